@@ -1,0 +1,76 @@
+"""Every error Seatrial raises on purpose, in one tree.
+
+    SeatrialError                what happened, what was expected, what to do: one sentence each
+    ├── UsageError               the user can mend it (exit 1)
+    │   └── PlanError            a plan or an override, with file, line and key
+    ├── RefusedError             a check refused before anything was started (exit 2)
+    ├── CampaignError            the campaign folder cannot be used: busy, unreadable, gone (exit 1)
+    ├── LaunchError              a process could not be started at all (exit 1)
+    └── InterruptedCampaign      stopped by the user; partial results are written (exit 130)
+
+A run that fails is not an error: it is data (`records.outcome`). Only `cli/main.py` turns errors into text and exit codes.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from pathlib import Path
+
+
+class SeatrialError(Exception):
+    """Base of every deliberate error; `exit_code` is what the command line ends with."""
+
+    exit_code = 1
+
+
+class UsageError(SeatrialError):
+    """Wrong use of a command; the message names what to type instead."""
+
+
+class PlanError(UsageError):
+    """A plan that cannot be used; says where (file, line, key) and what would be right."""
+
+    def __init__(self, problem: str, *, file: Path | str | None = None, line: int | None = None, key: str | None = None):
+        self.problem, self.file, self.line, self.key = problem, file, line, key
+        super().__init__(self._text())
+
+    def _text(self) -> str:
+        where = ":".join(str(part) for part in (self.file, self.line) if part is not None)
+        what = f"{self.key}: {self.problem}" if self.key else self.problem
+        return f"{where}: {what}" if where else what
+
+
+class RefusedError(SeatrialError):
+    """A check found something that would make the campaign fail or lie later."""
+
+    exit_code = 2
+
+
+class CampaignError(SeatrialError):
+    """The campaign folder is busy, missing or not what it should be."""
+
+
+class LaunchError(SeatrialError):
+    """The launcher could not be started: program missing, port taken, agent gone."""
+
+
+class InterruptedCampaign(SeatrialError):
+    """The user stopped the campaign; what was finished is on disk."""
+
+    exit_code = 130
+
+
+def nearest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like `word`, or None when none is close."""
+    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return matches[0] if matches else None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A clause for an error message: the nearest word, or all of them when none is near."""
+    known = sorted(known)
+    close = nearest(word, known)
+    if close:
+        return f"did you mean '{close}'?"
+    return f"known: {', '.join(known)}" if known else "none is known here"

@@ -1,0 +1,49 @@
+"""Reading one line of a script's own output: which step it speaks of, and what else it tells.
+
+Used on finished logs by collect/ and on growing ones by observe/. Formats are data: `records.log_formats`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+from seatrial.errors import UsageError
+from seatrial.records.log_formats import GROUP_NAMES
+
+# Lines of torchrun's ranks carry this mark in launcher.log; the agent puts it there.
+RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
+# A progress bar or a dumped tensor must not cost a regular expression megabytes of text.
+LONGEST_LINE = 4000
+
+
+def compile_patterns(patterns: Iterable[str]) -> list[re.Pattern[str]]:
+    """Compiled expressions, or a UsageError that says which one is wrong and why."""
+    compiled = []
+    for text in patterns:
+        try:
+            pattern = re.compile(text)
+        except re.error as error:
+            raise UsageError(f"pattern {text!r} is not a regular expression: {error}") from error
+        unknown = set(pattern.groupindex) - set(GROUP_NAMES)
+        if unknown or not pattern.groupindex:
+            named = f"has the group '{sorted(unknown)[0]}'" if unknown else "has no named group"
+            raise UsageError(f"pattern {text!r} {named}; groups that are read: {', '.join(GROUP_NAMES)}")
+        compiled.append(pattern)
+    return compiled
+
+
+def split_rank(line: str) -> tuple[int | None, str]:
+    """The rank a merged line came from (None when it has no mark) and the line without the mark."""
+    mark = RANK_MARK.match(line)
+    return (int(mark.group(1)), line[mark.end() :]) if mark else (None, line)
+
+
+def values_in(line: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, float]:
+    """Every number the patterns find in one line, by group name; {} for a line that tells nothing."""
+    found: dict[str, float] = {}
+    for pattern in patterns:
+        match = pattern.search(line[:LONGEST_LINE])
+        if match:
+            found.update({name: float(text) for name, text in match.groupdict().items() if text is not None})
+    return found

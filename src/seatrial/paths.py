@@ -1,0 +1,131 @@
+"""Every file name of a campaign, once.
+
+    OUT/                        CampaignPaths(OUT)
+    OUT/<group>_r<n>/           RunPaths: relative links to the current attempt, under the seeds' names
+    OUT/<group>_r<n>/attempt-1/ AttemptPaths: what one attempt wrote; attempts never share a file
+
+docs/files.md describes each of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_ATTEMPT = re.compile(r"attempt-(\d+)")
+
+
+class _InFolder:
+    """A file name that, read from a paths object, is that name in its folder."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: Any, owner_type: type | None = None) -> Path:
+        folder: Path = owner.folder
+        return folder / self.name
+
+
+@dataclass(frozen=True)
+class AttemptPaths:
+    """One attempt of one run."""
+
+    folder: Path
+
+    spec = _InFolder("spec.json")
+    settings = _InFolder("settings.json")
+    command = _InFolder("command.sh")
+    agent_order = _InFolder("agent.json")
+    agent_log = _InFolder("agent.log")
+    environment = _InFolder("environment.json")
+    provenance = _InFolder("provenance.json")
+    launcher_log = _InFolder("launcher.log")
+    arrivals = _InFolder("launcher_arrivals.csv")
+    rank_logs = _InFolder("ranks")
+    train_log = _InFolder("train.log")
+    outcome = _InFolder("outcome.json")
+
+    @property
+    def number(self) -> int:
+        match = _ATTEMPT.fullmatch(self.folder.name)
+        return int(match.group(1)) if match else 0
+
+    @property
+    def run(self) -> str:
+        return self.folder.parent.name
+
+    def events(self, rank: int) -> Path:
+        return self.folder / f"events_rank{rank}.jsonl"
+
+    def heartbeat(self, rank: int) -> Path:
+        return self.folder / f"heartbeat_rank{rank}.jsonl"
+
+    def all_events(self) -> list[Path]:
+        return sorted(self.folder.glob("events_rank*.jsonl"), key=_rank_in_name)
+
+    def all_heartbeats(self) -> list[Path]:
+        return sorted(self.folder.glob("heartbeat_rank*.jsonl"), key=_rank_in_name)
+
+    def linked(self) -> Iterator[Path]:
+        """What the run folder shows of its current attempt, under the same names."""
+        yield from (self.launcher_log, self.train_log, self.command, self.outcome, self.spec)
+        yield from self.all_events()
+        yield from self.all_heartbeats()
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """All attempts of one run."""
+
+    folder: Path
+
+    def attempt(self, number: int) -> AttemptPaths:
+        return AttemptPaths(self.folder / f"attempt-{number}")
+
+    def attempts(self) -> list[AttemptPaths]:
+        """Oldest first."""
+        found = [AttemptPaths(child) for child in self.folder.glob("attempt-*") if _ATTEMPT.fullmatch(child.name)]
+        return sorted(found, key=lambda attempt: attempt.number)
+
+
+@dataclass(frozen=True)
+class CampaignPaths:
+    """One output folder."""
+
+    folder: Path
+
+    plan = _InFolder("plan.json")
+    plans = _InFolder("plans")
+    lock = _InFolder(".owner.lock")
+    owner = _InFolder(".owner.json")
+    stop_request = _InFolder(".stop.json")
+    progress = _InFolder("progress.json")
+    preflight = _InFolder("preflight.json")
+    manifest = _InFolder("run_manifest.tsv")
+    timing_points = _InFolder("timing_points.csv")
+    per_run_metrics = _InFolder("per_run_metrics.csv")
+    group_summary = _InFolder("group_summary.csv")
+    ranked_groups = _InFolder("ranked_groups.csv")
+    skipped_runs = _InFolder("skipped_runs.tsv")
+    verdict = _InFolder("verdict.json")
+    summary_json = _InFolder("summary.json")
+    summary_md = _InFolder("summary.md")
+    best_config_json = _InFolder("best_config.json")
+    best_config_env = _InFolder("best_config.env")
+    best_overrides = _InFolder("best_overrides.txt")
+
+    def run(self, name: str) -> RunPaths:
+        return RunPaths(self.folder / name)
+
+    def runs(self) -> list[RunPaths]:
+        """Every folder that holds at least one attempt, by name."""
+        found = {attempt.parent for attempt in self.folder.glob("*/attempt-*") if attempt.is_dir()}
+        return [RunPaths(folder) for folder in sorted(found)]
+
+
+def _rank_in_name(path: Path) -> int:
+    digits = re.findall(r"\d+", path.stem)
+    return int(digits[-1]) if digits else 0

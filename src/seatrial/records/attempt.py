@@ -1,0 +1,25 @@
+"""One attempt as it lies on disk: what it was to do, how it ended, on what machine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial.records.caution import Caution
+from seatrial.records.command import Provenance
+from seatrial.records.outcome import RunOutcome
+from seatrial.records.run_spec import RunSpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """Read back by collect/ from attempt-N/."""
+
+    folder: str
+    number: int
+    spec: RunSpec
+    outcome: RunOutcome | None
+    """None while it runs, or when the harness died before it could write the outcome."""
+    provenance: Provenance
+    current: bool = True
+    """The newest attempt with the hash that a plan of this folder asks for; others stay in the manifest and out of statistics."""
+    cautions: tuple[Caution, ...] = ()

@@ -1,0 +1,30 @@
+"""A plan after reading: every default filled, the matrix expanded, in the order it will run. plan.json holds this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from seatrial.records.run_spec import RunSpec, Scalar
+from seatrial.records.verdict import Criterion
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignPlan:
+    """One plan, resolved. Several may share an output folder; each is kept under its name in OUT/plans/."""
+
+    name: str
+    output: str
+    source: str = ""
+    """The file it was read from, or the command line of a one-liner."""
+    axes: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    repeats: int = 1
+    order: str = "interleaved"
+    """`interleaved`: repeats in rounds, shuffled within a round by `seed`; `nested`: as the axes are written."""
+    seed: int = 0
+    rank_by: str = "throughput"
+    """`throughput` (samples/s, else tokens/s, else steps/s, else length of the run), or a metric by name."""
+    criteria: tuple[Criterion, ...] = ()
+    stop_on_error: bool = False
+    budget_s: float | None = None
+    runs: tuple[RunSpec, ...] = ()
+    """In the order they are to be run."""

@@ -1,0 +1,85 @@
+"""What a launcher builds and the agent starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocation:
+    """What a place gave to one run: ranks, devices and a port that is held for it."""
+
+    ranks: int
+    devices: tuple[str, ...] = ()
+    master_addr: str = "127.0.0.1"
+    master_port: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """One or more processes to start: the same words, with `ranks` giving each process its own variables on top of `env`."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    """Only what Seatrial, the place, the launcher and the plan set; the caller's own environment lies beneath."""
+    cwd: str
+    ranks: tuple[dict[str, str], ...] = ({},)
+    """One entry a process: torchrun needs one entry, plain python one for each rank."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentVariable:
+    """One variable that reached the ranks, and who set it."""
+
+    name: str
+    value: str
+    set_by: str
+    """`caller`, `plan`, `workload`, `axis`, `place`, `launcher` or `seatrial`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentOrder:
+    """What the agent is told, in attempt-N/agent.json."""
+
+    command: Command
+    attempt_folder: str
+    rank_logs: str | None = None
+    """Where the launcher redirects each rank's output (torchrun's --log-dir), to be merged into launcher.log."""
+    term_s: float = 10.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentReport:
+    """What the agent says, one JSON line each on its standard output."""
+
+    kind: str
+    """`started` (pid), `exited` (returncode: the launcher is over), `gone` (no descendant is left; killed: how many had to be)."""
+    t: float
+    pid: int | None = None
+    returncode: int | None = None
+    killed: int = 0
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provenance:
+    """What the machine and the code were when an attempt ran (attempt-N/provenance.json)."""
+
+    host: str = ""
+    platform: str = ""
+    python: str = ""
+    packages: dict[str, str] = field(default_factory=dict)
+    cpu: str = ""
+    cpu_count: int = 0
+    memory_bytes: int = 0
+    gpu_name: str = ""
+    gpu_cc: str = ""
+    gpu_uuid_list: str = ""
+    gpu_power_limit_w: str = ""
+    pcie_gen: str = ""
+    driver_version: str = ""
+    git_commit_hash: str = ""
+    git_branch: str = ""
+    git_dirty: str = ""
+    fingerprint: str = ""
+    """Short hash of what must be alike for two runs to be averaged (machine.provenance.FINGERPRINT_FIELDS)."""

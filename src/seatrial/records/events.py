@@ -1,0 +1,38 @@
+"""Field names of event and heartbeat lines: the contract between the probe and everything that reads it.
+
+One JSON object a line, nothing nested. Every line starts with `v run attempt rank t m kind` (`t` wall clock, `m` monotonic,
+both in seconds). Per kind:
+
+    start      pid host world_size launched_by signal(null until stacks can be asked for)
+    effective  setting requested effective reason
+    step       step iter_ms samples tokens data_wait_ms preprocess_ms fwd_ms bwd_ms step_ms loss
+    pause      name step pause_ms              a named pause (eval, checkpoint, compile) that ended before `step` did
+    memory     step allocated_mib reserved_mib peak_mib rss_mib
+    halt       step reason
+    stop       step steps
+
+`iter_ms` is wall time from step end to step end on the monotonic clock, pauses taken out; for the first step it counts from its
+own start. Phases that were not taken are null.
+"""
+
+from __future__ import annotations
+
+EVENT_VERSION = 1
+COMMON_FIELDS = ("v", "run", "attempt", "rank", "t", "m", "kind")
+PHASES = ("data_wait_ms", "preprocess_ms", "fwd_ms", "bwd_ms", "step_ms")
+STEP_FIELDS = ("step", "iter_ms", "samples", "tokens", *PHASES, "loss")
+HEARTBEAT_FIELDS = ("ts", "iso", "pid", "rank", "step", "msg", "phase", "attempt", "host")
+HEARTBEAT_EVERY_S = 5.0
+
+# The table every reader of steps gives, from events or from a script's own lines (there: one row a printed line, `span` steps long).
+STEP_TABLE_COLUMNS = ("rank", "step", "span", "t", "m", *STEP_FIELDS[1:])
+PAUSE_TABLE_COLUMNS = ("rank", "step", "name", "pause_ms")
+
+# Variables through which the harness tells the probe where it is.
+ENV_RUN_DIR = "SEATRIAL_RUN_DIR"
+ENV_RUN = "SEATRIAL_RUN"
+ENV_ATTEMPT = "SEATRIAL_ATTEMPT"
+ENV_RANK_SCOPE = "SEATRIAL_RANK_SCOPE"
+ENV_SYNC_TIMING = "SEATRIAL_SYNC_TIMING"
+ENV_PHASE_EVERY = "SEATRIAL_PHASE_EVERY"
+ENV_STEPS = "SEATRIAL_STEPS"

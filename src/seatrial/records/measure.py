@@ -1,0 +1,143 @@
+"""What analysis says of runs and groups. Every figure has its window and n beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from seatrial.records.caution import Caution
+from seatrial.records.run_spec import Scalar
+
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """Which steps count for a number."""
+
+    first_step: int
+    last_step: int
+    n: int
+    """Steps counted: those of the window less the ones that held a pause."""
+    warmup_steps: int
+    """Steps before the window."""
+    excluded_steps: int = 0
+    """Steps inside the window left out by name: checkpoint, eval, compile."""
+    steady: bool = True
+    """False when no steady state was found; `reason` says why."""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingPoint:
+    """One row of timing_points.csv: percentiles over the rolling window that ends at `step`."""
+
+    index: int
+    step: int
+    values: dict[str, float | None]
+    """`data_wait_ms_p50`, `data_wait_ms_p90`, … `iter_ms_p90`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunMeasure:
+    """One attempt, measured."""
+
+    source: str
+    """`events`, `log:NAME`, or `whole` when only the length of the run is known."""
+    window: Window | None = None
+    window_s: float | None = None
+    """Wall-clock time of the window's counted steps."""
+    world_size: int = 1
+    steps_per_s: float | None = None
+    samples_per_s: float | None = None
+    """All ranks together, by wall clock over the window."""
+    tokens_per_s: float | None = None
+    wall_p50_ms: float | None = None
+    wall_p90_ms: float | None = None
+    wall_p99_ms: float | None = None
+    wall_p90_over_p50: float | None = None
+    last_step: int | None = None
+    startup_s: float | None = None
+    """Launch to the end of the first step."""
+    first_loss: float | None = None
+    last_loss: float | None = None
+    loss_falls: bool | None = None
+    """None when there are too few losses to say."""
+    duration_s: float | None = None
+    effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
+    """Setting → requested, effective, reason."""
+    seed: dict[str, Cell] = field(default_factory=dict)
+    """The seeds' per-run columns that come from timing, by column name."""
+    timing_points: tuple[TimingPoint, ...] = ()
+    cautions: tuple[Caution, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A mean with its 95 % interval, both taken on logs; no interval below two values."""
+
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    n: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupSummary:
+    """All runs of one configuration on one kind of machine."""
+
+    group: str
+    """Unique in the campaign: a `~abcd` of the key is added where two configurations carry one name."""
+    group_key: str
+    mode: str
+    lane: bool
+    axes: dict[str, Scalar]
+    runs: int
+    """Runs that count: ok, and of the newest fingerprint."""
+    failed_runs: int
+    """Current runs that did not end ok, interrupted ones not counted."""
+    set_aside_runs: int = 0
+    """Runs that ended ok on another fingerprint (driver, GPU, commit) and were not averaged."""
+    figures: dict[str, Estimate] = field(default_factory=dict)
+    """By metric: samples_per_s, tokens_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
+    window_n: int = 0
+    """Steps counted over all runs."""
+    seed: dict[str, Cell] = field(default_factory=dict)
+    """The seeds' group columns, by column name."""
+    cautions: tuple[Caution, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedGroup:
+    """A group's place in the order."""
+
+    rank: int
+    group: str
+    value: float | None
+    """The figure ranked by, geometric mean over the runs."""
+    ratio: Estimate | None = None
+    """This group over the leader, with its Welch interval on logs; None for the leader and where it cannot be had."""
+    tied: bool = False
+    """Not told apart from the leader by the data."""
+    can_win: bool = True
+    reason: str = ""
+    """Why it cannot win, or why it is tied."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """The order of all groups of the main lane, and of those off it."""
+
+    metric: str
+    unit: str
+    higher_is_better: bool
+    groups: tuple[RankedGroup, ...]
+    off_lane: tuple[RankedGroup, ...] = ()
+    winner: str | None = None
+    """The first in order; among tied ones the one with the lower p90/p50."""
+    latency_winner: str | None = None
+    """The seeds' best: lowest mean tail iter p50."""
+    decided: bool = False
+    """True when the winner is told apart from every other group by the data."""
+    reason: str = ""
+    """One sentence: how the winner won, or why there is none."""
+    cautions: tuple[Caution, ...] = ()

@@ -1,0 +1,78 @@
+"""How a run ended, and why."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Outcome(str, enum.Enum):
+    """How a run ended. Only `ok` counts in statistics."""
+
+    OK = "ok"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    STALLED = "stalled"
+    INTERRUPTED = "interrupted"
+    SKIPPED = "skipped"
+
+    @property
+    def seed_status(self) -> str:
+        """The seeds' two words."""
+        return "success" if self is Outcome.OK else "failed"
+
+
+class Cause(str, enum.Enum):
+    """Why a run did not end well; `none` for one that did, `unknown` where nothing told."""
+
+    NONE = "none"
+    START_LIMIT = "start_limit"
+    RUN_LIMIT = "run_limit"
+    USER = "user"
+    BUDGET = "budget"
+    STOP_ON_ERROR = "stop_on_error"
+    NO_STEPS = "no_steps"
+    RANKS_MISSING = "ranks_missing"
+    AGENT_LOST = "agent_lost"
+    PROGRAM_MISSING = "program_missing"
+    CUDA_OOM = "cuda_oom"
+    HOST_OOM = "host_oom"
+    PORT_IN_USE = "port_in_use"
+    NCCL_TRANSPORT = "nccl_transport"
+    RENDEZVOUS_TIMEOUT = "rendezvous_timeout"
+    IMPORT_ERROR = "import_error"
+    BAD_ARGUMENT = "bad_argument"
+    FILE_MISSING = "file_missing"
+    DISK_FULL = "disk_full"
+    PERMISSION = "permission"
+    NAN = "nan"
+    KILLED = "killed"
+    EXCEPTION = "exception"
+    EXIT_CODE = "exit_code"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOutcome:
+    """attempt-N/outcome.json, written last: its presence alone means that the attempt is over."""
+
+    run: str
+    attempt: int
+    hash: str
+    outcome: Outcome
+    cause: Cause = Cause.NONE
+    detail: str = ""
+    """One sentence for people: what happened, with the telling line of the log."""
+    action: str = ""
+    """One sentence: what to do."""
+    exit_code: int | None = None
+    """As the launcher returned it; a signal is negative. None when it never started or never ended."""
+    started_t: float = 0.0
+    """Wall clock, seconds since the epoch, when the launcher was started."""
+    ended_t: float = 0.0
+    duration_s: float = 0.0
+    """Monotonic time from launch to the last process gone."""
+    port: int | None = None
+    killed: int = 0
+    """Processes that had to be killed after the launcher was over."""
+    log_tail: tuple[str, ...] = ()

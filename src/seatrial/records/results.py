@@ -1,0 +1,36 @@
+"""Everything known of a campaign at one moment: what the report draws and the exit code follows from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial.records.attempt import Attempt
+from seatrial.records.caution import Caution
+from seatrial.records.measure import GroupSummary, Ranking, RunMeasure
+from seatrial.records.verdict import CampaignVerdict
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRun:
+    """One attempt and what could be measured of it (None while it runs or when nothing was written)."""
+
+    attempt: Attempt
+    measure: RunMeasure | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignResults:
+    """The whole of one output folder."""
+
+    output: str
+    plans: tuple[str, ...]
+    generated_t: float
+    baseline_group: str
+    runs: tuple[MeasuredRun, ...]
+    """Every attempt, old ones too; by run name, then attempt."""
+    pending: tuple[str, ...]
+    """Runs a plan asks for that have no finished attempt yet."""
+    groups: tuple[GroupSummary, ...]
+    ranking: Ranking
+    verdict: CampaignVerdict
+    cautions: tuple[Caution, ...] = ()

@@ -1,0 +1,125 @@
+"""What one run is to do: the plan with every default filled and every placeholder replaced, for one group and repeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogPatterns:
+    """How to read a script's own lines: regular expressions with named groups (see records.log_formats)."""
+
+    name: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadSpec:
+    """What is run: a bundled module, or the user's own script or program."""
+
+    name: str
+    """For people: `tiny_lm`, `train.py`."""
+    module: str | None = None
+    """Dotted name of a bundled trainer, started with `-m`; settings reach it as a file."""
+    script: str | None = None
+    """The user's script or program, as typed, relative to `cwd`."""
+    args: tuple[str, ...] = ()
+    """Arguments after the script, placeholders filled."""
+    reads: str = "auto"
+    """Which ready log format reads its lines, `auto` to find one, `none` to time the whole run only."""
+    patterns: tuple[str, ...] = ()
+    """The plan's own regular expressions, tried before any ready format."""
+    samples_per_step: float | None = None
+    """Samples one rank works through in one step, where neither probe nor log says so."""
+    tokens_per_step: float | None = None
+    """Tokens one rank works through in one step, likewise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LauncherSpec:
+    """How processes start."""
+
+    kind: str
+    """`python`, `torchrun` or `command` (the program as typed)."""
+    args: tuple[str, ...] = ()
+    """Options for the launcher itself, placeholders filled."""
+    program: tuple[str, ...] = ()
+    """The words the user typed for it (`torchrun`, `/opt/venv/bin/python`); empty means this interpreter's own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlaceSpec:
+    """Where processes run."""
+
+    kind: str = "local"
+    ranks: int = 1
+    """Number of ranks on this machine."""
+    devices: tuple[str, ...] = ()
+    """GPU ids from `include`; empty means CPU ranks, or whatever the caller's CUDA_VISIBLE_DEVICES shows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingSpec:
+    """What is timed and which steps count."""
+
+    window: str = "auto"
+    """`auto` (warm-up is detected), or `FIRST:LAST` steps, either side open: `100:`."""
+    log_every: int = 50
+    """Steps between two timing points."""
+    timing_window: int = 100
+    """Steps in the rolling window of a timing point, as the seeds define it."""
+    tail_points: int = 20
+    """How many last timing points the seeds' tail columns average."""
+    sync: bool = False
+    """Synchronise the device at phase borders: exact phases, slower steps."""
+    phase_every: int = 10
+    """On CUDA, take phases on one step in this many."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitsSpec:
+    """When the supervisor steps in. None means no limit."""
+
+    start_s: float | None = 900.0
+    """Longest time from launch to the first step."""
+    run_s: float | None = None
+    """Longest time for the whole run."""
+    term_s: float = 10.0
+    """How long a process may take to end after TERM before it is killed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunSpec:
+    """One run. `hash` covers what changes the result; `group_key` is the same without the repeat."""
+
+    run: str
+    group: str
+    repeat: int
+    hash: str = ""
+    group_key: str = ""
+    plan: str
+    """The plan's name."""
+    mode: str = "sweep"
+    lane: bool = True
+    """False when a setting is off the plan's main lane: such groups are ranked apart."""
+    workload: WorkloadSpec
+    settings: dict[str, Scalar] = field(default_factory=dict)
+    """Settings of a bundled workload, fixed ones and axes together."""
+    axes: dict[str, Scalar] = field(default_factory=dict)
+    """This group's value on each axis, in the plan's order."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Axis name to the short word its group name uses."""
+    launcher: LauncherSpec
+    place: PlaceSpec
+    env: dict[str, str] = field(default_factory=dict)
+    """What the plan adds to the environment of every rank."""
+    cwd: str
+    """Where the command is started; everything relative in a plan is relative to this."""
+    steps: int | None = None
+    rank_scope: str = "all"
+    """`all` or `rank0`: which ranks write step events."""
+    script_sha256: str | None = None
+    timing: TimingSpec = field(default_factory=TimingSpec)
+    limits: LimitsSpec = field(default_factory=LimitsSpec)

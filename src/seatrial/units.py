@@ -1,0 +1,51 @@
+"""Durations and byte counts between people and numbers: '2h' ↔ 7200.0, 1536 → '1.5 KiB'."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from seatrial.errors import UsageError
+
+SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)")
+
+
+def parse_duration_s(text: str) -> float:
+    """Seconds in '90', '90s', '1.5h', '1h30m'."""
+    compact = text.strip().lower()
+    if re.fullmatch(r"\d+(?:\.\d+)?", compact):
+        return float(compact)
+    if not compact or _DURATION_PART.sub("", compact).strip():
+        raise UsageError(f"'{text}' is not a duration: write for example 90s, 15m, 2h or 1h30m")
+    return sum(float(number) * SECONDS_PER_UNIT[unit] for number, unit in _DURATION_PART.findall(compact))
+
+
+def format_duration(seconds: float | None) -> str:
+    """'850 ms', '12.3 s', '4m 05s', '2h 03m'; '–' for no number."""
+    if seconds is None or not math.isfinite(seconds):
+        return "–"
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest_s = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes}m {rest_s:02d}s"
+    hours, rest_m = divmod(minutes, 60)
+    return f"{hours}h {rest_m:02d}m"
+
+
+def format_hms(seconds: float) -> str:
+    """HH:MM:SS with seconds rounded up, as the seeds' trainer prints an ETA."""
+    whole = math.ceil(max(seconds, 0.0))
+    return f"{whole // 3600:02d}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def format_bytes(count: float) -> str:
+    """Binary units: '512 B', '1.5 KiB', '3.0 GiB'."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
