@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 TAIL_CHUNK_BYTES = 64 * 1024
+# Results are meant to be read by the team.
+READABLE = 0o644
 
 
 @contextlib.contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
+def written_aside(path: Path, mode: int = READABLE) -> Iterator[Path]:
     """A temporary name beside `path`, renamed onto it when the block ends well and removed when it does not."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
@@ -26,8 +28,8 @@ def written_aside(path: Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        # mkstemp makes 0600; results are meant to be read by the team.
-        temporary.chmod(0o644)
+        # Until now it was 0600, so that a private file is never readable by others, not even for a moment.
+        temporary.chmod(mode)
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
         os.replace(temporary, path)
@@ -35,15 +37,15 @@ def written_aside(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, mode: int = READABLE) -> None:
     """Write `text` as the whole of `path`, atomically."""
-    with written_aside(path) as temporary:
+    with written_aside(path, mode) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Path, value: Any) -> None:
+def write_json(path: Path, value: Any, mode: int = READABLE) -> None:
     """Write `value` as indented JSON, atomically. NaN has no place in JSON and is an error of ours."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n", mode)
 
 
 def read_json(path: Path) -> Any | None:

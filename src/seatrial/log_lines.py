@@ -5,6 +5,7 @@ Used on finished logs by collect/ and on growing ones by observe/. Formats are d
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Sequence
 
@@ -13,6 +14,8 @@ from seatrial.records.log_formats import GROUP_NAMES
 
 # Lines of torchrun's ranks carry this mark in launcher.log; the agent puts it there.
 RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
+# Colours and weights of text; movements of the cursor stay, since they tell a nested progress bar from an outer one.
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # A progress bar or a dumped tensor must not cost a regular expression megabytes of text.
 LONGEST_LINE = 4000
 
@@ -39,11 +42,28 @@ def split_rank(line: str) -> tuple[int | None, str]:
     return (int(mark.group(1)), line[mark.end() :]) if mark else (None, line)
 
 
+def plain(line: str) -> str:
+    """The line without colours, cut to a length that is cheap to search."""
+    line = line[:LONGEST_LINE]
+    return COLOUR.sub("", line) if "\x1b" in line else line
+
+
 def values_in(line: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, float]:
     """Every number the patterns find in one line, by group name; {} for a line that tells nothing."""
     found: dict[str, float] = {}
+    text = plain(line)
     for pattern in patterns:
-        match = pattern.search(line[:LONGEST_LINE])
+        match = pattern.search(text)
         if match:
-            found.update({name: float(text) for name, text in match.groupdict().items() if text is not None})
+            found.update(_numbers(match))
     return found
+
+
+def _numbers(match: re.Match[str]) -> dict[str, float]:
+    numbers = {}
+    for name, text in match.groupdict().items():
+        # A plan's own pattern may catch a word: that line then tells nothing under this name.
+        with contextlib.suppress(ValueError):
+            if text is not None:
+                numbers[name] = float(text.replace(",", ""))
+    return numbers

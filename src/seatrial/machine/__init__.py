@@ -1,0 +1,1 @@
+"""Facts about this host: GPUs, processor, code, versions. Reads, never changes."""

@@ -1,0 +1,18 @@
+"""What a workload imports to report its steps. Standard library only; torch is used when the workload has already imported it.
+
+    from seatrial.probe import Probe
+    probe = Probe()                                  # silent unless SEATRIAL_RUN_DIR is set
+    for batch in probe.data(loader):
+        with probe.step(samples=len(batch)):
+            with probe.phase("fwd"): loss = model(batch)
+            with probe.phase("bwd"): loss.backward()
+            with probe.phase("step"): optimizer.step()
+        probe.loss(loss)
+
+In: the calls above and SEATRIAL_* variables. Out: events_rank{r}.jsonl and heartbeat_rank{r}.jsonl (fields in records.events).
+For the Hugging Face Trainer: `from seatrial.probe.hf import SeatrialCallback`.
+"""
+
+from seatrial.probe.loop import Probe
+
+__all__ = ["Probe"]

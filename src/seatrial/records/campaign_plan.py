@@ -28,3 +28,5 @@ class CampaignPlan:
     budget_s: float | None = None
     runs: tuple[RunSpec, ...] = ()
     """In the order they are to be run."""
+    selected: tuple[str, ...] = ()
+    """Runs chosen by `--only`; empty means all. The others are not waited for."""

@@ -5,431 +5,116 @@
 
 from __future__ import annotations
 
-MANIFEST_SEED = (
-    "mode",
-    "group",
-    "repeat",
-    "status",
-    "exit_code",
-    "duration_sec",
-    "last_step",
-    "last_iter_ms_p50",
-    "last_eta_step",
-    "last_eta_remaining_steps",
-    "last_eta_sec",
-    "last_eta_hms",
-    "last_eta_mode",
-    "iter_p90_over_p50",
-    "data_p90_over_p50",
-    "step_p90_over_p50",
-    "unstable_run_flag",
-    "port",
-    "run_dir",
-    "launcher_log",
-    "train_log",
-    "zero_stage",
-    "micro_batch",
-    "world_size",
-    "global_batch",
-    "deterministic",
-    "cudnn_benchmark",
-    "wall_clock_breakdown",
-    "log_every_steps",
-    "validation_every_steps",
-    "checkpoint_every_steps",
-    "num_workers",
-    "prefetch_factor",
-    "dataset_manifest_path",
-    "dataset_use_trim",
-    "dataset_offline_trimmed",
-    "enable_cuda_sync_timing",
-    "timing_rank_scope",
-    "precision_mode_req",
-    "precision_mode_effective",
-    "model_load_dtype_effective",
-    "attn_impl_effective",
-    "speech_attn_impl_effective",
-    "text_attn_impl_effective",
-    "torch_compile_enabled",
-    "tf32_enabled",
-    "gpu_name",
-    "gpu_cc",
-    "gpu_uuid_list",
-    "gpu_power_limit_w",
-    "pcie_gen",
-    "driver_version",
-    "git_commit_hash",
-    "git_commit_short",
-    "git_branch",
-    "git_dirty",
-    "gpu_telemetry_rows",
-    "gpu_telemetry_empty_flag",
-    "host_telemetry_rows",
-    "host_telemetry_empty_flag",
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+MANIFEST_SEED = _names(
+    """
+    mode group repeat status exit_code duration_sec last_step last_iter_ms_p50 last_eta_step last_eta_remaining_steps last_eta_sec
+    last_eta_hms last_eta_mode iter_p90_over_p50 data_p90_over_p50 step_p90_over_p50 unstable_run_flag port run_dir launcher_log
+    train_log zero_stage micro_batch world_size global_batch deterministic cudnn_benchmark wall_clock_breakdown log_every_steps
+    validation_every_steps checkpoint_every_steps num_workers prefetch_factor dataset_manifest_path dataset_use_trim
+    dataset_offline_trimmed enable_cuda_sync_timing timing_rank_scope precision_mode_req precision_mode_effective
+    model_load_dtype_effective attn_impl_effective speech_attn_impl_effective text_attn_impl_effective torch_compile_enabled
+    tf32_enabled gpu_name gpu_cc gpu_uuid_list gpu_power_limit_w pcie_gen driver_version git_commit_hash git_commit_short git_branch
+    git_dirty gpu_telemetry_rows gpu_telemetry_empty_flag host_telemetry_rows host_telemetry_empty_flag
+    """
 )
-MANIFEST_OURS = (
-    "run",
-    "outcome",
-    "cause",
-    "detail",
-    "attempt",
-    "hash",
-    "group_key",
-    "current",
-    "lane",
-    "plan",
-    "workload",
-    "fingerprint",
-    "attn_impl_req",
-    "model_load_dtype_req",
-    "fallback_reasons",
-    "source",
-    "window_first_step",
-    "window_last_step",
-    "window_n",
-    "warmup_steps",
-    "excluded_steps",
-    "steady",
-    "wall_s",
-    "wall_steps_per_sec",
-    "wall_samples_per_sec",
-    "wall_tokens_per_sec",
-    "wall_iter_p50_ms",
-    "wall_iter_p90_ms",
-    "wall_p90_over_p50",
-    "startup_sec",
-    "first_loss",
-    "last_loss",
-    "started_at",
+MANIFEST_OURS = _names(
+    """
+    run outcome cause detail attempt hash group_key current lane plan workload fingerprint attn_impl_req model_load_dtype_req
+    fallback_reasons source window_first_step window_last_step window_n warmup_steps excluded_steps steady wall_s wall_steps_per_sec
+    wall_samples_per_sec wall_tokens_per_sec wall_iter_p50_ms wall_iter_p90_ms wall_p90_over_p50 startup_sec first_loss last_loss
+    started_at
+    """
 )
-TIMING_POINTS = (
-    "mode",
-    "group",
-    "repeat",
-    "index",
-    "step",
-    "data_wait_ms_p50",
-    "data_wait_ms_p90",
-    "preprocess_ms_p50",
-    "preprocess_ms_p90",
-    "fwd_ms_p50",
-    "fwd_ms_p90",
-    "bwd_ms_p50",
-    "bwd_ms_p90",
-    "step_ms_p50",
-    "step_ms_p90",
-    "iter_ms_p50",
-    "iter_ms_p90",
-    "train_log",
-    "run",
-    "attempt",
+TIMING_POINTS = _names(
+    """
+    mode group repeat index step data_wait_ms_p50 data_wait_ms_p90 preprocess_ms_p50 preprocess_ms_p90 fwd_ms_p50 fwd_ms_p90
+    bwd_ms_p50 bwd_ms_p90 step_ms_p50 step_ms_p90 iter_ms_p50 iter_ms_p90 train_log run attempt
+    """
 )
-PER_RUN_SEED = (
-    "mode",
-    "group",
-    "repeat",
-    "run_dir",
-    "train_log",
-    "launcher_log",
-    "zero_stage",
-    "micro_batch",
-    "world_size",
-    "global_batch",
-    "deterministic",
-    "cudnn_benchmark",
-    "wall_clock_breakdown",
-    "num_workers",
-    "prefetch_factor",
-    "dataset_manifest_path",
-    "dataset_use_trim",
-    "dataset_offline_trimmed",
-    "enable_cuda_sync_timing",
-    "timing_rank_scope",
-    "precision_mode_req",
-    "precision_mode_effective",
-    "model_load_dtype_effective",
-    "attn_impl_effective",
-    "speech_attn_impl_effective",
-    "text_attn_impl_effective",
-    "torch_compile_enabled",
-    "tf32_enabled",
-    "gpu_name",
-    "gpu_cc",
-    "gpu_uuid_list",
-    "gpu_power_limit_w",
-    "pcie_gen",
-    "driver_version",
-    "git_commit_hash",
-    "git_commit_short",
-    "git_branch",
-    "git_dirty",
-    "gpu_telemetry_rows",
-    "gpu_telemetry_empty_flag",
-    "host_telemetry_rows",
-    "host_telemetry_empty_flag",
-    "log_every_steps",
-    "validation_every_steps",
-    "checkpoint_every_steps",
-    "last_eta_step",
-    "last_eta_remaining_steps",
-    "last_eta_sec",
-    "last_eta_hms",
-    "last_eta_mode",
-    "timing_points",
-    "tail_points_used",
-    "eta_points",
-    "eta_first_step",
-    "eta_first_sec",
-    "eta_first_hms",
-    "eta_last_step",
-    "eta_last_sec",
-    "eta_last_hms",
-    "eta_mode_effective",
-    "last_step",
-    "last_iter_p50_ms",
-    "last_iter_p90_ms",
-    "last_fwd_p50_ms",
-    "last_fwd_p90_ms",
-    "last_bwd_p50_ms",
-    "last_bwd_p90_ms",
-    "last_data_wait_p50_ms",
-    "last_data_wait_p90_ms",
-    "last_step_p50_ms",
-    "last_step_p90_ms",
-    "tail_mean_iter_p50_ms",
-    "tail_mean_iter_p90_ms",
-    "tail_std_iter_p50_ms",
-    "tail_std_iter_p90_ms",
-    "all_mean_iter_p50_ms",
-    "all_std_iter_p50_ms",
-    "iter_p90_over_p50",
-    "data_p90_over_p50",
-    "step_p90_over_p50",
-    "rank_iter_spread_p90_ms",
-    "rank_step_spread_p90_ms",
-    "rank_spread_points",
-    "rank_spread_log_source",
-    "unstable_run_flag",
-    "tail_steps_per_sec",
-    "tail_samples_per_sec",
+PER_RUN_SEED = _names(
+    """
+    mode group repeat run_dir train_log launcher_log zero_stage micro_batch world_size global_batch deterministic cudnn_benchmark
+    wall_clock_breakdown num_workers prefetch_factor dataset_manifest_path dataset_use_trim dataset_offline_trimmed
+    enable_cuda_sync_timing timing_rank_scope precision_mode_req precision_mode_effective model_load_dtype_effective
+    attn_impl_effective speech_attn_impl_effective text_attn_impl_effective torch_compile_enabled tf32_enabled gpu_name gpu_cc
+    gpu_uuid_list gpu_power_limit_w pcie_gen driver_version git_commit_hash git_commit_short git_branch git_dirty gpu_telemetry_rows
+    gpu_telemetry_empty_flag host_telemetry_rows host_telemetry_empty_flag log_every_steps validation_every_steps
+    checkpoint_every_steps last_eta_step last_eta_remaining_steps last_eta_sec last_eta_hms last_eta_mode timing_points
+    tail_points_used eta_points eta_first_step eta_first_sec eta_first_hms eta_last_step eta_last_sec eta_last_hms eta_mode_effective
+    last_step last_iter_p50_ms last_iter_p90_ms last_fwd_p50_ms last_fwd_p90_ms last_bwd_p50_ms last_bwd_p90_ms last_data_wait_p50_ms
+    last_data_wait_p90_ms last_step_p50_ms last_step_p90_ms tail_mean_iter_p50_ms tail_mean_iter_p90_ms tail_std_iter_p50_ms
+    tail_std_iter_p90_ms all_mean_iter_p50_ms all_std_iter_p50_ms iter_p90_over_p50 data_p90_over_p50 step_p90_over_p50
+    rank_iter_spread_p90_ms rank_step_spread_p90_ms rank_spread_points rank_spread_log_source unstable_run_flag tail_steps_per_sec
+    tail_samples_per_sec
+    """
 )
-PER_RUN_OURS = (
-    "run",
-    "attempt",
-    "hash",
-    "group_key",
-    "lane",
-    "fingerprint",
-    "source",
-    "window_first_step",
-    "window_last_step",
-    "window_n",
-    "warmup_steps",
-    "excluded_steps",
-    "steady",
-    "wall_s",
-    "wall_steps_per_sec",
-    "wall_samples_per_sec",
-    "wall_tokens_per_sec",
-    "wall_iter_p50_ms",
-    "wall_iter_p90_ms",
-    "wall_iter_p99_ms",
-    "wall_p90_over_p50",
-    "startup_sec",
-    "duration_sec",
-    "first_loss",
-    "last_loss",
-    "loss_falls",
+PER_RUN_OURS = _names(
+    """
+    run attempt hash group_key lane fingerprint source window_first_step window_last_step window_n warmup_steps excluded_steps steady
+    wall_s wall_steps_per_sec wall_samples_per_sec wall_tokens_per_sec wall_iter_p50_ms wall_iter_p90_ms wall_iter_p99_ms
+    wall_p90_over_p50 startup_sec duration_sec first_loss last_loss loss_falls
+    """
 )
-GROUP_SEED = (
-    "group",
-    "mode",
-    "runs",
-    "zero_stage",
-    "micro_batch",
-    "num_workers",
-    "prefetch_factor",
-    "enable_cuda_sync_timing",
-    "timing_rank_scope",
-    "precision_mode_effective",
-    "model_load_dtype_effective",
-    "attn_impl_effective",
-    "speech_attn_impl_effective",
-    "text_attn_impl_effective",
-    "torch_compile_enabled",
-    "tf32_enabled",
-    "gpu_name",
-    "gpu_cc",
-    "gpu_uuid_list",
-    "gpu_power_limit_w",
-    "pcie_gen",
-    "driver_version",
-    "git_commit_short",
-    "git_branch",
-    "git_dirty",
-    "tail_mean_iter_p50_ms_mean",
-    "tail_mean_iter_p90_ms_mean",
-    "tail_mean_iter_p50_ms_std",
-    "tail_mean_iter_p90_ms_std",
-    "tail_mean_iter_p50_ms_min",
-    "tail_mean_iter_p50_ms_max",
-    "tail_mean_iter_p90_ms_min",
-    "tail_mean_iter_p90_ms_max",
-    "iter_p90_over_p50_mean",
-    "iter_p90_over_p50_std",
-    "rank_iter_spread_p90_ms_mean",
-    "rank_iter_spread_p90_ms_std",
-    "rank_step_spread_p90_ms_mean",
-    "rank_step_spread_p90_ms_std",
-    "rank_spread_points_mean",
-    "tail_steps_per_sec_mean",
-    "tail_steps_per_sec_std",
-    "tail_samples_per_sec_mean",
-    "tail_samples_per_sec_std",
-    "unstable_run_count",
-    "unstable_run_ratio",
-    "gpu_telemetry_rows_mean",
-    "gpu_telemetry_empty_count",
-    "gpu_telemetry_empty_ratio",
-    "host_telemetry_rows_mean",
-    "host_telemetry_empty_count",
-    "host_telemetry_empty_ratio",
-    "stability_score",
-    "speedup_vs_baseline",
-    "rank_by_iter_p50",
-    "rank_by_stability",
-    "rank_balanced",
+GROUP_SEED = _names(
+    """
+    group mode runs zero_stage micro_batch num_workers prefetch_factor enable_cuda_sync_timing timing_rank_scope
+    precision_mode_effective model_load_dtype_effective attn_impl_effective speech_attn_impl_effective text_attn_impl_effective
+    torch_compile_enabled tf32_enabled gpu_name gpu_cc gpu_uuid_list gpu_power_limit_w pcie_gen driver_version git_commit_short
+    git_branch git_dirty tail_mean_iter_p50_ms_mean tail_mean_iter_p90_ms_mean tail_mean_iter_p50_ms_std tail_mean_iter_p90_ms_std
+    tail_mean_iter_p50_ms_min tail_mean_iter_p50_ms_max tail_mean_iter_p90_ms_min tail_mean_iter_p90_ms_max iter_p90_over_p50_mean
+    iter_p90_over_p50_std rank_iter_spread_p90_ms_mean rank_iter_spread_p90_ms_std rank_step_spread_p90_ms_mean
+    rank_step_spread_p90_ms_std rank_spread_points_mean tail_steps_per_sec_mean tail_steps_per_sec_std tail_samples_per_sec_mean
+    tail_samples_per_sec_std unstable_run_count unstable_run_ratio gpu_telemetry_rows_mean gpu_telemetry_empty_count
+    gpu_telemetry_empty_ratio host_telemetry_rows_mean host_telemetry_empty_count host_telemetry_empty_ratio stability_score
+    speedup_vs_baseline rank_by_iter_p50 rank_by_stability rank_balanced
+    """
 )
-GROUP_OURS = (
-    "rank",
-    "lane",
-    "group_key",
-    "failed_runs",
-    "set_aside_runs",
-    "window_n",
-    "wall_samples_per_sec",
-    "wall_samples_per_sec_low",
-    "wall_samples_per_sec_high",
-    "wall_tokens_per_sec",
-    "wall_tokens_per_sec_low",
-    "wall_tokens_per_sec_high",
-    "wall_steps_per_sec",
-    "wall_steps_per_sec_low",
-    "wall_steps_per_sec_high",
-    "wall_iter_p50_ms",
-    "wall_p90_over_p50",
-    "startup_sec",
-    "duration_sec",
-    "ratio_to_leader",
-    "ratio_low",
-    "ratio_high",
-    "tied_with_leader",
-    "can_win",
-    "reason",
+GROUP_OURS = _names(
+    """
+    rank lane group_key failed_runs set_aside_runs window_n wall_samples_per_sec wall_samples_per_sec_low wall_samples_per_sec_high
+    wall_tokens_per_sec wall_tokens_per_sec_low wall_tokens_per_sec_high wall_steps_per_sec wall_steps_per_sec_low
+    wall_steps_per_sec_high wall_iter_p50_ms wall_p90_over_p50 startup_sec duration_sec ratio_to_leader ratio_low ratio_high
+    tied_with_leader can_win reason
+    """
 )
-BEST_CONFIG = (
-    "group",
-    "mode",
-    "zero_stage",
-    "micro_batch",
-    "num_workers",
-    "prefetch_factor",
-    "precision_mode_effective",
-    "model_load_dtype_effective",
-    "attn_impl_effective",
-    "speech_attn_impl_effective",
-    "text_attn_impl_effective",
-    "torch_compile_enabled",
-    "tf32_enabled",
-    "gpu_name",
-    "gpu_cc",
-    "gpu_uuid_list",
-    "gpu_power_limit_w",
-    "pcie_gen",
-    "driver_version",
-    "git_commit_short",
-    "git_branch",
-    "git_dirty",
-    "tail_mean_iter_p50_ms_mean",
-    "tail_mean_iter_p90_ms_mean",
-    "rank_iter_spread_p90_ms_mean",
-    "rank_step_spread_p90_ms_mean",
-    "stability_score",
-    "rank_by_stability",
-    "rank_balanced",
-    "tail_steps_per_sec_mean",
-    "tail_samples_per_sec_mean",
-    "gpu_telemetry_rows_mean",
-    "gpu_telemetry_empty_ratio",
-    "host_telemetry_rows_mean",
-    "host_telemetry_empty_ratio",
-    "speedup_vs_baseline",
+BEST_CONFIG = _names(
+    """
+    group mode zero_stage micro_batch num_workers prefetch_factor precision_mode_effective model_load_dtype_effective
+    attn_impl_effective speech_attn_impl_effective text_attn_impl_effective torch_compile_enabled tf32_enabled gpu_name gpu_cc
+    gpu_uuid_list gpu_power_limit_w pcie_gen driver_version git_commit_short git_branch git_dirty tail_mean_iter_p50_ms_mean
+    tail_mean_iter_p90_ms_mean rank_iter_spread_p90_ms_mean rank_step_spread_p90_ms_mean stability_score rank_by_stability
+    rank_balanced tail_steps_per_sec_mean tail_samples_per_sec_mean gpu_telemetry_rows_mean gpu_telemetry_empty_ratio
+    host_telemetry_rows_mean host_telemetry_empty_ratio speedup_vs_baseline
+    """
 )
-BEST_ENV = (
-    "BEST_GROUP",
-    "BEST_MODE",
-    "BEST_ZERO_STAGE",
-    "BEST_MICRO_BATCH",
-    "BEST_NUM_WORKERS",
-    "BEST_PREFETCH_FACTOR",
-    "BEST_PRECISION_MODE_EFFECTIVE",
-    "BEST_MODEL_LOAD_DTYPE_EFFECTIVE",
-    "BEST_ATTN_IMPL_EFFECTIVE",
-    "BEST_SPEECH_ATTN_IMPL_EFFECTIVE",
-    "BEST_TEXT_ATTN_IMPL_EFFECTIVE",
-    "BEST_TORCH_COMPILE_ENABLED",
-    "BEST_TF32_ENABLED",
-    "BEST_GPU_NAME",
-    "BEST_GPU_CC",
-    "BEST_GPU_UUID_LIST",
-    "BEST_GPU_POWER_LIMIT_W",
-    "BEST_PCIE_GEN",
-    "BEST_DRIVER_VERSION",
-    "BEST_GIT_COMMIT_SHORT",
-    "BEST_GIT_BRANCH",
-    "BEST_GIT_DIRTY",
-    "BEST_TAIL_MEAN_ITER_P50_MS",
-    "BEST_TAIL_MEAN_ITER_P90_MS",
-    "BEST_RANK_ITER_SPREAD_P90_MS",
-    "BEST_RANK_STEP_SPREAD_P90_MS",
-    "BEST_STABILITY_SCORE",
-    "BEST_RANK_BY_STABILITY",
-    "BEST_RANK_BALANCED",
-    "BEST_TAIL_STEPS_PER_SEC",
-    "BEST_TAIL_SAMPLES_PER_SEC",
-    "BEST_GPU_TELEMETRY_ROWS_MEAN",
-    "BEST_GPU_TELEMETRY_EMPTY_RATIO",
-    "BEST_HOST_TELEMETRY_ROWS_MEAN",
-    "BEST_HOST_TELEMETRY_EMPTY_RATIO",
-    "BEST_SPEEDUP_VS_BASELINE",
+BEST_ENV = _names(
+    """
+    BEST_GROUP BEST_MODE BEST_ZERO_STAGE BEST_MICRO_BATCH BEST_NUM_WORKERS BEST_PREFETCH_FACTOR BEST_PRECISION_MODE_EFFECTIVE
+    BEST_MODEL_LOAD_DTYPE_EFFECTIVE BEST_ATTN_IMPL_EFFECTIVE BEST_SPEECH_ATTN_IMPL_EFFECTIVE BEST_TEXT_ATTN_IMPL_EFFECTIVE
+    BEST_TORCH_COMPILE_ENABLED BEST_TF32_ENABLED BEST_GPU_NAME BEST_GPU_CC BEST_GPU_UUID_LIST BEST_GPU_POWER_LIMIT_W BEST_PCIE_GEN
+    BEST_DRIVER_VERSION BEST_GIT_COMMIT_SHORT BEST_GIT_BRANCH BEST_GIT_DIRTY BEST_TAIL_MEAN_ITER_P50_MS BEST_TAIL_MEAN_ITER_P90_MS
+    BEST_RANK_ITER_SPREAD_P90_MS BEST_RANK_STEP_SPREAD_P90_MS BEST_STABILITY_SCORE BEST_RANK_BY_STABILITY BEST_RANK_BALANCED
+    BEST_TAIL_STEPS_PER_SEC BEST_TAIL_SAMPLES_PER_SEC BEST_GPU_TELEMETRY_ROWS_MEAN BEST_GPU_TELEMETRY_EMPTY_RATIO
+    BEST_HOST_TELEMETRY_ROWS_MEAN BEST_HOST_TELEMETRY_EMPTY_RATIO BEST_SPEEDUP_VS_BASELINE
+    """
 )
-SKIPPED = (
-    "mode",
-    "group",
-    "repeat",
-    "reason",
-    "train_log",
-    "run",
-    "attempt",
-    "outcome",
-    "cause",
-    "action",
+SKIPPED = _names(
+    """
+    mode group repeat reason train_log run attempt outcome cause action
+    """
 )
 
 # Axes and settings the seeds have a column for; every other axis follows as `axis_NAME`.
 SEED_SETTINGS = frozenset(
-    {
-        "zero_stage",
-        "micro_batch",
-        "num_workers",
-        "prefetch_factor",
-        "deterministic",
-        "cudnn_benchmark",
-        "wall_clock_breakdown",
-        "validation_every_steps",
-        "checkpoint_every_steps",
-        "dataset_manifest_path",
-        "dataset_use_trim",
-        "dataset_offline_trimmed",
-    }
+    _names(
+        """
+        checkpoint_every_steps cudnn_benchmark dataset_manifest_path dataset_offline_trimmed dataset_use_trim deterministic
+        micro_batch num_workers prefetch_factor validation_every_steps wall_clock_breakdown zero_stage
+        """
+    )
 )

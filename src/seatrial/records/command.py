@@ -35,6 +35,8 @@ class EnvironmentVariable:
     value: str
     set_by: str
     """`caller`, `plan`, `workload`, `axis`, `place`, `launcher` or `seatrial`."""
+    replaced: str | None = None
+    """The caller's value that this one took the place of; None when there was none or it was the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +55,8 @@ class AgentReport:
     """What the agent says, one JSON line each on its standard output."""
 
     kind: str
-    """`started` (pid), `exited` (returncode: the launcher is over), `gone` (no descendant is left; killed: how many had to be)."""
+    """`started` (pid, one report a process), `exited` (returncode: the launcher is over), `gone` (no descendant is left; killed: how
+    many had to be), `lost` (said by the harness: the agent ended before it could say `gone`, and what it left was killed)."""
     t: float
     pid: int | None = None
     returncode: int | None = None

@@ -11,8 +11,9 @@ both in seconds). Per kind:
     halt       step reason
     stop       step steps
 
-`iter_ms` is wall time from step end to step end on the monotonic clock, pauses taken out; for the first step it counts from its
-own start. Phases that were not taken are null.
+Steps count from 0, so N steps are 0 to N-1, and a heartbeat's `step` is the last one that ended, null before. `iter_ms` is wall
+time from step end to step end on the monotonic clock, pauses taken out; for the first step it counts from its own start. Phases that
+were not taken are null. A loss that is not finite is the word "nan", "inf" or "-inf".
 """
 
 from __future__ import annotations

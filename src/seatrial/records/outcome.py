@@ -34,6 +34,7 @@ class Cause(str, enum.Enum):
     NO_STEPS = "no_steps"
     RANKS_MISSING = "ranks_missing"
     AGENT_LOST = "agent_lost"
+    HARNESS_LOST = "harness_lost"
     PROGRAM_MISSING = "program_missing"
     CUDA_OOM = "cuda_oom"
     HOST_OOM = "host_oom"

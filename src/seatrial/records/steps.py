@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from seatrial.records.caution import Caution
+from seatrial.records.measure import TimingPoint
 from seatrial.records.run_spec import Scalar
 
 if TYPE_CHECKING:
@@ -27,4 +28,6 @@ class StepTables:
     """Wall clock of the first `start` event."""
     effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
     """Setting → requested, effective, reason, as rank 0 reported them."""
+    timing_points: tuple[TimingPoint, ...] = ()
+    """As the script itself printed them (the seeds' `Timing` lines); empty where analysis is to compute them."""
     cautions: tuple[Caution, ...] = ()

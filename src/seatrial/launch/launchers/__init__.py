@@ -1,0 +1,1 @@
+"""How processes start, one module a kind; `registry.command_for` chooses."""

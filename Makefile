@@ -1,0 +1,50 @@
+# `make demo` and `make test` set up everything they need in .venv; nothing has to be installed by hand before.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   := .venv
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
+
+.PHONY: demo test lint format docs picture clean system-packages
+
+demo: $(VENV)/.demo-ready
+	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
+
+test: $(VENV)/.test-ready system-packages
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu" tests
+
+lint: $(VENV)/.test-ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.test-ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# Pages that are made from the code; tests compare them with what this would write.
+docs: $(VENV)/.test-ready
+	$(BIN)/python docs/make_pages.py
+
+# The README's picture: the terminal report of the demo campaign.
+picture: demo
+	$(BIN)/seatrial report outputs/tiny-lm-demo --svg docs/images/demo.svg
+
+system-packages:
+	@bash tests/system-packages.sh
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.demo-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
+	@echo "installing Seatrial and torch into $(VENV) (about 200 MB, once)"
+	$(PIP) -e '.[workloads]'
+	@touch $@
+
+$(VENV)/.test-ready: $(VENV)/.demo-ready
+	@echo "installing what the tests need"
+	$(PIP) -e '.[workloads,hf,dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) outputs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis src/*.egg-info

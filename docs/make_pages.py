@@ -1,0 +1,53 @@
+"""Write the pages that are made from the code: docs/cli.md from every verb's --help, docs/plan.md from the plan's schema.
+
+python docs/make_pages.py            write them
+python docs/make_pages.py --check    exit 1 and name each page that is not what would be written
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from seatrial.cli.main import VERBS
+from seatrial.plan.reference import markdown as plan_reference
+
+DOCS = Path(__file__).parent
+PARTS = {"plan": ("show", "schema")}
+# Fixed, so that the page does not depend on who makes it.
+HELP_ENVIRONMENT = {"COLUMNS": "110", "TERMINAL_WIDTH": "110", "NO_COLOR": "1", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
+
+
+def help_text(*words: str) -> str:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("FORCE_COLOR", "GITHUB_", "PY_COLORS"))}
+    command = [sys.executable, "-m", "seatrial", *words, "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=env | HELP_ENVIRONMENT)
+    return "\n".join(line.rstrip() for line in done.stdout.strip("\n").splitlines())
+
+
+def cli_reference() -> str:
+    parts = ["# The command line\n", "Made from `--help` by `make docs`.\n", f"```text\n{help_text()}\n```\n"]
+    for verb in VERBS:
+        parts.append(f"## seatrial {verb}\n")
+        for words in [(verb, part) for part in PARTS.get(verb, ())] or [(verb,)]:
+            parts.append(f"```text\n{help_text(*words)}\n```\n")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    pages = {"cli.md": cli_reference(), "plan.md": plan_reference()}
+    stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
+    if "--check" in sys.argv:
+        for name in stale:
+            print(f"docs/{name} is not what `make docs` would write")
+        return 1 if stale else 0
+    for name in stale:
+        (DOCS / name).write_text(pages[name])
+        print(f"wrote docs/{name}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

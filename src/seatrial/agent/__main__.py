@@ -1,0 +1,32 @@
+"""`python -m seatrial.agent PATH/agent.json`: start an attempt's command, watch over it, leave nothing behind.
+
+Standard input is the control pipe (lines `stop` and `kill`; its end means that the harness is gone: everything is killed).
+Standard output gives one JSON report a line, for example:
+
+    {"kind": "started", "t": 1794705558.1, "pid": 4711, "returncode": null, "killed": 0, "detail": ""}
+    {"kind": "exited", "t": 1794705570.3, "pid": null, "returncode": 0, "killed": 0, "detail": ""}
+    {"kind": "gone", "t": 1794705570.4, "pid": null, "returncode": null, "killed": 0, "detail": ""}
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from seatrial.agent.supervise import Supervisor
+from seatrial.files import read_json
+from seatrial.records.codec import from_json
+from seatrial.records.command import AgentOrder
+
+
+def main(argv: list[str]) -> int:
+    written = read_json(Path(argv[1])) if len(argv) == 2 else None
+    if written is None:
+        sys.stderr.write("seatrial.agent: expected one argument, the path of an attempt's agent.json\n")
+        return 1
+    Supervisor(from_json(AgentOrder, written)).run()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv))

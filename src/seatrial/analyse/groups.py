@@ -1,0 +1,137 @@
+"""Groups: runs of one configuration on one kind of machine, put together.
+
+In: measured runs and the baseline's name. Out: one `GroupSummary` for each group key, with our figures as estimates and the seeds'
+columns by their rules. Only current attempts count, only those that ended ok, and only those of the newest fingerprint: runs on
+another driver, GPU or commit are set aside and said, never averaged in.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+
+from seatrial.analyse.interval import estimate
+from seatrial.analyse.rank import with_seed_ranks
+from seatrial.analyse.seed_groups import seed_group_cells
+from seatrial.records.attempt import Attempt
+from seatrial.records.caution import Caution
+from seatrial.records.command import Provenance
+from seatrial.records.measure import Estimate, GroupSummary
+from seatrial.records.outcome import Outcome
+from seatrial.records.results import MeasuredRun
+
+FIGURES = ("samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
+FAILURES = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
+KEY_DIGITS = 4
+
+
+def summarise(runs: Sequence[MeasuredRun], baseline_group: str) -> tuple[GroupSummary, ...]:
+    """Every group of the current attempts, in the order in which they first appear."""
+    by_key: dict[str, list[MeasuredRun]] = {}
+    for run in runs:
+        if run.attempt.current:
+            by_key.setdefault(_key(run.attempt), []).append(run)
+    names = _names(by_key)
+    groups = [_summary(names[key], members) for key, members in by_key.items()]
+    return with_seed_ranks(_with_speedup(groups, baseline_group))
+
+
+def _key(attempt: Attempt) -> str:
+    return attempt.spec.group_key or attempt.spec.group
+
+
+def _names(by_key: dict[str, list[MeasuredRun]]) -> dict[str, str]:
+    """The plans' names, made unique by digits of the key where two configurations carry one name."""
+    plain = {key: members[0].attempt.spec.group for key, members in by_key.items()}
+    uses = Counter(plain.values())
+    return {key: name if uses[name] == 1 else f"{name}~{key[:KEY_DIGITS]}" for key, name in plain.items()}
+
+
+def _summary(name: str, members: list[MeasuredRun]) -> GroupSummary:
+    spec = members[0].attempt.spec
+    ok = [run for run in members if run.attempt.outcome and run.attempt.outcome.outcome is Outcome.OK]
+    counted, aside = _alike(ok)
+    return GroupSummary(
+        group=name,
+        group_key=_key(members[0].attempt),
+        mode=spec.mode,
+        lane=spec.lane,
+        axes=dict(spec.axes),
+        runs=len(counted),
+        failed_runs=sum(run.attempt.outcome is not None and run.attempt.outcome.outcome in FAILURES for run in members),
+        set_aside_runs=len(aside),
+        figures=_figures(counted),
+        window_n=sum(run.measure.window.n for run in counted if run.measure and run.measure.window),
+        seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(counted or members, counted)},
+        cautions=tuple(_set_aside(name, counted[0], aside)) if aside else (),
+    )
+
+
+def _alike(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[MeasuredRun]]:
+    """Runs of the newest fingerprint, and the others."""
+    if not ok:
+        return [], []
+    newest = max(ok, key=_started_t).attempt.provenance.fingerprint
+    return (
+        [run for run in ok if run.attempt.provenance.fingerprint == newest],
+        [run for run in ok if run.attempt.provenance.fingerprint != newest],
+    )
+
+
+def _started_t(run: MeasuredRun) -> float:
+    return run.attempt.outcome.started_t if run.attempt.outcome else 0.0
+
+
+def _figures(counted: list[MeasuredRun]) -> dict[str, Estimate]:
+    """A figure that some run lacks is not given for the rest of them: the mean would be of other runs than `runs` says."""
+    figures = {}
+    for name in FIGURES:
+        values = [getattr(run.measure, name) if run.measure else None for run in counted]
+        found = estimate(values) if None not in values else None
+        if found is not None:
+            figures[name] = found
+    return figures
+
+
+def _set_aside(name: str, counted: MeasuredRun, aside: list[MeasuredRun]) -> list[Caution]:
+    differing = sorted({what for run in aside for what in differences(run.attempt.provenance, counted.attempt.provenance)})
+    what = ", ".join(differing) if differing else "the machine's fingerprint"
+    return [
+        Caution(
+            kind="unlike_runs",
+            subject=name,
+            numbers={"set_aside": len(aside)},
+            text=f"{len(aside)} runs were made under other conditions and are not averaged with the newest ones; they differ in {what}. "
+            "Run them again to have them counted.",
+        )
+    ]
+
+
+def differences(old: Provenance, new: Provenance) -> list[str]:
+    """What differs between two machines or codes, in words: `driver_version (550.54 → 560.28)`."""
+    told = []
+    for field in dataclasses.fields(Provenance):
+        before, after = getattr(old, field.name), getattr(new, field.name)
+        if field.name == "packages":
+            names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+            told += [f"{name} ({before.get(name, 'none')} → {after.get(name, 'none')})" for name in names]
+        elif field.name not in ("fingerprint", "memory_bytes") and before != after:
+            told.append(f"{field.name} ({_short(before)} → {_short(after)})")
+    return told
+
+
+def _short(value: object) -> str:
+    return str(value)[:24] or "none"
+
+
+def _with_speedup(groups: list[GroupSummary], baseline_group: str) -> list[GroupSummary]:
+    """Fill `speedup_vs_baseline`: the baseline's tail iter p50 over the group's."""
+    column = "tail_mean_iter_p50_ms_mean"
+    baseline = next((group.seed[column] for group in groups if group.group == baseline_group), None)
+    filled = []
+    for group in groups:
+        own = group.seed[column]
+        speedup = baseline / own if isinstance(baseline, float) and isinstance(own, float) and own > 0 else None
+        filled.append(dataclasses.replace(group, seed={**group.seed, "speedup_vs_baseline": speedup}))
+    return filled

@@ -1,0 +1,198 @@
+"""The order of the groups, and who won.
+
+In: group summaries and `rank_by`. Out: `Ranking`. The leader is the group with the best mean on logs among those that can win: at
+least one run, none failed. A group whose Welch interval against the leader holds no difference is tied with it, and the tie goes
+to the lower p90/p50. A group of one run has no interval: it keeps its place by value, and is told apart from nobody.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from seatrial.analyse.interval import contains_one, ratio
+from seatrial.analyse.rank_cautions import ranking_cautions
+from seatrial.analyse.rank_metric import Metric, choose_metric
+from seatrial.records.measure import Cell, Estimate, GroupSummary, RankedGroup, Ranking
+
+ITER_P50 = "tail_mean_iter_p50_ms_mean"
+NO_INTERVAL = "no interval, so its place is not evidence"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Standing:
+    """A group beside the leader."""
+
+    summary: GroupSummary
+    value: Estimate | None
+    ratio: Estimate | None = None
+    apart: bool | None = None
+    """Told apart from the leader; None where the data cannot say."""
+    refusal: str = ""
+
+    @property
+    def can_win(self) -> bool:
+        return not self.refusal
+
+
+def rank(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
+    """The main lane's order, the order of what is off it, and the winners."""
+    metric, cautions = choose_metric(groups, rank_by)
+    main = [group for group in groups if group.lane]
+    order = _order(main, metric)
+    winner = next((place for place in order if place.can_win), None)
+    return Ranking(
+        metric=metric.name,
+        unit=metric.unit,
+        higher_is_better=metric.higher_is_better,
+        groups=_ranked(order),
+        off_lane=_ranked(_order([group for group in groups if not group.lane], metric)),
+        winner=winner.summary.group if winner else None,
+        latency_winner=_latency_winner(main),
+        decided=_is_decided(order, winner),
+        reason=_reason(order, winner, metric),
+        cautions=(*cautions, *ranking_cautions(groups, metric)),
+    )
+
+
+def _order(groups: Sequence[GroupSummary], metric: Metric) -> list[_Standing]:
+    """First the leader and those tied with it by the data, by p90/p50; around them everything else by value."""
+    standings = [_Standing(summary=group, value=metric.of(group), refusal=_refusal(group, metric)) for group in groups]
+    able = [place for place in standings if place.can_win]
+    if not able:
+        return sorted(standings, key=lambda place: _by_value(place, metric))
+    leader = min(able, key=lambda place: _by_value(place, metric))
+    standings = [_beside(place, leader) for place in standings]
+    tied = [place for place in standings if place.can_win and place.apart is False]
+    rest = sorted(
+        (place for place in standings if not (place.can_win and place.apart is False)), key=lambda place: _by_value(place, metric)
+    )
+    # Only groups that cannot win stand here: the leader is the best of the others.
+    ahead = [place for place in rest if _by_value(place, metric) < _by_value(leader, metric)]
+    behind = rest[len(ahead) :]
+    return [*ahead, *sorted(tied, key=lambda place: (_jitter(place.summary), _by_value(place, metric))), *behind]
+
+
+def _beside(place: _Standing, leader: _Standing) -> _Standing:
+    if place is leader:
+        return replace(place, apart=False)
+    if place.value is None or leader.value is None:
+        return place
+    compared = ratio(place.value, leader.value)
+    within = contains_one(compared)
+    return replace(place, ratio=compared, apart=None if within is None else not within)
+
+
+def _refusal(group: GroupSummary, metric: Metric) -> str:
+    """Why a group cannot win; empty when it can."""
+    if group.failed_runs:
+        return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
+    if group.runs == 0:
+        return "no run ended ok"
+    return "" if metric.of(group) is not None else f"{metric.name} is not known of all its runs"
+
+
+def _by_value(place: _Standing, metric: Metric) -> tuple[bool, float, str]:
+    if place.value is None:
+        return True, 0.0, place.summary.group
+    return False, -place.value.mean if metric.higher_is_better else place.value.mean, place.summary.group
+
+
+def _jitter(group: GroupSummary) -> float:
+    figure = group.figures.get("wall_p90_over_p50")
+    return figure.mean if figure else math.inf
+
+
+def _ranked(order: Sequence[_Standing]) -> tuple[RankedGroup, ...]:
+    leader = next((place for place in order if place.can_win and place.ratio is None and place.apart is False), None)
+    others_tied = any(_is_tied(place) for place in order if place is not leader)
+    return tuple(
+        RankedGroup(
+            rank=number,
+            group=place.summary.group,
+            value=place.value.mean if place.value else None,
+            ratio=place.ratio,
+            tied=_is_tied(place) and (place is not leader or others_tied),
+            can_win=place.can_win,
+            reason=_place_reason(place, leader),
+        )
+        for number, place in enumerate(order, start=1)
+    )
+
+
+def _is_tied(place: _Standing) -> bool:
+    return place.can_win and not place.apart
+
+
+def _place_reason(place: _Standing, leader: _Standing | None) -> str:
+    if place.refusal:
+        return place.refusal
+    if place is leader or place.apart:
+        return ""
+    if place.apart is None:
+        return NO_INTERVAL
+    return f"not told apart from {leader.summary.group} by the data" if leader else ""
+
+
+def _latency_winner(groups: Sequence[GroupSummary]) -> str | None:
+    timed = [
+        (value, group.group) for group in groups if group.runs and not group.failed_runs and (value := number(group.seed.get(ITER_P50)))
+    ]
+    return min(timed)[1] if timed else None
+
+
+def _is_decided(order: Sequence[_Standing], winner: _Standing | None) -> bool:
+    if winner is None or len(order) < 2:
+        return False
+    return not any(_is_tied(place) for place in order if place is not winner)
+
+
+def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric) -> str:
+    """One sentence on how the winner won."""
+    if winner is None:
+        return "No group can win: " + (f"{order[0].summary.group}: {order[0].refusal}." if order else "there is none.")
+    name, able = winner.summary.group, [place for place in order if place.can_win]
+    if len(able) == 1:
+        return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
+    tied = [place for place in able if place is not winner and _is_tied(place)]
+    best = f"{name} has the {'highest' if metric.higher_is_better else 'lowest'} {metric.unit}"
+    if not tied:
+        return f"{best}, told apart from every other group."
+    if any(place.apart is None for place in tied):
+        remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
+        return f"{best}, but without an interval the order is not evidence; {remedy}."
+    names = ", ".join(place.summary.group for place in tied)
+    by = "has the lowest p90/p50 of them" if math.isfinite(_jitter(winner.summary)) else f"stands first by its {metric.unit} alone"
+    return f"{name} is not told apart from {names} by the data, and {by}."
+
+
+def with_seed_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
+    """The groups with the seeds' rank columns filled: by iter p50, by stability (tie: iter), and by the sum of both (tie: iter)."""
+    by_iter = _places({group.group: (number(group.seed.get(ITER_P50)),) for group in groups})
+    by_stability = _places({group.group: (number(group.seed.get("stability_score")), number(group.seed.get(ITER_P50))) for group in groups})
+    sums = {name: (float(by_iter[name] + by_stability[name]), float(by_iter[name])) for name in by_iter if name in by_stability}
+    balanced = _places(sums)
+    return tuple(
+        replace(
+            group,
+            seed={
+                **group.seed,
+                "rank_by_iter_p50": by_iter.get(group.group),
+                "rank_by_stability": by_stability.get(group.group),
+                "rank_balanced": balanced.get(group.group),
+            },
+        )
+        for group in groups
+    )
+
+
+def _places(keys: Mapping[str, tuple[float | None, ...]]) -> dict[str, int]:
+    """Place of every group whose keys are all known, lowest first."""
+    known = sorted((key, name) for name, key in keys.items() if None not in key)
+    return {name: place for place, (_, name) in enumerate(known, start=1)}
+
+
+def number(cell: Cell) -> float | None:
+    """A cell as a number, None for anything else."""
+    return float(cell) if isinstance(cell, (int, float)) and not isinstance(cell, bool) else None

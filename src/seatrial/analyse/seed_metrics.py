@@ -1,0 +1,154 @@
+"""The seeds' per-run columns that come from timing.
+
+In: timing points, the step table and what the spec says of tails. Out: cells by column name: last window, means of the last
+windows, their ratios, spread between ranks, ETA. The seeds' definitions, kept so that old tables and new ones can be laid side by
+side; our own figures are the `wall_*` ones.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from seatrial.analyse.timing_points import SEED_ITER, logged_rows
+from seatrial.records.measure import Cell, TimingPoint
+from seatrial.records.run_spec import RunSpec
+from seatrial.units import format_hms
+
+Floats = npt.NDArray[np.float64]
+
+UNSTABLE_ITER_RATIO = 2.0
+UNSTABLE_STEP_RATIO = 3.0
+"""The seeds' limits on p90/p50 of the last window."""
+ETA_LEAST_SAMPLES = 10
+LAST_COLUMNS = ("iter", "fwd", "bwd", "data_wait", "step")
+
+
+def seed_cells(
+    points: Sequence[TimingPoint], steps: pl.DataFrame, spec: RunSpec, *, source: str, global_batch: float | None
+) -> dict[str, Cell]:
+    """Every timing column of the seeds' per-run table."""
+    rank0 = steps.filter(pl.col("rank") == steps["rank"].min()) if len(steps) else steps
+    cells = {
+        **_last_window(points),
+        **_tail(points, spec.timing.tail_points, global_batch),
+        **_rank_spread(steps, spec, source),
+        **_eta(rank0, spec),
+    }
+    cells["timing_points"] = len(points)
+    cells["last_step"] = _whole(steps["step"].max())
+    return cells
+
+
+def _last_window(points: Sequence[TimingPoint]) -> dict[str, Cell]:
+    last = points[-1].values if points else {}
+    cells: dict[str, Cell] = {f"last_{name}_{q}_ms": last.get(f"{name}_ms_{q}") for name in LAST_COLUMNS for q in ("p50", "p90")}
+    iter_ratio, step_ratio = _p90_over_p50(last, "iter"), _p90_over_p50(last, "step")
+    cells.update(iter_p90_over_p50=iter_ratio, data_p90_over_p50=_p90_over_p50(last, "data_wait"), step_p90_over_p50=step_ratio)
+    cells["unstable_run_flag"] = (
+        (iter_ratio or 0.0) > UNSTABLE_ITER_RATIO or (step_ratio or 0.0) > UNSTABLE_STEP_RATIO if iter_ratio is not None else None
+    )
+    return cells
+
+
+def _p90_over_p50(values: dict[str, float | None], name: str) -> float | None:
+    p50, p90 = values.get(f"{name}_ms_p50"), values.get(f"{name}_ms_p90")
+    return p90 / p50 if p50 and p90 is not None else None
+
+
+def _tail(points: Sequence[TimingPoint], tail_points: int, global_batch: float | None) -> dict[str, Cell]:
+    tail = points[-tail_points:]
+    p50s, p90s, all_p50s = _column(tail, "iter_ms_p50"), _column(tail, "iter_ms_p90"), _column(points, "iter_ms_p50")
+    tail_mean = _mean(p50s)
+    rate = 1000 / tail_mean if tail_mean else None
+    return {
+        "tail_points_used": len(tail),
+        "tail_mean_iter_p50_ms": tail_mean,
+        "tail_mean_iter_p90_ms": _mean(p90s),
+        "tail_std_iter_p50_ms": _std(p50s),
+        "tail_std_iter_p90_ms": _std(p90s),
+        "all_mean_iter_p50_ms": _mean(all_p50s),
+        "all_std_iter_p50_ms": _std(all_p50s),
+        "tail_steps_per_sec": rate,
+        "tail_samples_per_sec": rate * global_batch if rate is not None and global_batch is not None else None,
+    }
+
+
+def _rank_spread(steps: pl.DataFrame, spec: RunSpec, source: str) -> dict[str, Cell]:
+    """At each logged step the slowest rank less the fastest, then p90 over the tail."""
+    nothing: dict[str, Cell] = {"rank_iter_spread_p90_ms": None, "rank_step_spread_p90_ms": None, "rank_spread_points": 0}
+    if steps.is_empty() or steps["rank"][0] == steps["rank"][-1]:
+        return {**nothing, "rank_spread_log_source": None}
+    number, iter_ms, step_ms = (steps[name].to_numpy() for name in ("step", SEED_ITER, "step_ms"))
+    at = np.unique(number)
+    at_logged = np.isin(number, at[logged_rows(at, spec.timing.log_every)]) & ~np.isnan(iter_ms)
+    _, place, ranks = np.unique(number[at_logged], return_inverse=True, return_counts=True)
+    tail = np.flatnonzero(ranks > 1)[-spec.timing.tail_points :]
+    return {
+        "rank_iter_spread_p90_ms": _p90(_spread(iter_ms[at_logged], place, len(ranks))[tail]),
+        "rank_step_spread_p90_ms": _p90(_spread(step_ms[at_logged], place, len(ranks))[tail]),
+        "rank_spread_points": len(tail),
+        "rank_spread_log_source": ("events" if source == "events" else "launcher.log") if len(tail) else None,
+    }
+
+
+def _spread(values: Floats, place: npt.NDArray[np.intp], count: int) -> Floats:
+    """Largest less smallest of the known values at each place; not finite where none is known."""
+    high, low = np.full(count, -np.inf), np.full(count, np.inf)
+    known = ~np.isnan(values)
+    np.maximum.at(high, place[known], values[known])
+    np.minimum.at(low, place[known], values[known])
+    return np.asarray(high - low, dtype=np.float64)
+
+
+def _p90(values: Floats) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(np.percentile(known, 90)) if len(known) else None
+
+
+def _eta(rank0: pl.DataFrame, spec: RunSpec) -> dict[str, Cell]:
+    """What the seeds' trainer would have printed as first and last ETA: mean of the window times the steps to go."""
+    timed = rank0.select("step", SEED_ITER).drop_nulls()
+    if spec.steps is None or timed.is_empty():
+        return {"eta_points": 0}
+    steps, times = timed["step"].to_numpy(), timed[SEED_ITER].to_numpy()
+    ends = logged_rows(steps, spec.timing.log_every)
+    starts = np.searchsorted(steps, steps[ends] - spec.timing.timing_window, side="right")
+    known = [(int(start), int(end)) for start, end in zip(starts, ends, strict=True) if end - start + 1 >= ETA_LEAST_SAMPLES]
+    if not known:
+        return {"eta_points": 0}
+    first_step = int(rank0["step"].to_numpy().min())
+    etas = []
+    for start, end in (known[0], known[-1]):
+        remain = max(spec.steps - (int(steps[end]) - first_step + 1), 0)
+        etas.append((int(steps[end]), remain, remain * float(times[start : end + 1].mean()) / 1000))
+    return {"eta_points": len(known), **_eta_cells(etas[0], etas[1])}
+
+
+def _eta_cells(first: tuple[int, int, float], last: tuple[int, int, float]) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {"last_eta_remaining_steps": last[1], "last_eta_mode": "rank0", "eta_mode_effective": "rank0"}
+    for name, (step, _, seconds) in (("eta_first", first), ("eta_last", last), ("last_eta", last)):
+        cells.update({f"{name}_step": step, f"{name}_sec": round(seconds, 1), f"{name}_hms": format_hms(seconds)})
+    return cells
+
+
+def _column(points: Sequence[TimingPoint], name: str) -> list[float]:
+    return [value for point in points if (value := point.values.get(name)) is not None]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return statistics.fmean(values) if values else None
+
+
+def _std(values: Sequence[float]) -> float | None:
+    if not values:
+        return None
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _whole(value: object) -> int | None:
+    return value if isinstance(value, int) else None

@@ -1,0 +1,175 @@
+"""All runs of a plan, one after another, resuming what an earlier invocation finished.
+
+Goes in: a CampaignPlan. Comes out: how the invocation ended; everything else is on disk. A run is finished when its folder holds an
+attempt with the plan's hash that ended `ok`: finished runs are not run again, changed ones have another hash and are. Plans that
+share a folder are kept side by side in OUT/plans, and old attempts stay where they are.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from seatrial import files
+from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.listener import Listener
+from seatrial.campaign.one_run import run_one
+from seatrial.campaign.owner import owned
+from seatrial.campaign.results import record_run
+from seatrial.launch.prepare import shown
+from seatrial.machine.secrets import mask_text
+from seatrial.observe.eta import StepMark, campaign_eta_s, run_eta_s
+from seatrial.observe.progress import Progress
+from seatrial.paths import CampaignPaths, RunPaths
+from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.codec import from_json, to_json
+from seatrial.records.live import LiveState
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.run_spec import RunSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CampaignEnd:
+    """How one invocation ended."""
+
+    interrupted: bool = False
+    stopped_on_error: bool = False
+    out_of_budget: bool = False
+    left: int = 0
+    """Runs that were to be run and were not started."""
+
+
+def run_all(plan: CampaignPlan, listener: Listener) -> CampaignEnd:
+    """Run what is not finished yet of `plan`."""
+    paths = CampaignPaths(Path(plan.output))
+    with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
+        save_plan(plan, paths)
+        close_abandoned(paths)
+        return _Campaign(plan, paths, interrupts, listener).run()
+
+
+def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> None:
+    """Keep the plan in the folder: as the latest, and under its name beside the plans that ran here before."""
+    stored = to_json(dataclasses.replace(plan, source=mask_text(plan.source), runs=tuple(shown(spec) for spec in plan.runs)))
+    files.write_json(paths.plans / f"{re.sub(r'[^A-Za-z0-9._-]', '-', plan.name)}.json", stored)
+    files.write_json(paths.plan, stored)
+
+
+def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
+    """The newest attempt of this very spec that ended well."""
+    for attempt in reversed(run.attempts()):
+        stored = files.read_json(attempt.outcome)
+        if isinstance(stored, dict) and stored.get("hash") == hash and stored.get("outcome") == Outcome.OK.value:
+            return from_json(RunOutcome, stored)
+    return None
+
+
+def close_abandoned(paths: CampaignPaths) -> None:
+    """Give an outcome to attempts whose harness died before it could: nobody else owns the folder now."""
+    for run in paths.runs():
+        for attempt in run.attempts():
+            if attempt.outcome.exists():
+                continue
+            stored = files.read_json(attempt.spec) or {}
+            outcome = RunOutcome(
+                run=attempt.run,
+                attempt=attempt.number,
+                hash=str(stored.get("hash", "")),
+                outcome=Outcome.INTERRUPTED,
+                cause=Cause.HARNESS_LOST,
+                detail="the harness ended before this attempt did",
+                action="nothing to do: it is run again",
+            )
+            files.write_json(attempt.outcome, to_json(outcome))
+
+
+class _Campaign:
+    """One invocation: what is still to do, how long things took, and whether to go on."""
+
+    def __init__(self, plan: CampaignPlan, paths: CampaignPaths, interrupts: Interrupts, listener: Listener) -> None:
+        self._plan, self._paths, self._interrupts, self._listener = plan, paths, interrupts, listener
+        self._group_s: dict[str, float] = {}
+        self._began_m = time.monotonic()
+        self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=plan.name, count=0)
+
+    def run(self) -> CampaignEnd:
+        todo = self._still_to_do()
+        self._state = dataclasses.replace(self._state, count=len(todo))
+        try:
+            return self._run_in_order(todo)
+        finally:
+            self._tell(run=None, over=True)
+
+    def _still_to_do(self) -> list[RunSpec]:
+        chosen = set(self._plan.selected)
+        todo = []
+        for spec in self._plan.runs:
+            if chosen and spec.run not in chosen:
+                continue
+            done = finished_attempt(self._paths.run(spec.run), spec.hash)
+            if done is None:
+                todo.append(spec)
+            else:
+                self._group_s.setdefault(spec.group_key, done.duration_s)
+                self._listener.skipped(spec)
+        return todo
+
+    def _run_in_order(self, todo: Sequence[RunSpec]) -> CampaignEnd:
+        for index, spec in enumerate(todo):
+            left = len(todo) - index
+            if self._interrupts.urgency is not Urgency.NONE:
+                return CampaignEnd(interrupted=True, left=left)
+            if self._over_budget(spec):
+                return CampaignEnd(out_of_budget=True, left=left)
+            outcome = self._run(spec, index, todo)
+            if outcome.outcome is Outcome.INTERRUPTED:
+                return CampaignEnd(interrupted=True, left=left - 1)
+            if outcome.outcome is not Outcome.OK and self._plan.stop_on_error:
+                return CampaignEnd(stopped_on_error=True, left=left - 1)
+        return CampaignEnd()
+
+    def _over_budget(self, spec: RunSpec) -> bool:
+        """A run that would end beyond the budget, by its group's length so far, is not started."""
+        if self._plan.budget_s is None:
+            return False
+        return time.monotonic() - self._began_m + self._group_s.get(spec.group_key, 0.0) > self._plan.budget_s
+
+    def _run(self, spec: RunSpec, index: int, todo: Sequence[RunSpec]) -> RunOutcome:
+        run = self._paths.run(spec.run)
+        number = max((attempt.number for attempt in run.attempts()), default=0) + 1
+        self._listener.started(spec, number, index + 1, len(todo))
+        first: StepMark | None = None
+
+        def on_progress(progress: Progress, elapsed_s: float) -> None:
+            nonlocal first
+            last = StepMark(step=progress.step, elapsed_s=elapsed_s) if progress.step is not None else None
+            first = first or last
+            left_s = run_eta_s(first, last, progress.total)
+            self._tell(
+                run=spec.run,
+                attempt=number,
+                step=progress.step,
+                total_steps=progress.total,
+                phase=progress.phase,
+                elapsed_s=elapsed_s,
+                run_eta_s=left_s,
+                campaign_eta_s=campaign_eta_s(todo[index + 1 :], self._group_s, left_s, elapsed_s),
+            )
+
+        outcome = run_one(spec, run, self._interrupts, on_progress)
+        ok = outcome.outcome is Outcome.OK
+        if ok:
+            self._group_s[spec.group_key] = outcome.duration_s
+        self._tell(run=None, finished=self._state.finished + 1, failed=self._state.failed + (not ok))
+        self._listener.ended(spec, outcome, record_run(self._paths, run.attempt(number)))
+        return outcome
+
+    def _tell(self, **changes: object) -> None:
+        self._state = dataclasses.replace(self._state, t=time.time(), **changes)  # type: ignore[arg-type]
+        files.write_json(self._paths.progress, to_json(self._state))
+        self._listener.progress(self._state)

@@ -1,0 +1,81 @@
+"""How a run ended, from what was seen of it. Pure: what the supervisor saw goes in, outcome and cause come out.
+
+An exit code of 0 alone is not success: launchers have been seen to return it after a rank died. Where the ranks carry the probe,
+every one of them must have written its `stop` event, and at least one step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial.observe.watchdog import Alarm
+from seatrial.records.outcome import Cause, Outcome
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankRecord:
+    """What the ranks themselves left behind."""
+
+    started: int = 0
+    """Ranks that wrote a `start` event: 0 means that the workload has no probe."""
+    done: int = 0
+    stepped: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ending:
+    """What the supervisor saw."""
+
+    returncode: int | None
+    killed: int = 0
+    alarm: Alarm | None = None
+    interrupted: bool = False
+    agent_lost: bool = False
+    elapsed_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judgement:
+    """Outcome and cause; where `needs_log` the text of the log can tell more."""
+
+    outcome: Outcome
+    cause: Cause
+    detail: str = ""
+    action: str = ""
+    needs_log: bool = False
+
+
+def judge_ending(ending: Ending, ranks: RankRecord, world_size: int) -> Judgement:
+    """What to call it."""
+    if ending.alarm is not None:
+        return Judgement(outcome=Outcome.TIMEOUT, cause=ending.alarm.cause, detail=ending.alarm.text, action=ending.alarm.action)
+    if ending.interrupted:
+        return Judgement(outcome=Outcome.INTERRUPTED, cause=Cause.USER, detail="stopped by the user", action="the same command resumes")
+    if ending.agent_lost:
+        return Judgement(
+            outcome=Outcome.FAILED,
+            cause=Cause.AGENT_LOST,
+            detail="the agent that watched this run was killed",
+            action="look for the out-of-memory killer in the kernel log, then run again",
+        )
+    if ending.returncode != 0:
+        return Judgement(outcome=Outcome.FAILED, cause=Cause.UNKNOWN, needs_log=True)
+    return _judge_exit_0(ranks, world_size)
+
+
+def _judge_exit_0(ranks: RankRecord, world_size: int) -> Judgement:
+    if ranks.started and not ranks.stepped:
+        return Judgement(
+            outcome=Outcome.FAILED,
+            cause=Cause.NO_STEPS,
+            detail="exit code 0, but not one step was taken",
+            action="check the number of steps asked for and the length of the dataset",
+        )
+    if ranks.started and ranks.done < world_size:
+        return Judgement(
+            outcome=Outcome.FAILED,
+            cause=Cause.RANKS_MISSING,
+            detail=f"exit code 0, but only {ranks.done} of {world_size} ranks said they were done",
+            action="look in the log of each rank (seatrial logs RUN --rank N) for one that died without a word",
+        )
+    return Judgement(outcome=Outcome.OK, cause=Cause.NONE)

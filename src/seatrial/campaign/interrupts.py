@@ -1,0 +1,64 @@
+"""Signals and stop requests as one question: how urgently does the user want this to stop?
+
+INT, TERM and HUP count alike. The first asks the run to end and results to be written; the second kills at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import signal
+import time
+from collections.abc import Iterator
+from types import FrameType
+
+from seatrial.campaign.owner import Owner, asked_to_stop
+from seatrial.paths import CampaignPaths
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+REQUEST_LOOK_EVERY_S = 0.5
+
+
+class Urgency(enum.IntEnum):
+    """How the user wants the campaign to end."""
+
+    NONE = 0
+    STOP = 1
+    KILL = 2
+
+
+class Interrupts:
+    """Counts the user's wishes to stop."""
+
+    def __init__(self, paths: CampaignPaths, owner: Owner) -> None:
+        self._paths, self._owner = paths, owner
+        self._signals = 0
+        self._requested = False
+        self._looked_m = 0.0
+
+    @property
+    def urgency(self) -> Urgency:
+        """NONE, STOP after the first wish, KILL after the second signal."""
+        if self._signals >= 2:
+            return Urgency.KILL
+        return Urgency.STOP if self._signals or self._request() else Urgency.NONE
+
+    @contextlib.contextmanager
+    def caught(self) -> Iterator[Interrupts]:
+        """Catch the stop signals while the block runs."""
+        before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        self._signals += 1
+
+    def _request(self) -> bool:
+        now_m = time.monotonic()
+        if not self._requested and now_m - self._looked_m >= REQUEST_LOOK_EVERY_S:
+            self._looked_m = now_m
+            self._requested = asked_to_stop(self._paths, self._owner)
+        return self._requested

@@ -1,0 +1,26 @@
+"""What a campaign tells whoever looks on: the terminal, the progress file, a test."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from seatrial.records.live import LiveState
+from seatrial.records.outcome import RunOutcome
+from seatrial.records.results import MeasuredRun
+from seatrial.records.run_spec import RunSpec
+
+
+class Listener(Protocol):
+    """Called from the campaign's own thread, in this order for each run: started, progress…, ended."""
+
+    def skipped(self, spec: RunSpec) -> None:
+        """`spec` is finished already and is not run again."""
+
+    def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
+        """A run was launched; it is the `position`-th of `count`."""
+
+    def progress(self, state: LiveState) -> None:
+        """About once a second."""
+
+    def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
+        """A run is over; `measured` is None where the tables cannot be made on this machine."""

@@ -1,0 +1,180 @@
+"""One run from its spec to its outcome: take a port, write the command, start the agent, follow it, say how it ended.
+
+Goes in: a RunSpec and the campaign's folder. Comes out: a RunOutcome, which is also the file written last, so that its presence
+means that the attempt is over. A run that fails, or cannot even be started, is an outcome and not an exception.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from seatrial import files
+from seatrial.campaign.ending import Ending, Judgement, RankRecord, judge_ending
+from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.collect.failure import diagnose
+from seatrial.errors import LaunchError
+from seatrial.launch.agent_process import AgentProcess
+from seatrial.launch.places.local import allocate
+from seatrial.launch.prepare import prepare
+from seatrial.machine.provenance import gather
+from seatrial.observe.progress import Progress, ProgressReader
+from seatrial.observe.watchdog import Alarm, alarm
+from seatrial.paths import AttemptPaths, RunPaths
+from seatrial.records.codec import to_json
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.run_spec import RunSpec
+
+AGENT_WAIT_S = 0.2
+PROGRESS_EVERY_S = 1.0
+# After KILL was asked for, the agent needs a moment to see everything gone; beyond this it is taken for lost.
+KILL_PATIENCE_S = 15.0
+FAILURE_TAIL_LINES = 80
+DIAGNOSIS_LINES = 2000
+DIAGNOSIS_BYTES = 200_000
+
+OnProgress = Callable[[Progress, float], None]
+
+
+def run_one(spec: RunSpec, run: RunPaths, interrupts: Interrupts, on_progress: OnProgress) -> RunOutcome:
+    """Run `spec` as the next attempt in its folder."""
+    attempt = new_attempt(run)
+    started_t = time.time()
+    try:
+        with allocate(spec) as allocation:
+            prepare(spec, attempt, allocation, os.environ)
+            files.write_json(attempt.provenance, to_json(gather(Path(spec.cwd), allocation.devices)))
+            started_t = time.time()
+            ending = _Follower(spec, attempt, interrupts, on_progress).follow()
+        outcome = _outcome(spec, attempt, ending, started_t, allocation.master_port)
+    except LaunchError as error:
+        outcome = _not_started(spec, attempt, error, started_t)
+    files.write_json(attempt.outcome, to_json(outcome))
+    link_current(run, attempt)
+    return outcome
+
+
+def new_attempt(run: RunPaths) -> AttemptPaths:
+    """The next attempt's folder, made now: attempts never share a file."""
+    number = max((attempt.number for attempt in run.attempts()), default=0) + 1
+    attempt = run.attempt(number)
+    attempt.folder.mkdir(parents=True)
+    return attempt
+
+
+def link_current(run: RunPaths, attempt: AttemptPaths) -> None:
+    """Show the attempt's files in the run's folder under the seeds' names; links of an earlier attempt that it lacks are removed."""
+    present = {path.name: path for path in attempt.linked() if path.exists()}
+    for stale in run.folder.iterdir():
+        if stale.is_symlink() and stale.name not in present:
+            stale.unlink()
+    for name, path in present.items():
+        files.link_relative(run.folder / name, path)
+
+
+def rank_record(attempt: AttemptPaths) -> RankRecord:
+    """What the ranks left in their event files."""
+    endings = [files.last_json_line(path) or {} for path in attempt.all_events()]
+    done = [last for last in endings if last.get("kind") == "stop"]
+    stepped = any(last.get("kind") == "step" or (last.get("steps") or 0) > 0 for last in endings)
+    return RankRecord(started=len(endings), done=len(done), stepped=stepped)
+
+
+class _Follower:
+    """Follows one agent to its end, passing limits and the user's wishes on to it."""
+
+    def __init__(self, spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, on_progress: OnProgress) -> None:
+        self._spec, self._attempt, self._interrupts, self._on_progress = spec, attempt, interrupts, on_progress
+        self._reader = ProgressReader(spec, attempt)
+        self._asked = Urgency.NONE
+        self._alarm: Alarm | None = None
+        self._returncode: int | None = None
+
+    def follow(self) -> Ending:
+        agent = AgentProcess.start(self._attempt)
+        launched_m = time.monotonic()
+        looked_m = kill_m = -1.0
+        try:
+            while True:
+                for report in agent.wait(AGENT_WAIT_S):
+                    if report.kind == "exited":
+                        self._returncode = report.returncode
+                    elif report.kind in ("gone", "lost"):
+                        return self._ending(report.killed, report.kind == "lost", time.monotonic() - launched_m)
+                now_m = time.monotonic()
+                if now_m - looked_m >= PROGRESS_EVERY_S:
+                    looked_m = now_m
+                    self._look(now_m - launched_m)
+                if self._pass_on(agent) is Urgency.KILL and kill_m < 0:
+                    kill_m = now_m
+                if 0 <= kill_m < now_m - KILL_PATIENCE_S:
+                    return self._ending(0, True, now_m - launched_m)
+        finally:
+            agent.close()
+
+    def _look(self, elapsed_s: float) -> None:
+        progress = self._reader.look()
+        self._on_progress(progress, elapsed_s)
+        if self._alarm is None and self._returncode is None:
+            self._alarm = alarm(progress, elapsed_s, self._spec.limits)
+
+    def _pass_on(self, agent: AgentProcess) -> Urgency:
+        wanted = max(self._interrupts.urgency, Urgency.STOP if self._alarm else Urgency.NONE)
+        if wanted > self._asked:
+            self._asked = wanted
+            (agent.kill if wanted is Urgency.KILL else agent.stop)()
+        return self._asked
+
+    def _ending(self, killed: int, lost: bool, elapsed_s: float) -> Ending:
+        return Ending(
+            returncode=self._returncode,
+            killed=killed,
+            alarm=self._alarm,
+            interrupted=self._interrupts.urgency is not Urgency.NONE and self._asked is not Urgency.NONE,
+            agent_lost=lost,
+            elapsed_s=elapsed_s,
+        )
+
+
+def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int) -> RunOutcome:
+    ranks = rank_record(attempt)
+    # `--nproc-per-node gpu` leaves the number of ranks to torchrun: then those that started count.
+    judged = judge_ending(ending, ranks, max(spec.place.ranks, ranks.started))
+    if judged.needs_log:
+        found = diagnose(ending.returncode, files.tail_lines(attempt.launcher_log, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
+        judged = Judgement(outcome=judged.outcome, cause=found.cause, detail=found.detail, action=found.action)
+    failed = judged.outcome is not Outcome.OK
+    return RunOutcome(
+        run=spec.run,
+        attempt=attempt.number,
+        hash=spec.hash,
+        outcome=judged.outcome,
+        cause=judged.cause,
+        detail=judged.detail,
+        action=judged.action,
+        exit_code=ending.returncode,
+        started_t=started_t,
+        ended_t=started_t + ending.elapsed_s,
+        duration_s=ending.elapsed_s,
+        port=port,
+        killed=ending.killed,
+        log_tail=tuple(files.tail_lines(attempt.launcher_log, FAILURE_TAIL_LINES)) if failed else (),
+    )
+
+
+def _not_started(spec: RunSpec, attempt: AttemptPaths, error: LaunchError, started_t: float) -> RunOutcome:
+    if not attempt.spec.exists():
+        files.write_json(attempt.spec, to_json(spec))
+    return RunOutcome(
+        run=spec.run,
+        attempt=attempt.number,
+        hash=spec.hash,
+        outcome=Outcome.FAILED,
+        cause=Cause.PROGRAM_MISSING,
+        detail=str(error),
+        action="install the program or name it in full, then run again",
+        started_t=started_t,
+        ended_t=time.time(),
+    )

@@ -1,0 +1,69 @@
+"""What `run` and `sweep` share: check, run, remake the tables, show them, say the exit code."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from seatrial.campaign.all_runs import CampaignEnd, run_all
+from seatrial.campaign.preflight import refuse_what_can_only_fail
+from seatrial.campaign.results import NO_POLARS, can_measure, remake
+from seatrial.cli.live_view import live_view
+from seatrial.paths import CampaignPaths
+from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.codec import to_json
+from seatrial.records.results import CampaignResults
+from seatrial.records.verdict import Verdict
+from seatrial.report.terminal import print_report
+
+INTERRUPTED = 130
+
+
+def carry_out(plan: CampaignPlan, *, as_json: bool = False) -> int:
+    """Run the campaign and return the exit code."""
+    console = Console(stderr=as_json)
+    refuse_what_can_only_fail(plan)
+    with live_view(console) as view:
+        end = run_all(plan, view)
+    if not can_measure():
+        console.print(NO_POLARS, style="yellow", markup=False)
+        return INTERRUPTED if end.interrupted else Verdict.FAIL.exit_code if view.failed else Verdict.INCONCLUSIVE.exit_code
+    results = remake(Path(plan.output))
+    print_report(results, console)
+    _say_what_is_left(console, end, plan)
+    if as_json:
+        sys.stdout.write(json.dumps(last_line(results)) + "\n")
+    return INTERRUPTED if end.interrupted else results.verdict.verdict.exit_code
+
+
+def last_line(results: CampaignResults) -> dict[str, object]:
+    """The machine's line: verdict, winners and where the rest is."""
+    return {
+        "verdict": results.verdict.verdict.value,
+        "winner": results.ranking.winner,
+        "decided": results.ranking.decided,
+        "metric": results.ranking.metric,
+        "latency_winner": results.ranking.latency_winner,
+        "ranking": [to_json(group) for group in results.ranking.groups],
+        "pending": list(results.pending),
+        "report": str(CampaignPaths(Path(results.output)).summary_md),
+    }
+
+
+def _say_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan) -> None:
+    why = (
+        "interrupted"
+        if end.interrupted
+        else "stopped at the first failure (stop_on_error)"
+        if end.stopped_on_error
+        else "the budget is used up"
+        if end.out_of_budget
+        else ""
+    )
+    if why:
+        console.print(
+            f"{why}: {end.left} of {len(plan.runs)} runs were not started; the same command resumes.", style="yellow", markup=False
+        )

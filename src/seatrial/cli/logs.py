@@ -1,0 +1,71 @@
+"""`seatrial logs RUN`: what a run printed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from seatrial.paths import AttemptPaths
+
+EXAMPLES = "seatrial logs outputs/tiny-lm-demo/mb16_nw2_r1 --rank 1\n\nseatrial logs outputs/tiny-lm-demo/mb16_nw2_r1 --follow"
+FOLLOW_EVERY_S = 0.3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("logs", epilog=EXAMPLES)(logs)
+
+
+def logs(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, OUT/<group>_r<n>.", show_default=False)],
+    rank: Annotated[int | None, typer.Option("--rank", metavar="N", help="Only this rank's lines.")] = None,
+    attempt: Annotated[int | None, typer.Option("--attempt", metavar="K", help="An earlier attempt instead of the newest.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run is over.")] = False,
+) -> int:
+    """Print a run's output: all ranks merged as it arrived, each line marked with its rank, or one rank's lines alone."""
+    from seatrial.log_lines import split_rank
+
+    for line in _lines(_attempt(run, attempt), follow):
+        marked, text = split_rank(line)
+        if rank is None:
+            sys.stdout.write(line)
+        elif marked == rank or (marked is None and rank == 0 and not line.startswith("[rank")):
+            sys.stdout.write(text)
+        if follow:
+            sys.stdout.flush()
+    return 0
+
+
+def _attempt(run: Path, number: int | None) -> AttemptPaths:
+    from seatrial.errors import CampaignError, did_you_mean
+    from seatrial.paths import RunPaths
+
+    attempts = RunPaths(run).attempts()
+    if not attempts:
+        siblings = [child.name for child in run.parent.glob("*") if any(child.glob("attempt-*"))] if run.parent.is_dir() else []
+        raise CampaignError(f"{run} holds no run: {did_you_mean(run.name, siblings)}")
+    chosen = [attempt for attempt in attempts if number in (None, attempt.number)]
+    if not chosen:
+        raise CampaignError(f"{run} has no attempt {number}; it has {', '.join(str(attempt.number) for attempt in attempts)}")
+    return chosen[-1]
+
+
+def _lines(attempt: AttemptPaths, follow: bool) -> Iterator[str]:
+    while follow and not attempt.launcher_log.exists() and not attempt.outcome.exists():
+        time.sleep(FOLLOW_EVERY_S)
+    if not attempt.launcher_log.exists():
+        return
+    with open(attempt.launcher_log, encoding="utf-8", errors="replace", newline="") as log:
+        while True:
+            # The outcome is looked for before reading, so that nothing written before it is missed.
+            over = attempt.outcome.exists()
+            yield from log
+            if over or not follow:
+                return
+            time.sleep(FOLLOW_EVERY_S)

@@ -1,0 +1,129 @@
+"""The command `seatrial`: finds the verb, imports only that verb's module, turns errors into one line and an exit code.
+
+Exit codes: 0 PASS or done, 1 wrong use or an error of ours, 2 FAIL or refused, 3 INCONCLUSIVE, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import typer
+
+from seatrial import __version__
+from seatrial.errors import SeatrialError
+
+# Verb → what `seatrial --help` says of it. A verb's module is seatrial.cli.VERB and has `register(app)`.
+VERBS = {
+    "run": "Run a plan: every group, every repeat, then rank and judge. The same command again resumes.",
+    "sweep": "Sweep a command over settings without writing a plan.",
+    "init": "Write a plan from a command that works.",
+    "plan": "Look at a plan before running it: matrix, commands, time; or its JSON Schema.",
+    "report": "Make every table and report of a campaign again from what is on disk.",
+    "watch": "Look on, from another terminal, while a campaign runs.",
+    "logs": "Print a run's output, of all ranks or of one, also while it runs.",
+    "stop": "Ask a running campaign to stop; what is finished stays.",
+}
+EXAMPLES = "seatrial sweep -P bs=8,16 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs}\n\nseatrial run plans/tiny-lm-demo.yaml"
+INTERRUPTED = 130
+WRONG_USE = 1
+
+
+def build_app(verbs: Sequence[str]) -> typer.Typer:
+    """The command line with `verbs` in full and every other verb as its line of help."""
+    app = typer.Typer(
+        help="Sea trials for distributed training: sweep a job over settings, watch every rank, get a verdict that can be defended.",
+        no_args_is_help=True,
+        add_completion=False,
+        epilog=EXAMPLES,
+    )
+    app.callback()(_root)
+    for verb, help_text in VERBS.items():
+        if verb in verbs:
+            importlib.import_module(f"seatrial.cli.{verb}").register(app)
+        else:
+            app.command(verb, help=help_text)(_not_loaded)
+    return app
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Entry point of the `seatrial` program."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    _never_fail_on_a_character()
+    code = run_command(words)
+    _flush_quietly()
+    sys.exit(code)
+
+
+def run_command(words: Sequence[str]) -> int:
+    """Do what the words ask for and return the exit code."""
+    verb = next((word for word in words if not word.startswith("-")), "")
+    try:
+        result = build_app([verb])(args=list(words), prog_name="seatrial", standalone_mode=False)
+    except SeatrialError as error:
+        return _fail(str(error), error.exit_code)
+    except KeyboardInterrupt:
+        return _fail("interrupted", INTERRUPTED)
+    except BrokenPipeError:
+        return _close_broken_pipe()
+    except Exception as error:
+        message = _usage_message(error)
+        if message is None:
+            raise
+        return _fail(f"{message}; see `seatrial {verb} --help`" if verb in VERBS else message, WRONG_USE)
+    return result if isinstance(result, int) else 0
+
+
+def _root(
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True, callback=lambda on: _version(on)),
+) -> None:
+    pass
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"seatrial {__version__}")
+        raise typer.Exit
+
+
+def _not_loaded() -> None:
+    raise AssertionError("a verb's stub was called: main chose another verb than typer did")
+
+
+def _usage_message(error: Exception) -> str | None:
+    """What typer says of wrong use; None for anything else. (Its exception classes move between versions: the method does not.)"""
+    message: Callable[[], Any] | None = getattr(error, "format_message", None)
+    return str(message()).rstrip(".") if message else None
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"seatrial: {message}", file=sys.stderr)
+    return code
+
+
+def _close_broken_pipe() -> int:
+    # The reader (`| head`) has gone: point stdout at nothing so that Python's own flush at exit stays silent.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+def _never_fail_on_a_character() -> None:
+    # A terminal that cannot show ± or ─ gets a question mark, not a traceback after an hour's campaign.
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _flush_quietly() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _close_broken_pipe()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Options that several verbs share, each described once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a YAML file.", show_default=False)]
+Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The campaign's output folder.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the plan, for example settings.d_model=256; may be repeated."),
+]
+Only = Annotated[
+    list[str] | None,
+    typer.Option("--only", metavar="GROUP", help="Run only this group or run (a glob is allowed); may be repeated."),
+]
+Budget = Annotated[
+    str | None,
+    typer.Option("--budget", metavar="TIME", help="Start no run that would end later than this after the start: 90s, 15m, 2h."),
+]
+Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Write here instead of the plan's output folder.")]
+AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]

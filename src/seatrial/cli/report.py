@@ -1,0 +1,43 @@
+"""`seatrial report OUT`: everything again from disk."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.cli.options import AsJson, Folder
+
+EXAMPLES = "seatrial report outputs/tiny-lm-demo\n\nseatrial report outputs/tiny-lm-demo --svg picture.svg"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("report", epilog=EXAMPLES)(report)
+
+
+def report(
+    out: Folder,
+    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the terminal report as an SVG picture.")] = None,
+    json: AsJson = False,
+) -> int:
+    """Make every table and report of a campaign again from what is on disk, and show the ranking and the verdict.
+
+    Works on unfinished campaigns and on folders copied from another machine. Exit codes are those of `run`.
+    """
+    from rich.console import Console
+
+    from seatrial.campaign.results import remake
+    from seatrial.cli.carry_out import last_line
+    from seatrial.report.terminal import print_report, save_svg
+
+    results = remake(out)
+    print_report(results, Console(stderr=json))
+    if svg is not None:
+        save_svg(results, svg)
+    if json:
+        sys.stdout.write(json_text.dumps(last_line(results)) + "\n")
+    return results.verdict.verdict.exit_code

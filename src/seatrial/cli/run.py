@@ -1,0 +1,40 @@
+"""`seatrial run PLAN`: a plan file to a verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from seatrial.cli.options import AsJson, Budget, Only, Out, Overrides, PlanFile
+
+if TYPE_CHECKING:
+    from seatrial.records.campaign_plan import CampaignPlan
+
+EXAMPLES = "seatrial run plans/tiny-lm-demo.yaml\n\nseatrial run plan.yaml --set steps=500 --only 'mb16_*' --budget 2h"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("run", epilog=EXAMPLES)(run)
+
+
+def run(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budget = None, out: Out = None, json: AsJson = False) -> int:
+    """Run a plan: every group, every repeat, then rank and judge. The same command again resumes.
+
+    Finished runs are not run again; runs whose settings changed are. Exit code 0 PASS, 2 FAIL, 3 INCONCLUSIVE, 130 interrupted.
+    """
+    from seatrial.cli.carry_out import carry_out
+
+    return carry_out(resolved(plan, set, only, budget, out), as_json=json)
+
+
+def resolved(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out) -> CampaignPlan:
+    """The plan file as a CampaignPlan."""
+    from seatrial.plan.load import load_plan
+    from seatrial.plan.resolve import resolve
+    from seatrial.units import parse_duration_s
+
+    budget_s = parse_duration_s(budget) if budget else None
+    return resolve(load_plan(plan, set or ()), source=str(plan), cwd=Path.cwd(), only=only or (), budget_s=budget_s, output=out)

@@ -1,0 +1,151 @@
+"""`seatrial sweep -P NAME=V,V -- COMMAND`: a sweep without a plan file, as one would use hyperfine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seatrial.cli.options import AsJson, Budget, Only
+
+EXAMPLES = (
+    "seatrial sweep -P bs=8,16 -P nw=0,2 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs} --workers {nw}\n\n"
+    "seatrial sweep -P lr=1e-3,3e-4 --pattern 'it (?P<step>[0-9]+) loss (?P<loss>[0-9.]+)' -- python train.py --lr {lr}"
+)
+READING, RUNNING = "Reading the script's lines", "Running"
+
+Command = Annotated[list[str], typer.Argument(metavar="COMMAND…", help="The command, after --.", show_default=False)]
+Parameters = Annotated[
+    list[str] | None, typer.Option("-P", "--parameter", metavar="NAME=V,V", help="An axis: its name and values; {NAME} in the command.")
+]
+Repeats = Annotated[int, typer.Option(metavar="N", help="Runs of each group; 3 or more give an interval worth having.", min=1)]
+Reads = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FORMAT",
+        help="How to read its lines: seed, hf_trainer, deepspeed, torchtitan, lightning, nanogpt, none. Default: found by itself.",
+        rich_help_panel=READING,
+    ),
+]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Option(metavar="REGEX", help="Your own expression with (?P<step>…), (?P<loss>…) and so on.", rich_help_panel=READING),
+]
+SamplesPerStep = Annotated[
+    str | None,
+    typer.Option(metavar="N", help="Samples one rank does in a step: a number or {NAME}. Gives samples/s.", rich_help_panel=READING),
+]
+TokensPerStep = Annotated[str | None, typer.Option(metavar="N", help="Tokens one rank does in a step, likewise.", rich_help_panel=READING)]
+Window = Annotated[
+    str | None, typer.Option(metavar="FIRST:LAST", help="Steps that count; default: warm-up is detected.", rich_help_panel=READING)
+]
+Steps = Annotated[int | None, typer.Option(metavar="N", help="Steps of a run, for {steps} and the ETA.", min=1)]
+RunLimit = Annotated[str | None, typer.Option(metavar="TIME", help="End a run that takes longer: 90s, 15m, 2h.", rich_help_panel=RUNNING)]
+StartLimit = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="End a run that shows no sign of life for this long. Default 15m.", rich_help_panel=RUNNING),
+]
+Environment = Annotated[
+    list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set for every rank; may be repeated.", rich_help_panel=RUNNING)
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Shuffles the order of runs; recorded. Default 0.", rich_help_panel=RUNNING)]
+StopOnError = Annotated[bool, typer.Option("--stop-on-error", help="End at the first failed run.", rich_help_panel=RUNNING)]
+RankBy = Annotated[str | None, typer.Option(metavar="METRIC", help="Rank by this instead of throughput.")]
+Out = Annotated[
+    str | None, typer.Option("--out", metavar="FOLDER", help="Default: a folder that follows from command and axes, so that it resumes.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb. Everything after `--` is the command, with {NAME} where a value goes."""
+    app.command("sweep", epilog=EXAMPLES)(sweep)
+
+
+def sweep(
+    command: Command,
+    parameter: Parameters = None,
+    repeats: Repeats = 3,
+    reads: Reads = None,
+    pattern: Patterns = None,
+    samples_per_step: SamplesPerStep = None,
+    tokens_per_step: TokensPerStep = None,
+    window: Window = None,
+    steps: Steps = None,
+    run_limit: RunLimit = None,
+    start_limit: StartLimit = None,
+    env: Environment = None,
+    seed: Seed = None,
+    stop_on_error: StopOnError = False,
+    rank_by: RankBy = None,
+    only: Only = None,
+    budget: Budget = None,
+    out: Out = None,
+    json: AsJson = False,
+) -> int:
+    """Sweep a command over settings without writing a plan: every combination, in shuffled rounds, then rank and judge.
+
+    The script needs no change: its own lines are read where a known format or your pattern matches, else the whole run is timed.
+
+    The same line again resumes; more repeats extend. Exit code 0 PASS, 2 FAIL, 3 INCONCLUSIVE, 130 interrupted.
+    """
+    from seatrial.cli.carry_out import carry_out
+    from seatrial.plan.from_command import mapping_from_command
+    from seatrial.plan.load import plan_from_mapping
+    from seatrial.plan.resolve import resolve
+    from seatrial.shell import quote
+    from seatrial.units import parse_duration_s
+
+    limits = {key: parse_duration_s(text) for key, text in (("run_s", run_limit), ("start_s", start_limit)) if text is not None}
+    more: dict[str, Any] = {
+        "seed": seed,
+        "rank_by": rank_by,
+        "stop_on_error": stop_on_error or None,
+        "limits": limits or None,
+        "timing": {"window": window} if window else None,
+        "env": dict(_assignment(text, "--env") for text in env) if env else None,
+    }
+    mapping = mapping_from_command(
+        command,
+        axes=parse_axes(parameter or []),
+        repeats=repeats,
+        reads=reads,
+        patterns=pattern or (),
+        samples_per_step=samples_per_step,
+        tokens_per_step=tokens_per_step,
+        steps=steps,
+        output=out,
+        more={key: value for key, value in more.items() if value is not None},
+    )
+    source = f"seatrial sweep -- {quote(command)}"
+    plan = resolve(
+        plan_from_mapping(mapping, source),
+        source=source,
+        cwd=Path.cwd(),
+        only=only or (),
+        budget_s=parse_duration_s(budget) if budget else None,
+    )
+    return carry_out(plan, as_json=json)
+
+
+def parse_axes(parameters: list[str]) -> dict[str, list[Any]]:
+    """`bs=8,16` → {"bs": [8, 16]}: numbers and true/false as YAML reads them, the rest as text."""
+    from seatrial.errors import UsageError
+    from seatrial.plan.load import parse_scalars
+
+    axes: dict[str, list[Any]] = {}
+    for text in parameters:
+        name, values = _assignment(text, "-P")
+        if name in axes:
+            raise UsageError(f"-P {name} is given twice; put all its values into one: -P {name}=…,{values}")
+        axes[name] = parse_scalars(values, f"-P {text}")
+    return axes
+
+
+def _assignment(text: str, option: str) -> tuple[str, str]:
+    from seatrial.errors import UsageError
+
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError(f"{option} {text}: write {option} NAME={'VALUE' if option == '--env' else 'VALUE,VALUE'}")
+    return name, value

@@ -1,0 +1,92 @@
+"""Attempts as they lie on disk.
+
+In: a campaign's folder. Out: one `Attempt` for every attempt-N/ with a readable spec.json, and which of them are current: the
+newest one that came to its own end, for every run and hash that a plan of this folder asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
+
+from seatrial import files
+from seatrial.paths import AttemptPaths, CampaignPaths
+from seatrial.records.attempt import Attempt
+from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.caution import Caution
+from seatrial.records.codec import from_json
+from seatrial.records.command import Provenance
+from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.run_spec import RunSpec
+
+Record = TypeVar("Record")
+
+# An attempt that was cut short from outside says nothing about its configuration, so it does not hide an older result.
+CUT_SHORT = frozenset({Outcome.INTERRUPTED, Outcome.SKIPPED})
+
+
+def read_campaign(paths: CampaignPaths) -> list[Attempt]:
+    """Every attempt of every run, by run name, then number."""
+    found = [attempt for run in paths.runs() for at in run.attempts() if (attempt := read_attempt(at))]
+    found.sort(key=lambda attempt: (attempt.spec.run, attempt.number))
+    current = _current(found, _asked(paths))
+    return [replace(attempt, current=attempt.folder in current) for attempt in found]
+
+
+def read_attempt(paths: AttemptPaths) -> Attempt | None:
+    """One attempt; None when its spec.json is missing or not readable, since nothing can then be said of it."""
+    spec = _read(RunSpec, paths.spec)
+    if spec is None:
+        return None
+    outcome, provenance = _read(RunOutcome, paths.outcome), _read(Provenance, paths.provenance)
+    unreadable = [path for path, value in ((paths.outcome, outcome), (paths.provenance, provenance)) if value is None and path.exists()]
+    return Attempt(
+        folder=str(paths.folder),
+        number=paths.number,
+        spec=spec,
+        outcome=outcome,
+        provenance=provenance or Provenance(),
+        cautions=tuple(_unreadable(path, spec.run) for path in unreadable),
+    )
+
+
+def _read(kind: type[Record], path: Path) -> Record | None:
+    try:
+        value = files.read_json(path)
+        return from_json(kind, value) if isinstance(value, dict) else None
+    except (TypeError, ValueError, KeyError, AttributeError, OSError):
+        return None
+
+
+def _unreadable(path: Path, run: str) -> Caution:
+    return Caution(
+        kind="unreadable_file",
+        subject=run,
+        text=f"{path} is not what Seatrial writes and was passed over; run the run again, or put the file back from a copy.",
+    )
+
+
+def _asked(paths: CampaignPaths) -> set[tuple[str, str]] | None:
+    """Run and hash of everything the folder's plans ask for; None where it keeps no plans."""
+    if not paths.plans.is_dir():
+        return None
+    plans = [plan for path in sorted(paths.plans.glob("*.json")) if (plan := _read(CampaignPlan, path))]
+    return {(spec.run, spec.hash) for plan in plans for spec in plan.runs}
+
+
+def _current(attempts: Iterable[Attempt], asked: set[tuple[str, str]] | None) -> set[str]:
+    """Folders of the attempts whose results count."""
+    newest: dict[tuple[str, str], Attempt] = {}
+    for attempt in attempts:
+        key = (attempt.spec.run, attempt.spec.hash if asked is not None else "")
+        wanted = asked is None or key in asked
+        if wanted and (key not in newest or asked is None or ended(attempt) or not ended(newest[key])):
+            newest[key] = attempt
+    return {attempt.folder for attempt in newest.values()}
+
+
+def ended(attempt: Attempt) -> bool:
+    """Whether the attempt came to its own end, good or bad."""
+    return attempt.outcome is not None and attempt.outcome.outcome not in CUT_SHORT

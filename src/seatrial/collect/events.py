@@ -1,0 +1,160 @@
+"""Events of one attempt as tables.
+
+In: events_rank*.jsonl, one JSON object a line. Out: `StepTables` with source `events`, or None where no rank wrote a step.
+
+Clean files go through polars in one pass with a fixed schema. Where it refuses one (a torn last line after a kill, a stray line
+of another program, a loss that is not finite and so is written as a word), files are taken one by one and that one is read line
+by line; both readers give equal tables where both can read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from seatrial.paths import AttemptPaths
+from seatrial.records.attempt import Attempt
+from seatrial.records.events import PAUSE_TABLE_COLUMNS, STEP_TABLE_COLUMNS
+from seatrial.records.run_spec import Scalar
+from seatrial.records.steps import StepTables
+
+TEXT_COLUMNS = ("run", "kind", "name")
+WHOLE_COLUMNS = ("attempt", "rank", "step", "world_size")
+# A thousand ranks' files together would be text of a gigabyte.
+FILES_AT_ONCE = 64
+# Loss may be a word (nan, inf) where JSON has no number for it.
+NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+SCHEMA: dict[str, Any] = {
+    **dict.fromkeys(TEXT_COLUMNS, pl.String),
+    **dict.fromkeys(WHOLE_COLUMNS, pl.Int64),
+    **dict.fromkeys([name for name in STEP_TABLE_COLUMNS if name not in ("rank", "step", "span")], pl.Float64),
+    "pause_ms": pl.Float64,
+}
+STEP_SCHEMA: dict[str, Any] = {name: pl.Int64 if name in ("rank", "step", "span") else pl.Float64 for name in STEP_TABLE_COLUMNS}
+PAUSE_SCHEMA: dict[str, Any] = {"rank": pl.Int64, "step": pl.Int64, "name": pl.String, "pause_ms": pl.Float64}
+
+
+def read_events(attempt: Attempt) -> StepTables | None:
+    """The tables of an attempt whose workload has the probe; None when there is no step in them."""
+    paths = AttemptPaths(Path(attempt.folder))
+    sources = paths.all_events()
+    if not sources:
+        return None
+    events = read_files(sources, attempt)
+    steps = _steps(events)
+    if steps.is_empty():
+        return None
+    # Few lines are not steps: everything else is asked of this small rest.
+    others = events.filter(pl.col("kind") != "step")
+    starts = others.filter(pl.col("kind") == "start")
+    pauses = others.filter((pl.col("kind") == "pause") & pl.col("step").is_not_null())
+    return StepTables(
+        source="events",
+        steps=steps,
+        pauses=pauses.select(PAUSE_TABLE_COLUMNS).sort("rank", "step", maintain_order=True),
+        world_size=max((size for size in starts["world_size"].to_list() if size), default=attempt.spec.place.ranks),
+        ranks_done=others.filter(pl.col("kind") == "stop")["rank"].n_unique(),
+        first_event_t=min((t for t in starts["t"].to_list() if t is not None), default=None),
+        effective=_effective(paths.events(0)),
+    )
+
+
+def _steps(events: pl.DataFrame) -> pl.DataFrame:
+    """The step table. A step written twice (flushed again after an error) counts once, as first written."""
+    steps = events.lazy().filter((pl.col("kind") == "step") & pl.col("step").is_not_null())
+    table = steps.with_columns(span=pl.lit(1, pl.Int64)).select(STEP_TABLE_COLUMNS).collect()
+    if _in_order(table):
+        return table
+    return table.unique(["rank", "step"], keep="first", maintain_order=True).sort("rank", "step")
+
+
+def _in_order(table: pl.DataFrame) -> bool:
+    """Whether rows already go by rank and then step, each once: as a clean run's do."""
+    rank, step = np.diff(table["rank"].to_numpy()), np.diff(table["step"].to_numpy())
+    return bool(((rank > 0) | ((rank == 0) & (step > 0))).all())
+
+
+def empty_steps() -> pl.DataFrame:
+    """A step table without rows."""
+    return pl.DataFrame(schema=STEP_SCHEMA)
+
+
+def empty_pauses() -> pl.DataFrame:
+    """A pause table without rows."""
+    return pl.DataFrame(schema=PAUSE_SCHEMA)
+
+
+def read_files(paths: Sequence[Path], attempt: Attempt) -> pl.DataFrame:
+    """Events of this run and attempt in all files: a folder that was copied or a stray process must not mix into it."""
+    mine = (pl.col("run") == attempt.spec.run) & (pl.col("attempt") == attempt.number) & pl.col("rank").is_not_null()
+    parts = []
+    for at in range(0, len(paths), FILES_AT_ONCE):
+        some = list(paths[at : at + FILES_AT_ONCE])
+        try:
+            parts.append(pl.scan_ndjson(some, schema=SCHEMA).filter(mine).drop("run", "attempt").collect())
+        except (pl.exceptions.PolarsError, UnicodeDecodeError):
+            parts += [read_file(path).filter(mine).drop("run", "attempt") for path in some]
+    return pl.concat(parts)
+
+
+def read_file(path: Path) -> pl.DataFrame:
+    """All events of one file, as SCHEMA."""
+    try:
+        return pl.read_ndjson(path, schema=SCHEMA)
+    except (pl.exceptions.PolarsError, UnicodeDecodeError):
+        return read_file_by_line(path)
+
+
+def read_file_by_line(path: Path) -> pl.DataFrame:
+    """The same table, line by line: what a line lacks is null, and a line that is not an event is passed over."""
+    columns: dict[str, list[Any]] = {name: [] for name in SCHEMA}
+    for event in _objects(path):
+        for name, column in columns.items():
+            column.append(_value(name, event.get(name)))
+    return pl.DataFrame(columns, schema=SCHEMA)
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    with open(path, encoding="utf-8", errors="replace") as source:
+        for line in source:
+            with contextlib.suppress(json.JSONDecodeError, RecursionError):
+                value = json.loads(line)
+                if isinstance(value, dict):
+                    yield value
+
+
+def _value(name: str, value: Any) -> Any:
+    if name in TEXT_COLUMNS:
+        return value if isinstance(value, str) else None
+    if isinstance(value, str):
+        value = NOT_FINITE.get(value.lower())
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if name in WHOLE_COLUMNS:
+        # Beyond 64 bits it is rubbish, not a step.
+        return int(value) if math.isfinite(value) and int(value) == value and abs(value) < 2**63 else None
+    return float(value)
+
+
+def _effective(path: Path) -> dict[str, tuple[Scalar, Scalar, str]]:
+    """Setting → requested, effective, reason. Their types differ from line to line, so they are not in the table."""
+    found: dict[str, tuple[Scalar, Scalar, str]] = {}
+    if not path.is_file():
+        return found
+    with open(path, encoding="utf-8", errors="replace") as source:
+        for line in source:
+            # One in a thousand lines is of this kind: look before decoding.
+            if '"effective"' not in line:
+                continue
+            with contextlib.suppress(json.JSONDecodeError):
+                event = json.loads(line)
+                if isinstance(event, dict) and event.get("kind") == "effective" and isinstance(event.get("setting"), str):
+                    found[event["setting"]] = (event.get("requested"), event.get("effective"), str(event.get("reason") or ""))
+    return found

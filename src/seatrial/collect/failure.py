@@ -1,0 +1,204 @@
+"""Why a run failed, from its exit code and the end of its log.
+
+In: the launcher's exit code and lines of its output. Out: a `Diagnosis`: cause, the telling line, and what to do.
+
+`SIGNS` is the registry: pattern → cause → action. When one rank dies the others complain too, and torchrun reports all of it
+again: so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seatrial.log_lines import RANK_MARK, plain, split_rank
+from seatrial.records.outcome import Cause
+
+LONGEST_TEXT = 200_000
+LONGEST_DETAIL = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """What to tell the user of a failed run."""
+
+    cause: Cause
+    detail: str
+    action: str
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A telling line. `after_effect` marks what ranks say when another one has died."""
+
+    pattern: str
+    cause: Cause
+    after_effect: bool = False
+
+
+ACTIONS: dict[Cause, str] = {
+    Cause.CUDA_OOM: "Lower the batch or sequence size of this group, or look with `nvidia-smi` for another process on the GPU.",
+    Cause.HOST_OOM: "Lower the number of loader workers or ranks, or give the machine more memory.",
+    Cause.PORT_IN_USE: "End the process that holds the port (`ss -ltnp` names it), or leave the port for Seatrial to choose.",
+    Cause.NCCL_TRANSPORT: "Check that the ranks reach one another (interface, firewall, peer access); NCCL_DEBUG=INFO in `env` says more.",
+    Cause.RENDEZVOUS_TIMEOUT: "See that every node starts, reaches the master address and uses the same port; then run again.",
+    Cause.IMPORT_ERROR: "Install the missing package into the environment that starts the script, or start it with the right interpreter.",
+    Cause.BAD_ARGUMENT: "Mend the arguments: the script does not take them; `seatrial plan show` prints what is run.",
+    Cause.FILE_MISSING: "Check the path: it is looked for from the folder the command is started in.",
+    Cause.PROGRAM_MISSING: "Install the program, or write its full path in the plan.",
+    Cause.DISK_FULL: "Free space on that disk, or write the output elsewhere.",
+    Cause.PERMISSION: "Give this user the right to that file or folder, or use another one.",
+    Cause.NAN: "Lower the learning rate, or check data and precision: the loss is no longer a number.",
+    Cause.KILLED: "Something killed it: most often the kernel for want of memory (`dmesg` says so), else a person or a scheduler.",
+    Cause.EXCEPTION: "Read the traceback in launcher.log; command.sh in the same folder runs the same command by hand.",
+    Cause.EXIT_CODE: "Read the end of launcher.log; command.sh in the same folder runs the same command by hand.",
+    Cause.UNKNOWN: "Read the end of launcher.log.",
+}
+
+_RAISED = r"^(?:\w+\.)*"
+SIGNS: tuple[Sign, ...] = (
+    Sign(r"CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED", Cause.CUDA_OOM),
+    Sign(r"DefaultCPUAllocator: .*(?:can't allocate|not enough) memory|Cannot allocate memory|Out of memory: Kill", Cause.HOST_OOM),
+    Sign(rf"{_RAISED}MemoryError\b|is killed by signal: Killed|insufficient shared memory", Cause.HOST_OOM),
+    Sign(r"EADDRINUSE|[Aa]ddress already in use", Cause.PORT_IN_USE),
+    Sign(r"No space left on device|Disk quota exceeded", Cause.DISK_FULL),
+    Sign(rf"{_RAISED}(?:ModuleNotFoundError|ImportError)\b|^\S*python\S*: No module named ", Cause.IMPORT_ERROR),
+    Sign(r"^\S+: error: |^Error: No such option|^error: unrecognized arguments", Cause.BAD_ARGUMENT),
+    Sign(r"command not found$|No such file or directory: '(?:torchrun|deepspeed|python\S*)'", Cause.PROGRAM_MISSING),
+    Sign(rf"{_RAISED}FileNotFoundError\b|can't open file .*No such file|^(?:\S*sh|env|exec): .*No such file", Cause.FILE_MISSING),
+    Sign(rf"{_RAISED}PermissionError\b|^(?:\S*sh|env|exec): .*Permission denied", Cause.PERMISSION),
+    Sign(rf"{_RAISED}FloatingPointError\b|{_RAISED}\w+Error\b.*(?:\b[nN]a[nN]\b|[nN]on-?finite)", Cause.NAN),
+    Sign(r"[Ll]oss (?:is|became|was|has become) (?:nan|NaN|not finite|[nN]on-?finite|inf)", Cause.NAN),
+    Sign(
+        r"Rendezvous(?:Timeout|Connection)Error|[Rr]endezvous.* timed out|waiting for clients|client socket has timed out",
+        Cause.RENDEZVOUS_TIMEOUT,
+    ),
+    Sign(r"failed \(exitcode: -9\)|return code = -9\b", Cause.KILLED, after_effect=True),
+    Sign(
+        r"nccl(?:System|Remote|Internal|UnhandledCuda)Error|NCCL error|Watchdog caught collective", Cause.NCCL_TRANSPORT, after_effect=True
+    ),
+    Sign(r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|connectFullMesh failed", Cause.NCCL_TRANSPORT, after_effect=True),
+)
+COMPILED = tuple((re.compile(sign.pattern), sign) for sign in SIGNS)
+
+# What torchrun and the interpreter say about the end of other processes; -9 in it is the one thing worth reading.
+NOISE = re.compile(r"ChildFailedError|SignalException|closing signal SIG|failed \(exitcode: -?(?!9\b)\d|KeyboardInterrupt|resource_tracker")
+EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Iteration)(?:: |$)")
+# torchrun's report of the rank that ended first.
+ROOT_CAUSE = "Root Cause (first observed failure)"
+REPORTED = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
+REPORT_LINES = 8
+# Exit codes of a rank that raised, aborted or was asked to stop: its own lines tell more.
+COMPLAINTS = (1, -6, -15)
+CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
+
+
+def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
+    """The cause that the log shows, else the one that the exit code shows."""
+    tail = _tail(lines)
+    return _root_cause(tail) or _reported(tail) or _after_effect(tail) or _by_exit_code(exit_code)
+
+
+def _root_cause(lines: Sequence[str]) -> Diagnosis | None:
+    """The earliest telling line, be it a sign or the end of a traceback."""
+    sign_at = next((index for index, line in enumerate(lines) if _is_root(_sign(_text(line)))), None)
+    raised = _first_raised(lines)
+    if raised is not None and (sign_at is None or raised[0] < sign_at):
+        sign = _sign(raised[1])
+        return _diagnosis(sign.cause if sign else Cause.EXCEPTION, raised[1])
+    if sign_at is None:
+        return None
+    text = _text(lines[sign_at])
+    sign = _sign(text)
+    return _diagnosis(sign.cause, text) if sign else None
+
+
+def _reported(lines: Sequence[str]) -> Diagnosis | None:
+    """What torchrun says of the rank that ended first, where that says more than the other ranks' complaints."""
+    begin = next((index for index, line in enumerate(lines) if line.startswith(ROOT_CAUSE)), len(lines))
+    told = {match.group(1): match.group(2) for line in lines[begin : begin + REPORT_LINES] if (match := REPORTED.match(line))}
+    code = int(told.get("exitcode", COMPLAINTS[0]))
+    if code in COMPLAINTS:
+        return None
+    rank = told.get("rank", "?")
+    if code == -9:
+        return _diagnosis(Cause.KILLED, f"rank {rank} was killed by signal 9")
+    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+    return _diagnosis(Cause.EXIT_CODE, f"rank {rank} ended first, {how}, and said nothing that tells why")
+
+
+def _after_effect(lines: Sequence[str]) -> Diagnosis | None:
+    told = ((sign, text) for text in map(_text, lines) if (sign := _sign(text)))
+    return next((_diagnosis(sign.cause, text) for sign, text in told), None)
+
+
+def _tail(lines: Sequence[str]) -> list[str]:
+    """The last lines, without colours, up to a size that is quick to search."""
+    kept, size = [], 0
+    for line in reversed(lines):
+        size += len(line)
+        if size > LONGEST_TEXT:
+            break
+        kept.append(plain(line))
+    return kept[::-1]
+
+
+def _text(line: str) -> str:
+    """Without any rank marks: torch and the merged log may both have put one there."""
+    while RANK_MARK.match(line):
+        line = split_rank(line)[1]
+    return line
+
+
+def _sign(text: str) -> Sign | None:
+    # An indented line is source quoted in a traceback, or a row of torchrun's report.
+    if text[:1].isspace() or NOISE.search(text):
+        return None
+    return next((sign for pattern, sign in COMPILED if pattern.search(text)), None)
+
+
+def _is_root(sign: Sign | None) -> bool:
+    return sign is not None and not sign.after_effect
+
+
+def _first_raised(lines: Sequence[str]) -> tuple[int, str] | None:
+    """Where the first traceback's exception stands, and the last one of its chain, following one rank's lines only."""
+    found: tuple[int, str] | None = None
+    found_rank: int | None = None
+    chained = True
+    for index, line in enumerate(lines):
+        rank, text = split_rank(line)[0], _text(line)
+        if found and rank != found_rank:
+            continue
+        if CHAINED.search(text):
+            chained = True
+        elif chained and _is_raised(text):
+            found, found_rank, chained = (found[0] if found else index, text), rank, False
+    return found
+
+
+def _is_raised(text: str) -> bool:
+    """Whether the line ends a traceback, and not that of a rank which only lost its peer."""
+    if not EXCEPTION.match(text) or NOISE.search(text):
+        return False
+    sign = _sign(text)
+    return sign is None or not sign.after_effect
+
+
+def _by_exit_code(exit_code: int | None) -> Diagnosis:
+    if exit_code in (-9, 137):
+        return _diagnosis(Cause.KILLED, "the launcher was killed by signal 9")
+    if exit_code == 127:
+        return _diagnosis(Cause.PROGRAM_MISSING, "the program was not found (exit code 127)")
+    if exit_code is None:
+        return _diagnosis(Cause.UNKNOWN, "no exit code is known and the log tells nothing")
+    if exit_code < 0:
+        return _diagnosis(Cause.EXIT_CODE, f"the launcher ended by signal {-exit_code} and the log tells no cause")
+    return _diagnosis(Cause.EXIT_CODE, f"the launcher ended with exit code {exit_code} and the log tells no cause")
+
+
+def _diagnosis(cause: Cause, detail: str) -> Diagnosis:
+    detail = " ".join(detail.split())
+    shortened = detail if len(detail) <= LONGEST_DETAIL else detail[: LONGEST_DETAIL - 1] + "…"
+    return Diagnosis(cause=cause, detail=shortened, action=ACTIONS[cause])

@@ -1,0 +1,46 @@
+"""Steps of a Hugging Face Trainer whose progress bar is switched off.
+
+In: stamped lines. Out: line number, step and loss of each `{'loss': …, 'epoch': …}` line. Those lines carry an epoch and no step; the
+last line gives run time, steps a second and the last epoch, from which the number of steps and so the step of every line follow.
+They are printed with four digits, so above some thousand steps a number may be off by a few: no matter for times between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seatrial.collect.log_source import StampedLine
+from seatrial.log_lines import plain
+from seatrial.records.log_formats import NUMBER
+
+LOSS = re.compile(rf"\{{'loss': '?({NUMBER}|nan|inf)'?[,}}]")
+SUMMARY = re.compile(r"\{'train_runtime':")
+FIELD = re.compile(rf"'(\w+)': '?({NUMBER})'?[,}}]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossLine:
+    """One logged loss."""
+
+    at: int
+    """Number of the line."""
+    step: int
+    loss: float
+
+
+def steps_by_epoch(lines: Sequence[StampedLine]) -> list[LossLine]:
+    """Logged losses with their steps; [] when the run did not come to its summary."""
+    told = [(at, plain(line.text)) for at, line in enumerate(lines) if "{'" in line.text]
+    summary = next((_fields(text) for _, text in reversed(told) if SUMMARY.search(text)), {})
+    steps = round(summary.get("train_runtime", 0.0) * summary.get("train_steps_per_second", 0.0))
+    epochs = summary.get("epoch", 0.0)
+    if steps < 1 or epochs <= 0:
+        return []
+    logged = [(at, float(match.group(1)), _fields(text).get("epoch")) for at, text in told if (match := LOSS.search(text))]
+    return [LossLine(at=at, step=round(epoch / epochs * steps), loss=loss) for at, loss, epoch in logged if epoch is not None]
+
+
+def _fields(text: str) -> dict[str, float]:
+    return {name: float(value) for name, value in FIELD.findall(text)}

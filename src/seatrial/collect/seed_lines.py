@@ -1,0 +1,59 @@
+"""The seeds' own timing lines: `Timing(window=…)` as ready timing points, `TimingRank` as phases of every rank at a logged step.
+
+In: stamped lines of a log. Out: `SeedReading`. A `Timing` line carries no step number: it belongs to the `Step` line before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from seatrial.collect.log_source import StampedLine
+from seatrial.log_lines import plain
+from seatrial.records.events import PHASES
+from seatrial.records.log_formats import NUMBER
+from seatrial.records.measure import TimingPoint
+
+STEP = re.compile(r"(?<!Val )\bStep (\d+): Loss ")
+TIMING = re.compile(r"\bTiming\(window=\d+\): (.+)")
+PERCENTILES = re.compile(rf"(\w+_ms):p50=({NUMBER}) p90=({NUMBER})")
+RANK = re.compile(r"\bTimingRank step=(\d+) rank=(\d+) (.+)")
+FIELD = re.compile(rf"(\w+)=({NUMBER})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedReading:
+    """What the seeds' timing lines say."""
+
+    points: tuple[TimingPoint, ...] = ()
+    phases: dict[int, dict[int, dict[str, float]]] = field(default_factory=dict)
+    """Rank → step → phase → ms."""
+
+
+def read_seed_lines(lines: Sequence[StampedLine]) -> SeedReading:
+    """Timing points and per-rank phases; a step printed twice (by several ranks' logs) counts once."""
+    points: dict[int, TimingPoint] = {}
+    phases: dict[int, dict[int, dict[str, float]]] = {}
+    step: int | None = None
+    for line in lines:
+        text = plain(line.text)
+        if match := STEP.search(text):
+            step = int(match.group(1))
+        elif (match := TIMING.search(text)) and step is not None and step not in points:
+            points[step] = TimingPoint(index=len(points), step=step, values=_percentiles(match.group(1)))
+        elif match := RANK.search(text):
+            phases.setdefault(int(match.group(2)), {})[int(match.group(1))] = _phases(match.group(3))
+    return SeedReading(points=tuple(points.values()), phases=phases)
+
+
+def _percentiles(text: str) -> dict[str, float | None]:
+    values: dict[str, float | None] = {}
+    for name, p50, p90 in PERCENTILES.findall(text):
+        values[f"{name}_p50"], values[f"{name}_p90"] = float(p50), float(p90)
+    return values
+
+
+def _phases(text: str) -> dict[str, float]:
+    told = {f"{name}_ms": float(value) for name, value in FIELD.findall(text)}
+    return {phase: told[phase] for phase in PHASES if phase in told}

@@ -1,0 +1,147 @@
+"""The harness's end of the agent: starting it, hearing its reports, telling it to stop.
+
+    with AgentProcess.start(attempt) as agent:
+        while agent.alive:
+            for report in agent.wait(1.0): …
+
+The agent runs in a session of its own, so Ctrl-C in the terminal reaches the harness alone, which decides. Closing the control
+pipe, or the death of the harness however it comes, makes the agent kill everything.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from types import TracebackType
+
+from seatrial.errors import LaunchError
+from seatrial.files import tail_lines
+from seatrial.launch.orphans import kill_orphans, start_ticks
+from seatrial.paths import AttemptPaths
+from seatrial.records.codec import from_json
+from seatrial.records.command import AgentReport
+
+READ_BYTES = 64 * 1024
+# Longer than the agent's own patience with processes that do not die.
+CLOSE_PATIENCE_S = 40.0
+_LAST_KINDS = ("gone", "lost")
+
+
+class AgentProcess:
+    """One agent, from its start to its last report."""
+
+    def __init__(self, attempt: AttemptPaths, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None and process.stdout is not None
+        self._attempt, self._process = attempt, process
+        self._control, self._reports = process.stdin, process.stdout
+        self._pending = b""
+        self._known: dict[int, int] = {}
+        self._ended = False
+        os.set_blocking(self._reports.fileno(), False)
+
+    @classmethod
+    def start(cls, attempt: AttemptPaths) -> AgentProcess:
+        """Start the agent on the order that `prepare` wrote."""
+        # -P: a selectors.py or a seatrial/ in the user's folder must not take the place of ours.
+        argv = [sys.executable, "-P", "-m", "seatrial.agent", str(attempt.agent_order)]
+        try:
+            with open(attempt.agent_log, "ab") as log:
+                process = subprocess.Popen(
+                    argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0, start_new_session=True
+                )
+        except OSError as error:
+            raise LaunchError(f"the agent of {attempt.run} could not be started: {error}; check memory, process limits and disk") from error
+        return cls(attempt, process)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether more reports may come."""
+        return not self._ended
+
+    def poll(self) -> list[AgentReport]:
+        """Reports that have come, without waiting; the last one is `gone` or `lost`."""
+        reports: list[AgentReport] = []
+        while not self._ended and (data := self._read()) is not None:
+            if data == b"":
+                reports.append(self._lost())
+            reports.extend(self._parsed(data))
+        return reports
+
+    def wait(self, timeout_s: float) -> list[AgentReport]:
+        """Reports as soon as there are any; [] when the time is over, or at once when no more can come."""
+        until = time.monotonic() + timeout_s
+        while not self._ended:
+            reports = self.poll()
+            left_s = until - time.monotonic()
+            if reports or left_s <= 0:
+                return reports
+            select.select([self._reports], [], [], left_s)
+        return []
+
+    def stop(self) -> None:
+        """Ask for TERM now and KILL when the order's `term_s` are over."""
+        self._tell(b"stop\n")
+
+    def kill(self) -> None:
+        """Ask for KILL at once."""
+        self._tell(b"kill\n")
+
+    def close(self) -> list[AgentReport]:
+        """Let go of the agent: what still runs is killed. The reports that came meanwhile."""
+        with contextlib.suppress(OSError):
+            self._control.close()
+        until = time.monotonic() + CLOSE_PATIENCE_S
+        reports: list[AgentReport] = []
+        while not self._ended and time.monotonic() < until:
+            reports += self.wait(until - time.monotonic())
+        if not self._ended:
+            self._process.kill()
+            reports.append(self._lost())
+        self._reports.close()
+        self._process.wait()
+        return reports
+
+    def __enter__(self) -> AgentProcess:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def _tell(self, line: bytes) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            self._control.write(line)
+
+    def _read(self) -> bytes | None:
+        """Bytes of reports, b"" at the end of the agent, None when there is nothing now."""
+        try:
+            return os.read(self._reports.fileno(), READ_BYTES)
+        except BlockingIOError:
+            return None
+
+    def _parsed(self, data: bytes) -> list[AgentReport]:
+        *lines, self._pending = (self._pending + data).split(b"\n")
+        reports = [from_json(AgentReport, json.loads(line)) for line in lines]
+        for report in reports:
+            self._ended = self._ended or report.kind in _LAST_KINDS
+            ticks = start_ticks(report.pid) if report.kind == "started" and report.pid else None
+            if report.pid and ticks is not None:
+                self._known[report.pid] = ticks
+        return reports
+
+    def _lost(self) -> AgentReport:
+        """The agent died: do its work, and say so."""
+        self._ended = True
+        self._process.wait()
+        killed = kill_orphans(self._attempt.folder, self._known)
+        last_words = " / ".join(tail_lines(self._attempt.agent_log, 3))
+        detail = f"the agent ended with {self._process.returncode} before the run was over"
+        return AgentReport(kind="lost", t=time.time(), killed=len(killed), detail=f"{detail}: {last_words}" if last_words else detail)

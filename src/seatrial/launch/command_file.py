@@ -1,0 +1,69 @@
+"""command.sh: what the harness started, for a person to start again by hand.
+
+Events and rank logs of such a run go to attempt-N/by-hand/, so that what the harness recorded stays as it was. The caller's own
+environment is not written down: it is whatever the person's shell has.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
+
+from seatrial.paths import AttemptPaths
+from seatrial.records.command import Command
+from seatrial.records.events import ENV_RUN_DIR
+from seatrial.shell import assignments, quote
+
+BY_HAND = "by-hand"
+
+# One rank that fails ends the others, as the agent does; bash gives background processes no terminal interrupt, so it is passed on.
+_SEVERAL_RANKS_HEAD = """\
+pids=()
+stop() {
+  trap - TERM INT
+  kill -TERM "${pids[@]}" 2>/dev/null || true
+  wait || true
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT"""
+_SEVERAL_RANKS_TAIL = 'for _ in "${pids[@]}"; do wait -n || stop "$?"; done'
+
+
+def command_text(command: Command, attempt: AttemptPaths) -> str:
+    """The whole script."""
+    by_hand = moved(command, attempt)
+    return "\n".join(_lines(by_hand, attempt)) + "\n"
+
+
+def moved(command: Command, attempt: AttemptPaths) -> Command:
+    """`command` with what it writes put into the by-hand folder."""
+    folder = attempt.folder / BY_HAND
+    rank_logs = str(attempt.rank_logs)
+    argv = tuple(str(folder / attempt.rank_logs.name) if word == rank_logs else word for word in command.argv)
+    env = {**command.env, ENV_RUN_DIR: str(folder)} if command.env.get(ENV_RUN_DIR) == str(attempt.folder) else command.env
+    return replace(command, argv=argv, env=env)
+
+
+def _lines(command: Command, attempt: AttemptPaths) -> Iterator[str]:
+    yield "#!/usr/bin/env bash"
+    yield f"# {attempt.run}, attempt {attempt.number}, as the harness started it. What it writes now goes to {BY_HAND}/ beside this file."
+    yield "set -euo pipefail"
+    yield f"mkdir -p {shlex.quote(str(attempt.folder / BY_HAND))}"
+    yield f"cd {shlex.quote(command.cwd)}"
+    yield from assignments(command.env)
+    if len(command.ranks) == 1:
+        yield from assignments(command.ranks[0])
+        yield f"exec {quote(command.argv)}"
+    else:
+        yield from _several(command)
+
+
+def _several(command: Command) -> Iterator[str]:
+    yield _SEVERAL_RANKS_HEAD
+    for overlay in command.ranks:
+        own = [f"{name}={value}" for name, value in overlay.items()]
+        yield f"{quote(['env', *own, *command.argv])} &"
+        yield "pids+=($!)"
+    yield _SEVERAL_RANKS_TAIL

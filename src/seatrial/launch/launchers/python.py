@@ -1,0 +1,33 @@
+"""`python`: one process a rank, each told its place by the variables torch's `env://` rendezvous reads."""
+
+from __future__ import annotations
+
+import sys
+
+from seatrial.launch.launchers.workload import workload_words
+from seatrial.paths import AttemptPaths
+from seatrial.records.command import Allocation
+from seatrial.records.run_spec import RunSpec
+
+
+def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths) -> tuple[str, ...]:
+    program = spec.launcher.program or (sys.executable,)
+    return (*program, *spec.launcher.args, *workload_words(spec, attempt))
+
+
+def overlays(spec: RunSpec, allocation: Allocation) -> tuple[dict[str, str], ...]:
+    """One set of variables a rank; none for a single process, which then runs as it would without Seatrial."""
+    if allocation.ranks == 1:
+        return ({},)
+    rendezvous = {"MASTER_ADDR": allocation.master_addr, "MASTER_PORT": str(allocation.master_port)}
+    shared = {name: value for name, value in rendezvous.items() if name not in spec.env}
+    world = str(allocation.ranks)
+    return tuple(
+        {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, **shared}
+        for rank in range(allocation.ranks)
+    )
+
+
+def rank_logs(spec: RunSpec, attempt: AttemptPaths) -> str | None:
+    """The agent itself writes each rank's log; there is nothing to follow."""
+    return None

@@ -1,0 +1,40 @@
+"""The launchers by name, and the one function that builds a run's command from its spec. Pure: nothing is looked up or started."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType, ModuleType
+
+from seatrial.errors import LaunchError, did_you_mean
+from seatrial.launch.environment import added, environment
+from seatrial.launch.launchers import command, python, torchrun
+from seatrial.paths import AttemptPaths
+from seatrial.records.command import Allocation, Command
+from seatrial.records.run_spec import RunSpec
+
+LAUNCHERS: Mapping[str, ModuleType] = MappingProxyType({"python": python, "torchrun": torchrun, "command": command})
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def command_for(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str] = _NOTHING) -> Command:
+    """The processes to start. `caller` is the environment beneath: a default of ours gives way to what it already sets."""
+    launcher = launcher_of(spec)
+    return Command(
+        argv=launcher.words(spec, allocation, attempt),
+        env=added(environment(spec, allocation, attempt, caller)),
+        cwd=spec.cwd,
+        ranks=launcher.overlays(spec, allocation),
+    )
+
+
+def rank_logs_for(spec: RunSpec, attempt: AttemptPaths) -> str | None:
+    """Where the launcher redirects each rank's output, None when the agent gets it through pipes."""
+    folder: str | None = launcher_of(spec).rank_logs(spec, attempt)
+    return folder
+
+
+def launcher_of(spec: RunSpec) -> ModuleType:
+    kind = spec.launcher.kind
+    if kind not in LAUNCHERS:
+        raise LaunchError(f"launcher '{kind}' is not known; {did_you_mean(kind, LAUNCHERS)}")
+    return LAUNCHERS[kind]

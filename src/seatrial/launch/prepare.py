@@ -1,0 +1,65 @@
+"""Everything an attempt needs on disk before its agent starts.
+
+In: a run's spec, its allocation, the attempt's folder and the caller's environment. Out: spec.json, settings.json (bundled
+workloads), environment.json, command.sh, agent.json, and the order that stands in the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from seatrial.files import write_json, write_text
+from seatrial.launch.command_file import command_text
+from seatrial.launch.environment import environment
+from seatrial.launch.launchers.registry import command_for, rank_logs_for
+from seatrial.launch.program import resolved
+from seatrial.machine.secrets import mask
+from seatrial.paths import AttemptPaths
+from seatrial.records.codec import to_json
+from seatrial.records.command import AgentOrder, Allocation, Command, EnvironmentVariable
+from seatrial.records.run_spec import RunSpec
+
+# Both hold the plan's variables as they are, secrets too: a masked command could not be run.
+COMMAND_MODE = 0o700
+ORDER_MODE = 0o600
+
+
+def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> AgentOrder:
+    """Write the attempt's files and return what its agent is to do."""
+    command = resolved(command_for(spec, allocation, attempt, caller), caller)
+    order = AgentOrder(
+        command=command,
+        attempt_folder=str(attempt.folder),
+        rank_logs=rank_logs_for(spec, attempt),
+        term_s=spec.limits.term_s,
+    )
+    recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, caller)}
+    recorded.update({variable.name: variable for variable in _launcher_variables(command, caller)})
+    attempt.folder.mkdir(parents=True, exist_ok=True)
+    write_json(attempt.spec, to_json(shown(spec)))
+    write_json(attempt.environment, {"variables": [to_json(_masked(recorded[name])) for name in sorted(recorded)]})
+    if spec.workload.module:
+        write_json(attempt.settings, to_json(spec.settings))
+    write_text(attempt.command, command_text(command, attempt), COMMAND_MODE)
+    write_json(attempt.agent_order, to_json(order), ORDER_MODE)
+    return order
+
+
+def shown(spec: RunSpec) -> RunSpec:
+    """`spec` as it may be read by the team: what looks like a secret in its variables is masked."""
+    return replace(spec, env={name: mask(name, value) for name, value in spec.env.items()})
+
+
+def _launcher_variables(command: Command, caller: Mapping[str, str]) -> Iterator[EnvironmentVariable]:
+    """What the launcher gives to every rank alike; RANK and LOCAL_RANK differ and follow from the rank."""
+    first, *others = command.ranks
+    for name, value in first.items():
+        if all(overlay.get(name) == value for overlay in others):
+            replaced = caller.get(name)
+            yield EnvironmentVariable(name=name, value=value, set_by="launcher", replaced=None if replaced == value else replaced)
+
+
+def _masked(variable: EnvironmentVariable) -> EnvironmentVariable:
+    replaced = None if variable.replaced is None else mask(variable.name, variable.replaced)
+    return replace(variable, value=mask(variable.name, variable.value), replaced=replaced)

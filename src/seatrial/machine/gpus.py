@@ -1,0 +1,96 @@
+"""The GPUs of this host, through NVML; nothing is started and nothing is changed.
+
+A host without a driver has no GPUs: `list_gpus()` gives `()`. What one GPU's driver cannot tell is None.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+BYTES_PER_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gpu:
+    """One GPU as NVML shows it; `index` counts in the order of the PCI bus."""
+
+    index: int
+    uuid: str
+    name: str
+    compute_capability: str
+    """`9.0`; empty when the driver does not say."""
+    power_limit_w: float | None
+    pcie_gen_max: int | None
+    memory_total_mib: int | None
+
+
+@functools.cache
+def _nvml() -> Any | None:
+    """The library, initialised and kept so: initialising may take seconds where no persistence daemon runs."""
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except (pynvml.NVMLError, OSError):
+        return None
+    return pynvml
+
+
+def list_gpus() -> tuple[Gpu, ...]:
+    """Every GPU of this host, `()` when there is no driver."""
+    nvml = _nvml()
+    if nvml is None:
+        return ()
+    count = _asked(nvml, nvml.nvmlDeviceGetCount) or 0
+    handles = [_asked(nvml, functools.partial(nvml.nvmlDeviceGetHandleByIndex, index)) for index in range(count)]
+    return tuple(_gpu(nvml, index, handle) for index, handle in enumerate(handles) if handle is not None)
+
+
+def driver_version() -> str:
+    """The driver's version, an empty string when there is none."""
+    nvml = _nvml()
+    return "" if nvml is None else _text(_asked(nvml, nvml.nvmlSystemGetDriverVersion))
+
+
+def chosen(gpus: Sequence[Gpu], devices: Sequence[str]) -> tuple[Gpu, ...]:
+    """The GPUs that `devices` names by index or by the beginning of their UUID, in that order; all when it names none."""
+    if not devices:
+        return tuple(gpus)
+    return tuple(gpu for device in devices for gpu in gpus if device == str(gpu.index) or _begins(gpu.uuid, device))
+
+
+def _begins(uuid: str, device: str) -> bool:
+    return device.startswith("GPU-") and uuid.startswith(device)
+
+
+def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
+    capability = _asked(nvml, lambda: nvml.nvmlDeviceGetCudaComputeCapability(handle))
+    limit_mw = _asked(nvml, lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+    memory = _asked(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
+    return Gpu(
+        index=index,
+        uuid=_text(_asked(nvml, lambda: nvml.nvmlDeviceGetUUID(handle))),
+        name=_text(_asked(nvml, lambda: nvml.nvmlDeviceGetName(handle))),
+        compute_capability="" if capability is None else "{}.{}".format(*capability),
+        power_limit_w=None if limit_mw is None else limit_mw / 1000,
+        pcie_gen_max=_asked(nvml, lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
+        memory_total_mib=None if memory is None else memory.total // BYTES_PER_MIB,
+    )
+
+
+def _asked(nvml: Any, question: Callable[[], Any]) -> Any | None:
+    """The answer, or None when this driver or this GPU has none."""
+    try:
+        return question()
+    except (nvml.NVMLError, AttributeError):
+        return None
+
+
+def _text(value: Any) -> str:
+    """Older bindings give bytes."""
+    return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value or "")

@@ -1,0 +1,218 @@
+"""What must be right between the keys of a plan: one workload, axes that reach it, placeholders that can be filled, bounds that bind.
+
+In: a `Plan` whose single keys are right. Out: nothing, or a PlanError at the key to change. The settings of a bundled workload are
+checked by `bundled`, since that imports them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seatrial.errors import UsageError, did_you_mean
+from seatrial.log_lines import compile_patterns
+from seatrial.plan import checks_of_axes
+from seatrial.plan.include import devices_in
+from seatrial.plan.locate import KeyPath
+from seatrial.plan.placeholders import PlaceholderProblem, names_in
+from seatrial.plan.schema import Plan, Workload
+from seatrial.plan.torchrun_words import option_of
+from seatrial.records.criteria_catalog import METRICS
+from seatrial.records.log_formats import READY
+
+RUN_NAMES = ("run", "group", "repeat", "seed")
+"""Placeholders every plan knows; `steps` joins them where the plan says it."""
+# Each rank's own, set when it is started: a fixed value would be overwritten.
+SET_FOR_EACH_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+# Options of torchrun that Seatrial gives itself, and the key that says it instead.
+GIVEN_BY_SEATRIAL = {
+    "nproc_per_node": "place.ranks says how many ranks there are",
+    "nnodes": "runs on several nodes are not built yet",
+    "node_rank": "runs on several nodes are not built yet",
+}
+
+
+def check(plan: Plan) -> None:
+    """Raise a PlanError for the first pair of keys that cannot stand together."""
+    _workload(plan)
+    _reading(plan)
+    _launcher(plan)
+    _place(plan)
+    _environment(plan)
+    checks_of_axes.check_axes(plan, names_that_reach_the_run(plan))
+    _placeholders(plan)
+    _timing(plan)
+    _criteria(plan)
+    _output(plan)
+
+
+def templates(plan: Plan) -> Iterator[tuple[KeyPath, str]]:
+    """Every text of a plan in which placeholders are filled, with its key."""
+    for position, word in enumerate(plan.workload.args):
+        yield ("workload", "args", position), word
+    for position, word in enumerate(plan.launcher.args):
+        yield ("launcher", "args", position), word
+    for name, text in plan.workload.env.items():
+        yield ("workload", "env", name), text
+    for name, text in plan.env.items():
+        yield ("env", name), text
+    for key in ("samples_per_step", "tokens_per_step"):
+        value = getattr(plan.workload, key)
+        if isinstance(value, str):
+            yield ("workload", key), value
+
+
+def names_that_reach_the_run(plan: Plan) -> set[str]:
+    """Every placeholder in arguments and variables; one that only counts samples changes nothing in a run."""
+    used: set[str] = set()
+    for path, text in templates(plan):
+        try:
+            names = names_in(text)
+        except PlaceholderProblem as problem:
+            raise plan.locations.error(path, str(problem)) from problem
+        used.update(names if not str(path[-1]).endswith("_per_step") else ())
+    return used
+
+
+def _workload(plan: Plan) -> None:
+    module, script = plan.workload.module, plan.workload.script
+    if (module is None) == (script is None):
+        missing = "names neither `module` nor `script`" if module is None else "names both `module` and `script`"
+        raise plan.locations.error(("workload",), f"{missing}; give a bundled workload or a script of your own")
+    if script is not None and not script.strip():
+        raise plan.locations.error(("workload", "script"), "is empty; name a script or program")
+    if script is not None and plan.settings:
+        raise plan.locations.error(("settings",), "belongs to bundled workloads; give your script its settings in workload.args")
+    if module is not None:
+        _bundled_keys(plan)
+
+
+def _bundled_keys(plan: Plan) -> None:
+    defaults = Workload()
+    for key in ("args", "reads", "patterns", "samples_per_step", "tokens_per_step"):
+        if getattr(plan.workload, key) != getattr(defaults, key):
+            raise plan.locations.error(
+                ("workload", key), "is for scripts of your own; a bundled workload takes `settings` and reports its steps itself"
+            )
+    if plan.launcher.kind == "command":
+        raise plan.locations.error(
+            ("launcher", "kind"), "'command' starts a program of your own; a bundled workload needs python or torchrun"
+        )
+
+
+def _reading(plan: Plan) -> None:
+    reads = plan.workload.reads
+    if reads not in (*READY, "auto", "none"):
+        raise plan.locations.error(("workload", "reads"), f"unknown log format '{reads}'; {did_you_mean(reads, (*READY, 'auto', 'none'))}")
+    for position, pattern in enumerate(plan.workload.patterns):
+        try:
+            compile_patterns([pattern])
+        except UsageError as error:
+            raise plan.locations.error(("workload", "patterns", position), str(error)) from error
+
+
+def _launcher(plan: Plan) -> None:
+    if plan.launcher.kind == "command" and (plan.launcher.args or plan.launcher.program):
+        key = "args" if plan.launcher.args else "program"
+        raise plan.locations.error(
+            ("launcher", key), "has no meaning for launcher 'command'; put the words in workload.script and workload.args"
+        )
+    if plan.launcher.kind != "torchrun":
+        return
+    words = plan.launcher.args
+    for position, word in enumerate(words):
+        name, inline = option_of(word)
+        value = inline if inline is not None else words[position + 1] if position + 1 < len(words) else ""
+        # A number of ranks that torchrun finds out by itself cannot be said in place.ranks.
+        counted_there = name == "nproc_per_node" and not value.isdigit() and "{" not in value
+        if name in GIVEN_BY_SEATRIAL and not counted_there:
+            raise plan.locations.error(("launcher", "args", position), f"'{word}' is Seatrial's to give: {GIVEN_BY_SEATRIAL[name]}")
+
+
+def _place(plan: Plan) -> None:
+    include, ranks = plan.place.include, plan.place.ranks
+    if include is None:
+        return
+    try:
+        devices = devices_in(include)
+    except ValueError as error:
+        raise plan.locations.error(("place", "include"), str(error)) from error
+    if ranks is not None and ranks != len(devices):
+        raise plan.locations.error(
+            ("place", "ranks"), f"{ranks} ranks, but include names {len(devices)} GPUs ({include}); leave ranks out or make them agree"
+        )
+
+
+def _environment(plan: Plan) -> None:
+    variables: list[KeyPath] = [("env", name) for name in plan.env] + [("workload", "env", name) for name in plan.workload.env]
+    for path in variables:
+        problem = checks_of_axes.variable_problem(str(path[-1]))
+        if problem:
+            raise plan.locations.error(path, problem)
+        if str(path[-1]).startswith("SEATRIAL_") or (path[-1] in SET_FOR_EACH_RANK and _sets_ranks(plan)):
+            raise plan.locations.error(path, "is set for each rank when it is started; leave it out")
+        if path[-1] == "CUDA_VISIBLE_DEVICES" and plan.place.include is not None:
+            raise plan.locations.error(path, "is set from place.include; keep one of the two")
+
+
+def _sets_ranks(plan: Plan) -> bool:
+    """Whether each rank is told its number; a single plain process runs as it would without Seatrial."""
+    return plan.launcher.kind == "torchrun" or (plan.launcher.kind == "python" and (plan.place.ranks or 1) > 1)
+
+
+def _placeholders(plan: Plan) -> None:
+    known = {*plan.axes, *RUN_NAMES, *(("steps",) if plan.steps is not None else ())}
+    for path, text in templates(plan):
+        for name in names_in(text):
+            if name not in known:
+                raise plan.locations.error(path, _unknown_placeholder(name, known))
+
+
+def _unknown_placeholder(name: str, known: set[str]) -> str:
+    if name == "steps":
+        return "{steps} cannot be filled: the plan does not say `steps`"
+    return f"{{{name}}} is no axis of the plan; {did_you_mean(name, known)} (for braces of your own write {{{{ and }}}})"
+
+
+def _timing(plan: Plan) -> None:
+    log_every, steps = plan.timing.log_every, plan.steps
+    if log_every is not None and steps is not None and log_every > steps:
+        raise plan.locations.error(
+            ("timing", "log_every"), f"{log_every} is larger than steps ({steps}): no timing point would be recorded; lower it"
+        )
+    first, colon, last = plan.timing.window.partition(":")
+    if colon and first and last and int(first) >= int(last):
+        raise plan.locations.error(("timing", "window"), f"'{plan.timing.window}' is empty: the first step must be below the last")
+
+
+def _criteria(plan: Plan) -> None:
+    for position, criterion in enumerate(plan.criteria or ()):
+        path: KeyPath = ("criteria", position)
+        entry = METRICS.get(criterion.metric)
+        if entry is None:
+            raise plan.locations.error((*path, "metric"), f"unknown metric '{criterion.metric}'; {did_you_mean(criterion.metric, METRICS)}")
+        if criterion.scope is not None and criterion.scope not in entry.scopes:
+            raise plan.locations.error(
+                (*path, "scope"),
+                f"{criterion.metric} is not looked at by '{criterion.scope}'; {did_you_mean(criterion.scope, entry.scopes)}",
+            )
+        low, high = criterion.at_least, criterion.at_most
+        if entry.needs_bound and low is None and high is None:
+            raise plan.locations.error(path, f"{criterion.metric} needs a bound: add at_most or at_least")
+        if not entry.needs_bound and (low is not None or high is not None):
+            raise plan.locations.error(path, f"{criterion.metric} holds or does not; leave at_most and at_least out")
+        if low is not None and high is not None and low > high:
+            raise plan.locations.error(path, f"at_least {low} is above at_most {high}: nothing could pass")
+
+
+def _output(plan: Plan) -> None:
+    if plan.output is None:
+        return
+    try:
+        names = names_in(plan.output)
+    except PlaceholderProblem as problem:
+        raise plan.locations.error(("output",), str(problem)) from problem
+    wrong = [name for name in names if name != "time"]
+    if wrong:
+        raise plan.locations.error(("output",), f"{{{wrong[0]}}} cannot stand here; only {{time}} can")
+    if not plan.output.strip():
+        raise plan.locations.error(("output",), "is empty; name a folder or leave the key out")

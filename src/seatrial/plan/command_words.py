@@ -1,0 +1,153 @@
+"""A command a person typed, taken apart: variables in front, the launcher and its options, the script, its arguments.
+
+In: words such as `torchrun --nproc_per_node 2 train.py --bs 8`. Out: `CommandParts`, which keeps every word as it was typed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from seatrial.errors import UsageError
+from seatrial.plan.torchrun_words import option_of, split_words, value_in
+
+TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+# Options by which other programs, or torchrun behind one of them, are told the number of processes.
+_RANK_OPTIONS = ("nproc_per_node", "num_processes")
+DEEPSPEED = ("deepspeed", "deepspeed.launcher.runner", "ds")
+_PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
+_ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
+# Options of the interpreter whose value is the next word.
+_PYTHON_VALUED = ("-W", "-X", "--check-hash-based-pycs")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandParts:
+    """A command, word for word."""
+
+    kind: str
+    """`python`, `torchrun`, or `command` for any other program."""
+    program: tuple[str, ...] = ()
+    """What starts the launcher, as typed; empty for `command`."""
+    launcher_args: tuple[str, ...] = ()
+    script: str
+    args: tuple[str, ...]
+    ranks: str | None = None
+    """torchrun's nproc_per_node, or accelerate's num_processes, where it is a number or a placeholder."""
+    env: dict[str, str] = field(default_factory=dict)
+    """Assignments in front of the command: `OMP_NUM_THREADS=1 torchrun …`."""
+    notes: tuple[str, ...] = ()
+    """What the user should know about how the command was taken."""
+
+
+def take_apart(argv: Sequence[str]) -> CommandParts:
+    """The parts of a command; UsageError for one that cannot be run yet or has no script."""
+    env, words = _assignments(argv)
+    if not words:
+        raise UsageError("no command was given; write it after --, as in: -- torchrun --nproc_per_node 2 train.py")
+    program = PurePath(words[0]).name
+    if program in DEEPSPEED:
+        raise _no_deepspeed()
+    if program == "torchrun":
+        return _torchrun(words[:1], words[1:], env)
+    if _PYTHON.fullmatch(program):
+        return _python(words, env)
+    return _program(words, env)
+
+
+def _program(words: Sequence[str], env: dict[str, str]) -> CommandParts:
+    """Any other program: started as typed, its number of ranks read where it is said."""
+    ranks = None
+    for position, word in enumerate(words):
+        name, _ = option_of(word)
+        value = value_in(tuple(words[position : position + 2]))
+        if name in _RANK_OPTIONS and (value.isdigit() or "{" in value):
+            ranks = value
+    return CommandParts(kind="command", script=words[0], args=tuple(words[1:]), ranks=ranks, env=env)
+
+
+def _assignments(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    env: dict[str, str] = {}
+    words = list(argv)
+    while words and (match := _ASSIGNMENT.fullmatch(words[0])):
+        env[match[1]] = match[2]
+        words.pop(0)
+    return env, words
+
+
+def _no_deepspeed() -> UsageError:
+    return UsageError(
+        "the deepspeed launcher is not there yet; start the script with torchrun instead, "
+        "under which DeepSpeed works too: torchrun --nproc_per_node 2 train.py …"
+    )
+
+
+def _python(words: Sequence[str], env: dict[str, str]) -> CommandParts:
+    position = 1
+    options: list[str] = []
+    while position < len(words) and words[position].startswith("-"):
+        option = words[position]
+        if option in ("-c", "-"):
+            return _program(words, env)
+        if option == "-m":
+            return _python_module(words, position, options, env)
+        width = 2 if option in _PYTHON_VALUED else 1
+        options += words[position : position + width]
+        position += width
+    if position >= len(words):
+        raise UsageError(f"there is no script in the command: {' '.join(words)}")
+    return CommandParts(
+        kind="python", program=(words[0],), launcher_args=tuple(options), script=words[position], args=tuple(words[position + 1 :]), env=env
+    )
+
+
+def _python_module(words: Sequence[str], position: int, options: list[str], env: dict[str, str]) -> CommandParts:
+    if position + 1 >= len(words):
+        raise UsageError("python -m is not followed by a module")
+    module, rest = words[position + 1], words[position + 2 :]
+    if module in DEEPSPEED:
+        raise _no_deepspeed()
+    if module.partition(".")[0] == "accelerate":
+        return _program(words, env)
+    if module in TORCHRUN_MODULES:
+        return _torchrun(words[: position + 2], rest, env)
+    return CommandParts(kind="python", program=(words[0],), launcher_args=(*options, "-m"), script=module, args=tuple(rest), env=env)
+
+
+def _torchrun(program: Sequence[str], words: Sequence[str], env: dict[str, str]) -> CommandParts:
+    split = split_words(words)
+    if not split.rest:
+        raise UsageError(f"there is no script in the command: {' '.join([*program, *words])}")
+    kept: list[str] = []
+    ranks, notes = None, []
+    for name, typed in split.options:
+        value = value_in(typed)
+        if name == "nproc_per_node" and (value.isdigit() or "{" in value):
+            ranks = value
+            continue
+        if name == "nproc_per_node":
+            notes.append(f"nproc_per_node {value} is left to torchrun; the plan counts 1 rank until place.ranks says how many there are")
+        if _is_for_one_node(name, value):
+            continue
+        kept += typed
+    return CommandParts(
+        kind="torchrun",
+        program=tuple(program),
+        launcher_args=tuple(kept),
+        script=split.rest[0],
+        args=split.rest[1:],
+        ranks=ranks,
+        env=env,
+        notes=tuple(notes),
+    )
+
+
+def _is_for_one_node(name: str, value: str) -> bool:
+    """True for options that say nothing on one node; UsageError where they ask for more."""
+    if name == "nnodes" and value not in ("1", "1:1"):
+        raise UsageError(f"runs on several nodes are not there yet (--nnodes {value}); sweep on one node with --nnodes 1")
+    if name == "node_rank" and value != "0":
+        raise UsageError(f"runs on several nodes are not there yet (--node_rank {value}); sweep on one node")
+    return name in ("nnodes", "node_rank")

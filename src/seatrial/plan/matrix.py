@@ -1,0 +1,165 @@
+"""The matrix of a plan: every combination of its axes' values, as groups with names and complete settings."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seatrial.errors import PlanError, did_you_mean
+from seatrial.plan import bundled
+from seatrial.plan.checks_of_axes import ENV_AXIS, RANKS_AXIS, is_harness_axis
+from seatrial.plan.include import devices_in
+from seatrial.plan.locate import KeyPath
+from seatrial.plan.names import group_name, labels_of, value_names
+from seatrial.plan.problems import shown
+from seatrial.plan.schema import Plan
+from seatrial.plan.values import type_and_value
+from seatrial.records.run_spec import Scalar
+
+MOST_RUNS = 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupPoint:
+    """One point of the matrix."""
+
+    name: str
+    axes: dict[str, Scalar]
+    settings: dict[str, Scalar]
+    """All settings of a bundled workload; empty for a script."""
+    lane: bool
+
+
+def axis_labels(plan: Plan) -> dict[str, str]:
+    """Axis name to the word that stands for it in group names."""
+    return labels_of({name: axis.label for name, axis in plan.axes.items()})
+
+
+def typed_axes(plan: Plan, owner: type | None) -> dict[str, list[Scalar]]:
+    """Each axis's values, as the type its setting has."""
+    return {name: _axis_values(plan, name, owner) for name in plan.axes}
+
+
+def expand(plan: Plan) -> list[GroupPoint]:
+    """Every group, in the order the axes are written: the last axis varies fastest."""
+    _refuse_too_many(plan)
+    owner = settings_owner(plan)
+    axes = typed_axes(plan, owner)
+    labels = axis_labels(plan)
+    named = [
+        [(value, (labels[axis], text)) for value, text in zip(values, value_names(values), strict=True)] for axis, values in axes.items()
+    ]
+    fixed = _fixed_settings(plan, owner)
+    groups = []
+    for combination in itertools.product(*named):
+        point = dict(zip(axes, (value for value, _ in combination), strict=True))
+        settings = _settings_at(plan, owner, fixed, point)
+        name = group_name(plan.prefix, [part for _, part in combination])
+        groups.append(GroupPoint(name=name, axes=point, settings=settings, lane=_in_lane(plan, {**settings, **point})))
+    _check_lane(plan, groups)
+    return groups
+
+
+def _refuse_too_many(plan: Plan) -> None:
+    sizes = [len(axis.values) for axis in plan.axes.values()]
+    runs = math.prod(sizes) * plan.repeats
+    if runs > MOST_RUNS:
+        counted = " × ".join(str(size) for size in (*sizes, plan.repeats))
+        path: KeyPath = ("axes",) if plan.axes else ("repeats",)
+        raise plan.locations.error(path, f"{counted} (repeats last) is {runs:,} runs, more than {MOST_RUNS:,}; take values or repeats away")
+
+
+def settings_owner(plan: Plan) -> type | None:
+    """The dataclass of a bundled workload's settings, None for a script."""
+    if plan.workload.module is None:
+        return None
+    try:
+        return bundled.settings_class(bundled.short_name(plan.workload.module))
+    except bundled.SettingProblem as problem:
+        raise plan.locations.error(("workload", "module"), str(problem)) from problem
+
+
+def _axis_values(plan: Plan, name: str, owner: type | None) -> list[Scalar]:
+    values: list[Scalar] = plan.axes[name].values
+    if owner is None or is_harness_axis(name):
+        return values
+    checked: list[Scalar] = []
+    for position, value in enumerate(values):
+        path: KeyPath = ("axes", name, "values", position)
+        checked.append(_typed(plan, owner, name, value, path))
+        if type_and_value(checked[-1]) in map(type_and_value, checked[:-1]):
+            raise plan.locations.error(path, f"the value {shown(value)} is there twice: the setting is a number with a point")
+    return checked
+
+
+def _typed(plan: Plan, owner: type, name: str, value: Scalar, path: KeyPath) -> Scalar:
+    try:
+        return bundled.typed(owner, name, value)
+    except bundled.SettingProblem as problem:
+        at = path[:2] if "unknown setting" in str(problem) else path
+        raise plan.locations.error(at, str(problem)) from problem
+
+
+def _fixed_settings(plan: Plan, owner: type | None) -> dict[str, Scalar]:
+    if owner is None:
+        return {}
+    fixed = {name: _typed(plan, owner, name, value, ("settings", name)) for name, value in plan.settings.items()}
+    if plan.steps is not None:
+        if fixed.get("steps", plan.steps) != plan.steps:
+            raise plan.locations.error(("steps",), f"{plan.steps} here and {fixed['steps']} in settings; keep one of the two")
+        fixed["steps"] = _typed(plan, owner, "steps", plan.steps, ("steps",))
+    return fixed
+
+
+def _settings_at(plan: Plan, owner: type | None, fixed: Mapping[str, Scalar], point: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    if owner is None:
+        return {}
+    varied = {name: value for name, value in point.items() if not is_harness_axis(name)}
+    try:
+        return bundled.complete(owner, {**fixed, **varied})
+    except bundled.SettingProblem as problem:
+        raise _setting_error(plan, problem, varied) from problem
+
+
+def _setting_error(plan: Plan, problem: bundled.SettingProblem, varied: Mapping[str, Scalar]) -> PlanError:
+    at = f" (with {', '.join(f'{name}={shown(value)}' for name, value in varied.items())})" if varied else ""
+    if problem.key in varied:
+        return plan.locations.error(("axes", str(problem.key)), f"{problem}{at}")
+    path: KeyPath = (
+        ("steps",) if problem.key == "steps" and plan.steps is not None else ("settings", *((problem.key,) if problem.key else ()))
+    )
+    return plan.locations.error(path, f"{problem}{at}")
+
+
+def _in_lane(plan: Plan, values: Mapping[str, Scalar]) -> bool:
+    known = {**_harness_values(plan), **values}
+    for name, wanted in plan.lane.items():
+        if name not in known:
+            raise plan.locations.error(("lane", name), f"is neither an axis nor a setting here; {did_you_mean(name, known)}")
+        allowed = wanted if isinstance(wanted, list) else [wanted]
+        if not any(_same(known[name], value) for value in allowed):
+            return False
+    return True
+
+
+def default_ranks(plan: Plan) -> int:
+    """Ranks of a run where no axis says otherwise: as the plan says, one for each GPU, or one."""
+    devices = devices_in(plan.place.include) if plan.place.include is not None else ()
+    return plan.place.ranks or len(devices) or 1
+
+
+def _harness_values(plan: Plan) -> dict[str, Scalar]:
+    return {RANKS_AXIS: default_ranks(plan), **{f"{ENV_AXIS}{name}": value for name, value in {**plan.env, **plan.workload.env}.items()}}
+
+
+def _same(one: Scalar, other: Scalar) -> bool:
+    """Equal, with true and 1 told apart and 8 and 8.0 not."""
+    return one == other and isinstance(one, bool) == isinstance(other, bool)
+
+
+def _check_lane(plan: Plan, groups: list[GroupPoint]) -> None:
+    if plan.lane and not any(group.lane for group in groups):
+        wanted = ", ".join(f"{name} = {shown(value)}" for name, value in plan.lane.items())
+        raise plan.locations.error(("lane",), f"no group is on the main lane ({wanted}); name values that the plan runs")

@@ -1,0 +1,118 @@
+"""docs/plan.md, made from the schema's own descriptions so that it cannot say something else.
+
+`markdown()` is the whole page; write it with `python -m seatrial.plan.reference docs/plan.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from seatrial.files import write_text
+from seatrial.plan.schema import json_schema
+from seatrial.plan.unbuilt import KEYS, KINDS
+from seatrial.plan.values import RANK_MEANINGS
+from seatrial.records.criteria_catalog import METRICS
+from seatrial.records.log_formats import READY
+
+_HEAD = """\
+# The plan
+
+One YAML file says what is run, over which settings, how often, and what must hold. `seatrial plan show PLAN` prints the matrix and every
+command, `seatrial run PLAN` runs it, `seatrial plan schema` prints the JSON Schema of this page for an editor.
+
+```yaml
+name: tiny-lm-demo
+workload: tiny_lm                     # or: {script: train.py, args: ["--bs", "{micro_batch}"]}
+settings: {d_model: 128, seq_len: 128}
+launcher: torchrun
+place: {kind: local, ranks: 2}        # GPUs: {kind: local, include: "localhost:0,1"}
+axes:
+  micro_batch: [8, 16]
+  num_workers: [0, 2]
+repeats: 2
+steps: 80
+```
+
+A plan is strict: an unknown key, a value of the wrong type, an axis without values or with one twice is an error that names file, line, key
+and the nearest right word. `--set a.b=c` sets one key from the command line, `--set axes.micro_batch=[8,16]` the values of an axis.
+Words follow YAML 1.2: `1e-3` is a number, `true` and `false` are the only truth values, `yes` is text. Relative paths are relative to
+the folder seatrial is started in, that of `extends` to the plan's own folder.
+
+Groups are named by labels and values (`mb8_nw0`), runs by group and repeat (`mb8_nw0_r1`). A finished run is not run again as long as
+what changes its result is the same: workload and arguments, the script's bytes, settings, axes, launcher, place, environment, steps,
+`rank_scope`, `timing.sync` and `timing.phase_every`. Names, labels, limits, criteria, order and output may change freely.
+"""
+
+
+def markdown() -> str:
+    """The reference page of the plan."""
+    schema = json_schema()
+    sections = [_section("Keys", "", schema, schema["required"])]
+    sections += [_section(f"`{key}`", part["description"], part, part.get("required", [])) for key, part in _parts(schema)]
+    return "\n".join([_HEAD, *sections, _metrics(), _rank_by(), _formats(), _unbuilt()])
+
+
+def _parts(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Every key that holds keys of its own, with what they are, in the order of the plan."""
+    by_name = schema["$defs"].items()
+    return [(key, part) for key, where in schema["properties"].items() for name, part in by_name if f"$defs/{name}'" in str(where)]
+
+
+def _section(title: str, description: str, part: dict[str, Any], required: list[str]) -> str:
+    rows = [f"| `{key}` | {_default(key, entry, required)} | {_cell(entry['description'])} |" for key, entry in part["properties"].items()]
+    text = f"\n{description}\n" if description else ""
+    return f"## {title}\n{text}\n| key | default | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _default(key: str, entry: dict[str, Any], required: list[str]) -> str:
+    if key in required:
+        return "required"
+    value = entry.get("default")
+    if value in (None, "", {}, []):
+        return "–"
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`" if not isinstance(value, dict) else "–"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _metrics() -> str:
+    rows = [
+        f"| `{name}` | {', '.join(f'`{scope}`' for scope in entry.scopes)} | `{entry.default_scope}` | "
+        f"{'yes' if entry.needs_bound else 'no'} | {entry.meaning} |"
+        for name, entry in METRICS.items()
+    ]
+    return (
+        "## Metrics of `criteria`\n\n| metric | scopes | default scope | bound | meaning |\n|---|---|---|---|---|\n"
+        + "\n".join(rows)
+        + "\n"
+    )
+
+
+def _rank_by() -> str:
+    rows = [f"| `{name}` | {meaning} |" for name, meaning in RANK_MEANINGS.items()]
+    return "## Values of `rank_by`\n\n| value | groups are ordered by |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def _formats() -> str:
+    names = ", ".join(f"`{name}`" for name in READY)
+    return f"## Log formats of `workload.reads`\n\n`auto`, `none`, {names}.\n"
+
+
+def _unbuilt() -> str:
+    rows = [f"| `{'.'.join(map(str, path))}` | {meanwhile} |" for path, meanwhile in KEYS.items()]
+    rows += [
+        f"| `{'.'.join(map(str, path))}: {kind}` | {meanwhile} |" for path, kinds in KINDS.items() for kind, meanwhile in kinds.items()
+    ]
+    return (
+        "## Known, not built yet\n\nThese are refused by name, so that none is taken in silence.\n\n| key | meanwhile |\n|---|---|\n"
+        + "\n".join(rows)
+        + "\n"
+    )
+
+
+if __name__ == "__main__":
+    write_text(Path(sys.argv[1]), markdown())

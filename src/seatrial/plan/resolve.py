@@ -1,0 +1,195 @@
+"""A checked plan to a CampaignPlan: every run with its placeholders filled, its name, its hash and its place in the order.
+
+In: a `Plan`, where it came from, and what the command line chose. Out: `records.campaign_plan.CampaignPlan`, which plan.json holds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from datetime import datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from seatrial.errors import PlanError, did_you_mean
+from seatrial.plan import bundled
+from seatrial.plan.identity import group_key, run_hash, script_digest
+from seatrial.plan.include import devices_in
+from seatrial.plan.locate import KeyPath
+from seatrial.plan.matrix import GroupPoint, axis_labels, default_ranks, expand, settings_owner, typed_axes
+from seatrial.plan.names import run_name
+from seatrial.plan.order import ordered
+from seatrial.plan.placeholders import fill, value_text
+from seatrial.plan.schema import Plan
+from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.criteria_catalog import METRICS
+from seatrial.records.run_spec import LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, Scalar, TimingSpec, WorkloadSpec
+from seatrial.records.verdict import Criterion
+
+NO_CRITERIA = (Criterion(metric="failed_runs", scope=METRICS["failed_runs"].default_scope, at_most=0),)
+DEFAULT_LOG_EVERY = 50
+# In a group's key the repeat stays open, so that repeats with arguments of their own are still one group.
+_OPEN: dict[str, Scalar] = {"repeat": "{repeat}", "run": "{run}"}
+
+
+def resolve(
+    plan: Plan,
+    *,
+    source: str,
+    cwd: Path,
+    only: Sequence[str] = (),
+    budget_s: float | None = None,
+    output: Path | None = None,
+    now: datetime | None = None,
+) -> CampaignPlan:
+    """The campaign that `plan` asks for; `only`, `budget_s` and `output` are the command line's and win over the plan."""
+    cwd = cwd.absolute()
+    runs = _all_runs(plan, cwd)
+    return CampaignPlan(
+        name=plan.name,
+        output=str(cwd / Path(_output(plan, output, now)).expanduser()),
+        source=source,
+        axes={name: tuple(values) for name, values in typed_axes(plan, settings_owner(plan)).items()},
+        repeats=plan.repeats,
+        order=plan.order,
+        seed=plan.seed,
+        rank_by=plan.rank_by,
+        criteria=_criteria(plan),
+        stop_on_error=plan.stop_on_error,
+        budget_s=budget_s if budget_s is not None else plan.budget,
+        runs=tuple(runs),
+        selected=tuple(_chosen(runs, only)),
+    )
+
+
+def _all_runs(plan: Plan, cwd: Path) -> list[RunSpec]:
+    groups = expand(plan)
+    keys = {group.name: group_key(_spec(plan, group, cwd, dict(_OPEN))) for group in groups}
+    return [_run(plan, group, repeat, cwd, keys[group.name]) for group, repeat in ordered(groups, plan.repeats, plan.order, plan.seed)]
+
+
+def _run(plan: Plan, group: GroupPoint, repeat: int, cwd: Path, key: str) -> RunSpec:
+    spec = _spec(plan, group, cwd, {"repeat": repeat, "run": run_name(group.name, repeat)})
+    return dataclasses.replace(spec, hash=run_hash(spec), group_key=key)
+
+
+def _spec(plan: Plan, group: GroupPoint, cwd: Path, repeat_values: dict[str, Scalar]) -> RunSpec:
+    values: dict[str, Scalar] = {"seed": plan.seed, "steps": plan.steps, **group.axes, "group": group.name, **repeat_values}
+    repeat = repeat_values["repeat"]
+    launcher_args = tuple(fill(word, values) for word in plan.launcher.args)
+    workload = _workload(plan, values)
+    steps = group.settings.get("steps", values["steps"])
+    return RunSpec(
+        run=str(repeat_values["run"]),
+        group=group.name,
+        repeat=repeat if isinstance(repeat, int) else 0,
+        plan=plan.name,
+        mode=plan.mode,
+        lane=group.lane,
+        workload=workload,
+        settings=group.settings,
+        axes=group.axes,
+        labels=axis_labels(plan),
+        launcher=LauncherSpec(kind=plan.launcher.kind, args=launcher_args, program=tuple(plan.launcher.program)),
+        place=_place(plan, group),
+        env=_environment(plan, group, values),
+        cwd=str(cwd),
+        steps=steps if isinstance(steps, int) else None,
+        rank_scope=plan.rank_scope,
+        script_sha256=script_digest(plan.launcher.kind, launcher_args, workload, cwd),
+        timing=_timing(plan, steps),
+        limits=LimitsSpec(start_s=plan.limits.start_s, run_s=plan.limits.run_s, term_s=plan.limits.term_s),
+    )
+
+
+def _workload(plan: Plan, values: dict[str, Scalar]) -> WorkloadSpec:
+    asked = plan.workload
+    if asked.module is not None:
+        name = bundled.short_name(asked.module)
+        return WorkloadSpec(name=name, module=bundled.trainer(name))
+    return WorkloadSpec(
+        name=Path(str(asked.script)).name,
+        script=asked.script,
+        args=tuple(fill(word, values) for word in asked.args),
+        reads=asked.reads,
+        patterns=tuple(asked.patterns),
+        samples_per_step=_work(plan, "samples_per_step", values),
+        tokens_per_step=_work(plan, "tokens_per_step", values),
+    )
+
+
+def _work(plan: Plan, key: str, values: dict[str, Scalar]) -> float | None:
+    asked = getattr(plan.workload, key)
+    if not isinstance(asked, str):
+        return None if asked is None else float(asked)
+    text = fill(asked, values)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not number > 0:
+        raise plan.locations.error(("workload", key), f"{asked} is '{text}' in one group; it must be a number above zero in all of them")
+    return number
+
+
+def _place(plan: Plan, group: GroupPoint) -> PlaceSpec:
+    devices = devices_in(plan.place.include) if plan.place.include is not None else ()
+    ranks = group.axes.get("place.ranks", default_ranks(plan))
+    if not isinstance(ranks, int):
+        raise TypeError("checks_of_axes lets only whole numbers through")
+    if devices and ranks > len(devices):
+        path: KeyPath = ("axes", "place.ranks")
+        raise plan.locations.error(path, f"{ranks} ranks, but include names {len(devices)} GPUs ({plan.place.include})")
+    return PlaceSpec(kind=plan.place.kind, ranks=ranks, devices=devices[:ranks])
+
+
+def _environment(plan: Plan, group: GroupPoint, values: dict[str, Scalar]) -> dict[str, str]:
+    written = {name: fill(text, values) for name, text in {**plan.env, **plan.workload.env}.items()}
+    varied = {name.removeprefix("env."): value_text(value) for name, value in group.axes.items() if name.startswith("env.")}
+    return {**written, **varied}
+
+
+def _timing(plan: Plan, steps: Scalar) -> TimingSpec:
+    asked = plan.timing
+    tenth = max(1, steps // 10) if isinstance(steps, int) else DEFAULT_LOG_EVERY
+    return TimingSpec(
+        window=asked.window,
+        log_every=asked.log_every or min(DEFAULT_LOG_EVERY, tenth),
+        timing_window=asked.timing_window,
+        tail_points=asked.tail_points,
+        sync=asked.sync,
+        phase_every=asked.phase_every,
+    )
+
+
+def _criteria(plan: Plan) -> tuple[Criterion, ...]:
+    if plan.criteria is None:
+        return NO_CRITERIA
+    return tuple(
+        Criterion(
+            metric=asked.metric,
+            scope=asked.scope or METRICS[asked.metric].default_scope,
+            at_most=asked.at_most,
+            at_least=asked.at_least,
+            reason=asked.reason,
+        )
+        for asked in plan.criteria
+    )
+
+
+def _output(plan: Plan, output: Path | None, now: datetime | None) -> str:
+    text = str(output) if output is not None else plan.output or f"outputs/{plan.name}"
+    stamp = (now or datetime.now()).strftime("%Y%m%d_%H%M%S")
+    return text.replace("{time}", stamp) if output is not None else fill(text, {"time": stamp})
+
+
+def _chosen(runs: list[RunSpec], only: Sequence[str]) -> list[str]:
+    """Names of the runs that `only` asks for; empty when it asks for none, which means all."""
+    for pattern in only:
+        if not any(_matches(run, pattern) for run in runs):
+            raise PlanError(f"no group or run is called '{pattern}'; {did_you_mean(pattern, {run.group for run in runs})}", key="--only")
+    return [run.run for run in runs if any(_matches(run, pattern) for pattern in only)]
+
+
+def _matches(run: RunSpec, pattern: str) -> bool:
+    return fnmatchcase(run.group, pattern) or fnmatchcase(run.run, pattern)

@@ -1,0 +1,208 @@
+"""The plan as pydantic models: every key, its type, its default and, in the line under it, what it means.
+
+`Plan` is what a plan file holds after short forms are spelled out; `json_schema()` is the same for editors. Checks that need two
+keys at once are in `checks`, those that need the workload's settings in `bundled`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+
+from seatrial.plan.locate import Locations
+from seatrial.plan.values import Duration, OneOrMore, ScalarValue, Word, Work
+from seatrial.records.criteria_catalog import METRICS, SCOPES
+
+RankBy = Literal[
+    "throughput", "samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "iter_p50", "stability", "balanced", "duration_s"
+]
+
+
+class Part(BaseModel):
+    """What all parts of a plan share: nothing is converted, nothing unknown is taken."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+class Workload(Part):
+    """What is run: a bundled workload by name, or a script or program of the user's own. Short form: the bundled workload's name."""
+
+    module: str | None = None
+    """A bundled workload, such as `tiny_lm` or `dummy`. Its settings go under `settings`."""
+    script: str | None = None
+    """Your own script or program, unmodified, relative to where seatrial is started."""
+    args: list[Word] = Field(default_factory=list)
+    """The script's arguments, a word each. `{AXIS}`, `{steps}`, `{run}`, `{group}`, `{repeat}`, `{seed}` are filled in; `{{` is `{`."""
+    env: dict[str, Word] = Field(default_factory=dict)
+    """Environment variables for the workload, over those of `env`. Placeholders as in `args`."""
+    reads: str = "auto"
+    """Which ready log format reads the script's lines; `auto` finds one, `none` times the run as a whole."""
+    patterns: list[str] = Field(default_factory=list)
+    """Your own regular expressions for its lines, tried first; their named groups `step`, `loss`, `iter_ms`, `samples` … are read."""
+    samples_per_step: Work | None = None
+    """Samples one rank works through in a step, where neither probe nor log says so: a number or one placeholder such as `"{bs}"`."""
+    tokens_per_step: Work | None = None
+    """Tokens one rank works through in a step, likewise."""
+
+
+class Launcher(Part):
+    """How processes start. Short form: the kind."""
+
+    kind: Literal["python", "torchrun", "command"] = "python"
+    """`python` starts one process a rank, `torchrun` starts them all, `command` starts the script as a program, as typed."""
+    args: list[Word] = Field(default_factory=list)
+    """Options for the launcher itself, such as `["--max-restarts", "0"]`. Placeholders as in `workload.args`."""
+    program: list[Word] = Field(default_factory=list)
+    """The words that start the launcher, such as `["/opt/venv/bin/torchrun"]`; empty means the one beside seatrial's own interpreter."""
+
+
+class Place(Part):
+    """Where processes run. Short form: the kind."""
+
+    kind: Literal["local"] = "local"
+    """`local`: this machine."""
+    ranks: int | None = Field(default=None, ge=1, le=4096)
+    """Number of processes of the job; 1, or one for each GPU of `include`, when left out."""
+    include: str | None = None
+    """GPUs to use, `localhost:0,1`: sets CUDA_VISIBLE_DEVICES, one rank for each. Leave it out for CPU ranks."""
+
+
+class Axis(Part):
+    """One setting with several values. Short form: the list of values."""
+
+    label: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9.-]*$", max_length=40)
+    """Short word for it in group names; `mb` for micro_batch, else made from the name."""
+    values: list[ScalarValue]
+    """The values to try, each once."""
+
+
+class Timing(Part):
+    """What is timed and which steps count."""
+
+    window: str = Field(default="auto", pattern=r"^(auto|\d+:\d*|:\d+)$")
+    """Steps that count: `auto` detects the warm-up, `"100:"`, `"100:900"` or `":900"` say which."""
+    log_every: int | None = Field(default=None, ge=1)
+    """Steps between two timing points; 50 when left out, or a tenth of `steps` where that is less."""
+    timing_window: int = Field(default=100, ge=1)
+    """Steps in the rolling window of a timing point."""
+    tail_points: int = Field(default=20, ge=1)
+    """How many last timing points the tail columns average."""
+    sync: bool = False
+    """Synchronise the device at phase borders: exact phases, slower steps."""
+    phase_every: int = Field(default=10, ge=1)
+    """On CUDA, take phases on one step in this many."""
+
+
+class Limits(Part):
+    """When a run is stopped from outside."""
+
+    start_s: float | None = Field(default=900.0, gt=0)
+    """Longest time in seconds from launch to the first step; null for no limit."""
+    run_s: float | None = Field(default=None, gt=0)
+    """Longest time in seconds for a whole run; null for no limit."""
+    term_s: float = Field(default=10.0, ge=0)
+    """Seconds a process may take to end after TERM before it is killed."""
+
+
+class CriterionPart(Part):
+    """One gate that the verdict rests on."""
+
+    metric: str
+    """What is looked at; `seatrial plan schema` and docs/plan.md list all metrics."""
+    scope: str | None = None
+    """Where: `campaign`, `every_run`, `every_group` or `winner`. Each metric has its own default."""
+    at_most: float | None = None
+    """The largest value that passes."""
+    at_least: float | None = None
+    """The smallest value that passes."""
+    reason: str = ""
+    """Why the gate is there, for whoever reads the verdict."""
+
+
+class Plan(Part):
+    """A campaign: what is run, over which settings, how often, and what must hold."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=80)
+    """Name of the plan, in reports and as a file name."""
+    extends: str | None = None
+    """Another plan to build on, relative to this file: mappings are merged, everything else replaced, axes replaced one by one."""
+    workload: Workload
+    """What is run."""
+    settings: dict[str, ScalarValue] = Field(default_factory=dict)
+    """Fixed settings of a bundled workload, checked against its own list."""
+    launcher: Launcher = Field(default_factory=Launcher)
+    """How processes start."""
+    place: Place = Field(default_factory=Place)
+    """Where processes run."""
+    axes: dict[str, Axis] = Field(default_factory=dict)
+    """The matrix: a setting of the bundled workload, a placeholder of the script, `place.ranks` or `env.NAME`, each with its values."""
+    repeats: int = Field(default=1, ge=1, le=10_000)
+    """How often each group is run. Two or more give an interval."""
+    steps: int | None = Field(default=None, ge=1)
+    """Steps of each run: the bundled workload's setting `steps`, or `{steps}` in a script's arguments."""
+    order: Literal["interleaved", "nested"] = "interleaved"
+    """`interleaved`: repeats in rounds, shuffled within a round, so that drift hits all groups alike; `nested`: as the axes are written."""
+    seed: int = 0
+    """Seed of that shuffle; also `{seed}`."""
+    mode: str = Field(default="sweep", pattern=r"^[a-z0-9_-]+$", max_length=40)
+    """A word for the column `mode`, to tell kinds of campaign apart."""
+    prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$", max_length=60)
+    """First part of every group name."""
+    lane: dict[str, OneOrMore] = Field(default_factory=dict)
+    """The main lane: settings and the value or values they must have; groups off it are ranked apart."""
+    rank_by: RankBy = "throughput"
+    """What groups are ranked by; `throughput` is samples/s, else tokens/s, else steps/s, else the length of the run."""
+    rank_scope: Literal["all", "rank0"] = "all"
+    """Which ranks write step events."""
+    timing: Timing = Field(default_factory=Timing)
+    """What is timed and which steps count."""
+    limits: Limits = Field(default_factory=Limits)
+    """When a run is stopped."""
+    criteria: list[CriterionPart] | None = None
+    """What must hold for PASS; `failed_runs at_most 0` when left out."""
+    stop_on_error: bool = False
+    """Stop the campaign after the first run that fails."""
+    budget: Duration | None = None
+    """Longest time for the whole campaign, such as `2h`; runs that would begin later are left for the next time."""
+    env: dict[str, Word] = Field(default_factory=dict)
+    """Environment variables for every rank, over the caller's own. Placeholders as in `workload.args`."""
+    output: str | None = None
+    """Folder for everything the campaign writes, `outputs/<name>` when left out; `{time}` becomes the date and time."""
+
+    _locations: Locations = PrivateAttr(default_factory=Locations)
+
+    @property
+    def locations(self) -> Locations:
+        """Where each key was written."""
+        return self._locations
+
+    def located(self, locations: Locations) -> Plan:
+        """This plan, knowing where its keys were written."""
+        self._locations = locations
+        return self
+
+
+SHORT_FORMS: dict[str, str] = {"workload": "module", "launcher": "kind", "place": "kind"}
+"""Keys that may be one word, and the key that word stands for."""
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema of a plan file, short forms included, for editors and for checking a plan elsewhere."""
+    schema = Plan.model_json_schema()
+    for key, stands_for in SHORT_FORMS.items():
+        inner = schema["$defs"][Plan.model_fields[key].annotation.__name__]["properties"][stands_for]  # type: ignore[union-attr]
+        word = {name: inner[name] for name in ("enum", "const") if name in inner} or {"type": "string"}
+        _also(schema["properties"][key], word)
+    _also(schema["properties"]["axes"]["additionalProperties"], schema["$defs"]["Axis"]["properties"]["values"])
+    for key, field in Plan.model_fields.items():
+        # Pydantic leaves a description out where it equals that of the part.
+        schema["properties"][key].setdefault("description", field.description)
+    criterion = schema["$defs"]["CriterionPart"]["properties"]
+    criterion["metric"]["enum"] = sorted(METRICS)
+    criterion["scope"]["anyOf"] = [{"enum": list(SCOPES)}, {"type": "null"}]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Seatrial plan"}
+
+
+def _also(where: dict[str, Any], short: dict[str, Any]) -> None:
+    where["anyOf"] = [{"$ref": where.pop("$ref")}, {name: item for name, item in short.items() if name not in ("description", "title")}]

@@ -1,0 +1,44 @@
+"""Keys and kinds that a plan will have and this version does not act on: refused by name, so that none is taken in silence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seatrial.plan.locate import KeyPath, Locations
+
+KEYS: dict[KeyPath, str] = {
+    ("sentinel",): "repeats in interleaved order show drift meanwhile",
+    ("telemetry",): "sample GPUs and host beside the campaign meanwhile",
+    ("price_per_gpu_hour",): "multiply the duration of a run by your price meanwhile",
+    ("limits", "stall"): "limits.run_s ends a run that hangs",
+    ("limits", "spike_ratio"): "the criterion wall_p90_over_p50 finds spikes after the run",
+    ("limits", "memory_gib"): "set a memory limit outside, with a cgroup or ulimit",
+    ("limits", "disk_gib"): "keep an eye on the output folder meanwhile",
+    ("limits", "restarts"): "the same command again resumes what failed",
+    ("limits", "soft_s"): "limits.term_s says how long a process may take to end after TERM",
+}
+KINDS: dict[KeyPath, dict[str, str]] = {
+    ("launcher", "kind"): {"deepspeed": "start the script with `launcher: torchrun`, under which DeepSpeed works too"},
+    ("place", "kind"): dict.fromkeys(("hostfile", "pernode", "slurm", "kubernetes"), "use `kind: local` on one machine"),
+}
+
+
+def refuse_unbuilt(mapping: dict[str, Any], locations: Locations) -> None:
+    """Raise for the first key or kind of a spelled-out plan that is known but not built yet."""
+    for path, meanwhile in KEYS.items():
+        found, _ = _at(mapping, path)
+        if found:
+            raise locations.error(path, f"is a known key that is not built yet; leave it out ({meanwhile})")
+    for path, kinds in KINDS.items():
+        _, value = _at(mapping, path)
+        if isinstance(value, str) and value in kinds:
+            raise locations.error(path, f"'{value}' is known but not built yet; {kinds[value]}")
+
+
+def _at(mapping: dict[str, Any], path: KeyPath) -> tuple[bool, Any]:
+    value: Any = mapping
+    for part in path:
+        if not isinstance(value, dict) or part not in value:
+            return False, None
+        value = value[part]
+    return True, value

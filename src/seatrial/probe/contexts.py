@@ -1,0 +1,146 @@
+"""What `with` and `for` see: a step, a phase, a pause, a loader. In: a Timeline. Out: calls on it; exceptions pass through untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from seatrial.probe.timeline import MARKS, OFF, SYNC, Timeline
+from seatrial.records.events import PHASES
+
+PHASE_INDEX = {name.removesuffix("_ms"): index for index, name in enumerate(PHASES)}
+DATA_WAIT = PHASE_INDEX["data_wait"]
+
+
+class StepContext:
+    """One step; `samples` and `tokens` may still be set inside it."""
+
+    __slots__ = ("_timeline", "samples", "tokens")
+
+    def __init__(self, timeline: Timeline, samples: Any, tokens: Any) -> None:
+        self._timeline = timeline
+        self.samples = samples
+        self.tokens = tokens
+
+    def __enter__(self) -> StepContext:
+        self._timeline.begin_step()
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if kind is None:
+            self._timeline.end_step(self.samples, self.tokens)
+        else:
+            self._timeline.abandon_step()
+
+
+class PhaseContext:
+    """One phase, added to the step it lies in, or to the coming one."""
+
+    __slots__ = ("_before", "_how", "_index", "_mark", "_name", "_paused_s", "_start_s", "_timeline")
+
+    def __init__(self, timeline: Timeline, name: str, index: int) -> None:
+        self._timeline = timeline
+        self._name = name
+        self._index = index
+
+    def __enter__(self) -> PhaseContext:
+        timeline = self._timeline
+        self._before = timeline.where
+        timeline.where = self._name
+        self._paused_s = timeline.paused_s
+        self._mark = None
+        how = self._how = timeline.how
+        if self._index != DATA_WAIT and timeline.cuda is not None:
+            if how == SYNC:
+                timeline.cuda.synchronize()
+            elif how == MARKS:
+                self._mark = timeline.cuda.mark()
+        self._start_s = timeline.clock()
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        timeline = self._timeline
+        if kind is not None:
+            timeline.raised = True
+        else:
+            self._add(timeline)
+        timeline.where = self._before
+
+    def _add(self, timeline: Timeline) -> None:
+        how = self._how
+        if self._index == DATA_WAIT or timeline.cuda is None or how not in (MARKS, OFF):
+            if how == SYNC and self._index != DATA_WAIT and timeline.cuda is not None:
+                timeline.cuda.synchronize()
+            timeline.add_phase(self._index, timeline.clock() - self._start_s - (timeline.paused_s - self._paused_s))
+        elif self._mark is not None and timeline.paused_s == self._paused_s:
+            # A pause inside the phase cannot be taken out of device time: such a phase stays null.
+            end = timeline.cuda.mark()
+            if end is not None:
+                timeline.marks.append((self._index, self._mark, end))
+
+
+class PauseContext:
+    """Time that is no part of training: told to `on_end` by itself, taken out of everything around it."""
+
+    __slots__ = ("_before", "_name", "_on_end", "_paused_s", "_start_s", "_timeline")
+
+    def __init__(self, timeline: Timeline, name: str, on_end: Callable[[str, float], None]) -> None:
+        self._timeline = timeline
+        self._name = name
+        self._on_end = on_end
+
+    def __enter__(self) -> PauseContext:
+        timeline = self._timeline
+        self._before = timeline.where
+        timeline.where = f"pause:{self._name}"
+        self._paused_s = timeline.paused_s
+        self._start_s = timeline.clock()
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        timeline = self._timeline
+        # What pauses inside this one took is already out, and told under their own names.
+        own_s = timeline.clock() - self._start_s - (timeline.paused_s - self._paused_s)
+        timeline.paused_s += own_s
+        timeline.raised = timeline.raised or kind is not None
+        timeline.where = self._before
+        self._on_end(self._name, own_s)
+
+
+class Nothing:
+    """What a silent probe gives for a step, a phase or a pause."""
+
+    samples: Any = None
+    tokens: Any = None
+
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        return None
+
+
+class TimedLoader:
+    """A loader whose every wait for a batch is data_wait of the coming step; in all else the loader itself."""
+
+    def __init__(self, loader: Any, timeline: Timeline) -> None:
+        self._loader = loader
+        self._timeline = timeline
+
+    def __iter__(self) -> Iterator[Any]:
+        # Starting workers is waiting for data too.
+        with PhaseContext(self._timeline, "data_wait", DATA_WAIT):
+            batches = iter(self._loader)
+        while True:
+            with PhaseContext(self._timeline, "data_wait", DATA_WAIT):
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    return
+            yield batch
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loader, name)

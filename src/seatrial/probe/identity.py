@@ -1,0 +1,144 @@
+"""Who this process is: run, attempt, rank. In: arguments of Probe and the environment. Out: one frozen record, or None for silence."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.records import events
+
+# Rank and world size must come from one and the same launcher: sbatch sets SLURM_NTASKS around a torchrun that has other numbers.
+LAUNCHERS = (
+    ("RANK", "WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_NTASKS"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+)
+RANK_SCOPES = ("all", "rank0")
+TRUE_WORDS = ("1", "true", "yes", "on")
+FALSE_WORDS = ("", "0", "false", "no", "off")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What every line of this process carries, and which lines it writes."""
+
+    run_dir: Path
+    run: str
+    attempt: int
+    rank: int
+    world_size: int
+    rank_scope: str
+    sync: bool
+    phase_every: int
+    launched_by: str
+    host: str
+    pid: int
+
+    # The probe leans on nothing but records: these two names are seatrial.paths' own, and a test holds them together.
+    @property
+    def events_path(self) -> Path:
+        return self.run_dir / f"events_rank{self.rank}.jsonl"
+
+    @property
+    def heartbeat_path(self) -> Path:
+        return self.run_dir / f"heartbeat_rank{self.rank}.jsonl"
+
+    @property
+    def writes_steps(self) -> bool:
+        return self.rank_scope == "all" or self.rank == 0
+
+
+def identify(
+    run_dir: str | Path | None,
+    *,
+    run: str | None = None,
+    attempt: int | None = None,
+    rank: int | None = None,
+    world_size: int | None = None,
+    rank_scope: str | None = None,
+    sync: bool | None = None,
+    phase_every: int | None = None,
+    env: Mapping[str, str] = os.environ,
+) -> Identity | None:
+    """This process as the arguments, else the environment, else a single local process say; None when nobody asked for files."""
+    folder = run_dir or env.get(events.ENV_RUN_DIR)
+    if not folder or is_loader_worker():
+        return None
+    path = Path(folder).absolute()
+    found_rank, found_world_size = rank_and_world_size(env)
+    return Identity(
+        run_dir=path,
+        run=run or env.get(events.ENV_RUN) or path.name,
+        attempt=attempt if attempt is not None else _whole(env, events.ENV_ATTEMPT, 1),
+        rank=rank if rank is not None else found_rank,
+        world_size=world_size if world_size is not None else found_world_size,
+        rank_scope=_scope(rank_scope or env.get(events.ENV_RANK_SCOPE) or "all"),
+        sync=sync if sync is not None else _flag(env, events.ENV_SYNC_TIMING),
+        phase_every=_at_least_one(phase_every if phase_every is not None else _whole(env, events.ENV_PHASE_EVERY, 10)),
+        launched_by=_launched_by(env),
+        host=socket.gethostname(),
+        pid=os.getpid(),
+    )
+
+
+def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
+    """From torchrun's variables, else Slurm's, else Open MPI's, else torch's process group; (0, 1) for a single process."""
+    for rank_name, world_size_name in LAUNCHERS:
+        if env.get(rank_name):
+            rank = _whole(env, rank_name, 0)
+            return rank, _whole(env, world_size_name, rank + 1)
+    group = sys.modules.get("torch.distributed")
+    if group is not None and group.is_available() and group.is_initialized():
+        return int(group.get_rank()), int(group.get_world_size())
+    return 0, 1
+
+
+def is_loader_worker() -> bool:
+    """Whether this is a daemonic child of multiprocessing: a loader's worker that imported the user's script again, and no rank."""
+    process = sys.modules.get("multiprocessing.process")
+    return process is not None and bool(process.current_process().daemon)
+
+
+def _launched_by(env: Mapping[str, str]) -> str:
+    if "TORCHELASTIC_RUN_ID" in env:
+        return "torchrun"
+    if env.get("RANK"):
+        return "environment"
+    if env.get("SLURM_PROCID"):
+        return "slurm"
+    return "mpi" if env.get("OMPI_COMM_WORLD_RANK") else "python"
+
+
+def _whole(env: Mapping[str, str], name: str, default: int) -> int:
+    text = env.get(name, "")
+    if not text:
+        return default
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{name} is '{text}'; a whole number is expected: correct it or unset it") from None
+
+
+def _flag(env: Mapping[str, str], name: str) -> bool:
+    text = env.get(name, "").strip().lower()
+    if text in TRUE_WORDS:
+        return True
+    if text in FALSE_WORDS:
+        return False
+    raise ValueError(f"{name} is '{text}'; expected 1 or 0")
+
+
+def _scope(scope: str) -> str:
+    if scope not in RANK_SCOPES:
+        raise ValueError(f"rank_scope is '{scope}'; expected one of {', '.join(RANK_SCOPES)}")
+    return scope
+
+
+def _at_least_one(phase_every: int) -> int:
+    if phase_every < 1:
+        raise ValueError(f"phase_every is {phase_every}; expected 1 (every step) or more")
+    return phase_every

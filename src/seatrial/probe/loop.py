@@ -1,0 +1,239 @@
+"""The probe a training loop holds. In: calls around data, steps, phases and pauses. Out: one event file and one heartbeat file a rank.
+
+Nothing it does may stop or slow the training: lines are buffered and written by a thread, device times are read when they are there,
+a disk that is full costs lines and not the run.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seatrial.probe.contexts import PHASE_INDEX, Nothing, PauseContext, PhaseContext, StepContext, TimedLoader
+from seatrial.probe.cuda import Cuda, find_cuda
+from seatrial.probe.event_lines import EventLines, StepRecord
+from seatrial.probe.heartbeat import Heart, Standing
+from seatrial.probe.identity import Identity, identify
+from seatrial.probe.line_file import LineFile
+from seatrial.probe.memory import memory_mib
+from seatrial.probe.timeline import Timeline
+from seatrial.records.events import HEARTBEAT_EVERY_S
+
+Batch = TypeVar("Batch")
+
+FLUSH_AT_LINES = 256
+# Reached only when the thread is gone or far behind; the loop then writes for itself.
+FLUSH_HERE_AT_LINES = 16 * FLUSH_AT_LINES
+LONGEST_DRAIN_S = 5.0
+NOTHING = Nothing()
+
+
+class Probe:
+    """Reports the steps of one rank. Silent, and free of cost, unless `run_dir` is given or SEATRIAL_RUN_DIR is set.
+
+    Use it as a context manager, or call `close()` at the end; left to the end of the process, it closes itself.
+    """
+
+    def __init__(
+        self,
+        run_dir: str | Path | None = None,
+        *,
+        run: str | None = None,
+        attempt: int | None = None,
+        rank: int | None = None,
+        world_size: int | None = None,
+        rank_scope: str | None = None,
+        sync: bool | None = None,
+        phase_every: int | None = None,
+        heartbeat_s: float | None = HEARTBEAT_EVERY_S,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._writer: _Writer | None = None
+        identity = identify(
+            run_dir,
+            run=run,
+            attempt=attempt,
+            rank=rank,
+            world_size=world_size,
+            rank_scope=rank_scope,
+            sync=sync,
+            phase_every=phase_every,
+        )
+        if identity is not None:
+            self._writer = _Writer(identity, heartbeat_s, clock, wall_clock)
+            self._timeline = self._writer.timeline
+            self._error_before = _last_error()
+            self._writer.start()
+            atexit.register(self._close_at_exit)
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is written."""
+        return self._writer is not None
+
+    def data(self, loader: Iterable[Batch]) -> Iterable[Batch]:
+        """The same loader, timed: each wait for a batch counts as data_wait of the coming step."""
+        return loader if self._writer is None else TimedLoader(loader, self._timeline)
+
+    def step(self, *, samples: float | None = None, tokens: float | None = None) -> StepContext | Nothing:
+        """One training step of this rank, and how much work is in it."""
+        return NOTHING if self._writer is None else StepContext(self._timeline, samples, tokens)
+
+    def phase(self, name: str) -> PhaseContext | Nothing:
+        """A part of the step: data_wait, preprocess, fwd, bwd or step. Several of one name add up."""
+        index = PHASE_INDEX.get(name)
+        if index is None:
+            raise ValueError(
+                f"unknown phase '{name}': expected one of {', '.join(PHASE_INDEX)}; for anything else use probe.pause('{name}')"
+            )
+        return NOTHING if self._writer is None else PhaseContext(self._timeline, name, index)
+
+    def pause(self, name: str) -> PauseContext | Nothing:
+        """Time that must not count as training: eval, checkpoint, compile, or any other name."""
+        return NOTHING if self._writer is None else PauseContext(self._timeline, name, self._writer.pause_ended)
+
+    def effective(self, setting: str, *, requested: Any, effective: Any, reason: str = "") -> None:
+        """What a setting came to on this machine, and why."""
+        if self._writer is not None:
+            self._writer.tell("effective", setting=setting, requested=requested, effective=effective, reason=reason)
+
+    def memory(self) -> None:
+        """Write how much memory this process and its GPU hold now."""
+        if self._writer is not None and self._writer.identity.writes_steps:
+            self._writer.tell("memory", step=self._timeline.last_step, **memory_mib())
+
+    def loss(self, value: Any) -> None:
+        """The loss of the step that ended last, or of the one that is open. A CUDA tensor is read later, without waiting for it."""
+        if self._writer is not None:
+            self._timeline.loss(value)
+
+    def close(self) -> None:
+        """Write what is left. The run counts as ended well unless this is called while an exception is on its way."""
+        self._close(clean=_is_clean(sys.exc_info()[1]))
+
+    def __enter__(self) -> Probe:
+        return self
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        self._close(clean=_is_clean(error))
+
+    def _close_at_exit(self) -> None:
+        # By now an uncaught exception is gone from sys.exc_info, and sys.exit leaves no trace at all.
+        self._close(clean=not self._timeline.raised and _last_error() is self._error_before)
+
+    def _close(self, *, clean: bool) -> None:
+        writer, self._writer = self._writer, None
+        if writer is not None and writer.identity.pid == os.getpid():
+            atexit.unregister(self._close_at_exit)
+            writer.end(clean=clean)
+
+
+class _Writer:
+    """Buffer, files and thread behind an active probe."""
+
+    def __init__(self, identity: Identity, heartbeat_s: float | None, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
+        self.identity = identity
+        self._emit_steps = identity.writes_steps
+        self._lines = EventLines(identity)
+        self._file = LineFile(identity.events_path)
+        self._beats = LineFile(identity.heartbeat_path)
+        # A deque is safe between the loop that appends and the thread that takes; a list swapped for another is not.
+        self._buffer: deque[StepRecord | str] = deque()
+        self._flushing = threading.Lock()
+        self.timeline = Timeline(
+            sync=identity.sync,
+            phase_every=identity.phase_every,
+            emit=self._put_step,
+            clock=clock,
+            wall_clock=wall_clock,
+            # Whose steps are not written need not ask the device for them.
+            find_device=find_cuda if identity.writes_steps else _no_device,
+        )
+        self._heart = Heart(
+            self._beats,
+            identity,
+            standing=self._standing,
+            on_tick=self.flush,
+            every_s=heartbeat_s,
+            clock=clock,
+            wall_clock=wall_clock,
+        )
+
+    def start(self) -> None:
+        me = self.identity
+        self.tell("start", pid=me.pid, host=me.host, world_size=me.world_size, launched_by=me.launched_by, signal=None)
+        self.flush()
+        self._heart.start()
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        """Put one rare event behind the step lines that are already let go."""
+        self._put(self._lines.event(kind, self.timeline.wall_clock(), self.timeline.clock(), **fields))
+
+    def pause_ended(self, name: str, pause_s: float) -> None:
+        if self._emit_steps:
+            self.tell("pause", name=name, step=self.timeline.ended_steps, pause_ms=round(pause_s * 1000.0, 3))
+
+    def flush(self) -> None:
+        """Format and write what is buffered."""
+        # A forked child may hold a copy of a lock that is never released; it has nothing to write.
+        if os.getpid() != self.identity.pid:
+            self._buffer.clear()
+            return
+        with self._flushing:
+            batch: list[str] = []
+            with contextlib.suppress(IndexError):
+                while True:
+                    entry = self._buffer.popleft()
+                    batch.append(entry if isinstance(entry, str) else self._lines.step(entry))
+            self._file.write(batch)
+
+    def end(self, *, clean: bool) -> None:
+        timeline = self.timeline
+        timeline.drain(LONGEST_DRAIN_S)
+        if clean:
+            self.tell("stop", step=timeline.last_step, steps=timeline.ended_steps)
+            timeline.where = "done"
+        self._heart.stop()
+        self.flush()
+        self._heart.beat("done" if clean else "ended without reaching its end")
+        self._file.close()
+        self._beats.close()
+
+    def _put_step(self, record: StepRecord) -> None:
+        if self._emit_steps:
+            self._put(record)
+
+    def _put(self, entry: StepRecord | str) -> None:
+        self._buffer.append(entry)
+        buffered = len(self._buffer)
+        if buffered == FLUSH_AT_LINES:
+            self._heart.wake()
+        elif buffered >= FLUSH_HERE_AT_LINES:
+            self.flush()
+
+    def _standing(self) -> Standing:
+        lost = f"{self._file.lost_lines} event lines lost: {self._file.last_error}" if self._file.lost_lines else ""
+        remarks = [remark for remark in (self.timeline.remark(), lost) if remark]
+        return Standing(step=self.timeline.last_step, phase=self.timeline.where, remark="; ".join(remarks))
+
+
+def _no_device() -> Cuda | None:
+    return None
+
+
+def _last_error() -> BaseException | None:
+    """The uncaught exception Python last reported (`last_exc` from 3.12 on, `last_value` before)."""
+    return getattr(sys, "last_exc", None) or getattr(sys, "last_value", None)
+
+
+def _is_clean(error: BaseException | None) -> bool:
+    return error is None or (isinstance(error, SystemExit) and error.code in (None, 0))

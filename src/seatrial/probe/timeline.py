@@ -1,0 +1,194 @@
+"""Where the loop stands and how long its parts took. In: what the contexts report. Out: step records in order.
+
+A record waits until the device has passed its marks and its loss has come, at most LONGEST_WAIT_STEPS steps; then it is let go with
+nulls. Times are read on one monotonic clock; time spent in pauses is taken out of whatever was open around it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from seatrial.probe.cuda import STEPS_A_FENCE, Cuda, LossRead, find_cuda
+from seatrial.probe.event_lines import StepRecord
+from seatrial.records.events import PHASES
+
+LONGEST_WAIT_STEPS = 16
+NUM_PHASES = len(PHASES)
+# How the phases of the coming step are taken.
+WALL, SYNC, MARKS, OFF = "wall", "sync", "marks", "off"
+
+
+class Timeline:
+    """The state of one loop. Every method is called from the training's thread; the heartbeat reads `where`, `last_step` and `remark`."""
+
+    def __init__(
+        self,
+        *,
+        sync: bool,
+        phase_every: int,
+        emit: Callable[[StepRecord], None],
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+        find_device: Callable[[], Cuda | None] = find_cuda,
+    ) -> None:
+        self.where = "start"
+        self.ended_steps = 0
+        self.paused_s = 0.0
+        self.raised = False
+        """The newest step, phase or pause was left by an exception."""
+        self.not_finite_step: int | None = None
+        self.clock = clock
+        self.wall_clock = wall_clock
+        self.cuda: Cuda | None = None
+        self._sync = sync
+        self._phase_every = phase_every
+        self._emit = emit
+        self._find_device = find_device
+        self._waiting: deque[StepRecord] = deque()
+        self._in_step = False
+        self._border_s: float | None = None
+        self._border_paused_s = 0.0
+        self._loss: float | LossRead | None = None
+        self._clear()
+
+    @property
+    def last_step(self) -> int | None:
+        """The last ended step, counted from 0; None before the first has ended."""
+        return self.ended_steps - 1 if self.ended_steps else None
+
+    def begin_step(self) -> None:
+        """What belonged to the step before is now complete but for the device."""
+        if self.cuda is None:
+            self._choose_how()
+        elif self.ended_steps % STEPS_A_FENCE == 0:
+            self.cuda.close_fence()
+        self._release()
+        self._in_step = True
+        self.where = "step"
+        if self._border_s is None:
+            self._border_s = self.clock()
+            self._border_paused_s = self.paused_s
+
+    def end_step(self, samples: Any, tokens: Any) -> None:
+        now_s = self.clock()
+        assert self._border_s is not None, "end_step without begin_step"
+        iter_s = now_s - self._border_s - (self.paused_s - self._border_paused_s)
+        record = StepRecord(self.ended_steps, self.wall_clock(), now_s, iter_s * 1000.0, samples, tokens, self.phases_ms)
+        if self.marks:
+            record.marks = self.marks
+        self._give_loss(record, self._loss)
+        self._waiting.append(record)
+        self.ended_steps += 1
+        self._border_s = now_s
+        self._border_paused_s = self.paused_s
+        self._in_step = self.raised = False
+        self.where = "loop"
+        self._clear()
+
+    def abandon_step(self) -> None:
+        """A step that raised is no step: its phases are dropped, its time falls to the next one that ends."""
+        self._in_step = False
+        self.raised = True
+        self.where = "loop"
+        self._clear()
+
+    def add_phase(self, index: int, spent_s: float) -> None:
+        self.phases_ms[index] = (self.phases_ms[index] or 0.0) + spent_s * 1000.0
+
+    def loss(self, value: Any) -> None:
+        """Inside a step it is that step's loss, after it the ended step's."""
+        loss = self._read(value)
+        if self._in_step or not self._waiting:
+            self._loss = loss
+        else:
+            self._give_loss(self._waiting[-1], loss)
+
+    def remark(self) -> str:
+        """What a reader of heartbeats should know; empty when all is well."""
+        remarks = [f"loss is not finite since step {self.not_finite_step}"] if self.not_finite_step is not None else []
+        if self.cuda is not None and self.cuda.trouble:
+            remarks.append(self.cuda.trouble)
+        return "; ".join(remarks)
+
+    def drain(self, longest_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Let every record go: those the device still holds up get `longest_s` between them."""
+        give_up_s = self.clock() + longest_s
+        if self.cuda is not None:
+            self.cuda.close_fence()
+        self._release()
+        while self._waiting and self.clock() < give_up_s and not (self.cuda and self.cuda.trouble):
+            sleep(0.001)
+            self._release()
+        while self._waiting:
+            self._let_go(self._waiting.popleft())
+
+    def _clear(self) -> None:
+        self.phases_ms: list[float | None] = [None] * NUM_PHASES
+        self.marks: list[Any] = []
+        self._loss = None
+        self._choose_how()
+
+    def _choose_how(self) -> None:
+        if self.cuda is None:
+            self.cuda = self._find_device()
+        if self.cuda is None:
+            self.how = WALL
+        elif self._sync:
+            self.how = SYNC
+        else:
+            self.how = MARKS if self.ended_steps % self._phase_every == 0 else OFF
+
+    def _release(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            record = waiting[0]
+            if self._is_ready(record):
+                self._read_device(record)
+            elif self.ended_steps - record.step <= LONGEST_WAIT_STEPS:
+                return
+            self._let_go(waiting.popleft())
+
+    def _is_ready(self, record: StepRecord) -> bool:
+        cuda = self.cuda
+        if cuda is None:
+            return True
+        if record.loss_read is not None and not cuda.has_come(record.loss_read):
+            return False
+        return record.marks is None or all(cuda.passed(end) for _, _, end in record.marks)
+
+    def _read_device(self, record: StepRecord) -> None:
+        cuda = self.cuda
+        if cuda is None:
+            return
+        for index, start, end in record.marks or ():
+            record.phases_ms[index] = (record.phases_ms[index] or 0.0) + cuda.elapsed_ms(start, end)
+        if record.loss_read is not None:
+            record.loss = float(record.loss_read.slot)
+
+    def _let_go(self, record: StepRecord) -> None:
+        if self.not_finite_step is None and record.loss is not None and not math.isfinite(record.loss):
+            self.not_finite_step = record.step
+        self._emit(record)
+
+    def _read(self, value: Any) -> float | LossRead | None:
+        detach = getattr(value, "detach", None)
+        if detach is None:
+            return float(value)
+        if value.numel() != 1:
+            raise ValueError(f"probe.loss takes one number, not a tensor of shape {tuple(value.shape)}: give its mean()")
+        if not value.is_cuda:
+            return float(detach())
+        if self.cuda is None:
+            self._choose_how()
+        return self.cuda.read_later(value) if self.cuda is not None else None
+
+    @staticmethod
+    def _give_loss(record: StepRecord, loss: float | LossRead | None) -> None:
+        if isinstance(loss, LossRead):
+            record.loss_read = loss
+        else:
+            record.loss = loss

@@ -1,0 +1,16 @@
+"""One thing looked at before a campaign starts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """What was found, the later error it prevents, and the fix."""
+
+    name: str
+    ok: bool
+    found: str
+    prevents: str
+    fix: str = ""

@@ -1,0 +1,133 @@
+"""The winner as files to use: best_config.json, best_config.env and best_overrides.txt.
+
+In: CampaignResults. Out: the three files, or none of them (and those of an earlier report removed) when there is no winner.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial import files
+from seatrial.paths import CampaignPaths
+from seatrial.records.codec import to_json
+from seatrial.records.columns import BEST_CONFIG, BEST_ENV
+from seatrial.records.measure import GroupSummary
+from seatrial.records.results import CampaignResults
+from seatrial.records.run_spec import RunSpec
+from seatrial.report.rows import Row, group_rows
+from seatrial.tables import format_cell
+
+# The seeds' trainer takes these; a workload with a ZeRO stage is started by the same names.
+HYDRA_KEYS = (
+    ("zero_stage", "deepspeed_config_yaml.zero_optimization.stage"),
+    ("micro_batch", "deepspeed_config_yaml.train_micro_batch_size_per_gpu"),
+    ("num_workers", "train.data.num_workers"),
+    ("prefetch_factor", "train.data.prefetch_factor"),
+    ("speech_attn_impl_effective", "model.speech_encoder.attn_implementation"),
+    ("text_attn_impl_effective", "model.text_encoder.attn_implementation"),
+    ("model_load_dtype_effective", "model.speech_encoder.torch_dtype"),
+    ("model_load_dtype_effective", "model.text_encoder.torch_dtype"),
+    ("tf32_enabled", "train.enable_tf32"),
+)
+# Words that YAML takes as they stand, and the ones among them that it would take for something else than text.
+_PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*")
+_NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The winning group, its row in the tables and what its runs were told to do."""
+
+    group: GroupSummary
+    row: Row
+    spec: RunSpec | None
+
+
+def find_best(results: CampaignResults) -> Best | None:
+    """None when the campaign has no winner."""
+    winner = next((group for group in results.groups if group.group == results.ranking.winner), None)
+    if winner is None:
+        return None
+    row = next(row for row in group_rows(results) if row["group"] == winner.group)
+    specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.group_key == winner.group_key)
+    return Best(group=winner, row=row, spec=next(specs, None))
+
+
+def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
+    """Write all three, or remove them."""
+    best = find_best(results)
+    if best is None:
+        for path in (paths.best_config_json, paths.best_config_env, paths.best_overrides):
+            path.unlink(missing_ok=True)
+        return
+    files.write_json(paths.best_config_json, best_config(results, best))
+    files.write_text(paths.best_config_env, best_env(best))
+    files.write_text(paths.best_overrides, best_overrides(best))
+
+
+def best_config(results: CampaignResults, best: Best) -> dict[str, Any]:
+    """The seeds' 36 keys, then the settings themselves and how sure the choice is."""
+    ranking = results.ranking
+    estimate = best.group.figures.get(ranking.metric)
+    place = next((place for place in ranking.groups if place.group == best.group.group), None)
+    config = {
+        **{key: best.row.get(key) for key in BEST_CONFIG},
+        "settings": best.spec.settings if best.spec else {},
+        "axes": best.group.axes,
+        "rank_metric": ranking.metric,
+        "rank_unit": ranking.unit,
+        "value": place.value if place else None,
+        "value_low": estimate.low if estimate else None,
+        "value_high": estimate.high if estimate else None,
+        "n_runs": best.group.runs,
+        "n_steps": best.group.window_n,
+        "decided": ranking.decided,
+        "reason": ranking.reason,
+        "latency_winner": ranking.latency_winner,
+    }
+    plain: dict[str, Any] = to_json(config)
+    return plain
+
+
+def best_env(best: Best) -> str:
+    """`NAME=value` lines that a shell can source."""
+    values = dict(zip(BEST_ENV, (format_cell(best.row.get(key), key) for key in BEST_CONFIG), strict=True))
+    values |= {_axis_variable(name): format_cell(value) for name, value in best.group.axes.items()}
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def best_overrides(best: Best) -> str:
+    """One comment, the seeds' hydra lines where the workload has a ZeRO stage, then lines for `seatrial run --set`."""
+    lines = [
+        f"# {format_cell(best.group.group)}: hydra lines are for the trainer's command, settings and axes lines for `seatrial run --set`"
+    ]
+    if best.row.get("zero_stage") is not None:
+        lines += [f"{key}={_yaml(best.row[column])}" for column, key in HYDRA_KEYS if best.row.get(column) is not None]
+        lines += _precision_lines(best.row)
+    if best.spec and best.spec.settings:
+        lines += [f"settings.{name}={_yaml(value)}" for name, value in best.spec.settings.items()]
+    else:
+        lines += [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _precision_lines(row: Row) -> list[str]:
+    precision = row.get("precision_mode_effective")
+    if precision is None:
+        return []
+    return [f"deepspeed_config_yaml.{kind}.enabled={_yaml(precision == kind)}" for kind in ("bf16", "fp16")]
+
+
+def _axis_variable(name: str) -> str:
+    return "BEST_AXIS_" + re.sub(r"[^A-Z0-9_]", "_", name.upper())
+
+
+def _yaml(value: Any) -> str:
+    """A value on one line, as YAML reads it back; JSON is YAML, and plain words need no quotes."""
+    if isinstance(value, str) and _PLAIN_WORD.fullmatch(value) and value.lower() not in _NOT_TEXT:
+        return value
+    return json.dumps(to_json(value), ensure_ascii=False)

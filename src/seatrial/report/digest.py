@@ -1,0 +1,222 @@
+"""What both the page and the terminal say of a campaign, before either draws it.
+
+In: CampaignResults. Out: standings (a group with its place), failures by cause, cautions merged, machines, the winners' sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from seatrial import units
+from seatrial.records.caution import Caution
+from seatrial.records.command import Provenance
+from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
+from seatrial.records.outcome import Outcome
+from seatrial.records.results import CampaignResults
+from seatrial.report.numbers import count, figure, margin
+from seatrial.report.rows import FAILURES, outcome_of
+
+# Sentences name this many runs or groups; tables and JSON have them all.
+MOST_NAMED = 4
+SHOWN_PACKAGES = ("torch", "deepspeed", "transformers")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One group and its place."""
+
+    group: GroupSummary
+    place: RankedGroup
+    estimate: Estimate | None
+    """The figure ranked by."""
+    note: str
+    """`winner`, `tied`, `no interval`, `cannot win`, `off lane`, or nothing."""
+
+    @property
+    def leads(self) -> bool:
+        """The one the others are compared with: the best mean; a tie may still go to another."""
+        return self.place.can_win and self.place.ratio is None and self.place.value is not None
+
+    def mean(self, metric: str) -> float | None:
+        found = self.group.figures.get(metric)
+        return found.mean if found else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Runs that ended the same way for the same reason; `detail` and `log_tail` are the first one's."""
+
+    runs: tuple[str, ...]
+    outcome: str
+    cause: str
+    detail: str
+    action: str
+    duration_s: float
+    log_tail: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warned:
+    """One caution and all the runs or groups it speaks of."""
+
+    kind: str
+    text: str
+    subjects: tuple[str, ...]
+
+
+def standings(results: CampaignResults) -> list[Standing]:
+    """The main lane in order, then what is off it."""
+    by_name = {group.group: group for group in results.groups}
+    places = [(place, False) for place in results.ranking.groups] + [(place, True) for place in results.ranking.off_lane]
+    return [
+        Standing(
+            group=by_name[place.group],
+            place=place,
+            estimate=by_name[place.group].figures.get(results.ranking.metric),
+            note=_note(place, results.ranking.winner, off_lane=off_lane),
+        )
+        for place, off_lane in places
+        if place.group in by_name
+    ]
+
+
+def _note(place: RankedGroup, winner: str | None, *, off_lane: bool) -> str:
+    if off_lane:
+        return "off lane"
+    if place.group == winner:
+        return "winner"
+    if not place.can_win:
+        return "cannot win"
+    if place.tied and not _is_proven(place):
+        return "no interval"
+    return "tied" if place.tied else ""
+
+
+def _is_proven(place: RankedGroup) -> bool:
+    """Whether the tie rests on an interval; the leader, whom the others are compared with, has no ratio of its own."""
+    return place.ratio is None or place.ratio.low is not None
+
+
+def failures(results: CampaignResults) -> list[Failure]:
+    """Failed current runs, those of one cause and one remedy together."""
+    together: dict[tuple[str, str, str], Failure] = {}
+    for run in results.runs:
+        ended = run.attempt.outcome
+        if not run.attempt.current or ended is None or outcome_of(run) not in FAILURES:
+            continue
+        key = (ended.outcome.value, ended.cause.value, ended.action)
+        first = together.get(key)
+        together[key] = Failure(
+            runs=(*(first.runs if first else ()), run.attempt.spec.run),
+            outcome=ended.outcome.value,
+            cause=ended.cause.value,
+            detail=first.detail if first else ended.detail,
+            action=ended.action,
+            duration_s=first.duration_s if first else ended.duration_s,
+            log_tail=first.log_tail if first else ended.log_tail,
+        )
+    return list(together.values())
+
+
+def cautions(results: CampaignResults) -> list[Warned]:
+    """Everything to be warned of, from the campaign down to its current runs; what is said of many is said once."""
+    together: dict[tuple[str, str], dict[str, None]] = {}
+    for caution, owner in _all_cautions(results):
+        subject = caution.subject or owner
+        together.setdefault((caution.kind, caution.text), {}).update({subject: None} if subject else {})
+    return [Warned(kind=kind, text=text, subjects=tuple(subjects)) for (kind, text), subjects in together.items()]
+
+
+def _all_cautions(results: CampaignResults) -> Iterable[tuple[Caution, str]]:
+    yield from ((caution, "") for caution in (*results.cautions, *results.ranking.cautions))
+    for group in results.groups:
+        yield from ((caution, group.group) for caution in group.cautions)
+    for run in results.runs:
+        if run.attempt.current:
+            # Figures of a run that failed count nowhere, so their cautions would only distract from its cause.
+            of_measure = run.measure.cautions if run.measure and outcome_of(run) is Outcome.OK else ()
+            yield from ((caution, run.attempt.spec.run) for caution in (*run.attempt.cautions, *of_measure))
+
+
+def machines(results: CampaignResults) -> list[tuple[str, int]]:
+    """Each kind of machine and code in one line, with the number of current runs made on it; the most used first."""
+    counts: dict[str, int] = {}
+    for run in results.runs:
+        if run.attempt.current:
+            line = _machine(run.attempt.provenance)
+            counts[line] = counts.get(line, 0) + 1
+    return sorted(counts.items(), key=lambda item: -item[1])
+
+
+def _machine(provenance: Provenance) -> str:
+    packages = [f"{name} {provenance.packages[name]}" for name in SHOWN_PACKAGES if name in provenance.packages]
+    dirty = " with uncommitted changes" if provenance.git_dirty == "true" else ""
+    parts = [
+        provenance.host,
+        f"{provenance.gpu_name} (driver {provenance.driver_version or 'unknown'})" if provenance.gpu_name else "no GPU",
+        f"{provenance.cpu or 'CPU'} × {provenance.cpu_count}" if provenance.cpu_count else provenance.cpu,
+        units.format_bytes(provenance.memory_bytes) if provenance.memory_bytes else "",
+        f"Python {provenance.python}" if provenance.python else "",
+        *packages,
+        f"commit {provenance.git_commit_hash[:12]} ({provenance.git_branch or 'no branch'}){dirty}" if provenance.git_commit_hash else "",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def winners_sentence(results: CampaignResults) -> str:
+    """Who won by the ranked figure and who by latency, and whether the data tell them from the rest."""
+    ranking = results.ranking
+    leader = next((standing for standing in standings(results) if standing.place.group == ranking.winner), None)
+    if leader is None:
+        return f"No winner: {ranking.reason or 'no group could be ranked.'}"
+    return f"{_winner_clause(results, leader)} {_latency_clause(results)}".strip()
+
+
+def _winner_clause(results: CampaignResults, leader: Standing) -> str:
+    ranking = results.ranking
+    title = "Throughput winner" if ranking.metric.endswith("_per_s") else f"Winner by {ranking.metric}"
+    value = f"{figure(leader.place.value)} {ranking.unit}".strip()
+    precise = " ".join(part for part in (value, margin(leader.estimate)) if part)
+    won = f"{title}: {leader.group.group} ({precise})"
+    rivals = [place for place in ranking.groups if place.can_win and place.group != ranking.winner]
+    if ranking.decided and rivals:
+        return f"{won}, ahead of every other group by more than the noise."
+    tied = [place for place in ranking.groups if place.tied and place.group != ranking.winner]
+    if tied and all(_is_proven(place) for place in tied):
+        return f"{won}, tied with {named([place.group for place in tied])}; the tie goes to the lower p90/p50."
+    return f"{won}. {ranking.reason or 'The data do not tell it from the others.'}"
+
+
+def _latency_clause(results: CampaignResults) -> str:
+    name = results.ranking.latency_winner
+    group = next((group for group in results.groups if group.group == name), None)
+    if group is None:
+        return "Latency winner: none, as no run gave timing points."
+    p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
+    value = f" ({figure(p50_ms)} ms, mean tail iter p50)" if isinstance(p50_ms, float) else ""
+    same = "the same, " if name == results.ranking.winner else ""
+    return f"Latency winner: {same}{name}{value}."
+
+
+def runs_text(group: GroupSummary) -> str:
+    """'2 ok', '1 ok, 1 failed', with runs set aside named."""
+    parts = [f"{group.runs} ok"]
+    parts += [f"{group.failed_runs} failed"] if group.failed_runs else []
+    parts += [f"{group.set_aside_runs} set aside"] if group.set_aside_runs else []
+    return ", ".join(parts)
+
+
+def named(names: Sequence[str], most: int = MOST_NAMED) -> str:
+    """'a, b and 3 more'."""
+    more = len(names) - most
+    return f"{', '.join(names[:most])} and {more} more" if more > 0 else ", ".join(names)
+
+
+def pending_sentence(results: CampaignResults) -> str:
+    """What is still to be run, or nothing."""
+    if not results.pending:
+        return ""
+    return (
+        f"{count(len(results.pending), 'run')} still to be run: {named(results.pending)}. The same command again runs only what is missing."
+    )

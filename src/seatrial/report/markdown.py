@@ -1,0 +1,41 @@
+"""Markdown that survives what users name things: escaped text, tables, code blocks no log line can close."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+# An underscore inside a word is text to every reader of Markdown; group names would be hard to read with it escaped.
+_SPECIAL = re.compile(r"[\\`*\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[-+#=]")
+_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+
+def escape(text: object) -> str:
+    """Text that is shown as it is: no emphasis, link, html, table cell or heading comes of it."""
+    line = " ".join(one_line(str(text)).split())
+    return _SPECIAL.sub(lambda found: "\\" + found.group(), line.replace("&", "&amp;"))
+
+
+def one_line(text: str) -> str:
+    """Terminal colours and control characters taken out, line breaks made spaces."""
+    return re.sub(r"[\r\n\t]", " ", _CONTROL.sub("", _COLOUR.sub("", text)))
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()) -> str:
+    """A table; the columns numbered in `right` hold figures and are set to the right."""
+    marks = ["---:" if number in right else "---" for number in range(len(headers))]
+    lines = [_row(headers), f"| {' | '.join(marks)} |", *(_row([escape(cell) for cell in row]) for row in rows)]
+    return "\n".join(lines)
+
+
+def code_block(lines: Sequence[str], indent: str = "") -> str:
+    """A fenced block whose fence is longer than any run of backticks inside."""
+    cleaned = [one_line(line) for line in lines]
+    longest = max((len(run) for line in cleaned for run in re.findall(r"`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join(f"{indent}{line}".rstrip() for line in (f"{fence}text", *cleaned, fence))
+
+
+def _row(cells: Sequence[object]) -> str:
+    return f"| {' | '.join(str(cell) for cell in cells)} |"

@@ -1,0 +1,60 @@
+"""Numbers as people read them: four digits that matter, a margin in per cent, '–' where there is no number."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from seatrial.records.measure import Estimate
+
+NONE = "–"
+
+
+def figure(value: float | None) -> str:
+    """'1,270', '84.21', '0.04211': four digits that matter, thousands marked."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    if value == 0:
+        return "0"
+    decimals = max(0, 3 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{min(decimals, 9)}f}"
+
+
+def ratio(value: float | None) -> str:
+    return NONE if value is None or not math.isfinite(value) else f"{value:.3f}"
+
+
+def margin_ratio(estimate: Estimate | None) -> float | None:
+    """Half the width of the interval on the log scale, as a share of the mean; None without an interval."""
+    if estimate is None or not estimate.low or not estimate.high:
+        return None
+    return math.sqrt(estimate.high / estimate.low) - 1
+
+
+def margin(estimate: Estimate | None) -> str:
+    """'±2.1 %', '±>100 %'; '' where there is no interval."""
+    share = margin_ratio(estimate)
+    if share is None:
+        return ""
+    per_cent = share * 100
+    if per_cent >= 100:
+        # Two repeats that disagree: the exact width of an interval without worth would only be noise to read.
+        return "±>100 %"
+    return f"±{per_cent:.1f} %" if per_cent < 10 else f"±{per_cent:,.0f} %"
+
+
+def interval(estimate: Estimate | None) -> str:
+    """'1,257 to 1,283'; '–' where there is no interval."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return NONE
+    return f"{figure(estimate.low)} to {figure(estimate.high)}"
+
+
+def count(number: int, noun: str) -> str:
+    """'1 run', '3 runs'."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def instant(seconds: float) -> str:
+    """UTC, to the second, as ISO 8601."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

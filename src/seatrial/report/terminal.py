@@ -1,0 +1,214 @@
+"""The report on a terminal: ranked table, intervals drawn to scale, verdict, winners, failures, cautions.
+
+In: CampaignResults. Out: a rich renderable, printed by `print_report`, saved as a picture by `save_svg`. Names and log lines
+come from users: they are put into `rich.text.Text` and never read as markup. Readable at 80 columns and without colour.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.terminal_theme import TerminalTheme
+from rich.text import Text
+
+from seatrial import files, units
+from seatrial.paths import CampaignPaths
+from seatrial.records.results import CampaignResults
+from seatrial.records.verdict import Verdict
+from seatrial.report import digest
+from seatrial.report.digest import Failure, Standing
+from seatrial.report.interval_bars import Scale, bar, scale_of
+from seatrial.report.markdown import one_line
+from seatrial.report.numbers import NONE, figure, margin, ratio
+from seatrial.report.picture import COLOURS, GROUND, SVG_FORMAT, TEXT
+
+DEFAULT_WIDTH = 80
+LOG_LINES = 3
+MOST_FAILURES = 5
+MOST_CAUTIONS = 8
+LONGEST_NAME = 28
+# Below this many columns notes are set in two lines, which leaves room for two or three axes.
+WIDE = 100
+NARROW_NOTE = 8
+VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
+NOTE_STYLES = {"winner": "bold green", "tied": "yellow", "no interval": "yellow", "cannot win": "red", "off lane": "dim"}
+
+
+def print_report(results: CampaignResults, console: Console) -> None:
+    """Print everything, at the console's width."""
+    console.print(render(results, width=console.width))
+
+
+def render(results: CampaignResults, *, width: int = DEFAULT_WIDTH) -> RenderableType:
+    """The whole report, made for `width` columns."""
+    parts = [*_ranking(results, width), *_verdict(results), *_failures(results), *_cautions(results), *_where(results)]
+    return Group(*parts)
+
+
+def save_svg(results: CampaignResults, path: Path, *, width: int = 100, title: str = "seatrial") -> None:
+    """The same as a picture that needs no font and no host but its own file."""
+    console = Console(record=True, width=width, file=io.StringIO(), force_terminal=True, color_system="truecolor", legacy_windows=False)
+    print_report(results, console)
+    theme = TerminalTheme(GROUND, TEXT, COLOURS, COLOURS)
+    files.write_text(path, console.export_svg(title=title, theme=theme, code_format=SVG_FORMAT, unique_id="seatrial"))
+
+
+def _ranking(results: CampaignResults, width: int) -> Iterator[RenderableType]:
+    placed = digest.standings(results)
+    if placed:
+        yield _table(results, placed, _shown_axes(results, placed, width), width)
+        if any(standing.group.window_n for standing in placed):
+            yield Text("wall clock over the steady steps of each run; n: steps counted, all runs", style="dim")
+        yield from _barred(placed)
+        yield from _bars(results, placed, width)
+
+
+def _barred(placed: Sequence[Standing]) -> Iterator[RenderableType]:
+    """Why a group that may look fast is out of the running."""
+    for standing in placed:
+        if standing.note == "cannot win" and standing.place.reason:
+            yield _hanging("! ", f"{standing.group.group} cannot win: {standing.place.reason}", "red")
+
+
+def _table(results: CampaignResults, placed: Sequence[Standing], axes: Sequence[str], width: int) -> Table:
+    unit = results.ranking.unit or results.ranking.metric
+    labels = _labels(results)
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold", show_edge=False)
+    table.add_column("#", justify="right", no_wrap=True)
+    table.add_column("group", overflow="fold", min_width=8, max_width=LONGEST_NAME)
+    for axis in axes:
+        table.add_column(Text(labels.get(axis, axis)), justify="right", overflow="fold")
+    table.add_column(Text(unit), justify="right", min_width=9)
+    for title in ("±", "n", "to best", "p90/p50", *(("start",) if width >= WIDE else ()), "ok"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", max_width=NARROW_NOTE if width < WIDE else None)
+    for before, standing in zip([None, *placed], placed, strict=False):
+        if before is not None and before.group.lane and not standing.group.lane:
+            table.add_section()
+        table.add_row(*_cells(standing, axes, width), style="" if standing.group.lane else "dim")
+    return table
+
+
+def _cells(standing: Standing, axes: Sequence[str], width: int) -> list[Text]:
+    group, place = standing.group, standing.place
+    tried = group.runs + group.failed_runs + group.set_aside_runs
+    return [
+        Text(str(place.rank)),
+        _text(group.group, "bold" if standing.note == "winner" else ""),
+        *(_text(str(group.axes.get(axis, NONE))) for axis in axes),
+        Text(figure(place.value)),
+        Text(margin(standing.estimate).removeprefix("±") or NONE),
+        Text(str(group.window_n or NONE)),
+        Text(ratio(place.ratio.mean) if place.ratio else ("1" if standing.leads else NONE)),
+        Text(ratio(standing.mean("wall_p90_over_p50"))),
+        *((Text(units.format_duration(standing.mean("startup_s"))),) if width >= WIDE else ()),
+        Text(f"{group.runs}/{tried}", "red" if group.failed_runs else ""),
+        Text(standing.note, NOTE_STYLES.get(standing.note, "")),
+    ]
+
+
+def _shown_axes(results: CampaignResults, placed: Sequence[Standing], width: int) -> list[str]:
+    """Axes get columns of their own when the table then still fits; group names carry them otherwise."""
+    axes = list(dict.fromkeys(name for standing in placed for name in standing.group.axes))
+    measuring = Console(width=10_000, file=io.StringIO(), color_system=None)
+    natural = measuring.measure(_table(results, placed, axes, width)).maximum
+    return axes if natural <= width else []
+
+
+def _bars(results: CampaignResults, placed: Sequence[Standing], width: int) -> Iterator[RenderableType]:
+    """Each group's interval on one scale; nothing where no group has one."""
+    drawn = [standing for standing in placed if standing.estimate]
+    scale = scale_of([standing.estimate for standing in drawn])
+    if scale is None or not any(margin(standing.estimate) for standing in drawn):
+        return
+    name_width = min(max(len(standing.group.group) for standing in drawn), LONGEST_NAME)
+    room = max(width - name_width - 3, 10)
+    yield Text("")
+    yield _text(f"95 % intervals, {results.ranking.unit}".rstrip(", "), "bold")
+    yield Text(f"{'':{name_width}}  {_ends(scale, room)}", style="dim")
+    for standing in drawn:
+        name = one_line(standing.group.group)
+        shown = name if len(name) <= name_width else name[: name_width - 1] + "…"
+        style = NOTE_STYLES.get(standing.note, "cyan")
+        yield Text.assemble(f"{shown:{name_width}}  ", (bar(standing.estimate, scale, room), style), no_wrap=True)
+
+
+def _ends(scale: Scale, room: int) -> str:
+    low, high = figure(scale.low), figure(scale.high)
+    return f"{low}{high:>{max(room - len(low), 1)}}"
+
+
+def _verdict(results: CampaignResults) -> Iterator[RenderableType]:
+    verdict = results.verdict.verdict
+    yield Text("")
+    yield Text.assemble("Verdict: ", (verdict.value, VERDICT_STYLES[verdict]), " (partial)" if results.verdict.partial else "")
+    for finding in results.verdict.findings:
+        mark = {Verdict.PASS: "+", Verdict.FAIL: "x", Verdict.INCONCLUSIVE: "?"}[finding.verdict]
+        yield _hanging(f"{mark} ", finding.text, VERDICT_STYLES[finding.verdict])
+    waiting = digest.pending_sentence(results)
+    if waiting:
+        yield _hanging("… ", waiting, "yellow")
+    yield Text("")
+    yield _text(digest.winners_sentence(results))
+
+
+def _failures(results: CampaignResults) -> Iterator[RenderableType]:
+    found = digest.failures(results)
+    if found:
+        yield Text("")
+        yield Text("Failures", style="bold")
+    for failure in found[:MOST_FAILURES]:
+        yield from _failure(failure)
+    if len(found) > MOST_FAILURES:
+        yield Text(f"and {len(found) - MOST_FAILURES} more causes: see the summary")
+
+
+def _failure(failure: Failure) -> Iterator[RenderableType]:
+    after = units.format_duration(failure.duration_s)
+    yield _hanging("x ", f"{digest.named(failure.runs)}: {failure.outcome} after {after}, {failure.cause}", "red")
+    if failure.detail:
+        yield Padding(_text(failure.detail), (0, 0, 0, 2))
+    if failure.action:
+        yield Padding(_text(f"What to do: {failure.action}", "bold"), (0, 0, 0, 2))
+    for line in failure.log_tail[-LOG_LINES:]:
+        yield Padding(Text(f"| {one_line(line)}", style="dim", no_wrap=True, overflow="ellipsis"), (0, 0, 0, 2))
+
+
+def _cautions(results: CampaignResults) -> Iterator[RenderableType]:
+    found = digest.cautions(results)
+    if found:
+        yield Text("")
+        yield Text("Cautions", style="bold")
+    for caution in found[:MOST_CAUTIONS]:
+        subjects = f" ({digest.named(caution.subjects)})" if caution.subjects else ""
+        yield _hanging("! ", f"{caution.text}{subjects}", "yellow")
+    if len(found) > MOST_CAUTIONS:
+        yield Text(f"and {len(found) - MOST_CAUTIONS} more: see the summary")
+
+
+def _where(results: CampaignResults) -> Iterator[RenderableType]:
+    yield Text("")
+    yield Text.assemble("Report: ", (one_line(str(CampaignPaths(Path(results.output)).summary_md)), "cyan"), overflow="fold")
+
+
+def _labels(results: CampaignResults) -> dict[str, str]:
+    return {axis: label for run in results.runs for axis, label in run.attempt.spec.labels.items()}
+
+
+def _hanging(mark: str, text: str, style: str) -> RenderableType:
+    """A mark, and text that wraps beside it."""
+    grid = Table.grid(padding=0)
+    grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    grid.add_row(Text(mark, style=style), _text(text))
+    return grid
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(one_line(text), style=style, overflow="fold")

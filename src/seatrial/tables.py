@@ -1,0 +1,89 @@
+"""Tables as the whole project writes and reads them: .csv and .tsv, one row a line, empty where there is no number.
+
+In: rows as dicts of plain values, and the columns in order. Out: a file written aside and renamed; read back as dicts of text.
+"""
+
+from __future__ import annotations
+
+import csv
+import enum
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seatrial.files import written_aside
+
+# A ratio always has six decimals, so that a column of them lines up and two files can be compared as text.
+_RATIO_COLUMN = re.compile(r"(?:^|_)ratio(?:_|$)|_over_p50|speedup|stability_score")
+_DECIMALS = 6
+_MOST_DECIMALS = 15
+_LINE_BREAKS = re.compile(r"[\r\n\t\v\f]+")
+
+
+class _Commas(csv.excel):
+    lineterminator = "\n"
+
+
+class _Tabs(csv.excel_tab):
+    # Cells hold no tab and no line break, so a .tsv needs no quotes, and `cut` and `awk` read it right.
+    lineterminator = "\n"
+    quoting = csv.QUOTE_NONE
+    quotechar = None
+
+
+def format_cell(value: Any, column: str = "") -> str:
+    """The text of one value: None, NaN and infinities are empty, no number has an exponent, a ratio's column has six decimals."""
+    if isinstance(value, enum.Enum):
+        value = value.value
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return _format_float(value, is_ratio=bool(_RATIO_COLUMN.search(column)))
+    return _one_line(str(value))
+
+
+def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], delimiter: str = ",") -> None:
+    """Write header and rows, atomically; a column a row does not have stays empty, a value no column asks for is left out."""
+    with written_aside(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as target:
+        writer = csv.writer(target, _dialect(delimiter))
+        writer.writerow(columns)
+        writer.writerows([format_cell(row.get(column), column) for column in columns] for row in rows)
+
+
+def read_table(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
+    """Every row as column → text; [] when there is no such file."""
+    try:
+        with open(path, encoding="utf-8", newline="") as source:
+            return list(csv.DictReader(source, dialect=_dialect(delimiter), restval=""))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _dialect(delimiter: str) -> type[csv.Dialect]:
+    return {",": _Commas, "\t": _Tabs}[delimiter]
+
+
+def _format_float(value: float, *, is_ratio: bool) -> str:
+    if not math.isfinite(value):
+        return ""
+    if is_ratio:
+        return f"{value:.{_DECIMALS}f}"
+    text = f"{value:.{_decimals_for(value)}f}".rstrip("0").rstrip(".")
+    return "0" if text in ("", "-0") else text
+
+
+def _decimals_for(value: float) -> int:
+    """Six decimals; more for a small number, so that it keeps six digits that say something."""
+    if value == 0 or abs(value) >= 1:
+        return _DECIMALS
+    leading_zeros = -math.floor(math.log10(abs(value))) - 1
+    return min(_DECIMALS + leading_zeros, _MOST_DECIMALS)
+
+
+def _one_line(text: str) -> str:
+    # Names and log lines come from users: a row stays one line, and bytes that are no UTF-8 are shown, not fatal.
+    return _LINE_BREAKS.sub(" ", text).encode("utf-8", "backslashreplace").decode("utf-8")

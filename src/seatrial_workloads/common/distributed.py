@@ -1,0 +1,72 @@
+"""Ranks and their process group. In: the launcher's variables and the wanted device. Out: Ranks, and a clean end.
+
+gloo between CPUs, NCCL between GPUs; a single process needs no group. The device follows LOCAL_RANK: the global rank would name a
+GPU that does not exist on the second node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """This process among all."""
+
+    rank: int
+    local_rank: int
+    world_size: int
+    device: torch.device
+
+    @property
+    def device_name(self) -> str:
+        return torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else "cpu"
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        if self.world_size > 1:
+            dist.barrier()
+
+
+@contextlib.contextmanager
+def joined_ranks(device_wanted: str) -> Iterator[Ranks]:
+    """The process group around a training. After an error it is left as it is: ending it would wait for ranks that never come."""
+    world_size = int(os.environ.get("WORLD_SIZE") or 1)
+    ranks = Ranks(
+        rank=int(os.environ.get("RANK") or 0),
+        local_rank=int(os.environ.get("LOCAL_RANK") or 0),
+        world_size=world_size,
+        device=_device(device_wanted, int(os.environ.get("LOCAL_RANK") or 0)),
+    )
+    if world_size > 1:
+        on_gpu = ranks.device.type == "cuda"
+        dist.init_process_group("nccl" if on_gpu else "gloo", device_id=ranks.device if on_gpu else None)
+    yield ranks
+    if world_size > 1:
+        # The first rank to leave would take the store with it while others still use it.
+        dist.barrier()
+        dist.destroy_process_group()
+
+
+def _device(wanted: str, local_rank: int) -> torch.device:
+    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+        if "OMP_NUM_THREADS" not in os.environ:
+            # Ranks that each take every core slow one another down.
+            torch.set_num_threads(1)
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise RuntimeError("device is cuda, but torch sees no GPU here: install a CUDA build of torch, or use device=auto or cpu")
+    num_gpus = torch.cuda.device_count()
+    if local_rank >= num_gpus:
+        raise RuntimeError(
+            f"local rank {local_rank} has no GPU ({num_gpus} visible): start fewer ranks a node or widen CUDA_VISIBLE_DEVICES"
+        )
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device

@@ -1,0 +1,1 @@
+"""A training without a model: steps, waits, crashes and leaks to order. Standard library only."""

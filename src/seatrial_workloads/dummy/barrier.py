@@ -1,0 +1,130 @@
+"""A barrier between real processes over loopback TCP. In: the run folder, rank and world size. Out: `wait(step)`, which returns when
+every rank has called it; a rank that is gone is an error, never a hang.
+
+Rank 0 listens on a free port and writes address and a secret into barrier.json; the others connect to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import struct
+import time
+from pathlib import Path
+
+CONNECT_S = 60.0
+POLL_S = 0.005
+# As long as a stuck peer is waited for; a dead one is noticed at once by its closed connection.
+PEER_S = 600.0
+STEP = struct.Struct("!q")
+HELLO = struct.Struct("!i16s")
+
+
+class PeerLost(RuntimeError):
+    """A rank left the barrier before the run was over."""
+
+
+class Barrier:
+    """Use as a context manager; a single rank waits for nobody."""
+
+    def __init__(self, run_dir: Path, rank: int, world_size: int) -> None:
+        self._file = run_dir / "barrier.json"
+        self._rank = rank
+        self._world_size = world_size
+        self._peers: dict[int, socket.socket] = {}
+
+    def __enter__(self) -> Barrier:
+        if self._world_size > 1:
+            if self._rank == 0:
+                self._gather()
+            else:
+                self._join()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for peer in self._peers.values():
+            peer.close()
+
+    def wait(self, step: int) -> None:
+        """Return when every rank has come to this step."""
+        if self._rank == 0:
+            for rank in self._peers:
+                self._expect(rank, step)
+        for rank in self._peers:
+            self._send(rank, step)
+        if self._rank != 0:
+            self._expect(0, step)
+
+    def _gather(self) -> None:
+        secret = secrets.token_bytes(16)
+        with socket.create_server(("127.0.0.1", 0), backlog=self._world_size) as server:
+            server.settimeout(CONNECT_S)
+            self._publish(server.getsockname()[1], secret)
+            while len(self._peers) < self._world_size - 1:
+                self._accept(server, secret)
+        self._file.unlink(missing_ok=True)
+
+    def _accept(self, server: socket.socket, secret: bytes) -> None:
+        try:
+            peer, _ = server.accept()
+        except TimeoutError:
+            missing = sorted(set(range(1, self._world_size)) - set(self._peers))
+            raise PeerLost(f"ranks {missing} did not come to the barrier within {CONNECT_S:.0f} s: were they started?") from None
+        _prepare(peer)
+        rank, given = HELLO.unpack(_receive(peer, HELLO.size))
+        if given == secret:
+            self._peers[rank] = peer
+        else:
+            peer.close()
+
+    def _publish(self, port: int, secret: bytes) -> None:
+        aside = self._file.with_name(f".{self._file.name}.{os.getpid()}.part")
+        aside.write_text(json.dumps({"port": port, "secret": secret.hex()}))
+        os.replace(aside, self._file)
+
+    def _join(self) -> None:
+        give_up_s = time.monotonic() + CONNECT_S
+        while time.monotonic() < give_up_s:
+            try:
+                # A file left by an earlier run names a port that nobody listens on.
+                address = json.loads(self._file.read_text())
+                peer = socket.create_connection(("127.0.0.1", address["port"]), timeout=CONNECT_S)
+            except (FileNotFoundError, ConnectionError):
+                time.sleep(POLL_S)
+                continue
+            _prepare(peer)
+            peer.sendall(HELLO.pack(self._rank, bytes.fromhex(address["secret"])))
+            self._peers[0] = peer
+            return
+        raise PeerLost(f"rank 0 did not open the barrier within {CONNECT_S:.0f} s: was it started with this run folder?")
+
+    def _expect(self, rank: int, step: int) -> None:
+        try:
+            (theirs,) = STEP.unpack(_receive(self._peers[rank], STEP.size))
+        except OSError as error:
+            raise PeerLost(f"rank {rank} was lost at step {step}: {error}") from error
+        if theirs != step:
+            raise PeerLost(f"rank {rank} is at step {theirs} while rank {self._rank} is at step {step}")
+
+    def _send(self, rank: int, step: int) -> None:
+        try:
+            self._peers[rank].sendall(STEP.pack(step))
+        except OSError as error:
+            raise PeerLost(f"rank {rank} was lost at step {step}: {error}") from error
+
+
+def _prepare(peer: socket.socket) -> None:
+    peer.settimeout(PEER_S)
+    peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def _receive(peer: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        more = peer.recv(size - len(data))
+        if not more:
+            raise ConnectionResetError("it closed its connection")
+        data += more
+    return data

@@ -1,0 +1,76 @@
+"""What can be ordered of the dummy workload. Standard library only; checked when made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A training that only sleeps: every effect a sweep should find, in the size that was ordered."""
+
+    steps: int = 100
+    """Number of steps."""
+    step_ms: float = 20.0
+    """Time of one step at micro_batch 8; half of it does not depend on the batch."""
+    micro_batch: int = 8
+    """Samples of one rank in one step."""
+    jitter_ratio: float = 0.05
+    """Each step is longer or shorter by up to this part of itself, the same way each time for one seed."""
+    warmup_steps: int = 0
+    """So many first steps are slow."""
+    warmup_factor: float = 3.0
+    """How many times slower the warm-up steps are."""
+    drift_ratio: float = 1.0
+    """Time of the last step over that of the first; above 1 the run slows down as it goes."""
+    data_wait_ms: float = 0.0
+    """Wait for a batch of 8 without workers."""
+    num_workers: int = 0
+    """Loader workers, which share the wait between them."""
+    slow_rank: int | None = None
+    """The rank that is slower than the others."""
+    slow_factor: float = 2.0
+    """How many times slower the slow rank is."""
+    crash_at_step: int | None = None
+    """The step in which a rank fails, counted from 0."""
+    crash_rank: int = 0
+    """The rank that fails."""
+    crash_with: str = "exception"
+    """How it fails: exception, or exit with exit_code."""
+    exit_code: int = 1
+    """Exit code of a crash by exit."""
+    pause_every: int | None = None
+    """Steps between two checkpoint pauses; none comes after step 0."""
+    pause_ms: float = 50.0
+    """Length of a checkpoint pause."""
+    loss: str = "falls"
+    """The loss: falls, flat, or nan from the middle of the run on."""
+    leak_mib_per_step: float = 0.0
+    """Memory that each step takes and never gives back."""
+    seed: int = 0
+    """Seed of the jitter."""
+    log_every: int = 10
+    """Steps between two lines of loss; step 0 and the last step always have one."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_at_least(self, steps=1, micro_batch=1, log_every=1, num_workers=0, step_ms=0, data_wait_ms=0, warmup_steps=0)
+        check_at_least(self, slow_rank=0, crash_at_step=0, crash_rank=0, pause_every=1, pause_ms=0, leak_mib_per_step=0)
+        check_one_of(self, crash_with=("exception", "exit"), loss=("falls", "flat", "nan"))
+        self._check_ratios()
+        self._check_crash()
+
+    def _check_ratios(self) -> None:
+        if not 0 <= self.jitter_ratio < 1:
+            raise ValueError(f"jitter_ratio is {self.jitter_ratio}; it must be at least 0 and below 1, or a step would take no time")
+        for name in ("warmup_factor", "drift_ratio", "slow_factor"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 (1 means no change)")
+
+    def _check_crash(self) -> None:
+        if self.crash_at_step is not None and self.crash_at_step >= self.steps:
+            raise ValueError(f"crash_at_step ({self.crash_at_step}) lies after the last step ({self.steps - 1}): lower it or raise steps")
+        if not 0 <= self.exit_code <= 255:
+            raise ValueError(f"exit_code is {self.exit_code}; a process can only give back 0 to 255")

@@ -1,0 +1,110 @@
+"""The dummy training. In: settings and RANK, WORLD_SIZE from the environment. Out: events, heartbeats, train.log, an exit code to order.
+
+python -m seatrial_workloads.dummy.train --steps 20 --step_ms 5
+torchrun --nproc_per_node 2 -m seatrial_workloads.dummy.train --slow_rank 1
+
+2026-11-15 03:24:55,193 - seatrial - INFO - Step 10: Loss 1.4120
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator
+
+from seatrial.probe import Probe
+from seatrial_workloads.common.human_lines import HumanLines
+from seatrial_workloads.common.settings_file import Start, load_settings
+from seatrial_workloads.dummy.barrier import Barrier
+from seatrial_workloads.dummy.settings import Settings
+
+# How a step's time is shared out, as in a small transformer.
+FWD_RATIO, BWD_RATIO, STEP_RATIO = 0.35, 0.55, 0.10
+MIB = 1024 * 1024
+
+
+def main(argv: list[str] | None = None) -> None:
+    start: Start[Settings] = load_settings(Settings, argv)
+    settings, run_dir = start.settings, start.run_dir
+    rank, world_size = int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with Probe(run_dir) as probe, HumanLines(run_dir, rank) as lines, Barrier(run_dir, rank, world_size) as barrier:
+        lines.say(f"dummy: {settings.steps} steps of about {compute_ms(settings, rank, 0):.1f} ms, {world_size} ranks")
+        tell_idle_settings(settings, world_size, probe)
+        train(settings, rank, probe, lines, barrier)
+
+
+def train(settings: Settings, rank: int, probe: Probe, lines: HumanLines, barrier: Barrier) -> None:
+    leak: list[bytes] = []
+    for step in probe.data(batches(settings)):
+        with probe.step(samples=settings.micro_batch):
+            work_s = compute_ms(settings, rank, step) / 1000.0
+            with probe.phase("fwd"):
+                time.sleep(work_s * FWD_RATIO)
+                crash_if_ordered(settings, rank, step)
+            with probe.phase("bwd"):
+                time.sleep(work_s * BWD_RATIO)
+                barrier.wait(step)
+            with probe.phase("step"):
+                time.sleep(work_s * STEP_RATIO)
+        loss = loss_at(settings, step)
+        probe.loss(loss)
+        leak.append(b"\x01" * int(settings.leak_mib_per_step * MIB))
+        if step % settings.log_every == 0 or step == settings.steps - 1:
+            lines.step(step, loss)
+            probe.memory()
+        if settings.pause_every and step and step % settings.pause_every == 0:
+            with probe.pause("checkpoint"):
+                time.sleep(settings.pause_ms / 1000.0)
+
+
+def tell_idle_settings(settings: Settings, world_size: int, probe: Probe) -> None:
+    """A fault ordered of a rank that does not exist would otherwise pass for health."""
+    crash_rank = None if settings.crash_at_step is None else settings.crash_rank
+    for name, ordered in (("slow_rank", settings.slow_rank), ("crash_rank", crash_rank)):
+        if ordered is not None and ordered >= world_size:
+            probe.effective(name, requested=ordered, effective=None, reason=f"there are only {world_size} ranks, from 0 on")
+
+
+def batches(settings: Settings) -> Iterator[int]:
+    """Step numbers from 0, each after the wait for its batch."""
+    wait_s = settings.data_wait_ms / 1000.0 * settings.micro_batch / 8 / (1 + settings.num_workers)
+    for step in range(settings.steps):
+        time.sleep(wait_s)
+        yield step
+
+
+def compute_ms(settings: Settings, rank: int, step: int) -> float:
+    """What one rank spends on its own work in one step."""
+    base_ms = settings.step_ms * (0.5 + 0.5 * settings.micro_batch / 8)
+    chance = random.Random(f"{settings.seed}:{rank}:{step}").uniform(-1.0, 1.0)
+    passed_ratio = step / max(1, settings.steps - 1)
+    factor = (1 + settings.jitter_ratio * chance) * (1 + (settings.drift_ratio - 1) * passed_ratio)
+    if step < settings.warmup_steps:
+        factor *= settings.warmup_factor
+    if rank == settings.slow_rank:
+        factor *= settings.slow_factor
+    return base_ms * factor
+
+
+def loss_at(settings: Settings, step: int) -> float:
+    if settings.loss == "flat":
+        return 4.0
+    if settings.loss == "nan" and step >= settings.steps // 2:
+        return math.nan
+    return 0.5 + 3.5 * math.exp(-3.0 * step / settings.steps)
+
+
+def crash_if_ordered(settings: Settings, rank: int, step: int) -> None:
+    if step != settings.crash_at_step or rank != settings.crash_rank:
+        return
+    if settings.crash_with == "exit":
+        sys.exit(settings.exit_code)
+    raise RuntimeError(f"ordered crash of rank {rank} at step {step}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""What can be set of the tiny language model. Standard library only; checked when made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """A small GPT on synthetic text, trained with DDP."""
+
+    steps: int = 100
+    """Number of optimiser steps."""
+    micro_batch: int = 8
+    """Sequences of one rank in one step."""
+    seq_len: int = 128
+    """Tokens of a sequence."""
+    d_model: int = 128
+    """Width of the model; a multiple of n_heads."""
+    n_layers: int = 2
+    """Number of transformer blocks."""
+    n_heads: int = 4
+    """Attention heads of a block."""
+    vocab_size: int = 256
+    """Number of different tokens."""
+    num_workers: int = 0
+    """Loader workers of a rank; 0 makes batches in the training process itself."""
+    prefetch_factor: int = 2
+    """Batches each worker makes ahead; no effect without workers."""
+    lr: float = 3e-3
+    """Learning rate of AdamW."""
+    seed: int = 0
+    """Seed of the weights and of the text."""
+    precision: str = "auto"
+    """Number format: auto, bf16, fp16 or fp32; auto is resolved on the node and reported."""
+    compile: bool = False
+    """Use torch.compile; compiling is a named pause before the first step."""
+    log_every: int = 10
+    """Steps between two lines of loss; step 0 and the last step always have one. Reading a loss waits for the GPU."""
+    eval_every: int | None = None
+    """Steps between two evaluations, which are named pauses; none comes after step 0."""
+    checkpoint_every: int | None = None
+    """Steps between two checkpoints, which are named pauses; none comes after step 0, and only the newest is kept."""
+    device: str = "auto"
+    """Where to train: auto (CUDA where there is one), cpu or cuda."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_at_least(self, steps=1, micro_batch=1, seq_len=2, d_model=1, n_layers=1, n_heads=1, vocab_size=8, num_workers=0)
+        check_at_least(self, prefetch_factor=1, log_every=1, eval_every=1, checkpoint_every=1, seed=0)
+        check_one_of(self, precision=("auto", "bf16", "fp16", "fp32"), device=("auto", "cpu", "cuda"))
+        if self.d_model % self.n_heads:
+            near = self.n_heads * max(1, round(self.d_model / self.n_heads))
+            raise ValueError(f"d_model ({self.d_model}) is not a multiple of n_heads ({self.n_heads}): use for example d_model={near}")
+        if self.lr <= 0:
+            raise ValueError(f"lr is {self.lr}; it must be above 0")

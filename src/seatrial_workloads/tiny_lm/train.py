@@ -1,0 +1,156 @@
+"""Train a small transformer with DDP. In: settings. Out: events, heartbeats, train.log, checkpoint.pt where one was asked for.
+
+torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.tiny_lm.train --steps 50 --micro_batch 8
+
+2026-11-15 03:24:55,193 - seatrial - INFO - tiny_lm: 445,952 parameters, seq_len 128, batch 8 x 2 ranks, fp32 (CPU: fp32), cpu
+2026-11-15 03:24:55,693 - seatrial - INFO - Step 10: Loss 4.9120
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from seatrial.probe import Probe
+from seatrial_workloads.common.distributed import Ranks, joined_ranks
+from seatrial_workloads.common.human_lines import HumanLines
+from seatrial_workloads.common.precision import Precision, resolve_precision
+from seatrial_workloads.common.settings_file import load_settings
+from seatrial_workloads.tiny_lm.data import eval_batches, train_loader
+from seatrial_workloads.tiny_lm.model import TinyLM, next_token_loss
+from seatrial_workloads.tiny_lm.settings import Settings
+
+
+def main(argv: list[str] | None = None) -> None:
+    start = load_settings(Settings, argv)
+    with Probe(start.run_dir) as probe, joined_ranks(start.settings.device) as ranks, HumanLines(start.run_dir, ranks.rank) as lines:
+        Trainer(start.settings, start.run_dir, ranks, probe, lines).train()
+
+
+class Trainer:
+    """Model, optimiser and loop of one rank."""
+
+    def __init__(self, settings: Settings, run_dir: Path, ranks: Ranks, probe: Probe, lines: HumanLines) -> None:
+        torch.manual_seed(settings.seed)
+        self.settings, self.run_dir, self.ranks, self.probe, self.lines = settings, run_dir, ranks, probe, lines
+        self.precision = resolve_precision(settings.precision, ranks.device)
+        self.bare_model = TinyLM(
+            vocab_size=settings.vocab_size,
+            seq_len=settings.seq_len,
+            d_model=settings.d_model,
+            n_layers=settings.n_layers,
+            n_heads=settings.n_heads,
+        ).to(ranks.device)
+        self.model = wrap(self.bare_model, settings, ranks)
+        self.optimizer = torch.optim.AdamW(self.bare_model.parameters(), lr=settings.lr)
+        self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.precision.needs_scaler)
+
+    def train(self) -> None:
+        settings, probe = self.settings, self.probe
+        self.tell_effective()
+        if settings.compile:
+            with probe.pause("compile"):
+                self.compile()
+        samples, tokens = settings.micro_batch, settings.micro_batch * settings.seq_len
+        for step, batch in enumerate(probe.data(train_loader(settings, self.ranks))):
+            with probe.step(samples=samples, tokens=tokens):
+                loss = self.train_step(batch)
+            probe.loss(loss)
+            self.after_step(step, loss)
+
+    def train_step(self, batch: list[Tensor]) -> Tensor:
+        probe, device = self.probe, self.ranks.device
+        with probe.phase("preprocess"):
+            inputs, targets = (part.to(device, non_blocking=True) for part in batch)
+        with probe.phase("fwd"):
+            loss = self.loss_of(inputs, targets)
+        with probe.phase("bwd"):
+            self.scaler.scale(loss).backward()
+        with probe.phase("step"):
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+            self.optimizer.zero_grad()
+        return loss.detach()
+
+    def loss_of(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        with self.precision.autocast(self.ranks.device):
+            logits = self.model(inputs)
+        return next_token_loss(logits, targets)
+
+    def after_step(self, step: int, loss: Tensor) -> None:
+        """What is due after this step: a line, an evaluation, a checkpoint."""
+        settings = self.settings
+        if step % settings.log_every == 0 or step == settings.steps - 1:
+            self.lines.step(step, loss.item())
+            self.probe.memory()
+        if is_due(step, settings.eval_every):
+            with self.probe.pause("eval"):
+                self.lines.say(f"Validation Finished for Step {step}. Avg Loss: {self.evaluate():.4f}")
+        if is_due(step, settings.checkpoint_every):
+            with self.probe.pause("checkpoint"):
+                self.save_checkpoint(step)
+
+    @torch.no_grad()
+    def evaluate(self) -> float:
+        """Every rank does the same evaluation: none waits for another in a place that is not timed."""
+        self.model.eval()
+        losses = [self.loss_of(inputs, targets) for inputs, targets in eval_batches(self.settings, self.ranks)]
+        self.model.train()
+        return float(torch.stack(losses).mean())
+
+    def save_checkpoint(self, step: int) -> None:
+        """Rank 0 writes aside and renames; the others wait, so that the pause is the same for all."""
+        if self.ranks.rank == 0:
+            aside = self.run_dir / f".checkpoint.{os.getpid()}.part"
+            torch.save({"step": step, "model": self.bare_model.state_dict(), "optimizer": self.optimizer.state_dict()}, aside)
+            os.replace(aside, self.run_dir / "checkpoint.pt")
+        self.ranks.barrier()
+
+    def compile(self) -> None:
+        """Compile forward and backward on a batch of zeros, which leaves no trace in the weights."""
+        zeros = torch.zeros(self.settings.micro_batch, self.settings.seq_len, dtype=torch.long, device=self.ranks.device)
+        self.loss_of(zeros, zeros).backward()
+        self.optimizer.zero_grad()
+
+    def tell_effective(self) -> None:
+        """What the settings came to on this machine, for the record and for people."""
+        settings, ranks, precision = self.settings, self.ranks, self.precision
+        effective = effective_settings(settings, ranks, precision)
+        for name, (requested, value, reason) in effective.items():
+            self.probe.effective(name, requested=requested, effective=value, reason=reason)
+        self.lines.say(
+            f"tiny_lm: {self.bare_model.num_parameters:,} parameters, seq_len {settings.seq_len}, "
+            f"batch {settings.micro_batch} x {ranks.world_size} ranks, {precision.effective} ({precision.reason}), {ranks.device_name}"
+        )
+
+
+def effective_settings(settings: Settings, ranks: Ranks, precision: Precision) -> dict[str, tuple[Any, Any, str]]:
+    """Setting → requested, effective, reason."""
+    told: dict[str, tuple[Any, Any, str]] = {
+        "precision": (precision.requested, precision.effective, precision.reason),
+        "device": (settings.device, str(ranks.device), ranks.device_name),
+    }
+    if not settings.num_workers:
+        told["prefetch_factor"] = (settings.prefetch_factor, None, "num_workers is 0: nothing is made ahead")
+    return told
+
+
+def wrap(model: TinyLM, settings: Settings, ranks: Ranks) -> nn.Module:
+    """DDP where there is more than one rank, compiled where that was asked for."""
+    wrapped: nn.Module = model
+    if ranks.world_size > 1:
+        wrapped = DistributedDataParallel(model, device_ids=[ranks.local_rank] if ranks.device.type == "cuda" else None)
+    return torch.compile(wrapped) if settings.compile else wrapped
+
+
+def is_due(step: int, every: int | None) -> bool:
+    return every is not None and step > 0 and step % every == 0
+
+
+if __name__ == "__main__":
+    main()

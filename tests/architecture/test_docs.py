@@ -1,0 +1,46 @@
+"""What the docs say is what the code does: verbs, plans and generated pages."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.cli.main import VERBS, run_command
+
+ROOT = Path(__file__).parents[2]
+PLANS = sorted((ROOT / "plans").glob("*.yaml"))
+
+
+def help_of(*words: str) -> str:
+    done = subprocess.run([sys.executable, "-m", "seatrial", *words, "--help"], capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_verb_has_help_with_two_examples(verb: str) -> None:
+    text = " ".join(help_of(verb).split()) if verb != "plan" else " ".join(help_of("plan", "show").split())
+    assert len(re.findall(r"seatrial [a-z]+ ", text.split("╰")[-1])) >= 2
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_every_verb_stands_in_the_reference(verb: str) -> None:
+    assert f"## seatrial {verb}" in (ROOT / "docs" / "cli.md").read_text()
+
+
+def test_generated_pages_are_fresh() -> None:
+    done = subprocess.run([sys.executable, "docs/make_pages.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_there_are_plans() -> None:
+    assert PLANS
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.stem)
+def test_every_plan_parses_expands_and_dry_runs(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["plan", "show", str(plan)]) == 0
+    assert "runs" in capsys.readouterr().out

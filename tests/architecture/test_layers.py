@@ -1,0 +1,108 @@
+"""The house's rules, held by reading imports: dependencies point down, no stage imports another, nothing heavy comes in at import."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src"
+STAGES = ("plan", "preflight", "launch", "observe", "collect", "analyse", "judge", "report")
+FOUNDATION = ("errors", "units", "files", "shell", "paths", "tables", "log_lines", "seed_columns", "records")
+
+# Folder → what of seatrial it may import besides itself.
+MAY_IMPORT = {
+    "records": {"records"},
+    "probe": {"records"},
+    "machine": {*FOUNDATION},
+    "agent": {*FOUNDATION, "machine"},
+    **{stage: {*FOUNDATION, "machine", "probe"} for stage in STAGES},
+    "campaign": {*FOUNDATION, "machine", *STAGES},
+    "cli": {*FOUNDATION, "machine", "campaign", *STAGES},
+}
+
+
+def modules(package: str) -> list[Path]:
+    return sorted((SOURCE / package).rglob("*.py"))
+
+
+def imported(path: Path) -> set[str]:
+    """Dotted names that the file imports anywhere, also inside functions."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names if node.module == "seatrial")
+    return names
+
+
+@pytest.mark.parametrize("folder", sorted(MAY_IMPORT))
+def test_dependencies_point_down(folder: str) -> None:
+    allowed = MAY_IMPORT[folder] | {folder}
+    wrong = []
+    for path in modules(f"seatrial/{folder}"):
+        for name in imported(path):
+            parts = name.split(".")
+            if parts[0] == "seatrial" and len(parts) > 1 and parts[1] not in allowed and parts[1] != "__version__":
+                wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
+    assert wrong == []
+
+
+def test_every_folder_of_the_harness_has_a_rule() -> None:
+    folders = {path.parent.name for path in (SOURCE / "seatrial").glob("*/__init__.py")}
+    assert folders == set(MAY_IMPORT)
+
+
+def test_harness_never_imports_a_workload() -> None:
+    wrong = [path for path in modules("seatrial") for name in imported(path) if name.split(".")[0] == "seatrial_workloads"]
+    assert wrong == []
+
+
+def test_workloads_take_only_the_probe_and_records() -> None:
+    wrong = []
+    for path in modules("seatrial_workloads"):
+        for name in imported(path):
+            parts = name.split(".")
+            if parts[0] == "seatrial" and parts[1:2] not in (["probe"], ["records"]):
+                wrong.append(f"{path.relative_to(SOURCE)} imports {name}")
+    assert wrong == []
+
+
+def loaded_after(statement: str) -> set[str]:
+    code = f"import sys; {statement}; print(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return {name.split(".")[0] for name in done.stdout.split()}
+
+
+@pytest.mark.parametrize(
+    ("statement", "unwanted"),
+    [
+        ("import seatrial.cli.main", {"torch", "numpy", "polars", "scipy", "pydantic", "yaml", "transformers"}),
+        ("import seatrial.probe", {"torch", "numpy", "polars", "scipy", "pydantic", "typer", "rich", "psutil", "yaml"}),
+        ("import seatrial.agent.__main__", {"torch", "numpy", "polars", "scipy", "pydantic", "typer", "rich"}),
+        ("import seatrial.campaign.all_runs", {"torch", "numpy", "polars", "scipy", "pydantic"}),
+        ("import seatrial_workloads.dummy.settings", {"torch", "numpy", "pydantic"}),
+        ("import seatrial_workloads.dummy.train", {"torch", "numpy", "pydantic"}),
+        ("import seatrial_workloads.tiny_lm.settings", {"torch", "numpy", "pydantic"}),
+    ],
+)
+def test_nothing_heavy_at_import(statement: str, unwanted: set[str]) -> None:
+    assert loaded_after(statement) & unwanted == set()
+
+
+def test_only_the_command_line_prints_or_exits() -> None:
+    wrong = []
+    for path in modules("seatrial"):
+        # The agent is a program of its own: its exit code is its last word.
+        if "cli" in path.parts or path.parts[-2:] == ("agent", "__main__.py"):
+            continue
+        calls = (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
+        wrong += [
+            f"{path.relative_to(SOURCE)}:{call.lineno}" for call in calls if ast.unparse(call.func) in ("print", "sys.exit", "exit", "quit")
+        ]
+    assert wrong == []

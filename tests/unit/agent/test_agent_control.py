@@ -1,0 +1,69 @@
+"""The agent as a program, without the harness's end: control lines, signals, and its words when it is called wrongly."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.files import write_json
+from seatrial.records.codec import to_json
+from seatrial.records.command import AgentOrder, Command
+
+WAITS = "import time; print('up', flush=True); time.sleep(600)"
+
+
+def _agent(folder: Path, text: str) -> subprocess.Popen[str]:
+    order = AgentOrder(command=Command(argv=(sys.executable, "-c", text), env={}, cwd=str(folder)), attempt_folder=str(folder), term_s=5.0)
+    write_json(folder / "agent.json", to_json(order))
+    argv = [sys.executable, "-m", "seatrial.agent", str(folder / "agent.json")]
+    return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def _first_report(agent: subprocess.Popen[str]) -> dict[str, object]:
+    assert agent.stdout is not None
+    report: dict[str, object] = json.loads(agent.stdout.readline())
+    return report
+
+
+def _rest(agent: subprocess.Popen[str], told: str | None = None) -> tuple[list[dict[str, object]], str]:
+    out, err = agent.communicate(told, timeout=60)
+    return [json.loads(line) for line in out.splitlines()], err
+
+
+def test_unknown_word_is_noted_and_the_end_of_the_pipe_kills(tmp_path: Path) -> None:
+    agent = _agent(tmp_path, WAITS)
+    assert _first_report(agent)["kind"] == "started"
+    reports, err = _rest(agent, "pause\n")
+    assert [(report["kind"], report["returncode"]) for report in reports] == [("exited", -9), ("gone", None)]
+    assert "control line 'pause' is not known: expected stop or kill" in err
+    assert "the control pipe was closed: killing everything" in err
+
+
+def test_term_means_stop(tmp_path: Path) -> None:
+    agent = _agent(tmp_path, WAITS)
+    _first_report(agent)
+    os.kill(agent.pid, signal.SIGTERM)
+    assert agent.stdout is not None
+    assert json.loads(agent.stdout.readline())["returncode"] == -15
+    assert json.loads(agent.stdout.readline())["kind"] == "gone"
+    _rest(agent)
+
+
+def test_standard_input_that_is_no_pipe_starts_nothing_lasting(tmp_path: Path) -> None:
+    _agent(tmp_path, WAITS).communicate(timeout=60)
+    argv = [sys.executable, "-m", "seatrial.agent", str(tmp_path / "agent.json")]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
+    assert [json.loads(line)["kind"] for line in done.stdout.splitlines()][-1] == "gone"
+
+
+@pytest.mark.parametrize("arguments", [(), ("a", "b"), ("/no/such/agent.json",)])
+def test_wrong_call_says_what_was_expected(arguments: tuple[str, ...]) -> None:
+    done = subprocess.run([sys.executable, "-m", "seatrial.agent", *arguments], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert "expected one argument, the path of an attempt's agent.json" in done.stderr

@@ -1,0 +1,149 @@
+"""Order, ties, winners and what is said of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seatrial.analyse.interval import estimate
+from seatrial.analyse.rank import rank, with_seed_ranks
+from seatrial.errors import UsageError
+from seatrial.records.measure import Estimate, GroupSummary
+from tests.unit.analyse import factory
+
+
+def group(name: str, rates: list[float], *, jitter: float | None = 1.1, metric: str = "samples_per_s", **changes: Any) -> GroupSummary:
+    figures: dict[str, Estimate] = {}
+    for key, values in ((metric, rates), ("wall_p90_over_p50", [jitter] * len(rates) if jitter else [])):
+        found = estimate(values)
+        if found:
+            figures[key] = found
+    return factory.group(name, **{"runs": len(rates), "figures": figures, **changes})
+
+
+def names(groups: list[GroupSummary], rank_by: str = "throughput") -> list[str]:
+    return [place.group for place in rank(groups, rank_by).groups]
+
+
+def test_clear_differences_are_ordered_and_decided() -> None:
+    found = rank([group("slow", [50, 51, 50]), group("fast", [100, 101, 102]), group("mid", [80, 81, 80])], "throughput")
+    assert [place.group for place in found.groups] == ["fast", "mid", "slow"]
+    assert [place.rank for place in found.groups] == [1, 2, 3]
+    assert (found.winner, found.decided, found.metric, found.unit) == ("fast", True, "samples_per_s", "samples/s")
+    assert not any(place.tied for place in found.groups)
+    assert found.groups[0].ratio is None
+    assert found.groups[1].ratio is not None and found.groups[1].ratio.mean == pytest.approx(0.795, rel=0.01)
+    assert found.reason == "fast has the highest samples/s, told apart from every other group."
+    assert found.cautions == ()
+
+
+def test_a_tie_goes_to_the_lower_jitter() -> None:
+    found = rank(
+        [group("jumpy", [100, 104, 96], jitter=1.9), group("calm", [99, 103, 95], jitter=1.05), group("slow", [40, 41, 42])], "throughput"
+    )
+    assert [place.group for place in found.groups] == ["calm", "jumpy", "slow"]
+    assert [place.tied for place in found.groups] == [True, True, False]
+    assert (found.winner, found.decided) == ("calm", False)
+    assert found.reason == "calm is not told apart from jumpy by the data, and has the lowest p90/p50 of them."
+
+
+def test_unknown_jitter_comes_last_among_the_tied() -> None:
+    assert names([group("unknown", [100, 104, 96], jitter=None), group("known", [99, 103, 95], jitter=3.0)]) == ["known", "unknown"]
+
+
+def test_single_runs_are_ordered_by_value_and_prove_nothing() -> None:
+    found = rank([group("b", [90], jitter=1.0), group("a", [100], jitter=9.0)], "throughput")
+    assert [place.group for place in found.groups] == ["a", "b"]
+    assert (found.winner, found.decided) == ("a", False)
+    assert all(place.tied for place in found.groups)
+    assert [caution.kind for caution in found.cautions] == ["one_repeat"]
+    assert "not evidence" in found.reason
+
+
+def test_a_group_with_failed_runs_keeps_its_place_and_cannot_win() -> None:
+    found = rank([group("fragile", [200, 201], failed_runs=1), group("solid", [100, 101]), group("dead", [], failed_runs=3)], "throughput")
+    assert [place.group for place in found.groups] == ["fragile", "solid", "dead"]
+    assert [place.can_win for place in found.groups] == [False, True, False]
+    assert (found.winner, found.groups[0].reason, found.groups[2].reason) == ("solid", "1 of 3 runs failed", "3 of 3 runs failed")
+    assert found.groups[2].value is None
+    assert found.reason == "solid is the only group that can win."
+
+
+def test_no_group_that_can_win_means_no_winner() -> None:
+    found = rank([group("a", [], failed_runs=2)], "throughput")
+    assert (found.winner, found.decided, found.latency_winner) == (None, False, None)
+    assert found.reason == "No group can win: a: 2 of 2 runs failed."
+    assert rank([], "throughput").reason == "No group can win: there is none."
+
+
+def test_off_lane_groups_are_ranked_apart() -> None:
+    found = rank([group("main", [100, 101]), group("exotic", [300, 301], lane=False), group("odd", [200, 201], lane=False)], "throughput")
+    assert [place.group for place in found.groups] == ["main"]
+    assert [(place.rank, place.group) for place in found.off_lane] == [(1, "exotic"), (2, "odd")]
+    assert found.winner == "main"
+
+
+def test_throughput_falls_back_to_what_every_group_has() -> None:
+    tokens = group("a", [100, 101], metric="tokens_per_s")
+    assert rank([tokens], "throughput").metric == "tokens_per_s"
+    both = factory.group("b", figures={"samples_per_s": Estimate(mean=5.0), "steps_per_s": Estimate(mean=2.0)})
+    steps = factory.group("c", figures={"steps_per_s": Estimate(mean=3.0)})
+    found = rank([both, steps], "throughput")
+    assert (found.metric, found.winner) == ("steps_per_s", "c")
+    assert "mixed_figures" in {caution.kind for caution in found.cautions}
+    whole = [factory.group(name, figures={"duration_s": Estimate(mean=length)}) for name, length in (("d", 9.0), ("e", 5.0))]
+    found = rank(whole, "throughput")
+    assert (found.metric, found.higher_is_better, found.winner) == ("duration_s", False, "e")
+
+
+@pytest.mark.parametrize("axis", ["bs", "batch_size", "micro_batch", "mb", "per_device_train_batch_size", "batch"])
+def test_steps_of_unlike_size_are_not_compared_in_silence(axis: str) -> None:
+    groups = [group(str(size), [10.0, 11.0], metric="steps_per_s", axes={axis: size}) for size in (8, 16)]
+    kinds = {caution.kind for caution in rank(groups, "throughput").cautions}
+    assert "steps_compared" in kinds
+    same = [group(str(workers), [10.0, 11.0], metric="steps_per_s", axes={axis: 8, "nw": workers}) for workers in (0, 2)]
+    assert "steps_compared" not in {caution.kind for caution in rank(same, "throughput").cautions}
+
+
+def test_groups_on_unlike_machines_are_said() -> None:
+    groups = [group(name, [10.0, 11.0], seed={"gpu_name": name}) for name in ("H100", "V100")]
+    assert "unlike_groups" in {caution.kind for caution in rank(groups, "throughput").cautions}
+
+
+def seeded(name: str, p50: float, score: float) -> GroupSummary:
+    return factory.group(name, seed={"tail_mean_iter_p50_ms_mean": p50, "stability_score": score})
+
+
+def test_seed_ranks_by_iter_stability_and_their_sum() -> None:
+    groups = with_seed_ranks([seeded("a", 100.0, 1.5), seeded("b", 90.0, 1.9), seeded("c", 110.0, 1.1), factory.group("none", seed={})])
+    columns = ("rank_by_iter_p50", "rank_by_stability", "rank_balanced")
+    assert [tuple(one.seed[name] for name in columns) for one in groups] == [(2, 2, 2), (1, 3, 1), (3, 1, 3), (None, None, None)]
+
+
+def test_other_ways_to_rank_and_the_latency_winner() -> None:
+    groups = list(with_seed_ranks([seeded("a", 100.0, 1.5), seeded("b", 90.0, 1.9), seeded("c", 110.0, 1.1)]))
+    assert names(groups, "iter_p50") == ["b", "a", "c"]
+    assert names(groups, "stability") == ["c", "a", "b"]
+    assert names(groups, "balanced") == ["b", "a", "c"]
+    assert rank(groups, "iter_p50").latency_winner == "b"
+    with pytest.raises(UsageError, match=r"did you mean 'samples_per_s'\?"):
+        rank(groups, "sample_per_s")
+
+
+rates = st.lists(st.floats(1.0, 1000.0), min_size=1, max_size=4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(rates, st.integers(0, 1)), min_size=1, max_size=6))
+def test_every_group_has_one_place_and_the_winner_can_win(drawn: list[tuple[list[float], int]]) -> None:
+    groups = [group(f"g{number}", values, failed_runs=failed) for number, (values, failed) in enumerate(drawn)]
+    found = rank(groups, "throughput")
+    assert sorted(place.group for place in found.groups) == sorted(one.group for one in groups)
+    assert [place.rank for place in found.groups] == list(range(1, len(groups) + 1))
+    able = {place.group for place in found.groups if place.can_win}
+    assert (found.winner in able) if able else found.winner is None
+    shuffled = rank(groups[::-1], "throughput")
+    assert [place.group for place in shuffled.groups] == [place.group for place in found.groups]

@@ -1,0 +1,33 @@
+"""What a run's end is called."""
+
+from __future__ import annotations
+
+import pytest
+
+from seatrial.campaign.ending import Ending, RankRecord, judge_ending
+from seatrial.observe.watchdog import Alarm
+from seatrial.records.outcome import Cause, Outcome
+
+ALARM = Alarm(cause=Cause.RUN_LIMIT, text="t", action="a")
+
+
+@pytest.mark.parametrize(
+    ("ending", "ranks", "outcome", "cause"),
+    [
+        (Ending(returncode=0), RankRecord(started=2, done=2, stepped=True), Outcome.OK, Cause.NONE),
+        (Ending(returncode=0), RankRecord(), Outcome.OK, Cause.NONE),
+        (Ending(returncode=0), RankRecord(started=2, done=1, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
+        (Ending(returncode=0), RankRecord(started=1, done=1, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
+        (Ending(returncode=0), RankRecord(started=2, done=2, stepped=False), Outcome.FAILED, Cause.NO_STEPS),
+        (Ending(returncode=1), RankRecord(started=2, done=2, stepped=True), Outcome.FAILED, Cause.UNKNOWN),
+        (Ending(returncode=-9), RankRecord(), Outcome.FAILED, Cause.UNKNOWN),
+        (Ending(returncode=-15, alarm=ALARM), RankRecord(), Outcome.TIMEOUT, Cause.RUN_LIMIT),
+        (Ending(returncode=-15, interrupted=True), RankRecord(), Outcome.INTERRUPTED, Cause.USER),
+        (Ending(returncode=None, agent_lost=True), RankRecord(), Outcome.FAILED, Cause.AGENT_LOST),
+        (Ending(returncode=None, agent_lost=True, interrupted=True), RankRecord(), Outcome.INTERRUPTED, Cause.USER),
+    ],
+)
+def test_judgement(ending: Ending, ranks: RankRecord, outcome: Outcome, cause: Cause) -> None:
+    judged = judge_ending(ending, ranks, world_size=2)
+    assert (judged.outcome, judged.cause) == (outcome, cause)
+    assert judged.needs_log == (cause is Cause.UNKNOWN)

@@ -1,0 +1,142 @@
+"""Event files into tables: the fast reader against the plain one, and what counts."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from seatrial.collect.events import SCHEMA, read_events, read_file, read_file_by_line
+from seatrial.records.events import PAUSE_TABLE_COLUMNS, STEP_TABLE_COLUMNS
+from tests.unit.analyse import factory
+from tests.unit.collect.on_disk import event, write_attempt, write_events
+
+ATTEMPT = factory.attempt()
+STEP = event(ATTEMPT, step=1, iter_ms=52.1, samples=16, tokens=2048, fwd_ms=17.9, loss=3.271)
+
+ODD_FILES = {
+    "empty": "",
+    "clean": f"{STEP}\n{event(ATTEMPT, 'stop', step=1, steps=2)}\n",
+    "torn last line": f"{STEP}\n{STEP[:60]}",
+    "no last line end": f"{STEP}\n{STEP}",
+    "rubbish": f"{STEP}\nSegmentation fault\n\n{STEP}\n",
+    "empty lines": f"{STEP}\n\n\n{STEP}\n",
+    "array and number": f"[1, 2]\n{STEP}\n17\n",
+    "loss as a word": f"{event(ATTEMPT, step=1, loss='nan')}\n{event(ATTEMPT, step=2, loss='-inf')}\n{STEP}\n",
+    "bare NaN": STEP.replace("3.271", "NaN") + "\n",
+    "wrong types": f"{event(ATTEMPT, step='four', iter_ms=[1])}\n{event(ATTEMPT, step=True)}\n{event(ATTEMPT, step=2.5)}\n{STEP}\n",
+    "two on a line": f"{STEP}{STEP}\n{STEP}\n",
+    "unknown fields": f"{event(ATTEMPT, 'memory', step=3, rss_mib=12.5, nested={'a': 1})}\n{STEP}\n",
+    "nulls": event(ATTEMPT, step=1, iter_ms=None, loss=None) + "\n",
+    "binary": "\x00\x01\n" + STEP + "\n",
+    "huge number": f"{event(ATTEMPT, step=10**30)}\n{STEP}\n",
+}
+
+
+@pytest.mark.parametrize("name", ODD_FILES)
+def test_both_readers_give_equal_tables(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "events_rank0.jsonl"
+    path.write_text(ODD_FILES[name])
+    fast, plain = read_file(path), read_file_by_line(path)
+    assert_frame_equal(fast, plain)
+    assert dict(fast.schema) == SCHEMA
+    assert name == "empty" or fast["kind"].null_count() < len(fast)
+
+
+number = st.one_of(
+    st.none(), st.integers(-(2**40), 2**40), st.floats(allow_nan=False, allow_infinity=False), st.sampled_from(["nan", "inf"])
+)
+lines = st.one_of(
+    st.builds(lambda step, iter_ms, loss: event(ATTEMPT, step=step, iter_ms=iter_ms, loss=loss), st.integers(0, 9), number, number),
+    st.sampled_from(["", "{}", "rubbish", "[]", '{"kind": "step"', "null"]),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(lines, max_size=8))
+def test_both_readers_agree_on_any_file(tmp_path: Path, drawn: list[str]) -> None:
+    path = tmp_path / "events_rank0.jsonl"
+    path.write_text("\n".join(drawn))
+    assert_frame_equal(read_file(path), read_file_by_line(path))
+
+
+def test_tables_of_two_ranks(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path, factory.spec(ranks=2))
+    for rank in range(2):
+        body = [event(attempt, "start", rank=rank, t=10.0 + rank, world_size=2, pid=7)]
+        body += [event(attempt, rank=rank, step=step, iter_ms=50.0, samples=4, loss=2.0) for step in (2, 0, 1)]
+        body += [event(attempt, "pause", rank=rank, step=1, name="eval", pause_ms=12.0)]
+        write_events(attempt, rank, "\n".join(body + ([event(attempt, "stop", rank=rank, step=2)] if rank else [])) + "\n")
+    tables = read_events(attempt)
+    assert tables is not None
+    assert tuple(tables.steps.columns) == STEP_TABLE_COLUMNS
+    assert tuple(tables.pauses.columns) == PAUSE_TABLE_COLUMNS
+    assert tables.steps.select("rank", "step").rows() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+    assert tables.pauses.rows() == [(0, 1, "eval", 12.0), (1, 1, "eval", 12.0)]
+    assert (tables.source, tables.world_size, tables.ranks_done, tables.first_event_t) == ("events", 2, 1, 10.0)
+    assert tables.steps["span"].unique().to_list() == [1]
+
+
+def test_ten_ranks_are_read_in_their_order(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    for rank in range(11):
+        write_events(attempt, rank, event(attempt, rank=rank, step=0, iter_ms=1.0) + "\n")
+    tables = read_events(attempt)
+    assert tables is not None
+    assert tables.steps["rank"].to_list() == list(range(11))
+
+
+def test_lines_of_another_run_or_attempt_are_not_this_one_s(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    foreign = [{"run": "other_r1"}, {"attempt": 2}, {"run": None}, {"rank": None}]
+    text = "\n".join(
+        [*(json.dumps({**json.loads(event(attempt, step=9, iter_ms=1.0)), **change}) for change in foreign), event(attempt, step=0)]
+    )
+    write_events(attempt, 0, text + "\n")
+    tables = read_events(attempt)
+    assert tables is not None
+    assert tables.steps["step"].to_list() == [0]
+
+
+def test_a_step_written_twice_counts_once_as_first_written(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    write_events(attempt, 0, "\n".join(event(attempt, step=step, iter_ms=time) for step, time in ((0, 1.0), (1, 2.0), (1, 99.0))))
+    tables = read_events(attempt)
+    assert tables is not None
+    assert tables.steps["iter_ms"].to_list() == [1.0, 2.0]
+
+
+def test_words_for_losses_become_numbers(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    write_events(
+        attempt, 0, "\n".join(event(attempt, step=step, loss=loss) for step, loss in enumerate([2.0, "nan", "inf", "-inf", "word", None]))
+    )
+    tables = read_events(attempt)
+    assert tables is not None
+    losses = tables.steps["loss"].to_list()
+    assert math.isnan(losses[1])
+    assert [losses[0], *losses[2:]] == [2.0, math.inf, -math.inf, None, None]
+
+
+def test_effective_settings_are_rank_0_s(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    effective = event(attempt, "effective", setting="precision", requested="auto", effective="bf16", reason="cc 9.0")
+    flag = event(attempt, "effective", setting="tf32", requested=True, effective=False, reason="")
+    write_events(attempt, 0, f"{effective}\n{flag}\n{event(attempt, step=0)}\n")
+    tables = read_events(attempt)
+    assert tables is not None
+    assert tables.effective == {"precision": ("auto", "bf16", "cc 9.0"), "tf32": (True, False, "")}
+
+
+def test_events_without_a_step_are_no_tables(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    assert read_events(attempt) is None
+    write_events(attempt, 0, event(attempt, "start", world_size=1) + "\n")
+    assert read_events(attempt) is None
+    assert isinstance(read_file(Path(attempt.folder) / "events_rank0.jsonl"), pl.DataFrame)

@@ -1,0 +1,42 @@
+"""One line of a script's own output."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from seatrial.errors import UsageError
+from seatrial.log_lines import LONGEST_LINE, compile_patterns, plain, split_rank, values_in
+
+
+def test_numbers_by_group_name_with_commas_and_without_colours() -> None:
+    patterns = compile_patterns([r"step: (?P<step>[\d,]+)", r"loss: (?P<loss>\S+)"])
+    assert values_in("\x1b[36mstep: 1,250  \x1b[32mloss: 3.5\x1b[39m", patterns) == {"step": 1250.0, "loss": 3.5}
+
+
+def test_what_is_no_number_tells_nothing() -> None:
+    patterns = compile_patterns([r"loss (?P<loss>\S+) step (?P<step>\d+)"])
+    assert values_in("loss unknown step 4", patterns) == {"step": 4.0}
+    assert math.isnan(values_in("loss nan step 4", patterns)["loss"])
+    assert values_in("nothing here", patterns) == {}
+
+
+def test_a_group_that_took_no_part_is_not_there() -> None:
+    assert values_in("step 3", compile_patterns([r"step (?P<step>\d+)(?: loss (?P<loss>\d+))?"])) == {"step": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "said"), [(r"(?P<step", "not a regular expression"), (r"(?P<stap>\d)", "group 'stap'"), (r"step \d", "no named group")]
+)
+def test_a_wrong_pattern_says_what_is_wrong(pattern: str, said: str) -> None:
+    with pytest.raises(UsageError, match=said):
+        compile_patterns([pattern])
+
+
+def test_marks_and_long_lines() -> None:
+    assert split_rank("[rank12]: text") == (12, "text")
+    assert split_rank("[rank12]:text") == (12, "text")
+    assert split_rank("text [rank1]: more") == (None, "text [rank1]: more")
+    assert len(plain("x" * 10_000)) == LONGEST_LINE
+    assert plain("up\x1b[A") == "up\x1b[A"

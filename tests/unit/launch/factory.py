@@ -1,0 +1,101 @@
+"""Specs and attempts for tests of launch/ and agent/, and waiting for real processes without guessing times."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from seatrial.launch.agent_process import AgentProcess
+from seatrial.launch.places.local import allocate
+from seatrial.launch.prepare import prepare
+from seatrial.paths import AttemptPaths
+from seatrial.records.command import AgentReport, Allocation
+from seatrial.records.run_spec import LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, WorkloadSpec
+
+PATIENCE_S = 60.0
+
+
+def make_spec(
+    cwd: Path | str,
+    *,
+    kind: str = "python",
+    script: str | None = "train.py",
+    args: tuple[str, ...] = (),
+    module: str | None = None,
+    program: tuple[str, ...] = (),
+    launcher_args: tuple[str, ...] = (),
+    ranks: int = 1,
+    devices: tuple[str, ...] = (),
+    term_s: float = 10.0,
+    **more: Any,
+) -> RunSpec:
+    return RunSpec(
+        run="mb8_r1",
+        group="mb8",
+        repeat=1,
+        plan="a-plan",
+        workload=WorkloadSpec(name="train", module=module, script=None if module else script, args=args),
+        launcher=LauncherSpec(kind=kind, args=launcher_args, program=program),
+        place=PlaceSpec(ranks=ranks, devices=devices),
+        limits=LimitsSpec(term_s=term_s),
+        cwd=str(cwd),
+        **more,
+    )
+
+
+def attempt_in(folder: Path) -> AttemptPaths:
+    return AttemptPaths(folder / "out" / "mb8_r1" / "attempt-1")
+
+
+def allocation_for(spec: RunSpec, port: int = 29650) -> Allocation:
+    return Allocation(ranks=spec.place.ranks, devices=spec.place.devices, master_port=port)
+
+
+@contextmanager
+def started(spec: RunSpec, attempt: AttemptPaths, caller: Mapping[str, str] = os.environ) -> Iterator[AgentProcess]:
+    """A real agent on a prepared attempt."""
+    with allocate(spec) as allocation:
+        prepare(spec, attempt, allocation, caller)
+        with AgentProcess.start(attempt) as agent:
+            yield agent
+
+
+def reports_until_over(agent: AgentProcess) -> dict[str, AgentReport]:
+    """The last report of each kind."""
+    until = time.monotonic() + PATIENCE_S
+    heard: list[AgentReport] = []
+    while agent.alive:
+        heard += agent.wait(1.0)
+        assert time.monotonic() < until, f"the agent said only {heard}"
+    return {report.kind: report for report in heard}
+
+
+def run_to_end(spec: RunSpec, attempt: AttemptPaths) -> dict[str, AgentReport]:
+    with started(spec, attempt) as agent:
+        return reports_until_over(agent)
+
+
+def wait_until(true: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+    until = time.monotonic() + patience_s
+    while not true():
+        assert time.monotonic() < until, f"waited {patience_s:.0f} s in vain until {what}"
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; a zombie that its parent has not yet collected has."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def pids_in(path: Path) -> list[int]:
+    """Pids that a script wrote, one a line."""
+    return [int(line) for line in path.read_text().split()] if path.is_file() else []

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from seatrial.launch.environment import added, environment
+from seatrial.records.command import EnvironmentVariable
+from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
+
+CWD = Path("/w")
+ATTEMPT = attempt_in(CWD)
+
+
+def _variables(caller: dict[str, str], **choices: object) -> dict[str, EnvironmentVariable]:
+    spec = make_spec(CWD, **choices)  # type: ignore[arg-type]
+    found = environment(spec, allocation_for(spec), ATTEMPT, caller)
+    assert [variable.name for variable in found] == sorted({variable.name for variable in found})
+    return {variable.name: variable for variable in found}
+
+
+def test_probe_learns_where_it_is() -> None:
+    found = _variables({}, steps=200, rank_scope="rank0")
+    told = {name: variable.value for name, variable in found.items() if name.startswith("SEATRIAL_")}
+    assert told == {
+        "SEATRIAL_RUN_DIR": str(ATTEMPT.folder),
+        "SEATRIAL_RUN": "mb8_r1",
+        "SEATRIAL_ATTEMPT": "1",
+        "SEATRIAL_RANK_SCOPE": "rank0",
+        "SEATRIAL_SYNC_TIMING": "0",
+        "SEATRIAL_PHASE_EVERY": "10",
+        "SEATRIAL_STEPS": "200",
+    }
+    assert {found[name].set_by for name in told} == {"seatrial"}
+
+
+def test_callers_variables_are_recorded_where_they_matter() -> None:
+    caller = {"NCCL_P2P_DISABLE": "1", "HF_HOME": "/hf", "TORCH_LOGS": "x", "HOME": "/root", "MASTER_PORT": "9", "RANK": "0"}
+    found = _variables(caller)
+    assert {name for name, variable in found.items() if variable.set_by == "caller"} == set(caller) - {"HOME"}
+
+
+def test_defaults_give_way_to_the_caller() -> None:
+    found = _variables({"PYTHONUNBUFFERED": "0", "OMP_NUM_THREADS": "8"}, ranks=2)
+    assert (found["PYTHONUNBUFFERED"].value, found["PYTHONUNBUFFERED"].set_by) == ("0", "caller")
+    assert (found["OMP_NUM_THREADS"].value, found["OMP_NUM_THREADS"].set_by) == ("8", "caller")
+
+
+def test_threads_are_limited_only_where_ranks_share_the_machine() -> None:
+    assert _variables({}, ranks=2)["OMP_NUM_THREADS"].value == "1"
+    assert "OMP_NUM_THREADS" not in _variables({}, ranks=1)
+
+
+def test_devices_are_shown_and_none_are_hidden_from_cpu_ranks() -> None:
+    assert _variables({}, devices=("0", "2"))["CUDA_VISIBLE_DEVICES"].value == "0,2"
+    assert "CUDA_VISIBLE_DEVICES" not in _variables({}, ranks=4)
+
+
+def test_plan_wins_and_says_what_it_replaced() -> None:
+    found = _variables({"NCCL_DEBUG": "INFO", "NCCL_ALGO": "Ring"}, env={"NCCL_DEBUG": "WARN", "NCCL_ALGO": "Ring"})
+    assert found["NCCL_DEBUG"] == EnvironmentVariable(name="NCCL_DEBUG", value="WARN", set_by="plan", replaced="INFO")
+    assert found["NCCL_ALGO"] == EnvironmentVariable(name="NCCL_ALGO", value="Ring", set_by="plan", replaced=None)
+
+
+def test_place_replaces_the_callers_devices_and_the_plan_the_places() -> None:
+    found = _variables({"CUDA_VISIBLE_DEVICES": "7"}, devices=("0",))
+    assert (found["CUDA_VISIBLE_DEVICES"].set_by, found["CUDA_VISIBLE_DEVICES"].replaced) == ("place", "7")
+    assert _variables({}, devices=("0",), env={"CUDA_VISIBLE_DEVICES": "3"})["CUDA_VISIBLE_DEVICES"].set_by == "plan"
+
+
+def test_only_what_is_set_on_top_is_added() -> None:
+    spec = make_spec(CWD, env={"A": "1"})
+    names = added(environment(spec, allocation_for(spec), ATTEMPT, {"NCCL_DEBUG": "INFO"}))
+    assert "NCCL_DEBUG" not in names
+    assert names["A"] == "1"

@@ -1,0 +1,119 @@
+"""NVML itself cannot be had without a GPU: a module of the same names stands in for the binding."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from seatrial.machine import gpus
+from seatrial.machine.gpus import Gpu, chosen, driver_version, list_gpus
+from seatrial.machine.provenance import fingerprint, gather, visible_gpus
+
+
+class FakeNvmlError(Exception):
+    pass
+
+
+def _refuse(*_: Any) -> Any:
+    raise FakeNvmlError("not supported")
+
+
+def _fake_nvml(names: list[str], **changes: Any) -> SimpleNamespace:
+    functions = {
+        "NVMLError": FakeNvmlError,
+        "nvmlInit": lambda: None,
+        "nvmlDeviceGetCount": lambda: len(names),
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetName": lambda handle: names[handle],
+        "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}{handle}aa",
+        "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, 0),
+        "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 700_000,
+        "nvmlDeviceGetMaxPcieLinkGeneration": lambda handle: 5,
+        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=80 * 1024**3),
+        "nvmlSystemGetDriverVersion": lambda: "570.10",
+    }
+    return SimpleNamespace(**{**functions, **changes})
+
+
+@pytest.fixture(autouse=True)
+def fresh_nvml() -> Iterator[None]:
+    gpus._nvml.cache_clear()
+    yield
+    gpus._nvml.cache_clear()
+
+
+def _install(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
+    monkeypatch.setitem(sys.modules, "pynvml", fake)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_every_fact_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch, _fake_nvml(["H200"]))
+    expected = Gpu(
+        index=0, uuid="GPU-00aa", name="H200", compute_capability="9.0", power_limit_w=700.0, pcie_gen_max=5, memory_total_mib=81920
+    )
+    assert list_gpus() == (expected,)
+    assert driver_version() == "570.10"
+
+
+def test_no_driver_means_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch, _fake_nvml(["H200"], nvmlInit=_refuse))
+    assert list_gpus() == ()
+    assert driver_version() == ""
+
+
+def test_no_binding_means_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch, None)
+    assert list_gpus() == ()
+
+
+def test_what_a_driver_cannot_tell_is_none_and_the_rest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = _fake_nvml(["GB10"], nvmlDeviceGetEnforcedPowerLimit=_refuse, nvmlDeviceGetCudaComputeCapability=_refuse)
+    del fake.nvmlDeviceGetMemoryInfo
+    _install(monkeypatch, fake)
+    (gpu,) = list_gpus()
+    assert (gpu.name, gpu.compute_capability, gpu.power_limit_w, gpu.memory_total_mib) == ("GB10", "", None, None)
+
+
+def test_devices_by_index_and_by_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
+    _install(monkeypatch, _fake_nvml(["A", "B", "C"]))
+    assert [gpu.name for gpu in chosen(list_gpus(), ["2", "GPU-00"])] == ["C", "A"]
+    assert chosen(list_gpus(), ["7"]) == ()
+
+
+@pytest.mark.parametrize(("limit", "seen"), [("1", ["B"]), ("", []), ("-1", []), ("1,0", ["B", "A"])])
+def test_callers_visible_devices_count_when_the_run_names_none(monkeypatch: pytest.MonkeyPatch, limit: str, seen: list[str]) -> None:
+    _install(monkeypatch, _fake_nvml(["A", "B"]))
+    assert [gpu.name for gpu in visible_gpus((), {"CUDA_VISIBLE_DEVICES": limit})] == seen
+    assert [gpu.name for gpu in visible_gpus(("0",), {"CUDA_VISIBLE_DEVICES": limit})] == ["A"]
+
+
+def test_seed_columns_of_like_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _install(monkeypatch, _fake_nvml(["H200", "H200"]))
+    found = gather(tmp_path, ["0", "1"])
+    assert found.gpu_name == "H200"
+    assert found.gpu_cc == "0:9.0;1:9.0"
+    assert found.gpu_uuid_list == "GPU-00aa;GPU-11aa"
+    assert found.gpu_power_limit_w == "700.00;700.00"
+    assert found.pcie_gen == "5"
+
+
+def test_unlike_gpus_are_all_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _install(monkeypatch, _fake_nvml(["H200", "V100"]))
+    assert gather(tmp_path, []).gpu_name == "H200;V100"
+
+
+def test_power_cap_changes_the_fingerprint_and_serial_number_does_not(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake = _fake_nvml(["H200"])
+    _install(monkeypatch, fake)
+    first = gather(tmp_path, [])
+    fake.nvmlDeviceGetUUID = lambda handle: "GPU-other"
+    assert gather(tmp_path, []).fingerprint == first.fingerprint
+    fake.nvmlDeviceGetEnforcedPowerLimit = lambda handle: 350_000
+    assert gather(tmp_path, []).fingerprint != first.fingerprint
+    assert fingerprint(first) == first.fingerprint

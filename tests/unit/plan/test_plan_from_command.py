@@ -1,0 +1,184 @@
+"""Plans from commands a person has typed: the parts, the axes, the folder, and what is refused."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.errors import UsageError
+from seatrial.plan.command_words import take_apart
+from seatrial.plan.from_command import mapping_from_command
+from seatrial.plan.load import plan_from_mapping
+from seatrial.plan.resolve import resolve
+
+# command → kind, program, launcher args, script, args, ranks
+COMMANDS: dict[str, tuple[str, list[str], list[str], str, list[str], str | None]] = {
+    "torchrun --nproc_per_node 2 train.py --bs 8": ("torchrun", ["torchrun"], [], "train.py", ["--bs", "8"], "2"),
+    "torchrun --standalone --nproc-per-node=4 --nnodes=1 train.py": ("torchrun", ["torchrun"], ["--standalone"], "train.py", [], "4"),
+    "/opt/venv/bin/torchrun --rdzv_backend c10d -m pkg.train --nproc_per_node 9": (
+        "torchrun",
+        ["/opt/venv/bin/torchrun"],
+        ["--rdzv_backend", "c10d", "-m"],
+        "pkg.train",
+        ["--nproc_per_node", "9"],
+        None,
+    ),
+    "torchrun --no-python --nproc_per_node 2 ./run.sh -m": ("torchrun", ["torchrun"], ["--no-python"], "./run.sh", ["-m"], "2"),
+    "torchrun --nproc_per_node gpu train.py": ("torchrun", ["torchrun"], ["--nproc_per_node", "gpu"], "train.py", [], None),
+    "torchrun -r 3 -t 3 -- train.py": ("torchrun", ["torchrun"], ["-r", "3", "-t", "3"], "train.py", [], None),
+    "python -m torch.distributed.run --nproc_per_node=2 train.py": (
+        "torchrun",
+        ["python", "-m", "torch.distributed.run"],
+        [],
+        "train.py",
+        [],
+        "2",
+    ),
+    "python -u -X dev train.py -m x": ("python", ["python"], ["-u", "-X", "dev"], "train.py", ["-m", "x"], None),
+    "/usr/bin/python3.12 -m pkg.train --bs 8": ("python", ["/usr/bin/python3.12"], ["-m"], "pkg.train", ["--bs", "8"], None),
+    "python -c 'print(1)'": ("command", [], [], "python", ["-c", "print(1)"], None),
+    "./train.sh 8": ("command", [], [], "./train.sh", ["8"], None),
+    "accelerate launch --num_processes 2 train.py": ("command", [], [], "accelerate", ["launch", "--num_processes", "2", "train.py"], "2"),
+    "python -m accelerate.commands.launch t.py": ("command", [], [], "python", ["-m", "accelerate.commands.launch", "t.py"], None),
+    "conda run -n x torchrun --nproc-per-node=4 t.py": (
+        "command",
+        [],
+        [],
+        "conda",
+        ["run", "-n", "x", "torchrun", "--nproc-per-node=4", "t.py"],
+        "4",
+    ),
+}
+REFUSED = {
+    "": "no command was given; write it after --, as in: -- torchrun --nproc_per_node 2 train.py",
+    "A=1": "no command was given; write it after --, as in: -- torchrun --nproc_per_node 2 train.py",
+    "torchrun --nproc_per_node 2": "there is no script in the command: torchrun --nproc_per_node 2",
+    "python -u": "there is no script in the command: python -u",
+    "python -m": "python -m is not followed by a module",
+    "deepspeed --num_gpus 2 train.py": (
+        "the deepspeed launcher is not there yet; start the script with torchrun instead, under which DeepSpeed works too: "
+        "torchrun --nproc_per_node 2 train.py …"
+    ),
+    "torchrun --nnodes 2 train.py": "runs on several nodes are not there yet (--nnodes 2); sweep on one node with --nnodes 1",
+    "torchrun --nnodes=1:4 train.py": "runs on several nodes are not there yet (--nnodes 1:4); sweep on one node with --nnodes 1",
+    "torchrun --node_rank 1 train.py": "runs on several nodes are not there yet (--node_rank 1); sweep on one node",
+    "python train.py --bs {bs}": (
+        "{bs} stands in the command, but no axis of that name is given: add -P bs=VALUE,VALUE, "
+        "or write {{bs}} if the braces are the command's own"
+    ),
+    "python train.py {steps}": "{steps} stands in the command, but the number of steps is not given: add --steps N",
+    """python train.py '{"a": 1}'""": """a lone '{' in '{"a": 1}': write '{{' for the brace itself""",
+}
+LINE = "torchrun --nproc_per_node 2 train.py --bs {bs} --workers {nw}"
+AXES: dict[str, list[Any]] = {"bs": [8, 16], "nw": [0, 2]}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_is_taken_apart(command: str) -> None:
+    kind, program, launcher_args, script, args, ranks = COMMANDS[command]
+    parts = take_apart(shlex.split(command))
+
+    assert (parts.kind, list(parts.program), list(parts.launcher_args)) == (kind, program, launcher_args)
+    assert (parts.script, list(parts.args), parts.ranks) == (script, args, ranks)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_makes_a_plan_that_resolves(command: str) -> None:
+    plan = plan_from_mapping(mapping_from_command(shlex.split(command), repeats=2), command)
+    runs = resolve(plan, source=command, cwd=Path("/")).runs
+
+    assert [run.run for run in runs] == ["base_r1", "base_r2"]
+    assert runs[0].workload.script == COMMANDS[command][3]
+
+
+@pytest.mark.parametrize("command", REFUSED)
+def test_what_cannot_be_swept_is_said(command: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        mapping_from_command(shlex.split(command))
+    assert str(caught.value) == REFUSED[command]
+
+
+def test_the_one_liner() -> None:
+    mapping = mapping_from_command(shlex.split(LINE), axes=AXES, repeats=3, samples_per_step="{bs}")
+    plan = resolve(plan_from_mapping(mapping, LINE), source=LINE, cwd=Path("/"))
+
+    assert len(plan.runs) == 12
+    run = next(run for run in plan.runs if run.run == "bs16_nw2_r3")
+    assert run.workload.args == ("--bs", "16", "--workers", "2")
+    assert run.workload.samples_per_step == 16
+    assert (run.launcher.kind, run.launcher.program, run.place.ranks) == ("torchrun", ("torchrun",), 2)
+
+
+def test_the_folder_follows_from_command_and_axes_but_not_from_repeats() -> None:
+    def folder(command: str = LINE, **options: Any) -> str:
+        return str(mapping_from_command(shlex.split(command), **{"axes": AXES, **options})["output"])
+
+    assert folder() == folder(repeats=5) == folder(axes=dict(reversed(AXES.items())))
+    others = [folder(f"{LINE} --lr 1"), folder(axes={"bs": [8], "nw": [0]}), folder(steps=5), folder(more={"env": {"A": "1"}})]
+    assert len({folder(), *others}) == 5
+    # How its lines are read can be changed afterwards, without a run being made again.
+    assert folder() == folder(reads="nanogpt") == folder(patterns=["(?P<step>x)"]) == folder(samples_per_step="8", tokens_per_step="{bs}")
+    assert folder() == folder(more={"limits": {"run_s": 5}, "rank_by": "duration_s"})
+    assert folder().startswith("outputs/sweep-train-")
+    assert len(folder()) == len("outputs/sweep-train-") + 8
+    assert folder(output="mine") == "mine"
+
+
+def test_a_folder_for_any_program() -> None:
+    def name(command: str) -> str:
+        return str(mapping_from_command(shlex.split(command))["name"])
+
+    assert name("accelerate launch src/fine_tune.py") == "sweep-fine-tune"
+    assert name("python -m pkg.train") == "sweep-train"
+    assert name("./run") == "sweep-run"
+
+
+def test_an_axis_that_stands_nowhere_is_named() -> None:
+    with pytest.raises(UsageError, match=r"the axis 'bz' stands nowhere in the command: there is no \{bz\} in it; did you mean 'bs'\?"):
+        mapping_from_command(shlex.split(LINE), axes={"bz": [1], "nw": [0]})
+    with pytest.raises(UsageError, match=r"the axis 'bs' stands nowhere in the command: .*; write \{bs\} where its value belongs"):
+        mapping_from_command(["python", "train.py"], axes={"bs": [1]})
+    with pytest.raises(UsageError, match=r"\{mb\} stands in the command"):
+        mapping_from_command(["python", "train.py"], samples_per_step="{mb}")
+
+
+def test_the_number_of_ranks_can_be_an_axis() -> None:
+    command = shlex.split("torchrun --nproc_per_node {np} train.py --world {np} --bs {bs}")
+    mapping = mapping_from_command(command, axes={"np": [1, 2], "bs": [8]})
+    runs = resolve(plan_from_mapping(mapping, "x"), source="x", cwd=Path("/")).runs
+
+    assert {run.run: (run.place.ranks, run.workload.args) for run in runs} == {
+        "np1_bs8_r1": (1, ("--world", "1", "--bs", "8")),
+        "np2_bs8_r1": (2, ("--world", "2", "--bs", "8")),
+    }
+    mapping = mapping_from_command(shlex.split("accelerate launch --num_processes {np} train.py"), axes={"np": [2]})
+    run = resolve(plan_from_mapping(mapping, "x"), source="x", cwd=Path("/")).runs[0]
+    assert (run.place.ranks, run.workload.args) == (2, ("launch", "--num_processes", "2", "train.py"))
+    with pytest.raises(UsageError, match="must be a number or one axis"):
+        mapping_from_command(shlex.split("torchrun --nproc_per_node 1{np} train.py"), axes={"np": [1]})
+
+
+def test_axes_of_the_harness_need_no_placeholder() -> None:
+    mapping = mapping_from_command(["python", "train.py"], axes={"env.OMP_NUM_THREADS": [1, 2]})
+    runs = resolve(plan_from_mapping(mapping, "x"), source="x", cwd=Path("/")).runs
+    assert sorted(run.env["OMP_NUM_THREADS"] for run in runs) == ["1", "2"]
+
+
+def test_variables_in_front_of_a_command() -> None:
+    mapping = mapping_from_command(shlex.split("OMP_NUM_THREADS={t} A=b=c python train.py"), axes={"t": [1]})
+    run = resolve(plan_from_mapping(mapping, "x"), source="x", cwd=Path("/")).runs[0]
+    assert run.env == {"OMP_NUM_THREADS": "1", "A": "b=c"}
+    assert mapping_from_command(["A=1", "python", "t.py"], more={"env": {"B": "2"}})["env"] == {"A": "1", "B": "2"}
+
+
+def test_ranks_that_torchrun_counts_itself_are_noted() -> None:
+    assert "the plan counts 1 rank" in take_apart(shlex.split("torchrun --nproc_per_node auto t.py")).notes[0]
+
+
+def test_other_keys_of_a_plan_are_passed_on() -> None:
+    mapping = mapping_from_command(["python", "t.py"], more={"rank_by": "duration_s", "limits": {"run_s": 5}}, steps=7)
+    plan = plan_from_mapping(mapping, "x")
+    assert (plan.rank_by, plan.limits.run_s, plan.steps) == ("duration_s", 5, 7)

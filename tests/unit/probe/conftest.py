@@ -1,0 +1,83 @@
+"""A clock that stands still until told, a probe on it, and the lines it wrote."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.probe import Probe
+
+
+class FakeClock:
+    """Monotonic seconds, moved by hand."""
+
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+    def pass_ms(self, ms: float) -> None:
+        self.now_s += ms / 1000.0
+
+
+class Lines:
+    """What a probe left in a run folder."""
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+
+    def events(self, kind: str | None = None, rank: int = 0) -> list[dict[str, Any]]:
+        found = self._read(f"events_rank{rank}.jsonl")
+        return [event for event in found if kind in (None, event["kind"])]
+
+    def steps(self, rank: int = 0) -> list[dict[str, Any]]:
+        return self.events("step", rank)
+
+    def heartbeats(self, rank: int = 0) -> list[dict[str, Any]]:
+        return self._read(f"heartbeat_rank{rank}.jsonl")
+
+    def _read(self, name: str) -> list[dict[str, Any]]:
+        path = self.run_dir / name
+        return [json.loads(line, parse_constant=_refuse) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def _refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is not JSON")
+
+
+@pytest.fixture(autouse=True)
+def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tests say themselves who they are."""
+    names = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in (*names, "SEATRIAL_RUN_DIR", "SEATRIAL_RUN", "SEATRIAL_ATTEMPT", "SEATRIAL_RANK_SCOPE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def lines(tmp_path: Path) -> Lines:
+    return Lines(tmp_path / "run")
+
+
+@pytest.fixture
+def make_probe(lines: Lines, clock: FakeClock) -> Iterator[Callable[..., Probe]]:
+    """Probes without a thread, on the fake clock, closed when the test is over."""
+    made: list[Probe] = []
+
+    def make(**options: Any) -> Probe:
+        probe = Probe(lines.run_dir, **{"heartbeat_s": None, "clock": clock, "wall_clock": lambda: clock.now_s + 5e8, **options})
+        made.append(probe)
+        return probe
+
+    yield make
+    for probe in made:
+        probe.close()

@@ -1,0 +1,99 @@
+"""As much of torch.cuda as the probe touches: a device whose work takes a time to order and is done when the test says so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+
+class FakeDevice:
+    """`now_ms` is how far the queued work reaches; `done_ms` how far the device has come."""
+
+    def __init__(self) -> None:
+        self.now_ms = 0.0
+        self.done_ms = 0.0
+        self.error: str | None = None
+        self.syncs = 0
+        self.events_made = 0
+        self.torch: Any = SimpleNamespace(
+            cuda=SimpleNamespace(Event=self._event, synchronize=self._synchronize), empty=_Slots, float32="float32"
+        )
+
+    def queue(self, ms: float) -> None:
+        self.now_ms += ms
+
+    def catch_up(self) -> None:
+        self.done_ms = self.now_ms
+
+    def raise_if_broken(self) -> None:
+        if self.error:
+            raise RuntimeError(self.error)
+
+    def _event(self, enable_timing: bool = False) -> FakeEvent:
+        self.events_made += 1
+        return FakeEvent(self, enable_timing)
+
+    def _synchronize(self) -> None:
+        self.syncs += 1
+        self.catch_up()
+
+
+class FakeEvent:
+    def __init__(self, device: FakeDevice, enable_timing: bool) -> None:
+        self._device = device
+        self._enable_timing = enable_timing
+        self.at_ms = -1.0
+
+    def record(self) -> None:
+        self._device.raise_if_broken()
+        self.at_ms = self._device.now_ms
+
+    def query(self) -> bool:
+        self._device.raise_if_broken()
+        return self._device.done_ms >= self.at_ms
+
+    def elapsed_time(self, end: FakeEvent) -> float:
+        assert self._enable_timing and end._enable_timing
+        assert end.query(), "read before the device was there"
+        return end.at_ms - self.at_ms
+
+
+class FakeLoss:
+    """A CUDA scalar."""
+
+    is_cuda = True
+    shape = ()
+
+    def __init__(self, value: float) -> None:
+        self.number = value
+
+    def numel(self) -> int:
+        return 1
+
+    def detach(self) -> FakeLoss:
+        return self
+
+    def dim(self) -> int:
+        return 0
+
+    def __float__(self) -> float:
+        raise AssertionError("reading a CUDA tensor waits for the device")
+
+
+class _Slots:
+    def __init__(self, count: int, dtype: str, pin_memory: bool) -> None:
+        assert (dtype, pin_memory) == ("float32", True)
+        self._slots = [_Slot() for _ in range(count)]
+
+    def __iter__(self) -> Iterator[_Slot]:
+        return iter(self._slots)
+
+
+class _Slot:
+    def copy_(self, source: FakeLoss, non_blocking: bool) -> None:
+        assert non_blocking
+        self._number = source.number
+
+    def __float__(self) -> float:
+        return self._number

@@ -1,0 +1,182 @@
+"""Device times without waiting: taken on one step in so many, written when they are there, given up when they never come."""
+
+from __future__ import annotations
+
+import pytest
+
+from seatrial.probe.contexts import PHASE_INDEX, PauseContext, PhaseContext, StepContext
+from seatrial.probe.cuda import Cuda
+from seatrial.probe.timeline import LONGEST_WAIT_STEPS, Timeline
+from tests.unit.probe.fake_torch import FakeDevice, FakeLoss
+
+FWD = PHASE_INDEX["fwd"]
+
+
+class Loop:
+    """A timeline on a fake device, and what came out of it."""
+
+    def __init__(self, clock, **options) -> None:
+        self.clock = clock
+        self.device = FakeDevice()
+        self.records = []
+        cuda = Cuda(self.device.torch)
+        self.timeline = Timeline(
+            **{"sync": False, "phase_every": 1, **options}, emit=self.records.append, clock=clock, find_device=lambda: cuda
+        )
+
+    def step(self, *, fwd_ms: float = 20.0, launch_ms: float = 1.0, loss: float | None = None) -> None:
+        with StepContext(self.timeline, 8, None), PhaseContext(self.timeline, "fwd", FWD):
+            self.clock.pass_ms(launch_ms)
+            self.device.queue(fwd_ms)
+        if loss is not None:
+            self.timeline.loss(FakeLoss(loss))
+
+    def fwd_ms(self):
+        return [record.phases_ms[FWD] for record in self.records]
+
+
+@pytest.fixture
+def loop(clock) -> Loop:
+    return Loop(clock)
+
+
+def test_phases_are_device_time_and_the_step_is_wall_time(loop):
+    loop.step(fwd_ms=20, launch_ms=1)
+    loop.device.catch_up()
+    loop.timeline.drain(1.0)
+    assert loop.fwd_ms() == [20.0]
+    assert loop.records[0].iter_ms == pytest.approx(1.0)
+
+
+def test_a_step_is_let_go_only_when_the_device_has_passed_it(loop):
+    for _ in range(3):
+        loop.step()
+    assert loop.records == []
+    loop.device.done_ms = 45.0
+    loop.step()
+    assert [record.step for record in loop.records] == [0, 1]
+    assert loop.device.syncs == 0
+
+
+def test_after_sixteen_steps_a_step_is_let_go_with_nulls(loop):
+    for _ in range(LONGEST_WAIT_STEPS + 2):
+        loop.step(loss=1.0)
+    assert [record.step for record in loop.records] == [0]
+    assert (loop.fwd_ms(), loop.records[0].loss) == ([None], None)
+
+
+def test_phases_are_taken_on_one_step_in_so_many(clock):
+    loop = Loop(clock, phase_every=3)
+    for _ in range(7):
+        loop.step()
+        loop.device.catch_up()
+    loop.timeline.drain(1.0)
+    assert loop.fwd_ms() == [20.0, None, None, 20.0, None, None, 20.0]
+
+
+def test_events_are_pooled(loop):
+    for _ in range(50):
+        loop.step(loss=1.0)
+        loop.device.catch_up()
+    assert loop.device.events_made <= 8 + 2 * 5, "eight fences and the marks of the steps under way"
+
+
+def test_a_loss_is_read_when_it_has_come(loop):
+    loop.step(loss=3.5)
+    loop.step(loss=2.5)
+    assert loop.records == []
+    loop.device.catch_up()
+    loop.timeline.drain(1.0)
+    assert [record.loss for record in loop.records] == [3.5, 2.5]
+
+
+def test_losses_share_a_fence_and_none_is_read_before_it_has_passed(loop):
+    for step in range(1, 5):
+        loop.step(loss=float(step))
+        loop.device.catch_up()
+    assert loop.records == [], "the fence behind the first four is not there yet"
+    loop.device.queue(1.0)
+    loop.step(loss=5.0)
+    assert loop.records == [], "it is there, and the device has not passed it"
+    loop.device.catch_up()
+    loop.step()
+    assert [record.loss for record in loop.records] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_every_loss_of_a_long_run_is_its_own(loop):
+    for step in range(1, 301):
+        loop.step(loss=float(step))
+        loop.device.catch_up()
+    loop.timeline.drain(1.0)
+    assert [record.loss for record in loop.records] == [float(step) for step in range(1, 301)]
+
+
+def test_closing_waits_for_the_device_but_not_for_ever(loop, clock):
+    loop.step(loss=1.0)
+    waits = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        clock.pass_ms(100)
+
+    loop.timeline.drain(1.0, sleep)
+    assert 9 <= len(waits) <= 11
+    assert (loop.fwd_ms(), loop.records[0].loss) == ([None], None)
+
+
+def test_closing_takes_what_comes_while_it_waits(loop):
+    loop.step(loss=1.0)
+    loop.timeline.drain(1.0, lambda _: loop.device.catch_up())
+    assert (loop.fwd_ms(), loop.records[0].loss) == ([20.0], 1.0)
+
+
+def test_an_error_of_the_device_is_left_to_the_training(loop):
+    loop.step(loss=1.0)
+    loop.device.error = "CUDA error: an illegal memory access was encountered\nmore"
+    loop.step(loss=1.0)
+    loop.timeline.drain(1.0)
+    assert loop.fwd_ms() == [None, None]
+    assert loop.timeline.remark() == "no more device times: CUDA error: an illegal memory access was encountered"
+
+
+def test_sync_takes_wall_time_between_synchronised_borders_on_every_step(clock):
+    loop = Loop(clock, sync=True, phase_every=10)
+    for _ in range(2):
+        loop.step(launch_ms=21.0)
+    loop.timeline.drain(1.0)
+    assert loop.fwd_ms() == pytest.approx([21.0, 21.0])
+    assert loop.device.syncs == 4
+
+
+def test_a_pause_inside_a_device_phase_leaves_it_null(loop, clock):
+    with StepContext(loop.timeline, 8, None), PhaseContext(loop.timeline, "fwd", FWD):
+        clock.pass_ms(1)
+        with PauseContext(loop.timeline, "compile", lambda name, pause_s: None):
+            clock.pass_ms(1000)
+    loop.device.catch_up()
+    loop.timeline.drain(1.0)
+    assert loop.fwd_ms() == [None]
+    assert loop.records[0].iter_ms == pytest.approx(1.0)
+
+
+def test_waiting_for_data_is_wall_time_on_every_step(clock):
+    loop = Loop(clock, phase_every=10)
+    for wait_ms in (7, 5):
+        with PhaseContext(loop.timeline, "data_wait", PHASE_INDEX["data_wait"]):
+            clock.pass_ms(wait_ms)
+        loop.step()
+    loop.device.catch_up()
+    loop.timeline.drain(1.0)
+    assert [record.phases_ms[PHASE_INDEX["data_wait"]] for record in loop.records] == pytest.approx([7, 5])
+    assert loop.fwd_ms() == [20.0, None], "the second is a step whose device times are not taken"
+
+
+def test_a_loss_of_many_numbers_is_refused_with_the_remedy(loop):
+    class Many(FakeLoss):
+        shape = (8,)
+
+        def numel(self) -> int:
+            return 8
+
+    with pytest.raises(ValueError, match=r"not a tensor of shape \(8,\): give its mean\(\)"):
+        loop.timeline.loss(Many(1.0))

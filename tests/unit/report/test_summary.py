@@ -1,0 +1,106 @@
+"""summary.json and summary.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seatrial.paths import CampaignPaths
+from seatrial.records.columns import GROUP_SEED
+from seatrial.records.results import CampaignResults
+from seatrial.report.page import page
+from seatrial.report.summary import summary_json
+from seatrial.report.write import write_report
+from tests.unit.report import factory
+
+GOLDEN = Path(__file__).parent / "golden"
+SEED_KEYS = [
+    "generated_at",
+    "output_root",
+    "tail_points",
+    "baseline_group",
+    "groups",
+    "ranked_groups",
+    "ranked_groups_by_stability",
+    "best",
+    "runs",
+    "skipped_runs",
+]
+
+
+@pytest.mark.parametrize(("name", "results"), [("summary.md", factory.results()), ("summary_empty.md", factory.empty_results())])
+def test_the_page_is_as_it_was(name: str, results: CampaignResults) -> None:
+    assert page(results, CampaignPaths(Path("out"))) == (GOLDEN / name).read_text(encoding="utf-8")
+
+
+def test_the_verdict_comes_before_every_figure() -> None:
+    text = page(factory.results(), CampaignPaths(Path("out")))
+    headings = [line for line in text.splitlines() if line.startswith("## ")]
+    assert headings[:2] == ["## Verdict: FAIL", "## Ranking"]
+    assert text.index("## Verdict") < text.index("1,270")
+
+
+def test_json_has_the_seeds_keys_first() -> None:
+    told = summary_json(factory.results())
+    assert list(told)[: len(SEED_KEYS)] == SEED_KEYS
+    assert list(told)[len(SEED_KEYS) :] == [
+        "plans",
+        "verdict",
+        "ranking",
+        "winners",
+        "cautions",
+        "failures",
+        "pending",
+        "windows",
+        "old_attempts",
+    ]
+
+
+def test_json_values_are_values() -> None:
+    told = json.loads(json.dumps(summary_json(factory.results()), allow_nan=False))
+    assert told["generated_at"] == "2026-01-01T00:00:00Z"
+    assert told["tail_points"] == 20
+    assert [row["group"] for row in told["ranked_groups_by_stability"]] == ["mb16_nw0", "mb16_nw2", "mb8_nw2"]
+    assert list(told["groups"][0])[: len(GROUP_SEED)] == list(GROUP_SEED)
+    run = told["runs"][0]
+    assert (run["wall_samples_per_sec"], run["steady"], run["rank_iter_spread_p90_ms"]) == (790.5, True, None)
+    assert told["windows"]["mb16_nw2_r1"]["n"] == 178
+    assert told["old_attempts"] == [{"run": "mb16_nw0_r1", "attempt": 1, "hash": "hash-mb16_nw0-1"}]
+    assert told["verdict"]["verdict"] == "FAIL"
+    assert told["best"]["group"] == "mb16_nw2"
+
+
+def test_json_of_nothing_is_still_whole() -> None:
+    told = summary_json(factory.empty_results())
+    assert (told["groups"], told["best"], told["pending"], told["tail_points"]) == ([], None, ["mb16_nw2_r1"], 20)
+
+
+def test_write_report_leaves_every_file_and_a_second_one_the_same(tmp_path: Path) -> None:
+    paths = CampaignPaths(tmp_path)
+    write_report(factory.results(), paths)
+    first = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert sorted(first) == [
+        "best_config.env",
+        "best_config.json",
+        "best_overrides.txt",
+        "group_summary.csv",
+        "per_run_metrics.csv",
+        "ranked_groups.csv",
+        "skipped_runs.tsv",
+        "summary.json",
+        "summary.md",
+        "verdict.json",
+    ]
+    write_report(factory.results(), paths)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == first
+
+
+def test_verdict_file_answers_a_program(tmp_path: Path) -> None:
+    paths = CampaignPaths(tmp_path)
+    write_report(factory.results(), paths)
+    told = json.loads(paths.verdict.read_text())
+    assert list(told) == ["verdict", "exit_code", "partial", "findings", "notes", "pending", "generated_at"]
+    assert (told["verdict"], told["exit_code"], told["partial"]) == ("FAIL", 2, True)
+    assert told["findings"][0]["evidence"] == [{"subject": "campaign", "value": 1, "file": "run_manifest.tsv", "window": "", "n": 7}]

@@ -1,0 +1,87 @@
+"""Cells and table files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.records.outcome import Outcome
+from seatrial.tables import format_cell, read_table, write_table
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, ""),
+        (True, "true"),
+        (False, "false"),
+        (3, "3"),
+        (2.0, "2"),
+        (-0.0, "0"),
+        (0.1234567891, "0.123457"),
+        (0.000012345678, "0.0000123457"),
+        (123.4567891, "123.456789"),
+        (1e20, "100000000000000000000"),
+        (1e-300, "0"),
+        (float("nan"), ""),
+        (float("-inf"), ""),
+        ("two\nlines\tand a tab", "two lines and a tab"),
+        ("no \udcff UTF-8", "no \\udcff UTF-8"),
+        (Outcome.OK, "ok"),
+    ],
+)
+def test_a_value_has_one_text(value: object, text: str) -> None:
+    assert format_cell(value) == text
+
+
+@pytest.mark.parametrize(
+    "column", ["iter_p90_over_p50", "wall_p90_over_p50", "unstable_run_ratio", "ratio_low", "stability_score", "speedup_vs_baseline"]
+)
+def test_ratios_have_six_decimals(column: str) -> None:
+    assert format_cell(1.5, column) == "1.500000"
+
+
+def test_a_duration_is_no_ratio() -> None:
+    assert format_cell(31.5, "duration_sec") == "31.5"
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e15, max_value=1e15))
+def test_numbers_keep_their_value_and_have_no_exponent(value: float) -> None:
+    text = format_cell(value)
+    assert "e" not in text
+    assert float(text) == pytest.approx(value, rel=1e-5, abs=1e-14)
+
+
+@pytest.mark.parametrize("delimiter", [",", "\t"])
+def test_what_is_written_is_read_back(tmp_path: Path, delimiter: str) -> None:
+    path = tmp_path / "new folder" / "table"
+    rows = [{"a": 'he said "x", twice', "b": None, "left out": 1}, {"a": "back\\slash", "b": '"'}]
+    write_table(path, ["a", "b", "c"], rows, delimiter)
+    assert read_table(path, delimiter) == [{"a": 'he said "x", twice', "b": "", "c": ""}, {"a": "back\\slash", "b": '"', "c": ""}]
+
+
+def test_a_tsv_has_no_quotes(tmp_path: Path) -> None:
+    path = tmp_path / "table.tsv"
+    write_table(path, ["a", "b"], [{"a": 'say "x"', "b": "1\t2"}], "\t")
+    assert path.read_text() == 'a\tb\nsay "x"\t1 2\n'
+
+
+def test_nothing_is_left_of_a_table_that_could_not_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("old\n")
+    with pytest.raises(RuntimeError):
+        write_table(path, ["a"], _breaks())
+    assert [child.name for child in tmp_path.iterdir()] == ["table.csv"]
+    assert path.read_text() == "old\n"
+
+
+def test_a_missing_table_has_no_rows(tmp_path: Path) -> None:
+    assert read_table(tmp_path / "none.csv") == []
+
+
+def _breaks():
+    yield {"a": 1}
+    raise RuntimeError("the rows broke off")

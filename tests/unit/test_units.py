@@ -1,0 +1,41 @@
+"""Durations and bytes, both ways."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seatrial.errors import UsageError
+from seatrial.units import format_bytes, format_duration, format_hms, parse_duration_s
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90", 90), ("90s", 90), ("1.5h", 5400), ("1h30m", 5400), ("250ms", 0.25), ("2 d", 172800), ("15min", 900)]
+)
+def test_parse_duration(text: str, seconds: float) -> None:
+    assert parse_duration_s(text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "5 parsecs", "1h x", "-3s"])
+def test_a_bad_duration_says_how_to_write_one(text: str) -> None:
+    with pytest.raises(UsageError, match="write for example"):
+        parse_duration_s(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, "–"), (float("nan"), "–"), (0.25, "250 ms"), (12.34, "12.3 s"), (245, "4m 05s"), (7380, "2h 03m"), (59.99, "60.0 s")],
+)
+def test_format_duration(seconds: float | None, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+@given(st.floats(min_value=0, max_value=1e7))
+def test_hms_never_shows_less_than_is_left(seconds: float) -> None:
+    hours, minutes, rest = map(int, format_hms(seconds).split(":"))
+    assert 0 <= hours * 3600 + minutes * 60 + rest - seconds <= 1
+
+
+def test_format_bytes() -> None:
+    assert [format_bytes(count) for count in (512, 1536, 3 << 30, 5 << 40)] == ["512 B", "1.5 KiB", "3.0 GiB", "5.0 TiB"]

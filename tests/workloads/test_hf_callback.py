@@ -1,0 +1,103 @@
+"""The Trainer's callback in a real Trainer on CPU."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+
+
+class Line(torch.nn.Module):
+    """The smallest model a Trainer takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 1)
+
+    def forward(self, x: Any, labels: Any = None) -> dict[str, Any]:
+        out = self.layer(x)
+        return {"loss": torch.nn.functional.mse_loss(out, labels), "logits": out}
+
+
+def _rows(count: int) -> list[dict[str, Any]]:
+    generator = torch.Generator().manual_seed(0)
+    rows = [torch.randn(4, generator=generator) for _ in range(count)]
+    return [{"x": row, "labels": row.sum().reshape(1)} for row in rows]
+
+
+def _trainer(folder: Path, callback: Any, **options: Any) -> Any:
+    args = transformers.TrainingArguments(
+        output_dir=str(folder / "hf"),
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=2,
+        max_steps=6,
+        logging_steps=2,
+        eval_strategy="steps",
+        eval_steps=3,
+        save_steps=6,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        **options,
+    )
+    return transformers.Trainer(model=Line(), args=args, train_dataset=_rows(64), eval_dataset=_rows(8), callbacks=[callback])
+
+
+def _events(run_dir: Path, kind: str) -> list[dict[str, Any]]:
+    lines = (run_dir / "events_rank0.jsonl").read_text().splitlines()
+    return [event for event in map(json.loads, lines) if event["kind"] == kind]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_is_told_step_by_step(tmp_path):
+    from seatrial.probe.hf import SeatrialCallback
+
+    _trainer(tmp_path, SeatrialCallback(tmp_path / "run")).train()
+    steps = _events(tmp_path / "run", "step")
+    assert [step["step"] for step in steps] == [0, 1, 2, 3, 4, 5]
+    assert {step["samples"] for step in steps} == {8}
+    assert [step["loss"] is not None for step in steps] == [False, True] * 3
+    assert all(step["iter_ms"] > 0 and step["data_wait_ms"] >= 0 and step["step_ms"] > 0 for step in steps)
+    pauses = [(pause["name"], pause["step"]) for pause in _events(tmp_path / "run", "pause")]
+    assert pauses == [("eval", 3), ("eval", 6), ("checkpoint", 6)]
+    assert len(_events(tmp_path / "run", "stop")) == 1
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_that_fails_writes_no_stop(tmp_path):
+    from seatrial.probe.hf import SeatrialCallback
+
+    class Bomb(transformers.TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if state.global_step == 3:
+                raise RuntimeError("boom")
+
+    callback = SeatrialCallback(tmp_path / "run")
+    trainer = _trainer(tmp_path, callback)
+    trainer.add_callback(Bomb())
+    with pytest.raises(RuntimeError, match="boom"):
+        trainer.train()
+    probe = callback._probe
+    assert probe is not None
+    with pytest.raises(RuntimeError, match="boom"), probe:
+        raise RuntimeError("boom")
+    assert len(_events(tmp_path / "run", "step")) == 3
+    assert _events(tmp_path / "run", "stop") == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_without_a_folder_it_is_silent(tmp_path, monkeypatch):
+    from seatrial.probe.hf import SeatrialCallback
+
+    monkeypatch.delenv("SEATRIAL_RUN_DIR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    result = _trainer(tmp_path, SeatrialCallback()).train()
+    assert result.global_step == 6
+    assert list(tmp_path.rglob("events_rank*")) == []
