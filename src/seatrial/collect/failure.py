@@ -9,6 +9,7 @@ again: so signs of a lost peer count only where no other sign is found, and amon
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -51,6 +52,7 @@ ACTIONS: dict[Cause, str] = {
     Cause.PERMISSION: "Give this user the right to that file or folder, or use another one.",
     Cause.NAN: "Lower the learning rate, or check data and precision: the loss is no longer a number.",
     Cause.KILLED: "Something killed it: most often the kernel for want of memory (`dmesg` says so), else a person or a scheduler.",
+    Cause.NATIVE_CRASH: "A library crashed below Python: run again with PYTHONFAULTHANDLER=1 in `env` for the stack; under gloo, end with a barrier.",
     Cause.EXCEPTION: "Read the traceback in launcher.log; command.sh in the same folder runs the same command by hand.",
     Cause.EXIT_CODE: "Read the end of launcher.log; command.sh in the same folder runs the same command by hand.",
     Cause.UNKNOWN: "Read the end of launcher.log.",
@@ -74,6 +76,7 @@ SIGNS: tuple[Sign, ...] = (
         r"Rendezvous(?:Timeout|Connection)Error|[Rr]endezvous.* timed out|waiting for clients|client socket has timed out",
         Cause.RENDEZVOUS_TIMEOUT,
     ),
+    Sign(r"^terminate called |^Fatal Python error: |^Segmentation fault|^free\(\): |^double free", Cause.NATIVE_CRASH, after_effect=True),
     Sign(r"failed \(exitcode: -9\)|return code = -9\b", Cause.KILLED, after_effect=True),
     Sign(
         r"nccl(?:System|Remote|Internal|UnhandledCuda)Error|NCCL error|Watchdog caught collective", Cause.NCCL_TRANSPORT, after_effect=True
@@ -91,6 +94,8 @@ REPORTED = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
 REPORT_LINES = 8
 # Exit codes of a rank that raised, aborted or was asked to stop: its own lines tell more.
 COMPLAINTS = (1, -6, -15)
+# Signals that a fault in native code ends with; an abort (6) is also how torch ends after an error it has printed.
+NATIVE_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
 CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
 
 
@@ -124,6 +129,8 @@ def _reported(lines: Sequence[str]) -> Diagnosis | None:
     rank = told.get("rank", "?")
     if code == -9:
         return _diagnosis(Cause.KILLED, f"rank {rank} was killed by signal 9")
+    if -code in NATIVE_SIGNALS:
+        return _diagnosis(Cause.NATIVE_CRASH, f"rank {rank} crashed: {signal.Signals(-code).name}")
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
     return _diagnosis(Cause.EXIT_CODE, f"rank {rank} ended first, {how}, and said nothing that tells why")
 
@@ -193,6 +200,8 @@ def _by_exit_code(exit_code: int | None) -> Diagnosis:
         return _diagnosis(Cause.PROGRAM_MISSING, "the program was not found (exit code 127)")
     if exit_code is None:
         return _diagnosis(Cause.UNKNOWN, "no exit code is known and the log tells nothing")
+    if -exit_code in (*NATIVE_SIGNALS, signal.SIGABRT):
+        return _diagnosis(Cause.NATIVE_CRASH, f"the process crashed: {signal.Signals(-exit_code).name}")
     if exit_code < 0:
         return _diagnosis(Cause.EXIT_CODE, f"the launcher ended by signal {-exit_code} and the log tells no cause")
     return _diagnosis(Cause.EXIT_CODE, f"the launcher ended with exit code {exit_code} and the log tells no cause")

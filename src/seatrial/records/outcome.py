@@ -48,6 +48,7 @@ class Cause(str, enum.Enum):
     PERMISSION = "permission"
     NAN = "nan"
     KILLED = "killed"
+    NATIVE_CRASH = "native_crash"
     EXCEPTION = "exception"
     EXIT_CODE = "exit_code"
     UNKNOWN = "unknown"

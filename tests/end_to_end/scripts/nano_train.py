@@ -51,4 +51,6 @@ for iter_num in range(args.max_iters):
         print(f"iter {iter_num}: loss {loss.item():.4f}, time {dt * 1000:.2f}ms, mfu -100.00%")
 
 if ddp:
+    # gloo aborts now and then when one rank leaves while another is still closing.
+    dist.barrier()
     dist.destroy_process_group()

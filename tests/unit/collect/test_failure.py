@@ -87,7 +87,9 @@ def test_each_cause_by_its_line(code: int, line: str, cause: Cause) -> None:
         (-9, Cause.KILLED),
         (137, Cause.KILLED),
         (3, Cause.EXIT_CODE),
-        (-11, Cause.EXIT_CODE),
+        (-11, Cause.NATIVE_CRASH),
+        (-6, Cause.NATIVE_CRASH),
+        (-15, Cause.EXIT_CODE),
         (127, Cause.PROGRAM_MISSING),
         (None, Cause.UNKNOWN),
     ],
@@ -116,6 +118,12 @@ def test_a_lost_peer_told_first_does_not_hide_why_it_was_lost() -> None:
     ]
     found = diagnose(1, lines)
     assert (found.cause, found.detail) == (Cause.EXCEPTION, "ValueError: bad sample 17")
+
+
+def test_a_rank_that_aborts_at_its_end_is_told_by_its_last_words() -> None:
+    lines = ["[rank0]: iter 24: loss 1.0, time 5.00ms", "[rank1]: terminate called without an active exception", *report(1, -6)]
+    found = diagnose(1, lines)
+    assert (found.cause, found.detail) == (Cause.NATIVE_CRASH, "terminate called without an active exception")
 
 
 def test_of_a_chain_the_last_exception_is_told() -> None:
@@ -150,7 +158,8 @@ LOST_PEER = traceback("RuntimeError: [pair.cc:553] Connection closed by peer [12
     [
         (-9, Cause.KILLED, "rank 1 was killed by signal 9"),
         (7, Cause.EXIT_CODE, "rank 1 ended first, with exit code 7, and said nothing that tells why"),
-        (-11, Cause.EXIT_CODE, "rank 1 ended first, by signal 11, and said nothing that tells why"),
+        (-11, Cause.NATIVE_CRASH, "rank 1 crashed: SIGSEGV"),
+        (-3, Cause.EXIT_CODE, "rank 1 ended first, by signal 3, and said nothing that tells why"),
         (1, Cause.NCCL_TRANSPORT, "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7565"),
     ],
 )
