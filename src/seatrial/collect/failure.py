@@ -52,7 +52,7 @@ ACTIONS: dict[Cause, str] = {
     Cause.PERMISSION: "Give this user the right to that file or folder, or use another one.",
     Cause.NAN: "Lower the learning rate, or check data and precision: the loss is no longer a number.",
     Cause.KILLED: "Something killed it: most often the kernel for want of memory (`dmesg` says so), else a person or a scheduler.",
-    Cause.NATIVE_CRASH: "A library crashed below Python: run again with PYTHONFAULTHANDLER=1 in `env` for the stack; under gloo, end with a barrier.",
+    Cause.NATIVE_CRASH: "A library crashed below Python: PYTHONFAULTHANDLER=1 in `env` prints the stack; under gloo, end with a barrier.",
     Cause.EXCEPTION: "Read the traceback in launcher.log; command.sh in the same folder runs the same command by hand.",
     Cause.EXIT_CODE: "Read the end of launcher.log; command.sh in the same folder runs the same command by hand.",
     Cause.UNKNOWN: "Read the end of launcher.log.",
