@@ -1,7 +1,8 @@
 """The seeds' timing points: percentiles over a rolling window of rank 0's steps, at every logged step.
 
 In: the step table of one rank, `log_every` and `timing_window`. Out: `TimingPoint`s with p50 and p90 of each phase and of `iter_ms`.
-`iter_ms` is the sum of the five phases on steps that have any, else wall time: that is what the seeds' columns mean by it.
+`iter_ms` is the sum of the five phases, which is what the seeds' columns mean by it. A GPU's phases are taken on some steps only: then
+those steps count. Where forward and backward are never told apart (a Trainer callback, a script's lines), it is wall time.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ POINTS_AT_ONCE = 2048
 
 
 def seed_iter_ms() -> pl.Expr:
-    """The seeds' iter_ms of a row: the sum of its phases, or wall time where it has none."""
-    any_phase = pl.any_horizontal(pl.col(name).is_not_null() for name in PHASES)
-    return pl.when(any_phase).then(pl.sum_horizontal(PHASES)).otherwise(pl.col("iter_ms"))
+    """The seeds' iter_ms of every row of a step table; null on steps whose phases were not taken while others' were."""
+    taken = pl.col("fwd_ms").is_not_null() & pl.col("bwd_ms").is_not_null()
+    return pl.when(taken).then(pl.sum_horizontal(PHASES)).when(taken.any()).then(None).otherwise(pl.col("iter_ms"))
 
 
 def timing_points(rank0: pl.DataFrame, log_every: int, window: int) -> tuple[TimingPoint, ...]:

@@ -28,6 +28,7 @@ from seatrial.records.verdict import Criterion
 
 NO_CRITERIA = (Criterion(metric="failed_runs", scope=METRICS["failed_runs"].default_scope, at_most=0),)
 DEFAULT_LOG_EVERY = 50
+DEFAULT_TAIL_POINTS = 20
 # In a group's key the repeat stays open, so that repeats with arguments of their own are still one group.
 _OPEN: dict[str, Scalar] = {"repeat": "{repeat}", "run": "{run}"}
 
@@ -152,11 +153,14 @@ def _environment(plan: Plan, group: GroupPoint, values: dict[str, Scalar]) -> di
 def _timing(plan: Plan, steps: Scalar) -> TimingSpec:
     asked = plan.timing
     tenth = max(1, steps // 10) if isinstance(steps, int) else DEFAULT_LOG_EVERY
+    log_every = asked.log_every or min(DEFAULT_LOG_EVERY, tenth)
+    # The first half of a short run's points still has the cold steps in its windows.
+    half = max(1, steps // log_every // 2) if isinstance(steps, int) else DEFAULT_TAIL_POINTS
     return TimingSpec(
         window=asked.window,
-        log_every=asked.log_every or min(DEFAULT_LOG_EVERY, tenth),
+        log_every=log_every,
         timing_window=asked.timing_window,
-        tail_points=asked.tail_points,
+        tail_points=asked.tail_points or min(DEFAULT_TAIL_POINTS, half),
         sync=asked.sync,
         phase_every=asked.phase_every,
     )

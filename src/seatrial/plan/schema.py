@@ -86,8 +86,8 @@ class Timing(Part):
     """Steps between two timing points; 50 when left out, or a tenth of `steps` where that is less."""
     timing_window: int = Field(default=100, ge=1)
     """Steps in the rolling window of a timing point."""
-    tail_points: int = Field(default=20, ge=1)
-    """How many last timing points the tail columns average."""
+    tail_points: int | None = Field(default=None, ge=1)
+    """How many last timing points the tail columns average; 20, or half of the points where there are fewer than 40."""
     sync: bool = False
     """Synchronise the device at phase borders: exact phases, slower steps."""
     phase_every: int = Field(default=10, ge=1)

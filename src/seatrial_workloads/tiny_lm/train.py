@@ -3,7 +3,7 @@
 torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.tiny_lm.train --steps 50 --micro_batch 8
 
 2026-11-15 03:24:55,193 - seatrial - INFO - tiny_lm: 445,952 parameters, seq_len 128, batch 8 x 2 ranks, fp32 (CPU: fp32), cpu
-2026-11-15 03:24:55,693 - seatrial - INFO - Step 10: Loss 4.9120
+2026-11-15 03:24:55,693 - seatrial - INFO - Step 0: Loss 5.5813
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Trainer:
             n_heads=settings.n_heads,
         ).to(ranks.device)
         self.model = wrap(self.bare_model, settings, ranks)
-        self.optimizer = torch.optim.AdamW(self.bare_model.parameters(), lr=settings.lr)
+        self.optimizer = torch.optim.AdamW(self.bare_model.parameters(), lr=settings.lr, fused=ranks.device.type == "cuda")
         self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.precision.needs_scaler)
 
     def train(self) -> None:

@@ -52,14 +52,14 @@ def test_unstable_by_iter_above_two_or_step_above_three(slow_ms: float, step_ms:
     run = factory.spec(timing=TimingSpec(log_every=10, timing_window=100))
     fwd = [slow_ms - step_ms if step % 5 == 0 else 45.0 for step in range(101)]
     step = [step_ms if step % 5 == 0 else 5.0 for step in range(101)]
-    found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([1.0] * 101, fwd_ms=fwd, step_ms=step)))
+    found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([1.0] * 101, fwd_ms=fwd, bwd_ms=0.0, step_ms=step)))
     assert found.seed["unstable_run_flag"] is unstable
 
 
 def test_rank_spread_is_p90_of_the_spread_at_logged_tail_steps() -> None:
     run = factory.spec(timing=TimingSpec(log_every=10, tail_points=5))
     ranks = [
-        factory.steps_of([1.0] * 100, rank=rank, fwd_ms=40.0, step_ms=[5.0 + rank * (step / 10) for step in range(100)])
+        factory.steps_of([1.0] * 100, rank=rank, fwd_ms=30.0, bwd_ms=10.0, step_ms=[5.0 + rank * (step / 10) for step in range(100)])
         for rank in range(3)
     ]
     found = measure_run(factory.attempt(run), factory.tables(*ranks))

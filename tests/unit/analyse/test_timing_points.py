@@ -14,11 +14,16 @@ from tests.unit.analyse import factory
 def plainly(steps: pl.DataFrame, log_every: int, window: int) -> list[tuple[int, dict[str, float | None]]]:
     """One window after another, with numpy's own percentile."""
     rows, held, points = steps.to_dicts(), [], []
+    phased = any(row["fwd_ms"] is not None for row in rows)
+    logged = -1
     for row in rows:
+        if phased and row["fwd_ms"] is None:
+            continue
         phases = [row[name] for name in PHASES if row[name] is not None]
-        held.append({**row, "iter_ms": sum(phases) if phases else row["iter_ms"]})
-        if row["step"] % log_every == 0:
-            last = held[-window:]
+        held.append({**row, "iter_ms": sum(phases) if phased else row["iter_ms"]})
+        if row["step"] // log_every > logged:
+            logged = row["step"] // log_every
+            last = [item for item in held if item["step"] > row["step"] - window]
             values: dict[str, float | None] = {}
             for name in COLUMNS:
                 known = [item[name] for item in last if item[name] is not None]
@@ -28,11 +33,17 @@ def plainly(steps: pl.DataFrame, log_every: int, window: int) -> list[tuple[int,
     return points
 
 
+@pytest.mark.parametrize("phase_every", [1, 3, None])
 @pytest.mark.parametrize(("log_every", "window"), [(10, 100), (1, 7), (7, 3), (50, 1)])
-def test_equals_the_plain_reckoning(log_every: int, window: int) -> None:
+def test_equals_the_plain_reckoning(log_every: int, window: int, phase_every: int | None) -> None:
     generator = np.random.default_rng(1)
-    phases = {name: [None if step % 3 else float(generator.uniform(1, 9)) for step in range(150)] for name in PHASES[:3]}
-    steps = factory.steps_of(list(generator.uniform(40, 60, 150)), **phases)
+
+    def taken(step: int) -> float | None:
+        return float(generator.uniform(1, 9)) if phase_every and step % phase_every == 0 else None
+
+    phases = {name: [taken(step) for step in range(150)] for name in PHASES[1:]}
+    waits = [float(generator.uniform(0, 1)) for _ in range(150)]
+    steps = factory.steps_of(list(generator.uniform(40, 60, 150)), data_wait_ms=waits, **phases)
     found = timing_points(steps.with_columns(seed_iter_ms().alias(SEED_ITER)), log_every, window)
     expected = plainly(steps, log_every, window)
     assert [point.step for point in found] == [step for step, _ in expected]
@@ -41,12 +52,18 @@ def test_equals_the_plain_reckoning(log_every: int, window: int) -> None:
         assert point.values == pytest.approx(values)
 
 
-def test_iter_is_the_sum_of_phases_where_there_are_any_else_wall() -> None:
-    steps = factory.steps_of([50.0, 60.0], fwd_ms=[10.0, None], bwd_ms=[20.0, None])
-    first, second = timing_points(steps.with_columns(seed_iter_ms().alias(SEED_ITER)), 1, 1)
-    assert first.values["iter_ms_p50"] == 30.0
-    assert second.values["iter_ms_p50"] == 60.0
-    assert second.values["fwd_ms_p50"] is None
+def iters(**phases: list[float | None]) -> list[float | None]:
+    return factory.steps_of([50.0, 60.0], **phases).select(seed_iter_ms()).to_series().to_list()
+
+
+def test_iter_is_the_sum_of_phases_on_steps_that_have_them() -> None:
+    # As on a GPU: the wait for data is known of every step, the rest of one in so many.
+    assert iters(data_wait_ms=[1.0, 2.0], fwd_ms=[10.0, None], bwd_ms=[20.0, None]) == [31.0, None]
+
+
+def test_iter_is_wall_time_where_forward_and_backward_are_not_told_apart() -> None:
+    assert iters(data_wait_ms=[1.0, 2.0], step_ms=[3.0, 3.0]) == [50.0, 60.0]
+    assert iters() == [50.0, 60.0]
 
 
 def test_lines_that_skip_the_multiples_still_give_points() -> None:
