@@ -5,13 +5,17 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: demo test lint format docs picture clean system-packages
+.PHONY: demo test test-pythons lint format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
 test: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu" tests
+
+# The harness alone, without torch, on each Python from 3.11 to 3.13 that is installed here.
+test-pythons:
+	bash tests/pythons.sh
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -37,6 +38,7 @@ def measure_run(attempt: Attempt, tables: StepTables) -> RunMeasure:
             effective=tables.effective,
             cautions=tables.cautions,
         )
+    spec = _with_own_cadence(spec, tables.steps)
     steps = _with_work(tables.steps, spec)
     rank0 = steps.filter(pl.col("rank") == steps["rank"].min())
     counted = count_steps(steps, tables.pauses["step"], spec.timing.window)
@@ -55,10 +57,20 @@ def measure_run(attempt: Attempt, tables: StepTables) -> RunMeasure:
         loss_falls=loss_falls(losses),
         duration_s=duration_s,
         effective=tables.effective,
-        seed=_seed(points, steps, attempt, tables),
+        seed=_seed(points, steps, spec, tables),
         timing_points=points,
         cautions=(*tables.cautions, *_window_cautions(counted, spec), *_missing_ranks(counted, tables, spec)),
     )
+
+
+def _with_own_cadence(spec: RunSpec, steps: pl.DataFrame) -> RunSpec:
+    """A script whose length the plan does not know gets its timing points as one does whose length it knows: ten, half of them tail."""
+    if spec.steps is not None:
+        return spec
+    count = int(steps["step"].to_numpy().max()) + 1
+    log_every = max(1, min(spec.timing.log_every, count // 10))
+    tail_points = max(1, min(spec.timing.tail_points, count // log_every // 2))
+    return replace(spec, timing=replace(spec.timing, log_every=log_every, tail_points=tail_points))
 
 
 def _with_work(steps: pl.DataFrame, spec: RunSpec) -> pl.DataFrame:
@@ -111,12 +123,12 @@ def loss_falls(losses: list[float]) -> bool | None:
     return bool(np.median(finite[-quarter:]) < np.median(finite[:quarter]))
 
 
-def _seed(points: tuple[TimingPoint, ...], steps: pl.DataFrame, attempt: Attempt, tables: StepTables) -> dict[str, Cell]:
-    batch = global_batch(attempt.spec, tables.effective, tables.world_size)
+def _seed(points: tuple[TimingPoint, ...], steps: pl.DataFrame, spec: RunSpec, tables: StepTables) -> dict[str, Cell]:
+    batch = global_batch(spec, tables.effective, tables.world_size)
     if batch is None:
         samples = steps["samples"].to_numpy()
         batch = float(samples[0]) * tables.world_size if (samples == samples[0]).all() else None
-    return seed_cells(points, steps, attempt.spec, source=tables.source, global_batch=batch)
+    return seed_cells(points, steps, spec, source=tables.source, global_batch=batch)
 
 
 def _window_cautions(counted: Counted, spec: RunSpec) -> Iterator[Caution]:

@@ -140,3 +140,10 @@ def test_losses_are_those_of_rank_0() -> None:
     ranks = [factory.steps_of([50.0] * 16, rank=rank, loss=[5.0 - 0.1 * step * (1 - rank) for step in range(16)]) for rank in range(2)]
     found = measure_run(factory.attempt(), factory.tables(*ranks))
     assert (found.first_loss, found.last_loss, found.loss_falls) == (5.0, pytest.approx(3.5), True)
+
+
+def test_a_script_of_unknown_length_gets_timing_points_too() -> None:
+    run = factory.spec(steps=None, timing=TimingSpec(log_every=50, tail_points=20))
+    found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([50.0] * 25)))
+    assert [point.step for point in found.timing_points] == list(range(0, 25, 2))
+    assert found.seed["tail_points_used"] == 6
