@@ -31,14 +31,14 @@ def test_tail_and_all_means_are_of_window_medians() -> None:
 
 
 def test_one_point_has_no_deviation() -> None:
-    run = factory.spec(timing=TimingSpec(log_every=50))
+    run = factory.spec(steps=20, timing=TimingSpec(log_every=50))
     found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([50.0] * 20)))
     assert found.seed["timing_points"] == 1
     assert found.seed["tail_std_iter_p50_ms"] == 0.0
 
 
 def test_no_point_gives_no_figures_and_no_flag() -> None:
-    run = factory.spec(timing=TimingSpec(log_every=50))
+    run = factory.spec(steps=20, timing=TimingSpec(log_every=50))
     found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([50.0] * 20, first_step=1)))
     assert found.seed["timing_points"] == 0
     assert found.seed["tail_mean_iter_p50_ms"] is None
