@@ -32,3 +32,4 @@ for version in 3.11 3.12 3.13; do
 done
 [ -z "$left_out" ] || echo "left out, not installed here:$left_out"
 echo "$passed passed, 0 failed"
+[ "$passed" -gt 0 ]

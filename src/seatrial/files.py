@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 TAIL_CHUNK_BYTES = 64 * 1024
-# Results are meant to be read by the team.
+# Results are meant to be read by the team, as far as the user's umask lets them.
 READABLE = 0o644
+_OWN_STATUS = Path("/proc/self/status")
 
 
 @contextlib.contextmanager
@@ -29,12 +30,25 @@ def written_aside(path: Path, mode: int = READABLE) -> Iterator[Path]:
     try:
         yield temporary
         # Until now it was 0600, so that a private file is never readable by others, not even for a moment.
-        temporary.chmod(mode)
+        temporary.chmod(mode & ~umask())
         with open(temporary, "rb") as written:
             os.fsync(written.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def umask(status: Path = _OWN_STATUS) -> int:
+    """This process's umask, read where the kernel shows it: to ask by `os.umask` is to change it for every other thread."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in status.read_text(encoding="ascii", errors="replace").splitlines():
+            name, _, value = line.partition(":")
+            if name == "Umask":
+                return int(value, 8)
+    # A file another thread makes in this moment is private rather than open.
+    current = os.umask(0o077)
+    os.umask(current)
+    return current
 
 
 def write_text(path: Path, text: str, mode: int = READABLE) -> None:

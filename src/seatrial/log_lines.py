@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from seatrial.errors import UsageError
-from seatrial.records.log_formats import GROUP_NAMES
+from seatrial.records.log_formats import GROUP_NAMES, PAUSE
 
 # Lines of torchrun's ranks carry this mark in launcher.log; the agent puts it there.
 RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
@@ -50,13 +50,21 @@ def plain(line: str) -> str:
 
 def values_in(line: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, float]:
     """Every number the patterns find in one line, by group name; {} for a line that tells nothing."""
+    return told_in(line, patterns)[0]
+
+
+def told_in(line: str, patterns: Sequence[re.Pattern[str]]) -> tuple[dict[str, float], int | None]:
+    """The same, and the place of the pattern that told the step: two of them may speak of one step."""
     found: dict[str, float] = {}
+    teller: int | None = None
     text = plain(line)
-    for pattern in patterns:
+    for place, pattern in enumerate(patterns):
         match = pattern.search(text)
         if match:
-            found.update(_numbers(match))
-    return found
+            numbers = _numbers(match)
+            found.update(numbers)
+            teller = place if "step" in numbers else teller
+    return found, teller
 
 
 def _numbers(match: re.Match[str]) -> dict[str, float]:
@@ -64,6 +72,6 @@ def _numbers(match: re.Match[str]) -> dict[str, float]:
     for name, text in match.groupdict().items():
         # A plan's own pattern may catch a word: that line then tells nothing under this name.
         with contextlib.suppress(ValueError):
-            if text is not None:
+            if text is not None and name != PAUSE:
                 numbers[name] = float(text.replace(",", ""))
     return numbers

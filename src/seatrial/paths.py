@@ -85,6 +85,10 @@ class RunPaths:
     def attempt(self, number: int) -> AttemptPaths:
         return AttemptPaths(self.folder / f"attempt-{number}")
 
+    def next_attempt(self) -> AttemptPaths:
+        """The one after the newest there is; not made."""
+        return self.attempt(max((attempt.number for attempt in self.attempts()), default=0) + 1)
+
     def attempts(self) -> list[AttemptPaths]:
         """Oldest first."""
         found = [AttemptPaths(child) for child in self.folder.glob("attempt-*") if _ATTEMPT.fullmatch(child.name)]

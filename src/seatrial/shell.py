@@ -5,6 +5,7 @@ No string is ever handed to a shell by Seatrial itself; `command.sh` is text for
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -25,19 +26,47 @@ def assignments(env: Mapping[str, str]) -> list[str]:
     return [f"export {name}={shlex.quote(value)}" for name, value in sorted(env.items())]
 
 
-def find_program(name: str) -> str | None:
-    """Where `name` is: on PATH, else beside this interpreter (a virtual environment that was not activated)."""
-    found = shutil.which(name)
-    if found:
+def on_path(name: str, path: str | None = None, cwd: Path | None = None) -> str | None:
+    """The executable file a process started in `cwd` with this PATH would get for the word `name`; None when there is none.
+
+    Without `path` this process's own PATH counts, without `cwd` its own folder.
+    """
+    folder = Path.cwd() if cwd is None else cwd.absolute()
+    if "/" in name:
+        return shutil.which(str(folder / name))
+    searched = os.environ.get("PATH", os.defpath) if path is None else path
+    # An entry that is empty or relative counts from the folder the process starts in.
+    entries = [str(folder / entry) for entry in searched.split(os.pathsep)] if searched else []
+    return shutil.which(name, path=os.pathsep.join(entries))
+
+
+def find_program(name: str, path: str | None = None, cwd: Path | None = None) -> str | None:
+    """Where `name` is: on PATH (see `on_path`), else beside this interpreter (a virtual environment that was not activated)."""
+    found = on_path(name, path, cwd)
+    if found or "/" in name:
         return found
-    beside = Path(sys.executable).parent / name
-    return str(beside) if "/" not in name and beside.is_file() else None
+    return shutil.which(str(Path(sys.executable).parent / name))
 
 
-def output_of(argv: Sequence[str], cwd: Path | None = None, timeout_s: float = SMALL_COMMAND_TIMEOUT_S) -> str | None:
+def output_of(
+    argv: Sequence[str],
+    cwd: Path | None = None,
+    timeout_s: float = SMALL_COMMAND_TIMEOUT_S,
+    env: Mapping[str, str] | None = None,
+) -> str | None:
     """Standard output of a small command, or None when it is missing, fails or takes too long."""
     try:
-        done = subprocess.run(argv, cwd=cwd, capture_output=True, text=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            argv,
+            cwd=cwd,
+            env=env,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

@@ -21,6 +21,14 @@ def parse_duration_s(text: str) -> float:
     return sum(float(number) * SECONDS_PER_UNIT[unit] for number, unit in _DURATION_PART.findall(compact))
 
 
+def parse_limit_s(text: str, option: str) -> float:
+    """Seconds of a limit, which must be more than none."""
+    seconds = parse_duration_s(text)
+    if seconds <= 0:
+        raise UsageError(f"{option} {text}: a limit of no time lets nothing run; give for example 15m, or leave it out")
+    return seconds
+
+
 def format_duration(seconds: float | None) -> str:
     """'850 ms', '12.3 s', '4m 05s', '2h 03m'; '–' for no number."""
     if seconds is None or not math.isfinite(seconds):

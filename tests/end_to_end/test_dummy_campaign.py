@@ -269,3 +269,28 @@ def test_json_line_is_the_last_and_only_thing_on_stdout(harness: Harness) -> Non
     output, _ = process.communicate(timeout=120)
     last = json.loads(output.strip().splitlines()[-1])
     assert last["verdict"] == "PASS" and last["winner"] and len(last["ranking"]) == 4
+
+
+def test_a_reader_that_goes_away_does_not_end_the_campaign(harness: Harness) -> None:
+    plan = harness.plan(CLEAN.replace("repeats: 2", "repeats: 1"))
+    process = harness.start("run", str(plan))
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(timeout=120) == 0
+    assert harness.verdict() == "PASS" and len(harness.manifest()) == 4
+
+
+def test_a_run_that_stops_early_with_exit_code_0_is_no_success(harness: Harness) -> None:
+    early = CLEAN.replace("settings: {", "settings: {crash_at_step: 7, crash_rank: 0, crash_with: exit, exit_code: 0, ").replace(
+        "ranks: 2", "ranks: 1"
+    )
+    harness.run("run", str(harness.plan(early)), "--only", "mb4_nw0_r1", code=2)
+    (row,) = harness.manifest()
+    assert row["outcome"] == "failed" and row["cause"] in ("ended_early", "ranks_missing")
+
+
+def test_a_script_whose_output_cannot_be_read_does_not_end_the_sweep(harness: Harness) -> None:
+    (harness.folder / "odd.py").write_text("for step in (1, 2**80, 3):\n    print(f'iter {step}: loss 1e999, time 1e999ms')\n")
+    harness.run("sweep", "-P", "x=1,2", "--repeats", "1", "--out", "out", "--", "python", "odd.py", "{x}")
+    assert {row["outcome"] for row in harness.manifest()} == {"ok"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,19 @@ def test_failed_write_leaves_the_old_file_and_no_temporary(tmp_path: Path) -> No
         raise RuntimeError("power cut")
     assert path.read_text() == "old"
     assert [child.name for child in tmp_path.iterdir()] == ["a.txt"]
+
+
+@pytest.mark.parametrize(("mask", "mode", "left"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o027, 0o700, 0o700), (0, 0o600, 0o600)])
+def test_written_files_honour_the_umask(tmp_path: Path, mask: int, mode: int, left: int) -> None:
+    before = os.umask(mask)
+    try:
+        files.write_text(tmp_path / "a", "x", mode)
+        files.append_line(tmp_path / "b", "x")
+        assert files.umask() == mask == files.umask(tmp_path / "no-proc-here")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == left
+    assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o644 & ~mask
 
 
 def test_nan_is_refused_in_json(tmp_path: Path) -> None:

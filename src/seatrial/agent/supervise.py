@@ -38,6 +38,9 @@ LEFTOVER_TERM_S = 3.0
 # A process in an uninterruptible call (a dead network disk, a hung driver) takes no signal; the campaign must go on.
 GIVE_UP_S = 30.0
 
+# How ranks end that only lost another one, and may be collected before it: a code of another kind tells more.
+COMPLAINTS = (1, -15)
+
 _STDIN = 0
 # Rank files before pipes, so that a rank's last words stand before the launcher's summary of them; orders last.
 _FILES, _PIPES, _ORDERS = 0, 1, 2
@@ -172,7 +175,7 @@ class Supervisor:
         self._kill_at = time.monotonic()
 
     def _collect(self) -> None:
-        """Exit codes of what ended; the first that is not zero is the run's."""
+        """Exit codes of what ended; the first that is not zero is the run's, unless a later one tells more."""
         ended, self._children_left = reap()
         for started in self._started:
             code = ended.get(started.pid)
@@ -182,6 +185,8 @@ class Supervisor:
             if code != 0 and not self._returncode:
                 self._returncode = code
                 self._on_failed_rank()
+            elif code not in (0, *COMPLAINTS) and self._returncode in COMPLAINTS:
+                self._returncode = code
 
     def _on_failed_rank(self) -> None:
         if len(self._started) > 1 and self._term_at == math.inf:

@@ -1,15 +1,15 @@
 """Groups: runs of one configuration on one kind of machine, put together.
 
 In: measured runs and the baseline's name. Out: one `GroupSummary` for each group key, with our figures as estimates and the seeds'
-columns by their rules. Only current attempts count, only those that ended ok, and only those of the newest fingerprint: runs on
-another driver, GPU or commit are set aside and said, never averaged in.
+columns by their rules. Only current attempts count, only those that ended ok, and only those made under the newest conditions: runs
+on another driver, GPU or commit, or whose settings came to something else on the node, are set aside and said, never averaged in.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.analyse.interval import estimate
 from seatrial.analyse.rank import with_seed_ranks
@@ -20,9 +20,9 @@ from seatrial.records.command import Provenance
 from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
+from seatrial.records.run_spec import Scalar
 
 FIGURES = ("samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
-FAILURES = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
 KEY_DIGITS = 4
 
 
@@ -33,7 +33,8 @@ def summarise(runs: Sequence[MeasuredRun], baseline_group: str) -> tuple[GroupSu
         if run.attempt.current:
             by_key.setdefault(_key(run.attempt), []).append(run)
     names = _names(by_key)
-    groups = [_summary(names[key], members) for key, members in by_key.items()]
+    failed = Counter(run.attempt.spec.hash for run in runs if not run.attempt.current and run.outcome and run.outcome.is_failure)
+    groups = [_summary(names[key], members, failed) for key, members in by_key.items()]
     return with_seed_ranks(_with_speedup(groups, baseline_group))
 
 
@@ -48,10 +49,11 @@ def _names(by_key: dict[str, list[MeasuredRun]]) -> dict[str, str]:
     return {key: name if uses[name] == 1 else f"{name}~{key[:KEY_DIGITS]}" for key, name in plain.items()}
 
 
-def _summary(name: str, members: list[MeasuredRun]) -> GroupSummary:
+def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, int]) -> GroupSummary:
     spec = members[0].attempt.spec
-    ok = [run for run in members if run.attempt.outcome and run.attempt.outcome.outcome is Outcome.OK]
-    counted, aside = _alike(ok)
+    counted, aside = _alike([run for run in members if run.outcome is Outcome.OK])
+    windows = [run.measure.window for run in counted if run.measure and run.measure.window]
+    retried = sum(failed_before.get(run.attempt.spec.hash, 0) for run in members)
     return GroupSummary(
         group=name,
         group_key=_key(members[0].attempt),
@@ -59,24 +61,34 @@ def _summary(name: str, members: list[MeasuredRun]) -> GroupSummary:
         lane=spec.lane,
         axes=dict(spec.axes),
         runs=len(counted),
-        failed_runs=sum(run.attempt.outcome is not None and run.attempt.outcome.outcome in FAILURES for run in members),
+        failed_runs=sum(run.outcome is not None and run.outcome.is_failure for run in members),
+        failed_attempts=retried,
         set_aside_runs=len(aside),
+        unsteady_runs=sum(not window.steady for window in windows),
+        counted=tuple(run.attempt.spec.run for run in counted),
+        fingerprint=counted[0].attempt.provenance.fingerprint if counted else "",
         figures=_figures(counted),
-        window_n=sum(run.measure.window.n for run in counted if run.measure and run.measure.window),
+        window_n=sum(window.n for window in windows),
         seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(counted or members, counted)},
-        cautions=tuple(_set_aside(name, counted[0], aside)) if aside else (),
+        cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
     )
 
 
 def _alike(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[MeasuredRun]]:
-    """Runs of the newest fingerprint, and the others."""
+    """Runs made under the newest conditions, and the others."""
     if not ok:
         return [], []
-    newest = max(ok, key=_started_t).attempt.provenance.fingerprint
-    return (
-        [run for run in ok if run.attempt.provenance.fingerprint == newest],
-        [run for run in ok if run.attempt.provenance.fingerprint != newest],
-    )
+    newest = _conditions(max(ok, key=_started_t))
+    return [run for run in ok if _conditions(run) == newest], [run for run in ok if _conditions(run) != newest]
+
+
+def _conditions(run: MeasuredRun) -> tuple[str, dict[str, Scalar]]:
+    return run.attempt.provenance.fingerprint, _effective(run)
+
+
+def _effective(run: MeasuredRun) -> dict[str, Scalar]:
+    """What the settings came to on the node."""
+    return {name: effective for name, (_, effective, _) in run.measure.effective.items()} if run.measure else {}
 
 
 def _started_t(run: MeasuredRun) -> float:
@@ -94,18 +106,47 @@ def _figures(counted: list[MeasuredRun]) -> dict[str, Estimate]:
     return figures
 
 
-def _set_aside(name: str, counted: MeasuredRun, aside: list[MeasuredRun]) -> list[Caution]:
-    differing = sorted({what for run in aside for what in differences(run.attempt.provenance, counted.attempt.provenance)})
+def _set_aside(name: str, counted: list[MeasuredRun], aside: list[MeasuredRun]) -> Iterator[Caution]:
+    if not aside:
+        return
+    differing = sorted({what for run in aside for what in _differences(run, counted[0])})
     what = ", ".join(differing) if differing else "the machine's fingerprint"
-    return [
-        Caution(
-            kind="unlike_runs",
+    yield Caution(
+        kind="unlike_runs",
+        subject=name,
+        numbers={"set_aside": len(aside)},
+        text=f"{len(aside)} runs were made under other conditions and are not averaged with the newest ones; they differ in {what}. "
+        "Run them again to have them counted.",
+    )
+
+
+def _retried(name: str, failed_attempts: int) -> Iterator[Caution]:
+    if failed_attempts:
+        times = "attempt" if failed_attempts == 1 else "attempts"
+        yield Caution(
+            kind="retried",
             subject=name,
-            numbers={"set_aside": len(aside)},
-            text=f"{len(aside)} runs were made under other conditions and are not averaged with the newest ones; they differ in {what}. "
-            "Run them again to have them counted.",
+            numbers={"failed_attempts": failed_attempts},
+            text=f"{failed_attempts} earlier {times} of its runs failed before they ended ok: a configuration that fails now and then is "
+            "not safe to train with. run_manifest.tsv has each attempt and its cause.",
         )
-    ]
+
+
+def _changed_tree(name: str, counted: list[MeasuredRun]) -> Iterator[Caution]:
+    if len({run.attempt.provenance.git_dirty for run in counted}) > 1:
+        yield Caution(
+            kind="changed_tree",
+            subject=name,
+            text="Some of its runs were made with uncommitted changes in the working tree and some without, so they may not have run the "
+            "same code; commit, and run them again.",
+        )
+
+
+def _differences(old: MeasuredRun, new: MeasuredRun) -> list[str]:
+    before, after = _effective(old), _effective(new)
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
+    told = [f"{name} ({before.get(name, 'none')} → {after.get(name, 'none')})" for name in names]
+    return [*differences(old.attempt.provenance, new.attempt.provenance), *told]
 
 
 def differences(old: Provenance, new: Provenance) -> list[str]:
@@ -113,7 +154,7 @@ def differences(old: Provenance, new: Provenance) -> list[str]:
     told = []
     for field in dataclasses.fields(Provenance):
         before, after = getattr(old, field.name), getattr(new, field.name)
-        if field.name == "packages":
+        if field.name in ("packages", "variables"):
             names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
             told += [f"{name} ({before.get(name, 'none')} → {after.get(name, 'none')})" for name in names]
         elif field.name not in ("fingerprint", "memory_bytes") and before != after:

@@ -7,23 +7,24 @@ see analyse.window. The seeds' figures, by their own rules, stand beside ours un
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import polars as pl
 
+from seatrial.analyse.loss import loss_falls
+from seatrial.analyse.run_cautions import run_cautions
 from seatrial.analyse.seed_metrics import seed_cells
 from seatrial.analyse.timing_points import SEED_ITER, seed_iter_ms, timing_points
 from seatrial.analyse.window import Counted, count_steps
 from seatrial.records.attempt import Attempt
-from seatrial.records.caution import Caution
 from seatrial.records.measure import Cell, RunMeasure, TimingPoint
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.steps import StepTables
 from seatrial.seed_columns import global_batch
 
-LEAST_LOSSES = 8
+FIRST_STEPS = (0, 1)
+"""Scripts count their steps from either."""
 
 
 def measure_run(attempt: Attempt, tables: StepTables) -> RunMeasure:
@@ -51,15 +52,15 @@ def measure_run(attempt: Attempt, tables: StepTables) -> RunMeasure:
         **_throughput(counted, tables.world_size),
         **_distribution(counted),
         last_step=int(rank0["step"].to_list()[-1]),
-        startup_s=_startup_s(attempt, rank0),
+        startup_s=_startup_s(attempt, tables),
         first_loss=losses[0] if losses else None,
         last_loss=losses[-1] if losses else None,
-        loss_falls=loss_falls(losses),
+        loss_falls=_loss_falls(losses, steps),
         duration_s=duration_s,
         effective=tables.effective,
         seed=_seed(points, steps, spec, tables),
         timing_points=points,
-        cautions=(*tables.cautions, *_window_cautions(counted, spec), *_missing_ranks(counted, tables, spec)),
+        cautions=(*tables.cautions, *run_cautions(counted, tables, spec)),
     )
 
 
@@ -103,61 +104,36 @@ def _distribution(counted: Counted) -> dict[str, float | None]:
     return {"wall_p50_ms": p50, "wall_p90_ms": p90, "wall_p99_ms": p99, "wall_p90_over_p50": p90 / p50 if p50 > 0 else None}
 
 
-def _startup_s(attempt: Attempt, rank0: pl.DataFrame) -> float | None:
-    """Launch to the end of the first step; None when the wall clock was set back in between."""
-    first_t = rank0["t"].to_list()[0]
-    if attempt.outcome is None or not attempt.outcome.started_t or first_t is None:
+def _startup_s(attempt: Attempt, tables: StepTables) -> float | None:
+    """Launch to the end of the first step on the slowest rank; None when it is not known or the wall clock was set back in between."""
+    if attempt.outcome is None or not attempt.outcome.started_t or (tables.source != "events" and not _prints_its_first(tables.steps)):
         return None
-    startup_s = float(first_t) - attempt.outcome.started_t
-    return startup_s if startup_s >= 0 else None
+    step, t = tables.steps["step"].to_numpy(), tables.steps["t"].to_numpy()
+    ended = t[(step == step.min()) & ~np.isnan(t)].tolist()
+    startup_s = max(ended, default=math.nan) - attempt.outcome.started_t
+    return float(startup_s) if startup_s >= 0 else None
 
 
-def loss_falls(losses: list[float]) -> bool | None:
-    """Whether the last quarter's median loss is below the first quarter's; None below eight losses, False for a loss that is no number."""
-    if losses and not math.isfinite(losses[-1]):
-        return False
-    finite = [loss for loss in losses if math.isfinite(loss)]
-    if len(finite) < LEAST_LOSSES:
-        return None
-    quarter = len(finite) // 4
-    return bool(np.median(finite[-quarter:]) < np.median(finite[:quarter]))
+def _prints_its_first(steps: pl.DataFrame) -> bool:
+    """Whether a script's first line tells the end of its first step: it speaks of that step, and came without the next line."""
+    first_step, at = steps["step"][0], steps["m"][:2].to_list()
+    return first_step in FIRST_STEPS and (len(at) < 2 or at[0] is None or at[0] != at[1])
+
+
+def _loss_falls(rank0: list[float], steps: pl.DataFrame) -> bool | None:
+    """As rank 0's losses say, unless a rank has one that is no number: the ranks train one model."""
+    return loss_falls(rank0) if steps["loss"].drop_nulls().is_finite().all() else False
 
 
 def _seed(points: tuple[TimingPoint, ...], steps: pl.DataFrame, spec: RunSpec, tables: StepTables) -> dict[str, Cell]:
     batch = global_batch(spec, tables.effective, tables.world_size)
-    if batch is None:
-        samples = steps["samples"].to_numpy()
-        batch = float(samples[0]) * tables.world_size if (samples == samples[0]).all() else None
-    return seed_cells(points, steps, spec, source=tables.source, global_batch=batch)
+    return seed_cells(points, steps, spec, source=tables.source, global_batch=batch if batch is not None else _told_batch(steps, tables))
 
 
-def _window_cautions(counted: Counted, spec: RunSpec) -> Iterator[Caution]:
-    window = counted.window
-    if window is None:
-        asked = "" if spec.timing.window == "auto" else f" in the window {spec.timing.window} that the plan gives"
-        yield Caution(
-            kind="too_few_steps",
-            subject=spec.run,
-            numbers={"rows": counted.usable},
-            text=f"Only {counted.rows} timed steps are left{asked}, of {counted.usable}: no throughput can be given; run more steps.",
-        )
-    elif not window.steady:
-        yield Caution(
-            kind="no_steady_state",
-            subject=spec.run,
-            numbers={"n": window.n, "warmup_steps": window.warmup_steps},
-            text=f"No steady state was found: {window.reason}.",
-        )
-
-
-def _missing_ranks(counted: Counted, tables: StepTables, spec: RunSpec) -> list[Caution]:
-    if counted.window is None or tables.source != "events" or spec.rank_scope != "all" or counted.ranks >= tables.world_size:
-        return []
-    return [
-        Caution(
-            kind="ranks_not_seen",
-            subject=spec.run,
-            numbers={"ranks": counted.ranks, "world_size": tables.world_size},
-            text=f"Only {counted.ranks} of {tables.world_size} ranks wrote steps; the others are taken to have done the same work.",
-        )
-    ]
+def _told_batch(steps: pl.DataFrame, tables: StepTables) -> float | int | None:
+    """Samples of all ranks in one step as the steps say, where all say the same."""
+    samples = steps["samples"].to_numpy()
+    if not np.isfinite(samples[0]) or not (samples == samples[0]).all():
+        return None
+    batch = float(samples[0]) * tables.world_size
+    return int(batch) if batch.is_integer() else batch

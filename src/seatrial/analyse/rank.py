@@ -1,8 +1,9 @@
 """The order of the groups, and who won.
 
 In: group summaries and `rank_by`. Out: `Ranking`. The leader is the group with the best mean on logs among those that can win: at
-least one run, none failed. A group whose Welch interval against the leader holds no difference is tied with it, and the tie goes
-to the lower p90/p50. A group of one run has no interval: it keeps its place by value, and is told apart from nobody.
+least one run, none failed. A group whose Welch interval against the leader holds no difference is tied with it. The tie goes to the
+lower p90/p50 among those whose mean lies inside the leader's own interval: a group that only scatters so widely that nothing can be
+told of it does not win by that. A group of one run has no interval: it keeps its place by value, and is told apart from nobody.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ class _Standing:
     ratio: Estimate | None = None
     apart: bool | None = None
     """Told apart from the leader; None where the data cannot say."""
+    inside: bool = False
+    """Its mean lies inside the leader's own interval."""
     refusal: str = ""
 
     @property
@@ -57,31 +60,41 @@ def rank(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
 
 
 def _order(groups: Sequence[GroupSummary], metric: Metric) -> list[_Standing]:
-    """First the leader and those tied with it by the data, by p90/p50; around them everything else by value."""
+    """First the leader and those inside its interval that the data does not tell from it, by p90/p50; the rest by value."""
     standings = [_Standing(summary=group, value=metric.of(group), refusal=_refusal(group, metric)) for group in groups]
     able = [place for place in standings if place.can_win]
     if not able:
         return sorted(standings, key=lambda place: _by_value(place, metric))
     leader = min(able, key=lambda place: _by_value(place, metric))
     standings = [_beside(place, leader) for place in standings]
-    tied = [place for place in standings if place.can_win and place.apart is False]
-    rest = sorted(
-        (place for place in standings if not (place.can_win and place.apart is False)), key=lambda place: _by_value(place, metric)
-    )
+    tied = _may_win([place for place in standings if place.can_win and place.apart is False and place.inside], metric)
+    rest = sorted((place for place in standings if place not in tied), key=lambda place: _by_value(place, metric))
     # Only groups that cannot win stand here: the leader is the best of the others.
     ahead = [place for place in rest if _by_value(place, metric) < _by_value(leader, metric)]
     behind = rest[len(ahead) :]
     return [*ahead, *sorted(tied, key=lambda place: (_jitter(place.summary), _by_value(place, metric))), *behind]
 
 
+def _may_win(tied: list[_Standing], metric: Metric) -> list[_Standing]:
+    """Those of the tied that are not told apart from a better one: a leader that scatters must not lift a slower group over others."""
+    best_first = sorted(tied, key=lambda place: _by_value(place, metric))
+    return [
+        place
+        for at, place in enumerate(best_first)
+        if not any(place.value and better.value and contains_one(ratio(place.value, better.value)) is False for better in best_first[:at])
+    ]
+
+
 def _beside(place: _Standing, leader: _Standing) -> _Standing:
     if place is leader:
-        return replace(place, apart=False)
+        return replace(place, apart=False, inside=True)
     if place.value is None or leader.value is None:
         return place
     compared = ratio(place.value, leader.value)
     within = contains_one(compared)
-    return replace(place, ratio=compared, apart=None if within is None else not within)
+    low, high = leader.value.low, leader.value.high
+    inside = low is not None and high is not None and low <= place.value.mean <= high
+    return replace(place, ratio=compared, apart=None if within is None else not within, inside=inside)
 
 
 def _refusal(group: GroupSummary, metric: Metric) -> str:
@@ -143,9 +156,11 @@ def _latency_winner(groups: Sequence[GroupSummary]) -> str | None:
 
 
 def _is_decided(order: Sequence[_Standing], winner: _Standing | None) -> bool:
-    if winner is None or len(order) < 2:
+    if winner is None or winner.summary.unsteady_runs:
         return False
-    return not any(_is_tied(place) for place in order if place is not winner)
+    rivals = [place for place in order if place.can_win and place is not winner]
+    alike = all(place.summary.fingerprint == winner.summary.fingerprint for place in rivals)
+    return bool(rivals) and alike and all(place.apart for place in rivals)
 
 
 def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric) -> str:
@@ -157,18 +172,27 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
         return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
     tied = [place for place in able if place is not winner and _is_tied(place)]
     best = f"{name} has the {'highest' if metric.higher_is_better else 'lowest'} {metric.unit}"
+    if not tied and winner.summary.unsteady_runs:
+        return f"{best}, but {winner.summary.unsteady_runs} of its {winner.summary.runs} runs had no steady state; run more steps."
     if not tied:
         return f"{best}, told apart from every other group."
     if any(place.apart is None for place in tied):
         remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
         return f"{best}, but without an interval the order is not evidence; {remedy}."
     names = ", ".join(place.summary.group for place in tied)
-    by = "has the lowest p90/p50 of them" if math.isfinite(_jitter(winner.summary)) else f"stands first by its {metric.unit} alone"
-    return f"{name} is not told apart from {names} by the data, and {by}."
+    jitter_decided = any(place.inside for place in tied) and math.isfinite(_jitter(winner.summary))
+    by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it stands first by its {metric.unit}"
+    return f"{name} is not told apart from {names} by the data; {by}."
 
 
 def with_seed_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
     """The groups with the seeds' rank columns filled: by iter p50, by stability (tie: iter), and by the sum of both (tie: iter)."""
+    main, off_lane = [group for group in groups if group.lane], [group for group in groups if not group.lane]
+    ranked = {group.group: group for lane in (main, off_lane) for group in _with_lane_ranks(lane)}
+    return tuple(ranked[group.group] for group in groups)
+
+
+def _with_lane_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
     by_iter = _places({group.group: (number(group.seed.get(ITER_P50)),) for group in groups})
     by_stability = _places({group.group: (number(group.seed.get("stability_score")), number(group.seed.get(ITER_P50))) for group in groups})
     sums = {name: (float(by_iter[name] + by_stability[name]), float(by_iter[name])) for name in by_iter if name in by_stability}

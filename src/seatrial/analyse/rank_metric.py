@@ -1,7 +1,8 @@
 """What groups are ranked by.
 
-In: the groups and the plan's `rank_by`. Out: a `Metric`. `throughput` is samples/s where every group with runs has it, else
-tokens/s, else steps/s, else the length of the run: one figure for all groups, since unlike ones cannot be put in one order.
+In: the groups and the plan's `rank_by`. Out: a `Metric`. `throughput` is samples/s where most groups of the main lane have it, else
+tokens/s, else steps/s, else the length of the run: one figure for all groups, since unlike ones cannot be put in one order. A group
+that lacks it cannot win, so that one poor run does not change what all the others are ranked by.
 """
 
 from __future__ import annotations
@@ -53,22 +54,25 @@ METRICS = {
 
 
 def choose_metric(groups: Sequence[GroupSummary], rank_by: str) -> tuple[Metric, list[Caution]]:
-    """The metric, and a caution where some groups have a better figure that others lack."""
+    """The metric, and a caution where some groups lack it, or tell a better one that most lack."""
     if rank_by != "throughput":
         if rank_by not in METRICS:
             raise UsageError(f"rank_by: '{rank_by}' is not a figure to rank by; {did_you_mean(rank_by, ['throughput', *METRICS])}")
         return METRICS[rank_by], []
     running = [group for group in groups if group.runs]
-    name = next((name for name in THROUGHPUT if running and all(name in group.figures for group in running)), THROUGHPUT[-1])
-    partly = [other for other in THROUGHPUT[: THROUGHPUT.index(name)] if any(other in group.figures for group in running)]
-    return METRICS[name], [_mixed(partly[0], name, running)] if partly else []
+    deciding = [group for group in running if group.lane] or running
+    name = next((name for name in THROUGHPUT if 2 * sum(name in group.figures for group in deciding) > len(deciding)), THROUGHPUT[-1])
+    better = [other for other in THROUGHPUT[: THROUGHPUT.index(name)] if any(other in group.figures for group in running)]
+    told = [*better[:1], *([name] if any(name not in group.figures for group in running) else [])]
+    return METRICS[name], [_mixed(which, name, running) for which in told[-1:]]
 
 
-def _mixed(better: str, used: str, running: Sequence[GroupSummary]) -> Caution:
-    lacking = [group.group for group in running if better not in group.figures]
+def _mixed(lacked: str, used: str, running: Sequence[GroupSummary]) -> Caution:
+    lacking = [group.group for group in running if lacked not in group.figures]
+    effect = "they cannot win" if lacked == used else f"so {used} is what all are ranked by"
     return Caution(
         kind="mixed_figures",
         numbers={"groups": len(running), "lacking": len(lacking)},
-        text=f"Ranked by {used}, since not every group tells {better}: {', '.join(lacking[:5])} do not. Make every script tell it, or give "
-        "samples_per_step or tokens_per_step in the plan.",
+        text=f"{lacked} is not known of every run of {', '.join(lacking[:5])}: {effect}. Run them again with more steps, make every script "
+        "tell it, or give samples_per_step or tokens_per_step in the plan.",
     )

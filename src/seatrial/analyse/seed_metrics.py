@@ -31,7 +31,7 @@ LAST_COLUMNS = ("iter", "fwd", "bwd", "data_wait", "step")
 def seed_cells(
     points: Sequence[TimingPoint], steps: pl.DataFrame, spec: RunSpec, *, source: str, global_batch: float | None
 ) -> dict[str, Cell]:
-    """Every timing column of the seeds' per-run table."""
+    """Every timing column of the seeds' per-run table, and the global batch that its rates are of."""
     rank0 = steps.filter(pl.col("rank") == steps["rank"].min()) if len(steps) else steps
     cells = {
         **_last_window(points),
@@ -39,6 +39,8 @@ def seed_cells(
         **_rank_spread(steps, spec, source),
         **_eta(rank0, spec),
     }
+    cells["global_batch"] = global_batch
+    cells["log_every_steps"] = spec.timing.log_every
     cells["timing_points"] = len(points)
     cells["last_step"] = _whole(steps["step"].max())
     return cells

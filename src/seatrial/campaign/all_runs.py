@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import re
 import socket
 import time
 from collections.abc import Sequence
@@ -18,10 +17,11 @@ from pathlib import Path
 from seatrial import files
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.listener import Listener
-from seatrial.campaign.one_run import run_one
+from seatrial.campaign.one_run import new_attempt, run_one
 from seatrial.campaign.owner import owned
+from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import record_run
-from seatrial.launch.prepare import shown
+from seatrial.launch.prepare import masked_spec
 from seatrial.machine.secrets import mask_text
 from seatrial.observe.eta import StepMark, campaign_eta_s, run_eta_s
 from seatrial.observe.progress import Progress
@@ -48,6 +48,7 @@ def run_all(plan: CampaignPlan, listener: Listener) -> CampaignEnd:
     """Run what is not finished yet of `plan`."""
     paths = CampaignPaths(Path(plan.output))
     with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
+        refuse_what_can_only_fail(plan, paths)
         save_plan(plan, paths)
         close_abandoned(paths)
         return _Campaign(plan, paths, interrupts, listener).run()
@@ -55,8 +56,8 @@ def run_all(plan: CampaignPlan, listener: Listener) -> CampaignEnd:
 
 def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> None:
     """Keep the plan in the folder: as the latest, and under its name beside the plans that ran here before."""
-    stored = to_json(dataclasses.replace(plan, source=mask_text(plan.source), runs=tuple(shown(spec) for spec in plan.runs)))
-    files.write_json(paths.plans / f"{re.sub(r'[^A-Za-z0-9._-]', '-', plan.name)}.json", stored)
+    stored = to_json(dataclasses.replace(plan, source=mask_text(plan.source), runs=tuple(masked_spec(spec) for spec in plan.runs)))
+    files.write_json(paths.plans / f"{plan.name}.json", stored)
     files.write_json(paths.plan, stored)
 
 
@@ -106,11 +107,8 @@ class _Campaign:
             self._tell(run=None, over=True)
 
     def _still_to_do(self) -> list[RunSpec]:
-        chosen = set(self._plan.selected)
         todo = []
-        for spec in self._plan.runs:
-            if chosen and spec.run not in chosen:
-                continue
+        for spec in self._plan.chosen:
             done = finished_attempt(self._paths.run(spec.run), spec.hash)
             if done is None:
                 todo.append(spec)
@@ -140,9 +138,8 @@ class _Campaign:
         return time.monotonic() - self._began_m + self._group_s.get(spec.group_key, 0.0) > self._plan.budget_s
 
     def _run(self, spec: RunSpec, index: int, todo: Sequence[RunSpec]) -> RunOutcome:
-        run = self._paths.run(spec.run)
-        number = max((attempt.number for attempt in run.attempts()), default=0) + 1
-        self._listener.started(spec, number, index + 1, len(todo))
+        attempt = new_attempt(self._paths.run(spec.run))
+        self._listener.started(spec, attempt.number, index + 1, len(todo))
         first: StepMark | None = None
 
         def on_progress(progress: Progress, elapsed_s: float) -> None:
@@ -152,7 +149,7 @@ class _Campaign:
             left_s = run_eta_s(first, last, progress.total)
             self._tell(
                 run=spec.run,
-                attempt=number,
+                attempt=attempt.number,
                 step=progress.step,
                 total_steps=progress.total,
                 phase=progress.phase,
@@ -161,12 +158,13 @@ class _Campaign:
                 campaign_eta_s=campaign_eta_s(todo[index + 1 :], self._group_s, left_s, elapsed_s),
             )
 
-        outcome = run_one(spec, run, self._interrupts, on_progress)
-        ok = outcome.outcome is Outcome.OK
-        if ok:
+        outcome = run_one(spec, attempt, self._interrupts, on_progress, lambda: self._listener.stopping(spec))
+        how = outcome.outcome
+        if how is Outcome.OK:
             self._group_s[spec.group_key] = outcome.duration_s
-        self._tell(run=None, finished=self._state.finished + 1, failed=self._state.failed + (not ok))
-        self._listener.ended(spec, outcome, record_run(self._paths, run.attempt(number)))
+        finished = self._state.finished + (not how.is_cut_short)
+        self._tell(run=None, finished=finished, failed=self._state.failed + how.is_failure)
+        self._listener.ended(spec, outcome, record_run(self._paths, attempt))
         return outcome
 
     def _tell(self, **changes: object) -> None:

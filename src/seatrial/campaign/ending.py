@@ -1,7 +1,7 @@
 """How a run ended, from what was seen of it. Pure: what the supervisor saw goes in, outcome and cause come out.
 
 An exit code of 0 alone is not success: launchers have been seen to return it after a rank died. Where the ranks carry the probe,
-every one of them must have written its `stop` event, and at least one step.
+every one that started it must have written its `stop` event, and at least one step.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ class RankRecord:
     """Ranks that wrote a `start` event: 0 means that the workload has no probe."""
     done: int = 0
     stepped: bool = False
+    least_steps: int = 0
+    """Steps of the rank that took the fewest, of those that are done."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +47,8 @@ class Judgement:
     needs_log: bool = False
 
 
-def judge_ending(ending: Ending, ranks: RankRecord, world_size: int) -> Judgement:
-    """What to call it."""
+def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
+    """What to call it. `world_size` and `steps` are what the run was to have; None where nobody can know."""
     if ending.alarm is not None:
         return Judgement(outcome=Outcome.TIMEOUT, cause=ending.alarm.cause, detail=ending.alarm.text, action=ending.alarm.action)
     if ending.interrupted:
@@ -60,10 +62,10 @@ def judge_ending(ending: Ending, ranks: RankRecord, world_size: int) -> Judgemen
         )
     if ending.returncode != 0:
         return Judgement(outcome=Outcome.FAILED, cause=Cause.UNKNOWN, needs_log=True)
-    return _judge_exit_0(ranks, world_size)
+    return _judge_exit_0(ranks, world_size, steps)
 
 
-def _judge_exit_0(ranks: RankRecord, world_size: int) -> Judgement:
+def _judge_exit_0(ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
     if ranks.started and not ranks.stepped:
         return Judgement(
             outcome=Outcome.FAILED,
@@ -77,5 +79,12 @@ def _judge_exit_0(ranks: RankRecord, world_size: int) -> Judgement:
             cause=Cause.RANKS_MISSING,
             detail=f"exit code 0, but only {ranks.done} of {world_size} ranks said they were done",
             action="look in the log of each rank (seatrial logs RUN --rank N) for one that died without a word",
+        )
+    if ranks.started and steps is not None and ranks.least_steps < steps:
+        return Judgement(
+            outcome=Outcome.FAILED,
+            cause=Cause.ENDED_EARLY,
+            detail=f"exit code 0, but a rank took {ranks.least_steps} of {steps} steps",
+            action="look in its log for why it stopped: a dataset that ran out, or a stop rule of its own",
         )
     return Judgement(outcome=Outcome.OK, cause=Cause.NONE)

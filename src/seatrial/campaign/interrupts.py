@@ -46,7 +46,9 @@ class Interrupts:
     @contextlib.contextmanager
     def caught(self) -> Iterator[Interrupts]:
         """Catch the stop signals while the block runs."""
-        before = {number: signal.signal(number, self._on_signal) for number in STOP_SIGNALS}
+        # Under nohup HUP is ignored, and stays so.
+        wanted = [number for number in STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, self._on_signal) for number in wanted}
         try:
             yield self
         finally:

@@ -22,5 +22,8 @@ class Listener(Protocol):
     def progress(self, state: LiveState) -> None:
         """About once a second."""
 
+    def stopping(self, spec: RunSpec) -> None:
+        """The user asked to stop; the run under way is being ended."""
+
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
         """A run is over; `measured` is None where the tables cannot be made on this machine."""

@@ -17,13 +17,15 @@ from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.collect.failure import diagnose
 from seatrial.errors import LaunchError
 from seatrial.launch.agent_process import AgentProcess
+from seatrial.launch.environment import tuning_variables
 from seatrial.launch.places.local import allocate
-from seatrial.launch.prepare import prepare
+from seatrial.launch.prepare import masked_spec, prepare
 from seatrial.machine.provenance import gather
 from seatrial.observe.progress import Progress, ProgressReader
 from seatrial.observe.watchdog import Alarm, alarm
 from seatrial.paths import AttemptPaths, RunPaths
 from seatrial.records.codec import to_json
+from seatrial.records.command import Allocation, Command, Provenance
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
 
@@ -36,30 +38,35 @@ DIAGNOSIS_LINES = 2000
 DIAGNOSIS_BYTES = 200_000
 
 OnProgress = Callable[[Progress, float], None]
+OnStop = Callable[[], None]
 
 
-def run_one(spec: RunSpec, run: RunPaths, interrupts: Interrupts, on_progress: OnProgress) -> RunOutcome:
-    """Run `spec` as the next attempt in its folder."""
-    attempt = new_attempt(run)
+def run_one(spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, on_progress: OnProgress, on_stop: OnStop) -> RunOutcome:
+    """Run `spec` in the folder that `new_attempt` made."""
     started_t = time.time()
     try:
         with allocate(spec) as allocation:
-            prepare(spec, attempt, allocation, os.environ)
-            files.write_json(attempt.provenance, to_json(gather(Path(spec.cwd), allocation.devices)))
+            order = prepare(spec, attempt, allocation, os.environ)
+            files.write_json(attempt.provenance, to_json(_provenance(spec, order.command, allocation)))
             started_t = time.time()
-            ending = _Follower(spec, attempt, interrupts, on_progress).follow()
+            ending = _Follower(spec, attempt, interrupts, on_progress, on_stop).follow()
         outcome = _outcome(spec, attempt, ending, started_t, allocation.master_port)
     except LaunchError as error:
         outcome = _not_started(spec, attempt, error, started_t)
     files.write_json(attempt.outcome, to_json(outcome))
-    link_current(run, attempt)
+    link_current(RunPaths(attempt.folder.parent), attempt)
     return outcome
+
+
+def _provenance(spec: RunSpec, command: Command, allocation: Allocation) -> Provenance:
+    env = {**os.environ, **command.env}
+    tuning = tuning_variables(spec, os.environ)
+    return gather(Path(spec.cwd), allocation.devices, program=command.argv, env=env, tuning=tuning)
 
 
 def new_attempt(run: RunPaths) -> AttemptPaths:
     """The next attempt's folder, made now: attempts never share a file."""
-    number = max((attempt.number for attempt in run.attempts()), default=0) + 1
-    attempt = run.attempt(number)
+    attempt = run.next_attempt()
     attempt.folder.mkdir(parents=True)
     return attempt
 
@@ -79,18 +86,21 @@ def rank_record(attempt: AttemptPaths) -> RankRecord:
     endings = [files.last_json_line(path) or {} for path in attempt.all_events()]
     done = [last for last in endings if last.get("kind") == "stop"]
     stepped = any(last.get("kind") == "step" or (last.get("steps") or 0) > 0 for last in endings)
-    return RankRecord(started=len(endings), done=len(done), stepped=stepped)
+    least_steps = min((int(last.get("steps") or 0) for last in done), default=0)
+    return RankRecord(started=len(endings), done=len(done), stepped=stepped, least_steps=least_steps)
 
 
 class _Follower:
     """Follows one agent to its end, passing limits and the user's wishes on to it."""
 
-    def __init__(self, spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, on_progress: OnProgress) -> None:
-        self._spec, self._attempt, self._interrupts, self._on_progress = spec, attempt, interrupts, on_progress
+    def __init__(self, spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, on_progress: OnProgress, on_stop: OnStop) -> None:
+        self._spec, self._attempt, self._interrupts = spec, attempt, interrupts
+        self._on_progress, self._on_stop = on_progress, on_stop
         self._reader = ProgressReader(spec, attempt)
         self._asked = Urgency.NONE
         self._alarm: Alarm | None = None
         self._returncode: int | None = None
+        self._exited_s: float | None = None
 
     def follow(self) -> Ending:
         agent = AgentProcess.start(self._attempt)
@@ -101,6 +111,7 @@ class _Follower:
                 for report in agent.wait(AGENT_WAIT_S):
                     if report.kind == "exited":
                         self._returncode = report.returncode
+                        self._exited_s = time.monotonic() - launched_m
                     elif report.kind in ("gone", "lost"):
                         return self._ending(report.killed, report.kind == "lost", time.monotonic() - launched_m)
                 now_m = time.monotonic()
@@ -121,8 +132,11 @@ class _Follower:
             self._alarm = alarm(progress, elapsed_s, self._spec.limits)
 
     def _pass_on(self, agent: AgentProcess) -> Urgency:
-        wanted = max(self._interrupts.urgency, Urgency.STOP if self._alarm else Urgency.NONE)
+        urgency = self._interrupts.urgency
+        wanted = max(urgency, Urgency.STOP if self._alarm else Urgency.NONE)
         if wanted > self._asked:
+            if urgency is Urgency.STOP:
+                self._on_stop()
             self._asked = wanted
             (agent.kill if wanted is Urgency.KILL else agent.stop)()
         return self._asked
@@ -134,14 +148,16 @@ class _Follower:
             alarm=self._alarm,
             interrupted=self._interrupts.urgency is not Urgency.NONE and self._asked is not Urgency.NONE,
             agent_lost=lost,
-            elapsed_s=elapsed_s,
+            # What a run left behind and the agent had to end is not part of its length.
+            elapsed_s=elapsed_s if self._exited_s is None else self._exited_s,
         )
 
 
 def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int) -> RunOutcome:
     ranks = rank_record(attempt)
-    # `--nproc-per-node gpu` leaves the number of ranks to torchrun: then those that started count.
-    judged = judge_ending(ending, ranks, max(spec.place.ranks, ranks.started))
+    # A script may hold the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
+    bundled = spec.workload.module is not None
+    judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)
     if judged.needs_log:
         found = diagnose(ending.returncode, files.tail_lines(attempt.launcher_log, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
         judged = Judgement(outcome=judged.outcome, cause=found.cause, detail=found.detail, action=found.action)
@@ -166,7 +182,7 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
 
 def _not_started(spec: RunSpec, attempt: AttemptPaths, error: LaunchError, started_t: float) -> RunOutcome:
     if not attempt.spec.exists():
-        files.write_json(attempt.spec, to_json(spec))
+        files.write_json(attempt.spec, to_json(masked_spec(spec)))
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,

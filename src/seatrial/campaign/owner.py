@@ -8,6 +8,7 @@ request left over from an earlier owner names another token and is ignored.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
 import time
@@ -87,14 +88,14 @@ def _make_folder(paths: CampaignPaths) -> None:
 
 
 def _is_locked(paths: CampaignPaths) -> bool:
+    """Whether somebody holds the lock, asked through a handle that can write nothing."""
     if not paths.lock.exists():
         return False
-    lock = filelock.FileLock(paths.lock)
-    try:
-        lock.acquire(timeout=0)
-    except filelock.Timeout:
-        return True
-    lock.release()
+    with open(paths.lock, "rb") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
     return False
 
 

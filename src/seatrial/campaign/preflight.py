@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from seatrial import files
 from seatrial.errors import RefusedError
 from seatrial.paths import CampaignPaths
@@ -12,13 +10,11 @@ from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import to_json
 
 
-def refuse_what_can_only_fail(plan: CampaignPlan) -> None:
+def refuse_what_can_only_fail(plan: CampaignPlan, paths: CampaignPaths) -> None:
     """Write preflight.json; raise RefusedError naming each red check, the error it prevents and the fix."""
     checks = run_checks(plan)
+    files.write_json(paths.preflight, to_json(checks))
     red = [check for check in checks if not check.ok]
-    folder = Path(plan.output)
-    if not any(check.name.startswith("folder ") for check in red):
-        files.write_json(CampaignPaths(folder).preflight, to_json(checks))
     if red:
         lines = [f"{check.name}: {check.found}. Would end in: {check.prevents}. Fix: {check.fix}." for check in red]
         raise RefusedError("refused before anything was started:\n  " + "\n  ".join(lines))

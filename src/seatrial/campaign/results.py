@@ -21,6 +21,7 @@ from seatrial.errors import CampaignError
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.caution import Caution
 from seatrial.records.codec import from_json
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
@@ -43,7 +44,20 @@ def measure(attempt: Attempt) -> MeasuredRun:
 
     if attempt.outcome is None:
         return MeasuredRun(attempt=attempt, measure=None)
-    return MeasuredRun(attempt=attempt, measure=measure_run(attempt, read_steps(attempt)))
+    try:
+        return MeasuredRun(attempt=attempt, measure=measure_run(attempt, read_steps(attempt)))
+    except Exception as error:
+        # What one odd run wrote must not end a night's campaign, nor keep the others from being reported.
+        return MeasuredRun(attempt=replace(attempt, cautions=(*attempt.cautions, _not_measured(attempt, error))), measure=None)
+
+
+def _not_measured(attempt: Attempt, error: Exception) -> Caution:
+    return Caution(
+        kind="not_measured",
+        subject=attempt.spec.run,
+        text=f"What this run wrote could not be read ({type(error).__name__}: {error}); it counts as without figures. Please report this "
+        "with its launcher.log and event files.",
+    )
 
 
 def record_run(paths: CampaignPaths, attempt: AttemptPaths) -> MeasuredRun | None:
@@ -123,22 +137,13 @@ def as_asked_now(attempt: Attempt, asked: Mapping[tuple[str, str], RunSpec]) -> 
 
 def pending(plans: list[CampaignPlan], runs: tuple[MeasuredRun, ...]) -> tuple[str, ...]:
     """Runs that a plan asks for and that have no attempt that came to its own end, in the plans' order."""
-    ended = {
-        run.attempt.spec.hash
-        for run in runs
-        if run.attempt.outcome is not None and run.attempt.outcome.outcome not in (Outcome.INTERRUPTED, Outcome.SKIPPED)
-    }
-    return tuple(spec.run for plan in plans for spec in _selected(plan) if spec.hash not in ended)
+    ended = {run.attempt.spec.hash for run in runs if run.outcome is not None and not run.outcome.is_cut_short}
+    return tuple(spec.run for plan in plans for spec in plan.chosen if spec.hash not in ended)
 
 
 def _criteria(plans: list[CampaignPlan]) -> list[Criterion]:
     """The gates of every plan in the folder, each once."""
     return list(dict.fromkeys(criterion for plan in plans for criterion in plan.criteria))
-
-
-def _selected(plan: CampaignPlan) -> list[RunSpec]:
-    chosen = set(plan.selected)
-    return [spec for spec in plan.runs if not chosen or spec.run in chosen]
 
 
 def _write_timing_points(paths: CampaignPaths, results: CampaignResults) -> None:

@@ -9,7 +9,6 @@ from pathlib import Path
 from rich.console import Console
 
 from seatrial.campaign.all_runs import CampaignEnd, run_all
-from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import NO_POLARS, can_measure, remake
 from seatrial.cli.live_view import live_view
 from seatrial.paths import CampaignPaths
@@ -25,7 +24,6 @@ INTERRUPTED = 130
 def carry_out(plan: CampaignPlan, *, as_json: bool = False) -> int:
     """Run the campaign and return the exit code."""
     console = Console(stderr=as_json)
-    refuse_what_can_only_fail(plan)
     with live_view(console) as view:
         end = run_all(plan, view)
     if not can_measure():
@@ -63,6 +61,10 @@ def _say_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan) ->
         if end.out_of_budget
         else ""
     )
+    if plan.selected:
+        console.print(
+            f"--only: {len(plan.selected)} of the plan's {len(plan.runs)} runs were asked for; the verdict is on these.", markup=False
+        )
     if why:
         console.print(
             f"{why}: {end.left} of {len(plan.runs)} runs were not started; the same command resumes.", style="yellow", markup=False

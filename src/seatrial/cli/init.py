@@ -30,6 +30,8 @@ def init(
 
     if output.exists() and not force:
         raise UsageError(f"{output} is there already: choose another name with -o, or overwrite it with --force")
+    if not output.parent.is_dir():
+        raise UsageError(f"there is no folder {output.parent} to write {output.name} to: make it first, or choose another place with -o")
     mapping = mapping_from_command(command, axes={}, repeats=3)
     plan_from_mapping(mapping, str(output))
     files.write_text(output, plan_yaml(mapping, command=command, notes=take_apart(command).notes))

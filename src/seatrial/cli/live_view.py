@@ -41,6 +41,12 @@ class PlainView:
             self._said_s = state.elapsed_s
             self._say(f"{self._position} {state_line(state)}")
 
+    def stopping(self, spec: RunSpec) -> None:
+        self._say(
+            f"{self._position} {spec.run}: stopping, up to {format_duration(spec.limits.term_s)} for it to end by itself; "
+            "Ctrl-C again kills it at once"
+        )
+
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
         self._say(f"{self._position} {end_line(spec, outcome, measured)}")
         if outcome.outcome not in (Outcome.OK, Outcome.INTERRUPTED):

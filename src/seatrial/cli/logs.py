@@ -29,16 +29,21 @@ def logs(
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run is over.")] = False,
 ) -> int:
     """Print a run's output: all ranks merged as it arrived, each line marked with its rank, or one rank's lines alone."""
+    from seatrial.errors import CampaignError
     from seatrial.log_lines import split_rank
 
+    seen: set[int] = set()
     for line in _lines(_attempt(run, attempt), follow):
         marked, text = split_rank(line)
+        seen.add(marked or 0)
         if rank is None:
             sys.stdout.write(line)
         elif marked == rank or (marked is None and rank == 0 and not line.startswith("[rank")):
             sys.stdout.write(text)
         if follow:
             sys.stdout.flush()
+    if rank is not None and seen and rank not in seen:
+        raise CampaignError(f"rank {rank} printed nothing in {run}; ranks that did: {', '.join(map(str, sorted(seen)))}")
     return 0
 
 
@@ -57,15 +62,23 @@ def _attempt(run: Path, number: int | None) -> AttemptPaths:
 
 
 def _lines(attempt: AttemptPaths, follow: bool) -> Iterator[str]:
-    while follow and not attempt.launcher_log.exists() and not attempt.outcome.exists():
+    while follow and not attempt.launcher_log.exists() and not _is_over(attempt):
         time.sleep(FOLLOW_EVERY_S)
     if not attempt.launcher_log.exists():
         return
     with open(attempt.launcher_log, encoding="utf-8", errors="replace", newline="") as log:
         while True:
-            # The outcome is looked for before reading, so that nothing written before it is missed.
-            over = attempt.outcome.exists()
+            # Asked before reading, so that nothing written before the end is missed.
+            over = _is_over(attempt)
             yield from log
             if over or not follow:
                 return
             time.sleep(FOLLOW_EVERY_S)
+
+
+def _is_over(attempt: AttemptPaths) -> bool:
+    """The attempt has its outcome, or nobody runs the campaign that would write it."""
+    from seatrial.campaign.owner import read_owner
+    from seatrial.paths import CampaignPaths
+
+    return attempt.outcome.exists() or read_owner(CampaignPaths(attempt.folder.parent.parent)) is None

@@ -5,6 +5,7 @@ Exit codes: 0 PASS or done, 1 wrong use or an error of ours, 2 FAIL or refused, 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import os
@@ -33,6 +34,39 @@ INTERRUPTED = 130
 WRONG_USE = 1
 
 
+class Unbreakable:
+    """An output that nothing written to it can break: a reader that has gone (`| head`), a full disk or a closed stream silences it, a
+    character it cannot show becomes a question mark. A campaign of hours must not end because nobody listens."""
+
+    def __init__(self, stream: Any) -> None:
+        # Python has None where the stream was closed before it started.
+        self._stream = stream if stream is not None else io.StringIO()
+        if isinstance(self._stream, io.TextIOWrapper):
+            self._stream.reconfigure(errors="replace")
+
+    def write(self, text: str) -> int:
+        try:
+            return int(self._stream.write(text))
+        except (OSError, ValueError):
+            self._silence()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except (OSError, ValueError):
+            self._silence()
+
+    def _silence(self) -> None:
+        # The broken stream keeps what it could not write and would try again when Python ends.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
+        self._stream = io.StringIO()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 def build_app(verbs: Sequence[str]) -> typer.Typer:
     """The command line with `verbs` in full and every other verb as its line of help."""
     app = typer.Typer(
@@ -53,9 +87,9 @@ def build_app(verbs: Sequence[str]) -> typer.Typer:
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `seatrial` program."""
     words = list(sys.argv[1:] if argv is None else argv)
-    _never_fail_on_a_character()
+    sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
     code = run_command(words)
-    _flush_quietly()
+    sys.stdout.flush()
     sys.exit(code)
 
 
@@ -68,13 +102,12 @@ def run_command(words: Sequence[str]) -> int:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
-    except BrokenPipeError:
-        return _close_broken_pipe()
     except Exception as error:
         message = _usage_message(error)
         if message is None:
             raise
-        return _fail(f"{message}; see `seatrial {verb} --help`" if verb in VERBS else message, WRONG_USE)
+        # Without words typer has shown the help already and has nothing to add.
+        return _fail(f"{message}; see `seatrial {verb} --help`" if verb in VERBS else message, WRONG_USE) if message else WRONG_USE
     return result if isinstance(result, int) else 0
 
 
@@ -103,26 +136,6 @@ def _usage_message(error: Exception) -> str | None:
 def _fail(message: str, code: int) -> int:
     print(f"seatrial: {message}", file=sys.stderr)
     return code
-
-
-def _close_broken_pipe() -> int:
-    # The reader (`| head`) has gone: point stdout at nothing so that Python's own flush at exit stays silent.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
-
-
-def _never_fail_on_a_character() -> None:
-    # A terminal that cannot show ± or ─ gets a question mark, not a traceback after an hour's campaign.
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-
-
-def _flush_quietly() -> None:
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _close_broken_pipe()
 
 
 if __name__ == "__main__":

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
+from seatrial.cli.main import VERBS
 from seatrial.cli.options import Budget, Only, Out, Overrides, PlanFile
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from seatrial.paths import CampaignPaths
     from seatrial.records.campaign_plan import CampaignPlan
-    from seatrial.records.run_spec import RunSpec
 
-HELP = "Look at a plan before running it: matrix, commands, time; or its JSON Schema."
 SHOW_EXAMPLES = "seatrial plan show plans/tiny-lm-demo.yaml\n\nseatrial plan show plan.yaml --set 'axes.micro_batch=[8,16,32]'"
 SCHEMA_EXAMPLES = "seatrial plan schema > seatrial-plan.schema.json\n\nseatrial plan schema | less"
 
 
 def register(app: typer.Typer) -> None:
     """Add the verb and its two parts."""
-    group = typer.Typer(help=HELP, no_args_is_help=True)
+    group = typer.Typer(help=VERBS["plan"], no_args_is_help=True)
     group.command("show", epilog=SHOW_EXAMPLES)(show)
     group.command("schema", epilog=SCHEMA_EXAMPLES)(schema)
     app.add_typer(group, name="plan")
@@ -37,71 +40,83 @@ def schema() -> int:
 
 
 def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budget = None, out: Out = None) -> int:
-    """Print what a plan would do: the matrix, every command in the order they would run, and an estimate of the time. Starts nothing."""
+    """Print what a plan would do: the matrix, every command in the order they would run, and an estimate of the time. Starts nothing.
+
+    Runs that are finished already are marked. What would be refused before the start is said at the end.
+    """
     from rich.console import Console
 
+    from seatrial.campaign.all_runs import finished_attempt
     from seatrial.cli.run import resolved
+    from seatrial.paths import CampaignPaths
 
     campaign = resolved(plan, set, only, budget, out)
-    console = Console()
+    paths = CampaignPaths(Path(campaign.output))
+    done = frozenset(spec.run for spec in campaign.chosen if finished_attempt(paths.run(spec.run), spec.hash))
+    console = Console(soft_wrap=True, markup=False, highlight=False)
     _print_matrix(console, campaign)
-    _print_commands(console, campaign)
-    _print_estimate(console, campaign)
+    _print_commands(console, campaign, paths, done)
+    _print_estimate(console, campaign, paths, done)
+    _print_refusals(console, campaign)
     return 0
-
-
-def _chosen(plan: CampaignPlan) -> list[RunSpec]:
-    return [spec for spec in plan.runs if not plan.selected or spec.run in plan.selected]
 
 
 def _print_matrix(console: Console, plan: CampaignPlan) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    runs = _chosen(plan)
-    console.print(
-        f"{plan.name}: {len({spec.group for spec in runs})} groups × {plan.repeats} repeats, {len(runs)} runs, order {plan.order} "
-        f"(seed {plan.seed}), into {plan.output}",
-        markup=False,
-        soft_wrap=True,
-    )
+    from seatrial.plan.placeholders import value_text
+
+    runs = plan.chosen
+    groups = {spec.group: spec for spec in runs}
+    where = f"{len(groups)} groups, {len(runs)} runs, order {plan.order} (seed {plan.seed}), into {plan.output}"
+    console.print(f"{plan.name}: {where}")
+    place = {values: index for index, values in enumerate(itertools.product(*plan.axes.values()))}
     table = Table("group", *plan.axes, "ranks", "lane", box=None)
-    for group, spec in {spec.group: spec for spec in sorted(runs, key=lambda spec: spec.group)}.items():
-        values = [Text(str(spec.axes.get(axis, ""))) for axis in plan.axes]
+    for group, spec in sorted(groups.items(), key=lambda item: place[tuple(item[1].axes.values())]):
+        values = [Text(value_text(spec.axes.get(axis))) for axis in plan.axes]
         table.add_row(Text(group), *values, str(spec.place.ranks), "" if spec.lane else "off")
     console.print(table)
 
 
-def _print_commands(console: Console, plan: CampaignPlan) -> None:
-    from pathlib import Path
-
+def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:
     from seatrial import shell
     from seatrial.launch.launchers.registry import command_for
-    from seatrial.paths import CampaignPaths
     from seatrial.records.command import Allocation
 
-    paths = CampaignPaths(Path(plan.output))
-    for number, spec in enumerate(_chosen(plan), 1):
+    for number, spec in enumerate(plan.chosen, 1):
+        if spec.run in done:
+            console.print(f"{number:4d}  {spec.run}: finished, would not be run again")
+            continue
         # A port is taken when a run starts; 0 stands for it here.
         allocation = Allocation(ranks=spec.place.ranks, devices=spec.place.devices, master_port=0)
-        command = command_for(spec, allocation, paths.run(spec.run).attempt(1))
+        command = command_for(spec, allocation, paths.run(spec.run).next_attempt())
         times = f" × {len(command.ranks)} processes" if len(command.ranks) > 1 else ""
-        console.print(f"{number:4d}  {spec.run}{times}\n      {shell.quote(command.argv)}", markup=False, highlight=False, soft_wrap=True)
+        variables = [f"{name}={value}" for name, value in sorted(command.env.items()) if not name.startswith("SEATRIAL_")]
+        console.print(f"{number:4d}  {spec.run}{times}\n      {shell.quote(['env', *variables, *command.argv])}")
 
 
-def _print_estimate(console: Console, plan: CampaignPlan) -> None:
-    from pathlib import Path
-
+def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:
     from seatrial.campaign.results import known_durations_s
-    from seatrial.paths import CampaignPaths
     from seatrial.plan.estimate import estimate
     from seatrial.units import format_duration
 
-    guess = estimate(plan, known_durations_s(CampaignPaths(Path(plan.output))))
-    if guess.total_s is None:
+    left = replace(plan, selected=(), runs=tuple(spec for spec in plan.chosen if spec.run not in done))
+    guess = estimate(left, known_durations_s(paths))
+    if not left.runs:
+        text = "time: none, every run is finished"
+    elif guess.total_s is None:
         text = "time: not known before a first run; `--only GROUP` on one group gives a measure"
     else:
-        text = f"time: about {format_duration(guess.total_s)} in all, from {guess.measured_groups} of {guess.groups} groups measured so far"
+        text = f"time: about {format_duration(guess.total_s)} to go, from {guess.measured_groups} of {guess.groups} groups measured so far"
     if guess.at_most_s is not None:
         text += f"; at most {format_duration(guess.at_most_s)} by its limits"
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(text)
+
+
+def _print_refusals(console: Console, plan: CampaignPlan) -> None:
+    from seatrial.preflight.checks import run_checks
+
+    for check in run_checks(plan):
+        if not check.ok:
+            console.print(f"would be refused: {check.name}: {check.found}. Fix: {check.fix}.", style="yellow")

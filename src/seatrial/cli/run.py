@@ -34,7 +34,7 @@ def resolved(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out) -
     """The plan file as a CampaignPlan."""
     from seatrial.plan.load import load_plan
     from seatrial.plan.resolve import resolve
-    from seatrial.units import parse_duration_s
+    from seatrial.units import parse_limit_s
 
-    budget_s = parse_duration_s(budget) if budget else None
+    budget_s = parse_limit_s(budget, "--budget") if budget else None
     return resolve(load_plan(plan, set or ()), source=str(plan), cwd=Path.cwd(), only=only or (), budget_s=budget_s, output=out)

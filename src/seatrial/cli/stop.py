@@ -25,6 +25,6 @@ def stop(out: Folder) -> int:
 
     owner = ask_to_stop(CampaignPaths(out))
     if owner is None:
-        raise CampaignError(f"no campaign is running in {out}")
+        raise CampaignError(f"no campaign is running in {out}: name the folder that a running `seatrial run` or `sweep` writes to")
     print(f"asked process {owner.pid} on {owner.host} to stop; it ends its run and writes what it has")
     return 0

@@ -94,9 +94,10 @@ def sweep(
     from seatrial.plan.load import plan_from_mapping
     from seatrial.plan.resolve import resolve
     from seatrial.shell import quote
-    from seatrial.units import parse_duration_s
+    from seatrial.units import parse_limit_s
 
-    limits = {key: parse_duration_s(text) for key, text in (("run_s", run_limit), ("start_s", start_limit)) if text is not None}
+    asked = (("run_s", "--run-limit", run_limit), ("start_s", "--start-limit", start_limit))
+    limits = {key: parse_limit_s(text, option) for key, option, text in asked if text is not None}
     more: dict[str, Any] = {
         "seed": seed,
         "rank_by": rank_by,
@@ -123,13 +124,13 @@ def sweep(
         source=source,
         cwd=Path.cwd(),
         only=only or (),
-        budget_s=parse_duration_s(budget) if budget else None,
+        budget_s=parse_limit_s(budget, "--budget") if budget else None,
     )
     return carry_out(plan, as_json=json)
 
 
 def parse_axes(parameters: list[str]) -> dict[str, list[Any]]:
-    """`bs=8,16` → {"bs": [8, 16]}: numbers and true/false as YAML reads them, the rest as text."""
+    """`bs=8,16` → {"bs": [8, 16]}; what would not reach the command as it was typed (1e3, 007, 1.10) stays text."""
     from seatrial.errors import UsageError
     from seatrial.plan.load import parse_scalars
 
@@ -138,8 +139,18 @@ def parse_axes(parameters: list[str]) -> dict[str, list[Any]]:
         name, values = _assignment(text, "-P")
         if name in axes:
             raise UsageError(f"-P {name} is given twice; put all its values into one: -P {name}=…,{values}")
-        axes[name] = parse_scalars(values, f"-P {text}")
+        axes[name] = _as_typed(values, parse_scalars(values, f"-P {text}"))
     return axes
+
+
+def _as_typed(text: str, parsed: list[Any]) -> list[Any]:
+    """The values, each as a number only where the command would see it as it was typed. YAML's own quotes and brackets count as YAML."""
+    from seatrial.plan.placeholders import value_text
+
+    typed = [word.strip() for word in text.split(",")]
+    if len(typed) != len(parsed) or any(mark in text for mark in "'\"["):
+        return parsed
+    return [value if value_text(value) == word else word for value, word in zip(parsed, typed, strict=True)]
 
 
 def _assignment(text: str, option: str) -> tuple[str, str]:

@@ -1,6 +1,7 @@
 """Events of one attempt as tables.
 
-In: events_rank*.jsonl, one JSON object a line. Out: `StepTables` with source `events`, or None where no rank wrote a step.
+In: events_rank*.jsonl, one JSON object a line. Out: `StepTables` with source `events`, or None where no rank wrote a step; what was
+passed over or cannot be is counted in its cautions.
 
 Clean files go through polars in one pass with a fixed schema. Where it refuses one (a torn last line after a kill, a stray line
 of another program, a loss that is not finite and so is written as a word), files are taken one by one and that one is read line
@@ -19,6 +20,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from seatrial.collect.event_cautions import event_cautions
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.events import PAUSE_TABLE_COLUMNS, STEP_TABLE_COLUMNS
@@ -47,10 +49,11 @@ def read_events(attempt: Attempt) -> StepTables | None:
     sources = paths.all_events()
     if not sources:
         return None
-    events = read_files(sources, attempt)
-    steps = _steps(events)
-    if steps.is_empty():
+    events, foreign = read_files(sources, attempt)
+    written = _written(events)
+    if written.is_empty():
         return None
+    steps, bad_times = _possible_times(_each_once(written))
     # Few lines are not steps: everything else is asked of this small rest.
     others = events.filter(pl.col("kind") != "step")
     starts = others.filter(pl.col("kind") == "start")
@@ -63,16 +66,28 @@ def read_events(attempt: Attempt) -> StepTables | None:
         ranks_done=others.filter(pl.col("kind") == "stop")["rank"].n_unique(),
         first_event_t=min((t for t in starts["t"].to_list() if t is not None), default=None),
         effective=_effective(paths.events(0)),
+        cautions=tuple(event_cautions(attempt.spec.run, foreign=foreign, duplicates=len(written) - len(steps), bad_times=bad_times)),
     )
 
 
-def _steps(events: pl.DataFrame) -> pl.DataFrame:
-    """The step table. A step written twice (flushed again after an error) counts once, as first written."""
+def _written(events: pl.DataFrame) -> pl.DataFrame:
+    """The step table as written."""
     steps = events.lazy().filter((pl.col("kind") == "step") & pl.col("step").is_not_null())
-    table = steps.with_columns(span=pl.lit(1, pl.Int64)).select(STEP_TABLE_COLUMNS).collect()
+    return steps.with_columns(span=pl.lit(1, pl.Int64)).select(STEP_TABLE_COLUMNS).collect()
+
+
+def _each_once(table: pl.DataFrame) -> pl.DataFrame:
+    """In order. A step written twice (flushed again after an error) counts once, as first written."""
     if _in_order(table):
         return table
     return table.unique(["rank", "step"], keep="first", maintain_order=True).sort("rank", "step")
+
+
+def _possible_times(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """The table with null for a time that no step can take, and how many there were."""
+    is_bad = (~(pl.col("iter_ms").is_finite() & (pl.col("iter_ms") >= 0))).fill_null(value=False)
+    bad = table.select(is_bad.sum()).item()
+    return (table.with_columns(iter_ms=pl.when(is_bad).then(None).otherwise(pl.col("iter_ms"))) if bad else table), bad
 
 
 def _in_order(table: pl.DataFrame) -> bool:
@@ -91,17 +106,27 @@ def empty_pauses() -> pl.DataFrame:
     return pl.DataFrame(schema=PAUSE_SCHEMA)
 
 
-def read_files(paths: Sequence[Path], attempt: Attempt) -> pl.DataFrame:
-    """Events of this run and attempt in all files: a folder that was copied or a stray process must not mix into it."""
-    mine = (pl.col("run") == attempt.spec.run) & (pl.col("attempt") == attempt.number) & pl.col("rank").is_not_null()
-    parts = []
+def read_files(paths: Sequence[Path], attempt: Attempt) -> tuple[pl.DataFrame, int]:
+    """Events of this run and attempt in all files, and how many lines are not such: a copied folder or a stray process must not mix in."""
+    parts, foreign = [], 0
     for at in range(0, len(paths), FILES_AT_ONCE):
-        some = list(paths[at : at + FILES_AT_ONCE])
-        try:
-            parts.append(pl.scan_ndjson(some, schema=SCHEMA).filter(mine).drop("run", "attempt").collect())
-        except (pl.exceptions.PolarsError, UnicodeDecodeError):
-            parts += [read_file(path).filter(mine).drop("run", "attempt") for path in some]
-    return pl.concat(parts)
+        for table in _read_some(list(paths[at : at + FILES_AT_ONCE])):
+            mine = _mine(table, attempt)
+            foreign += len(table) - len(mine)
+            parts.append(mine.drop("run", "attempt"))
+    return pl.concat(parts), foreign
+
+
+def _read_some(paths: list[Path]) -> list[pl.DataFrame]:
+    try:
+        return [pl.scan_ndjson(paths, schema=SCHEMA).collect()]
+    except (pl.exceptions.PolarsError, UnicodeDecodeError):
+        return [read_file(path) for path in paths]
+
+
+def _mine(table: pl.DataFrame, attempt: Attempt) -> pl.DataFrame:
+    mine = (pl.col("run") == attempt.spec.run) & (pl.col("attempt") == attempt.number) & pl.col("rank").is_not_null()
+    return table.filter(mine)
 
 
 def read_file(path: Path) -> pl.DataFrame:
@@ -113,7 +138,7 @@ def read_file(path: Path) -> pl.DataFrame:
 
 
 def read_file_by_line(path: Path) -> pl.DataFrame:
-    """The same table, line by line: what a line lacks is null, and a line that is not an event is passed over."""
+    """The same table, line by line: what a line lacks is null, and a line that is not an event lacks everything."""
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA}
     for event in _objects(path):
         for name, column in columns.items():
@@ -122,17 +147,32 @@ def read_file_by_line(path: Path) -> pl.DataFrame:
 
 
 def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    """One object for each line that is not blank, {} for rubbish; a last line torn by a kill is nothing."""
     with open(path, encoding="utf-8", errors="replace") as source:
         for line in source:
-            with contextlib.suppress(json.JSONDecodeError, RecursionError):
-                value = json.loads(line)
-                if isinstance(value, dict):
-                    yield value
+            event = _object(line)
+            if event is not None:
+                yield event
+            elif line.endswith("\n") and not line.isspace():
+                yield {}
+
+
+def _object(line: str) -> dict[str, Any] | None:
+    with contextlib.suppress(json.JSONDecodeError, RecursionError):
+        value = json.loads(line, object_pairs_hook=_first_of_each)
+        return value if isinstance(value, dict) else None
+    return None
+
+
+def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A name given twice counts as first given, as it does for polars."""
+    return dict(reversed(pairs))
 
 
 def _value(name: str, value: Any) -> Any:
     if name in TEXT_COLUMNS:
-        return value if isinstance(value, str) else None
+        # A whole number under a text's name is read as its digits, as polars does.
+        return str(value) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
     if isinstance(value, str):
         value = NOT_FINITE.get(value.lower())
     if isinstance(value, bool) or not isinstance(value, (int, float)):

@@ -3,7 +3,8 @@
 In: the launcher's exit code and lines of its output. Out: a `Diagnosis`: cause, the telling line, and what to do.
 
 `SIGNS` is the registry: pattern → cause → action. When one rank dies the others complain too, and torchrun reports all of it
-again: so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause.
+again: so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause. An exit code
+that a script chose for itself says more than what the other ranks say of having lost it.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ ACTIONS: dict[Cause, str] = {
     Cause.PERMISSION: "Give this user the right to that file or folder, or use another one.",
     Cause.NAN: "Lower the learning rate, or check data and precision: the loss is no longer a number.",
     Cause.KILLED: "Something killed it: most often the kernel for want of memory (`dmesg` says so), else a person or a scheduler.",
-    Cause.NATIVE_CRASH: "A library crashed below Python: PYTHONFAULTHANDLER=1 in `env` prints the stack; under gloo, end with a barrier.",
+    Cause.NATIVE_CRASH: "A library crashed below Python: PYTHONFAULTHANDLER=1 in `env` prints the stack. Under gloo, free the model before "
+    "the group ends.",
     Cause.EXCEPTION: "Read the traceback in launcher.log; command.sh in the same folder runs the same command by hand.",
     Cause.EXIT_CODE: "Read the end of launcher.log; command.sh in the same folder runs the same command by hand.",
     Cause.UNKNOWN: "Read the end of launcher.log.",
@@ -82,6 +84,7 @@ SIGNS: tuple[Sign, ...] = (
         r"nccl(?:System|Remote|Internal|UnhandledCuda)Error|NCCL error|Watchdog caught collective", Cause.NCCL_TRANSPORT, after_effect=True
     ),
     Sign(r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|connectFullMesh failed", Cause.NCCL_TRANSPORT, after_effect=True),
+    Sign(rf"{_RAISED}(?:ConnectionResetError|ConnectionAbortedError|BrokenPipeError|PeerLost)\b", Cause.NCCL_TRANSPORT, after_effect=True),
 )
 COMPILED = tuple((re.compile(sign.pattern), sign) for sign in SIGNS)
 
@@ -96,13 +99,26 @@ REPORT_LINES = 8
 COMPLAINTS = (1, -6, -15)
 # Signals that a fault in native code ends with; an abort (6) is also how torch ends after an error it has printed.
 NATIVE_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+# A shell, or a launcher that hands on a negative code, ends above this when a signal ended its child.
+SHELL_SIGNALS = 128
 CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
 
 
 def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
     """The cause that the log shows, else the one that the exit code shows."""
     tail = _tail(lines)
-    return _root_cause(tail) or _reported(tail) or _after_effect(tail) or _by_exit_code(exit_code)
+    found = _root_cause(tail) or _reported(tail)
+    if found is not None:
+        return found
+    after_effect = _after_effect(tail)
+    if after_effect is not None and _is_chosen(exit_code):
+        return _diagnosis(Cause.EXIT_CODE, f"ended with exit code {exit_code}; the log tells only what came of it: {after_effect.detail}")
+    return after_effect or _by_exit_code(exit_code)
+
+
+def _is_chosen(exit_code: int | None) -> bool:
+    """Whether the script itself chose to end with it: not that of an exception, nor of a signal as Python or a shell tells it."""
+    return exit_code is not None and 1 < exit_code < SHELL_SIGNALS
 
 
 def _root_cause(lines: Sequence[str]) -> Diagnosis | None:

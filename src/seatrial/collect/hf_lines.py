@@ -2,7 +2,8 @@
 
 In: stamped lines. Out: line number, step and loss of each `{'loss': …, 'epoch': …}` line. Those lines carry an epoch and no step; the
 last line gives run time, steps a second and the last epoch, from which the number of steps and so the step of every line follow.
-They are printed with four digits, so above some thousand steps a number may be off by a few: no matter for times between them.
+Steps count from 0, as everywhere, though the Trainer speaks of steps done. Its numbers are printed with four digits, so above some
+thousand steps one may be off by a few: no matter for times between them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def steps_by_epoch(lines: Sequence[StampedLine]) -> list[LossLine]:
     if steps < 1 or epochs <= 0:
         return []
     logged = [(at, float(match.group(1)), _fields(text).get("epoch")) for at, text in told if (match := LOSS.search(text))]
-    return [LossLine(at=at, step=round(epoch / epochs * steps), loss=loss) for at, loss, epoch in logged if epoch is not None]
+    return [LossLine(at=at, step=round(epoch / epochs * steps) - 1, loss=loss) for at, loss, epoch in logged if epoch is not None]
 
 
 def _fields(text: str) -> dict[str, float]:

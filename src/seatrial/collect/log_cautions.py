@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from seatrial.collect.bars import TrainingBar
+from seatrial.collect.log_readings import Reading
 from seatrial.records.caution import Caution
 
 # Beyond this share of untimed lines the script's output is buffered, and single steps cannot be seen.
 BUFFERED_SHARE = 0.5
 
 
-def log_cautions(rows: Sequence[Mapping[str, float | int | None]], run: str, *, pauses_count: bool = False) -> Iterator[Caution]:
+def log_cautions(
+    rows: Sequence[Mapping[str, float | int | None]], run: str, *, restarts: int = 0, pauses_count: bool = False
+) -> Iterator[Caution]:
     """In: rows of the step table as they were printed. Out: what their times are not."""
     timed = [row for row in rows if row["iter_ms"] is not None]
     spans = sorted(int(row["span"] or 1) for row in timed)
-    untimed = len(rows) - 1 - len(timed)
+    may_be_timed = len(rows) - 1 - restarts
     if rows[0]["m"] is None:
         yield Caution(
             kind="times_from_text",
             subject=run,
             text="No arrival times were kept for this output, so step times are those the script printed, where it printed any.",
         )
-    elif untimed > BUFFERED_SHARE * (len(rows) - 1):
+    elif may_be_timed - len(timed) > BUFFERED_SHARE * may_be_timed:
         yield Caution(
             kind="buffered_output",
             subject=run,
@@ -44,3 +48,45 @@ def log_cautions(rows: Sequence[Mapping[str, float | int | None]], run: str, *, 
             text="The script evaluates or saves between most of its step lines, so that time is in the step times; print more often than "
             "it evaluates, or name the pauses with the probe.",
         )
+
+
+def reading_cautions(reading: Reading, run: str) -> Iterator[Caution]:
+    """What was left out of the lines, and what their numbers do not tell."""
+    numbered = reading.numbered
+    if reading.bar is not None and reading.bar.left_out:
+        yield _other_bars(reading.bar, run)
+    if numbered.passed_over:
+        late = (
+            "1 line with an earlier step number was"
+            if numbered.passed_over == 1
+            else f"{numbered.passed_over} lines with an earlier step number were"
+        )
+        kept = " As they are many, only growing numbers were kept: later epochs, if there are any, are not read." * numbered.grown_only
+        yield Caution(
+            kind="steps_out_of_order",
+            subject=run,
+            numbers={"passed_over": numbered.passed_over, "lines": numbered.lines},
+            text=f"{late} passed over; several processes seem to print without a rank mark: print from rank 0 only, or start through "
+            f"torchrun.{kept}",
+        )
+    if numbered.restarts:
+        times = "once" if numbered.restarts == 1 else f"{numbered.restarts} times"
+        yield Caution(
+            kind="steps_restart",
+            subject=run,
+            numbers={"restarts": numbered.restarts},
+            text=f"The script's step numbers start again {times}, as with a new epoch: steps are counted on, and the first line of each "
+            "new epoch has no time, since the steps before it are not known.",
+        )
+
+
+def _other_bars(bar: TrainingBar, run: str) -> Caution:
+    left_out = ", ".join("?" if total is None else str(total) for total in bar.left_out)
+    read = "?" if bar.total is None else str(bar.total)
+    return Caution(
+        kind="other_bars",
+        subject=run,
+        numbers={"read": read, "left_out": left_out},
+        text=f"The output holds several progress bars: the one of {read} was read as the training, others (of {left_out}) were left out; "
+        "if that is the wrong one, give a pattern that matches the training's lines only (workload.patterns).",
+    )

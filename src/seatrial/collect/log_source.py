@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,11 +61,17 @@ def _arrival(row: list[str]) -> Arrival | None:
         return None
 
 
-def stamped_lines(log: Path, arrivals: list[Arrival]) -> Iterator[StampedLine]:
-    """Every line of the log. The part of a line after a carriage return keeps the rank the line began with."""
+def stamped_lines(log: Path, arrivals: list[Arrival], telling: Sequence[bytes] = ()) -> Iterator[StampedLine]:
+    """Every line of the log, or those that have one of `telling` in them.
+
+    The part of a line after a carriage return keeps the rank the line began with.
+    """
     stamp = _Clock(arrivals)
     rank: int | None = None
     for start, piece, begins in _pieces(log):
+        if telling and not any(word in piece for word in telling) and not piece.startswith(b"[rank"):
+            rank = None if begins else rank
+            continue
         marked, text = split_rank(piece.decode("utf-8", errors="replace"))
         rank = marked if begins or marked is not None else rank
         if text:

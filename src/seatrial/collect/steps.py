@@ -37,11 +37,11 @@ def _advice(attempt: Attempt) -> str:
     if reads == "none" and not patterns:
         return "Only the length of the whole run is known, as the plan asks (`reads: none`)."
     if patterns:
-        looked = "no line that the plan's patterns match"
+        looked = "no growing step numbers that the plan's patterns find"
     elif reads == "auto":
-        looked = f"no step that a known format matches ({', '.join(READY)})"
+        looked = f"no growing step numbers that a known format finds ({', '.join(READY)})"
     else:
-        looked = f"no step that the format '{reads}' matches"
+        looked = f"no growing step numbers that the format '{reads}' finds"
     return (
         f"The script printed {looked}, so only the length of the whole run is known; give a pattern with a group named step "
         "(workload.patterns), or put three lines of the probe into the training loop."

@@ -12,8 +12,6 @@ from seatrial.records.measure import GroupSummary, Ranking
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
 
-FAILURES = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
-
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
@@ -34,16 +32,17 @@ class Facts:
         return next((group for group in self.groups if group.group == name), None)
 
 
-def gather(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], ranking: Ranking, pending: Sequence[str]) -> Facts:
+def sort_runs(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], ranking: Ranking, pending: Sequence[str]) -> Facts:
     """Sort the current attempts; a run that was interrupted or skipped is still to be run, whatever `pending` says."""
-    current = [run for run in runs if run.attempt.current]
-    ok = tuple(run for run in current if outcome_of(run) is Outcome.OK)
-    failed = tuple(run for run in current if outcome_of(run) in FAILURES)
+    current = [run for run in runs if run.attempt.current and not _is_set_aside(run, groups)]
+    ok = tuple(run for run in current if run.outcome is Outcome.OK)
+    failed = tuple(run for run in current if run.outcome and run.outcome.is_failure)
     finished = {run.attempt.spec.run for run in (*ok, *failed)}
     without_result = [run.attempt.spec.run for run in current if run.attempt.spec.run not in finished]
     return Facts(ok=ok, failed=failed, pending=tuple(dict.fromkeys([*pending, *without_result])), groups=tuple(groups), ranking=ranking)
 
 
-def outcome_of(run: MeasuredRun) -> Outcome | None:
-    """How the attempt ended; None while it has not."""
-    return run.attempt.outcome.outcome if run.attempt.outcome else None
+def _is_set_aside(run: MeasuredRun, groups: Sequence[GroupSummary]) -> bool:
+    """Ended ok, but under other conditions than its group's figures: no figure is made of it, so none is judged."""
+    group = next((group for group in groups if group.group_key == run.attempt.spec.group_key), None)
+    return group is not None and bool(group.set_aside_runs) and run.outcome is Outcome.OK and run.attempt.spec.run not in group.counted

@@ -25,13 +25,15 @@ _FILES = CampaignPaths(Path())
 _NEEDS_STEPS = "let it report steps: use the probe, or name the log format it prints with `reads`"
 _NEEDS_POINTS = "lower `timing.log_every` or run more steps, so that timing points are written"
 HOW_TO_GET = {
-    "loss_falls": "report the loss in each step with the probe, or print it in a log format that is read, and run more steps",
+    "loss_falls": "its losses are missing, too few, or do not move beyond their noise; report them in each step, and run more steps",
     "samples_per_s": "report samples in each step, or set `samples_per_step` of the workload",
     "tokens_per_s": "report tokens in each step, or set `tokens_per_step` of the workload",
     "iter_p90_over_p50": _NEEDS_POINTS,
     "unstable_run_ratio": _NEEDS_POINTS,
 }
 
+# Figures of a window: without a steady state they are of no use as a gate.
+NEED_STEADY = frozenset({"samples_per_s", "tokens_per_s", "steps_per_s", "wall_p90_over_p50"})
 # Sentences name this many runs; the evidence has them all.
 MOST_NAMED = 5
 
@@ -106,6 +108,8 @@ def _run_reading(metric: str, run: MeasuredRun) -> Reading:
     if value is None:
         return _missing(name, f"{name} has no {metric}; {_how_to_get(metric)}", file)
     window = run.measure.window
+    if metric in NEED_STEADY and window and not window.steady:
+        return _missing(name, f"{name} found no steady state ({window.reason})", file)
     return Reading(
         subject=name,
         value=value,
@@ -130,6 +134,8 @@ def _group_reading(metric: str, group: GroupSummary) -> Reading:
         return Reading(subject=name, value=group.failed_runs, file=file, n=tried, detail=f"of {runs_text(tried)}")
     if group.runs == 0:
         return _missing(name, f"no run of {name} ended ok; mend it and run it again", file)
+    if metric in NEED_STEADY and group.unsteady_runs:
+        return _missing(name, f"{group.unsteady_runs} of {runs_text(group.runs)} of {name} found no steady state; run more steps", file)
     found = _look_up(group, METRICS[metric].group_field)
     if found is None:
         return _missing(name, f"{name} has no {metric}; {_how_to_get(metric)}", file)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seatrial.judge.facts import Facts, gather
+from seatrial.judge.facts import Facts, sort_runs
 from seatrial.judge.readings import Reading, listed, read, runs_text
 from seatrial.records.criteria_catalog import CAMPAIGN, EVERY_GROUP, EVERY_RUN, METRICS, WINNER
 from seatrial.records.measure import GroupSummary, Ranking
@@ -26,7 +26,7 @@ def judge(
     pending: Sequence[str],
 ) -> CampaignVerdict:
     """The verdict over all criteria; a plan without any is asked for no failed runs."""
-    facts = gather(runs, groups, ranking, pending)
+    facts = sort_runs(runs, groups, ranking, pending)
     findings = tuple(_finding(number, criterion, facts) for number, criterion in enumerate(criteria or DEFAULT_CRITERIA, start=1))
     return CampaignVerdict(
         verdict=_worst([finding.verdict for finding in findings]),

@@ -1,14 +1,15 @@
 """command.sh: what the harness started, for a person to start again by hand.
 
-Events and rank logs of such a run go to attempt-N/by-hand/, so that what the harness recorded stays as it was. The caller's own
-environment is not written down: it is whatever the person's shell has.
+Events and rank logs of such a run go to attempt-N/by-hand/, so that what the harness recorded stays as it was. The caller's variables
+that can change a run (NCCL_ALGO and its like) stand in it as defaults: what the person's shell has wins.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import Command
@@ -31,10 +32,10 @@ trap 'stop 130' INT"""
 _SEVERAL_RANKS_TAIL = 'for _ in "${pids[@]}"; do wait -n || stop "$?"; done'
 
 
-def command_text(command: Command, attempt: AttemptPaths) -> str:
-    """The whole script."""
+def command_text(command: Command, attempt: AttemptPaths, callers: Mapping[str, str] = MappingProxyType({})) -> str:
+    """The whole script; `callers` are the variables of the harness's caller that reached the ranks."""
     by_hand = moved(command, attempt)
-    return "\n".join(_lines(by_hand, attempt)) + "\n"
+    return "\n".join(_lines(by_hand, attempt, callers)) + "\n"
 
 
 def moved(command: Command, attempt: AttemptPaths) -> Command:
@@ -46,13 +47,17 @@ def moved(command: Command, attempt: AttemptPaths) -> Command:
     return replace(command, argv=argv, env=env)
 
 
-def _lines(command: Command, attempt: AttemptPaths) -> Iterator[str]:
+def _lines(command: Command, attempt: AttemptPaths, callers: Mapping[str, str]) -> Iterator[str]:
     yield "#!/usr/bin/env bash"
     yield f"# {attempt.run}, attempt {attempt.number}, as the harness started it. What it writes now goes to {BY_HAND}/ beside this file."
     yield "set -euo pipefail"
     yield f"mkdir -p {shlex.quote(str(attempt.folder / BY_HAND))}"
     yield f"cd {shlex.quote(command.cwd)}"
+    yield from (f"export {name}=${{{name}-{shlex.quote(value)}}}" for name, value in sorted(callers.items()) if name not in command.env)
     yield from assignments(command.env)
+    rank_logs = str(attempt.folder / BY_HAND / attempt.rank_logs.name)
+    if rank_logs in command.argv:
+        yield f"echo {shlex.quote(f'each rank writes its output below {rank_logs}')} >&2"
     if len(command.ranks) == 1:
         yield from assignments(command.ranks[0])
         yield f"exec {quote(command.argv)}"

@@ -44,6 +44,13 @@ RECORDED_PREFIXES = (
     "PYTHON",
     "LD_",
 )
+# Of these, what tunes a run: another value is another condition, and runs under unlike conditions are not averaged.
+TUNING_PREFIXES = (
+    "NCCL_", "GLOO_", "UCX_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVTE_", "XLA_",
+    "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "MALLOC_",
+)  # fmt: skip
+# Where things lie or which cards are seen: the cards themselves are in the fingerprint already.
+NOT_TUNING = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "NCCL_DEBUG_FILE"})
 RECORDED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "VIRTUAL_ENV", "CONDA_PREFIX")
 
 
@@ -66,11 +73,20 @@ def is_recorded(name: str) -> bool:
     return name.startswith(RECORDED_PREFIXES) or name in RECORDED_NAMES
 
 
+def tuning_variables(spec: RunSpec, caller: Mapping[str, str]) -> dict[str, str]:
+    """The caller's variables that tune this run; those the plan sets are part of the run's own identity."""
+    return {
+        name: value
+        for name, value in sorted(caller.items())
+        if name.startswith(TUNING_PREFIXES) and name not in NOT_TUNING and name not in spec.env
+    }
+
+
 def _added(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
     """(who, name, value), later ones win."""
     for name, value in seatrial_variables(spec, attempt).items():
         yield "seatrial", name, value
-    for name, value in _defaults(allocation).items():
+    for name, value in _defaults(spec, allocation).items():
         if name not in caller:
             yield "seatrial", name, value
     if allocation.devices:
@@ -92,9 +108,14 @@ def seatrial_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
     return told if spec.steps is None else {**told, events.ENV_STEPS: str(spec.steps)}
 
 
-def _defaults(allocation: Allocation) -> dict[str, str]:
+def _defaults(spec: RunSpec, allocation: Allocation) -> dict[str, str]:
     """What a caller who said nothing gets."""
     # A line that waits in a buffer arrives minutes late, and arrival times are how unmodified scripts are timed.
     wanted = {"PYTHONUNBUFFERED": "1"}
-    # Every rank would otherwise start a thread a core; torchrun sets the same, with a warning.
-    return {**wanted, "OMP_NUM_THREADS": "1"} if allocation.ranks > 1 else wanted
+    if spec.workload.module:
+        # A typing.py in the folder one happens to stand in must not take the place of the library's.
+        wanted["PYTHONSAFEPATH"] = "1"
+    if allocation.ranks > 1:
+        # Every rank would otherwise start a thread a core; torchrun sets the same, with a warning.
+        wanted["OMP_NUM_THREADS"] = "1"
+    return wanted

@@ -7,6 +7,7 @@ open without listening, so that the run's own rendezvous server (which sets the 
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from dataclasses import dataclass
 from types import TracebackType
@@ -15,8 +16,7 @@ from seatrial.errors import LaunchError
 
 # As the seeds do. Below the kernel's usual range for outgoing connections (32768 and up), where a client could hold it by chance.
 FIRST_PORT = 29650
-MAX_TRIES = 200
-HIGHEST_PORT = 65535
+NUM_PORTS = 200
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,26 @@ class ReservedPort:
         self.close()
 
 
-def reserve_port(first: int | None = None) -> ReservedPort:
-    """The first free port of `first`, `first + 1`, … (200 tries), else any free one."""
-    start = FIRST_PORT if first is None else first
-    for port in range(start, min(start + MAX_TRIES, HIGHEST_PORT + 1)):
+def reserve_port() -> ReservedPort:
+    """A free port of the 200 from FIRST_PORT on, else any free one."""
+    for port in candidates():
         reserved = _bound(port)
         if reserved:
             return reserved
     reserved = _bound(0)
     if reserved is None:
-        raise LaunchError(f"no TCP port is free on this machine (tried {MAX_TRIES} from {start}, then any); end what holds them")
+        raise LaunchError(f"no TCP port is free on this machine (tried {NUM_PORTS} from {FIRST_PORT}, then any); end what holds them")
     return reserved
+
+
+def candidates() -> list[int]:
+    """The ports in the order this process tries them: all of them, from a place of its own.
+
+    Between the reservation and the listening of the run's own server, another server that sets SO_REUSEADDR could take a held port;
+    two campaigns that begin at different places do not meet there.
+    """
+    first = os.getpid() % NUM_PORTS
+    return [FIRST_PORT + (first + offset) % NUM_PORTS for offset in range(NUM_PORTS)]
 
 
 def _bound(port: int) -> ReservedPort | None:

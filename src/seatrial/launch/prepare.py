@@ -14,7 +14,7 @@ from seatrial.launch.command_file import command_text
 from seatrial.launch.environment import environment
 from seatrial.launch.launchers.registry import command_for, rank_logs_for
 from seatrial.launch.program import resolved
-from seatrial.machine.secrets import mask
+from seatrial.machine.secrets import looks_secret, mask, mask_words
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from seatrial.records.command import AgentOrder, Allocation, Command, EnvironmentVariable
@@ -37,18 +37,24 @@ def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller
     recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, caller)}
     recorded.update({variable.name: variable for variable in _launcher_variables(command, caller)})
     attempt.folder.mkdir(parents=True, exist_ok=True)
-    write_json(attempt.spec, to_json(shown(spec)))
+    write_json(attempt.spec, to_json(masked_spec(spec)))
     write_json(attempt.environment, {"variables": [to_json(_masked(recorded[name])) for name in sorted(recorded)]})
     if spec.workload.module:
         write_json(attempt.settings, to_json(spec.settings))
-    write_text(attempt.command, command_text(command, attempt), COMMAND_MODE)
+    callers = {name: variable.value for name, variable in recorded.items() if variable.set_by == "caller" and not looks_secret(name)}
+    write_text(attempt.command, command_text(command, attempt, callers), COMMAND_MODE)
     write_json(attempt.agent_order, to_json(order), ORDER_MODE)
     return order
 
 
-def shown(spec: RunSpec) -> RunSpec:
-    """`spec` as it may be read by the team: what looks like a secret in its variables is masked."""
-    return replace(spec, env={name: mask(name, value) for name, value in spec.env.items()})
+def masked_spec(spec: RunSpec) -> RunSpec:
+    """`spec` as it may be read by the team: what looks like a secret in its variables and its words is masked."""
+    return replace(
+        spec,
+        env={name: mask(name, value) for name, value in spec.env.items()},
+        workload=replace(spec.workload, args=tuple(mask_words(spec.workload.args))),
+        launcher=replace(spec.launcher, args=tuple(mask_words(spec.launcher.args)), program=tuple(mask_words(spec.launcher.program))),
+    )
 
 
 def _launcher_variables(command: Command, caller: Mapping[str, str]) -> Iterator[EnvironmentVariable]:

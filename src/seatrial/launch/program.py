@@ -1,13 +1,12 @@
 """Finding the program a command starts with, before anything is started.
 
-A word on PATH stays as typed; one that stands only beside this interpreter (an environment that was not activated) becomes its
-full path; one that is nowhere is a LaunchError that says what to do.
+It becomes its full path, found on PATH or beside this interpreter (an environment that was not activated), so that command.sh starts
+the same program from any shell; one that is nowhere is a LaunchError that says what to do.
 """
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +31,7 @@ def resolved(command: Command, caller: Mapping[str, str]) -> Command:
 def _found(name: str, cwd: Path, search_path: str | None) -> str:
     if "/" in name:
         return _checked_file(name, cwd)
-    if shutil.which(name, path=search_path):
-        return name
-    found = find_program(name)
+    found = find_program(name, search_path, cwd)
     if found:
         return found
     raise LaunchError(f"'{name}' was found neither on PATH nor beside this interpreter: {_advice(name, cwd)}")

@@ -30,7 +30,7 @@ def alarm(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | N
     if limits.start_s is not None and not progress.alive and elapsed_s > limits.start_s:
         return Alarm(
             cause=Cause.START_LIMIT,
-            text=f"no first step within {format_duration(limits.start_s)} of the launch (limits.start_s)",
+            text=f"no first step, and no output of a script without the probe, within {format_duration(limits.start_s)} (limits.start_s)",
             action="read launcher.log for where it stands; raise limits.start_s when loading or compiling really takes longer",
         )
     return None

@@ -15,9 +15,9 @@ from seatrial.plan.include import devices_in
 from seatrial.plan.locate import KeyPath
 from seatrial.plan.placeholders import PlaceholderProblem, names_in
 from seatrial.plan.schema import Plan, Workload
-from seatrial.plan.torchrun_words import option_of
 from seatrial.records.criteria_catalog import METRICS
 from seatrial.records.log_formats import READY
+from seatrial.torchrun_options import option_of
 
 RUN_NAMES = ("run", "group", "repeat", "seed")
 """Placeholders every plan knows; `steps` joins them where the plan says it."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 
 from seatrial.errors import UsageError
-from seatrial.plan.torchrun_words import option_of, split_words, value_in
+from seatrial.torchrun_options import long_option, split_words
 
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 # Options by which other programs, or torchrun behind one of them, are told the number of processes.
@@ -61,8 +61,8 @@ def _program(words: Sequence[str], env: dict[str, str]) -> CommandParts:
     """Any other program: started as typed, its number of ranks read where it is said."""
     ranks = None
     for position, word in enumerate(words):
-        name, _ = option_of(word)
-        value = value_in(tuple(words[position : position + 2]))
+        name, inline = long_option(word)
+        value = inline if inline is not None else "".join(words[position + 1 : position + 2])
         if name in _RANK_OPTIONS and (value.isdigit() or "{" in value):
             ranks = value
     return CommandParts(kind="command", script=words[0], args=tuple(words[1:]), ranks=ranks, env=env)
@@ -122,8 +122,8 @@ def _torchrun(program: Sequence[str], words: Sequence[str], env: dict[str, str])
         raise UsageError(f"there is no script in the command: {' '.join([*program, *words])}")
     kept: list[str] = []
     ranks, notes = None, []
-    for name, typed in split.options:
-        value = value_in(typed)
+    for option in split.options:
+        name, value = option.name, option.value
         if name == "nproc_per_node" and (value.isdigit() or "{" in value):
             ranks = value
             continue
@@ -131,7 +131,7 @@ def _torchrun(program: Sequence[str], words: Sequence[str], env: dict[str, str])
             notes.append(f"nproc_per_node {value} is left to torchrun; the plan counts 1 rank until place.ranks says how many there are")
         if _is_for_one_node(name, value):
             continue
-        kept += typed
+        kept += option.words
     return CommandParts(
         kind="torchrun",
         program=tuple(program),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -25,7 +25,7 @@ class TimeEstimate:
 
 def estimate(plan: CampaignPlan, known_s: Mapping[str, float]) -> TimeEstimate:
     """Sum over the runs: each group's own duration by group_key, the mean of the known ones for groups not yet measured."""
-    runs = [run for run in plan.runs if not plan.selected or run.run in plan.selected]
+    runs = plan.chosen
     keys = [run.group_key for run in runs]
     measured = {key: known_s[key] for key in keys if key in known_s}
     mean_s = fmean(measured.values()) if measured else None
@@ -38,7 +38,7 @@ def estimate(plan: CampaignPlan, known_s: Mapping[str, float]) -> TimeEstimate:
     )
 
 
-def _at_most_s(runs: list[RunSpec], budget_s: float | None) -> float | None:
+def _at_most_s(runs: Sequence[RunSpec], budget_s: float | None) -> float | None:
     limits = [run.limits.run_s for run in runs if run.limits.run_s is not None]
     bounds = [sum(limits)] if runs and len(limits) == len(runs) else []
     bounds += [budget_s] if budget_s is not None else []

@@ -1,6 +1,6 @@
 """What makes two runs the same run: a hash over everything that changes the result, and nothing else.
 
-Names, labels, limits, criteria, order and the folder it runs in may change without running anything again. Numbers that are equal
+Limits, criteria, order, how lines are read and the folder it runs in may change without running anything again. Numbers that are equal
 hash alike (8 and 8.0); where a script would see different text, its arguments differ and so does the hash.
 """
 

@@ -28,9 +28,10 @@ def labels_of(given: Mapping[str, str | None]) -> dict[str, str]:
 def value_names(values: Sequence[Scalar]) -> list[str]:
     """Each value safe for a file name; values that would look alike get a piece of their hash."""
     safe = [_UNSAFE.sub("-", value_text(value)) or "empty" for value in values]
-    count = Counter(text.lower() for text in safe)
+    # As they will stand behind a label: `a` gets a hyphen there, `-a` has one.
+    count = Counter(_joined("label", text).lower() for text in safe)
     return [
-        text if count[text.lower()] == 1 else f"{text}-{_digest(repr(type_and_value(value)))[:4]}"
+        text if count[_joined("label", text).lower()] == 1 else f"{text}-{_digest(repr(type_and_value(value)))[:4]}"
         for text, value in zip(safe, values, strict=True)
     ]
 

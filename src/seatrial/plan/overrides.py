@@ -17,7 +17,7 @@ def apply_override(mapping: dict[str, Any], locations: Locations, override: str)
     """The mapping with `override` on top; errors about that key name the option instead of a file."""
     source = f"--set {override}"
     path, text = _split(override, source)
-    value = parse(text, source).value
+    value = _value(text, source)
     if len(path) == 2 and path[0] == "axes" and isinstance(value, list):
         # New values for an axis keep the label it has.
         path = (*path, "values")
@@ -27,6 +27,11 @@ def apply_override(mapping: dict[str, Any], locations: Locations, override: str)
         locations.where.setdefault(path[:length], Where(source))
     locations.where[path] = Where(source)
     return spelled_out(changed, locations)
+
+
+def _value(text: str, source: str) -> Any:
+    """As YAML reads it; what YAML would take for a key (`100:`) is text."""
+    return text if text.endswith(":") else parse(text, source).value
 
 
 def _split(override: str, source: str) -> tuple[KeyPath, str]:

@@ -31,8 +31,8 @@ place: {kind: local, ranks: 2}        # GPUs: {kind: local, include: "localhost:
 axes:
   micro_batch: [8, 16]
   num_workers: [0, 2]
-repeats: 2
-steps: 80
+repeats: 3
+steps: 60
 ```
 
 A plan is strict: an unknown key, a value of the wrong type, an axis without values or with one twice is an error that names file, line, key
@@ -42,7 +42,8 @@ the folder seatrial is started in, that of `extends` to the plan's own folder.
 
 Groups are named by labels and values (`mb8_nw0`), runs by group and repeat (`mb8_nw0_r1`). A finished run is not run again as long as
 what changes its result is the same: workload and arguments, the script's bytes, settings, axes, launcher, place, environment, steps,
-`rank_scope`, `timing.sync` and `timing.phase_every`. Names, labels, limits, criteria, order and output may change freely.
+`rank_scope`, `timing.sync` and `timing.phase_every`. Limits, criteria, order and how lines are read may change
+freely. A run is looked for under its name, so another label, prefix or output folder starts anew.
 """
 
 

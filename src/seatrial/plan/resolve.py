@@ -110,7 +110,7 @@ def _workload(plan: Plan, values: dict[str, Scalar]) -> WorkloadSpec:
         return WorkloadSpec(name=name, module=bundled.trainer(name))
     return WorkloadSpec(
         name=Path(str(asked.script)).name,
-        script=asked.script,
+        script=fill(str(asked.script), values),
         args=tuple(fill(word, values) for word in asked.args),
         reads=asked.reads,
         patterns=tuple(asked.patterns),

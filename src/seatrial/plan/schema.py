@@ -39,7 +39,7 @@ class Workload(Part):
     reads: str = "auto"
     """Which ready log format reads the script's lines; `auto` finds one, `none` times the run as a whole."""
     patterns: list[str] = Field(default_factory=list)
-    """Your own regular expressions for its lines, tried first; their named groups `step`, `loss`, `iter_ms`, `samples` … are read."""
+    """Your own regular expressions for its lines, tried first, with groups `step`, `loss`, `samples`, `tokens`, `total`, `pause`."""
     samples_per_step: Work | None = None
     """Samples one rank works through in a step, where neither probe nor log says so: a number or one placeholder such as `"{bs}"`."""
     tokens_per_step: Work | None = None
@@ -98,7 +98,7 @@ class Limits(Part):
     """When a run is stopped from outside."""
 
     start_s: float | None = Field(default=900.0, gt=0)
-    """Longest time in seconds from launch to the first step; null for no limit."""
+    """Longest time in seconds from launch to the first step (of a script without the probe: to its first output); null for no limit."""
     run_s: float | None = Field(default=None, gt=0)
     """Longest time in seconds for a whole run; null for no limit."""
     term_s: float = Field(default=10.0, ge=0)

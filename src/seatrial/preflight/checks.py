@@ -6,6 +6,7 @@ changed on the machine; campaign/ writes preflight.json and refuses when one is 
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from seatrial.machine.gpus import list_gpus
+from seatrial.machine.interpreter import interpreter_of
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.check import Check
 from seatrial.records.run_spec import RunSpec
@@ -29,22 +31,56 @@ def run_checks(plan: CampaignPlan) -> list[Check]:
 
 
 def _programs(plan: CampaignPlan) -> Iterator[Check]:
-    typed = sorted(
-        {spec.launcher.program[0] for spec in plan.runs if spec.launcher.program} | {p for p in map(_own_program, plan.runs) if p}
-    )
-    for name in typed:
-        where = find_program(name)
+    typed = sorted({(name, _environment(spec).get("PATH", os.defpath), spec.cwd) for spec in plan.runs if (name := _program(spec))})
+    for name, path, cwd in typed:
+        where = find_program(name, path, Path(cwd))
         yield Check(
             name=f"program {name}",
             ok=where is not None,
-            found=where or "not on PATH and not beside this Python",
+            found=where or _absence(name, Path(cwd)),
             prevents=f"{name}: No such file or directory",
-            fix=f"install {name}, activate the environment that has it, or give its full path",
+            fix=_way_to(name, cwd),
         )
+    if any(_starts_our_torchrun(spec) for spec in plan.runs):
+        yield _our_torchrun()
 
 
-def _own_program(spec: RunSpec) -> str | None:
+def _program(spec: RunSpec) -> str | None:
+    """The word a run's command begins with, where the user typed it."""
+    if spec.launcher.program:
+        return spec.launcher.program[0]
     return spec.workload.script if spec.launcher.kind == "command" else None
+
+
+def _environment(spec: RunSpec) -> dict[str, str]:
+    return {**os.environ, **spec.env}
+
+
+def _absence(name: str, cwd: Path) -> str:
+    if "/" not in name:
+        return "not on PATH and not beside this Python"
+    return f"{cwd / name} may not be executed" if (cwd / name).is_file() else f"no such file: {cwd / name}"
+
+
+def _way_to(name: str, cwd: str) -> str:
+    if "/" in name:
+        return f"check the path (a relative one counts from {cwd}) and that the file may be executed"
+    return f"install {name}, activate the environment that has it, or give its full path"
+
+
+def _starts_our_torchrun(spec: RunSpec) -> bool:
+    return spec.launcher.kind == "torchrun" and not spec.launcher.program and not spec.workload.module
+
+
+def _our_torchrun() -> Check:
+    """Said, not refused: the script is the user's, and so is the environment it needs."""
+    return Check(
+        name="program torchrun",
+        ok=True,
+        found="torch.distributed.run of this Python" if _has_torch() else "this Python has no torch, so it cannot start torchrun",
+        prevents="ModuleNotFoundError: No module named 'torch'",
+        fix="pip install 'seatrial[workloads]', or name the torchrun of another environment in launcher.program",
+    )
 
 
 def _scripts(plan: CampaignPlan) -> Iterator[Check]:
@@ -65,20 +101,39 @@ def _scripts(plan: CampaignPlan) -> Iterator[Check]:
 
 
 def _torch(plan: CampaignPlan) -> Iterator[Check]:
-    needs = sorted({spec.workload.name for spec in plan.runs if spec.workload.module and not _is_torch_free(spec)})
-    for name in needs:
-        there = importlib.util.find_spec("torch") is not None
+    needs = {(spec.workload.name, spec.launcher.program[:1]): spec for spec in plan.runs if _needs_torch(spec)}
+    for (name, program), spec in sorted(needs.items()):
+        there = _torch_for(spec)
+        if there is None:
+            continue
+        python = f"the Python of {program[0]}" if program else "this Python"
         yield Check(
             name=f"torch for {name}",
             ok=there,
-            found="installed" if there else "not installed in this Python",
+            found="installed" if there else f"not installed in {python}",
             prevents="ModuleNotFoundError: No module named 'torch'",
-            fix="pip install 'seatrial[workloads]'",
+            fix="pip install 'seatrial[workloads]'" + (" there" if program else ""),
         )
 
 
-def _is_torch_free(spec: RunSpec) -> bool:
-    return spec.workload.name == "dummy" and spec.launcher.kind == "python"
+def _needs_torch(spec: RunSpec) -> bool:
+    """Whether a bundled workload cannot run without torch: it says so itself, or what starts it is a part of torch."""
+    if not spec.workload.module:
+        return False
+    settings = importlib.import_module(f"{spec.workload.module.rpartition('.')[0]}.settings")
+    return bool(settings.NEEDS_TORCH) or spec.launcher.kind == "torchrun"
+
+
+def _torch_for(spec: RunSpec) -> bool | None:
+    """Whether the Python that runs `spec` has torch; None when that Python cannot be asked."""
+    if not spec.launcher.program:
+        return _has_torch()
+    found = interpreter_of(spec.launcher.program, Path(spec.cwd), _environment(spec))
+    return "torch" in found.packages if found.python else None
+
+
+def _has_torch() -> bool:
+    return importlib.util.find_spec("torch") is not None
 
 
 def _devices(plan: CampaignPlan) -> Iterator[Check]:

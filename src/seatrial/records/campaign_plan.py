@@ -30,3 +30,8 @@ class CampaignPlan:
     """In the order they are to be run."""
     selected: tuple[str, ...] = ()
     """Runs chosen by `--only`; empty means all. The others are not waited for."""
+
+    @property
+    def chosen(self) -> tuple[RunSpec, ...]:
+        """The runs to be run: all, or those that `--only` chose."""
+        return tuple(spec for spec in self.runs if not self.selected or spec.run in self.selected)

@@ -34,7 +34,7 @@ class EnvironmentVariable:
     name: str
     value: str
     set_by: str
-    """`caller`, `plan`, `workload`, `axis`, `place`, `launcher` or `seatrial`."""
+    """`caller`, `plan`, `place`, `launcher` or `seatrial`."""
     replaced: str | None = None
     """The caller's value that this one took the place of; None when there was none or it was the same."""
 
@@ -84,5 +84,7 @@ class Provenance:
     git_commit_hash: str = ""
     git_branch: str = ""
     git_dirty: str = ""
+    variables: dict[str, str] = field(default_factory=dict)
+    """The caller's variables that tune a run: NCCL_…, OMP_… and their like."""
     fingerprint: str = ""
     """Short hash of what must be alike for two runs to be averaged (machine.provenance.FINGERPRINT_FIELDS)."""

@@ -38,7 +38,7 @@ METRICS: dict[str, MetricEntry] = {
         group_field="failed_runs",
     ),
     "loss_falls": MetricEntry(
-        meaning="the loss at the end of a run is below the loss at its start",
+        meaning="the loss of a run falls beyond its noise, and no loss is nan; one that neither falls nor rises is inconclusive",
         scopes=(EVERY_RUN,),
         default_scope=EVERY_RUN,
         needs_bound=False,

@@ -61,7 +61,7 @@ class RunMeasure:
     first_loss: float | None = None
     last_loss: float | None = None
     loss_falls: bool | None = None
-    """None when there are too few losses to say."""
+    """None when there are too few losses to say, or when they neither fall nor rise beyond their noise."""
     duration_s: float | None = None
     effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
     """Setting → requested, effective, reason."""
@@ -95,8 +95,16 @@ class GroupSummary:
     """Runs that count: ok, and of the newest fingerprint."""
     failed_runs: int
     """Current runs that did not end ok, interrupted ones not counted."""
+    failed_attempts: int = 0
+    """Earlier attempts of these runs that failed before one ended ok."""
     set_aside_runs: int = 0
-    """Runs that ended ok on another fingerprint (driver, GPU, commit) and were not averaged."""
+    """Runs that ended ok under other conditions (driver, GPU, commit, effective settings) and were not averaged."""
+    unsteady_runs: int = 0
+    """Counted runs in which no steady state was found."""
+    counted: tuple[str, ...] = ()
+    """Names of the runs that the figures are made of."""
+    fingerprint: str = ""
+    """Of the machine and code the counted runs ran on."""
     figures: dict[str, Estimate] = field(default_factory=dict)
     """By metric: samples_per_s, tokens_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
     window_n: int = 0
@@ -137,7 +145,7 @@ class Ranking:
     latency_winner: str | None = None
     """The seeds' best: lowest mean tail iter p50."""
     decided: bool = False
-    """True when the winner is told apart from every other group by the data."""
+    """True when the winner's runs are steady and it is told apart from every other group that can win, on one kind of machine."""
     reason: str = ""
     """One sentence: how the winner won, or why there is none."""
     cautions: tuple[Caution, ...] = ()

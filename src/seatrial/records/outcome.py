@@ -17,6 +17,16 @@ class Outcome(str, enum.Enum):
     SKIPPED = "skipped"
 
     @property
+    def is_failure(self) -> bool:
+        """The run came to an end of its own, and a bad one."""
+        return self in (Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED)
+
+    @property
+    def is_cut_short(self) -> bool:
+        """Ended from outside: it says nothing about its configuration and is still to be run."""
+        return self in (Outcome.INTERRUPTED, Outcome.SKIPPED)
+
+    @property
     def seed_status(self) -> str:
         """The seeds' two words."""
         return "success" if self is Outcome.OK else "failed"
@@ -29,10 +39,9 @@ class Cause(str, enum.Enum):
     START_LIMIT = "start_limit"
     RUN_LIMIT = "run_limit"
     USER = "user"
-    BUDGET = "budget"
-    STOP_ON_ERROR = "stop_on_error"
     NO_STEPS = "no_steps"
     RANKS_MISSING = "ranks_missing"
+    ENDED_EARLY = "ended_early"
     AGENT_LOST = "agent_lost"
     HARNESS_LOST = "harness_lost"
     PROGRAM_MISSING = "program_missing"
@@ -73,7 +82,7 @@ class RunOutcome:
     """Wall clock, seconds since the epoch, when the launcher was started."""
     ended_t: float = 0.0
     duration_s: float = 0.0
-    """Monotonic time from launch to the last process gone."""
+    """Monotonic time from launch to the launcher's end."""
     port: int | None = None
     killed: int = 0
     """Processes that had to be killed after the launcher was over."""

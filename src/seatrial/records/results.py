@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
 from seatrial.records.measure import GroupSummary, Ranking, RunMeasure
+from seatrial.records.outcome import Outcome
 from seatrial.records.verdict import CampaignVerdict
 
 
@@ -16,6 +17,11 @@ class MeasuredRun:
 
     attempt: Attempt
     measure: RunMeasure | None
+
+    @property
+    def outcome(self) -> Outcome | None:
+        """How the attempt ended; None while it has not."""
+        return self.attempt.outcome.outcome if self.attempt.outcome else None
 
 
 @dataclass(frozen=True, kw_only=True)

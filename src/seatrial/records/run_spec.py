@@ -83,7 +83,7 @@ class LimitsSpec:
     """When the supervisor steps in. None means no limit."""
 
     start_s: float | None = 900.0
-    """Longest time from launch to the first step."""
+    """Longest time from launch to the first step; for a script without the probe, to its first output."""
     run_s: float | None = None
     """Longest time for the whole run."""
     term_s: float = 10.0

@@ -102,16 +102,11 @@ def best_env(best: Best) -> str:
 
 def best_overrides(best: Best) -> str:
     """One comment, the seeds' hydra lines where the workload has a ZeRO stage, then lines for `seatrial run --set`."""
-    lines = [
-        f"# {format_cell(best.group.group)}: hydra lines are for the trainer's command, settings and axes lines for `seatrial run --set`"
-    ]
+    lines = [f"# {format_cell(best.group.group)}: hydra lines are for the trainer's command, axes lines for `seatrial run PLAN --set LINE`"]
     if best.row.get("zero_stage") is not None:
         lines += [f"{key}={_yaml(best.row[column])}" for column, key in HYDRA_KEYS if best.row.get(column) is not None]
         lines += _precision_lines(best.row)
-    if best.spec and best.spec.settings:
-        lines += [f"settings.{name}={_yaml(value)}" for name, value in best.spec.settings.items()]
-    else:
-        lines += [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items()]
+    lines += [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items()]
     return "\n".join(lines) + "\n"
 
 

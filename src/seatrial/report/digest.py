@@ -15,7 +15,6 @@ from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.report.numbers import count, figure, margin
-from seatrial.report.rows import FAILURES, outcome_of
 
 # Sentences name this many runs or groups; tables and JSON have them all.
 MOST_NAMED = 4
@@ -99,19 +98,19 @@ def _is_proven(place: RankedGroup) -> bool:
 
 
 def failures(results: CampaignResults) -> list[Failure]:
-    """Failed current runs, those of one cause and one remedy together."""
+    """Failed current runs, those of one cause that say the same together."""
     together: dict[tuple[str, str, str], Failure] = {}
     for run in results.runs:
         ended = run.attempt.outcome
-        if not run.attempt.current or ended is None or outcome_of(run) not in FAILURES:
+        if not run.attempt.current or ended is None or not ended.outcome.is_failure:
             continue
-        key = (ended.outcome.value, ended.cause.value, ended.action)
+        key = (ended.outcome.value, ended.cause.value, ended.detail)
         first = together.get(key)
         together[key] = Failure(
             runs=(*(first.runs if first else ()), run.attempt.spec.run),
             outcome=ended.outcome.value,
             cause=ended.cause.value,
-            detail=first.detail if first else ended.detail,
+            detail=ended.detail,
             action=ended.action,
             duration_s=first.duration_s if first else ended.duration_s,
             log_tail=first.log_tail if first else ended.log_tail,
@@ -135,7 +134,7 @@ def _all_cautions(results: CampaignResults) -> Iterable[tuple[Caution, str]]:
     for run in results.runs:
         if run.attempt.current:
             # Figures of a run that failed count nowhere, so their cautions would only distract from its cause.
-            of_measure = run.measure.cautions if run.measure and outcome_of(run) is Outcome.OK else ()
+            of_measure = run.measure.cautions if run.measure and run.outcome is Outcome.OK else ()
             yield from ((caution, run.attempt.spec.run) for caution in (*run.attempt.cautions, *of_measure))
 
 
@@ -182,9 +181,6 @@ def _winner_clause(results: CampaignResults, leader: Standing) -> str:
     rivals = [place for place in ranking.groups if place.can_win and place.group != ranking.winner]
     if ranking.decided and rivals:
         return f"{won}, ahead of every other group by more than the noise."
-    tied = [place for place in ranking.groups if place.tied and place.group != ranking.winner]
-    if tied and all(_is_proven(place) for place in tied):
-        return f"{won}, tied with {named([place.group for place in tied])}; the tie goes to the lower p90/p50."
     return f"{won}. {ranking.reason or 'The data do not tell it from the others.'}"
 
 

@@ -15,7 +15,6 @@ from seatrial.report.run_columns import run_cells
 
 Row = dict[str, Cell]
 
-FAILURES = frozenset({Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED})
 # Estimates with their interval, and those shown by their mean alone: metric → column.
 WITH_INTERVAL = {"samples_per_s": "wall_samples_per_sec", "tokens_per_s": "wall_tokens_per_sec", "steps_per_s": "wall_steps_per_sec"}
 MEAN_ALONE = {
@@ -53,8 +52,10 @@ def per_run_rows(results: CampaignResults) -> list[Row]:
 
 
 def counted_runs(results: CampaignResults) -> list[MeasuredRun]:
-    """Current attempts that ended ok and could be measured: what every figure is made of."""
-    return [run for run in results.runs if run.attempt.current and run.measure and outcome_of(run) is Outcome.OK]
+    """Current attempts that ended ok, could be measured and were not set aside: what every figure is made of."""
+    aside = {group.group_key: set(group.counted) for group in results.groups if group.set_aside_runs}
+    ok = [run for run in results.runs if run.attempt.current and run.measure and run.outcome is Outcome.OK]
+    return [run for run in ok if run.attempt.spec.run in aside.get(run.attempt.spec.group_key, (run.attempt.spec.run,))]
 
 
 def group_rows(results: CampaignResults) -> list[Row]:
@@ -103,13 +104,9 @@ def unique_group_names(results: CampaignResults) -> dict[str, str]:
     return {group.group_key: group.group for group in results.groups}
 
 
-def outcome_of(run: MeasuredRun) -> Outcome | None:
-    return run.attempt.outcome.outcome if run.attempt.outcome else None
-
-
 def _skip_reason(run: MeasuredRun, metric: str) -> str | None:
-    how = outcome_of(run)
-    if how in FAILURES:
+    how = run.outcome
+    if how and how.is_failure:
         return "run_failed"
     if how is not Outcome.OK:
         return None
@@ -132,7 +129,9 @@ def _group_cells(group: GroupSummary, place: RankedGroup | None) -> Row:
         "lane": group.lane,
         "group_key": group.group_key,
         "failed_runs": group.failed_runs,
+        "failed_attempts": group.failed_attempts,
         "set_aside_runs": group.set_aside_runs,
+        "unsteady_runs": group.unsteady_runs,
         "window_n": group.window_n,
     }
     return {**cells, **_figure_cells(group), **_place_cells(place)}

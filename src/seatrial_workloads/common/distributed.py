@@ -7,6 +7,7 @@ GPU that does not exist on the second node.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -49,7 +50,8 @@ def joined_ranks(device_wanted: str) -> Iterator[Ranks]:
         dist.init_process_group("nccl" if on_gpu else "gloo", device_id=ranks.device if on_gpu else None)
     yield ranks
     if world_size > 1:
-        # The first rank to leave would take the store with it while others still use it.
+        # gloo aborts now and then when the group ends before a model that still uses it, or on one rank before the other.
+        gc.collect()
         dist.barrier()
         dist.destroy_process_group()
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
 
+NEEDS_TORCH = True
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

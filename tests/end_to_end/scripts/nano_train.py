@@ -4,6 +4,7 @@ torchrun --standalone --nproc_per_node 2 nano_train.py --batch_size 8 --max_iter
 """
 
 import argparse
+import gc
 import os
 import time
 
@@ -51,6 +52,8 @@ for iter_num in range(args.max_iters):
         print(f"iter {iter_num}: loss {loss.item():.4f}, time {dt * 1000:.2f}ms, mfu -100.00%")
 
 if ddp:
-    # gloo aborts now and then when one rank leaves while another is still closing.
+    # gloo aborts now and then when the group ends before the model that uses it, or on one rank before the other.
+    del model, optimizer, loss
+    gc.collect()
     dist.barrier()
     dist.destroy_process_group()

@@ -82,16 +82,31 @@ def test_seed_columns_are_means_deviations_and_the_score() -> None:
 
 
 def test_configuration_is_one_value_or_mixed() -> None:
-    one = factory.measured(
-        factory.spec("a", 1, settings={"micro_batch": 8}), measure={"effective": {"precision": ("auto", "bf16", "cc 9.0")}}
-    )
-    other = factory.measured(
-        factory.spec("a", 2, settings={"micro_batch": 8}), measure={"effective": {"precision": ("auto", "fp16", "cc 7.0")}}
-    )
-    (found,) = summarise([one, other], "old_like")
+    runs = [
+        factory.measured(factory.spec("a", repeat, settings={"micro_batch": 8, "num_workers": repeat}, group_key="same"))
+        for repeat in (1, 2)
+    ]
+    (found,) = summarise(runs, "old_like")
     assert found.seed["micro_batch"] == 8
-    assert found.seed["precision_mode_effective"] == "mixed"
+    assert found.seed["num_workers"] == "mixed"
     assert found.seed["zero_stage"] is None
+
+
+def test_runs_whose_settings_came_to_something_else_are_not_averaged() -> None:
+    bf16, fp16 = ({"effective": {"precision": ("auto", value, "")}} for value in ("bf16", "fp16"))
+    runs = [factory.measured(factory.spec("a", repeat), measure=how) for repeat, how in ((1, bf16), (2, fp16), (3, fp16))]
+    (found,) = summarise(runs, "old_like")
+    assert (found.runs + found.set_aside_runs, found.set_aside_runs) in ((3, 1), (3, 2))
+    assert found.seed["precision_mode_effective"] in ("bf16", "fp16")
+    assert "precision (" in next(caution.text for caution in found.cautions if caution.kind == "unlike_runs")
+
+
+def test_failures_before_a_success_are_told() -> None:
+    ok = factory.measured(factory.spec("a", 1))
+    failed = factory.measured(factory.spec("a", 1), outcome=Outcome.FAILED, current=False)
+    (found,) = summarise([failed, ok], "old_like")
+    assert (found.runs, found.failed_runs, found.failed_attempts) == (1, 0, 1)
+    assert "retried" in {caution.kind for caution in found.cautions}
 
 
 def test_speedup_is_over_the_baseline() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import polars as pl
 import pytest
 
-from seatrial.analyse.measure import loss_falls, measure_run
+from seatrial.analyse.measure import measure_run
+from seatrial.collect.manifest import manifest_row
 from seatrial.records.run_spec import TimingSpec
 from tests.unit.analyse import factory
 
@@ -27,7 +27,7 @@ def test_two_ranks_the_slower_one_gives_the_time_and_both_the_work() -> None:
     assert found.tokens_per_s == pytest.approx(2 * 800 * 20.0)
     assert found.wall_p50_ms == found.wall_p90_ms == 50.0
     assert found.wall_p90_over_p50 == 1.0
-    assert found.startup_s == pytest.approx(5.04)
+    assert found.startup_s == pytest.approx(5.05)
     assert found.last_step == 99
 
 
@@ -124,18 +124,6 @@ def test_a_clock_set_back_gives_no_startup() -> None:
     assert found.startup_s is None
 
 
-def test_loss_falls_needs_eight_losses_and_a_number_at_the_end() -> None:
-    falling = list(np.linspace(4, 2, 40))
-    assert loss_falls(falling) is True
-    assert loss_falls(falling[::-1]) is False
-    assert loss_falls(falling[:7]) is None
-    assert loss_falls([*falling, math.nan]) is False
-    assert loss_falls([math.nan]) is False
-    assert loss_falls([]) is None
-    noisy = [value + (3 if index == 38 else 0) for index, value in enumerate(falling)]
-    assert loss_falls(noisy) is True
-
-
 def test_losses_are_those_of_rank_0() -> None:
     ranks = [factory.steps_of([50.0] * 16, rank=rank, loss=[5.0 - 0.1 * step * (1 - rank) for step in range(16)]) for rank in range(2)]
     found = measure_run(factory.attempt(), factory.tables(*ranks))
@@ -147,3 +135,60 @@ def test_a_script_of_unknown_length_gets_timing_points_too() -> None:
     found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([50.0] * 25)))
     assert [point.step for point in found.timing_points] == list(range(0, 25, 2))
     assert found.seed["tail_points_used"] == 6
+
+
+def test_a_loss_of_any_rank_that_is_no_number_is_no_fall() -> None:
+    falling = [5.0 - 0.1 * step for step in range(16)]
+    ranks = [factory.steps_of([50.0] * 16, rank=0, loss=falling), factory.steps_of([50.0] * 16, rank=1, loss=[*falling[:15], math.nan])]
+    found = measure_run(factory.attempt(), factory.tables(*ranks))
+    assert (found.last_loss, found.loss_falls) == (pytest.approx(3.5), False)
+
+
+def test_a_rank_that_tells_no_loss_is_not_one_that_has_none() -> None:
+    falling = [5.0 - 0.1 * step for step in range(16)]
+    found = measure_run(
+        factory.attempt(), factory.tables(factory.steps_of([50.0] * 16, loss=falling), factory.steps_of([50.0] * 16, rank=1))
+    )
+    assert found.loss_falls is True
+
+
+def test_start_up_ends_with_the_slowest_ranks_first_step() -> None:
+    ranks = [factory.steps_of([100.0] * 20, rank=0), factory.steps_of([9000.0] + [100.0] * 19, rank=1)]
+    assert measure_run(factory.attempt(), factory.tables(*ranks)).startup_s == pytest.approx(14.0)
+
+
+def test_a_rank_whose_first_step_is_lost_does_not_lengthen_the_start_up() -> None:
+    ranks = [factory.steps_of([100.0] * 20, rank=0), factory.steps_of([100.0] * 20, rank=1).slice(5)]
+    assert measure_run(factory.attempt(), factory.tables(*ranks)).startup_s == pytest.approx(5.1)
+
+
+@pytest.mark.parametrize(("first_step", "startup_s"), [(0, 5.1), (1, 5.1), (2, None), (50, None)])
+def test_start_up_of_a_log_is_known_when_its_first_line_speaks_of_the_first_step(first_step: int, startup_s: float | None) -> None:
+    printed = factory.steps_of([100.0] * 20, first_step=first_step)
+    found = measure_run(factory.attempt(), factory.tables(printed, source="log:nanogpt"))
+    assert found.startup_s == (startup_s and pytest.approx(startup_s))
+    resumed = measure_run(factory.attempt(), factory.tables(printed, source="events"))
+    assert resumed.startup_s == pytest.approx(5.1)
+
+
+def test_lines_that_came_in_one_chunk_tell_no_start_up() -> None:
+    printed = factory.steps_of([100.0] * 20)
+    chunk = printed.with_columns(m=pl.when(pl.col("step") < 5).then(pl.lit(107.0)).otherwise("m"), t=pl.lit(factory.STARTED_T + 12.0))
+    assert measure_run(factory.attempt(), factory.tables(chunk, source="log:nanogpt")).startup_s is None
+
+
+def test_tables_show_the_batch_that_the_rates_are_of() -> None:
+    run = factory.spec(ranks=2, steps=60)
+    ranks = [factory.steps_of([100.0] * 60, rank=rank, samples=8) for rank in range(2)]
+    found = measure_run(factory.attempt(run), factory.tables(*ranks))
+    assert found.seed["global_batch"] == 16 and isinstance(found.seed["global_batch"], int)
+    assert found.seed["tail_samples_per_sec"] == pytest.approx(160.0)
+    row = manifest_row(factory.attempt(run), found)
+    assert row["global_batch"] == 16
+
+
+def test_steps_of_unlike_size_have_no_batch() -> None:
+    found = measure_run(factory.attempt(), factory.tables(factory.steps_of([100.0] * 20, samples=[8.0, 7.0] * 10)))
+    assert found.seed["global_batch"] is None
+    known = measure_run(factory.attempt(factory.spec(settings={"micro_batch": 4})), factory.tables(factory.steps_of([100.0] * 20)))
+    assert known.seed["global_batch"] == 4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ def test_a_tie_goes_to_the_lower_jitter() -> None:
     assert [place.group for place in found.groups] == ["calm", "jumpy", "slow"]
     assert [place.tied for place in found.groups] == [True, True, False]
     assert (found.winner, found.decided) == ("calm", False)
-    assert found.reason == "calm is not told apart from jumpy by the data, and has the lowest p90/p50 of them."
+    assert found.reason == "calm is not told apart from jumpy by the data; the tie goes to it for the lowest p90/p50."
 
 
 def test_unknown_jitter_comes_last_among_the_tied() -> None:
@@ -109,8 +110,53 @@ def test_steps_of_unlike_size_are_not_compared_in_silence(axis: str) -> None:
 
 
 def test_groups_on_unlike_machines_are_said() -> None:
-    groups = [group(name, [10.0, 11.0], seed={"gpu_name": name}) for name in ("H100", "V100")]
-    assert "unlike_groups" in {caution.kind for caution in rank(groups, "throughput").cautions}
+    groups = [
+        group(name, rates, seed={"gpu_name": name}, fingerprint=name) for name, rates in (("H100", [10.0, 10.1]), ("V100", [5.0, 5.1]))
+    ]
+    found = rank(groups, "throughput")
+    assert "gpu_name" in next(caution.text for caution in found.cautions if caution.kind == "unlike_groups")
+    assert (found.winner, found.decided) == ("H100", False), "a difference between machines decides nothing about settings"
+
+
+def test_a_group_that_only_scatters_widely_does_not_win_by_that() -> None:
+    found = rank([group("good", [160.0, 160.1, 159.9], jitter=1.05), group("noisy", [90.0, 143.0], jitter=1.01)], "throughput")
+    assert [place.group for place in found.groups] == ["good", "noisy"]
+    assert (found.winner, found.decided, found.groups[1].tied) == ("good", False, True)
+    assert found.reason == "good is not told apart from noisy by the data; it stands first by its samples/s."
+
+
+def test_a_leader_that_scatters_does_not_lift_a_slower_group_over_a_faster() -> None:
+    wild, fast, slow = (
+        group("a", [60.0, 250.0, 125.0], jitter=1.5),
+        group("b", [117.0, 118.0, 117.5], jitter=1.3),
+        group("c", [98.0, 98.3, 98.1]),
+    )
+    found = rank([wild, fast, slow], "throughput")
+    assert found.winner == "b" and [place.group for place in found.groups] == ["b", "a", "c"]
+
+
+def test_runs_without_a_steady_state_decide_nothing() -> None:
+    found = rank([group("fast", [100, 101, 102], unsteady_runs=2), group("slow", [50, 51, 50])], "throughput")
+    assert (found.winner, found.decided) == ("fast", False)
+    assert found.reason == "fast has the highest samples/s, but 2 of its 3 runs had no steady state; run more steps."
+
+
+def test_a_rival_that_cannot_win_was_never_beaten() -> None:
+    found = rank([group("fast", [200, 201], failed_runs=1), group("slow", [50, 51])], "throughput")
+    assert (found.winner, found.decided) == ("slow", False)
+
+
+def test_one_poor_run_does_not_change_what_the_others_are_ranked_by() -> None:
+    poor = factory.group("poor", figures={"duration_s": Estimate(mean=5.0)})
+    found = rank([group("a", [100, 101]), group("b", [80, 81]), poor], "throughput")
+    assert (found.metric, found.winner) == ("samples_per_s", "a")
+    assert next(place for place in found.groups if place.group == "poor").can_win is False
+    assert "mixed_figures" in {caution.kind for caution in found.cautions}
+
+
+def test_seed_ranks_are_of_each_lane_alone() -> None:
+    groups = with_seed_ranks([seeded("main", 100.0, 1.5), replace(seeded("off", 90.0, 1.1), lane=False)])
+    assert [one.seed["rank_by_iter_p50"] for one in groups] == [1, 1]
 
 
 def seeded(name: str, p50: float, score: float) -> GroupSummary:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as st_numpy
 
-from seatrial.analyse.steady import LEAST_STEPS, batch_medians, find_steady, trend
+from seatrial.analyse.steady import LEAST_STEPS, batch_medians, change_point, find_steady, level_changes, ms_text, relative_shift, trend
 
 
 def noise(count: int, level_ms: float = 50.0, width: float = 0.03, seed: int = 7) -> np.ndarray:
@@ -97,12 +99,114 @@ def test_constant_times_are_steady_from_the_first_step() -> None:
     assert found.warmup == 0
 
 
-def test_a_level_that_changes_late_does_not_settle() -> None:
-    times = noise(200)
-    times[80:] *= 2
-    found = find_steady(times)
-    assert found.warmup >= 80
+def test_a_warm_up_longer_than_half_is_not_steady() -> None:
+    found = find_steady(np.concatenate([noise(140, 150.0), noise(60, 50.0, seed=8)]))
+    assert not found.steady
     assert found.warmup <= 100
+
+
+@pytest.mark.parametrize(
+    ("slow", "count", "warmup"),
+    [({3: 5000.0}, 60, 4), ({7: 50_000.0}, 2000, 8), ({0: 5000.0, 3: 5000.0}, 60, 4), ({95: 50_000.0}, 2000, 96), ({3: 5000.0}, 12, 4)],
+)
+def test_warm_up_ends_after_the_last_slow_step_among_the_leading_ones(slow: dict[int, float], count: int, warmup: int) -> None:
+    times = np.full(count, 100.0)
+    times[list(slow)] = list(slow.values())
+    found = find_steady(times)
+    assert found.warmup == warmup
+    assert times[found.warmup :].mean() == 100.0
+    assert found.steady is (count - warmup >= LEAST_STEPS)
+
+
+@pytest.mark.parametrize(("slow_at", "count"), [(11, 60), (50, 60), (101, 2000), (7, 13)])
+def test_a_slow_step_later_on_stays_in(slow_at: int, count: int) -> None:
+    times = np.full(count, 100.0)
+    times[slow_at] = 5000.0
+    assert find_steady(times).warmup == 0
+
+
+def test_slow_steps_that_the_job_always_has_are_not_warm_up_but_a_slower_one_is() -> None:
+    times = np.where(np.arange(200) % 10 == 9, 1000.0, 100.0)
+    assert find_steady(times).warmup == 0
+    times[5] = 50_000.0
+    assert find_steady(times).warmup == 6
+
+
+def test_a_slow_down_is_no_warm_up() -> None:
+    found = find_steady(np.repeat([100.0, 150.0], [500, 1500]))
+    assert (found.warmup, found.steady) == (0, False)
+    assert found.reason == (
+        "the step time rose from 100 ms to 150 ms at about step 500: look for heat, another job or other data there, "
+        "or say in timing.window which steps count"
+    )
+
+
+def test_the_reason_names_the_step_by_its_own_number() -> None:
+    times = np.concatenate([np.full(50, 100.0), np.full(150, 150.0)])
+    assert "at about step 1500:" in find_steady(times, np.arange(1000, 3000, 10)).reason
+
+
+@pytest.mark.parametrize("count", [30, 60, 200, 2000])
+@pytest.mark.parametrize("share", [0.2, 0.25, 0.4, 0.5, 0.6, 0.7, 0.75, 0.8])
+def test_a_rise_anywhere_is_seen_and_nothing_is_cut(count: int, share: float) -> None:
+    times = noise(count, 100.0, 0.02)
+    times[round(count * share) :] *= 2
+    found = find_steady(times)
+    assert (found.warmup, found.steady) == (0, False)
+    assert "the step time rose from " in found.reason
+
+
+@pytest.mark.parametrize("share", [0.8, 0.9])
+def test_a_late_change_either_way_is_not_steady(share: float) -> None:
+    times = noise(2000, 100.0, 0.02)
+    at = round(2000 * share)
+    times[at:] *= 2
+    assert "rose from" in find_steady(times).reason
+    times[:at] *= 4
+    found = find_steady(times)
+    assert not found.steady
+    assert "the step time fell from" in found.reason and "run more steps" in found.reason
+
+
+def test_a_sudden_change_and_a_drift_are_told_apart() -> None:
+    assert "rose from" in find_steady(np.concatenate([noise(80), noise(120, 100.0)])).reason
+    assert "still rises" in find_steady(noise(200) * np.linspace(1, 1.5, 200)).reason
+
+
+def unsteady_share(make: Callable[[np.random.Generator, int], np.ndarray], count: int, seeds: int = 300) -> float:
+    return sum(not find_steady(make(np.random.default_rng([count, seed]), count)).steady for seed in range(seeds)) / seeds
+
+
+@pytest.mark.parametrize("count", [30, 60, 200, 2000])
+@pytest.mark.parametrize("width", [0.05, 0.2])
+def test_plain_noise_is_called_unsteady_in_fewer_than_two_of_a_hundred(width: float, count: int) -> None:
+    assert unsteady_share(lambda generator, n: 100 * np.exp(generator.normal(0, width, n)), count) < 0.02
+
+
+def late_share(make: Callable[[np.random.Generator, int], np.ndarray], count: int, seeds: int = 300) -> float:
+    return sum(level_changes(make(np.random.default_rng([count, seed]), count)) for seed in range(seeds)) / seeds
+
+
+SHAPES: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
+    "bimodal": lambda generator, n: generator.choice([100.0, 200.0], n) * np.exp(generator.normal(0, 0.01, n)),
+    "alternating": lambda generator, n: np.resize([100.0, 200.0], n) * np.exp(generator.normal(0, 0.02, n)),
+    "every tenth slow": lambda generator, n: np.where(np.arange(n) % 10 == generator.integers(10), 1000.0, 100.0),
+    "every third slow": lambda generator, n: np.where(np.arange(n) % 3 == generator.integers(3), 1000.0, 100.0),
+    "heavy tail": lambda generator, n: 50 * (1 + 0.1 * generator.pareto(1.5, n)),
+    "wide": lambda generator, n: 100 * np.exp(generator.normal(0, 0.5, n)),
+}
+
+
+@pytest.mark.parametrize("count", [30, 60, 200, 2000])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_odd_shapes_that_do_not_change_are_no_change_of_level(shape: str, count: int) -> None:
+    assert late_share(SHAPES[shape], count) < 0.02
+
+
+@pytest.mark.parametrize("count", [60, 200, 2000])
+@pytest.mark.parametrize("shape", ["alternating", "every tenth slow", "every third slow", "heavy tail"])
+def test_odd_shapes_are_steady(shape: str, count: int) -> None:
+    assert unsteady_share(SHAPES[shape], count, seeds=100) < 0.02
 
 
 @settings(max_examples=60, deadline=None)
@@ -132,3 +236,18 @@ def test_trend_is_relative_and_signed() -> None:
 def test_batch_medians_leave_out_a_short_last_batch() -> None:
     assert batch_medians(np.array([1.0, 9.0, 2.0, 3.0, 4.0, 5.0, 100.0]), 3).tolist() == [2.0, 4.0]
     assert batch_medians(np.array([1.0, 3.0]), 3).tolist() == [2.0]
+
+
+def test_times_are_told_in_plain_figures() -> None:
+    assert [ms_text(value) for value in (0.41251, 99.612, 150.0, 12_345.6)] == ["0.4125 ms", "99.61 ms", "150 ms", "12346 ms"]
+
+
+def test_the_place_of_a_change_is_where_it_is() -> None:
+    assert change_point(np.array([1.0] * 7 + [2.0] * 30)) == 7
+    assert change_point(np.array([2.0] * 30 + [1.0] * 4)) == 30
+
+
+def test_a_shift_is_relative_signed_and_beyond_chance() -> None:
+    assert relative_shift(np.full(10, 80.0), np.full(40, 100.0)) == pytest.approx(-0.2)
+    assert relative_shift(np.full(10, 100.0), np.full(40, 100.0)) == 0.0
+    assert relative_shift(np.array([50.0, 200.0]), np.array([100.0, 100.0, 300.0, 20.0, 90.0])) == 0.0

@@ -18,6 +18,7 @@ ALARM = Alarm(cause=Cause.RUN_LIMIT, text="t", action="a")
         (Ending(returncode=0), RankRecord(), Outcome.OK, Cause.NONE),
         (Ending(returncode=0), RankRecord(started=2, done=1, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
         (Ending(returncode=0), RankRecord(started=1, done=1, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
+        (Ending(returncode=0), RankRecord(started=2, done=0, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
         (Ending(returncode=0), RankRecord(started=2, done=2, stepped=False), Outcome.FAILED, Cause.NO_STEPS),
         (Ending(returncode=1), RankRecord(started=2, done=2, stepped=True), Outcome.FAILED, Cause.UNKNOWN),
         (Ending(returncode=-9), RankRecord(), Outcome.FAILED, Cause.UNKNOWN),
@@ -28,6 +29,12 @@ ALARM = Alarm(cause=Cause.RUN_LIMIT, text="t", action="a")
     ],
 )
 def test_judgement(ending: Ending, ranks: RankRecord, outcome: Outcome, cause: Cause) -> None:
-    judged = judge_ending(ending, ranks, world_size=2)
+    judged = judge_ending(ending, ranks, world_size=2, steps=None)
     assert (judged.outcome, judged.cause) == (outcome, cause)
     assert judged.needs_log == (cause is Cause.UNKNOWN)
+
+
+@pytest.mark.parametrize(("least_steps", "steps", "cause"), [(12, 60, Cause.ENDED_EARLY), (60, 60, Cause.NONE), (12, None, Cause.NONE)])
+def test_a_rank_that_stopped_early_is_no_success(least_steps: int, steps: int | None, cause: Cause) -> None:
+    ranks = RankRecord(started=2, done=2, stepped=True, least_steps=least_steps)
+    assert judge_ending(Ending(returncode=0), ranks, world_size=2, steps=steps).cause is cause

@@ -14,6 +14,7 @@ from polars.testing import assert_frame_equal
 
 from seatrial.collect.events import SCHEMA, read_events, read_file, read_file_by_line
 from seatrial.records.events import PAUSE_TABLE_COLUMNS, STEP_TABLE_COLUMNS
+from seatrial.records.steps import StepTables
 from tests.unit.analyse import factory
 from tests.unit.collect.on_disk import event, write_attempt, write_events
 
@@ -35,6 +36,9 @@ ODD_FILES = {
     "unknown fields": f"{event(ATTEMPT, 'memory', step=3, rss_mib=12.5, nested={'a': 1})}\n{STEP}\n",
     "nulls": event(ATTEMPT, step=1, iter_ms=None, loss=None) + "\n",
     "binary": "\x00\x01\n" + STEP + "\n",
+    "a name twice": STEP[:-1] + ', "iter_ms": 7.0}\n',
+    "numbers for words": event(ATTEMPT, "KIND").replace('"KIND"', "3") + "\n" + event(ATTEMPT, "pause", step=1, name=5) + "\n",
+    "impossible times": "".join(f"{event(ATTEMPT, step=1, iter_ms=time)}\n" for time in ("nan", math.inf, -3.0, 1e999)) + STEP + "\n",
     "huge number": f"{event(ATTEMPT, step=10**30)}\n{STEP}\n",
 }
 
@@ -102,6 +106,74 @@ def test_lines_of_another_run_or_attempt_are_not_this_one_s(tmp_path: Path) -> N
     tables = read_events(attempt)
     assert tables is not None
     assert tables.steps["step"].to_list() == [0]
+    assert counts(tables) == {"foreign_lines": 4}
+
+
+def counts(tables: StepTables) -> dict[str, object]:
+    """Kind of each caution and its one number."""
+    return {caution.kind: next(iter(caution.numbers.values())) for caution in tables.cautions}
+
+
+def both_ways(tmp_path: Path, body: list[str]) -> list[StepTables]:
+    """The tables as the fast reader gives them, and as the plain one does: a loss that is a word is what the fast one refuses."""
+    tables = []
+    for name, first in (("fast", 2.0), ("plain", "nan")):
+        attempt = write_attempt(tmp_path / name)
+        write_events(attempt, 0, "\n".join([event(attempt, step=0, iter_ms=1.0, loss=first), *body]) + "\n")
+        found = read_events(attempt)
+        assert found is not None
+        tables.append(found)
+    assert_frame_equal(tables[0].steps.drop("loss"), tables[1].steps.drop("loss"))
+    assert tables[0].cautions == tables[1].cautions
+    return tables
+
+
+def test_foreign_lines_are_counted_by_both_readers(tmp_path: Path) -> None:
+    other = json.dumps({**json.loads(event(ATTEMPT, step=9, iter_ms=1.0)), "run": "other_r1"})
+    for tables in both_ways(tmp_path, [other, "{}", "", event(ATTEMPT, step=1, iter_ms=1.0), other]):
+        assert counts(tables) == {"foreign_lines": 3}
+        assert tables.cautions[0].text.startswith("In the event files 3 lines were passed over: ")
+
+
+def test_rubbish_is_counted_and_a_torn_end_is_not(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    write_events(
+        attempt, 0, f"{event(attempt, step=0)}\nSegmentation fault\n[1]\n   \n{event(attempt, step=1)}\n{event(attempt, step=2)[:40]}"
+    )
+    tables = read_events(attempt)
+    assert tables is not None
+    assert counts(tables) == {"foreign_lines": 2}
+
+
+def test_steps_written_twice_are_counted_by_both_readers(tmp_path: Path) -> None:
+    twice = [event(ATTEMPT, step=step, iter_ms=time) for time in (5.0, 20.0) for step in range(1, 5)]
+    for tables in both_ways(tmp_path, twice):
+        assert counts(tables) == {"duplicate_steps": 4}
+        assert tables.steps["iter_ms"].to_list() == [1.0, 5.0, 5.0, 5.0, 5.0]
+
+
+def test_a_negative_time_is_no_time_for_both_readers(tmp_path: Path) -> None:
+    for tables in both_ways(tmp_path, [event(ATTEMPT, step=step, iter_ms=time) for step, time in enumerate((-4.0, 0.0, None), 1)]):
+        assert counts(tables) == {"bad_times": 1}
+        assert tables.steps["iter_ms"].to_list() == [1.0, None, 0.0, None]
+
+
+@pytest.mark.parametrize("time", ["NaN", "Infinity", "-Infinity", "1e400", '"nan"', "-0.5"])
+def test_a_time_that_is_no_number_is_none(tmp_path: Path, time: str) -> None:
+    attempt = write_attempt(tmp_path)
+    bad = event(attempt, step=1, iter_ms=77.5).replace("77.5", time)
+    write_events(attempt, 0, f"{event(attempt, step=0, iter_ms=1.0)}\n{bad}\n")
+    tables = read_events(attempt)
+    assert tables is not None
+    assert tables.steps["iter_ms"].to_list() == [1.0, None]
+    assert counts(tables) == {"bad_times": 1}
+
+
+def test_clean_events_have_no_cautions(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    write_events(attempt, 0, "\n".join(event(attempt, step=step, iter_ms=1.0) for step in range(3)))
+    tables = read_events(attempt)
+    assert tables is not None and tables.cautions == ()
 
 
 def test_a_step_written_twice_counts_once_as_first_written(tmp_path: Path) -> None:

@@ -168,6 +168,30 @@ def test_a_rank_that_died_in_silence_is_told_from_torchrun_s_report(code: int, c
     assert (found.cause, found.detail) == (cause, detail)
 
 
+LOST_PEERS = [
+    *traceback("ConnectionResetError: it closed its connection", rank=1),
+    "[rank1]: The above exception was the direct cause of the following exception:",
+    *traceback("seatrial_workloads.dummy.barrier.PeerLost: rank 0 was lost at step 5: it closed its connection", rank=1),
+    *traceback("BrokenPipeError: [Errno 32] Broken pipe", rank=2),
+]
+
+
+def test_the_exit_code_a_script_chose_says_more_than_ranks_that_lost_it() -> None:
+    found = diagnose(7, ["step 1", *LOST_PEERS])
+    assert found.cause is Cause.EXIT_CODE
+    assert found.detail == ("ended with exit code 7; the log tells only what came of it: ConnectionResetError: it closed its connection")
+
+
+@pytest.mark.parametrize("code", [1, None, -15, 137, 0])
+def test_a_code_that_no_script_chose_leaves_it_to_the_lost_peer(code: int | None) -> None:
+    found = diagnose(code, ["step 1", *LOST_PEERS])
+    assert (found.cause, found.detail) == (Cause.NCCL_TRANSPORT, "ConnectionResetError: it closed its connection")
+
+
+def test_a_true_exception_is_told_whatever_the_exit_code() -> None:
+    assert diagnose(7, [*LOST_PEERS, *traceback("ValueError: bad sample 17", rank=0)]).detail == "ValueError: bad sample 17"
+
+
 def test_source_quoted_in_a_traceback_is_not_the_cause() -> None:
     quoted = ["Traceback (most recent call last):", '    raise RuntimeError("CUDA out of memory")', "ValueError: another thing"]
     assert diagnose(1, quoted).detail == "ValueError: another thing"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from seatrial.collect.logs import read_logs
-from seatrial.records.log_formats import PAUSE_LINES, READY
+from seatrial.records.log_formats import PAUSE_LINES, READY, TELLING
 from seatrial.records.steps import StepTables
 from tests.unit.analyse import factory
 from tests.unit.collect.on_disk import RECORDED, write_attempt, write_log
@@ -25,13 +26,13 @@ def read(tmp_path: Path, name: str, *, ranks: int = 1, every_s: float = 0.5, **w
     ("name", "fmt", "steps"),
     [
         ("seed", "seed", list(range(0, 101, 10))),
-        ("hf_trainer", "hf_trainer", list(range(25))),
-        ("hf_trainer_v4", "hf_trainer", list(range(21))),
-        ("hf_trainer_quiet", "hf_trainer", [5, 10, 15, 20]),
+        ("hf_trainer", "hf_trainer", list(range(24))),
+        ("hf_trainer_v4", "hf_trainer", list(range(20))),
+        ("hf_trainer_quiet", "hf_trainer", [4, 9, 14, 19]),
         ("deepspeed", "deepspeed", list(range(10, 101, 10))),
         ("deepspeed_old", "deepspeed", [20, 40, 60, 80]),
         ("torchtitan", "torchtitan", [1, *range(10, 101, 10)]),
-        ("lightning", "lightning", list(range(25))),
+        ("lightning", "lightning", list(range(24))),
         ("nanogpt", "nanogpt", list(range(61))),
     ],
 )
@@ -67,10 +68,10 @@ def test_quoted_losses_of_the_newest_trainer_are_read(tmp_path: Path) -> None:
     ("name", "pauses"),
     [
         ("seed", [(60, "eval")]),
-        ("hf_trainer", [(13, "eval")]),
-        ("hf_trainer_quiet", [(15, "eval")]),
+        ("hf_trainer", [(12, "eval")]),
+        ("hf_trainer_quiet", [(14, "eval")]),
         ("torchtitan", [(60, "checkpoint"), (60, "eval")]),
-        ("lightning", [(13, "eval")]),
+        ("lightning", [(12, "eval")]),
         ("nanogpt", [(30, "checkpoint"), (30, "eval")]),
         ("deepspeed", []),
     ],
@@ -92,16 +93,40 @@ def test_seed_timing_lines_are_points_and_ranks(tmp_path: Path) -> None:
     assert other["fwd_ms"].null_count() == 0
 
 
-def test_a_recorded_run_of_the_trainer_has_its_real_times(tmp_path: Path) -> None:
+def read_recorded(tmp_path: Path, name: str) -> StepTables:
+    """A log with the arrivals that were recorded beside it."""
     attempt = write_attempt(tmp_path)
-    (Path(attempt.folder) / "launcher.log").write_bytes((RECORDED / "hf_trainer.log").read_bytes())
-    (Path(attempt.folder) / "launcher_arrivals.csv").write_bytes((RECORDED / "hf_trainer_arrivals.csv").read_bytes())
+    (Path(attempt.folder) / "launcher.log").write_bytes((RECORDED / f"{name}.log").read_bytes())
+    (Path(attempt.folder) / "launcher_arrivals.csv").write_bytes((RECORDED / f"{name}_arrivals.csv").read_bytes())
     tables = read_logs(attempt)
     assert tables is not None
+    return tables
+
+
+def test_a_recorded_run_of_the_trainer_has_its_real_times(tmp_path: Path) -> None:
+    tables = read_recorded(tmp_path, "hf_trainer")
     times = tables.steps["iter_ms"].to_list()
     assert times[0] is None
     assert all(time is not None and 100 < time < 4000 for time in times[1:])
-    assert tables.steps.filter(tables.steps["step"] == 13)["iter_ms"].item() > 2000
+    assert tables.steps.filter(tables.steps["step"] == 12)["iter_ms"].item() > 2000
+
+
+def test_an_evaluation_after_the_training_is_no_training(tmp_path: Path) -> None:
+    tables = read_recorded(tmp_path, "hf_trainer_evaluate")
+    timed = tables.steps.drop_nulls("iter_ms")
+    assert tables.steps["step"].to_list()[-1] == 59
+    assert all(45 < time < 90 for time in timed["iter_ms"].to_list())
+    assert len(tables.steps["loss"].drop_nulls()) == 6
+    others = next(caution for caution in tables.cautions if caution.kind == "other_bars")
+    assert others.numbers == {"read": "60", "left_out": "150"}
+    assert "of 60" in others.text and "of 150" in others.text
+
+
+def test_lightning_s_epochs_start_untimed_and_their_validation_costs_no_step(tmp_path: Path) -> None:
+    tables = read(tmp_path, "lightning")
+    untimed = tables.steps.filter(tables.steps["iter_ms"].is_null())
+    assert untimed["step"].to_list() == [0, 12]
+    assert [(caution.kind, caution.numbers) for caution in tables.cautions] == [("steps_restart", {"restarts": 1})]
 
 
 def test_a_trainer_without_a_bar_that_was_cut_short_tells_no_steps(tmp_path: Path) -> None:
@@ -115,3 +140,12 @@ def test_every_format_names_a_step_and_pauses_belong_to_formats() -> None:
     assert all(any("(?P<step>" in line for line in fmt.lines) for fmt in READY.values())
     assert set(PAUSE_LINES) <= set(READY)
     assert [fmt.name for fmt in READY.values()] == list(READY)
+
+
+def test_no_line_that_a_format_reads_is_passed_over_unread() -> None:
+    of_steps = [line for fmt in READY.values() for line in fmt.lines]
+    of_pauses = [line for pauses in PAUSE_LINES.values() for line in pauses.values()]
+    patterns = [re.compile(text) for text in (*of_steps, *of_pauses)]
+    read = [line for log in RECORDED.glob("*.log") for line in re.split(rb"[\r\n]", log.read_bytes())]
+    told = [line for line in read if any(pattern.search(line.decode(errors="replace")) for pattern in patterns)]
+    assert told and [line for line in told if not any(word in line for word in TELLING)] == []

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from seatrial.errors import UsageError
-from seatrial.log_lines import LONGEST_LINE, compile_patterns, plain, split_rank, values_in
+from seatrial.log_lines import LONGEST_LINE, compile_patterns, plain, split_rank, told_in, values_in
 
 
 def test_numbers_by_group_name_with_commas_and_without_colours() -> None:
@@ -20,6 +20,19 @@ def test_what_is_no_number_tells_nothing() -> None:
     assert values_in("loss unknown step 4", patterns) == {"step": 4.0}
     assert math.isnan(values_in("loss nan step 4", patterns)["loss"])
     assert values_in("nothing here", patterns) == {}
+
+
+def test_a_pause_is_no_number_and_a_length_may_be_unknown() -> None:
+    patterns = compile_patterns([r"(?P<pause>\d+) tests", r"(?P<step>\d+)/(?P<total>\d+|\?)"])
+    assert values_in("12 tests", patterns) == {}
+    assert values_in("3/60", patterns) == {"step": 3.0, "total": 60.0}
+    assert values_in("3/?", patterns) == {"step": 3.0}
+
+
+def test_the_pattern_that_told_the_step_is_known() -> None:
+    patterns = compile_patterns([r"loss (?P<loss>\d+)", r"step (?P<step>\d+)"])
+    assert told_in("loss 2 step 3", patterns) == ({"loss": 2.0, "step": 3.0}, 1)
+    assert told_in("loss 2", patterns) == ({"loss": 2.0}, None)
 
 
 def test_a_group_that_took_no_part_is_not_there() -> None:

@@ -49,6 +49,99 @@ def test_numbers_that_start_again_are_counted_on(tmp_path: Path) -> None:
     tables = read(tmp_path, "".join(line(step) for _ in range(3) for step in (1, 2, 3)))
     assert tables is not None
     assert tables.steps["step"].to_list() == list(range(1, 10))
+    assert tables.steps["iter_ms"].to_list() == [None, *[pytest.approx(500.0)] * 2] * 3
+    assert kinds(tables) == ["steps_restart"]
+    assert tables.cautions[0].numbers == {"restarts": 2} and "2 times" in tables.cautions[0].text
+
+
+def test_an_epoch_that_starts_in_the_midst_of_a_chunk_is_timed_from_that_chunk_on(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    text = "".join(line(step) for step in (0, 1, 2, 3, 0, 1, 2, 3))
+    write_log(attempt, text)
+    size = len(line(0))
+    write_arrivals(attempt, [size * end for end in (1, 2, 3, 6, 7, 8)])
+    tables = read_logs(attempt)
+    assert tables is not None
+    assert tables.steps["iter_ms"].to_list() == [None, 500.0, 500.0, None, None, None, 500.0, 500.0]
+
+
+def test_numbers_that_count_down_are_a_whole_run(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    write_log(attempt, "".join(line(step) for step in range(50, 0, -1)))
+    tables = read_steps(attempt)
+    assert tables.source == "whole"
+    assert "growing" in tables.cautions[0].text
+
+
+def test_late_lines_of_another_process_are_passed_over_and_counted(tmp_path: Path) -> None:
+    steps = [*range(20), 17, *range(20, 40)]
+    tables = read(tmp_path, "".join(line(step) for step in steps))
+    assert tables is not None
+    assert tables.steps["step"].to_list() == list(range(40))
+    assert kinds(tables) == ["steps_out_of_order"]
+    assert tables.cautions[0].text.startswith("1 line with an earlier step number was passed over; several processes")
+
+
+def test_two_processes_that_print_without_a_mark_are_timed_by_the_first(tmp_path: Path) -> None:
+    late = [step for start in range(0, 60, 3) for step in (start, start + 1, start, start + 1, start + 2, start + 2)]
+    tables = read(tmp_path, "".join(line(step) for step in late), every_s=0.1)
+    assert tables is not None
+    assert tables.steps["step"].to_list() == list(range(60))
+    assert kinds(tables) == ["steps_out_of_order"]
+    assert tables.cautions[0].numbers == {"passed_over": 60, "lines": 120}
+    assert "only growing numbers" in tables.cautions[0].text
+
+
+def test_own_patterns_name_a_pause(tmp_path: Path) -> None:
+    test = "testing now\n"
+    text = "".join(f"{test if step == 6 else ''}tick {step}\n" for step in range(10))
+    patterns = (r"tick (?P<step>\d+)", r"(?P<pause>testing) now")
+    tables = read(tmp_path, text, patterns=patterns)
+    assert tables is not None
+    assert tables.steps["step"].to_list() == list(range(10))
+    assert tables.pauses.rows() == [(0, 6, "pause", None)]
+
+
+def test_pauses_that_known_scripts_print_count_for_own_patterns_too(tmp_path: Path) -> None:
+    evaluation = "step 6: train loss 2.0, val loss 2.1\nsaving checkpoint to out\n"
+    text = "".join(f"{evaluation if step == 6 else ''}tick {step}\n" for step in range(10))
+    tables = read(tmp_path, text, patterns=(r"tick (?P<step>\d+)",))
+    assert tables is not None
+    assert tables.pauses.select("step", "name").rows() == [(6, "checkpoint"), (6, "eval")]
+
+
+def bar(done: int, total: int) -> str:
+    return f"\r {done * 100 // total:3d}%|##        | {done}/{total} [00:01<00:01,  9.90it/s]"
+
+
+def test_lines_with_a_loss_win_over_a_longer_bar(tmp_path: Path) -> None:
+    tokenising = "".join(bar(done, 300) for done in range(301))
+    tables = read(tmp_path, tokenising + "\n" + "".join(line(step) for step in range(0, 50, 5)))
+    assert tables is not None
+    assert tables.source == "log:nanogpt"
+    assert tables.steps["step"].to_list() == list(range(0, 50, 5))
+
+
+def test_lines_without_a_loss_win_over_a_bar_without_one(tmp_path: Path) -> None:
+    text = "".join(bar(done, 300) for done in range(301)) + "\n"
+    text += "".join(f"[INFO] [Rank 0] step={step}, skipped=0, lr=[0.1]\n" for step in range(10, 60, 10))
+    tables = read(tmp_path, text)
+    assert tables is not None and tables.source == "log:deepspeed"
+
+
+def test_a_trainer_without_its_bar_is_not_read_by_the_bar_of_something_else(tmp_path: Path) -> None:
+    text = "".join(bar(done, 300) for done in range(301)) + "\n" + (RECORDED / "hf_trainer_quiet.log").read_text()
+    tables = read(tmp_path, text)
+    assert tables is not None
+    assert tables.steps["step"].to_list() == [4, 9, 14, 19]
+
+
+def test_a_bar_at_its_start_is_no_step(tmp_path: Path) -> None:
+    tables = read(tmp_path, "".join(bar(done, 60) for done in range(61)), every_s=1.0)
+    assert tables is not None
+    assert tables.steps["step"].to_list() == list(range(60))
+    assert tables.steps["m"].to_list()[0] == pytest.approx(START_M + 2.0)
+    assert tables.cautions == ()
 
 
 def test_pauses_between_most_lines_are_counted_and_that_is_said(tmp_path: Path) -> None:

@@ -126,7 +126,7 @@ def test_a_rising_loss_is_named_with_its_ends() -> None:
 def test_too_few_losses_is_inconclusive_and_says_what_to_do() -> None:
     found = finding(LOSS_FALLS, runs=[changed(clean_runs()[0], loss_falls=None)])
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "mb16_nw2_r1 has no loss_falls; report the loss in each step with the probe" in found.text
+    assert "mb16_nw2_r1 has no loss_falls; its losses are missing, too few, or do not move beyond their noise" in found.text
 
 
 def test_a_failed_run_cannot_pass_a_criterion_on_every_run() -> None:

@@ -35,6 +35,7 @@ export SEATRIAL_RANK_SCOPE=all
 export SEATRIAL_RUN=mb8_r1
 export SEATRIAL_RUN_DIR=/out/mb8_r1/attempt-1/by-hand
 export SEATRIAL_SYNC_TIMING=0
+echo 'each rank writes its output below /out/mb8_r1/attempt-1/by-hand/ranks' >&2
 exec torchrun --nnodes 1 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port 29650 \
 --log-dir /out/mb8_r1/attempt-1/by-hand/ranks --redirects 3 train.py --name 'it'"'"'s $HOME'
 """
@@ -71,6 +72,18 @@ def test_one_process_whole_text() -> None:
 def test_two_ranks_whole_text() -> None:
     command = Command(argv=("python", "train.py"), env={"A": "1"}, cwd="/w", ranks=({"RANK": "0"}, {"RANK": "1"}))
     assert command_text(command, ATTEMPT) == TWO_RANKS
+
+
+def test_what_the_caller_had_set_stands_in_it_as_a_default(tmp_path: Path) -> None:
+    command = Command(argv=("printenv", "NCCL_ALGO"), env={}, cwd=str(tmp_path))
+    attempt = AttemptPaths(tmp_path / "attempt-1")
+    script = tmp_path / "command.sh"
+    script.write_text(command_text(command, attempt, {"NCCL_ALGO": "Tree of 'two'"}))
+    bare = {"PATH": os.environ["PATH"]}
+    assert subprocess.run(["bash", script], env=bare, capture_output=True, text=True, check=True).stdout == "Tree of 'two'\n"
+    assert (
+        subprocess.run(["bash", script], env={**bare, "NCCL_ALGO": "Ring"}, capture_output=True, text=True, check=True).stdout == "Ring\n"
+    )
 
 
 def _prepared(tmp_path: Path, text: str, ranks: int) -> AttemptPaths:

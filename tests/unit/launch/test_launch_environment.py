@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seatrial.launch.environment import added, environment
+from seatrial.launch.environment import added, environment, tuning_variables
 from seatrial.records.command import EnvironmentVariable
 from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
 
@@ -71,3 +71,9 @@ def test_only_what_is_set_on_top_is_added() -> None:
     names = added(environment(spec, allocation_for(spec), ATTEMPT, {"NCCL_DEBUG": "INFO"}))
     assert "NCCL_DEBUG" not in names
     assert names["A"] == "1"
+
+
+def test_what_tunes_a_run_is_told_from_what_only_locates_it() -> None:
+    caller = {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "0", "TORCH_HOME": "/x", "HF_HOME": "/y", "EDITOR": "vi"}
+    spec = make_spec(Path("/x"), env={"OMP_NUM_THREADS": "1"})
+    assert tuning_variables(spec, caller) == {"NCCL_ALGO": "Ring"}, "the plan's own values are part of the run's identity instead"

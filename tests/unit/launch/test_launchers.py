@@ -87,6 +87,9 @@ def test_torchrun_module_stands_after_its_options() -> None:
         (("-r", "1"), "--redirects"),
         (("--tee", "3"), "--redirects"),
         (("-t3",), "--redirects"),
+        (("--master_p=1234",), "--master-port"),
+        (("--log-d", "logs"), "--log-dir"),
+        (("--stand",), "--master-port"),
     ],
 )
 def test_torchrun_option_the_user_typed_stands_alone(typed: tuple[str, ...], left_out: str) -> None:
@@ -102,6 +105,7 @@ def test_torchrun_option_the_user_typed_stands_alone(typed: tuple[str, ...], lef
         ((), str(ATTEMPT.rank_logs)),
         (("--log-dir", "logs"), str(CWD / "logs")),
         (("--log_dir=/var/logs",), "/var/logs"),
+        (("--log-d", "logs"), str(CWD / "logs")),
         (("--tee", "3"), None),
     ],
 )

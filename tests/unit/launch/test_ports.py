@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -13,8 +14,26 @@ from tests.unit.launch.factory import make_spec
 
 
 def test_second_reserver_gets_another_port() -> None:
-    with reserve_port() as first, reserve_port(first.port) as second:
-        assert second.port > first.port >= ports.FIRST_PORT
+    with reserve_port() as first, reserve_port() as second:
+        assert second.port != first.port
+
+
+def test_each_process_begins_at_a_place_of_its_own_and_tries_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: 4398)
+    tried = ports.candidates()
+    assert (tried[0], tried[1], tried[2], tried[-1]) == (29848, 29849, 29650, 29847)
+    assert sorted(tried) == list(range(29650, 29850))
+    monkeypatch.setattr(os, "getpid", lambda: 4399)
+    assert ports.candidates()[0] == 29849
+
+
+def test_processes_reserve_without_meeting() -> None:
+    text = "from seatrial.launch.ports import reserve_port\nwith reserve_port() as held:\n    print(held.port, flush=True)\n    input()"
+    ours = [subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    held = [process.stdout.readline() for process in ours if process.stdout]
+    for process in ours:
+        process.communicate("\n", timeout=60)
+    assert len(set(held)) == 2 and all(int(port) for port in held)
 
 
 def test_runs_own_server_can_use_the_held_port() -> None:
@@ -29,31 +48,35 @@ def test_runs_own_server_can_use_the_held_port() -> None:
         accepted.close()
 
 
-def test_port_with_a_listener_is_passed_over() -> None:
+def test_port_with_a_listener_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         taken = server.getsockname()[1]
-        with reserve_port(taken) as reserved:
-            assert reserved.port != taken
+        monkeypatch.setattr(ports, "candidates", lambda: [taken])
+        with reserve_port() as reserved:
+            assert reserved.port not in (0, taken)
 
 
-def test_port_is_free_again_after_the_block() -> None:
+def test_port_is_free_again_after_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
     with reserve_port() as reserved:
         pass
-    with reserve_port(reserved.port) as again:
+    monkeypatch.setattr(ports, "candidates", lambda: [reserved.port])
+    with reserve_port() as again:
         assert again.port == reserved.port
 
 
 def test_any_port_when_the_range_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "MAX_TRIES", 1)
-    with reserve_port() as first, reserve_port(first.port) as second:
-        assert second.port not in (0, first.port)
+    with reserve_port() as first:
+        monkeypatch.setattr(ports, "candidates", lambda: [first.port])
+        with reserve_port() as second:
+            assert second.port not in (0, first.port)
 
 
 def test_allocation_holds_its_port() -> None:
     spec = make_spec("/w", ranks=2, devices=("0", "1"))
-    with allocate(spec) as allocation, reserve_port(allocation.master_port) as other:
+    with allocate(spec) as allocation, socket.socket() as other:
         assert (allocation.ranks, allocation.devices, allocation.master_addr) == (2, ("0", "1"), "127.0.0.1")
-        assert other.port != allocation.master_port
+        with pytest.raises(OSError, match="in use"):
+            other.bind(("0.0.0.0", allocation.master_port))
 
 
 @pytest.mark.torch

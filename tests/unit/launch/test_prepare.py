@@ -9,7 +9,7 @@ import pytest
 
 from seatrial.errors import LaunchError
 from seatrial.files import read_json
-from seatrial.launch.prepare import prepare
+from seatrial.launch.prepare import masked_spec, prepare
 from seatrial.records.codec import from_json
 from seatrial.records.command import AgentOrder
 from seatrial.records.run_spec import RunSpec
@@ -52,6 +52,24 @@ def test_secrets_are_where_they_must_be_and_nowhere_else(tmp_path: Path) -> None
     assert "hf_plan_secret_0001" in attempt.command.read_text()
     assert (_mode(attempt.command), _mode(attempt.agent_order)) == (0o700, 0o600)
     assert "hf_caller_secret_0002" not in attempt.command.read_text() + attempt.agent_order.read_text()
+
+
+def test_secrets_among_the_words_are_masked_in_what_the_team_reads(tmp_path: Path) -> None:
+    spec = make_spec(
+        tmp_path,
+        kind="command",
+        program=("env", "HF_TOKEN=hunter1", "python"),
+        launcher_args=("--api-key=hunter2", "-u"),
+        args=("--hf_token", "hunter3", "--bs", "8", "--url", "http://me:hunter4@host"),
+    )
+    attempt = attempt_in(tmp_path)
+    prepare(spec, attempt, allocation_for(spec), {})
+    assert "hunter" not in attempt.spec.read_text()
+    assert attempt.command.read_text().count("hunter") == 4
+    shown = masked_spec(spec)
+    assert shown.launcher.program == ("env", "HF_TOKEN=***", "python")
+    assert shown.launcher.args == ("--api-key=***", "-u")
+    assert shown.workload.args == ("--hf_token", "***", "--bs", "8", "--url", "http://me:***@host")
 
 
 def test_environment_says_who_set_what(tmp_path: Path) -> None:

@@ -21,10 +21,16 @@ def _program(path: Path, mode: int = 0o755) -> Path:
     return path
 
 
-def test_word_on_path_stays_as_typed(tmp_path: Path) -> None:
-    _program(tmp_path / "starter")
-    assert _first_word("starter", Path("/"), str(tmp_path)) == "starter"
-    assert _first_word("starter", Path("/"), "", {"PATH": str(tmp_path)}) == "starter"
+def test_word_on_path_becomes_its_path(tmp_path: Path) -> None:
+    starter = _program(tmp_path / "starter")
+    assert _first_word("starter", Path("/"), str(tmp_path)) == str(starter)
+    assert _first_word("starter", Path("/"), "", {"PATH": str(tmp_path)}) == str(starter)
+
+
+def test_relative_entry_of_path_counts_from_the_runs_folder(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    starter = _program(tmp_path / "bin" / "starter")
+    assert _first_word("starter", tmp_path, "bin") == str(starter)
 
 
 def test_program_beside_this_interpreter_becomes_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,3 +117,24 @@ def test_power_cap_changes_the_fingerprint_and_serial_number_does_not(monkeypatc
     fake.nvmlDeviceGetEnforcedPowerLimit = lambda handle: 350_000
     assert gather(tmp_path, []).fingerprint != first.fingerprint
     assert fingerprint(first) == first.fingerprint
+
+
+def test_like_cards_in_other_slots_or_numbers_are_one_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _install(monkeypatch, _fake_nvml(["H200", "H200", "V100"]))
+    one, other, both = (gather(tmp_path, devices) for devices in (["0"], ["1"], ["0", "1"]))
+    assert one.gpu_cc == "0:9.0" and other.gpu_cc == "1:9.0", "the columns keep the seeds' text"
+    assert one.fingerprint == other.fingerprint == both.fingerprint
+    assert gather(tmp_path, ["0", "2"]).fingerprint not in (one.fingerprint, gather(tmp_path, ["2"]).fingerprint)
+
+
+def test_unlike_power_cap_of_one_card_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _install(monkeypatch, _fake_nvml(["H200", "H200"], nvmlDeviceGetEnforcedPowerLimit=lambda handle: 700_000 - 350_000 * handle))
+    assert gather(tmp_path, ["0", "1"]).fingerprint == gather(tmp_path, ["1", "0"]).fingerprint != gather(tmp_path, ["0"]).fingerprint
+
+
+def test_visible_devices_of_the_run_count_before_the_callers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _install(monkeypatch, _fake_nvml(["A", "B"]))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    assert gather(tmp_path, []).gpu_name == "A"
+    assert gather(tmp_path, [], env={"CUDA_VISIBLE_DEVICES": "1"}).gpu_name == "B"
+    assert gather(tmp_path, [], env={}).gpu_name == "A;B"

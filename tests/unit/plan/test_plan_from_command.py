@@ -17,6 +17,10 @@ from seatrial.plan.resolve import resolve
 # command → kind, program, launcher args, script, args, ranks
 COMMANDS: dict[str, tuple[str, list[str], list[str], str, list[str], str | None]] = {
     "torchrun --nproc_per_node 2 train.py --bs 8": ("torchrun", ["torchrun"], [], "train.py", ["--bs", "8"], "2"),
+    "torchrun --nproc-per 2 x.py": ("torchrun", ["torchrun"], [], "x.py", [], "2"),
+    "torchrun --nproc_per=2 --stand --nn 1 x.py --nproc 9": ("torchrun", ["torchrun"], ["--stand"], "x.py", ["--nproc", "9"], "2"),
+    "torchrun --max-r 0 -r3 -m pkg.train": ("torchrun", ["torchrun"], ["--max-r", "0", "-r3", "-m"], "pkg.train", [], None),
+    "./train.sh --np 4": ("command", [], [], "./train.sh", ["--np", "4"], None),
     "torchrun --standalone --nproc-per-node=4 --nnodes=1 train.py": ("torchrun", ["torchrun"], ["--standalone"], "train.py", [], "4"),
     "/opt/venv/bin/torchrun --rdzv_backend c10d -m pkg.train --nproc_per_node 9": (
         "torchrun",
@@ -64,6 +68,7 @@ REFUSED = {
     ),
     "torchrun --nnodes 2 train.py": "runs on several nodes are not there yet (--nnodes 2); sweep on one node with --nnodes 1",
     "torchrun --nnodes=1:4 train.py": "runs on several nodes are not there yet (--nnodes 1:4); sweep on one node with --nnodes 1",
+    "torchrun --nn 2 train.py": "runs on several nodes are not there yet (--nnodes 2); sweep on one node with --nnodes 1",
     "torchrun --node_rank 1 train.py": "runs on several nodes are not there yet (--node_rank 1); sweep on one node",
     "python train.py --bs {bs}": (
         "{bs} stands in the command, but no axis of that name is given: add -P bs=VALUE,VALUE, "

@@ -69,3 +69,8 @@ def test_any_values_make_different_file_names(values: list[object]) -> None:
     names = value_names(values)  # type: ignore[arg-type]
     assert len({name.lower() for name in names}) == len(values)
     assert all(re.fullmatch(r"[A-Za-z0-9.+-]+", name) for name in names)
+
+
+def test_values_that_only_look_alike_behind_a_label_are_told_apart() -> None:
+    names = {group_name("", [("bs", value)]) for value in value_names(["a_", "_a_"])}
+    assert len(names) == 2

@@ -26,11 +26,11 @@ def test_every_plan_expands_under_its_own_name(path: Path) -> None:
     assert path.read_text().startswith("# ")
 
 
-def test_the_demo_is_two_axes_by_two_values_by_two_repeats_on_two_ranks() -> None:
+def test_the_demo_is_two_axes_by_two_values_by_three_repeats_on_two_ranks() -> None:
     plan = _resolved(PLANS / "tiny-lm-demo.yaml")
     assert [len(values) for values in plan.axes.values()] == [2, 2]
     assert {run.group for run in plan.runs} == {"mb8_nw0", "mb8_nw2", "mb16_nw0", "mb16_nw2"}
-    assert len(plan.runs) == 8
+    assert len(plan.runs) == 12
     assert {(run.launcher.kind, run.place.ranks, run.place.devices) for run in plan.runs} == {("torchrun", 2, ())}
 
 

@@ -59,12 +59,12 @@ def test_a_shell_reads_back_what_was_meant(tmp_path: Path) -> None:
     assert not (tmp_path / "pwned").exists()
 
 
-def test_overrides_of_a_bundled_workload_are_settings() -> None:
+def test_overrides_are_the_winners_axes_for_its_own_plan() -> None:
     best = find_best(factory.results())
     assert best is not None
     lines = best_overrides(best).splitlines()
     assert lines[0].startswith("# mb16_nw2: ")
-    assert lines[1:] == ["settings.d_model=128", "settings.num_workers=2", "settings.micro_batch=16", "settings.loader=fork"]
+    assert lines[1:] == ["axes.micro_batch=[16]", "axes.loader=[fork]"]
 
 
 def test_overrides_of_a_script_are_axes_and_read_back_as_yaml() -> None:

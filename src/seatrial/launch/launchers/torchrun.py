@@ -6,27 +6,28 @@ An option the user typed stands; Seatrial adds only what is missing: number of r
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Container
 from pathlib import Path
 
 from seatrial.launch.launchers.workload import workload_words
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import Allocation
 from seatrial.records.run_spec import RunSpec
+from seatrial.torchrun_options import values_in
 
-# torchrun takes any unambiguous beginning of an option; a shorter word than this could be several.
-_SHORTEST_ABBREVIATION = len("--nn")
+# Whoever types one of these has a rendezvous of their own.
+RENDEZVOUS_OPTIONS = ("standalone", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf")
 
 
 def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths) -> tuple[str, ...]:
     program = spec.launcher.program or (sys.executable, "-m", "torch.distributed.run")
-    typed = spec.launcher.args
+    typed = values_in(spec.launcher.args)
     return (
         *program,
         *_size(typed, allocation),
         *_rendezvous(typed, allocation),
         *_logs(typed, attempt),
-        *typed,
+        *spec.launcher.args,
         *workload_words(spec, attempt),
     )
 
@@ -38,46 +39,23 @@ def overlays(spec: RunSpec, allocation: Allocation) -> tuple[dict[str, str], ...
 
 def rank_logs(spec: RunSpec, attempt: AttemptPaths) -> str | None:
     """The folder whose files the agent merges; None when torchrun copies the ranks' lines to its own output (`--tee`)."""
-    if _has(spec.launcher.args, "--tee", "-t"):
+    typed = values_in(spec.launcher.args)
+    if "tee" in typed:
         return None
-    typed = _value(spec.launcher.args, "--log-dir")
-    return str(attempt.rank_logs) if typed is None else str(Path(spec.cwd) / typed)
+    return str(Path(spec.cwd) / typed["log_dir"]) if "log_dir" in typed else str(attempt.rank_logs)
 
 
-def _size(typed: Sequence[str], allocation: Allocation) -> tuple[str, ...]:
-    nodes = () if _has(typed, "--nnodes") else ("--nnodes", "1")
-    return nodes if _has(typed, "--nproc-per-node") else (*nodes, "--nproc-per-node", str(allocation.ranks))
+def _size(typed: Container[str], allocation: Allocation) -> tuple[str, ...]:
+    nodes = () if "nnodes" in typed else ("--nnodes", "1")
+    return nodes if "nproc_per_node" in typed else (*nodes, "--nproc-per-node", str(allocation.ranks))
 
 
-def _rendezvous(typed: Sequence[str], allocation: Allocation) -> tuple[str, ...]:
-    own = ("--standalone", "--master-addr", "--master-port", "--rdzv-backend", "--rdzv-endpoint", "--rdzv-id", "--rdzv-conf")
-    if any(_has(typed, name) for name in own):
+def _rendezvous(typed: Container[str], allocation: Allocation) -> tuple[str, ...]:
+    if any(name in typed for name in RENDEZVOUS_OPTIONS):
         return ()
     return ("--master-addr", allocation.master_addr, "--master-port", str(allocation.master_port))
 
 
-def _logs(typed: Sequence[str], attempt: AttemptPaths) -> tuple[str, ...]:
-    folder = () if _has(typed, "--log-dir") else ("--log-dir", str(attempt.rank_logs))
-    redirected = _has(typed, "--redirects", "-r") or _has(typed, "--tee", "-t")
-    return folder if redirected else (*folder, "--redirects", "3")
-
-
-def _has(typed: Sequence[str], name: str, short: str | None = None) -> bool:
-    return any(_is_option(word, name, short) for word in typed)
-
-
-def _value(typed: Sequence[str], name: str) -> str | None:
-    """What the user typed for an option, as the next word or after `=`."""
-    for position, word in enumerate(typed):
-        if _is_option(word, name, None):
-            _, sign, value = word.partition("=")
-            return value if sign else next(iter(typed[position + 1 :]), None)
-    return None
-
-
-def _is_option(word: str, name: str, short: str | None) -> bool:
-    """Whether `word` is the option `name` in any spelling torchrun takes: `_` for `-`, `=value`, cut short, or one letter."""
-    if short and word.startswith(short) and not word.startswith("--"):
-        return True
-    spelled = word.partition("=")[0].replace("_", "-")
-    return len(spelled) >= _SHORTEST_ABBREVIATION and name.startswith(spelled)
+def _logs(typed: Container[str], attempt: AttemptPaths) -> tuple[str, ...]:
+    folder = () if "log_dir" in typed else ("--log-dir", str(attempt.rank_logs))
+    return folder if "redirects" in typed or "tee" in typed else (*folder, "--redirects", "3")

@@ -1,0 +1,66 @@
+"""Whether a run's loss falls.
+
+In: the losses of rank 0 in order. Out: True, False, or None where the losses do not say. A loss is noisy: of two medians one is
+always the lower, so a flat loss would pass half of the time. It falls where Kendall's test finds a trend that chance does not explain
+and the end bears it out; it does not where it rises, ends above its start by more than its noise, or is not a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Losses = npt.NDArray[np.float64]
+
+LEAST_LOSSES = 8
+"""With fewer, a quarter is one loss."""
+LOSS_CHANCE = 0.05
+"""At most this share of flat losses is taken to fall, and as many to rise."""
+MOST_LOSSES = 500
+"""More are thinned evenly before Kendall's test: they cost time and add nothing to a trend that is there."""
+ABOVE_ERRORS = 3.0
+"""An end this many standard errors above the start is no accident of noise."""
+MAD_TO_SIGMA = 1.4826
+MEDIAN_TO_MEAN_ERROR = 1.2533
+"""A median's standard error over the mean's, for normal noise."""
+
+
+def loss_falls(losses: Sequence[float]) -> bool | None:
+    """True when it falls, False when it rises, ends above its start or is no number, None when neither shows beyond its noise."""
+    values = np.asarray(losses, dtype=np.float64)
+    if not np.isfinite(values).all():
+        return False
+    if len(values) < LEAST_LOSSES:
+        return None
+    start, end, tail = values[: len(values) // 4], values[-(len(values) // 4) :], values[-max(1, len(values) // 10) :]
+    trend = _trend(values)
+    if trend > 0 or _ends_above(start, tail, _noise(values)):
+        return False
+    first = np.median(start)
+    return True if trend < 0 and np.median(end) < first and np.median(tail) <= first else None
+
+
+def _trend(values: Losses) -> int:
+    """-1 for a loss that falls, 1 for one that rises, 0 where chance explains it."""
+    if np.ptp(values) == 0:
+        return 0
+    if len(values) > MOST_LOSSES:
+        values = values[np.linspace(0, len(values) - 1, MOST_LOSSES).round().astype(np.intp)]
+    found = stats.kendalltau(np.arange(len(values)), values)
+    # Of a two-sided chance, half belongs to the way the trend goes.
+    return int(np.sign(found.statistic)) if found.pvalue / 2 < LOSS_CHANCE else 0
+
+
+def _noise(values: Losses) -> float:
+    """Robust standard deviation of a loss about its course, by what one loss differs from the next."""
+    steps = np.diff(values)
+    return float(np.median(np.abs(steps - np.median(steps)))) * MAD_TO_SIGMA / math.sqrt(2)
+
+
+def _ends_above(start: Losses, tail: Losses, noise: float) -> bool:
+    error = MEDIAN_TO_MEAN_ERROR * noise * math.sqrt(1 / len(start) + 1 / len(tail))
+    return bool(np.median(tail) - np.median(start) > ABOVE_ERRORS * error)

@@ -1,0 +1,122 @@
+"""What a reader must know to weigh one run's figures.
+
+In: the counted steps, the step tables and the spec. Out: cautions: too few steps, no steady state, one step that makes up much of the
+window, steps or ranks that were not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import polars as pl
+
+from seatrial.analyse.steady import ms_text
+from seatrial.analyse.window import Counted
+from seatrial.records.caution import Caution
+from seatrial.records.run_spec import RunSpec
+from seatrial.records.steps import StepTables
+
+DOMINANT_SHARE = 0.2
+"""One step with this much of the window's time moves throughput by as much: more than most differences between groups."""
+DOMINANT_OVER_MEDIAN = 2.0
+"""And only a step that took this many times the median: of four equal steps each has a quarter of the time."""
+NAMED_RANKS = 4
+"""Ranks named in a sentence; of more, their number is told."""
+
+
+def run_cautions(counted: Counted, tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    """Everything that weakens the figures of one run, the gravest first."""
+    yield from _window_cautions(counted, spec)
+    yield from _one_step_dominates(counted, spec)
+    yield from _other_number_of_steps(tables, spec)
+    if tables.source == "events":
+        yield from _steps_lost(counted, spec)
+        yield from _missing_ranks(counted, tables, spec)
+
+
+def _window_cautions(counted: Counted, spec: RunSpec) -> Iterator[Caution]:
+    window = counted.window
+    if window is None:
+        asked = "" if spec.timing.window == "auto" else f" in the window {spec.timing.window} that the plan gives"
+        yield Caution(
+            kind="too_few_steps",
+            subject=spec.run,
+            numbers={"rows": counted.usable},
+            text=f"Only {counted.rows} timed steps are left{asked}, of {counted.usable}: no throughput can be given; run more steps.",
+        )
+    elif not window.steady:
+        yield Caution(
+            kind="no_steady_state",
+            subject=spec.run,
+            numbers={"n": window.n, "warmup_steps": window.warmup_steps},
+            text=f"No steady state was found: {window.reason}.",
+        )
+
+
+def _other_number_of_steps(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    """A script that stops early does less work than the others, and a run's length then says nothing."""
+    if spec.steps is None or tables.steps.is_empty():
+        return
+    taken = sorted({int(last) + 1 for last in tables.steps.group_by("rank").agg(pl.col("step").max())["step"].to_list()})
+    # Lines may come every so many steps, and scripts may count from 1.
+    slack = int(tables.steps["span"].max() or 1)  # type: ignore[arg-type]
+    if any(abs(spec.steps - count) > slack for count in taken):
+        told = " and ".join(str(count) for count in (taken if len(taken) < 3 else (taken[0], taken[-1])))
+        yield Caution(
+            kind="other_number_of_steps",
+            subject=spec.run,
+            numbers={"asked": spec.steps, "least": taken[0], "most": taken[-1]},
+            text=f"The plan asks for {spec.steps} steps, and its ranks took {told}: a run that ends early did not do the same work. See "
+            "its log for why, or mend `steps` in the plan.",
+        )
+
+
+def _one_step_dominates(counted: Counted, spec: RunSpec) -> Iterator[Caution]:
+    if counted.window is None or counted.window_s <= 0:
+        return
+    took_ms = counted.wall_ms * counted.spans
+    at = int(np.argmax(took_ms))
+    share = float(took_ms[at]) / 1000 / counted.window_s
+    if share < DOMINANT_SHARE or counted.wall_ms[at] <= DOMINANT_OVER_MEDIAN * np.median(counted.wall_ms):
+        return
+    step, span = int(counted.last_steps[at]), int(counted.spans[at])
+    which = f"Step {step}" if span == 1 else f"Steps {step - span + 1} to {step}"
+    took = f"{which} took {ms_text(float(took_ms[at]))}, {share:.0%} of the window's time"
+    yield Caution(
+        kind="one_step_dominates",
+        subject=spec.run,
+        numbers={"step": step, "ms": round(float(took_ms[at]), 3), "share": round(share, 4)},
+        text=f"{took}: name a checkpoint or an evaluation with probe.pause, so that it does not count, or run more steps.",
+    )
+
+
+def _steps_lost(counted: Counted, spec: RunSpec) -> Iterator[Caution]:
+    if not counted.lost:
+        return
+    most = max(counted.lost.values())
+    yield Caution(
+        kind="steps_lost",
+        subject=spec.run,
+        numbers={"steps": most, "ranks": ",".join(map(str, counted.lost))},
+        text=f"{_who(counted.lost)} {most} {'step' if most == 1 else 'steps'} in between; only steps that every rank has are counted. "
+        "Look into the events files for torn lines, and for a full disk or a second process that wrote there.",
+    )
+
+
+def _who(lost: Mapping[int, int]) -> str:
+    if len(lost) == 1:
+        return f"Rank {next(iter(lost))} has no usable line of"
+    who = f"Ranks {', '.join(map(str, lost))}" if len(lost) <= NAMED_RANKS else f"{len(lost)} ranks"
+    return f"{who} have no usable line of up to"
+
+
+def _missing_ranks(counted: Counted, tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    if counted.window is None or spec.rank_scope != "all" or counted.ranks >= tables.world_size:
+        return
+    yield Caution(
+        kind="ranks_not_seen",
+        subject=spec.run,
+        numbers={"ranks": counted.ranks, "world_size": tables.world_size},
+        text=f"Only {counted.ranks} of {tables.world_size} ranks wrote steps; the others are taken to have done the same work.",
+    )

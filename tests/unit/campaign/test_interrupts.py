@@ -1,0 +1,44 @@
+"""Signals and stop requests as urgency."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.owner import ask_to_stop, owned
+from seatrial.paths import CampaignPaths
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_stops_and_the_second_kills(tmp_path: Path, number: signal.Signals) -> None:
+    paths = CampaignPaths(tmp_path)
+    before = signal.getsignal(number)
+    with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
+        seen = [interrupts.urgency]
+        for _ in range(2):
+            os.kill(os.getpid(), number)
+            seen.append(interrupts.urgency)
+    assert seen == [Urgency.NONE, Urgency.STOP, Urgency.KILL]
+    assert signal.getsignal(number) is before
+
+
+def test_a_request_from_another_terminal_stops(tmp_path: Path) -> None:
+    paths = CampaignPaths(tmp_path)
+    with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
+        ask_to_stop(paths)
+        assert interrupts.urgency is Urgency.STOP
+
+
+def test_under_nohup_a_hang_up_is_not_heard(tmp_path: Path) -> None:
+    paths = CampaignPaths(tmp_path)
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert interrupts.urgency is Urgency.NONE
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -1,0 +1,79 @@
+"""Words quoted, programs found, small commands bounded."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial import shell
+
+
+def make_program(path: Path, mode: int = 0o755) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("#!/bin/sh\n")
+    path.chmod(mode)
+    return path
+
+
+def test_quoted_words_come_back_from_a_real_shell() -> None:
+    words = ["it's", "a b", "$HOME", "*", "", 'say "x"', "line\nbreak"]
+    assert shlex.split(shell.quote(words)) == words
+    line = f"printf '%s|' {shell.quote(words)}"
+    assert subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True).stdout == "|".join(words) + "|"
+
+
+def test_assignments_are_quoted_and_in_name_order() -> None:
+    assert shell.assignments({"B": "a b", "A": "$x"}) == ["export A='$x'", "export B='a b'"]
+
+
+def test_program_on_the_given_path_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = make_program(tmp_path / "ours" / "starter"), make_program(tmp_path / "theirs" / "starter")
+    monkeypatch.setenv("PATH", str(ours.parent))
+    assert shell.find_program("starter") == str(ours)
+    assert shell.find_program("starter", path=str(theirs.parent)) == str(theirs)
+    assert shell.find_program("starter", path=str(tmp_path)) is None
+    assert shell.find_program("starter", path="") is None
+
+
+def test_relative_path_entries_and_names_count_from_cwd(tmp_path: Path) -> None:
+    program = make_program(tmp_path / "bin" / "starter")
+    assert shell.find_program("starter", path="/nowhere:bin", cwd=tmp_path) == str(program)
+    assert shell.find_program("starter", path="/nowhere:", cwd=tmp_path / "bin") == str(program)
+    assert shell.find_program("bin/starter", cwd=tmp_path) == str(program)
+    assert shell.find_program("./starter", cwd=tmp_path) is None
+    assert shell.find_program(str(program), path="/nowhere", cwd=Path("/")) == str(program)
+
+
+def test_what_may_not_be_executed_is_no_program(tmp_path: Path) -> None:
+    make_program(tmp_path / "plain", mode=0o644)
+    assert shell.find_program("plain", path=str(tmp_path)) is None
+    assert shell.find_program("./plain", cwd=tmp_path) is None
+    assert shell.find_program("/", cwd=tmp_path) is None
+
+
+def test_beside_this_interpreter_when_path_lacks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = make_program(tmp_path / "only-here")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert shell.find_program("only-here", path="/nowhere") == str(beside)
+    assert shell.on_path("only-here", path="/nowhere") is None
+    assert shell.find_program("./only-here", cwd=Path("/")) is None
+
+
+def test_output_of_a_small_command(tmp_path: Path) -> None:
+    text = "import os; print(os.getcwd(), os.environ['A'])"
+    assert shell.output_of([sys.executable, "-c", text], cwd=tmp_path, env={"A": "b"}) == f"{tmp_path} b\n"
+    assert shell.output_of([sys.executable, "-c", "import sys; sys.stdout.buffer.write(b'\\xff')"]) == "�"
+
+
+@pytest.mark.parametrize("argv", [["/no/such/program"], ["/"], [sys.executable, "-c", "print(1); raise SystemExit(3)"]])
+def test_no_output_of_what_fails(argv: list[str]) -> None:
+    assert shell.output_of(argv) is None
+
+
+def test_command_that_waits_is_given_up_and_gets_no_input() -> None:
+    assert shell.output_of([sys.executable, "-c", "import time; time.sleep(60)"], timeout_s=0.2) is None
+    assert shell.output_of([sys.executable, "-c", "import sys; print(repr(sys.stdin.read()))"]) == "''\n"
