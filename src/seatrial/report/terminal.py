@@ -35,6 +35,8 @@ MOST_CAUTIONS = 8
 LONGEST_NAME = 28
 # Below this many columns notes are set in two lines, which leaves room for two or three axes.
 WIDE = 100
+# And below this the ratio to the best goes: the note that says who won must not be cut.
+NARROW = 72
 NARROW_NOTE = 8
 VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
 NOTE_STYLES = {"winner": "bold green", "tied": "yellow", "no interval": "yellow", "cannot win": "red", "off lane": "dim"}
@@ -85,9 +87,9 @@ def _table(results: CampaignResults, placed: Sequence[Standing], axes: Sequence[
     for axis in axes:
         table.add_column(Text(labels.get(axis, axis)), justify="right", overflow="fold")
     table.add_column(Text(unit), justify="right", min_width=9)
-    for title in ("±", "n", "to best", "p90/p50", *(("start",) if width >= WIDE else ()), "ok"):
+    for title in ("±", "n", *(("to best",) if width >= NARROW else ()), "p90/p50", *(("start",) if width >= WIDE else ()), "ok"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", max_width=NARROW_NOTE if width < WIDE else None)
+    table.add_column("", min_width=NARROW_NOTE, max_width=NARROW_NOTE if width < WIDE else None)
     for before, standing in zip([None, *placed], placed, strict=False):
         if before is not None and before.group.lane and not standing.group.lane:
             table.add_section()
@@ -105,7 +107,7 @@ def _cells(standing: Standing, axes: Sequence[str], width: int) -> list[Text]:
         Text(figure(place.value)),
         Text(margin(standing.estimate).removeprefix("±") or NONE),
         Text(str(group.window_n or NONE)),
-        Text(ratio(place.ratio.mean) if place.ratio else ("1" if standing.leads else NONE)),
+        *((Text(ratio(place.ratio.mean) if place.ratio else ("1" if standing.leads else NONE)),) if width >= NARROW else ()),
         Text(ratio(standing.mean("wall_p90_over_p50"))),
         *((Text(units.format_duration(standing.mean("startup_s"))),) if width >= WIDE else ()),
         Text(f"{group.runs}/{tried}", "red" if group.failed_runs else ""),
