@@ -5,8 +5,7 @@
     │   └── PlanError            a plan or an override, with file, line and key
     ├── RefusedError             a check refused before anything was started (exit 2)
     ├── CampaignError            the campaign folder cannot be used: busy, unreadable, gone (exit 1)
-    ├── LaunchError              a process could not be started at all (exit 1)
-    └── InterruptedCampaign      stopped by the user; partial results are written (exit 130)
+    └── LaunchError              a process could not be started at all (an outcome where it is one run's, else exit 1)
 
 A run that fails is not an error: it is data (`records.outcome`). Only `cli/main.py` turns errors into text and exit codes.
 """
@@ -53,12 +52,6 @@ class CampaignError(SeatrialError):
 
 class LaunchError(SeatrialError):
     """The launcher could not be started: program missing, port taken, agent gone."""
-
-
-class InterruptedCampaign(SeatrialError):
-    """The user stopped the campaign; what was finished is on disk."""
-
-    exit_code = 130
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

@@ -11,7 +11,19 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src"
 STAGES = ("plan", "preflight", "launch", "observe", "collect", "analyse", "judge", "report")
-FOUNDATION = ("errors", "units", "files", "shell", "paths", "tables", "log_lines", "seed_columns", "torchrun_options", "records")
+FOUNDATION = (
+    "errors",
+    "units",
+    "files",
+    "shell",
+    "paths",
+    "tables",
+    "log_lines",
+    "seed_columns",
+    "run_cells",
+    "torchrun_options",
+    "records",
+)
 
 # Folder → what of seatrial it may import besides itself.
 MAY_IMPORT = {

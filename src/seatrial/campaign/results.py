@@ -14,15 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from seatrial import files
-from seatrial.collect.attempts import read_attempt, read_campaign
+from seatrial.collect.attempts import read_attempt, read_campaign, read_plans
 from seatrial.collect.manifest import append_manifest, manifest_row, write_manifest
 from seatrial.errors import CampaignError
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.caution import Caution
-from seatrial.records.codec import from_json
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_spec import RunSpec
@@ -68,14 +66,6 @@ def record_run(paths: CampaignPaths, attempt: AttemptPaths) -> MeasuredRun | Non
     measured = measure(stored)
     append_manifest(paths.manifest, manifest_row(measured.attempt, measured.measure))
     return measured
-
-
-def read_plans(paths: CampaignPaths) -> list[CampaignPlan]:
-    """Every plan that was run into this folder, the latest last."""
-    latest = files.read_json(paths.plan) or {}
-    stored = [plan for path in sorted(paths.plans.glob("*.json")) if (plan := files.read_json(path))]
-    stored.sort(key=lambda plan: bool(plan.get("name") == latest.get("name")))
-    return [from_json(CampaignPlan, plan) for plan in stored]
 
 
 def known_durations_s(paths: CampaignPaths) -> dict[str, float]:

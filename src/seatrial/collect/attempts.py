@@ -35,6 +35,13 @@ def read_campaign(paths: CampaignPaths) -> list[Attempt]:
     return [replace(attempt, current=attempt.folder in current) for attempt in found]
 
 
+def read_plans(paths: CampaignPaths) -> list[CampaignPlan]:
+    """Every plan that was run into this folder and can be read, the latest last."""
+    latest = _read(CampaignPlan, paths.plan)
+    plans = [plan for path in sorted(paths.plans.glob("*.json")) if (plan := _read(CampaignPlan, path))]
+    return sorted(plans, key=lambda plan: latest is not None and plan.name == latest.name)
+
+
 def read_attempt(paths: AttemptPaths) -> Attempt | None:
     """One attempt; None when its spec.json is missing or not readable, since nothing can then be said of it."""
     spec = _read(RunSpec, paths.spec)
@@ -72,8 +79,7 @@ def _asked(paths: CampaignPaths) -> set[tuple[str, str]] | None:
     """Run and hash of everything the folder's plans ask for; None where it keeps no plans."""
     if not paths.plans.is_dir():
         return None
-    plans = [plan for path in sorted(paths.plans.glob("*.json")) if (plan := _read(CampaignPlan, path))]
-    return {(spec.run, spec.hash) for plan in plans for spec in plan.runs}
+    return {(spec.run, spec.hash) for plan in read_plans(paths) for spec in plan.runs}
 
 
 def _current(attempts: Iterable[Attempt], asked: set[tuple[str, str]] | None) -> set[str]:

@@ -63,8 +63,6 @@ def read_events(attempt: Attempt) -> StepTables | None:
         steps=steps,
         pauses=pauses.select(PAUSE_TABLE_COLUMNS).sort("rank", "step", maintain_order=True),
         world_size=max((size for size in starts["world_size"].to_list() if size), default=attempt.spec.place.ranks),
-        ranks_done=others.filter(pl.col("kind") == "stop")["rank"].n_unique(),
-        first_event_t=min((t for t in starts["t"].to_list() if t is not None), default=None),
         effective=_effective(paths.events(0)),
         cautions=tuple(event_cautions(attempt.spec.run, foreign=foreign, duplicates=len(written) - len(steps), bad_times=bad_times)),
     )

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from seatrial import files
-from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
 from seatrial.records.measure import Cell, RunMeasure
-from seatrial.seed_columns import axis_cells, config_cells, fallback_reasons
+from seatrial.run_cells import run_cells, train_log
+from seatrial.seed_columns import axis_cells, fallback_reasons
 from seatrial.tables import format_cell, write_table
 
 FIXED_COLUMNS = (*MANIFEST_SEED, *MANIFEST_OURS)
@@ -26,43 +26,12 @@ TAB = "\t"
 
 def manifest_row(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Cell]:
     """Every manifest column of one attempt; None where nothing is known."""
-    effective = measure.effective if measure else {}
-    row: dict[str, Cell] = dict.fromkeys(FIXED_COLUMNS)
-    row.update(config_cells(attempt.spec, attempt.provenance, effective, measure.world_size if measure else None))
-    row["fallback_reasons"] = fallback_reasons(effective) or None
-    row.update(_identity(attempt))
-    row.update(_ending(attempt))
+    row = {**run_cells(attempt, measure), **_ending(attempt)}
     if measure is not None:
-        row.update(_timing(measure))
-        row.update(_measured(measure))
-    return {name: row[name] for name in FIXED_COLUMNS} | axis_cells(attempt.spec)
-
-
-def _identity(attempt: Attempt) -> dict[str, Cell]:
-    spec, paths = attempt.spec, AttemptPaths(Path(attempt.folder))
-    return {
-        "mode": spec.mode,
-        "group": spec.group,
-        "repeat": spec.repeat,
-        "run_dir": str(paths.folder.parent),
-        "launcher_log": str(paths.launcher_log),
-        "train_log": train_log(attempt),
-        "run": spec.run,
-        "attempt": attempt.number,
-        "hash": spec.hash,
-        "group_key": spec.group_key,
-        "current": attempt.current,
-        "lane": spec.lane,
-        "plan": spec.plan,
-        "workload": spec.workload.name,
-        "fingerprint": attempt.provenance.fingerprint or None,
-    }
-
-
-def train_log(attempt: Attempt) -> str | None:
-    """The attempt's train.log where the workload wrote one."""
-    path = AttemptPaths(Path(attempt.folder)).train_log
-    return str(path) if path.is_file() else None
+        row["fallback_reasons"] = fallback_reasons(measure.effective) or None
+        # The manifest calls this one by another name than the per-run table.
+        row["last_iter_ms_p50"] = measure.seed.get("last_iter_p50_ms")
+    return {name: row.get(name) for name in FIXED_COLUMNS} | axis_cells(attempt.spec)
 
 
 def _ending(attempt: Attempt) -> dict[str, Cell]:
@@ -83,36 +52,6 @@ def _ending(attempt: Attempt) -> dict[str, Cell]:
 
 def _iso(t: float) -> str | None:
     return datetime.datetime.fromtimestamp(t, datetime.UTC).isoformat(timespec="seconds") if t else None
-
-
-def _timing(measure: RunMeasure) -> dict[str, Cell]:
-    """The seeds' columns; the manifest calls one of them by another name than the per-run table."""
-    cells = {name: value for name, value in measure.seed.items() if name in MANIFEST_SEED}
-    return {**cells, "last_iter_ms_p50": measure.seed.get("last_iter_p50_ms")}
-
-
-def _measured(measure: RunMeasure) -> dict[str, Cell]:
-    window = measure.window
-    return {
-        "last_step": measure.last_step,
-        "source": measure.source,
-        "window_first_step": window.first_step if window else None,
-        "window_last_step": window.last_step if window else None,
-        "window_n": window.n if window else None,
-        "warmup_steps": window.warmup_steps if window else None,
-        "excluded_steps": window.excluded_steps if window else None,
-        "steady": window.steady if window else None,
-        "wall_s": measure.window_s,
-        "wall_steps_per_sec": measure.steps_per_s,
-        "wall_samples_per_sec": measure.samples_per_s,
-        "wall_tokens_per_sec": measure.tokens_per_s,
-        "wall_iter_p50_ms": measure.wall_p50_ms,
-        "wall_iter_p90_ms": measure.wall_p90_ms,
-        "wall_p90_over_p50": measure.wall_p90_over_p50,
-        "startup_sec": measure.startup_s,
-        "first_loss": measure.first_loss,
-        "last_loss": measure.last_loss,
-    }
 
 
 def write_manifest(path: Path, rows: Sequence[Mapping[str, Cell]]) -> None:

@@ -97,7 +97,7 @@ def _added(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller:
 
 def seatrial_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
     """How the probe learns where it is."""
-    told = {
+    return {
         events.ENV_RUN_DIR: str(attempt.folder),
         events.ENV_RUN: spec.run,
         events.ENV_ATTEMPT: str(attempt.number),
@@ -105,7 +105,6 @@ def seatrial_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
         events.ENV_SYNC_TIMING: "1" if spec.timing.sync else "0",
         events.ENV_PHASE_EVERY: str(spec.timing.phase_every),
     }
-    return told if spec.steps is None else {**told, events.ENV_STEPS: str(spec.steps)}
 
 
 def _defaults(spec: RunSpec, allocation: Allocation) -> dict[str, str]:

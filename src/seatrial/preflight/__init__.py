@@ -1,0 +1,1 @@
+"""Checks before anything is started, each naming the later error it prevents."""

@@ -8,7 +8,6 @@ both in seconds). Per kind:
     step       step iter_ms samples tokens data_wait_ms preprocess_ms fwd_ms bwd_ms step_ms loss
     pause      name step pause_ms              a named pause (eval, checkpoint, compile) that ended before `step` did
     memory     step allocated_mib reserved_mib peak_mib rss_mib
-    halt       step reason
     stop       step steps
 
 Steps count from 0, so N steps are 0 to N-1, and a heartbeat's `step` is the last one that ended, null before. `iter_ms` is wall
@@ -36,4 +35,3 @@ ENV_ATTEMPT = "SEATRIAL_ATTEMPT"
 ENV_RANK_SCOPE = "SEATRIAL_RANK_SCOPE"
 ENV_SYNC_TIMING = "SEATRIAL_SYNC_TIMING"
 ENV_PHASE_EVERY = "SEATRIAL_PHASE_EVERY"
-ENV_STEPS = "SEATRIAL_STEPS"

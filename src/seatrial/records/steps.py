@@ -22,10 +22,6 @@ class StepTables:
     steps: polars.DataFrame
     pauses: polars.DataFrame
     world_size: int
-    ranks_done: int = 0
-    """Ranks that wrote a `stop` event."""
-    first_event_t: float | None = None
-    """Wall clock of the first `start` event."""
     effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
     """Setting → requested, effective, reason, as rank 0 reported them."""
     timing_points: tuple[TimingPoint, ...] = ()

@@ -11,7 +11,7 @@ from seatrial.records.columns import GROUP_OURS, GROUP_SEED, PER_RUN_OURS, PER_R
 from seatrial.records.measure import Cell, GroupSummary, RankedGroup, Ranking
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
-from seatrial.report.run_columns import run_cells
+from seatrial.run_cells import run_cells
 
 Row = dict[str, Cell]
 
@@ -46,7 +46,7 @@ def per_run_rows(results: CampaignResults) -> list[Row]:
     rows = []
     for run in counted_runs(results):
         spec = run.attempt.spec
-        cells = {**run_cells(run), "group": names.get(spec.group_key, spec.group)}
+        cells = {**run_cells(run.attempt, run.measure), "group": names.get(spec.group_key, spec.group)}
         rows.append(_in_order(cells, columns))
     return rows
 
@@ -88,7 +88,7 @@ def skipped_rows(results: CampaignResults) -> list[Row]:
         if run.attempt.current and run.attempt.outcome and reason:
             spec = run.attempt.spec
             cells = {
-                **run_cells(run),
+                **run_cells(run.attempt, run.measure),
                 "group": names.get(spec.group_key, spec.group),
                 "reason": reason,
                 "outcome": run.attempt.outcome.outcome.value,

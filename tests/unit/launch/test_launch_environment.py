@@ -27,13 +27,12 @@ def test_probe_learns_where_it_is() -> None:
         "SEATRIAL_RANK_SCOPE": "rank0",
         "SEATRIAL_SYNC_TIMING": "0",
         "SEATRIAL_PHASE_EVERY": "10",
-        "SEATRIAL_STEPS": "200",
     }
     assert {found[name].set_by for name in told} == {"seatrial"}
 
 
 def test_callers_variables_are_recorded_where_they_matter() -> None:
-    caller = {"NCCL_P2P_DISABLE": "1", "HF_HOME": "/hf", "TORCH_LOGS": "x", "HOME": "/root", "MASTER_PORT": "9", "RANK": "0"}
+    caller = {"NCCL_P2P_DISABLE": "1", "HF_HOME": "/hf", "TORCH_LOGS": "x", "HOME": "/home/me", "MASTER_PORT": "9", "RANK": "0"}
     found = _variables(caller)
     assert {name for name, variable in found.items() if variable.set_by == "caller"} == set(caller) - {"HOME"}
 

@@ -9,7 +9,7 @@ from seatrial.errors import LaunchError
 from seatrial.launch.launchers.registry import command_for, rank_logs_for
 from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
 
-CWD = Path("/work dir")
+CWD = Path("/job dir")
 ATTEMPT = attempt_in(CWD)
 
 

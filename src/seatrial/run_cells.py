@@ -1,6 +1,7 @@
-"""One attempt as the cells of per_run_metrics.csv.
+"""One attempt as cells, for every table that has a row of it.
 
-In: a measured run. Out: column → value, for the seeds' columns and ours. A column that does not apply is None or not there.
+In: an attempt and what was measured of it. Out: column → value, for the seeds' columns and ours. A column that does not apply is None
+or not there.
 """
 
 from __future__ import annotations
@@ -10,16 +11,20 @@ from pathlib import Path
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.measure import Cell, RunMeasure
-from seatrial.records.results import MeasuredRun
 from seatrial.seed_columns import axis_cells, config_cells
 
 
-def run_cells(run: MeasuredRun) -> dict[str, Cell]:
-    """Every cell known of the run."""
-    attempt, measure = run.attempt, run.measure
+def run_cells(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Cell]:
+    """Every cell known of the attempt."""
     effective, world_size = (measure.effective, measure.world_size) if measure else ({}, None)
     cells = {**config_cells(attempt.spec, attempt.provenance, effective, world_size), **axis_cells(attempt.spec), **_identity(attempt)}
     return {**cells, **measure.seed, **_wall(measure), **_window(measure)} if measure else cells
+
+
+def train_log(attempt: Attempt) -> str | None:
+    """The attempt's train.log; None where the workload wrote none: an empty cell is better than a path to nothing."""
+    path = AttemptPaths(Path(attempt.folder)).train_log
+    return str(path) if path.is_file() else None
 
 
 def _identity(attempt: Attempt) -> dict[str, Cell]:
@@ -29,14 +34,16 @@ def _identity(attempt: Attempt) -> dict[str, Cell]:
         "group": spec.group,
         "repeat": spec.repeat,
         "run_dir": str(paths.folder.parent),
-        # Scripts of the user's own write none; an empty cell is better than a path to nothing.
-        "train_log": str(paths.train_log) if paths.train_log.is_file() else None,
+        "train_log": train_log(attempt),
         "launcher_log": str(paths.launcher_log),
         "run": spec.run,
         "attempt": attempt.number,
         "hash": spec.hash,
         "group_key": spec.group_key,
+        "current": attempt.current,
         "lane": spec.lane,
+        "plan": spec.plan,
+        "workload": spec.workload.name,
         "fingerprint": attempt.provenance.fingerprint or None,
         "duration_sec": attempt.outcome.duration_s if attempt.outcome else None,
     }
@@ -45,6 +52,7 @@ def _identity(attempt: Attempt) -> dict[str, Cell]:
 def _wall(measure: RunMeasure) -> dict[str, Cell]:
     return {
         "source": measure.source,
+        "last_step": measure.last_step,
         "wall_s": measure.window_s,
         "wall_steps_per_sec": measure.steps_per_s,
         "wall_samples_per_sec": measure.samples_per_s,
