@@ -96,16 +96,6 @@ def sweep(
     from seatrial.shell import quote
     from seatrial.units import parse_limit_s
 
-    asked = (("run_s", "--run-limit", run_limit), ("start_s", "--start-limit", start_limit))
-    limits = {key: parse_limit_s(text, option) for key, option, text in asked if text is not None}
-    more: dict[str, Any] = {
-        "seed": seed,
-        "rank_by": rank_by,
-        "stop_on_error": stop_on_error or None,
-        "limits": limits or None,
-        "timing": {"window": window} if window else None,
-        "env": dict(_assignment(text, "--env") for text in env) if env else None,
-    }
     mapping = mapping_from_command(
         command,
         axes=parse_axes(parameter or []),
@@ -116,7 +106,7 @@ def sweep(
         tokens_per_step=tokens_per_step,
         steps=steps,
         output=out,
-        more={key: value for key, value in more.items() if value is not None},
+        more=_more_keys(run_limit, start_limit, window, env, seed=seed, rank_by=rank_by, stop_on_error=stop_on_error or None),
     )
     source = f"seatrial sweep -- {quote(command)}"
     plan = resolve(
@@ -127,6 +117,21 @@ def sweep(
         budget_s=parse_limit_s(budget, "--budget") if budget else None,
     )
     return carry_out(plan, as_json=json)
+
+
+def _more_keys(run_limit: str | None, start_limit: str | None, window: str | None, env: list[str] | None, **plain: Any) -> dict[str, Any]:
+    """Keys of a plan that options give; those not given are left out."""
+    from seatrial.units import parse_limit_s
+
+    asked = (("run_s", "--run-limit", run_limit), ("start_s", "--start-limit", start_limit))
+    limits = {key: parse_limit_s(text, option) for key, option, text in asked if text is not None}
+    keys = {
+        **plain,
+        "limits": limits or None,
+        "timing": {"window": window} if window else None,
+        "env": dict(_assignment(text, "--env") for text in env) if env else None,
+    }
+    return {key: value for key, value in keys.items() if value is not None}
 
 
 def parse_axes(parameters: list[str]) -> dict[str, list[Any]]:
