@@ -293,4 +293,13 @@ def test_a_run_that_stops_early_with_exit_code_0_is_no_success(harness: Harness)
 def test_a_script_whose_output_cannot_be_read_does_not_end_the_sweep(harness: Harness) -> None:
     (harness.folder / "odd.py").write_text("for step in (1, 2**80, 3):\n    print(f'iter {step}: loss 1e999, time 1e999ms')\n")
     harness.run("sweep", "-P", "x=1,2", "--repeats", "1", "--out", "out", "--", "python", "odd.py", "{x}")
-    assert {row["outcome"] for row in harness.manifest()} == {"ok"}
+    rows = harness.manifest()
+    assert {row["outcome"] for row in rows} == {"ok"}
+    assert harness.table(harness.out.ranked_groups)[0]["duration_sec"], "its length is known all the same"
+
+
+def test_a_finished_run_of_other_conditions_is_said_when_it_is_not_run_again(harness: Harness) -> None:
+    plan = harness.plan(CLEAN)
+    harness.run("run", str(plan), "--only", "mb4_nw0_r1", env={"NCCL_ALGO": "Ring"})
+    text = harness.run("run", str(plan), "--only", "mb4_nw0_r1", env={"NCCL_ALGO": "Tree"})
+    assert "not run again" in text and "NCCL_ALGO Ring → Tree" in text

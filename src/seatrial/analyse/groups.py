@@ -115,9 +115,13 @@ def _set_aside(name: str, counted: list[MeasuredRun], aside: list[MeasuredRun]) 
         kind="unlike_runs",
         subject=name,
         numbers={"set_aside": len(aside)},
-        text=f"{len(aside)} runs were made under other conditions and are not averaged with the newest ones; they differ in {what}. "
-        "Run them again to have them counted.",
+        text=f"{_runs_were(len(aside))} made under other conditions and not averaged with the newest; "
+        f"what differs: {what}. To have them counted, remove their folders and run the same command.",
     )
+
+
+def _runs_were(count: int) -> str:
+    return "1 run was" if count == 1 else f"{count} runs were"
 
 
 def _retried(name: str, failed_attempts: int) -> Iterator[Caution]:

@@ -2,8 +2,9 @@
 
 In: group summaries and `rank_by`. Out: `Ranking`. The leader is the group with the best mean on logs among those that can win: at
 least one run, none failed. A group whose Welch interval against the leader holds no difference is tied with it. The tie goes to the
-lower p90/p50 among those whose mean lies inside the leader's own interval: a group that only scatters so widely that nothing can be
-told of it does not win by that. A group of one run has no interval: it keeps its place by value, and is told apart from nobody.
+lower p90/p50 among those whose mean lies inside the leader's own interval and close to it, and that are not told apart from a better
+one: a group that only scatters, or stands beside one that does, does not win by that. A group of one run has no interval: it keeps
+its place by value, and is told apart from nobody.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from seatrial.analyse.rank_metric import Metric, choose_metric
 from seatrial.records.measure import Cell, Estimate, GroupSummary, RankedGroup, Ranking
 
 ITER_P50 = "tail_mean_iter_p50_ms_mean"
+# A difference of more than this is not given away to the lower p90/p50, however widely the leader's own runs scatter.
+CLOSE = 0.10
 NO_INTERVAL = "no interval, so its place is not evidence"
 
 
@@ -31,7 +34,7 @@ class _Standing:
     apart: bool | None = None
     """Told apart from the leader; None where the data cannot say."""
     inside: bool = False
-    """Its mean lies inside the leader's own interval."""
+    """Its mean lies inside the leader's own interval, and close to the leader's."""
     refusal: str = ""
 
     @property
@@ -78,11 +81,7 @@ def _order(groups: Sequence[GroupSummary], metric: Metric) -> list[_Standing]:
 def _may_win(tied: list[_Standing], metric: Metric) -> list[_Standing]:
     """Those of the tied that are not told apart from a better one: a leader that scatters must not lift a slower group over others."""
     best_first = sorted(tied, key=lambda place: _by_value(place, metric))
-    return [
-        place
-        for at, place in enumerate(best_first)
-        if not any(place.value and better.value and contains_one(ratio(place.value, better.value)) is False for better in best_first[:at])
-    ]
+    return [place for at, place in enumerate(best_first) if not any(_is_apart(place, better) for better in best_first[:at])]
 
 
 def _beside(place: _Standing, leader: _Standing) -> _Standing:
@@ -93,7 +92,8 @@ def _beside(place: _Standing, leader: _Standing) -> _Standing:
     compared = ratio(place.value, leader.value)
     within = contains_one(compared)
     low, high = leader.value.low, leader.value.high
-    inside = low is not None and high is not None and low <= place.value.mean <= high
+    close = abs(math.log(place.value.mean / leader.value.mean)) <= -math.log1p(-CLOSE)
+    inside = low is not None and high is not None and low <= place.value.mean <= high and close
     return replace(place, ratio=compared, apart=None if within is None else not within, inside=inside)
 
 
@@ -170,7 +170,7 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
     name, able = winner.summary.group, [place for place in order if place.can_win]
     if len(able) == 1:
         return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
-    tied = [place for place in able if place is not winner and _is_tied(place)]
+    tied = [place for place in able if place is not winner and not _is_apart(place, winner)]
     best = f"{name} has the {'highest' if metric.higher_is_better else 'lowest'} {metric.unit}"
     if not tied and winner.summary.unsteady_runs:
         return f"{best}, but {winner.summary.unsteady_runs} of its {winner.summary.runs} runs had no steady state; run more steps."
@@ -183,6 +183,12 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
     jitter_decided = any(place.inside for place in tied) and math.isfinite(_jitter(winner.summary))
     by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it stands first by its {metric.unit}"
     return f"{name} is not told apart from {names} by the data; {by}."
+
+
+def _is_apart(place: _Standing, other: _Standing) -> bool:
+    if place.value is None or other.value is None:
+        return False
+    return contains_one(ratio(place.value, other.value)) is False
 
 
 def with_seed_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:

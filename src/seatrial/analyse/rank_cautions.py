@@ -68,7 +68,9 @@ def _one_repeat(running: Sequence[GroupSummary]) -> Iterator[Caution]:
 
 def _unlike_groups(running: Sequence[GroupSummary]) -> Iterator[Caution]:
     if len({group.fingerprint for group in running}) > 1:
-        differing = [name for name in MACHINE if len({group.seed.get(name) for group in running}) > 1] or ["host, Python or torch"]
+        differing = [name for name in MACHINE if len({group.seed.get(name) for group in running}) > 1] or [
+            "host, Python, torch, or variables of the caller"
+        ]
         yield Caution(
             kind="unlike_groups",
             text=f"Groups were run under unlike conditions ({', '.join(differing)}), so a difference between them may not come from their "

@@ -21,7 +21,9 @@ from seatrial.campaign.one_run import new_attempt, run_one
 from seatrial.campaign.owner import owned
 from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import record_run
+from seatrial.launch.environment import tuning_variables
 from seatrial.launch.prepare import masked_spec
+from seatrial.machine.git import git_state
 from seatrial.machine.secrets import mask_text
 from seatrial.observe.eta import StepMark, campaign_eta_s, run_eta_s
 from seatrial.observe.progress import Progress
@@ -114,8 +116,18 @@ class _Campaign:
                 todo.append(spec)
             else:
                 self._group_s.setdefault(spec.group_key, done.duration_s)
-                self._listener.skipped(spec)
+                self._listener.skipped(spec, self._unlike(spec, done))
         return todo
+
+    def _unlike(self, spec: RunSpec, done: RunOutcome) -> str:
+        """What of the code and the caller's variables was otherwise when this run was made."""
+        stored = files.read_json(self._paths.run(spec.run).attempt(done.attempt).provenance)
+        if not isinstance(stored, dict):
+            return ""
+        then = {**(stored.get("variables") or {}), "commit": str(stored.get("git_commit_hash", ""))[:12]}
+        now = {**tuning_variables(spec, os.environ), "commit": git_state(Path(spec.cwd)).commit[:12]}
+        names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
+        return ", ".join(f"{name} {then.get(name) or 'none'} → {now.get(name) or 'none'}" for name in names)
 
     def _run_in_order(self, todo: Sequence[RunSpec]) -> CampaignEnd:
         for index, spec in enumerate(todo):

@@ -13,8 +13,8 @@ from seatrial.records.run_spec import RunSpec
 class Listener(Protocol):
     """Called from the campaign's own thread, in this order for each run: started, progress…, ended."""
 
-    def skipped(self, spec: RunSpec) -> None:
-        """`spec` is finished already and is not run again."""
+    def skipped(self, spec: RunSpec, unlike: str) -> None:
+        """`spec` is finished already and is not run again; `unlike` says what was otherwise then than it is now, empty for nothing."""
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         """A run was launched; it is the `position`-th of `count`."""

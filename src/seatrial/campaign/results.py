@@ -21,6 +21,7 @@ from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.caution import Caution
+from seatrial.records.measure import RunMeasure
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_spec import RunSpec
@@ -46,7 +47,8 @@ def measure(attempt: Attempt) -> MeasuredRun:
         return MeasuredRun(attempt=attempt, measure=measure_run(attempt, read_steps(attempt)))
     except Exception as error:
         # What one odd run wrote must not end a night's campaign, nor keep the others from being reported.
-        return MeasuredRun(attempt=replace(attempt, cautions=(*attempt.cautions, _not_measured(attempt, error))), measure=None)
+        whole = RunMeasure(source="whole", world_size=attempt.spec.place.ranks, duration_s=attempt.outcome.duration_s)
+        return MeasuredRun(attempt=attempt, measure=replace(whole, cautions=(_not_measured(attempt, error),)))
 
 
 def _not_measured(attempt: Attempt, error: Exception) -> Caution:

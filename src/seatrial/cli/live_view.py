@@ -28,8 +28,9 @@ class PlainView:
         self._said_s = 0.0
         self.failed = 0
 
-    def skipped(self, spec: RunSpec) -> None:
-        self._say(f"{spec.run}: finished before, not run again")
+    def skipped(self, spec: RunSpec, unlike: str) -> None:
+        then = f"; it ran under other conditions ({unlike}): remove its folder to run it anew" if unlike else ""
+        self._say(f"{spec.run}: finished before, not run again{then}")
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         self._position, self._said_s = f"[{position}/{count}]", 0.0

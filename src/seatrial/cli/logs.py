@@ -53,6 +53,9 @@ def _attempt(run: Path, number: int | None) -> AttemptPaths:
 
     attempts = RunPaths(run).attempts()
     if not attempts:
+        inside = sorted({child.parent.name for child in run.glob("*/attempt-*")})
+        if inside:
+            raise CampaignError(f"{run} is a campaign; name one of its runs: {', '.join(inside[:8])}{' …' if len(inside) > 8 else ''}")
         siblings = [child.name for child in run.parent.glob("*") if any(child.glob("attempt-*"))] if run.parent.is_dir() else []
         raise CampaignError(f"{run} holds no run: {did_you_mean(run.name, siblings)}")
     chosen = [attempt for attempt in attempts if number in (None, attempt.number)]

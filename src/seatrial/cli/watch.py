@@ -35,8 +35,9 @@ def watch(out: Folder, once: Annotated[bool, typer.Option("--once", help="Print 
 
     paths = CampaignPaths(out)
     state = _state(paths.progress)
-    if once or read_owner(paths) is None:
-        print(state_line(state) if state.over or once else f"{state_line(state)} (nobody runs it now)")
+    owner = read_owner(paths)
+    if once or owner is None:
+        print(state_line(state) if state.over or owner else f"{state_line(state)} (nobody runs it now)")
         return 0
     with live_view(Console()) as view:
         while not state.over and read_owner(paths) is not None:

@@ -44,6 +44,7 @@ ACTIONS: dict[Cause, str] = {
     Cause.HOST_OOM: "Lower the number of loader workers or ranks, or give the machine more memory.",
     Cause.PORT_IN_USE: "End the process that holds the port (`ss -ltnp` names it), or leave the port for Seatrial to choose.",
     Cause.NCCL_TRANSPORT: "Check that the ranks reach one another (interface, firewall, peer access); NCCL_DEBUG=INFO in `env` says more.",
+    Cause.PEER_LOST: "Another rank ended first and left no word: `seatrial logs RUN --rank N` shows each one's last lines.",
     Cause.RENDEZVOUS_TIMEOUT: "See that every node starts, reaches the master address and uses the same port; then run again.",
     Cause.IMPORT_ERROR: "Install the missing package into the environment that starts the script, or start it with the right interpreter.",
     Cause.BAD_ARGUMENT: "Mend the arguments: the script does not take them; `seatrial plan show` prints what is run.",
@@ -83,8 +84,8 @@ SIGNS: tuple[Sign, ...] = (
     Sign(
         r"nccl(?:System|Remote|Internal|UnhandledCuda)Error|NCCL error|Watchdog caught collective", Cause.NCCL_TRANSPORT, after_effect=True
     ),
-    Sign(r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|connectFullMesh failed", Cause.NCCL_TRANSPORT, after_effect=True),
-    Sign(rf"{_RAISED}(?:ConnectionResetError|ConnectionAbortedError|BrokenPipeError|PeerLost)\b", Cause.NCCL_TRANSPORT, after_effect=True),
+    Sign(r"Connection (?:closed|reset) by (?:remote )?peer|Broken pipe|connectFullMesh failed", Cause.PEER_LOST, after_effect=True),
+    Sign(rf"{_RAISED}(?:ConnectionResetError|ConnectionAbortedError|BrokenPipeError|PeerLost)\b", Cause.PEER_LOST, after_effect=True),
 )
 COMPILED = tuple((re.compile(sign.pattern), sign) for sign in SIGNS)
 

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field, replace
 
 from seatrial.collect.log_source import StampedLine
 
+# A number beyond this is no step, whatever stands before it: a hash, a time in nanoseconds, an address.
+LARGEST_STEP = 10**12
 # Beyond this share of late lines a lower number says nothing about epochs.
 MOST_LATE = 0.1
 
@@ -36,7 +38,7 @@ class Told:
     def number(self) -> int | None:
         """The step as printed; None for a line that names none."""
         step = self.values.get("step", math.nan)
-        return int(step) if math.isfinite(step) else None
+        return int(step) if math.isfinite(step) and step <= LARGEST_STEP else None
 
     @property
     def total(self) -> int | None:

@@ -49,6 +49,7 @@ class Cause(str, enum.Enum):
     HOST_OOM = "host_oom"
     PORT_IN_USE = "port_in_use"
     NCCL_TRANSPORT = "nccl_transport"
+    PEER_LOST = "peer_lost"
     RENDEZVOUS_TIMEOUT = "rendezvous_timeout"
     IMPORT_ERROR = "import_error"
     BAD_ARGUMENT = "bad_argument"

@@ -133,6 +133,12 @@ def test_a_leader_that_scatters_does_not_lift_a_slower_group_over_a_faster() -> 
     )
     found = rank([wild, fast, slow], "throughput")
     assert found.winner == "b" and [place.group for place in found.groups] == ["b", "a", "c"]
+    assert found.reason.startswith("b is not told apart from a by the data"), "c is told apart from b, whatever the leader's scatter"
+
+
+def test_a_large_difference_is_not_given_away_for_a_lower_jitter() -> None:
+    found = rank([group("fast", [40.0, 137.0], jitter=1.5), group("slow", [41.0, 41.2], jitter=1.01)], "throughput")
+    assert (found.winner, found.decided) == ("fast", False)
 
 
 def test_runs_without_a_steady_state_decide_nothing() -> None:

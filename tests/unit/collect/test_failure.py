@@ -49,7 +49,7 @@ def traceback(last: str, rank: int | None = None) -> list[str]:
             "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, ncclSystemError: System call failed",
             Cause.NCCL_TRANSPORT,
         ),
-        (1, "RuntimeError: [../pair.cc:534] Connection closed by peer [127.0.0.1]:4711", Cause.NCCL_TRANSPORT),
+        (1, "RuntimeError: [../pair.cc:534] Connection closed by peer [127.0.0.1]:4711", Cause.PEER_LOST),
         (
             1,
             "torch.distributed.DistNetworkError: The client socket has timed out after 60000ms connecting to (h1, 29500)",
@@ -160,7 +160,7 @@ LOST_PEER = traceback("RuntimeError: [pair.cc:553] Connection closed by peer [12
         (7, Cause.EXIT_CODE, "rank 1 ended first, with exit code 7, and said nothing that tells why"),
         (-11, Cause.NATIVE_CRASH, "rank 1 crashed: SIGSEGV"),
         (-3, Cause.EXIT_CODE, "rank 1 ended first, by signal 3, and said nothing that tells why"),
-        (1, Cause.NCCL_TRANSPORT, "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7565"),
+        (1, Cause.PEER_LOST, "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7565"),
     ],
 )
 def test_a_rank_that_died_in_silence_is_told_from_torchrun_s_report(code: int, cause: Cause, detail: str) -> None:
@@ -185,7 +185,7 @@ def test_the_exit_code_a_script_chose_says_more_than_ranks_that_lost_it() -> Non
 @pytest.mark.parametrize("code", [1, None, -15, 137, 0])
 def test_a_code_that_no_script_chose_leaves_it_to_the_lost_peer(code: int | None) -> None:
     found = diagnose(code, ["step 1", *LOST_PEERS])
-    assert (found.cause, found.detail) == (Cause.NCCL_TRANSPORT, "ConnectionResetError: it closed its connection")
+    assert (found.cause, found.detail) == (Cause.PEER_LOST, "ConnectionResetError: it closed its connection")
 
 
 def test_a_true_exception_is_told_whatever_the_exit_code() -> None:
