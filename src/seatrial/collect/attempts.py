@@ -18,13 +18,10 @@ from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.caution import Caution
 from seatrial.records.codec import from_json
 from seatrial.records.command import Provenance
-from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.outcome import RunOutcome
 from seatrial.records.run_spec import RunSpec
 
 Record = TypeVar("Record")
-
-# An attempt that was cut short from outside says nothing about its configuration, so it does not hide an older result.
-CUT_SHORT = frozenset({Outcome.INTERRUPTED, Outcome.SKIPPED})
 
 
 def read_campaign(paths: CampaignPaths) -> list[Attempt]:
@@ -94,5 +91,5 @@ def _current(attempts: Iterable[Attempt], asked: set[tuple[str, str]] | None) ->
 
 
 def ended(attempt: Attempt) -> bool:
-    """Whether the attempt came to its own end, good or bad."""
-    return attempt.outcome is not None and attempt.outcome.outcome not in CUT_SHORT
+    """Whether the attempt came to its own end, good or bad: one that was cut short from outside does not hide an older result."""
+    return attempt.outcome is not None and not attempt.outcome.outcome.is_cut_short

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from seatrial.machine.secrets import mask
 from seatrial.paths import AttemptPaths
 from seatrial.records import events
 from seatrial.records.command import Allocation, EnvironmentVariable
@@ -74,9 +75,9 @@ def is_recorded(name: str) -> bool:
 
 
 def tuning_variables(spec: RunSpec, caller: Mapping[str, str]) -> dict[str, str]:
-    """The caller's variables that tune this run; those the plan sets are part of the run's own identity."""
+    """The caller's variables that tune this run, secrets masked; those the plan sets are part of the run's own identity."""
     return {
-        name: value
+        name: mask(name, value)
         for name, value in sorted(caller.items())
         if name.startswith(TUNING_PREFIXES) and name not in NOT_TUNING and name not in spec.env
     }

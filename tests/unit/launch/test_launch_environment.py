@@ -75,4 +75,7 @@ def test_only_what_is_set_on_top_is_added() -> None:
 def test_what_tunes_a_run_is_told_from_what_only_locates_it() -> None:
     caller = {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "0", "TORCH_HOME": "/x", "HF_HOME": "/y", "EDITOR": "vi"}
     spec = make_spec(Path("/x"), env={"OMP_NUM_THREADS": "1"})
-    assert tuning_variables(spec, caller) == {"NCCL_ALGO": "Ring"}, "the plan's own values are part of the run's identity instead"
+    caller["TORCH_API_KEY"] = "abc"
+    assert tuning_variables(spec, caller) == {"NCCL_ALGO": "Ring", "TORCH_API_KEY": "***"}, (
+        "the plan's own values are part of the run's identity instead"
+    )
