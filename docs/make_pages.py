@@ -1,4 +1,5 @@
-"""Write the pages that are made from the code: docs/cli.md from every verb's --help, docs/plan.md from the plan's schema.
+"""Write the pages that are made from the code: docs/cli.md from every verb's --help, docs/plan.md from the plan's schema, docs/doctor.md
+from the checks.
 
 python docs/make_pages.py            write them
 python docs/make_pages.py --check    exit 1 and name each page that is not what would be written
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from seatrial.cli.main import VERBS
 from seatrial.plan.reference import markdown as plan_reference
+from seatrial.preflight.reference import markdown as doctor_reference
 
 DOCS = Path(__file__).parent
 PARTS = {"plan": ("show", "schema")}
@@ -37,7 +39,7 @@ def cli_reference() -> str:
 
 
 def main() -> int:
-    pages = {"cli.md": cli_reference(), "plan.md": plan_reference()}
+    pages = {"cli.md": cli_reference(), "plan.md": plan_reference(), "doctor.md": doctor_reference()}
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
     if "--check" in sys.argv:
         for name in stale:

@@ -46,6 +46,10 @@ class AttemptPaths:
     arrivals = _InFolder("launcher_arrivals.csv")
     rank_logs = _InFolder("ranks")
     train_log = _InFolder("train.log")
+    gpu_telemetry = _InFolder("gpu_telemetry.csv")
+    host_telemetry = _InFolder("host_telemetry.csv")
+    telemetry = _InFolder("telemetry.json")
+    alarms = _InFolder("alarms.jsonl")
     outcome = _InFolder("outcome.json")
 
     @property
@@ -72,6 +76,7 @@ class AttemptPaths:
     def linked(self) -> Iterator[Path]:
         """What the run folder shows of its current attempt, under the same names."""
         yield from (self.launcher_log, self.train_log, self.command, self.outcome, self.spec)
+        yield from (self.gpu_telemetry, self.host_telemetry, self.telemetry, self.alarms)
         yield from self.all_events()
         yield from self.all_heartbeats()
 
@@ -110,6 +115,7 @@ class CampaignPaths:
     preflight = _InFolder("preflight.json")
     manifest = _InFolder("run_manifest.tsv")
     timing_points = _InFolder("timing_points.csv")
+    eta_points = _InFolder("eta_points.csv")
     per_run_metrics = _InFolder("per_run_metrics.csv")
     group_summary = _InFolder("group_summary.csv")
     ranked_groups = _InFolder("ranked_groups.csv")
@@ -120,6 +126,10 @@ class CampaignPaths:
     best_config_json = _InFolder("best_config.json")
     best_config_env = _InFolder("best_config.env")
     best_overrides = _InFolder("best_overrides.txt")
+    tracking_log = _InFolder("tracking.log")
+    tensorboard = _InFolder("tensorboard")
+    mlruns = _InFolder("mlruns")
+    wandb = _InFolder("wandb")
 
     def run(self, name: str) -> RunPaths:
         return RunPaths(self.folder / name)

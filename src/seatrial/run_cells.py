@@ -17,8 +17,12 @@ from seatrial.seed_columns import axis_cells, config_cells
 def run_cells(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Cell]:
     """Every cell known of the attempt."""
     effective, world_size = (measure.effective, measure.world_size) if measure else ({}, None)
-    cells = {**config_cells(attempt.spec, attempt.provenance, effective, world_size), **axis_cells(attempt.spec), **_identity(attempt)}
-    return {**cells, **measure.seed, **_wall(measure), **_window(measure)} if measure else cells
+    config = config_cells(attempt.spec, attempt.provenance, effective, world_size, attempt.telemetry)
+    cells = {**config, **axis_cells(attempt.spec), **_identity(attempt)}
+    if measure is None:
+        return cells
+    cells |= {**measure.seed, **_wall(measure), **_window(measure), **_startup(measure), **_eta_quality(measure)}
+    return cells | measure.telemetry
 
 
 def train_log(attempt: Attempt) -> str | None:
@@ -65,6 +69,22 @@ def _wall(measure: RunMeasure) -> dict[str, Cell]:
         "first_loss": measure.first_loss,
         "last_loss": measure.last_loss,
         "loss_falls": measure.loss_falls,
+    }
+
+
+def _startup(measure: RunMeasure) -> dict[str, Cell]:
+    return {f"startup_{part}_sec": value for part, value in measure.startup.items()}
+
+
+def _eta_quality(measure: RunMeasure) -> dict[str, Cell]:
+    quality = measure.eta_quality
+    if quality is None:
+        return {}
+    return {
+        "eta_error_median_sec": quality.median_error_s,
+        "eta_error_p90_sec": quality.p90_error_s,
+        "eta_error_median_fraction": quality.median_fraction,
+        "eta_error_p90_fraction": quality.p90_fraction,
     }
 
 

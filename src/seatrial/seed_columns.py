@@ -12,6 +12,7 @@ from seatrial.records.columns import SEED_SETTINGS
 from seatrial.records.command import Provenance
 from seatrial.records.measure import Cell
 from seatrial.records.run_spec import RunSpec, Scalar
+from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
 
 Effective = Mapping[str, tuple[Scalar, Scalar, str]]
 
@@ -28,16 +29,15 @@ SETTING_NAMES = {
 }
 # Fields of the seeds' tables that the machine answers.
 MACHINE_COLUMNS = ("gpu_name", "gpu_cc", "gpu_uuid_list", "gpu_power_limit_w", "pcie_gen", "driver_version", "git_commit_hash")
-# No telemetry is taken yet: no rows, and the flag that says so.
-NO_TELEMETRY: dict[str, Cell] = {
-    "gpu_telemetry_rows": 0,
-    "gpu_telemetry_empty_flag": True,
-    "host_telemetry_rows": 0,
-    "host_telemetry_empty_flag": True,
-}
 
 
-def config_cells(spec: RunSpec, provenance: Provenance, effective: Effective, world_size: int | None = None) -> dict[str, Cell]:
+def config_cells(
+    spec: RunSpec,
+    provenance: Provenance,
+    effective: Effective,
+    world_size: int | None = None,
+    telemetry: TelemetryAccount | None = None,
+) -> dict[str, Cell]:
     """Every configuration column of the seeds that applies to this run."""
     ranks = world_size or spec.place.ranks
     cells: dict[str, Cell] = {name: _done(name, spec, effective) for name in sorted(SEED_SETTINGS)}
@@ -49,7 +49,17 @@ def config_cells(spec: RunSpec, provenance: Provenance, effective: Effective, wo
     cells["log_every_steps"] = spec.timing.log_every
     cells["enable_cuda_sync_timing"] = spec.timing.sync
     cells["timing_rank_scope"] = spec.rank_scope
-    return {**cells, **NO_TELEMETRY}
+    return {**cells, **telemetry_cells(telemetry)}
+
+
+def telemetry_cells(account: TelemetryAccount | None) -> dict[str, Cell]:
+    """Rows of telemetry, and the seeds' flags, true where there are none; whether that is expected stands in telemetry_note."""
+    cells: dict[str, Cell] = {}
+    for kind in ("gpu", "host"):
+        sampler: SamplerAccount | None = getattr(account, kind, None)
+        cells[f"{kind}_telemetry_rows"] = sampler.rows if sampler else 0
+        cells[f"{kind}_telemetry_empty_flag"] = sampler.empty if sampler else True
+    return cells
 
 
 def axis_cells(spec: RunSpec) -> dict[str, Cell]:

@@ -5,6 +5,7 @@ No string is ever handed to a shell by Seatrial itself; `command.sh` is text for
 
 from __future__ import annotations
 
+import io
 import os
 import shlex
 import shutil
@@ -54,19 +55,20 @@ def output_of(
     timeout_s: float = SMALL_COMMAND_TIMEOUT_S,
     env: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Standard output of a small command, or None when it is missing, fails or takes too long."""
+    """Standard output of a small command as text, or None when it is missing, fails or takes too long."""
+    written = bytes_of(argv, cwd, timeout_s, env)
+    return None if written is None else io.TextIOWrapper(io.BytesIO(written), encoding="utf-8", errors="replace").read()
+
+
+def bytes_of(
+    argv: Sequence[str],
+    cwd: Path | None = None,
+    timeout_s: float = SMALL_COMMAND_TIMEOUT_S,
+    env: Mapping[str, str] | None = None,
+) -> bytes | None:
+    """The same as it was written, ends of lines and all."""
     try:
-        done = subprocess.run(
-            argv,
-            cwd=cwd,
-            env=env,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
+        done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 else None

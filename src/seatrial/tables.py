@@ -10,6 +10,7 @@ import enum
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,15 +36,22 @@ class _Tabs(csv.excel_tab):
 
 def format_cell(value: Any, column: str = "") -> str:
     """The text of one value: None, NaN and infinities are empty, no number has an exponent, a ratio's column has six decimals."""
-    if isinstance(value, enum.Enum):
-        value = value.value
     if value is None:
         return ""
+    if isinstance(value, enum.Enum):
+        value = value.value
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        return _format_float(value, is_ratio=bool(_RATIO_COLUMN.search(column)))
+        return _format_float(value, is_ratio=_is_ratio(column))
+    if isinstance(value, int):
+        return str(value)
     return _one_line(str(value))
+
+
+@cache
+def _is_ratio(column: str) -> bool:
+    return _RATIO_COLUMN.search(column) is not None
 
 
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], delimiter: str = ",") -> None:

@@ -12,8 +12,10 @@ import pytest
 
 from seatrial_workloads.dummy.settings import Settings
 from seatrial_workloads.dummy.train import compute_ms, loss_at
-from tests.workloads.ranks import column, events, run_ranks
+from tests.workloads import ranks
+from tests.workloads.ranks import column, events, rank_environment, run_ranks
 
+ASKED = {"SEATRIAL_RANK_SCOPE": "all", "SEATRIAL_ETA_MODE": "global_max"}
 HUMAN_LINE = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} - seatrial - INFO - (.*)")
 
 
@@ -37,8 +39,31 @@ def test_two_ranks_end_well_and_leave_every_file(run_dir):
         "train.log",
     }
     said = [HUMAN_LINE.fullmatch(line).group(1) for line in done.stdout.splitlines()]
-    assert said[2:] == ["Step 0: Loss 4.0000", "Step 10: Loss 1.2810", "Step 19: Loss 0.7025"]
+    assert [line for line in said if line.startswith("Step ")] == ["Step 0: Loss 4.0000", "Step 10: Loss 1.2810", "Step 19: Loss 0.7025"]
+    assert sum(line.startswith("Timing(window=100): ") for line in said) == 3
+    assert any(line.startswith("TimingETA step=19 remain_steps=0 eta_sec=0.0 eta_hms=00:00:00 mode=rank0 ") for line in said)
     assert (run_dir / "train.log").read_text() == done.stdout
+
+
+def test_every_rank_has_a_line_of_its_own_and_all_agree_on_the_time_to_go(run_dir, monkeypatch):
+    monkeypatch.setattr(ranks, "rank_environment", lambda rank, size: {**rank_environment(rank, size), **ASKED})
+    done = run_ranks("dummy", run_dir, world_size=2, steps=31, step_ms=4, log_every=15, slow_rank=1)
+    assert done.returncodes == [0, 0], done.stderr
+    text = (run_dir / "train.log").read_text()
+    assert sorted(re.findall(r"TimingRank step=(\d+) rank=(\d+) loss=", text)) == sorted(
+        (step, rank) for step in ("0", "15", "30") for rank in ("0", "1")
+    )
+    said = re.findall(r"TimingETA step=(\d+) remain_steps=(\d+) .* mode=(\w+)", text)
+    assert said == [("15", "15", "global_max"), ("30", "0", "global_max")]
+    assert all(HUMAN_LINE.fullmatch(line) for line in text.splitlines()), "ranks that write at once tear no line"
+    assert "rank=1" not in done.stdout, "each rank speaks on its own stdout"
+
+
+def test_the_start_up_is_told_by_its_parts(run_dir):
+    run_ranks("dummy", run_dir, world_size=2, steps=2, step_ms=2)
+    assert [span["name"] for span in events(run_dir, "span", rank=1)] == ["process_group", "data"]
+    (start,) = events(run_dir, "start", rank=1)
+    assert 0 <= start["t"] - start["process_t"] < 60
 
 
 def test_the_barrier_keeps_the_ranks_in_step(run_dir):

@@ -68,6 +68,8 @@ def test_a_training_is_told_step_by_step(tmp_path):
     pauses = [(pause["name"], pause["step"]) for pause in _events(tmp_path / "run", "pause")]
     assert pauses == [("eval", 3), ("eval", 6), ("checkpoint", 6)]
     assert len(_events(tmp_path / "run", "stop")) == 1
+    (span,) = _events(tmp_path / "run", "span")
+    assert (span["name"], span["span_ms"]) == ("data", pytest.approx(steps[0]["data_wait_ms"], abs=50)), "until the first batch"
 
 
 @pytest.mark.filterwarnings("ignore")

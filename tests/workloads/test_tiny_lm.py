@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
+from seatrial.probe import Probe  # noqa: E402
 from seatrial_workloads.common.distributed import Ranks  # noqa: E402
 from seatrial_workloads.common.precision import choose_precision  # noqa: E402
 from seatrial_workloads.tiny_lm.data import SyntheticText, train_loader  # noqa: E402
@@ -126,8 +128,10 @@ def test_one_process_trains_pauses_and_tells_what_it_used(run_dir):
 def test_two_torchrun_ranks_learn_together(run_dir):
     argv = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
     argv += ["-m", "seatrial_workloads.tiny_lm.train", "--run-dir", str(run_dir), "--steps", "60", "--device", "cpu", "--seq_len", "64"]
+    argv += ["--log_every", "20"]
     env = {name: value for name, value in os.environ.items() if not name.startswith("SEATRIAL_")}
-    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False, env={**env, "OMP_NUM_THREADS": "1"})
+    asked = {"SEATRIAL_RANK_SCOPE": "all", "SEATRIAL_ETA_MODE": "global_max"}
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=200, check=False, env={**env, **asked, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     for rank in (0, 1):
         assert column(run_dir, "step", rank) == list(range(60))
@@ -136,9 +140,14 @@ def test_two_torchrun_ranks_learn_together(run_dir):
         assert events(run_dir, "start", rank)[0]["launched_by"] == "torchrun"
         assert events(run_dir, "start", rank)[0]["world_size"] == 2
         assert len(events(run_dir, "stop", rank)) == 1
+        assert [span["name"] for span in events(run_dir, "span", rank)] == ["process_group", "model", "data", "data"]
     assert column(run_dir, "loss", 0) != column(run_dir, "loss", 1), "each rank has its own text"
     assert done.stdout.count("Step 59: Loss") == 1, "rank 0 alone speaks"
     assert "destroy_process_group" not in done.stderr
+    assert set(re.findall(r"TimingRank step=(\d+) rank=(\d+) ", (run_dir / "train.log").read_text())) == {
+        (str(step), rank) for step in (0, 20, 40, 59) for rank in "01"
+    }
+    assert "TimingETA step=59 remain_steps=0 eta_sec=0.0 eta_hms=00:00:00 mode=global_max" in done.stdout
 
 
 @pytest.mark.slow
@@ -156,5 +165,5 @@ def test_cuda_without_a_gpu_is_refused_with_the_remedy(monkeypatch):
     from seatrial_workloads.common.distributed import joined_ranks
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(RuntimeError, match="use device=auto or cpu"), joined_ranks("cuda"):
+    with pytest.raises(RuntimeError, match="use device=auto or cpu"), joined_ranks("cuda", Probe()):
         pass

@@ -25,6 +25,7 @@ from seatrial.agent.processes import Started, start_all, start_failure
 from seatrial.agent.rank_files import RankFiles
 from seatrial.agent.reports import note, report
 from seatrial.agent.tree import adopt_orphans, descendants, reap, send
+from seatrial.observe.telemetry import Telemetry, start_telemetry
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
 
@@ -65,6 +66,12 @@ class Supervisor:
         self._killing_since = math.inf
         self._looked_at = -math.inf
         self._killed: set[int] = set()
+        self._telemetry: Telemetry | None = None
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a thread hangs in a call that may never return."""
+        return self._telemetry is not None and self._telemetry.stuck
 
     def run(self) -> None:
         """Everything, until no descendant is left."""
@@ -72,6 +79,8 @@ class Supervisor:
         self._listen()
         try:
             detail = self._start()
+            # Not before: a child forked while another thread holds a lock may wait for it for ever.
+            self._telemetry = start_telemetry(self._order, self._caller) if not detail else None
             while self._running():
                 self._turn()
             self._launcher_over(detail)
@@ -221,6 +230,8 @@ class Supervisor:
         if self._returncode is None and all(started.returncode == 0 for started in self._started):
             self._returncode = 0
         report("exited", returncode=self._returncode, detail=detail)
+        if self._telemetry:
+            self._telemetry.stop()
         now, self._over, self._term_sent = time.monotonic(), True, False
         stopping = self._term_at <= now
         if not stopping:
@@ -240,7 +251,16 @@ class Supervisor:
         for started in self._started:
             self._log.append(started.close())
         self._log.close()
+        self._finish_telemetry()
         report("gone", killed=len(self._killed), detail=self._closing_words())
+
+    def _finish_telemetry(self) -> None:
+        if self._telemetry is None:
+            return
+        try:
+            self._telemetry.finish()
+        except OSError as error:
+            note(f"telemetry.json cannot be written ({error.strerror}); the run's figures stand without it")
 
     def _closing_words(self) -> str:
         words = []

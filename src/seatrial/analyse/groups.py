@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from seatrial.analyse.interval import estimate
 from seatrial.analyse.rank import with_seed_ranks
 from seatrial.analyse.seed_groups import seed_group_cells
+from seatrial.machine.fingerprint import parted_by
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
@@ -154,16 +155,8 @@ def _differences(old: MeasuredRun, new: MeasuredRun) -> list[str]:
 
 
 def differences(old: Provenance, new: Provenance) -> list[str]:
-    """What differs between two machines or codes, in words: `driver_version (550.54 → 560.28)`."""
-    told = []
-    for field in dataclasses.fields(Provenance):
-        before, after = getattr(old, field.name), getattr(new, field.name)
-        if field.name in ("packages", "variables"):
-            names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-            told += [f"{name} ({before.get(name, 'none')} → {after.get(name, 'none')})" for name in names]
-        elif field.name not in ("fingerprint", "memory_bytes") and before != after:
-            told.append(f"{field.name} ({_short(before)} → {_short(after)})")
-    return told
+    """What parts two machines or codes, in words: `driver_version (550.54 → 560.28)`."""
+    return [f"{name} ({_short(before)} → {_short(after)})" for name, (before, after) in parted_by(old, new).items()]
 
 
 def _short(value: object) -> str:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import cache
 
-from scipy import stats
+from scipy.special import stdtrit
 
 from seatrial.records.measure import Estimate
 
@@ -72,5 +73,7 @@ def _welch_half(variances: Sequence[float], counts: Sequence[int]) -> float:
     return _quantile(freedom) * math.sqrt(total)
 
 
+@cache
 def _quantile(freedom: float) -> float:
-    return float(stats.t.ppf(0.5 + CONFIDENCE / 2, freedom))
+    """Of Student's t."""
+    return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+
+from seatrial.analyse.mann_kendall import mann_kendall
 
 Losses = npt.NDArray[np.float64]
 
@@ -20,7 +21,7 @@ LEAST_LOSSES = 8
 """With fewer, a quarter is one loss."""
 LOSS_CHANCE = 0.05
 """At most this share of flat losses is taken to fall, and as many to rise."""
-MOST_LOSSES = 500
+MOST_LOSSES = 250
 """More are thinned evenly before Kendall's test: they cost time and add nothing to a trend that is there."""
 ABOVE_ERRORS = 3.0
 """An end this many standard errors above the start is no accident of noise."""
@@ -50,9 +51,9 @@ def _trend(values: Losses) -> int:
         return 0
     if len(values) > MOST_LOSSES:
         values = values[np.linspace(0, len(values) - 1, MOST_LOSSES).round().astype(np.intp)]
-    found = stats.kendalltau(np.arange(len(values)), values)
+    found = mann_kendall(values)
     # Of a two-sided chance, half belongs to the way the trend goes.
-    return int(np.sign(found.statistic)) if found.pvalue / 2 < LOSS_CHANCE else 0
+    return found.sign if found.chance / 2 < LOSS_CHANCE else 0
 
 
 def _noise(values: Losses) -> float:

@@ -7,28 +7,70 @@ see analyse.window. The seeds' figures, by their own rules, stand beside ours un
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 import polars as pl
 
+from seatrial.analyse.eta_points import eta_points, eta_quality, run_length_s
 from seatrial.analyse.loss import loss_falls
 from seatrial.analyse.run_cautions import run_cautions
 from seatrial.analyse.seed_metrics import seed_cells
+from seatrial.analyse.startup import startup_split
+from seatrial.analyse.telemetry import telemetry_figures
+from seatrial.analyse.telemetry_cautions import telemetry_cautions
 from seatrial.analyse.timing_points import SEED_ITER, seed_iter_ms, timing_points
 from seatrial.analyse.window import Counted, count_steps
+from seatrial.eta.errors import of_mode
 from seatrial.records.attempt import Attempt
-from seatrial.records.measure import Cell, RunMeasure, TimingPoint
+from seatrial.records.eta import EtaPoint
+from seatrial.records.measure import Cell, RunMeasure, TimingPoint, Window
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.steps import StepTables
+from seatrial.records.telemetry import TelemetryTables
 from seatrial.seed_columns import global_batch
 
 FIRST_STEPS = (0, 1)
 """Scripts count their steps from either."""
 
 
-def measure_run(attempt: Attempt, tables: StepTables) -> RunMeasure:
+def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables | None = None) -> RunMeasure:
     """Everything that can be said of one attempt; what cannot be is None, and a caution says why."""
+    measured = _measure_steps(attempt, tables)
+    if samples is None:
+        return measured
+    window = _WindowSpan.of(tables, measured.window)
+    figures = telemetry_figures(samples, attempt.telemetry, window.first_t, window.last_t, window.samples)
+    cautions = telemetry_cautions(figures, attempt.telemetry, attempt.spec.run)
+    return replace(measured, telemetry=figures, cautions=(*measured.cautions, *cautions))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _WindowSpan:
+    """The window on the wall clock, pauses and all, and the samples that all ranks went through in it; None where not known."""
+
+    first_t: float | None = None
+    last_t: float | None = None
+    samples: float | None = None
+
+    @classmethod
+    def of(cls, tables: StepTables, window: Window | None) -> _WindowSpan:
+        if window is None:
+            return cls()
+        step, rank, t, done, span = (tables.steps[name].to_numpy() for name in ("step", "rank", "t", "samples", "span"))
+        own = rank == rank[0]
+        before, inside = own & (step < window.first_step), own & (step >= window.first_step) & (step <= window.last_step)
+        first_t, last_t = np.nanmax(t[before], initial=-np.inf), np.nanmax(t[inside], initial=-np.inf)
+        samples = float((done * span)[inside].sum()) * tables.world_size
+        return cls(
+            first_t=float(first_t) if np.isfinite(first_t) else None,
+            last_t=float(last_t) if np.isfinite(last_t) else None,
+            samples=samples if np.isfinite(samples) and samples > 0 else None,
+        )
+
+
+def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
     outcome, spec = attempt.outcome, attempt.spec
     duration_s = outcome.duration_s if outcome else None
     if tables.steps.is_empty():
@@ -44,6 +86,8 @@ def measure_run(attempt: Attempt, tables: StepTables) -> RunMeasure:
     rank0 = steps.filter(pl.col("rank") == steps["rank"].min())
     counted = count_steps(steps, tables.pauses["step"], spec.timing.window)
     points = tables.timing_points or timing_points(rank0, spec.timing.log_every, spec.timing.timing_window)
+    estimates = eta_points(steps, tables.pauses, spec, source=tables.source, told=tables.eta_points)
+    asked = of_mode(estimates, spec.timing.eta_mode)
     losses = rank0["loss"].drop_nulls().to_list()
     return RunMeasure(
         source=tables.source,
@@ -58,8 +102,11 @@ def measure_run(attempt: Attempt, tables: StepTables) -> RunMeasure:
         loss_falls=_loss_falls(losses, steps),
         duration_s=duration_s,
         effective=tables.effective,
-        seed=_seed(points, steps, spec, tables),
+        seed=_seed(points, asked, steps, spec, tables),
         timing_points=points,
+        eta_points=estimates,
+        eta_quality=eta_quality(asked, run_length_s(rank0)) if asked else None,
+        startup=startup_split(attempt, tables),
         cautions=(*tables.cautions, *run_cautions(counted, tables, spec)),
     )
 
@@ -84,7 +131,21 @@ def _with_work(steps: pl.DataFrame, spec: RunSpec) -> pl.DataFrame:
     )
 
 
-def _throughput(counted: Counted, world_size: int) -> dict[str, float | None]:
+class _Rates(TypedDict, total=False):
+    window_s: float | None
+    steps_per_s: float | None
+    samples_per_s: float | None
+    tokens_per_s: float | None
+
+
+class _Spread(TypedDict, total=False):
+    wall_p50_ms: float | None
+    wall_p90_ms: float | None
+    wall_p99_ms: float | None
+    wall_p90_over_p50: float | None
+
+
+def _throughput(counted: Counted, world_size: int) -> _Rates:
     """Rates by wall clock. Where fewer ranks are timed than there are, each stands for as many."""
     if counted.window is None or counted.window_s <= 0:
         return {}
@@ -97,7 +158,7 @@ def _throughput(counted: Counted, world_size: int) -> dict[str, float | None]:
     }
 
 
-def _distribution(counted: Counted) -> dict[str, float | None]:
+def _distribution(counted: Counted) -> _Spread:
     if counted.window is None:
         return {}
     p50, p90, p99 = (float(value) for value in np.percentile(counted.wall_ms, (50, 90, 99)))
@@ -125,9 +186,12 @@ def _loss_falls(rank0: list[float], steps: pl.DataFrame) -> bool | None:
     return loss_falls(rank0) if steps["loss"].drop_nulls().is_finite().all() else False
 
 
-def _seed(points: tuple[TimingPoint, ...], steps: pl.DataFrame, spec: RunSpec, tables: StepTables) -> dict[str, Cell]:
+def _seed(
+    points: tuple[TimingPoint, ...], estimates: tuple[EtaPoint, ...], steps: pl.DataFrame, spec: RunSpec, tables: StepTables
+) -> dict[str, Cell]:
     batch = global_batch(spec, tables.effective, tables.world_size)
-    return seed_cells(points, steps, spec, source=tables.source, global_batch=batch if batch is not None else _told_batch(steps, tables))
+    batch = batch if batch is not None else _told_batch(steps, tables)
+    return seed_cells(points, estimates, steps, spec, source=tables.source, global_batch=batch)
 
 
 def _told_batch(steps: pl.DataFrame, tables: StepTables) -> float | int | None:

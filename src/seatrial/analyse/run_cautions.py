@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import numpy as np
-import polars as pl
 
 from seatrial.analyse.steady import ms_text
 from seatrial.analyse.window import Counted
@@ -58,7 +57,10 @@ def _other_number_of_steps(tables: StepTables, spec: RunSpec) -> Iterator[Cautio
     """A script that stops early does less work than the others, and a run's length then says nothing."""
     if spec.steps is None or tables.steps.is_empty():
         return
-    taken = sorted({int(last) + 1 for last in tables.steps.group_by("rank").agg(pl.col("step").max())["step"].to_list()})
+    rank, step = tables.steps["rank"].to_numpy(), tables.steps["step"].to_numpy()
+    # The table goes by rank and then step: a rank's last row is its last step.
+    lasts = step[np.append(np.flatnonzero(np.diff(rank)), len(rank) - 1)]
+    taken = sorted({int(last) + 1 for last in lasts})
     # Lines may come every so many steps, and scripts may count from 1.
     slack = int(tables.steps["span"].max() or 1)  # type: ignore[arg-type]
     if any(abs(spec.steps - count) > slack for count in taken):

@@ -41,7 +41,11 @@ def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[Measure
 def _config(run: MeasuredRun) -> dict[str, Cell]:
     measure = run.measure
     return config_cells(
-        run.attempt.spec, run.attempt.provenance, measure.effective if measure else {}, measure.world_size if measure else None
+        run.attempt.spec,
+        run.attempt.provenance,
+        measure.effective if measure else {},
+        measure.world_size if measure else None,
+        run.attempt.telemetry,
     )
 
 

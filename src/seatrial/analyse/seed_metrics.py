@@ -1,8 +1,8 @@
 """The seeds' per-run columns that come from timing.
 
-In: timing points, the step table and what the spec says of tails. Out: cells by column name: last window, means of the last
-windows, their ratios, spread between ranks, ETA. The seeds' definitions, kept so that old tables and new ones can be laid side by
-side; our own figures are the `wall_*` ones.
+In: timing points, estimates of the time to go, the step table and what the spec says of tails. Out: cells by column name: last window,
+means of the last windows, their ratios, spread between ranks, ETA. The seeds' definitions, kept so that old tables and new ones can be
+laid side by side; our own figures are the `wall_*` ones.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from seatrial.analyse.timing_points import SEED_ITER, logged_rows
+from seatrial.records.eta import EtaPoint
 from seatrial.records.measure import Cell, TimingPoint
 from seatrial.records.run_spec import RunSpec
 from seatrial.units import format_hms
@@ -24,20 +25,24 @@ Floats = npt.NDArray[np.float64]
 UNSTABLE_ITER_RATIO = 2.0
 UNSTABLE_STEP_RATIO = 3.0
 """The seeds' limits on p90/p50 of the last window."""
-ETA_LEAST_SAMPLES = 10
 LAST_COLUMNS = ("iter", "fwd", "bwd", "data_wait", "step")
 
 
 def seed_cells(
-    points: Sequence[TimingPoint], steps: pl.DataFrame, spec: RunSpec, *, source: str, global_batch: float | None
+    points: Sequence[TimingPoint],
+    estimates: Sequence[EtaPoint],
+    steps: pl.DataFrame,
+    spec: RunSpec,
+    *,
+    source: str,
+    global_batch: float | None,
 ) -> dict[str, Cell]:
     """Every timing column of the seeds' per-run table, and the global batch that its rates are of."""
-    rank0 = steps.filter(pl.col("rank") == steps["rank"].min()) if len(steps) else steps
     cells = {
         **_last_window(points),
         **_tail(points, spec.timing.tail_points, global_batch),
         **_rank_spread(steps, spec, source),
-        **_eta(rank0, spec),
+        **_eta(estimates),
     }
     cells["global_batch"] = global_batch
     cells["log_every_steps"] = spec.timing.log_every
@@ -112,29 +117,15 @@ def _p90(values: Floats) -> float | None:
     return float(np.percentile(known, 90)) if len(known) else None
 
 
-def _eta(rank0: pl.DataFrame, spec: RunSpec) -> dict[str, Cell]:
-    """What the seeds' trainer would have printed as first and last ETA: mean of the window times the steps to go."""
-    timed = rank0.select("step", SEED_ITER).drop_nulls()
-    if spec.steps is None or timed.is_empty():
+def _eta(estimates: Sequence[EtaPoint]) -> dict[str, Cell]:
+    """The first and the last estimate of the time to go, of the mode the plan asks for."""
+    if not estimates:
         return {"eta_points": 0}
-    steps, times = timed["step"].to_numpy(), timed[SEED_ITER].to_numpy()
-    ends = logged_rows(steps, spec.timing.log_every)
-    starts = np.searchsorted(steps, steps[ends] - spec.timing.timing_window, side="right")
-    known = [(int(start), int(end)) for start, end in zip(starts, ends, strict=True) if end - start + 1 >= ETA_LEAST_SAMPLES]
-    if not known:
-        return {"eta_points": 0}
-    first_step = int(rank0["step"].to_numpy().min())
-    etas = []
-    for start, end in (known[0], known[-1]):
-        remain = max(spec.steps - (int(steps[end]) - first_step + 1), 0)
-        etas.append((int(steps[end]), remain, remain * float(times[start : end + 1].mean()) / 1000))
-    return {"eta_points": len(known), **_eta_cells(etas[0], etas[1])}
-
-
-def _eta_cells(first: tuple[int, int, float], last: tuple[int, int, float]) -> dict[str, Cell]:
-    cells: dict[str, Cell] = {"last_eta_remaining_steps": last[1], "last_eta_mode": "rank0", "eta_mode_effective": "rank0"}
-    for name, (step, _, seconds) in (("eta_first", first), ("eta_last", last), ("last_eta", last)):
-        cells.update({f"{name}_step": step, f"{name}_sec": round(seconds, 1), f"{name}_hms": format_hms(seconds)})
+    first, last = estimates[0], estimates[-1]
+    cells: dict[str, Cell] = {"eta_points": len(estimates), "last_eta_remaining_steps": last.remain_steps}
+    cells.update(last_eta_mode=last.mode, eta_mode_effective=last.mode)
+    for name, point in (("eta_first", first), ("eta_last", last), ("last_eta", last)):
+        cells.update({f"{name}_step": point.step, f"{name}_sec": round(point.eta_s, 1), f"{name}_hms": format_hms(point.eta_s)})
     return cells
 
 

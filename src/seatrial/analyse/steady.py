@@ -27,7 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+
+from seatrial.analyse.mann_kendall import mann_kendall
 
 Times = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -124,12 +125,18 @@ def trend(times_ms: Times) -> float:
     """Relative change of the step time from one end to the other; 0 where chance explains it."""
     batches = batch_medians(times_ms, max(1, len(times_ms) // TREND_BATCHES))
     level = float(np.median(batches))
-    if len(batches) < LEAST_STEPS or level <= 0 or np.ptp(batches) == 0:
+    # A line that changes by the limit leaves batches at least a quarter of it apart: two steps of half of the pairs lie on it.
+    if len(batches) < LEAST_STEPS or level <= 0 or np.ptp(batches) <= TREND_LIMIT / 4 * level:
         return 0.0
-    places = np.arange(len(batches))
-    if not stats.kendalltau(places, batches).pvalue < TREND_CHANCE:
+    if not mann_kendall(batches).chance < TREND_CHANCE:
         return 0.0
-    return float(stats.theilslopes(batches, places).slope) * (len(batches) - 1) / level
+    return _slope(batches) * (len(batches) - 1) / level
+
+
+def _slope(values: Times) -> float:
+    """Theil-Sen: the median slope of all pairs."""
+    first, second = np.triu_indices(len(values), 1)
+    return float(np.median((values[second] - values[first]) / (second - first)))
 
 
 def level_changes(times_ms: Times) -> bool:
@@ -138,7 +145,7 @@ def level_changes(times_ms: Times) -> bool:
     A start that is a little slower is what the cut of the warm-up has left, within the noise: no change.
     """
     batches = batch_medians(times_ms, max(1, len(times_ms) // TREND_BATCHES))
-    if len(batches) < LEAST_STEPS:
+    if len(batches) < LEAST_STEPS or np.ptp(batches) <= TREND_LIMIT * np.min(batches):
         return False
     ends = [int(len(batches) * share) for share in END_SHARES]
     return _parts_differ(batches) or any(
@@ -164,7 +171,10 @@ def relative_shift(some: Times, others: Times) -> float:
     shift = float(np.median(some)) / level - 1
     if abs(shift) <= TREND_LIMIT:
         return shift
-    return shift if stats.mannwhitneyu(some, others).pvalue < LEVEL_CHANCE else 0.0
+    # Few runs come this far, and the module takes half a second to load.
+    from scipy.stats import mannwhitneyu
+
+    return shift if mannwhitneyu(some, others).pvalue < LEVEL_CHANCE else 0.0
 
 
 def change_point(times_ms: Times) -> int:
@@ -174,7 +184,8 @@ def change_point(times_ms: Times) -> int:
 
 def _rank_course(values: Times) -> Times:
     """How far the ranks of the first one, two, three … values are from those of as many average ones, in sum."""
-    ranks = stats.rankdata(values)
+    _, place, ties = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (np.cumsum(ties) - (ties - 1) / 2)[place]
     return np.asarray(np.abs(np.cumsum(ranks - ranks.mean())[:-1]), dtype=np.float64)
 
 

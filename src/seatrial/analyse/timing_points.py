@@ -39,7 +39,8 @@ def timing_points(rank0: pl.DataFrame, log_every: int, window: int) -> tuple[Tim
     found: list[TimingPoint] = []
     for at in range(0, len(ends), POINTS_AT_ONCE):
         part = slice(at, at + POINTS_AT_ONCE)
-        tables = {name: _quantiles(values, starts[part], ends[part], share) for name, share in QUANTILES.items()}
+        windows = _sorted_windows(values, starts[part], ends[part])
+        tables = {name: _quantiles(windows, share) for name, share in QUANTILES.items()}
         found += [_point(at + row, int(steps[end]), tables, row) for row, end in enumerate(ends[part])]
     return tuple(found)
 
@@ -63,13 +64,17 @@ def _point(index: int, step: int, tables: dict[str, Matrix], row: int) -> Timing
     return TimingPoint(index=index, step=step, values=values)
 
 
-def _quantiles(values: Matrix, starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp], share: float) -> Matrix:
-    """Linear-interpolated quantile of every window and column at once; NaN where a window has no value."""
+def _sorted_windows(values: Matrix, starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]) -> Matrix:
+    """Window × row × column, each window's values in order and NaN behind them."""
     longest = int((ends - starts).max()) + 1
     places = starts[:, None] + np.arange(longest)[None, :]
     windows = values[np.minimum(places, len(values) - 1)]
     windows[places > ends[:, None]] = np.nan
-    windows = np.sort(windows, axis=1)
+    return np.sort(windows, axis=1)
+
+
+def _quantiles(windows: Matrix, share: float) -> Matrix:
+    """Linear-interpolated quantile of every window and column at once; NaN where a window has no value."""
     counts = (~np.isnan(windows)).sum(axis=1)
     at = np.maximum(counts - 1, 0) * share
     low = np.floor(at).astype(np.intp)

@@ -51,7 +51,9 @@ class Counted:
 def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> Counted:
     """The window of one run. `steps` is sorted by rank, then step."""
     # A time that is no number, or below 0, is a broken line.
-    timed = steps.filter(pl.col("iter_ms").is_finite() & (pl.col("iter_ms") >= 0))
+    times = steps["iter_ms"].to_numpy()
+    is_time = (times >= 0) & (times < np.inf)
+    timed = steps if is_time.all() else steps.filter(is_time)
     numbers, first_row, place, seen = np.unique(timed["step"].to_numpy(), return_index=True, return_inverse=True, return_counts=True)
     ranks, rank = np.unique(timed["rank"].to_numpy(), return_inverse=True)
     iter_ms, span, samples, tokens = (timed[name].to_numpy() for name in ("iter_ms", "span", "samples", "tokens"))

@@ -8,11 +8,15 @@ share a folder are kept side by side in OUT/plans, and old attempts stay where t
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import os
 import socket
 import time
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 
 from seatrial import files
 from seatrial.campaign.interrupts import Interrupts, Urgency
@@ -23,9 +27,9 @@ from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import record_run
 from seatrial.launch.environment import tuning_variables
 from seatrial.launch.prepare import masked_spec
-from seatrial.machine.git import git_state
+from seatrial.machine.git import GitState, git_state
 from seatrial.machine.secrets import mask_text
-from seatrial.observe.eta import StepMark, campaign_eta_s, run_eta_s
+from seatrial.observe.eta import CurrentRun, RunEta, RunLeft, TimeLeft, campaign_eta
 from seatrial.observe.progress import Progress
 from seatrial.paths import CampaignPaths, RunPaths
 from seatrial.records.campaign_plan import CampaignPlan
@@ -33,6 +37,8 @@ from seatrial.records.codec import from_json, to_json
 from seatrial.records.live import LiveState
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
+
+PLAN_HASH_DIGITS = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,17 +56,20 @@ def run_all(plan: CampaignPlan, listener: Listener) -> CampaignEnd:
     """Run what is not finished yet of `plan`."""
     paths = CampaignPaths(Path(plan.output))
     with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
-        refuse_what_can_only_fail(plan, paths)
-        save_plan(plan, paths)
+        listener.warned(refuse_what_can_only_fail(plan, paths))
+        plan_hash = save_plan(plan, paths)
         close_abandoned(paths)
-        return _Campaign(plan, paths, interrupts, listener).run()
+        return _Campaign(plan, plan_hash, paths, interrupts, listener).run()
 
 
-def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> None:
-    """Keep the plan in the folder: as the latest, and under its name beside the plans that ran here before."""
+def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
+    """Keep the plan in the folder: as the latest, and under its name beside the plans that ran here before. Returns its short hash."""
     stored = to_json(dataclasses.replace(plan, source=mask_text(plan.source), runs=tuple(masked_spec(spec) for spec in plan.runs)))
     files.write_json(paths.plans / f"{plan.name}.json", stored)
     files.write_json(paths.plan, stored)
+    # Which runs of it were asked for this time, and where they are put, makes it no other plan.
+    same = {name: value for name, value in stored.items() if name not in ("selected", "output", "source")}
+    return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:PLAN_HASH_DIGITS]
 
 
 def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
@@ -94,9 +103,9 @@ def close_abandoned(paths: CampaignPaths) -> None:
 class _Campaign:
     """One invocation: what is still to do, how long things took, and whether to go on."""
 
-    def __init__(self, plan: CampaignPlan, paths: CampaignPaths, interrupts: Interrupts, listener: Listener) -> None:
-        self._plan, self._paths, self._interrupts, self._listener = plan, paths, interrupts, listener
-        self._group_s: dict[str, float] = {}
+    def __init__(self, plan: CampaignPlan, plan_hash: str, paths: CampaignPaths, interrupts: Interrupts, listener: Listener) -> None:
+        self._plan, self._plan_hash, self._paths, self._interrupts, self._listener = plan, plan_hash, paths, interrupts, listener
+        self._lengths_s: dict[str, list[float]] = {}
         self._began_m = time.monotonic()
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=plan.name, count=0)
 
@@ -110,22 +119,23 @@ class _Campaign:
 
     def _still_to_do(self) -> list[RunSpec]:
         todo = []
+        code = cache(lambda cwd: git_state(Path(cwd), self._paths.folder))
         for spec in self._plan.chosen:
             done = finished_attempt(self._paths.run(spec.run), spec.hash)
             if done is None:
                 todo.append(spec)
             else:
-                self._group_s.setdefault(spec.group_key, done.duration_s)
-                self._listener.skipped(spec, self._unlike(spec, done))
+                self._lengths_s.setdefault(spec.group_key, []).append(done.duration_s)
+                self._listener.skipped(spec, self._unlike(spec, done, code(spec.cwd)))
         return todo
 
-    def _unlike(self, spec: RunSpec, done: RunOutcome) -> str:
+    def _unlike(self, spec: RunSpec, done: RunOutcome, code: GitState) -> str:
         """What of the code and the caller's variables was otherwise when this run was made."""
         stored = files.read_json(self._paths.run(spec.run).attempt(done.attempt).provenance)
         if not isinstance(stored, dict):
             return ""
-        then = {**(stored.get("variables") or {}), "commit": str(stored.get("git_commit_hash", ""))[:12]}
-        now = {**tuning_variables(spec, os.environ), "commit": git_state(Path(spec.cwd)).commit[:12]}
+        then = {**(stored.get("variables") or {}), **_code(stored.get("git_commit_hash"), stored.get("git_diff_sha256"))}
+        now = {**tuning_variables(spec, os.environ), **_code(code.commit, code.diff_sha256)}
         names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
         return ", ".join(f"{name} {then.get(name) or 'none'} → {now.get(name) or 'none'}" for name in names)
 
@@ -145,35 +155,39 @@ class _Campaign:
 
     def _over_budget(self, spec: RunSpec) -> bool:
         """A run that would end beyond the budget, by its group's length so far, is not started."""
-        if self._plan.budget_s is None:
-            return False
-        return time.monotonic() - self._began_m + self._group_s.get(spec.group_key, 0.0) > self._plan.budget_s
+        left_s = self._budget_left_s()
+        lengths_s = self._lengths_s.get(spec.group_key)
+        return left_s is not None and (fmean(lengths_s) if lengths_s else 0.0) > left_s
+
+    def _budget_left_s(self) -> float | None:
+        return None if self._plan.budget_s is None else self._plan.budget_s - (time.monotonic() - self._began_m)
 
     def _run(self, spec: RunSpec, index: int, todo: Sequence[RunSpec]) -> RunOutcome:
         attempt = new_attempt(self._paths.run(spec.run))
         self._listener.started(spec, attempt.number, index + 1, len(todo))
-        first: StepMark | None = None
+        eta = RunEta(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
 
-        def on_progress(progress: Progress, elapsed_s: float) -> None:
-            nonlocal first
-            last = StepMark(step=progress.step, elapsed_s=elapsed_s) if progress.step is not None else None
-            first = first or last
-            left_s = run_eta_s(first, last, progress.total)
+        def on_progress(progress: Progress, elapsed_s: float, alarm: str) -> None:
+            run_left = eta.look(progress.ranks, time.time())
+            current = CurrentRun(group_key=spec.group_key, elapsed_s=elapsed_s, left=run_left.left)
+            all_left = campaign_eta(todo[index + 1 :], self._lengths_s, current, budget_left_s=self._budget_left_s())
             self._tell(
                 run=spec.run,
+                group=spec.group,
+                repeat=spec.repeat,
                 attempt=attempt.number,
                 step=progress.step,
                 total_steps=progress.total,
                 phase=progress.phase,
                 elapsed_s=elapsed_s,
-                run_eta_s=left_s,
-                campaign_eta_s=campaign_eta_s(todo[index + 1 :], self._group_s, left_s, elapsed_s),
+                alarm=alarm,
+                **_times_left(run_left, all_left),
             )
 
-        outcome = run_one(spec, attempt, self._interrupts, on_progress, lambda: self._listener.stopping(spec))
+        outcome = run_one(spec, attempt, self._interrupts, on_progress, lambda: self._listener.stopping(spec), self._plan_hash)
         how = outcome.outcome
         if how is Outcome.OK:
-            self._group_s[spec.group_key] = outcome.duration_s
+            self._lengths_s.setdefault(spec.group_key, []).append(outcome.duration_s)
         finished = self._state.finished + (not how.is_cut_short)
         self._tell(run=None, finished=finished, failed=self._state.failed + how.is_failure)
         self._listener.ended(spec, outcome, record_run(self._paths, attempt))
@@ -183,3 +197,17 @@ class _Campaign:
         self._state = dataclasses.replace(self._state, t=time.time(), **changes)  # type: ignore[arg-type]
         files.write_json(self._paths.progress, to_json(self._state))
         self._listener.progress(self._state)
+
+
+def _code(commit: object, changes: object) -> dict[str, str]:
+    """A commit and the changes beside it, as they are told."""
+    return {"commit": str(commit or "")[:12], "uncommitted changes": str(changes or "")[:12]}
+
+
+def _times_left(run: RunLeft, campaign: TimeLeft | None) -> dict[str, object]:
+    """What of a LiveState speaks of the time to go."""
+    fields: dict[str, object] = {"iter_ms_p50": run.iter_ms_p50, "eta_mode": run.mode}
+    for name, left in (("run", run.left), ("campaign", campaign)):
+        values = (left.eta_s, left.low_s, left.high_s) if left else (None, None, None)
+        fields.update(zip((f"{name}_eta_s", f"{name}_eta_low_s", f"{name}_eta_high_s"), values, strict=True))
+    return fields

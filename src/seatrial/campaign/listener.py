@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
+from seatrial.records.check import Check
 from seatrial.records.live import LiveState
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.results import MeasuredRun
@@ -11,7 +13,10 @@ from seatrial.records.run_spec import RunSpec
 
 
 class Listener(Protocol):
-    """Called from the campaign's own thread, in this order for each run: started, progress…, ended."""
+    """Called from the campaign's own thread, `warned` first, then in this order for each run: started, progress…, ended."""
+
+    def warned(self, checks: Sequence[Check]) -> None:
+        """Before anything else: what the checks found amiss and is no reason not to go on."""
 
     def skipped(self, spec: RunSpec, unlike: str) -> None:
         """`spec` is finished already and is not run again; `unlike` says what was otherwise then than it is now, empty for nothing."""

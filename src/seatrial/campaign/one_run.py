@@ -6,6 +6,7 @@ means that the attempt is over. A run that fails, or cannot even be started, is 
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable
@@ -14,14 +15,16 @@ from pathlib import Path
 from seatrial import files
 from seatrial.campaign.ending import Ending, Judgement, RankRecord, judge_ending
 from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.masking import masked_outcome
 from seatrial.collect.failure import diagnose
 from seatrial.errors import LaunchError
 from seatrial.launch.agent_process import AgentProcess
-from seatrial.launch.environment import tuning_variables
+from seatrial.launch.environment import environment, tuning_variables
 from seatrial.launch.places.local import allocate
 from seatrial.launch.prepare import masked_spec, prepare
 from seatrial.machine.provenance import gather
 from seatrial.observe.progress import Progress, ProgressReader
+from seatrial.observe.spike import SpikeWatch
 from seatrial.observe.watchdog import Alarm, alarm
 from seatrial.paths import AttemptPaths, RunPaths
 from seatrial.records.codec import to_json
@@ -37,31 +40,42 @@ FAILURE_TAIL_LINES = 80
 DIAGNOSIS_LINES = 2000
 DIAGNOSIS_BYTES = 200_000
 
-OnProgress = Callable[[Progress, float], None]
+OnProgress = Callable[[Progress, float, str], None]
+"""How far it is, the time since its launch, and its newest alarm in one sentence."""
 OnStop = Callable[[], None]
 
 
-def run_one(spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, on_progress: OnProgress, on_stop: OnStop) -> RunOutcome:
+def run_one(
+    spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, on_progress: OnProgress, on_stop: OnStop, plan_hash: str = ""
+) -> RunOutcome:
     """Run `spec` in the folder that `new_attempt` made."""
     started_t = time.time()
     try:
         with allocate(spec) as allocation:
             order = prepare(spec, attempt, allocation, os.environ)
-            files.write_json(attempt.provenance, to_json(_provenance(spec, order.command, allocation)))
+            files.write_json(attempt.provenance, to_json(_provenance(spec, attempt, order.command, allocation, plan_hash)))
             started_t = time.time()
             ending = _Follower(spec, attempt, interrupts, on_progress, on_stop).follow()
         outcome = _outcome(spec, attempt, ending, started_t, allocation.master_port)
     except LaunchError as error:
         outcome = _not_started(spec, attempt, error, started_t)
+    outcome = masked_outcome(outcome, spec, os.environ)
     files.write_json(attempt.outcome, to_json(outcome))
     link_current(RunPaths(attempt.folder.parent), attempt)
     return outcome
 
 
-def _provenance(spec: RunSpec, command: Command, allocation: Allocation) -> Provenance:
-    env = {**os.environ, **command.env}
-    tuning = tuning_variables(spec, os.environ)
-    return gather(Path(spec.cwd), allocation.devices, program=command.argv, env=env, tuning=tuning)
+def _provenance(spec: RunSpec, attempt: AttemptPaths, command: Command, allocation: Allocation, plan_hash: str) -> Provenance:
+    return gather(
+        Path(spec.cwd),
+        allocation.devices,
+        program=command.argv,
+        env={**os.environ, **command.env},
+        tuning=tuning_variables(spec, os.environ),
+        environment={variable.name: variable.value for variable in environment(spec, allocation, attempt, os.environ)},
+        plan_hash=plan_hash,
+        output=attempt.folder.parent.parent,
+    )
 
 
 def new_attempt(run: RunPaths) -> AttemptPaths:
@@ -99,6 +113,7 @@ class _Follower:
         self._reader = ProgressReader(spec, attempt)
         self._asked = Urgency.NONE
         self._alarm: Alarm | None = None
+        self._spikes, self._told = SpikeWatch(spec.limits.spike_ratio), ""
         self._returncode: int | None = None
         self._exited_s: float | None = None
 
@@ -127,7 +142,11 @@ class _Follower:
 
     def _look(self, elapsed_s: float) -> None:
         progress = self._reader.look()
-        self._on_progress(progress, elapsed_s)
+        spike = self._spikes.look(progress, time.time())
+        if spike:
+            files.append_line(self._attempt.alarms, json.dumps(to_json(spike)))
+            self._told = spike.text
+        self._on_progress(progress, elapsed_s, self._told)
         if self._alarm is None and self._returncode is None:
             self._alarm = alarm(progress, elapsed_s, self._spec.limits)
 

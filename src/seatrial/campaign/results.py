@@ -14,14 +14,21 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+from seatrial.campaign.measuring import measure, measure_all
 from seatrial.collect.attempts import read_attempt, read_campaign, read_plans
-from seatrial.collect.manifest import append_manifest, manifest_row, write_manifest
+from seatrial.collect.manifest import (
+    append_manifest,
+    eta_point_rows,
+    manifest_row,
+    timing_point_rows,
+    write_eta_points,
+    write_manifest,
+    write_timing_points,
+)
 from seatrial.errors import CampaignError
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.caution import Caution
-from seatrial.records.measure import RunMeasure
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_spec import RunSpec
@@ -34,30 +41,6 @@ NO_POLARS = "polars is not installed here, so no tables can be made; copy the fo
 def can_measure() -> bool:
     """Whether this machine has what the tables need: runs can be made without it and read elsewhere."""
     return importlib.util.find_spec("polars") is not None
-
-
-def measure(attempt: Attempt) -> MeasuredRun:
-    """What one attempt's events or lines say."""
-    from seatrial.analyse.measure import measure_run
-    from seatrial.collect.steps import read_steps
-
-    if attempt.outcome is None:
-        return MeasuredRun(attempt=attempt, measure=None)
-    try:
-        return MeasuredRun(attempt=attempt, measure=measure_run(attempt, read_steps(attempt)))
-    except Exception as error:
-        # What one odd run wrote must not end a night's campaign, nor keep the others from being reported.
-        whole = RunMeasure(source="whole", world_size=attempt.spec.place.ranks, duration_s=attempt.outcome.duration_s)
-        return MeasuredRun(attempt=attempt, measure=replace(whole, cautions=(_not_measured(attempt, error),)))
-
-
-def _not_measured(attempt: Attempt, error: Exception) -> Caution:
-    return Caution(
-        kind="not_measured",
-        subject=attempt.spec.run,
-        text=f"What this run wrote could not be read ({type(error).__name__}: {error}); it counts as without figures. Please report this "
-        "with its launcher.log and event files.",
-    )
 
 
 def record_run(paths: CampaignPaths, attempt: AttemptPaths) -> MeasuredRun | None:
@@ -86,7 +69,7 @@ def remake(folder: Path) -> CampaignResults:
     paths = CampaignPaths(folder)
     results = gather_results(paths)
     write_manifest(paths.manifest, [manifest_row(run.attempt, run.measure) for run in results.runs])
-    _write_timing_points(paths, results)
+    _write_points(paths, results)
     write_report(results, paths)
     return results
 
@@ -104,7 +87,7 @@ def gather_results(paths: CampaignPaths) -> CampaignResults:
         raise CampaignError(f"{paths.folder} holds no campaign: there is no plan in it; name the folder that `seatrial run` wrote to")
     latest = plans[-1]
     asked = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
-    runs = tuple(measure(as_asked_now(attempt, asked)) for attempt in read_campaign(paths))
+    runs = measure_all([as_asked_now(attempt, asked) for attempt in read_campaign(paths, plans)])
     groups = summarise(runs, BASELINE_GROUP)
     ranking = rank(groups, latest.rank_by)
     waiting = pending(plans, runs)
@@ -138,8 +121,7 @@ def _criteria(plans: list[CampaignPlan]) -> list[Criterion]:
     return list(dict.fromkeys(criterion for plan in plans for criterion in plan.criteria))
 
 
-def _write_timing_points(paths: CampaignPaths, results: CampaignResults) -> None:
-    from seatrial.collect.manifest import timing_point_rows, write_timing_points
-
-    rows = [row for run in results.runs if run.measure and run.attempt.current for row in timing_point_rows(run.attempt, run.measure)]
-    write_timing_points(paths.timing_points, rows)
+def _write_points(paths: CampaignPaths, results: CampaignResults) -> None:
+    current = [(run.attempt, run.measure) for run in results.runs if run.measure and run.attempt.current]
+    write_timing_points(paths.timing_points, [row for attempt, measure in current for row in timing_point_rows(attempt, measure)])
+    write_eta_points(paths.eta_points, [row for attempt, measure in current for row in eta_point_rows(attempt, measure)])

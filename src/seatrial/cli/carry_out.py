@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from seatrial.campaign.all_runs import CampaignEnd, run_all
 from seatrial.campaign.results import NO_POLARS, can_measure, remake
+from seatrial.campaign.tracking import Tracking, TrackingListener
 from seatrial.cli.live_view import live_view
+from seatrial.cli.track import say_account, tracking_to, usable_trackers
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import to_json
@@ -21,17 +24,24 @@ from seatrial.report.terminal import print_report
 INTERRUPTED = 130
 
 
-def carry_out(plan: CampaignPlan, *, as_json: bool = False) -> int:
-    """Run the campaign and return the exit code."""
+def carry_out(plan: CampaignPlan, *, as_json: bool = False, track: Sequence[str] = (), heartbeat_s: float | None = None) -> int:
+    """Run the campaign, sending each run that ends to the trackers, and return the exit code."""
     console = Console(stderr=as_json)
-    with live_view(console) as view:
-        end = run_all(plan, view)
+    with tracking_to(usable_trackers(track), Path(plan.output), console) as tracking:
+        return _run_and_report(plan, console, tracking, as_json=as_json, heartbeat_s=heartbeat_s)
+
+
+def _run_and_report(plan: CampaignPlan, console: Console, tracking: Tracking, *, as_json: bool, heartbeat_s: float | None) -> int:
+    with live_view(console, heartbeat_s) as view:
+        end = run_all(plan, TrackingListener(view, tracking))
     if not can_measure():
         console.print(NO_POLARS, style="yellow", markup=False)
         return INTERRUPTED if end.interrupted else Verdict.FAIL.exit_code if view.failed else Verdict.INCONCLUSIVE.exit_code
     results = remake(Path(plan.output))
     print_report(results, console)
     _say_what_is_left(console, end, plan)
+    tracking.send_campaign()
+    say_account(tracking, console)
     if as_json:
         sys.stdout.write(json.dumps(last_line(results)) + "\n")
     return INTERRUPTED if end.interrupted else results.verdict.verdict.exit_code

@@ -1,46 +1,67 @@
-"""A campaign as it goes: two bars with ETA on a terminal, plain lines elsewhere (logs, CI, a pipe)."""
+"""A campaign as it goes: two bars with ETA on a terminal, plain lines elsewhere (logs, CI, a pipe).
+
+[INFO] heartbeat mb8 r1: last_step=40, iter_ms_p50=51.2, eta=00:00:09(8.1s), eta_mode=rank0, remain_steps=159 · campaign 2/4, ETA 3m 05s
+[WARN] mb8 r1: steps take 130.0 ms (median, rank 0, at step 40), 2.6 times the 50.0 ms before
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from seatrial.campaign.preflight import one_line
+from seatrial.records.check import Check
 from seatrial.records.live import LiveState
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import RunSpec
-from seatrial.units import format_duration
+from seatrial.units import format_duration, format_hms
 
-PLAIN_PROGRESS_EVERY_S = 30.0
+PLAIN_HEARTBEAT_S = 30.0
 FAILURE_LINES_SHOWN = 12
+UNKNOWN = "none"
 
 
 class PlainView:
-    """One line when a run starts, one when it ends, one every half minute between."""
+    """One line when a run starts, one when it ends, one every `heartbeat_s` between (0 for none), one for each alarm."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, heartbeat_s: float = PLAIN_HEARTBEAT_S) -> None:
         self._console = console
+        self._heartbeat_s = heartbeat_s
         self._position = ""
+        self._run_said: tuple[str | None, int | None] = (None, None)
         self._said_s = 0.0
+        self._alarm_said = ""
         self.failed = 0
+
+    def warned(self, checks: Sequence[Check]) -> None:
+        for check in checks:
+            self._say(f"[WARN] {one_line(check)}")
 
     def skipped(self, spec: RunSpec, unlike: str) -> None:
         then = f"; it ran under other conditions ({unlike}): remove its folder to run it anew" if unlike else ""
         self._say(f"{spec.run}: finished before, not run again{then}")
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
-        self._position, self._said_s = f"[{position}/{count}]", 0.0
+        self._position = f"[{position}/{count}]"
         again = f", attempt {attempt}" if attempt > 1 else ""
         self._say(f"{self._position} {spec.run}: started{again}")
 
     def progress(self, state: LiveState) -> None:
-        if state.run and state.elapsed_s - self._said_s >= PLAIN_PROGRESS_EVERY_S:
+        if (state.run, state.attempt) != self._run_said:
+            self._run_said, self._said_s = (state.run, state.attempt), 0.0
+        # Kept from run to run: what is still there of the run before is not said again under the next one's name.
+        if state.alarm != self._alarm_said:
+            self._alarm_said = state.alarm
+            if state.alarm:
+                self._say(f"[WARN] {run_title(state)}: {state.alarm}")
+        if state.run and self._heartbeat_s and state.elapsed_s - self._said_s >= self._heartbeat_s:
             self._said_s = state.elapsed_s
-            self._say(f"{self._position} {state_line(state)}")
+            self._say(heartbeat_line(state))
 
     def stopping(self, spec: RunSpec) -> None:
         self._say(
@@ -67,8 +88,8 @@ class PlainView:
 class TerminalView(PlainView):
     """The same lines above, and below them a bar for the campaign and one for the run."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
+    def __init__(self, console: Console, heartbeat_s: float = 0.0) -> None:
+        super().__init__(console, heartbeat_s)
         self.bars = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -80,6 +101,7 @@ class TerminalView(PlainView):
         self._run: TaskID | None = None
 
     def progress(self, state: LiveState) -> None:
+        super().progress(state)
         if self._campaign is None:
             self._campaign = self.bars.add_task(state.plan, total=state.count, right="")
             self._run = self.bars.add_task("", total=None, right="", visible=False)
@@ -87,7 +109,7 @@ class TerminalView(PlainView):
         self.bars.update(
             self._campaign,
             completed=state.finished,
-            right=f"{state.finished}/{state.count} runs · ETA {format_duration(state.campaign_eta_s)}",
+            right=f"{state.finished}/{state.count} runs · ETA {_campaign_eta(state)}",
         )
         self.bars.update(
             self._run,
@@ -100,12 +122,12 @@ class TerminalView(PlainView):
 
 
 @contextlib.contextmanager
-def live_view(console: Console) -> Iterator[PlainView]:
-    """The view that fits the console."""
+def live_view(console: Console, heartbeat_s: float | None = None) -> Iterator[PlainView]:
+    """The view that fits the console. Without a wish, a terminal has its bars and needs no heartbeat lines."""
     if not console.is_terminal:
-        yield PlainView(console)
+        yield PlainView(console, PLAIN_HEARTBEAT_S if heartbeat_s is None else heartbeat_s)
         return
-    view = TerminalView(console)
+    view = TerminalView(console, heartbeat_s or 0.0)
     with view.bars:
         yield view
 
@@ -116,7 +138,27 @@ def state_line(state: LiveState) -> str:
         return f"{state.plan}: over, {state.finished} of {state.count} runs done, {state.failed} failed"
     if state.run is None:
         return f"{state.plan}: between runs, {state.finished} of {state.count} done"
-    return f"{state.run}: {_run_right(state)} · campaign {state.finished}/{state.count}, ETA {format_duration(state.campaign_eta_s)}"
+    return f"{state.run}: {_run_right(state)} · {_campaign(state)}"
+
+
+def heartbeat_line(state: LiveState) -> str:
+    """The seeds' line about the run under way, and how the campaign stands."""
+    remain_steps = state.total_steps - 1 - state.step if state.total_steps is not None and state.step is not None else None
+    eta = UNKNOWN if state.run_eta_s is None else f"{format_hms(state.run_eta_s)}({state.run_eta_s:.1f}s)"
+    told = {
+        "last_step": state.step,
+        "iter_ms_p50": None if state.iter_ms_p50 is None else f"{state.iter_ms_p50:.1f}",
+        "eta": eta,
+        "eta_mode": state.eta_mode or None,
+        "remain_steps": remain_steps,
+    }
+    body = ", ".join(f"{name}={UNKNOWN if value is None else value}" for name, value in told.items())
+    return f"[INFO] heartbeat {run_title(state)}: {body} · {_campaign(state)}"
+
+
+def run_title(state: LiveState) -> str:
+    """`mb16_nw2 r1`, as the seeds name a run in their lines."""
+    return f"{state.group} r{state.repeat}" if state.group and state.repeat is not None else state.run or state.plan
 
 
 def end_line(spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> str:
@@ -138,4 +180,20 @@ def _run_right(state: LiveState) -> str:
     if state.step is not None and state.total_steps:
         steps += f" of {state.total_steps}"
     where = f" · {state.phase}" if state.phase else ""
-    return f"{steps}{where} · {format_duration(state.elapsed_s)} · ETA {format_duration(state.run_eta_s)}"
+    eta = _with_interval(state.run_eta_s, state.run_eta_low_s, state.run_eta_high_s)
+    return f"{steps}{where} · {format_duration(state.elapsed_s)} · ETA {eta}"
+
+
+def _campaign(state: LiveState) -> str:
+    return f"campaign {state.finished}/{state.count}, ETA {_campaign_eta(state)}"
+
+
+def _campaign_eta(state: LiveState) -> str:
+    return _with_interval(state.campaign_eta_s, state.campaign_eta_low_s, state.campaign_eta_high_s)
+
+
+def _with_interval(eta_s: float | None, low_s: float | None, high_s: float | None) -> str:
+    """`3m 05s (2m 50s–3m 30s)`; without the brackets where the ends are not known or read the same."""
+    low, high = format_duration(low_s), format_duration(high_s)
+    known = low_s is not None and high_s is not None and low != high
+    return f"{format_duration(eta_s)} ({low}–{high})" if known else format_duration(eta_s)

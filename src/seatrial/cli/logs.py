@@ -48,16 +48,10 @@ def logs(
 
 
 def _attempt(run: Path, number: int | None) -> AttemptPaths:
-    from seatrial.errors import CampaignError, did_you_mean
-    from seatrial.paths import RunPaths
+    from seatrial.cli.run_folder import attempts_of
+    from seatrial.errors import CampaignError
 
-    attempts = RunPaths(run).attempts()
-    if not attempts:
-        inside = sorted({child.parent.name for child in run.glob("*/attempt-*")})
-        if inside:
-            raise CampaignError(f"{run} is a campaign; name one of its runs: {', '.join(inside[:8])}{' …' if len(inside) > 8 else ''}")
-        siblings = [child.name for child in run.parent.glob("*") if any(child.glob("attempt-*"))] if run.parent.is_dir() else []
-        raise CampaignError(f"{run} holds no run: {did_you_mean(run.name, siblings)}")
+    attempts = attempts_of(run)
     chosen = [attempt for attempt in attempts if number in (None, attempt.number)]
     if not chosen:
         raise CampaignError(f"{run} has no attempt {number}; it has {', '.join(str(attempt.number) for attempt in attempts)}")

@@ -22,4 +22,22 @@ Budget = Annotated[
     typer.Option("--budget", metavar="TIME", help="Start no run that would end later than this after the start: 90s, 15m, 2h."),
 ]
 Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Write here instead of the plan's output folder.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--track",
+        metavar="mlflow|wandb|tensorboard",
+        help="Send each run that is over to this tracker, where it is installed; may be repeated.",
+    ),
+]
+Heartbeat = Annotated[
+    float | None,
+    typer.Option(
+        "--heartbeat",
+        metavar="SECONDS",
+        help="Say a line about the run under way this often; 0 for never. Default: 30 where there is no terminal, else never.",
+        min=0,
+        show_default=False,
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]

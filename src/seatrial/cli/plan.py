@@ -118,5 +118,5 @@ def _print_refusals(console: Console, plan: CampaignPlan) -> None:
     from seatrial.preflight.checks import run_checks
 
     for check in run_checks(plan):
-        if not check.ok:
+        if not check.ok and check.refuses:
             console.print(f"would be refused: {check.name}: {check.found}. Fix: {check.fix}.", style="yellow")

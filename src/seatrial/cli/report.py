@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from seatrial.cli.options import AsJson, Folder
+from seatrial.cli.options import AsJson, Folder, Track
 
 EXAMPLES = "seatrial report outputs/tiny-lm-demo\n\nseatrial report outputs/tiny-lm-demo --svg picture.svg"
 
@@ -22,6 +22,7 @@ def register(app: typer.Typer) -> None:
 def report(
     out: Folder,
     svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the terminal report as an SVG picture.")] = None,
+    track: Track = None,
     json: AsJson = False,
 ) -> int:
     """Make every table and report of a campaign again from what is on disk, and show the ranking and the verdict.
@@ -32,12 +33,15 @@ def report(
 
     from seatrial.campaign.results import remake
     from seatrial.cli.carry_out import last_line
+    from seatrial.cli.track import track_all, usable_trackers
     from seatrial.report.terminal import print_report, save_svg
 
+    trackers = usable_trackers(track or ())
     results = remake(out)
     print_report(results, Console(stderr=json))
     if svg is not None:
         save_svg(results, svg)
+    track_all(trackers, out, Console(stderr=json))
     if json:
         sys.stdout.write(json_text.dumps(last_line(results)) + "\n")
     return results.verdict.verdict.exit_code

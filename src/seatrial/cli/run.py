@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seatrial.cli.options import AsJson, Budget, Only, Out, Overrides, PlanFile
+from seatrial.cli.options import AsJson, Budget, Heartbeat, Only, Out, Overrides, PlanFile, Track
 
 if TYPE_CHECKING:
     from seatrial.records.campaign_plan import CampaignPlan
@@ -20,14 +20,23 @@ def register(app: typer.Typer) -> None:
     app.command("run", epilog=EXAMPLES)(run)
 
 
-def run(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budget = None, out: Out = None, json: AsJson = False) -> int:
+def run(
+    plan: PlanFile,
+    set: Overrides = None,
+    only: Only = None,
+    budget: Budget = None,
+    out: Out = None,
+    track: Track = None,
+    heartbeat: Heartbeat = None,
+    json: AsJson = False,
+) -> int:
     """Run a plan: every group, every repeat, then rank and judge. The same command again resumes.
 
     Finished runs are not run again; runs whose settings changed are. Exit code 0 PASS, 2 FAIL, 3 INCONCLUSIVE, 130 interrupted.
     """
     from seatrial.cli.carry_out import carry_out
 
-    return carry_out(resolved(plan, set, only, budget, out), as_json=json)
+    return carry_out(resolved(plan, set, only, budget, out), as_json=json, track=track or (), heartbeat_s=heartbeat)
 
 
 def resolved(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out) -> CampaignPlan:

@@ -6,7 +6,7 @@ newest one that came to its own end, for every run and hash that a plan of this 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
@@ -20,15 +20,16 @@ from seatrial.records.codec import from_json
 from seatrial.records.command import Provenance
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.run_spec import RunSpec
+from seatrial.records.telemetry import TelemetryAccount
 
 Record = TypeVar("Record")
 
 
-def read_campaign(paths: CampaignPaths) -> list[Attempt]:
-    """Every attempt of every run, by run name, then number."""
+def read_campaign(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = None) -> list[Attempt]:
+    """Every attempt of every run, by run name, then number; `plans` are the folder's, where they were read already."""
     found = [attempt for run in paths.runs() for at in run.attempts() if (attempt := read_attempt(at))]
     found.sort(key=lambda attempt: (attempt.spec.run, attempt.number))
-    current = _current(found, _asked(paths))
+    current = _current(found, _asked(paths, plans))
     return [replace(attempt, current=attempt.folder in current) for attempt in found]
 
 
@@ -44,7 +45,11 @@ def read_attempt(paths: AttemptPaths) -> Attempt | None:
     spec = _read(RunSpec, paths.spec)
     if spec is None:
         return None
-    outcome, provenance = _read(RunOutcome, paths.outcome), _read(Provenance, paths.provenance)
+    outcome, provenance, telemetry = (
+        _read(RunOutcome, paths.outcome),
+        _read(Provenance, paths.provenance),
+        _read(TelemetryAccount, paths.telemetry),
+    )
     unreadable = [path for path, value in ((paths.outcome, outcome), (paths.provenance, provenance)) if value is None and path.exists()]
     return Attempt(
         folder=str(paths.folder),
@@ -52,6 +57,7 @@ def read_attempt(paths: AttemptPaths) -> Attempt | None:
         spec=spec,
         outcome=outcome,
         provenance=provenance or Provenance(),
+        telemetry=telemetry,
         cautions=tuple(_unreadable(path, spec.run) for path in unreadable),
     )
 
@@ -72,11 +78,11 @@ def _unreadable(path: Path, run: str) -> Caution:
     )
 
 
-def _asked(paths: CampaignPaths) -> set[tuple[str, str]] | None:
+def _asked(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None) -> set[tuple[str, str]] | None:
     """Run and hash of everything the folder's plans ask for; None where it keeps no plans."""
     if not paths.plans.is_dir():
         return None
-    return {(spec.run, spec.hash) for plan in read_plans(paths) for spec in plan.runs}
+    return {(spec.run, spec.hash) for plan in (read_plans(paths) if plans is None else plans) for spec in plan.runs}
 
 
 def _current(attempts: Iterable[Attempt], asked: set[tuple[str, str]] | None) -> set[str]:

@@ -18,13 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
+from seatrial.collect.effective import read_effective
 from seatrial.collect.event_cautions import event_cautions
+from seatrial.collect.startup import read_startup
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.events import PAUSE_TABLE_COLUMNS, STEP_TABLE_COLUMNS
-from seatrial.records.run_spec import Scalar
 from seatrial.records.steps import StepTables
 
 TEXT_COLUMNS = ("run", "kind", "name")
@@ -39,7 +41,9 @@ SCHEMA: dict[str, Any] = {
     **dict.fromkeys([name for name in STEP_TABLE_COLUMNS if name not in ("rank", "step", "span")], pl.Float64),
     "pause_ms": pl.Float64,
 }
+KEPT = [name for name in SCHEMA if name not in ("run", "attempt")]
 STEP_SCHEMA: dict[str, Any] = {name: pl.Int64 if name in ("rank", "step", "span") else pl.Float64 for name in STEP_TABLE_COLUMNS}
+RANK, STEP = PAUSE_TABLE_COLUMNS.index("rank"), PAUSE_TABLE_COLUMNS.index("step")
 PAUSE_SCHEMA: dict[str, Any] = {"rank": pl.Int64, "step": pl.Int64, "name": pl.String, "pause_ms": pl.Float64}
 
 
@@ -50,28 +54,37 @@ def read_events(attempt: Attempt) -> StepTables | None:
     if not sources:
         return None
     events, foreign = read_files(sources, attempt)
-    written = _written(events)
+    is_step = events["kind"] == "step"
+    written = _written(events.filter(is_step))
     if written.is_empty():
         return None
     steps, bad_times = _possible_times(_each_once(written))
     # Few lines are not steps: everything else is asked of this small rest.
-    others = events.filter(pl.col("kind") != "step")
-    starts = others.filter(pl.col("kind") == "start")
-    pauses = others.filter((pl.col("kind") == "pause") & pl.col("step").is_not_null())
+    others = events.filter(~is_step)
     return StepTables(
         source="events",
         steps=steps,
-        pauses=pauses.select(PAUSE_TABLE_COLUMNS).sort("rank", "step", maintain_order=True),
-        world_size=max((size for size in starts["world_size"].to_list() if size), default=attempt.spec.place.ranks),
-        effective=_effective(paths.events(0)),
+        pauses=_pauses(others),
+        world_size=max((size for size in others["world_size"].to_list() if size), default=attempt.spec.place.ranks),
+        effective=read_effective(paths.events(0)),
+        startup=read_startup(attempt, steps),
         cautions=tuple(event_cautions(attempt.spec.run, foreign=foreign, duplicates=len(written) - len(steps), bad_times=bad_times)),
     )
 
 
 def _written(events: pl.DataFrame) -> pl.DataFrame:
-    """The step table as written."""
-    steps = events.lazy().filter((pl.col("kind") == "step") & pl.col("step").is_not_null())
-    return steps.with_columns(span=pl.lit(1, pl.Int64)).select(STEP_TABLE_COLUMNS).collect()
+    """The step table as written, of the events of that kind."""
+    steps = events.drop_nulls("step") if events["step"].null_count() else events
+    columns = {name: steps[name] for name in STEP_TABLE_COLUMNS if name != "span"}
+    return pl.DataFrame({**columns, "span": np.ones(len(steps), dtype=np.int64)}).select(STEP_TABLE_COLUMNS)
+
+
+def _pauses(others: pl.DataFrame) -> pl.DataFrame:
+    """The pause table, of the events that are no steps."""
+    columns = [others[name].to_list() for name in ("kind", *PAUSE_TABLE_COLUMNS)]
+    rows = [row for kind, *row in zip(*columns, strict=True) if kind == "pause" and row[STEP] is not None]
+    rows.sort(key=lambda row: (row[RANK], row[STEP]))
+    return pl.DataFrame(rows, schema=PAUSE_SCHEMA, orient="row")
 
 
 def _each_once(table: pl.DataFrame) -> pl.DataFrame:
@@ -83,9 +96,16 @@ def _each_once(table: pl.DataFrame) -> pl.DataFrame:
 
 def _possible_times(table: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     """The table with null for a time that no step can take, and how many there were."""
+    if _all_times(table["iter_ms"].to_numpy()):
+        return table, 0
     is_bad = (~(pl.col("iter_ms").is_finite() & (pl.col("iter_ms") >= 0))).fill_null(value=False)
     bad = table.select(is_bad.sum()).item()
     return (table.with_columns(iter_ms=pl.when(is_bad).then(None).otherwise(pl.col("iter_ms"))) if bad else table), bad
+
+
+def _all_times(values: npt.NDArray[np.float64]) -> bool:
+    """Whether every value is a time that a step can take, as it is in a clean run."""
+    return bool(((values >= 0) & (values < np.inf)).all())
 
 
 def _in_order(table: pl.DataFrame) -> bool:
@@ -111,20 +131,20 @@ def read_files(paths: Sequence[Path], attempt: Attempt) -> tuple[pl.DataFrame, i
         for table in _read_some(list(paths[at : at + FILES_AT_ONCE])):
             mine = _mine(table, attempt)
             foreign += len(table) - len(mine)
-            parts.append(mine.drop("run", "attempt"))
-    return pl.concat(parts), foreign
+            parts.append(mine.select(KEPT))
+    return (pl.concat(parts) if len(parts) > 1 else parts[0]), foreign
 
 
 def _read_some(paths: list[Path]) -> list[pl.DataFrame]:
     try:
-        return [pl.scan_ndjson(paths, schema=SCHEMA).collect()]
+        return [pl.scan_ndjson(paths, schema=SCHEMA).collect() if len(paths) > 1 else pl.read_ndjson(paths[0], schema=SCHEMA)]
     except (pl.exceptions.PolarsError, UnicodeDecodeError):
         return [read_file(path) for path in paths]
 
 
 def _mine(table: pl.DataFrame, attempt: Attempt) -> pl.DataFrame:
-    mine = (pl.col("run") == attempt.spec.run) & (pl.col("attempt") == attempt.number) & pl.col("rank").is_not_null()
-    return table.filter(mine)
+    mine = (table["run"] == attempt.spec.run) & (table["attempt"] == attempt.number) & table["rank"].is_not_null()
+    return table if mine.all(ignore_nulls=False) else table.filter(mine)
 
 
 def read_file(path: Path) -> pl.DataFrame:
@@ -179,20 +199,3 @@ def _value(name: str, value: Any) -> Any:
         # Beyond 64 bits it is rubbish, not a step.
         return int(value) if math.isfinite(value) and int(value) == value and abs(value) < 2**63 else None
     return float(value)
-
-
-def _effective(path: Path) -> dict[str, tuple[Scalar, Scalar, str]]:
-    """Setting → requested, effective, reason. Their types differ from line to line, so they are not in the table."""
-    found: dict[str, tuple[Scalar, Scalar, str]] = {}
-    if not path.is_file():
-        return found
-    with open(path, encoding="utf-8", errors="replace") as source:
-        for line in source:
-            # One in a thousand lines is of this kind: look before decoding.
-            if '"effective"' not in line:
-                continue
-            with contextlib.suppress(json.JSONDecodeError):
-                event = json.loads(line)
-                if isinstance(event, dict) and event.get("kind") == "effective" and isinstance(event.get("setting"), str):
-                    found[event["setting"]] = (event.get("requested"), event.get("effective"), str(event.get("reason") or ""))
-    return found

@@ -56,6 +56,7 @@ def read_logs(attempt: Attempt) -> StepTables | None:
         pauses=_pause_table([] if too_many else held),
         world_size=spec.place.ranks,
         timing_points=seed.points,
+        eta_points=seed.eta_points,
         cautions=(*cautions, *odd),
     )
 

@@ -1,4 +1,4 @@
-"""run_manifest.tsv, one row an attempt, and timing_points.csv.
+"""run_manifest.tsv, one row an attempt, timing_points.csv and eta_points.csv.
 
 In: an attempt and what was measured of it. Out: a row by column name, and the files. The manifest grows as runs end
 (`append_manifest`) and can be made anew from disk (`write_manifest`); a header that lacks a column is widened, never thrown away.
@@ -13,11 +13,13 @@ from pathlib import Path
 
 from seatrial import files
 from seatrial.records.attempt import Attempt
-from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
+from seatrial.records.columns import ETA_POINTS, MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
+from seatrial.records.eta import EtaPoint
 from seatrial.records.measure import Cell, RunMeasure
 from seatrial.run_cells import run_cells, train_log
 from seatrial.seed_columns import axis_cells, fallback_reasons
 from seatrial.tables import format_cell, write_table
+from seatrial.units import format_hms
 
 FIXED_COLUMNS = (*MANIFEST_SEED, *MANIFEST_OURS)
 NOT_OVER = "unfinished"
@@ -96,10 +98,9 @@ def _union(columns: Sequence[str], rows: Sequence[Mapping[str, Cell]]) -> list[s
     return list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
 
 
-def timing_point_rows(attempt: Attempt, measure: RunMeasure) -> list[dict[str, Cell]]:
-    """Rows of timing_points.csv of one attempt."""
+def _point_cells(attempt: Attempt) -> dict[str, Cell]:
     spec = attempt.spec
-    common: dict[str, Cell] = {
+    return {
         "mode": spec.mode,
         "group": spec.group,
         "repeat": spec.repeat,
@@ -107,9 +108,46 @@ def timing_point_rows(attempt: Attempt, measure: RunMeasure) -> list[dict[str, C
         "run": spec.run,
         "attempt": attempt.number,
     }
+
+
+def timing_point_rows(attempt: Attempt, measure: RunMeasure) -> list[dict[str, Cell]]:
+    """Rows of timing_points.csv of one attempt."""
+    common = _point_cells(attempt)
     return [{**common, "index": point.index, "step": point.step, **point.values} for point in measure.timing_points]
 
 
 def write_timing_points(path: Path, rows: Iterable[Mapping[str, Cell]]) -> None:
     """timing_points.csv, whole."""
     write_table(path, TIMING_POINTS, rows)
+
+
+def eta_point_rows(attempt: Attempt, measure: RunMeasure) -> list[dict[str, Cell]]:
+    """Rows of eta_points.csv of one attempt."""
+    common = _point_cells(attempt)
+    return [{**common, **_eta_cells(point)} for point in measure.eta_points]
+
+
+def _eta_cells(point: EtaPoint) -> dict[str, Cell]:
+    return {
+        "index": point.index,
+        "step": point.step,
+        "remain_steps": point.remain_steps,
+        "eta_sec": round(point.eta_s, 3),
+        "eta_hms": format_hms(point.eta_s),
+        "eta_mode": point.mode,
+        "source": point.source,
+        "eta_low_sec": point.low_s,
+        "eta_high_sec": point.high_s,
+        "basis_iter_ms": point.basis_iter_ms,
+        "samples": point.samples,
+        "actual_sec": point.actual_s,
+        "error_sec": None if point.actual_s is None else point.eta_s - point.actual_s,
+    }
+
+
+def write_eta_points(path: Path, rows: Sequence[Mapping[str, Cell]]) -> None:
+    """eta_points.csv, whole; without rows there is none."""
+    if rows:
+        write_table(path, ETA_POINTS, rows)
+    else:
+        path.unlink(missing_ok=True)

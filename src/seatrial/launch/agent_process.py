@@ -29,6 +29,8 @@ from seatrial.records.command import AgentReport
 READ_BYTES = 64 * 1024
 # Longer than the agent's own patience with processes that do not die.
 CLOSE_PATIENCE_S = 40.0
+# After its last report the agent has nothing left to do.
+LEAVE_PATIENCE_S = 5.0
 _LAST_KINDS = ("gone", "lost")
 
 
@@ -107,8 +109,17 @@ class AgentProcess:
             self._process.kill()
             reports.append(self._lost())
         self._reports.close()
-        self._process.wait()
+        self._collect()
         return reports
+
+    def _collect(self) -> None:
+        """Wait for the process itself, but not for ever: one with a thread in a call the kernel cannot interrupt cannot end."""
+        for _ in range(2):
+            try:
+                self._process.wait(LEAVE_PATIENCE_S)
+                return
+            except subprocess.TimeoutExpired:
+                self._process.kill()
 
     def __enter__(self) -> AgentProcess:
         return self

@@ -105,6 +105,9 @@ def seatrial_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
         events.ENV_RANK_SCOPE: spec.rank_scope,
         events.ENV_SYNC_TIMING: "1" if spec.timing.sync else "0",
         events.ENV_PHASE_EVERY: str(spec.timing.phase_every),
+        events.ENV_TIMING_WINDOW: str(spec.timing.timing_window),
+        events.ENV_ETA_MODE: spec.timing.eta_mode,
+        events.ENV_ETA_MIN_SAMPLES: str(spec.timing.eta_min_samples),
     }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from seatrial.files import write_json, write_text
+from seatrial.files import READABLE, write_json, write_text
 from seatrial.launch.command_file import command_text
 from seatrial.launch.environment import environment
 from seatrial.launch.launchers.registry import command_for, rank_logs_for
@@ -33,6 +33,8 @@ def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller
         attempt_folder=str(attempt.folder),
         rank_logs=rank_logs_for(spec, attempt),
         term_s=spec.limits.term_s,
+        telemetry=spec.telemetry,
+        devices=allocation.devices,
     )
     recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, caller)}
     recorded.update({variable.name: variable for variable in _launcher_variables(command, caller)})
@@ -40,7 +42,8 @@ def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller
     write_json(attempt.spec, to_json(masked_spec(spec)))
     write_json(attempt.environment, {"variables": [to_json(_masked(recorded[name])) for name in sorted(recorded)]})
     if spec.workload.module:
-        write_json(attempt.settings, to_json(spec.settings))
+        private = masked_spec(spec).settings != spec.settings
+        write_json(attempt.settings, to_json(spec.settings), ORDER_MODE if private else READABLE)
     callers = {name: variable.value for name, variable in recorded.items() if variable.set_by == "caller" and not looks_secret(name)}
     write_text(attempt.command, command_text(command, attempt, callers), COMMAND_MODE)
     write_json(attempt.agent_order, to_json(order), ORDER_MODE)
@@ -48,9 +51,10 @@ def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller
 
 
 def masked_spec(spec: RunSpec) -> RunSpec:
-    """`spec` as it may be read by the team: what looks like a secret in its variables and its words is masked."""
+    """`spec` as it may be read by the team: what looks like a secret in its settings, variables and words is masked."""
     return replace(
         spec,
+        settings={name: mask(name, value) if isinstance(value, str) else value for name, value in spec.settings.items()},
         env={name: mask(name, value) for name, value in spec.env.items()},
         workload=replace(spec.workload, args=tuple(mask_words(spec.workload.args))),
         launcher=replace(spec.launcher, args=tuple(mask_words(spec.launcher.args)), program=tuple(mask_words(spec.launcher.program))),

@@ -6,9 +6,11 @@ A host without a driver has no GPUs: `list_gpus()` gives `()`. What one GPU's dr
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from seatrial.machine.nvml import start_nvml
 
 BYTES_PER_MIB = 1024 * 1024
 
@@ -25,20 +27,21 @@ class Gpu:
     power_limit_w: float | None
     pcie_gen_max: int | None
     memory_total_mib: int | None
+    power_default_w: float | None = None
+    """The limit it has when nobody set one."""
+    sm_clock_max_mhz: int | None = None
+    memory_clock_max_mhz: int | None = None
 
 
 @functools.cache
 def _nvml() -> Any | None:
     """The library, initialised and kept so: initialising may take seconds where no persistence daemon runs."""
-    try:
-        import pynvml
-    except ImportError:
-        return None
-    try:
-        pynvml.nvmlInit()
-    except (pynvml.NVMLError, OSError):
-        return None
-    return pynvml
+    return start_nvml().library
+
+
+def nvml_library() -> Any | None:
+    """The binding of NVML, started; None when there is no driver."""
+    return _nvml()
 
 
 def list_gpus() -> tuple[Gpu, ...]:
@@ -57,6 +60,23 @@ def driver_version() -> str:
     return "" if nvml is None else _text(_asked(nvml, nvml.nvmlSystemGetDriverVersion))
 
 
+def driver_cuda() -> str:
+    """The newest CUDA the driver takes (`12.8`), an empty string when there is none."""
+    nvml = _nvml()
+    number = None if nvml is None else _asked(nvml, lambda: nvml.nvmlSystemGetCudaDriverVersion())
+    # NVML writes 12.8 as 12080.
+    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
+
+
+def visible_gpus(devices: Sequence[str], environment: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """The GPUs a run can see: those it names, else those CUDA_VISIBLE_DEVICES leaves, else all."""
+    limit = environment.get("CUDA_VISIBLE_DEVICES")
+    if devices or limit is None:
+        return chosen(list_gpus(), devices)
+    named = [part.strip() for part in limit.split(",") if part.strip()]
+    return chosen(list_gpus(), named) if named else ()
+
+
 def chosen(gpus: Sequence[Gpu], devices: Sequence[str]) -> tuple[Gpu, ...]:
     """The GPUs that `devices` names by index or by the beginning of their UUID, in that order; all when it names none."""
     if not devices:
@@ -71,6 +91,7 @@ def _begins(uuid: str, device: str) -> bool:
 def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
     capability = _asked(nvml, lambda: nvml.nvmlDeviceGetCudaComputeCapability(handle))
     limit_mw = _asked(nvml, lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
+    default_mw = _asked(nvml, lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle))
     memory = _asked(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
     return Gpu(
         index=index,
@@ -80,6 +101,9 @@ def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
         power_limit_w=None if limit_mw is None else limit_mw / 1000,
         pcie_gen_max=_asked(nvml, lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
         memory_total_mib=None if memory is None else memory.total // BYTES_PER_MIB,
+        power_default_w=None if default_mw is None else default_mw / 1000,
+        sm_clock_max_mhz=_asked(nvml, lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
+        memory_clock_max_mhz=_asked(nvml, lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM)),
     )
 
 

@@ -7,6 +7,7 @@ empty where the program is no Python that can be found. Asked once for each inte
 from __future__ import annotations
 
 import functools
+import importlib.machinery
 import json
 import os
 import platform
@@ -17,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seatrial.machine.cuda_versions import cuda_in
 from seatrial.machine.packages import RECORDED_PACKAGES, package_versions
 from seatrial.shell import find_program, on_path, output_of
 
@@ -28,14 +30,15 @@ RELEVANT_VARIABLES = ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE", "PYTHONUSE
 _PYTHON_NAME = re.compile(r"(?:python|pypy)(?:\d+(?:\.\d+)*)?t?")
 # Runs in any Python 3.8 or later, and imports none of the packages.
 _QUESTION = """\
-import importlib.metadata, json, platform, sys
+import importlib.metadata, importlib.util, json, platform, sys
 found = {}
 for name in sys.argv[1:]:
     try:
         found[name] = importlib.metadata.version(name) or ""
     except importlib.metadata.PackageNotFoundError:
         pass
-print(json.dumps({"python": platform.python_version(), "packages": found}))
+torch = importlib.util.find_spec("torch")
+print(json.dumps({"python": platform.python_version(), "packages": found, "torch": torch.origin if torch else None}))
 """
 
 
@@ -45,6 +48,8 @@ class Interpreter:
 
     python: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
+    torch_cuda: str = ""
+    """The CUDA its torch was built for; empty for a CPU build and where there is no torch."""
 
 
 def interpreter_of(program: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Interpreter:
@@ -101,8 +106,13 @@ def _relevant(env: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     return tuple((name, env[name]) for name in RELEVANT_VARIABLES if name in env)
 
 
+@functools.cache
 def _own() -> Interpreter:
-    return Interpreter(python=platform.python_version(), packages=package_versions())
+    # By the path alone: a torch that is imported already, or stands in for one in a test, has nothing to say here.
+    torch = importlib.machinery.PathFinder.find_spec("torch")
+    return Interpreter(
+        python=platform.python_version(), packages=package_versions(), torch_cuda=_torch_cuda(torch.origin if torch else None)
+    )
 
 
 @functools.cache
@@ -113,6 +123,14 @@ def _asked(path: str, variables: tuple[tuple[str, str], ...]) -> Interpreter:
     text = output_of([path, "-c", _QUESTION, *RECORDED_PACKAGES], cwd=Path("/"), timeout_s=ASK_TIMEOUT_S, env={**others, **dict(variables)})
     try:
         answer = json.loads((text or "").strip().rpartition("\n")[2])
-        return Interpreter(python=str(answer["python"]), packages=dict(answer["packages"]))
-    except (ValueError, TypeError, KeyError):
+        return Interpreter(python=str(answer["python"]), packages=dict(answer["packages"]), torch_cuda=_torch_cuda(answer.get("torch")))
+    except (ValueError, TypeError, KeyError, AttributeError):
         return Interpreter()
+
+
+def _torch_cuda(torch: str | None) -> str:
+    """What stands in the version file beside torch's __init__.py."""
+    try:
+        return cuda_in(Path(torch).with_name("version.py").read_text(encoding="utf-8", errors="replace")) if torch else ""
+    except OSError:
+        return ""

@@ -6,18 +6,28 @@ the lines the script itself prints, else only from the fact that it prints. Read
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from seatrial import files
-from seatrial.log_lines import compile_patterns, split_rank, values_in
+from seatrial.observe.growing_log import GrowingLog
 from seatrial.paths import AttemptPaths
-from seatrial.records.log_formats import READY
 from seatrial.records.run_spec import RunSpec
 
-# One look at a log must stay cheap even when a script floods it.
-MOST_BYTES_A_LOOK = 1 << 20
+
+@dataclass(frozen=True, kw_only=True)
+class RankMark:
+    """The last ended step of one rank."""
+
+    rank: int
+    step: int
+    step_t: float
+    """Wall clock at which it ended; for a script without the probe, at which its line arrived."""
+    paused_s: float = 0.0
+    """All time in named pauses up to then; always 0 for a script without the probe."""
+    iter_ms_p50: float | None = None
+    """Median of the newest step times; None where too few are known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +41,8 @@ class Progress:
     """What rank 0 is doing, in the probe's words."""
     alive: bool = False
     """Something was heard of the workload: a step, or for scripts without the probe any output."""
+    ranks: tuple[RankMark, ...] = ()
+    """One for each rank that has ended a step, by rank; for a script without the probe one at most, as rank 0."""
 
 
 def ranks_step(beats: Sequence[dict[str, object]]) -> int | None:
@@ -44,50 +56,37 @@ class ProgressReader:
 
     def __init__(self, spec: RunSpec, attempt: AttemptPaths) -> None:
         self._spec, self._attempt = spec, attempt
-        self._log = _GrowingLog(spec, attempt)
+        self._log = GrowingLog(spec, attempt)
 
     def look(self) -> Progress:
         """The newest progress."""
         beats = [beat for path in self._attempt.all_heartbeats() if (beat := files.last_json_line(path))]
         if beats:
             step = ranks_step(beats)
-            return Progress(step=step, total=self._spec.steps, phase=str(beats[0].get("phase") or ""), alive=step is not None)
-        step, heard = self._log.look()
-        return Progress(step=step, total=self._spec.steps, alive=heard)
+            return Progress(
+                step=step,
+                total=self._spec.steps,
+                phase=str(beats[0].get("phase") or ""),
+                alive=step is not None,
+                ranks=tuple(mark for beat in beats if (mark := _mark(beat))),
+            )
+        told = self._log.look()
+        marks = () if told.step is None else (RankMark(rank=0, step=told.step, step_t=told.step_t, iter_ms_p50=told.iter_ms_p50),)
+        return Progress(step=told.step, total=self._spec.steps, alive=told.heard, ranks=marks)
 
 
-class _GrowingLog:
-    """The step a script's own lines have reached, read on from where the last look ended."""
-
-    def __init__(self, spec: RunSpec, attempt: AttemptPaths) -> None:
-        self._path = attempt.launcher_log
-        self._formats = _formats(spec)
-        self._offset = 0
-        self._rest = ""
-        self._step: int | None = None
-
-    def look(self) -> tuple[int | None, bool]:
-        if self._path.is_file():
-            with open(self._path, "rb") as log:
-                log.seek(self._offset)
-                chunk = log.read(MOST_BYTES_A_LOOK)
-            self._offset += len(chunk)
-            self._read(chunk.decode("utf-8", errors="replace"))
-        return self._step, self._offset > 0
-
-    def _read(self, text: str) -> None:
-        *lines, self._rest = re.split(r"[\r\n]", self._rest + text)
-        for line in lines:
-            for patterns in self._formats:
-                step = values_in(split_rank(line)[1], patterns).get("step")
-                if step is not None:
-                    self._step = int(step)
+def _mark(beat: dict[str, Any]) -> RankMark | None:
+    """None before the first step. A probe of before these fields says only when it wrote: at most one beat later."""
+    step, rank = beat.get("step"), beat.get("rank")
+    step_t = _number(beat, "step_t")
+    if step_t is None:
+        step_t = _number(beat, "ts")
+    if not isinstance(step, int) or not isinstance(rank, int) or step_t is None:
+        return None
+    paused_s = _number(beat, "paused_s") or 0.0
+    return RankMark(rank=rank, step=step, step_t=step_t, paused_s=paused_s, iter_ms_p50=_number(beat, "iter_ms_p50"))
 
 
-def _formats(spec: RunSpec) -> list[list[re.Pattern[str]]]:
-    if spec.workload.patterns:
-        return [compile_patterns(spec.workload.patterns)]
-    if spec.workload.reads == "none":
-        return []
-    names = [spec.workload.reads] if spec.workload.reads in READY else list(READY)
-    return [compile_patterns(READY[name].lines) for name in names]
+def _number(beat: dict[str, Any], name: str) -> float | None:
+    value = beat.get(name)
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

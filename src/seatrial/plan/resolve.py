@@ -23,7 +23,7 @@ from seatrial.plan.placeholders import fill, value_text
 from seatrial.plan.schema import Plan
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.criteria_catalog import METRICS
-from seatrial.records.run_spec import LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, Scalar, TimingSpec, WorkloadSpec
+from seatrial.records.run_spec import LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, Scalar, TelemetrySpec, TimingSpec, WorkloadSpec
 from seatrial.records.verdict import Criterion
 
 NO_CRITERIA = (Criterion(metric="failed_runs", scope=METRICS["failed_runs"].default_scope, at_most=0),)
@@ -99,7 +99,10 @@ def _spec(plan: Plan, group: GroupPoint, cwd: Path, repeat_values: dict[str, Sca
         rank_scope=plan.rank_scope,
         script_sha256=script_digest(plan.launcher.kind, launcher_args, workload, cwd),
         timing=_timing(plan, steps),
-        limits=LimitsSpec(start_s=plan.limits.start_s, run_s=plan.limits.run_s, term_s=plan.limits.term_s),
+        limits=LimitsSpec(
+            start_s=plan.limits.start_s, run_s=plan.limits.run_s, term_s=plan.limits.term_s, spike_ratio=plan.limits.spike_ratio
+        ),
+        telemetry=TelemetrySpec(gpu_s=plan.telemetry.gpu_s, host_s=plan.telemetry.host_s),
     )
 
 
@@ -163,6 +166,8 @@ def _timing(plan: Plan, steps: Scalar) -> TimingSpec:
         tail_points=asked.tail_points or min(DEFAULT_TAIL_POINTS, half),
         sync=asked.sync,
         phase_every=asked.phase_every,
+        eta_mode=asked.eta_mode,
+        eta_min_samples=asked.eta_min_samples,
     )
 
 

@@ -92,6 +92,10 @@ class Timing(Part):
     """Synchronise the device at phase borders: exact phases, slower steps."""
     phase_every: int = Field(default=10, ge=1)
     """On CUDA, take phases on one step in this many."""
+    eta_mode: Literal["rank0", "global_max", "off"] = "rank0"
+    """Whose time to go the ETA lines and columns give: rank 0's, or the slowest rank's."""
+    eta_min_samples: int = Field(default=10, ge=2)
+    """Steps that must have been timed before a time to go is said."""
 
 
 class Limits(Part):
@@ -103,6 +107,17 @@ class Limits(Part):
     """Longest time in seconds for a whole run; null for no limit."""
     term_s: float = Field(default=10.0, ge=0)
     """Seconds a process may take to end after TERM before it is killed."""
+    spike_ratio: float | None = Field(default=2.0, gt=1)
+    """Tell an alarm when steps take this many times as long as they did before; null for none. The run goes on."""
+
+
+class Telemetry(Part):
+    """How often the machine is looked at while a run runs."""
+
+    gpu_s: float | None = Field(default=2.0, ge=0.1)
+    """Seconds between two samples of the run's GPUs (gpu_telemetry.csv); null for none."""
+    host_s: float | None = Field(default=2.0, ge=0.1)
+    """Seconds between two samples of host and process tree (host_telemetry.csv); null for none."""
 
 
 class CriterionPart(Part):
@@ -159,6 +174,8 @@ class Plan(Part):
     """What is timed and which steps count."""
     limits: Limits = Field(default_factory=Limits)
     """When a run is stopped."""
+    telemetry: Telemetry = Field(default_factory=Telemetry)
+    """How often GPUs and host are sampled."""
     criteria: list[CriterionPart] | None = None
     """What must hold for PASS; `failed_runs at_most 0` when left out."""
     stop_on_error: bool = False

@@ -8,10 +8,8 @@ from seatrial.plan.locate import KeyPath, Locations
 
 KEYS: dict[KeyPath, str] = {
     ("sentinel",): "repeats in interleaved order show drift meanwhile",
-    ("telemetry",): "sample GPUs and host beside the campaign meanwhile",
     ("price_per_gpu_hour",): "multiply the duration of a run by your price meanwhile",
     ("limits", "stall"): "limits.run_s ends a run that hangs",
-    ("limits", "spike_ratio"): "the criterion wall_p90_over_p50 finds spikes after the run",
     ("limits", "memory_gib"): "set a memory limit outside, with a cgroup or ulimit",
     ("limits", "disk_gib"): "keep an eye on the output folder meanwhile",
     ("limits", "restarts"): "the same command again resumes what failed",

@@ -9,10 +9,13 @@
             with probe.phase("step"): optimizer.step()
         probe.loss(loss)
 
+What comes before the first step is told apart by `with probe.startup("model"): …` (process_group, model, data, compile).
+
 In: the calls above and SEATRIAL_* variables. Out: events_rank{r}.jsonl and heartbeat_rank{r}.jsonl (fields in records.events).
 For the Hugging Face Trainer: `from seatrial.probe.hf import SeatrialCallback`.
 """
 
+from seatrial.probe.event_lines import StepRecord
 from seatrial.probe.loop import Probe
 
-__all__ = ["Probe"]
+__all__ = ["Probe", "StepRecord"]

@@ -1,4 +1,7 @@
-"""What `with` and `for` see: a step, a phase, a pause, a loader. In: a Timeline. Out: calls on it; exceptions pass through untouched."""
+"""What `with` and `for` see: a step, a phase, a pause, a part of the start-up, a loader.
+
+In: a Timeline. Out: calls on it; exceptions pass through untouched.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,23 @@ from seatrial.records.events import PHASES
 
 PHASE_INDEX = {name.removesuffix("_ms"): index for index, name in enumerate(PHASES)}
 DATA_WAIT = PHASE_INDEX["data_wait"]
+NO_BATCH: Any = object()
+
+
+class Nothing:
+    """What a silent probe gives for a step, a phase, a pause or a part of the start-up."""
+
+    samples: Any = None
+    tokens: Any = None
+
+    def __enter__(self) -> Nothing:
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        return None
+
+
+NOTHING = Nothing()
 
 
 class StepContext:
@@ -82,14 +102,16 @@ class PhaseContext:
 class PauseContext:
     """Time that is no part of training: told to `on_end` by itself, taken out of everything around it."""
 
-    __slots__ = ("_before", "_name", "_on_end", "_paused_s", "_start_s", "_timeline")
+    __slots__ = ("_before", "_name", "_on_end", "_paused_s", "_span", "_start_s", "_timeline")
 
-    def __init__(self, timeline: Timeline, name: str, on_end: Callable[[str, float], None]) -> None:
+    def __init__(self, timeline: Timeline, name: str, on_end: Callable[[str, float], None], span: SpanContext | Nothing = NOTHING) -> None:
         self._timeline = timeline
         self._name = name
         self._on_end = on_end
+        self._span = span
 
     def __enter__(self) -> PauseContext:
+        self._span.__enter__()
         timeline = self._timeline
         self._before = timeline.where
         timeline.where = f"pause:{self._name}"
@@ -105,39 +127,53 @@ class PauseContext:
         timeline.raised = timeline.raised or kind is not None
         timeline.where = self._before
         self._on_end(self._name, own_s)
+        self._span.__exit__(kind, error, traceback)
 
 
-class Nothing:
-    """What a silent probe gives for a step, a phase or a pause."""
+class SpanContext:
+    """A named part of the start-up, told to `on_end`; what parts inside it took is theirs and not its own."""
 
-    samples: Any = None
-    tokens: Any = None
+    __slots__ = ("_before", "_name", "_on_end", "_spanned_s", "_start_s", "_timeline")
 
-    def __enter__(self) -> Nothing:
+    def __init__(self, timeline: Timeline, name: str, on_end: Callable[[str, float], None]) -> None:
+        self._timeline = timeline
+        self._name = name
+        self._on_end = on_end
+
+    def __enter__(self) -> SpanContext:
+        timeline = self._timeline
+        self._before = timeline.where
+        timeline.where = f"startup:{self._name}"
+        self._spanned_s = timeline.spanned_s
+        self._start_s = timeline.clock()
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        return None
+        timeline = self._timeline
+        own_s = timeline.clock() - self._start_s - (timeline.spanned_s - self._spanned_s)
+        timeline.spanned_s += own_s
+        timeline.raised = timeline.raised or kind is not None
+        timeline.where = self._before
+        self._on_end(self._name, own_s)
 
 
 class TimedLoader:
     """A loader whose every wait for a batch is data_wait of the coming step; in all else the loader itself."""
 
-    def __init__(self, loader: Any, timeline: Timeline) -> None:
+    def __init__(self, loader: Any, timeline: Timeline, startup: Callable[[str], SpanContext | Nothing]) -> None:
         self._loader = loader
         self._timeline = timeline
+        self._startup = startup
 
     def __iter__(self) -> Iterator[Any]:
-        # Starting workers is waiting for data too.
-        with PhaseContext(self._timeline, "data_wait", DATA_WAIT):
+        # Starting workers is waiting for data too, and before the first step it is a part of the start-up.
+        with self._startup("data"), PhaseContext(self._timeline, "data_wait", DATA_WAIT):
             batches = iter(self._loader)
-        while True:
-            with PhaseContext(self._timeline, "data_wait", DATA_WAIT):
-                try:
-                    batch = next(batches)
-                except StopIteration:
-                    return
+            batch = next(batches, NO_BATCH)
+        while batch is not NO_BATCH:
             yield batch
+            with PhaseContext(self._timeline, "data_wait", DATA_WAIT):
+                batch = next(batches, NO_BATCH)
 
     def __len__(self) -> int:
         return len(self._loader)

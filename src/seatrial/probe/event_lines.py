@@ -14,11 +14,16 @@ from seatrial.records.events import EVENT_VERSION, PHASES, STEP_FIELDS
 
 
 class StepRecord:
-    """One ended step. `phases_ms` follows records.events.PHASES; `marks` and `loss_read` are what the device has yet to tell."""
+    """One ended step. `phases_ms` follows records.events.PHASES; `marks` and `loss_read` are what the device has yet to tell.
 
-    __slots__ = ("iter_ms", "loss", "loss_read", "m", "marks", "phases_ms", "samples", "step", "t", "tokens")
+    `t` and `m` are the clocks at its end, `paused_s` is all time in named pauses up to then.
+    """
 
-    def __init__(self, step: int, t: float, m: float, iter_ms: float, samples: Any, tokens: Any, phases_ms: list[float | None]) -> None:
+    __slots__ = ("iter_ms", "loss", "loss_read", "m", "marks", "paused_s", "phases_ms", "samples", "step", "t", "tokens")
+
+    def __init__(
+        self, step: int, t: float, m: float, iter_ms: float, samples: Any, tokens: Any, phases_ms: list[float | None], paused_s: float = 0.0
+    ) -> None:
         self.step = step
         self.t = t
         self.m = m
@@ -26,6 +31,7 @@ class StepRecord:
         self.samples = samples
         self.tokens = tokens
         self.phases_ms = phases_ms
+        self.paused_s = paused_s
         self.loss: float | None = None
         self.marks: list[Any] | None = None
         self.loss_read: Any = None

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from statistics import median
 
+from seatrial.probe.event_lines import StepRecord
 from seatrial.probe.identity import Identity
 from seatrial.probe.line_file import LineFile
 from seatrial.records.events import HEARTBEAT_FIELDS
@@ -24,9 +26,15 @@ LONGEST_JOIN_S = 5.0
 class Standing:
     """Where the loop is at one moment."""
 
-    step: int | None
     phase: str
+    newest: Sequence[StepRecord] = ()
+    """The steps that ended last, in order."""
     remark: str = ""
+
+    @property
+    def last(self) -> StepRecord | None:
+        """The last ended step; None before the first has ended."""
+        return self.newest[-1] if self.newest else None
 
 
 class Heart:
@@ -76,7 +84,7 @@ class Heart:
         """One turn of the thread."""
         self._on_tick()
         standing = self._standing()
-        if standing.step is not None and not self._told_first_step:
+        if standing.newest and not self._told_first_step:
             self.beat("step_end")
         elif self._clock() >= self._next_s:
             self.beat("beat")
@@ -84,7 +92,7 @@ class Heart:
     def beat(self, msg: str) -> None:
         """Write one line now."""
         standing = self._standing()
-        self._told_first_step = standing.step is not None
+        self._told_first_step = bool(standing.newest)
         self._next_s = self._clock() + (self._every_s or 0.0)
         self._file.write([heartbeat_line(self._identity, standing, msg, self._wall_clock())])
 
@@ -101,5 +109,19 @@ def heartbeat_line(identity: Identity, standing: Standing, msg: str, ts: float) 
     """One line in the schema of records.events.HEARTBEAT_FIELDS."""
     iso = datetime.fromtimestamp(ts, UTC).isoformat(timespec="milliseconds")
     told = f"{msg}; {standing.remark}" if standing.remark else msg
-    values = (round(ts, 3), iso, identity.pid, identity.rank, standing.step, told, standing.phase, identity.attempt, identity.host)
+    last = standing.last
+    values = (
+        round(ts, 3),
+        iso,
+        identity.pid,
+        identity.rank,
+        last.step if last else None,
+        told,
+        standing.phase,
+        identity.attempt,
+        identity.host,
+        round(last.t, 3) if last else None,
+        round(median(record.iter_ms for record in standing.newest), 3) if last else None,
+        round(last.paused_s, 3) if last else None,
+    )
     return json.dumps(dict(zip(HEARTBEAT_FIELDS, values, strict=True)), separators=(",", ":"))

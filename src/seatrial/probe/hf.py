@@ -5,6 +5,7 @@
 
 A step is one optimiser step, gradient accumulation included. Evaluation and saving are pauses. The Trainer does not tell forward from
 backward: those stay null; `data_wait` is the time from the end of one step to the start of the next, `step` that of the optimiser.
+Of the start-up it can tell `data` alone, from the begin of `train()` to the first batch: the model is there before the callback is heard.
 Silent unless SEATRIAL_RUN_DIR is set or `run_dir` is given.
 """
 
@@ -15,10 +16,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from seatrial.probe.contexts import Nothing, PauseContext, PhaseContext, StepContext
+from seatrial.probe.contexts import Nothing, PauseContext, PhaseContext, SpanContext, StepContext
 from seatrial.probe.loop import Probe
 
-Open = StepContext | PhaseContext | PauseContext | Nothing
+Open = StepContext | PhaseContext | PauseContext | SpanContext | Nothing
 
 
 class SeatrialCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not there for the type checker
@@ -32,10 +33,11 @@ class SeatrialCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._open.clear()
         self._probe = Probe(self._run_dir)
+        self._enter("startup", self._probe.startup("data"))
         self._enter("wait", self._probe.phase("data_wait"))
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        self._leave("eval", "checkpoint", "wait")
+        self._leave("eval", "checkpoint", "wait", "startup")
         if self._probe is not None:
             samples = args.train_batch_size * args.gradient_accumulation_steps
             self._enter("step", self._probe.step(samples=samples))

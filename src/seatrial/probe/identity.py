@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,10 @@ LAUNCHERS = (
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
 )
 RANK_SCOPES = ("all", "rank0")
+DEFAULT_WINDOW = 100
+OWN_STAT = Path("/proc/self/stat")
+START_TIME_FIELD = 19
+"""Of /proc/PID/stat, counted after the name: ticks between the boot and the start of the process."""
 TRUE_WORDS = ("1", "true", "yes", "on")
 FALSE_WORDS = ("", "0", "false", "no", "off")
 
@@ -34,9 +39,12 @@ class Identity:
     rank_scope: str
     sync: bool
     phase_every: int
+    timing_window: int
     launched_by: str
     host: str
     pid: int
+    process_t: float | None = None
+    """Wall clock at which this process began; None where the system does not say."""
 
     # The probe leans on nothing but records: these two names are seatrial.paths' own, and a test holds them together.
     @property
@@ -78,10 +86,12 @@ def identify(
         world_size=world_size if world_size is not None else found_world_size,
         rank_scope=_scope(rank_scope or env.get(events.ENV_RANK_SCOPE) or "all"),
         sync=sync if sync is not None else _flag(env, events.ENV_SYNC_TIMING),
-        phase_every=_at_least_one(phase_every if phase_every is not None else _whole(env, events.ENV_PHASE_EVERY, 10)),
+        phase_every=_at_least_one("phase_every", phase_every if phase_every is not None else _whole(env, events.ENV_PHASE_EVERY, 10)),
+        timing_window=_at_least_one("the timing window", _whole(env, events.ENV_TIMING_WINDOW, DEFAULT_WINDOW)),
         launched_by=_launched_by(env),
         host=socket.gethostname(),
         pid=os.getpid(),
+        process_t=process_t(),
     )
 
 
@@ -95,6 +105,17 @@ def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
     if group is not None and group.is_available() and group.is_initialized():
         return int(group.get_rank()), int(group.get_world_size())
     return 0, 1
+
+
+def process_t(stat: Path = OWN_STAT, now_t: Callable[[], float] = time.time) -> float | None:
+    """When this process was made, by the wall clock as it stands now, to a hundredth of a second."""
+    try:
+        # The name of a program may hold blanks and brackets; what follows its last bracket is numbers.
+        started_ticks = int(stat.read_text(errors="replace").rpartition(")")[2].split()[START_TIME_FIELD])
+        age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError, IndexError, AttributeError):
+        return None
+    return now_t() - age_s if started_ticks > 0 and age_s >= 0 else None
 
 
 def is_loader_worker() -> bool:
@@ -138,7 +159,7 @@ def _scope(scope: str) -> str:
     return scope
 
 
-def _at_least_one(phase_every: int) -> int:
-    if phase_every < 1:
-        raise ValueError(f"phase_every is {phase_every}; expected 1 (every step) or more")
-    return phase_every
+def _at_least_one(name: str, steps: int) -> int:
+    if steps < 1:
+        raise ValueError(f"{name} is {steps}; expected 1 (every step) or more")
+    return steps

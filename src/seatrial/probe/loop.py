@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import difflib
 import os
 import sys
 import threading
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seatrial.probe.contexts import PHASE_INDEX, Nothing, PauseContext, PhaseContext, StepContext, TimedLoader
+from seatrial.probe.contexts import NOTHING, PHASE_INDEX, Nothing, PauseContext, PhaseContext, SpanContext, StepContext, TimedLoader
 from seatrial.probe.cuda import Cuda, find_cuda
 from seatrial.probe.event_lines import EventLines, StepRecord
 from seatrial.probe.heartbeat import Heart, Standing
@@ -25,7 +26,7 @@ from seatrial.probe.identity import Identity, identify
 from seatrial.probe.line_file import LineFile
 from seatrial.probe.memory import memory_mib
 from seatrial.probe.timeline import Timeline
-from seatrial.records.events import HEARTBEAT_EVERY_S
+from seatrial.records.events import HEARTBEAT_EVERY_S, SPANS
 
 Batch = TypeVar("Batch")
 
@@ -33,7 +34,6 @@ FLUSH_AT_LINES = 256
 # Reached only when the thread is gone or far behind; the loop then writes for itself.
 FLUSH_HERE_AT_LINES = 16 * FLUSH_AT_LINES
 LONGEST_DRAIN_S = 5.0
-NOTHING = Nothing()
 
 
 class Probe:
@@ -82,7 +82,7 @@ class Probe:
 
     def data(self, loader: Iterable[Batch]) -> Iterable[Batch]:
         """The same loader, timed: each wait for a batch counts as data_wait of the coming step."""
-        return loader if self._writer is None else TimedLoader(loader, self._timeline)
+        return loader if self._writer is None else TimedLoader(loader, self._timeline, self._until_first_step)
 
     def step(self, *, samples: float | None = None, tokens: float | None = None) -> StepContext | Nothing:
         """One training step of this rank, and how much work is in it."""
@@ -99,7 +99,23 @@ class Probe:
 
     def pause(self, name: str) -> PauseContext | Nothing:
         """Time that must not count as training: eval, checkpoint, compile, or any other name."""
-        return NOTHING if self._writer is None else PauseContext(self._timeline, name, self._writer.pause_ended)
+        if self._writer is None:
+            return NOTHING
+        span = self._until_first_step(name) if name in SPANS else NOTHING
+        return PauseContext(self._timeline, name, self._writer.pause_ended, span)
+
+    def startup(self, name: str) -> SpanContext | Nothing:
+        """A part of what comes before the first step: process_group, model, data or compile. Several of one name add up."""
+        if name not in SPANS:
+            raise ValueError(f"unknown part of the start-up '{name}': {_nearest_span(name)}; what has no name counts as 'other'")
+        return NOTHING if self._writer is None else SpanContext(self._timeline, name, self._writer.span_ended)
+
+    def recent(self) -> tuple[StepRecord, ...]:
+        """The steps that ended last, at most a timing window of them: number, clocks, wall time, phases. To be read only.
+
+        Phases are null where they were not taken or the device has not passed them yet. A silent probe knows none.
+        """
+        return () if self._writer is None else self._timeline.known_steps()
 
     def effective(self, setting: str, *, requested: Any, effective: Any, reason: str = "") -> None:
         """What a setting came to on this machine, and why."""
@@ -125,6 +141,9 @@ class Probe:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._close(clean=_is_clean(error))
+
+    def _until_first_step(self, name: str) -> SpanContext | Nothing:
+        return NOTHING if self._timeline.ended_steps else self.startup(name)
 
     def _close_at_exit(self) -> None:
         # By now an uncaught exception is gone from sys.exc_info, and sys.exit leaves no trace at all.
@@ -152,6 +171,7 @@ class _Writer:
         self.timeline = Timeline(
             sync=identity.sync,
             phase_every=identity.phase_every,
+            window=identity.timing_window,
             emit=self._put_step,
             clock=clock,
             wall_clock=wall_clock,
@@ -170,7 +190,8 @@ class _Writer:
 
     def start(self) -> None:
         me = self.identity
-        self.tell("start", pid=me.pid, host=me.host, world_size=me.world_size, launched_by=me.launched_by, signal=None)
+        began_t = None if me.process_t is None else round(me.process_t, 3)
+        self.tell("start", pid=me.pid, host=me.host, world_size=me.world_size, launched_by=me.launched_by, signal=None, process_t=began_t)
         self.flush()
         self._heart.start()
 
@@ -181,6 +202,9 @@ class _Writer:
     def pause_ended(self, name: str, pause_s: float) -> None:
         if self._emit_steps:
             self.tell("pause", name=name, step=self.timeline.ended_steps, pause_ms=round(pause_s * 1000.0, 3))
+
+    def span_ended(self, name: str, span_s: float) -> None:
+        self.tell("span", name=name, span_ms=round(span_s * 1000.0, 3))
 
     def flush(self) -> None:
         """Format and write what is buffered."""
@@ -223,7 +247,13 @@ class _Writer:
     def _standing(self) -> Standing:
         lost = f"{self._file.lost_lines} event lines lost: {self._file.last_error}" if self._file.lost_lines else ""
         remarks = [remark for remark in (self.timeline.remark(), lost) if remark]
-        return Standing(step=self.timeline.last_step, phase=self.timeline.where, remark="; ".join(remarks))
+        # A copy, which no step can change while the median is taken.
+        return Standing(phase=self.timeline.where, newest=self.timeline.newest.copy(), remark="; ".join(remarks))
+
+
+def _nearest_span(name: str) -> str:
+    near = difflib.get_close_matches(name, SPANS, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(SPANS)}"
 
 
 def _no_device() -> Cuda | None:

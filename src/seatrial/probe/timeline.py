@@ -23,13 +23,14 @@ WALL, SYNC, MARKS, OFF = "wall", "sync", "marks", "off"
 
 
 class Timeline:
-    """The state of one loop. Every method is called from the training's thread; the heartbeat reads `where`, `last_step` and `remark`."""
+    """The state of one loop. Every method is called from the training's thread; the heartbeat reads `where`, `newest` and `remark`."""
 
     def __init__(
         self,
         *,
         sync: bool,
         phase_every: int,
+        window: int = 1,
         emit: Callable[[StepRecord], None],
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
@@ -38,6 +39,10 @@ class Timeline:
         self.where = "start"
         self.ended_steps = 0
         self.paused_s = 0.0
+        self.spanned_s = 0.0
+        """Time in named parts of the start-up so far, each moment counted once."""
+        self.newest: deque[StepRecord] = deque(maxlen=window)
+        """The steps that ended last, whether or not the device has told their phases."""
         self.raised = False
         """The newest step, phase or pause was left by an exception."""
         self.not_finite_step: int | None = None
@@ -75,16 +80,18 @@ class Timeline:
 
     def end_step(self, samples: Any, tokens: Any) -> None:
         now_s = self.clock()
+        paused_s = self.paused_s
         assert self._border_s is not None, "end_step without begin_step"
-        iter_s = now_s - self._border_s - (self.paused_s - self._border_paused_s)
-        record = StepRecord(self.ended_steps, self.wall_clock(), now_s, iter_s * 1000.0, samples, tokens, self.phases_ms)
+        iter_s = now_s - self._border_s - (paused_s - self._border_paused_s)
+        record = StepRecord(self.ended_steps, self.wall_clock(), now_s, iter_s * 1000.0, samples, tokens, self.phases_ms, paused_s)
         if self.marks:
             record.marks = self.marks
         self._give_loss(record, self._loss)
         self._waiting.append(record)
+        self.newest.append(record)
         self.ended_steps += 1
         self._border_s = now_s
-        self._border_paused_s = self.paused_s
+        self._border_paused_s = paused_s
         self._in_step = self.raised = False
         self.where = "loop"
         self._clear()
@@ -106,6 +113,13 @@ class Timeline:
             self._loss = loss
         else:
             self._give_loss(self._waiting[-1], loss)
+
+    def known_steps(self) -> tuple[StepRecord, ...]:
+        """The newest steps, with the phases of those that the device has passed by now."""
+        for record in self._waiting:
+            if record.marks and self._has_passed(record.marks):
+                self._read_marks(record)
+        return tuple(self.newest)
 
     def remark(self) -> str:
         """What a reader of heartbeats should know; empty when all is well."""
@@ -158,16 +172,23 @@ class Timeline:
             return True
         if record.loss_read is not None and not cuda.has_come(record.loss_read):
             return False
-        return record.marks is None or all(cuda.passed(end) for _, _, end in record.marks)
+        return record.marks is None or self._has_passed(record.marks)
+
+    def _has_passed(self, marks: list[Any]) -> bool:
+        cuda = self.cuda
+        return cuda is not None and all(cuda.passed(end) for _, _, end in marks)
 
     def _read_device(self, record: StepRecord) -> None:
-        cuda = self.cuda
-        if cuda is None:
-            return
-        for index, start, end in record.marks or ():
-            record.phases_ms[index] = (record.phases_ms[index] or 0.0) + cuda.elapsed_ms(start, end)
+        self._read_marks(record)
         if record.loss_read is not None:
             record.loss = float(record.loss_read.slot)
+
+    def _read_marks(self, record: StepRecord) -> None:
+        """Once only: the marks go back to their pool."""
+        cuda, marks, record.marks = self.cuda, record.marks, None
+        if cuda is not None:
+            for index, start, end in marks or ():
+                record.phases_ms[index] = (record.phases_ms[index] or 0.0) + cuda.elapsed_ms(start, end)
 
     def _let_go(self, record: StepRecord) -> None:
         if self.not_finite_step is None and record.loss is not None and not math.isfinite(record.loss):

@@ -8,6 +8,7 @@ from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.run_spec import RunSpec
+from seatrial.records.telemetry import TelemetryAccount
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +21,8 @@ class Attempt:
     outcome: RunOutcome | None
     """None while it runs, or when the harness died before it could write the outcome."""
     provenance: Provenance
+    telemetry: TelemetryAccount | None = None
+    """What the samplers say of themselves; None where none ran."""
     current: bool = True
     """The newest attempt with the hash that a plan of this folder asks for; others stay in the manifest and out of statistics."""
     cautions: tuple[Caution, ...] = ()

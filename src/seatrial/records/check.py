@@ -14,3 +14,5 @@ class Check:
     found: str
     prevents: str
     fix: str = ""
+    refuses: bool = True
+    """Whether a campaign is refused when it is not ok; False for what is worth knowing and no reason not to go on."""

@@ -11,10 +11,12 @@ import enum
 import math
 import types
 import typing
+from collections.abc import Callable
 from functools import cache
 from typing import Any, TypeVar, Union
 
 Record = TypeVar("Record")
+Build = Callable[[Any], Any]
 
 
 def to_json(value: Any) -> Any:
@@ -34,40 +36,53 @@ def to_json(value: Any) -> Any:
 
 def from_json(kind: type[Record], value: Any) -> Record:
     """The record of type `kind` that `value` describes."""
-    return typing.cast(Record, _build(kind, value))
-
-
-def _build(kind: Any, value: Any) -> Any:
-    origin = typing.get_origin(kind)
-    if origin in (Union, types.UnionType):
-        return _build_union(typing.get_args(kind), value)
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        known = _field_types(kind)
-        return kind(**{name: _build(known[name], item) for name, item in value.items() if name in known})
-    if isinstance(kind, type) and issubclass(kind, enum.Enum):
-        return kind(value)
-    if origin is tuple:
-        return tuple(_build(typing.get_args(kind)[0], item) for item in value)
-    if origin is list:
-        return [_build(typing.get_args(kind)[0], item) for item in value]
-    if origin is dict:
-        return {key: _build(typing.get_args(kind)[1], item) for key, item in value.items()}
-    return value
-
-
-def _build_union(choices: tuple[Any, ...], value: Any) -> Any:
-    if value is None:
-        return None
-    # Unions in records are `X | None` or of plain JSON scalars: the first choice that is a structure decides.
-    for choice in choices:
-        structured = dataclasses.is_dataclass(choice) or typing.get_origin(choice) in (tuple, list, dict)
-        if structured and isinstance(value, (dict, list)):
-            return _build(choice, value)
-        if isinstance(choice, type) and issubclass(choice, enum.Enum):
-            return choice(value)
-    return value
+    build: Build = _builder(kind)  # type: ignore[arg-type]
+    return typing.cast(Record, build(value))
 
 
 @cache
-def _field_types(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind)
+def _builder(kind: Any) -> Build:
+    """What turns plain JSON into a `kind`: looked up once a type, since a campaign has a thousand records of each."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (Union, types.UnionType):
+        return _union_builder(inner)
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        return _record_builder(kind)
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return kind
+    if origin is tuple:
+        return _mapped(tuple, _builder(inner[0]))
+    if origin is list:
+        return _mapped(list, _builder(inner[0]))
+    if origin is dict:
+        return _values_mapped(_builder(inner[1]))
+    return _as_it_is
+
+
+def _record_builder(kind: type) -> Build:
+    fields = {name: _builder(field) for name, field in typing.get_type_hints(kind).items()}
+    return lambda value: kind(**{name: fields[name](item) for name, item in value.items() if name in fields})
+
+
+def _union_builder(choices: tuple[Any, ...]) -> Build:
+    # Unions in records are `X | None` or of plain JSON scalars: the first choice that is more than a scalar decides.
+    for choice in choices:
+        build = _builder(choice)
+        if build is _as_it_is:
+            continue
+        if isinstance(choice, type) and issubclass(choice, enum.Enum):
+            return lambda value: None if value is None else choice(value)
+        return lambda value: build(value) if isinstance(value, (dict, list)) else value
+    return _as_it_is
+
+
+def _mapped(kind: type, build: Build) -> Build:
+    return kind if build is _as_it_is else lambda value: kind(map(build, value))
+
+
+def _values_mapped(build: Build) -> Build:
+    return dict if build is _as_it_is else lambda value: {key: build(item) for key, item in value.items()}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value

@@ -36,6 +36,30 @@ TIMING_POINTS = _names(
     bwd_ms_p50 bwd_ms_p90 step_ms_p50 step_ms_p90 iter_ms_p50 iter_ms_p90 train_log run attempt
     """
 )
+ETA_POINTS = _names(
+    """
+    mode group repeat index step remain_steps eta_sec eta_hms eta_mode train_log run attempt source eta_low_sec eta_high_sec
+    basis_iter_ms samples actual_sec error_sec
+    """
+)
+TELEMETRY_FIGURES = _names(
+    """
+    gpu_util_mean_pct gpu_power_mean_w gpu_power_max_w gpu_energy_j gpu_joules_per_sample gpu_temp_max_c gpu_sm_clock_mean_mhz
+    gpu_mem_peak_mib gpu_throttled_pct gpu_throttle_reasons gpu_foreign_process_max host_rss_peak_mib host_cpu_busy_mean_pct
+    host_cpu_steal_mean_pct host_mem_available_min_mib telemetry_gaps telemetry_invalid telemetry_cpu_pct telemetry_note
+    """
+)
+STARTUP_COLUMNS = _names(
+    """
+    startup_launch_sec startup_import_sec startup_process_group_sec startup_model_sec startup_data_sec startup_compile_sec
+    startup_first_step_sec startup_other_sec
+    """
+)
+ETA_QUALITY = _names(
+    """
+    eta_error_median_sec eta_error_p90_sec eta_error_median_fraction eta_error_p90_fraction
+    """
+)
 PER_RUN_SEED = _names(
     """
     mode group repeat run_dir train_log launcher_log zero_stage micro_batch world_size global_batch deterministic cudnn_benchmark
@@ -53,12 +77,17 @@ PER_RUN_SEED = _names(
     tail_samples_per_sec
     """
 )
-PER_RUN_OURS = _names(
-    """
+PER_RUN_OURS = (
+    *_names(
+        """
     run attempt hash group_key lane fingerprint source window_first_step window_last_step window_n warmup_steps excluded_steps steady
     wall_s wall_steps_per_sec wall_samples_per_sec wall_tokens_per_sec wall_iter_p50_ms wall_iter_p90_ms wall_iter_p99_ms
     wall_p90_over_p50 startup_sec duration_sec first_loss last_loss loss_falls
     """
+    ),
+    *STARTUP_COLUMNS,
+    *ETA_QUALITY,
+    *TELEMETRY_FIGURES,
 )
 GROUP_SEED = _names(
     """

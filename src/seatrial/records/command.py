@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from seatrial.records.run_spec import TelemetrySpec
+
 
 @dataclass(frozen=True, kw_only=True)
 class Allocation:
@@ -48,6 +50,10 @@ class AgentOrder:
     rank_logs: str | None = None
     """Where the launcher redirects each rank's output (torchrun's --log-dir), to be merged into launcher.log."""
     term_s: float = 10.0
+    telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)
+    """What the agent samples while the command runs."""
+    devices: tuple[str, ...] = ()
+    """GPUs of the run, by index or UUID; empty means those the command's CUDA_VISIBLE_DEVICES leaves, or all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +90,25 @@ class Provenance:
     git_commit_hash: str = ""
     git_branch: str = ""
     git_dirty: str = ""
+    git_diff_sha256: str = ""
+    """Hash of what tracked files differ by from the commit; empty when they do not."""
+    cuda: str = ""
+    """The CUDA version torch was built for, else the newest the driver takes."""
+    cudnn: str = ""
+    nccl: str = ""
+    gpu_clocks: str = ""
+    """`index:SM/memory MHz` as they may rise to, joined with `;`."""
+    gpu_power_default_w: str = ""
+    """What the limit of each GPU is without anybody's cap, joined with `;`."""
+    nics: dict[str, str] = field(default_factory=dict)
+    """Interface → addresses, speed and state, as one line each."""
+    container: str = ""
+    """`docker`, `podman`, `kubernetes`, `apptainer` …, with its id where it can be read; empty outside of one."""
+    environment: dict[str, str] = field(default_factory=dict)
+    """Allow-listed variables as the ranks got them, secrets masked."""
+    plan_hash: str = ""
+    """Short hash of the resolved plan this attempt was run for."""
     variables: dict[str, str] = field(default_factory=dict)
     """The caller's variables that tune a run: NCCL_…, OMP_… and their like."""
     fingerprint: str = ""
-    """Short hash of what must be alike for two runs to be averaged (machine.provenance.FINGERPRINT_FIELDS)."""
+    """Short hash of what must be alike for two runs to be averaged (machine.fingerprint.FINGERPRINT_FIELDS)."""

@@ -3,7 +3,8 @@
 One JSON object a line, nothing nested. Every line starts with `v run attempt rank t m kind` (`t` wall clock, `m` monotonic,
 both in seconds). Per kind:
 
-    start      pid host world_size launched_by signal(null until stacks can be asked for)
+    start      pid host world_size launched_by signal(null until stacks can be asked for) process_t(wall clock at which it began)
+    span       name span_ms                    a named part of the start-up (SPANS), told when it ended
     effective  setting requested effective reason
     step       step iter_ms samples tokens data_wait_ms preprocess_ms fwd_ms bwd_ms step_ms loss
     pause      name step pause_ms              a named pause (eval, checkpoint, compile) that ended before `step` did
@@ -21,7 +22,11 @@ EVENT_VERSION = 1
 COMMON_FIELDS = ("v", "run", "attempt", "rank", "t", "m", "kind")
 PHASES = ("data_wait_ms", "preprocess_ms", "fwd_ms", "bwd_ms", "step_ms")
 STEP_FIELDS = ("step", "iter_ms", "samples", "tokens", *PHASES, "loss")
-HEARTBEAT_FIELDS = ("ts", "iso", "pid", "rank", "step", "msg", "phase", "attempt", "host")
+HEARTBEAT_FIELDS = ("ts", "iso", "pid", "rank", "step", "msg", "phase", "attempt", "host", "step_t", "iter_ms_p50", "paused_s")
+"""`step_t` is when `step` ended, `iter_ms_p50` the median of the newest steps, `paused_s` all named pauses up to `step_t`; null before."""
+SPANS = ("process_group", "model", "data", "compile")
+STARTUP_PARTS = ("launch", "import", *SPANS, "first_step", "other")
+"""Launch to process, process to probe, the named spans, the first step itself, and what none of them explains."""
 HEARTBEAT_EVERY_S = 5.0
 
 # The table every reader of steps gives, from events or from a script's own lines (there: one row a printed line, `span` steps long).
@@ -35,3 +40,6 @@ ENV_ATTEMPT = "SEATRIAL_ATTEMPT"
 ENV_RANK_SCOPE = "SEATRIAL_RANK_SCOPE"
 ENV_SYNC_TIMING = "SEATRIAL_SYNC_TIMING"
 ENV_PHASE_EVERY = "SEATRIAL_PHASE_EVERY"
+ENV_TIMING_WINDOW = "SEATRIAL_TIMING_WINDOW"
+ENV_ETA_MODE = "SEATRIAL_ETA_MODE"
+ENV_ETA_MIN_SAMPLES = "SEATRIAL_ETA_MIN_SAMPLES"

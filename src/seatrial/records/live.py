@@ -25,6 +25,18 @@ class LiveState:
     phase: str = ""
     elapsed_s: float = 0.0
     """Since this run's launch."""
+    iter_ms_p50: float | None = None
+    """Median of the newest step times, on the slowest rank."""
     run_eta_s: float | None = None
+    run_eta_low_s: float | None = None
+    run_eta_high_s: float | None = None
+    eta_mode: str = ""
+    """`rank0`, `global_max`, or `fallback_local` while there are too few steps for more than a guess."""
     campaign_eta_s: float | None = None
+    campaign_eta_low_s: float | None = None
+    campaign_eta_high_s: float | None = None
+    group: str = ""
+    repeat: int | None = None
+    alarm: str = ""
+    """The newest alarm of this run: a spike, in one sentence."""
     over: bool = False

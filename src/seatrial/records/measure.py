@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from seatrial.records.caution import Caution
+from seatrial.records.eta import EtaPoint, EtaQuality
 from seatrial.records.run_spec import Scalar
 
 Cell = str | int | float | bool | None
@@ -68,6 +69,13 @@ class RunMeasure:
     seed: dict[str, Cell] = field(default_factory=dict)
     """The seeds' per-run columns that come from timing, by column name."""
     timing_points: tuple[TimingPoint, ...] = ()
+    startup: dict[str, float] = field(default_factory=dict)
+    """Parts of `startup_s` in seconds (STARTUP_PARTS), of the rank that was ready last; empty where the workload does not say."""
+    eta_points: tuple[EtaPoint, ...] = ()
+    eta_quality: EtaQuality | None = None
+    """Of the points of the mode the plan asks for."""
+    telemetry: dict[str, Cell] = field(default_factory=dict)
+    """Figures of the machine over the window, by column name (TELEMETRY_FIGURES)."""
     cautions: tuple[Caution, ...] = ()
 
 

@@ -76,6 +76,18 @@ class TimingSpec:
     """Synchronise the device at phase borders: exact phases, slower steps."""
     phase_every: int = 10
     """On CUDA, take phases on one step in this many."""
+    eta_mode: str = "rank0"
+    """Whose estimate the seeds' ETA columns and lines give: `rank0`, `global_max` (the slowest rank's), or `off`."""
+    eta_min_samples: int = 10
+    """Steps that must have been timed before a time to go is said."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetrySpec:
+    """How often the machine is looked at while a run runs; None for never."""
+
+    gpu_s: float | None = 2.0
+    host_s: float | None = 2.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +100,8 @@ class LimitsSpec:
     """Longest time for the whole run."""
     term_s: float = 10.0
     """How long a process may take to end after TERM before it is killed."""
+    spike_ratio: float | None = 2.0
+    """A step time this many times the one before is told in alarms.jsonl and on the terminal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,3 +137,4 @@ class RunSpec:
     script_sha256: str | None = None
     timing: TimingSpec = field(default_factory=TimingSpec)
     limits: LimitsSpec = field(default_factory=LimitsSpec)
+    telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)

@@ -6,11 +6,26 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from seatrial.records.caution import Caution
+from seatrial.records.eta import EtaPoint
 from seatrial.records.measure import TimingPoint
 from seatrial.records.run_spec import Scalar
 
 if TYPE_CHECKING:
     import polars
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartupFacts:
+    """What the probe of one rank told before its first step had ended."""
+
+    rank: int
+    """The rank whose first step ended last."""
+    start_t: float
+    """Wall clock at which its probe began."""
+    process_t: float | None = None
+    """Wall clock at which its process began; None where the system did not say."""
+    spans: tuple[tuple[str, float, float], ...] = ()
+    """Name (records.events.SPANS), seconds, and the monotonic clock at its end, in the order in which they ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,4 +41,8 @@ class StepTables:
     """Setting → requested, effective, reason, as rank 0 reported them."""
     timing_points: tuple[TimingPoint, ...] = ()
     """As the script itself printed them (the seeds' `Timing` lines); empty where analysis is to compute them."""
+    eta_points: tuple[EtaPoint, ...] = ()
+    """Likewise, from the seeds' `TimingETA` lines."""
+    startup: StartupFacts | None = None
+    """None where the workload has no probe."""
     cautions: tuple[Caution, ...] = ()

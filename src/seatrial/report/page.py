@@ -17,6 +17,8 @@ from seatrial.report.markdown import code_block, escape, table
 from seatrial.report.numbers import NONE, count, figure, instant, interval, ratio
 from seatrial.report.rows import counted_runs
 from seatrial.report.seed_sections import seed_sections
+from seatrial.report.startup_section import startup_section
+from seatrial.report.telemetry_section import telemetry_section
 
 LOG_LINES = 15
 
@@ -30,6 +32,8 @@ def page(results: CampaignResults, paths: CampaignPaths) -> str:
         *_failures(results),
         *_cautions(results),
         *seed_sections(results, paths),
+        *startup_section(results),
+        *telemetry_section(results),
         *_machine(results),
         *_files(paths),
     ]

@@ -11,9 +11,10 @@ from seatrial.paths import CampaignPaths
 from seatrial.records.measure import Cell
 from seatrial.records.results import CampaignResults
 from seatrial.report.best import find_best
+from seatrial.report.eta_section import eta_section
 from seatrial.report.markdown import escape, table
 from seatrial.report.numbers import NONE, figure
-from seatrial.report.rows import Row, group_rows, per_run_rows, rows_by_stability, skipped_rows
+from seatrial.report.rows import Row, group_rows, rows_by_stability, skipped_rows
 
 TOP_STABLE = 5
 GROUP_COLUMNS = (
@@ -41,14 +42,6 @@ STABLE_COLUMNS = (
     ("iter_p90_over_p50_mean", "p90/p50"),
     ("unstable_run_ratio", "unstable share"),
 )
-ETA_COLUMNS = (
-    ("eta_points", "points"),
-    ("eta_first_step", "first at step"),
-    ("eta_first_hms", "first"),
-    ("eta_last_step", "last at step"),
-    ("eta_last_hms", "last"),
-    ("eta_mode_effective", "mode"),
-)
 SKIPPED_COLUMNS = (("reason", "reason"), ("outcome", "outcome"), ("cause", "cause"), ("action", "what to do"))
 
 
@@ -57,9 +50,7 @@ def seed_sections(results: CampaignResults, paths: CampaignPaths) -> Iterator[st
     groups = group_rows(results)
     yield "## Best Config"
     yield _best(results, paths)
-    yield "## ETA Overview"
-    estimated = [row for row in per_run_rows(results) if row.get("eta_points")]
-    yield _table(estimated, "run", ETA_COLUMNS) if estimated else "Not measured yet: no run wrote ETA points."
+    yield from eta_section(results)
     yield "## Group Summary"
     yield from _group_summary(results, groups)
     yield "## Rank Imbalance"

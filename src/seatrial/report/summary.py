@@ -15,6 +15,7 @@ from seatrial.records.results import CampaignResults
 from seatrial.records.run_spec import TimingSpec
 from seatrial.report import digest
 from seatrial.report.best import best_config, find_best
+from seatrial.report.eta_section import eta_line, pooled_quality
 from seatrial.report.numbers import instant
 from seatrial.report.page import page
 from seatrial.report.rows import counted_runs, group_rows, per_run_rows, ranked_rows, rows_by_stability, skipped_rows
@@ -49,6 +50,7 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "failures": digest.failures(results),
             "pending": results.pending,
             "windows": _windows(results),
+            "eta_quality": _eta_quality(results),
             "old_attempts": _old_attempts(results),
         }
     )
@@ -63,6 +65,12 @@ def _tail_points(results: CampaignResults) -> int:
 def _windows(results: CampaignResults) -> dict[str, Any]:
     """Which steps of each counted run count, and how they were found."""
     return {run.attempt.spec.run: run.measure.window for run in counted_runs(results) if run.measure}
+
+
+def _eta_quality(results: CampaignResults) -> dict[str, Any]:
+    """Over all runs that count, in one sentence, and run by run."""
+    runs = {run.attempt.spec.run: run.measure.eta_quality for run in counted_runs(results) if run.measure}
+    return {"all": pooled_quality(results), "text": eta_line(results), "runs": runs}
 
 
 def _old_attempts(results: CampaignResults) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Ranks and their process group. In: the launcher's variables and the wanted device. Out: Ranks, and a clean end.
+"""Ranks and their process group. In: the launcher's variables, the wanted device, the probe that times it. Out: Ranks, and a clean end.
 
 gloo between CPUs, NCCL between GPUs; a single process needs no group. The device follows LOCAL_RANK: the global rank would name a
 GPU that does not exist on the second node.
@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+
+from seatrial.probe import Probe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,26 +36,35 @@ class Ranks:
         if self.world_size > 1:
             dist.barrier()
 
+    def largest(self, values: Sequence[float]) -> list[float]:
+        """Of each number, the largest that any rank gave; all ranks must ask."""
+        if self.world_size == 1:
+            return list(values)
+        gathered = torch.tensor(values, dtype=torch.float64, device=self.device)
+        dist.all_reduce(gathered, op=dist.ReduceOp.MAX)
+        return [float(value) for value in gathered.tolist()]
+
 
 @contextlib.contextmanager
-def joined_ranks(device_wanted: str) -> Iterator[Ranks]:
+def joined_ranks(device_wanted: str, probe: Probe) -> Iterator[Ranks]:
     """The process group around a training. After an error it is left as it is: ending it would wait for ranks that never come."""
-    world_size = int(os.environ.get("WORLD_SIZE") or 1)
-    ranks = Ranks(
-        rank=int(os.environ.get("RANK") or 0),
-        local_rank=int(os.environ.get("LOCAL_RANK") or 0),
-        world_size=world_size,
-        device=_device(device_wanted, int(os.environ.get("LOCAL_RANK") or 0)),
-    )
-    if world_size > 1:
-        on_gpu = ranks.device.type == "cuda"
-        dist.init_process_group("nccl" if on_gpu else "gloo", device_id=ranks.device if on_gpu else None)
+    with probe.startup("process_group"):
+        ranks = _join(device_wanted)
     yield ranks
-    if world_size > 1:
+    if ranks.world_size > 1:
         # gloo aborts now and then when the group ends before a model that still uses it, or on one rank before the other.
         gc.collect()
         dist.barrier()
         dist.destroy_process_group()
+
+
+def _join(device_wanted: str) -> Ranks:
+    local_rank, world_size = int(os.environ.get("LOCAL_RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
+    device = _device(device_wanted, local_rank)
+    if world_size > 1:
+        on_gpu = device.type == "cuda"
+        dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+    return Ranks(rank=int(os.environ.get("RANK") or 0), local_rank=local_rank, world_size=world_size, device=device)
 
 
 def _device(wanted: str, local_rank: int) -> torch.device:

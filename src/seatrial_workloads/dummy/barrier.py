@@ -1,5 +1,5 @@
 """A barrier between real processes over loopback TCP. In: the run folder, rank and world size. Out: `wait(step)`, which returns when
-every rank has called it; a rank that is gone is an error, never a hang.
+every rank has called it, and `largest(values)`, which all ranks must ask for too; a rank that is gone is an error, never a hang.
 
 Rank 0 listens on a free port and writes address and a secret into barrier.json; the others connect to it.
 """
@@ -12,6 +12,7 @@ import secrets
 import socket
 import struct
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 CONNECT_S = 60.0
@@ -27,21 +28,25 @@ class PeerLost(RuntimeError):
 
 
 class Barrier:
-    """Use as a context manager; a single rank waits for nobody."""
+    """Use as a context manager around `join`; a single rank waits for nobody."""
 
     def __init__(self, run_dir: Path, rank: int, world_size: int) -> None:
         self._file = run_dir / "barrier.json"
         self._rank = rank
         self._world_size = world_size
+        self._step = 0
         self._peers: dict[int, socket.socket] = {}
 
     def __enter__(self) -> Barrier:
+        return self
+
+    def join(self) -> None:
+        """Find the other ranks."""
         if self._world_size > 1:
             if self._rank == 0:
                 self._gather()
             else:
-                self._join()
-        return self
+                self._connect()
 
     def __exit__(self, *exception: object) -> None:
         for peer in self._peers.values():
@@ -49,13 +54,26 @@ class Barrier:
 
     def wait(self, step: int) -> None:
         """Return when every rank has come to this step."""
+        self._step = step
         if self._rank == 0:
             for rank in self._peers:
                 self._expect(rank, step)
         for rank in self._peers:
-            self._send(rank, step)
+            self._send(rank, STEP.pack(step))
         if self._rank != 0:
             self._expect(0, step)
+
+    def largest(self, values: Sequence[float]) -> list[float]:
+        """Of each number, the largest that any rank gave."""
+        form = struct.Struct(f"!{len(values)}d")
+        if self._rank != 0:
+            self._send(0, form.pack(*values))
+            return list(form.unpack(self._receive(0, form.size)))
+        given = [form.unpack(self._receive(rank, form.size)) for rank in self._peers]
+        found = [max(column) for column in zip(values, *given, strict=True)]
+        for rank in self._peers:
+            self._send(rank, form.pack(*found))
+        return found
 
     def _gather(self) -> None:
         secret = secrets.token_bytes(16)
@@ -84,7 +102,7 @@ class Barrier:
         aside.write_text(json.dumps({"port": port, "secret": secret.hex()}))
         os.replace(aside, self._file)
 
-    def _join(self) -> None:
+    def _connect(self) -> None:
         give_up_s = time.monotonic() + CONNECT_S
         while time.monotonic() < give_up_s:
             try:
@@ -101,18 +119,21 @@ class Barrier:
         raise PeerLost(f"rank 0 did not open the barrier within {CONNECT_S:.0f} s: was it started with this run folder?")
 
     def _expect(self, rank: int, step: int) -> None:
-        try:
-            (theirs,) = STEP.unpack(_receive(self._peers[rank], STEP.size))
-        except OSError as error:
-            raise PeerLost(f"rank {rank} was lost at step {step}: {error}") from error
+        (theirs,) = STEP.unpack(self._receive(rank, STEP.size))
         if theirs != step:
             raise PeerLost(f"rank {rank} is at step {theirs} while rank {self._rank} is at step {step}")
 
-    def _send(self, rank: int, step: int) -> None:
+    def _receive(self, rank: int, size: int) -> bytes:
         try:
-            self._peers[rank].sendall(STEP.pack(step))
+            return _receive(self._peers[rank], size)
         except OSError as error:
-            raise PeerLost(f"rank {rank} was lost at step {step}: {error}") from error
+            raise PeerLost(f"rank {rank} was lost at step {self._step}: {error}") from error
+
+    def _send(self, rank: int, data: bytes) -> None:
+        try:
+            self._peers[rank].sendall(data)
+        except OSError as error:
+            raise PeerLost(f"rank {rank} was lost at step {self._step}: {error}") from error
 
 
 def _prepare(peer: socket.socket) -> None:

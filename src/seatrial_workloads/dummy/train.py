@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from seatrial.probe import Probe
 from seatrial_workloads.common.human_lines import HumanLines
 from seatrial_workloads.common.settings_file import Start, load_settings
+from seatrial_workloads.common.timing_lines import TimingLines
 from seatrial_workloads.dummy.barrier import Barrier
 from seatrial_workloads.dummy.settings import Settings
 
@@ -31,10 +32,18 @@ def main(argv: list[str] | None = None) -> None:
     settings, run_dir = start.settings, start.run_dir
     rank, world_size = int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
     run_dir.mkdir(parents=True, exist_ok=True)
-    with Probe(run_dir) as probe, HumanLines(run_dir, rank) as lines, Barrier(run_dir, rank, world_size) as barrier:
-        lines.say(f"dummy: {settings.steps} steps of about {compute_ms(settings, rank, 0):.1f} ms, {world_size} ranks")
-        tell_idle_settings(settings, world_size, probe)
-        train(settings, rank, probe, lines, barrier)
+    with Probe(run_dir) as probe, Barrier(run_dir, rank, world_size) as barrier:
+        with probe.startup("process_group"):
+            barrier.join()
+        timing = TimingLines(rank, settings.steps, probe.recent, barrier.largest)
+        with HumanLines(run_dir, rank, timing) as lines:
+            run(settings, rank, world_size, probe, lines, barrier)
+
+
+def run(settings: Settings, rank: int, world_size: int, probe: Probe, lines: HumanLines, barrier: Barrier) -> None:
+    lines.say(f"dummy: {settings.steps} steps of about {compute_ms(settings, rank, 0):.1f} ms, {world_size} ranks")
+    tell_idle_settings(settings, world_size, probe)
+    train(settings, rank, probe, lines, barrier)
 
 
 def train(settings: Settings, rank: int, probe: Probe, lines: HumanLines, barrier: Barrier) -> None:

@@ -4,6 +4,7 @@ torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.tiny_lm.train --s
 
 2026-11-15 03:24:55,193 - seatrial - INFO - tiny_lm: 445,952 parameters, seq_len 128, batch 8 x 2 ranks, fp32 (CPU: fp32), cpu
 2026-11-15 03:24:55,693 - seatrial - INFO - Step 0: Loss 5.5813
+2026-11-15 03:24:55,694 - seatrial - INFO - Timing(window=100): data_wait_ms:p50=0.95 p90=0.95 | … | iter_ms:p50=38.20 p90=38.20
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from seatrial_workloads.common.distributed import Ranks, joined_ranks
 from seatrial_workloads.common.human_lines import HumanLines
 from seatrial_workloads.common.precision import Precision, resolve_precision
 from seatrial_workloads.common.settings_file import load_settings
+from seatrial_workloads.common.timing_lines import TimingLines
 from seatrial_workloads.tiny_lm.data import eval_batches, train_loader
 from seatrial_workloads.tiny_lm.model import TinyLM, next_token_loss
 from seatrial_workloads.tiny_lm.settings import Settings
@@ -28,8 +30,11 @@ from seatrial_workloads.tiny_lm.settings import Settings
 
 def main(argv: list[str] | None = None) -> None:
     start = load_settings(Settings, argv)
-    with Probe(start.run_dir) as probe, joined_ranks(start.settings.device) as ranks, HumanLines(start.run_dir, ranks.rank) as lines:
-        Trainer(start.settings, start.run_dir, ranks, probe, lines).train()
+    settings, run_dir = start.settings, start.run_dir
+    with Probe(run_dir) as probe, joined_ranks(settings.device, probe) as ranks:
+        timing = TimingLines(ranks.rank, settings.steps, probe.recent, ranks.largest)
+        with HumanLines(run_dir, ranks.rank, timing) as lines:
+            Trainer(settings, run_dir, ranks, probe, lines).train()
 
 
 class Trainer:
@@ -39,16 +44,13 @@ class Trainer:
         torch.manual_seed(settings.seed)
         self.settings, self.run_dir, self.ranks, self.probe, self.lines = settings, run_dir, ranks, probe, lines
         self.precision = resolve_precision(settings.precision, ranks.device)
-        self.bare_model = TinyLM(
-            vocab_size=settings.vocab_size,
-            seq_len=settings.seq_len,
-            d_model=settings.d_model,
-            n_layers=settings.n_layers,
-            n_heads=settings.n_heads,
-        ).to(ranks.device)
-        self.model = wrap(self.bare_model, settings, ranks)
-        self.optimizer = torch.optim.AdamW(self.bare_model.parameters(), lr=settings.lr, fused=ranks.device.type == "cuda")
-        self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.precision.needs_scaler)
+        with probe.startup("model"):
+            self.bare_model = new_model(settings).to(ranks.device)
+            self.model = wrap(self.bare_model, settings, ranks)
+            self.optimizer = torch.optim.AdamW(self.bare_model.parameters(), lr=settings.lr, fused=ranks.device.type == "cuda")
+            self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.precision.needs_scaler)
+        with probe.startup("data"):
+            self.loader = train_loader(settings, ranks)
 
     def train(self) -> None:
         settings, probe = self.settings, self.probe
@@ -57,7 +59,7 @@ class Trainer:
             with probe.pause("compile"):
                 self.compile()
         samples, tokens = settings.micro_batch, settings.micro_batch * settings.seq_len
-        for step, batch in enumerate(probe.data(train_loader(settings, self.ranks))):
+        for step, batch in enumerate(probe.data(self.loader)):
             with probe.step(samples=samples, tokens=tokens):
                 loss = self.train_step(batch)
             probe.loss(loss)
@@ -83,7 +85,7 @@ class Trainer:
         return next_token_loss(logits, targets)
 
     def after_step(self, step: int, loss: Tensor) -> None:
-        """What is due after this step: a line, an evaluation, a checkpoint."""
+        """What is due after this step: lines, an evaluation, a checkpoint."""
         settings = self.settings
         if step % settings.log_every == 0 or step == settings.steps - 1:
             self.lines.step(step, loss.item())
@@ -138,6 +140,16 @@ def effective_settings(settings: Settings, ranks: Ranks, precision: Precision) -
     if not settings.num_workers:
         told["prefetch_factor"] = (settings.prefetch_factor, None, "num_workers is 0: nothing is made ahead")
     return told
+
+
+def new_model(settings: Settings) -> TinyLM:
+    return TinyLM(
+        vocab_size=settings.vocab_size,
+        seq_len=settings.seq_len,
+        d_model=settings.d_model,
+        n_layers=settings.n_layers,
+        n_heads=settings.n_heads,
+    )
 
 
 def wrap(model: TinyLM, settings: Settings, ranks: Ranks) -> nn.Module:

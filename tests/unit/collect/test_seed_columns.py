@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from seatrial.records.columns import GROUP_SEED, MANIFEST_OURS, MANIFEST_SEED
 from seatrial.records.command import Provenance
+from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
 from seatrial.seed_columns import axis_cells, config_cells, fallback_reasons, global_batch
 from tests.unit.analyse import factory
 
@@ -46,3 +47,12 @@ def test_global_batch_falls_back_to_samples_per_step() -> None:
 def test_reasons_name_only_what_was_not_done_as_asked() -> None:
     effective = {"attention": ("flash", "sdpa", "not installed"), "precision": ("bf16", "bf16", "asked for")}
     assert fallback_reasons(effective) == "attention: flash → sdpa (not installed)"
+
+
+def test_rows_of_telemetry_and_the_flag_that_there_are_none() -> None:
+    account = TelemetryAccount(gpu=SamplerAccount(interval_s=2.0, empty=True, expected=True), host=SamplerAccount(interval_s=2.0, rows=30))
+    cells = config_cells(factory.spec(), Provenance(), {}, telemetry=account)
+    assert (cells["gpu_telemetry_rows"], cells["gpu_telemetry_empty_flag"]) == (0, True)
+    assert (cells["host_telemetry_rows"], cells["host_telemetry_empty_flag"]) == (30, False)
+    without = config_cells(factory.spec(), Provenance(), {})
+    assert (without["host_telemetry_rows"], without["host_telemetry_empty_flag"]) == (0, True)

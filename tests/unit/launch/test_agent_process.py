@@ -284,3 +284,13 @@ def test_stopped_torchrun_leaves_no_rank(tmp_path: Path, attempt: AttemptPaths) 
         heard = reports_until_over(agent)
     assert heard["exited"].returncode != 0
     assert all(is_gone(pid) for pid in pids)
+
+
+def test_an_agent_that_does_not_leave_after_its_last_word_is_not_waited_for(attempt: AttemptPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.launch.agent_process.LEAVE_PATIENCE_S", 0.2)
+    gone = "{'kind': 'gone', 't': 1.0, 'pid': null, 'returncode': null, 'killed': 0, 'detail': ''}".replace("'", '"')
+    argv = [sys.executable, "-c", f"import time; print({gone!r}, flush=True); time.sleep(600)"]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with AgentProcess(attempt, process) as agent:
+        assert [report.kind for report in agent.wait(60)] == ["gone"]
+    assert process.returncode == -signal.SIGKILL

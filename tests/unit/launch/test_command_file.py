@@ -30,11 +30,14 @@ cd '/my code'
 export EXTRA='two words'
 export PYTHONUNBUFFERED=1
 export SEATRIAL_ATTEMPT=1
+export SEATRIAL_ETA_MIN_SAMPLES=10
+export SEATRIAL_ETA_MODE=rank0
 export SEATRIAL_PHASE_EVERY=10
 export SEATRIAL_RANK_SCOPE=all
 export SEATRIAL_RUN=mb8_r1
 export SEATRIAL_RUN_DIR=/out/mb8_r1/attempt-1/by-hand
 export SEATRIAL_SYNC_TIMING=0
+export SEATRIAL_TIMING_WINDOW=100
 echo 'each rank writes its output below /out/mb8_r1/attempt-1/by-hand/ranks' >&2
 exec torchrun --nnodes 1 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port 29650 \
 --log-dir /out/mb8_r1/attempt-1/by-hand/ranks --redirects 3 train.py --name 'it'"'"'s $HOME'

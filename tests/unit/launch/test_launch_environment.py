@@ -27,6 +27,9 @@ def test_probe_learns_where_it_is() -> None:
         "SEATRIAL_RANK_SCOPE": "rank0",
         "SEATRIAL_SYNC_TIMING": "0",
         "SEATRIAL_PHASE_EVERY": "10",
+        "SEATRIAL_TIMING_WINDOW": "100",
+        "SEATRIAL_ETA_MODE": "rank0",
+        "SEATRIAL_ETA_MIN_SAMPLES": "10",
     }
     assert {found[name].set_by for name in told} == {"seatrial"}
 

@@ -72,6 +72,16 @@ def test_secrets_among_the_words_are_masked_in_what_the_team_reads(tmp_path: Pat
     assert shown.workload.args == ("--hf_token", "***", "--bs", "8", "--url", "http://me:***@host")
 
 
+def test_secret_setting_of_a_bundled_workload_is_for_its_owner_alone(tmp_path: Path) -> None:
+    settings = {"hub_token": "hunter1", "url": "http://me:hunter2@host", "pad_token": "<pad>", "steps": 5}
+    spec = make_spec(tmp_path, module="seatrial_workloads.dummy.train", settings=settings)
+    attempt = attempt_in(tmp_path)
+    prepare(spec, attempt, allocation_for(spec), {})
+    assert read_json(attempt.settings) == settings and _mode(attempt.settings) == 0o600
+    assert masked_spec(spec).settings == {"hub_token": "***", "url": "http://me:***@host", "pad_token": "<pad>", "steps": 5}
+    assert "hunter" not in attempt.spec.read_text()
+
+
 def test_environment_says_who_set_what(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, ranks=2, env={"NCCL_DEBUG": "WARN"})
     attempt = attempt_in(tmp_path)

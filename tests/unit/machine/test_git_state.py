@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.machine.git import GitState, git_state, parse_status
+from seatrial.machine import git
+from seatrial.machine.git import UNKNOWN, GitState, git_state, parse_status
 
 
 def _git(folder: Path, *words: str) -> None:
@@ -47,3 +48,73 @@ def test_repository_without_a_commit() -> None:
 @pytest.mark.parametrize("name", ["", "no/such/folder"])
 def test_no_repository_gives_empty_strings(tmp_path: Path, name: str) -> None:
     assert git_state(tmp_path / name) == GitState()
+
+
+def test_clean_tree_has_no_hash_and_each_change_has_its_own(repository: Path) -> None:
+    script = repository / "train.py"
+    hashes = [git_state(repository).diff_sha256]
+    for text in ("print(2)\n", "print(3)\n", "print(1)\r\n", "print('\xe9')\n", "print('\xe8')\n"):
+        script.write_bytes(text.encode("latin-1"))
+        hashes.append(git_state(repository).diff_sha256)
+    assert hashes[0] == "" and len(hashes[1]) == 64
+    assert len(set(hashes)) == len(hashes), "bytes count: ends of lines, and text that is not UTF-8"
+    script.write_text("print(1)\n")
+    assert git_state(repository).diff_sha256 == ""
+
+
+def test_staged_changes_and_those_of_other_folders_count(repository: Path) -> None:
+    below = repository / "below"
+    below.mkdir()
+    (repository / "train.py").write_text("print(2)\n")
+    unstaged = git_state(below).diff_sha256
+    _git(repository, "add", "train.py")
+    assert git_state(below).diff_sha256 == git_state(repository).diff_sha256 == unstaged != ""
+
+
+def test_untracked_results_do_not_change_the_hash(repository: Path) -> None:
+    (repository / "train.py").write_text("print(2)\n")
+    before = git_state(repository)
+    (repository / "outputs").mkdir()
+    (repository / "outputs" / "run_manifest.tsv").write_text("a\n")
+    assert git_state(repository) == before
+
+
+def test_committed_results_do_not_change_the_hash_either(repository: Path) -> None:
+    out = repository / "out [1]"
+    out.mkdir()
+    table = out / "table.csv"
+    table.write_text("a\n")
+    _git(repository, "add", "-f", str(table))
+    _git(repository, "commit", "-m", "results")
+    table.write_text("b\n")
+    assert git_state(repository).diff_sha256 != ""
+    for output in (out, Path("out [1]")):
+        assert git_state(repository, output).diff_sha256 == ""
+    (repository / "train.py").write_text("print(2)\n")
+    code = git_state(repository, out).diff_sha256
+    assert code != "" and code != git_state(repository, repository.parent / "elsewhere").diff_sha256
+
+
+USERS_SETTINGS = (
+    ("color.ui", "always"),
+    ("diff.noprefix", "true"),
+    ("diff.external", "false"),
+    ("diff.context", "9"),
+    ("diff.algorithm", "patience"),
+    ("diff.relative", "true"),
+    ("core.abbrev", "6"),
+)
+
+
+def test_users_own_git_settings_do_not_change_the_hash(repository: Path) -> None:
+    (repository / "train.py").write_text("print(2)\n")
+    before = git_state(repository).diff_sha256
+    for name, value in USERS_SETTINGS:
+        _git(repository, "config", name, value)
+        assert git_state(repository).diff_sha256 == before, name
+
+
+def test_git_that_takes_too_long_is_unknown_and_not_clean(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (repository / "train.py").write_text("print(2)\n")
+    monkeypatch.setattr(git, "bytes_of", lambda *_, **__: None)
+    assert git_state(repository).diff_sha256 == UNKNOWN

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from seatrial.machine import gpus
+from seatrial.machine.fingerprint import fingerprint
 from seatrial.machine.gpus import Gpu, chosen, driver_version, list_gpus
-from seatrial.machine.provenance import fingerprint, gather, visible_gpus
+from seatrial.machine.provenance import gather, visible_gpus
 
 
 class FakeNvmlError(Exception):
@@ -59,6 +60,27 @@ def test_every_fact_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert list_gpus() == (expected,)
     assert driver_version() == "570.10"
+
+
+def test_clocks_and_the_limit_nobody_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    told = {
+        "NVML_CLOCK_SM": 1,
+        "NVML_CLOCK_MEM": 2,
+        "nvmlDeviceGetMaxClockInfo": lambda handle, kind: {1: 1980, 2: 3201}[kind],
+        "nvmlDeviceGetPowerManagementDefaultLimit": lambda handle: 700_000 + handle,
+        "nvmlSystemGetCudaDriverVersion": lambda: 12080,
+    }
+    _install(monkeypatch, _fake_nvml(["H200", "H200"], **told))
+    found = gather(tmp_path, [], program=("/bin/ls",))
+    assert found.gpu_clocks == "0:1980/3201;1:1980/3201"
+    assert found.gpu_power_default_w == "700.00;700.00"
+    assert found.cuda == "12.8", "the driver's, where no torch says one"
+
+
+def test_driver_without_clocks_leaves_the_column_readable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    _install(monkeypatch, _fake_nvml(["H200"]))
+    found = gather(tmp_path, [], program=("/bin/ls",))
+    assert (found.gpu_clocks, found.gpu_power_default_w, found.cuda) == ("", "", "")
 
 
 def test_no_driver_means_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:

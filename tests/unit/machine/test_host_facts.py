@@ -1,15 +1,13 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from seatrial.machine import provenance
+from seatrial.machine import fingerprint, provenance
 from seatrial.machine.host import cpu_model, host
 from seatrial.machine.packages import package_versions, version_of
-from seatrial.records.command import Provenance
 
 
 def test_cpu_model_is_the_first_name_with_single_spaces(tmp_path: Path) -> None:
@@ -37,16 +35,8 @@ def test_versions_come_without_importing() -> None:
     assert ("torch" in sys.modules) == before
 
 
-def test_every_fingerprint_field_counts_and_dirt_does_not() -> None:
-    plain = Provenance()
-    for name in provenance.FINGERPRINT_FIELDS:
-        assert provenance.fingerprint(replace(plain, **{name: "other"})) != provenance.fingerprint(plain)
-    assert provenance.fingerprint(replace(plain, packages={"torch": "2.13.0"})) != provenance.fingerprint(plain)
-    assert provenance.fingerprint(replace(plain, git_dirty="true", packages={"rich": "1"})) == provenance.fingerprint(plain)
-
-
 def test_gathered_in_a_folder_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "list_gpus", lambda: ())
+    monkeypatch.setattr("seatrial.machine.gpus.list_gpus", lambda: ())
     found = provenance.gather(tmp_path, [])
     assert found.git_commit_hash == "" and found.gpu_name == "" and found.gpu_cc == ""
-    assert found.host and found.python and len(found.fingerprint) == provenance.FINGERPRINT_LENGTH
+    assert found.host and found.python and len(found.fingerprint) == fingerprint.HASH_LENGTH

@@ -15,7 +15,7 @@ from seatrial.machine import interpreter, provenance
 from seatrial.machine.interpreter import Interpreter, interpreter_of, is_this_python, python_behind
 from seatrial.machine.packages import package_versions
 
-OURS = Interpreter(python=platform.python_version(), packages=package_versions())
+OURS = Interpreter(python=platform.python_version(), packages=package_versions(), torch_cuda=interpreter._own().torch_cuda)
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +121,7 @@ def test_what_is_no_python_is_unknown(tmp_path: Path) -> None:
 
 
 def test_provenance_describes_the_runs_python(tmp_path: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(provenance, "list_gpus", lambda: ())
+    monkeypatch.setattr("seatrial.machine.gpus.list_gpus", lambda: ())
     ours = provenance.gather(tmp_path, [])
     theirs = provenance.gather(tmp_path, [], program=(str(other / "python"), "train.py"))
     unknown = provenance.gather(tmp_path, [], program=("/bin/ls",))
@@ -134,3 +134,21 @@ def test_provenance_describes_the_runs_python(tmp_path: Path, other: Path, monke
 def test_users_folder_cannot_take_part_in_the_answer(tmp_path: Path, other: Path) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('not the real one')\n")
     assert interpreter_of((str(other / "python"),), tmp_path, os.environ).packages == {"torch": "9.9.9"}
+
+
+def test_cuda_of_torch_is_read_and_torch_is_not_imported(tmp_path: Path) -> None:
+    package = tmp_path / "torch"
+    package.mkdir()
+    (package / "__init__.py").write_text("raise SystemExit('imported')\n")
+    (package / "version.py").write_text("__version__ = '2.9.0'\ncuda: Optional[str] = '13.0'\n")
+    _install_torch(tmp_path, "2.9.0")
+    found = interpreter_of((sys.executable,), Path("/"), {**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert (found.packages["torch"], found.torch_cuda) == ("2.9.0", "13.0")
+    (package / "version.py").unlink()
+    interpreter._asked.cache_clear()
+    assert interpreter_of((sys.executable,), Path("/"), {**os.environ, "PYTHONPATH": str(tmp_path)}).torch_cuda == ""
+
+
+def test_our_own_torch_is_asked_by_its_file() -> None:
+    torch = pytest.importorskip("torch.version")
+    assert OURS.torch_cuda == (torch.cuda or "")

@@ -1,37 +1,125 @@
-"""ETA of run and campaign."""
+"""ETA of a run under way and of its campaign."""
 
 from __future__ import annotations
 
 import pytest
 
-from seatrial.observe.eta import StepMark, campaign_eta_s, run_eta_s
+from seatrial.observe.eta import CurrentRun, RunEta, TimeLeft, campaign_eta
+from seatrial.observe.progress import RankMark
 from tests.unit.records.test_codec import spec
 
-
-def mark(step: int, elapsed_s: float) -> StepMark:
-    return StepMark(step=step, elapsed_s=elapsed_s)
+NOW_T = 1_794_700_000.0
 
 
-def test_start_up_does_not_count() -> None:
-    assert run_eta_s(mark(0, 100.0), mark(10, 110.0), 21) == pytest.approx(10.0)
+def mark(step: int, t: float, *, rank: int = 0, paused_s: float = 0.0, iter_ms_p50: float | None = None) -> RankMark:
+    return RankMark(rank=rank, step=step, step_t=NOW_T + t, paused_s=paused_s, iter_ms_p50=iter_ms_p50)
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "total"), [(None, None, 10), (mark(3, 1.0), mark(3, 2.0), 10), (mark(0, 0.0), mark(5, 1.0), None)]
-)
-def test_none_where_nothing_can_be_said(first: StepMark | None, last: StepMark | None, total: int | None) -> None:
-    assert run_eta_s(first, last, total) is None
+def test_the_time_since_the_newest_step_has_passed_already() -> None:
+    eta = RunEta(1001)
+    for look in range(1, 5):
+        said = eta.look([mark(look * 50, look * 5.0)], NOW_T + look * 5.0)
+    assert said.mode == "rank0"
+    assert said.left is not None
+    assert said.left.eta_s == pytest.approx(80.0)
+    later = eta.look([mark(200, 20.0)], NOW_T + 23.0).left
+    assert later is not None
+    assert later.eta_s == pytest.approx(77.0)
+    assert later.low_s <= later.eta_s <= later.high_s
 
 
-def test_never_negative_when_a_script_steps_beyond_its_total() -> None:
-    assert run_eta_s(mark(0, 0.0), mark(30, 3.0), 20) == 0
+def test_a_run_that_stands_still_is_never_less_than_over() -> None:
+    eta = RunEta(100)
+    for look in range(1, 5):
+        eta.look([mark(look * 10, look * 1.0)], NOW_T + look)
+    left = eta.look([mark(40, 4.0)], NOW_T + 10_000).left
+    assert left is not None
+    assert (left.eta_s, left.low_s) == (0.0, 0.0)
 
 
-def test_campaign_takes_each_groups_own_length() -> None:
+def test_named_pauses_of_heartbeats_are_expected_again() -> None:
+    eta = RunEta(1001)
+    for look in range(1, 41):
+        step = look * 10
+        eta.look([mark(step, step * 0.1 + step // 100 * 5.0, paused_s=step // 100 * 5.0)], NOW_T)
+    rest = eta.rank0(NOW_T)
+    assert rest is not None
+    assert rest.eta_s == pytest.approx(60.0 + 6 * 5.0, rel=0.02)
+
+
+def test_the_slowest_rank_where_the_plan_asks_for_it() -> None:
+    eta = RunEta(101, mode="global_max")
+    for look in range(1, 6):
+        said = eta.look([mark(look * 10, look * 1.0), mark(look * 10, look * 2.0, rank=1, iter_ms_p50=200.0)], NOW_T)
+    assert (said.mode, said.iter_ms_p50) == ("global_max", 200.0)
+    assert said.left is not None
+    assert said.left.eta_s == pytest.approx(10.0)
+    rank0 = eta.rank0(NOW_T)
+    assert rank0 is not None
+    assert rank0.eta_s == pytest.approx(5.0)
+
+
+def test_a_pace_alone_is_a_guess_and_says_so() -> None:
+    said = RunEta(101).look([mark(4, 1.0, iter_ms_p50=250.0)], NOW_T + 1.0)
+    assert said.mode == "fallback_local"
+    assert said.left is not None
+    assert said.left.eta_s == pytest.approx(24.0)
+    assert said.left.low_s < 24.0 < said.left.high_s
+
+
+@pytest.mark.parametrize(("total", "marks"), [(100, []), (100, [mark(4, 1.0)]), (None, [mark(4, 1.0, iter_ms_p50=250.0)])])
+def test_nothing_is_said_where_nothing_is_known(total: int | None, marks: list[RankMark]) -> None:
+    said = RunEta(total).look(marks, NOW_T)
+    assert (said.left, said.mode) == (None, "")
+
+
+def test_switching_the_seeds_lines_off_leaves_the_display() -> None:
+    eta = RunEta(101, mode="off")
+    for look in range(1, 6):
+        said = eta.look([mark(look * 10, look * 1.0)], NOW_T)
+    assert (said.mode, said.left is None) == ("rank0", False)
+
+
+def current(elapsed_s: float, left_s: float | None, group_key: str = "now") -> CurrentRun:
+    left = None if left_s is None else TimeLeft(eta_s=left_s, low_s=left_s * 0.9, high_s=left_s * 1.1)
+    return CurrentRun(group_key=group_key, elapsed_s=elapsed_s, left=left)
+
+
+def test_campaign_takes_each_groups_own_length_and_the_mean_for_others() -> None:
     todo = [spec(group_key="a"), spec(group_key="b"), spec(group_key="new")]
-    assert campaign_eta_s(todo, {"a": 10.0, "b": 20.0}, 5.0, 1.0) == pytest.approx(10 + 20 + 15 + 5)
+    found = campaign_eta(todo, {"a": [9.0, 11.0], "b": [20.0]}, current(10.0, 5.0, "a"))
+    assert found is not None
+    # The run under way is a third one of group a, as long as it is expected to be.
+    mean_a_s = (9 + 11 + 15) / 3
+    assert found.eta_s == pytest.approx(5 + mean_a_s + 20 + (mean_a_s + 20) / 2)
+    assert found.low_s < found.eta_s < found.high_s
 
 
-def test_campaign_from_the_first_run_alone() -> None:
-    assert campaign_eta_s([spec()], {}, 6.0, 4.0) == pytest.approx(16.0)
-    assert campaign_eta_s([spec()], {}, None, 4.0) is None
+def test_campaign_from_the_first_run_alone_counts_its_start_up() -> None:
+    found = campaign_eta([spec(), spec()], {}, current(4.0, 6.0))
+    assert found is not None
+    assert found.eta_s == pytest.approx(6 + 2 * 10)
+    assert campaign_eta([spec()], {}, current(4.0, None)) is None
+    assert campaign_eta([spec()], {}) is None
+
+
+def test_a_run_without_steps_is_as_long_as_those_of_its_group() -> None:
+    found = campaign_eta([], {"now": [30.0, 30.0]}, current(12.0, None))
+    assert found is not None
+    assert found.eta_s == pytest.approx(18.0)
+
+
+def test_repeats_that_disagree_widen_the_interval() -> None:
+    todo = [spec(group_key="a")]
+    alike, unlike = campaign_eta(todo, {"a": [10.0, 10.0, 10.0, 10.0]}), campaign_eta(todo, {"a": [5.0, 15.0, 5.0, 15.0]})
+    assert alike is not None
+    assert unlike is not None
+    assert unlike.eta_s == alike.eta_s
+    assert unlike.high_s - unlike.low_s > 10 * (alike.high_s - alike.low_s)
+
+
+def test_runs_that_no_longer_fit_the_budget_do_not_count() -> None:
+    todo = [spec(group_key="a") for _ in range(5)]
+    found = campaign_eta(todo, {"a": [10.0, 10.0]}, current(5.0, 5.0, "a"), budget_left_s=27.0)
+    assert found is not None
+    assert found.eta_s == pytest.approx(5 + 2 * 10)

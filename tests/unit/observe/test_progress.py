@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
-from seatrial.observe.progress import ProgressReader
+from seatrial.observe.progress import ProgressReader, RankMark
 from seatrial.paths import AttemptPaths
 from seatrial.records.run_spec import WorkloadSpec
 from tests.unit.records.test_codec import spec
@@ -17,9 +18,23 @@ def attempt(tmp_path: Path) -> AttemptPaths:
     return AttemptPaths(folder)
 
 
-def beat(paths: AttemptPaths, rank: int, step: int | None) -> None:
+def beat(paths: AttemptPaths, rank: int, step: int | None, **more: object) -> None:
     with open(paths.heartbeat(rank), "a") as lines:
-        lines.write(json.dumps({"rank": rank, "step": step, "phase": "step"}) + "\n")
+        lines.write(json.dumps({"rank": rank, "step": step, "phase": "step", **more}) + "\n")
+
+
+def say(paths: AttemptPaths, text: str, t: float) -> None:
+    """More output, which arrived at `t`."""
+    with open(paths.launcher_log, "a") as log:
+        log.write(text)
+    if not paths.arrivals.exists():
+        paths.arrivals.write_text("offset_bytes,t,m\n")
+    with open(paths.arrivals, "a") as arrivals:
+        arrivals.write(f"{paths.launcher_log.stat().st_size},{t:.6f},0.0\n")
+
+
+def nano(*steps: int) -> str:
+    return "".join(f"iter {step}: loss 2.0, time 5.0ms\n" for step in steps)
 
 
 def test_nothing_yet(tmp_path: Path) -> None:
@@ -62,3 +77,55 @@ def test_own_pattern(tmp_path: Path) -> None:
     reader = ProgressReader(spec(workload=mine), paths)
     paths.launcher_log.write_text("tick 4\niter 9: loss 1.0, time 1.0ms\n")
     assert reader.look().step == 4
+
+
+def test_every_rank_that_has_ended_a_step_has_its_mark(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    beat(paths, 0, 7, ts=105.0, step_t=103.5, iter_ms_p50=12.5, paused_s=1.5)
+    beat(paths, 1, None, ts=105.0, step_t=None, iter_ms_p50=None, paused_s=None)
+    assert ProgressReader(spec(), paths).look().ranks == (RankMark(rank=0, step=7, step_t=103.5, paused_s=1.5, iter_ms_p50=12.5),)
+
+
+def test_a_heartbeat_of_before_these_fields_marks_the_time_it_was_written(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    beat(paths, 0, 7, ts=105.0)
+    beat(paths, 1, 7)
+    assert ProgressReader(spec(), paths).look().ranks == (RankMark(rank=0, step=7, step_t=105.0),)
+
+
+def test_a_script_s_mark_is_when_its_line_arrived_and_its_pace_that_between_lines(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    reader = ProgressReader(spec(), paths)
+    say(paths, "loading\n" + nano(0), t=10.0)
+    assert reader.look().ranks == (RankMark(rank=0, step=0, step_t=10.0),)
+    say(paths, nano(10), t=11.0)
+    say(paths, nano(20), t=13.0)
+    say(paths, nano(30) + "saving\n", t=14.0)
+    assert reader.look().ranks == (RankMark(rank=0, step=30, step_t=14.0, iter_ms_p50=100.0),)
+
+
+def test_lines_that_came_together_are_one_mark(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    reader = ProgressReader(spec(), paths)
+    for chunk in range(3):
+        say(paths, nano(*range(10 * chunk, 10 * chunk + 10)), t=10.0 + chunk)
+    (mark,) = reader.look().ranks
+    assert (mark.step, mark.step_t, mark.iter_ms_p50) == (29, 12.0, 100.0)
+
+
+def test_ranks_that_all_print_and_a_new_epoch_do_not_spoil_the_pace(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    reader = ProgressReader(spec(), paths)
+    for at, step in enumerate([0, 1, 2, 0, 1, 2]):
+        for rank in (0, 1):
+            say(paths, f"[rank{rank}]: {nano(step)}", t=10.0 + at + rank / 10)
+    (mark,) = reader.look().ranks
+    assert (mark.step, mark.step_t, mark.iter_ms_p50) == (2, 15.0, 1000.0)
+
+
+def test_without_arrival_times_the_time_of_the_look_counts(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    paths.launcher_log.write_text(nano(3))
+    (mark,) = ProgressReader(spec(), paths).look().ranks
+    assert mark.step == 3
+    assert abs(mark.step_t - time.time()) < 60

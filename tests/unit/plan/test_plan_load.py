@@ -41,9 +41,6 @@ NOT_BUILT = {
     "sentinel: {every: 4}": (
         "sentinel: is a known key that is not built yet; leave it out (repeats in interleaved order show drift meanwhile)"
     ),
-    "telemetry: {gpu_s: 1}": (
-        "telemetry: is a known key that is not built yet; leave it out (sample GPUs and host beside the campaign meanwhile)"
-    ),
     "price_per_gpu_hour: 2.5": (
         "price_per_gpu_hour: is a known key that is not built yet; leave it out (multiply the duration of a run by your price meanwhile)"
     ),
@@ -65,7 +62,7 @@ def test_what_is_not_built_yet_is_refused_by_name(line: str, complaint: Callable
     assert complaint(f"{HEAD}{line}\n") == f"p.yaml:3: {NOT_BUILT[line]}"
 
 
-@pytest.mark.parametrize("key", ["spike_ratio", "memory_gib", "disk_gib", "restarts", "soft_s"])
+@pytest.mark.parametrize("key", ["memory_gib", "disk_gib", "restarts", "soft_s"])
 def test_no_unbuilt_limit_is_taken_in_silence(key: str, complaint: Callable[..., str]) -> None:
     assert f"limits.{key}: is a known key that is not built yet; leave it out" in complaint(f"{HEAD}limits: {{{key}: 1}}\n")
 

@@ -44,7 +44,8 @@ REFUSED = {
     "axes.micro_bath=[8]": "--set axes.micro_bath=[8]: axes.micro_bath: unknown setting; did you mean 'micro_batch'?",
     "settings.micro_batch=8": "p.yaml:5: axes.micro_batch: is fixed by `settings.micro_batch` and varied as an axis; keep one of the two",
     "extends=y.yaml": "--set extends=y.yaml: extends: a plan is chosen by its file, not by --set",
-    "telemetry.gpu_s=1": "--set telemetry.gpu_s=1: telemetry: is a known key that is not built yet; leave it out",
+    "price_per_gpu_hour=1": "--set price_per_gpu_hour=1: price_per_gpu_hour: is a known key that is not built yet; leave it out",
+    "telemetry.gpus=1": "--set telemetry.gpus=1: telemetry.gpus: unknown key; did you mean 'gpu_s'?",
 }
 
 

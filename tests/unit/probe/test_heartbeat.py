@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from seatrial.probe import Probe
+from seatrial.probe.event_lines import StepRecord
 from seatrial.probe.heartbeat import Heart, Standing
 from seatrial.probe.identity import identify
 from seatrial.probe.line_file import LineFile
@@ -16,7 +17,7 @@ from seatrial.records.events import HEARTBEAT_FIELDS
 
 @pytest.fixture
 def standing():
-    return {"step": None, "phase": "start"}
+    return {"phase": "start"}
 
 
 @pytest.fixture
@@ -33,11 +34,23 @@ def heart(lines, clock, standing):
     )
 
 
+def ended_step(number: int, iter_ms: float = 10.0) -> StepRecord:
+    return StepRecord(number, 100.0 + number, 50.0 + number, iter_ms, None, None, [None] * 5, paused_s=1.5)
+
+
 def test_a_line_has_the_fields_of_the_contract(heart, lines):
     heart.beat("boot")
     (beat,) = lines.heartbeats()
     assert tuple(beat) == HEARTBEAT_FIELDS
     assert (beat["ts"], beat["iso"], beat["attempt"]) == (1794713095.25, "2026-11-15T03:24:55.250+00:00", 2)
+    assert [beat[name] for name in ("step", "step_t", "iter_ms_p50", "paused_s")] == [None] * 4
+
+
+def test_a_line_tells_when_the_last_step_ended_and_how_long_the_newest_took(heart, lines, standing):
+    standing.update(newest=[ended_step(number, iter_ms=iter_ms) for number, iter_ms in enumerate((90.0, 10.0, 12.0))])
+    heart.beat("beat")
+    (beat,) = lines.heartbeats()
+    assert [beat[name] for name in ("step", "step_t", "iter_ms_p50", "paused_s")] == [2, 102.0, 12.0, 1.5]
 
 
 def test_one_every_five_seconds_and_one_when_the_first_step_ended(heart, clock, lines, standing):
@@ -45,7 +58,7 @@ def test_one_every_five_seconds_and_one_when_the_first_step_ended(heart, clock, 
     for second in range(12):
         clock.pass_ms(1000)
         if second == 2:
-            standing.update(step=0, phase="fwd")
+            standing.update(newest=[ended_step(0)], phase="fwd")
         heart.tick()
     assert [(beat["msg"], beat["step"]) for beat in lines.heartbeats()] == [("boot", None), ("step_end", 0), ("beat", 0)]
 

@@ -48,7 +48,7 @@ def test_the_whole_loop_of_the_guide(make_probe, clock, lines):
     assert first["iter_ms"] == pytest.approx(34), "the first step counts from its own start"
     assert second["iter_ms"] == pytest.approx(43), "step end to step end: data wait and the rest of the loop count"
     assert [event["loss"] for event in (first, second)] == [2.5, 2.5]
-    assert [event["kind"] for event in lines.events()] == ["start", "step", "step", "stop"]
+    assert [event["kind"] for event in lines.events()] == ["start", "span", "step", "step", "stop"]
 
 
 def test_phases_of_one_name_add_up_and_those_not_taken_are_null(make_probe, clock, lines):
@@ -191,7 +191,7 @@ def test_start_and_stop_frame_the_events(make_probe, lines):
     with make_probe(world_size=4) as probe, probe.step():
         pass
     start, stop = lines.events()[0], lines.events()[-1]
-    assert tuple(start) == (*COMMON_FIELDS, "pid", "host", "world_size", "launched_by", "signal")
+    assert tuple(start) == (*COMMON_FIELDS, "pid", "host", "world_size", "launched_by", "signal", "process_t")
     assert (start["kind"], start["pid"], start["world_size"], start["signal"]) == ("start", os.getpid(), 4, None)
     assert (stop["kind"], stop["step"], stop["steps"]) == ("stop", 0, 1)
 

@@ -74,6 +74,21 @@ def test_phases_are_taken_on_one_step_in_so_many(clock):
     assert loop.fwd_ms() == [20.0, None, None, 20.0, None, None, 20.0]
 
 
+def test_those_who_ask_see_the_phases_that_have_come_and_every_step_is_still_written_whole(clock):
+    loop = Loop(clock, window=10)
+    loop.step(loss=3.0)
+    assert [record.phases_ms[FWD] for record in loop.timeline.known_steps()] == [None], "the device is not there yet"
+    loop.device.catch_up()
+    loop.step(loss=2.0)
+    assert [record.phases_ms[FWD] for record in loop.timeline.known_steps()] == [20.0, None]
+    loop.device.catch_up()
+    assert [record.phases_ms[FWD] for record in loop.timeline.known_steps()] == [20.0, 20.0]
+    assert loop.records == [], "their losses have not come: to ask let no step go"
+    loop.timeline.drain(1.0)
+    assert [(record.phases_ms[FWD], record.loss) for record in loop.records] == [(20.0, 3.0), (20.0, 2.0)]
+    assert loop.device.syncs == 0
+
+
 def test_events_are_pooled(loop):
     for _ in range(50):
         loop.step(loss=1.0)

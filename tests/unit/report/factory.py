@@ -15,6 +15,7 @@ from seatrial.judge.verdict import judge
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
+from seatrial.records.eta import EtaPoint, EtaQuality
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking, RunMeasure, TimingPoint, Window
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.results import CampaignResults, MeasuredRun
@@ -107,22 +108,55 @@ def measure(samples_per_s: float, *, steady: bool = True, loss_falls: bool | Non
         wall_p90_over_p50=1.1,
         last_step=199,
         startup_s=4.25,
+        startup={"launch": 0.5, "import": 1.0, "model": 0.75, "first_step": 1.5, "other": 0.5},
         first_loss=5.5,
         last_loss=3.25,
         loss_falls=loss_falls,
         duration_s=31.5,
         effective={"precision_mode": ("auto", "fp32", "no GPU: bf16 would be slower")},
         seed=_run_seed(p50_ms),
+        eta_points=eta_points(p50_ms),
+        eta_quality=EtaQuality(
+            points=3, median_error_s=0.1, p90_error_s=0.14, median_fraction=0.02, p90_fraction=0.028, covered=2 / 3, length_s=5.0
+        ),
         timing_points=(TimingPoint(index=1, step=50, values={"iter_ms_p50": p50_ms, "iter_ms_p90": p50_ms * 1.1}),),
     )
     return dataclasses.replace(made, **changes)
+
+
+def eta_points(p50_ms: float) -> tuple[EtaPoint, ...]:
+    """Three estimates that are 0.05, 0.1 and 0.15 s too long; the interval of the last does not hold the truth."""
+    truth_s = [(199 - step) * p50_ms / 1000 for step in (50, 100, 150)]
+    return tuple(
+        EtaPoint(
+            index=index,
+            step=50 * (index + 1),
+            remain_steps=149 - 50 * index,
+            eta_s=left_s + 0.05 * (index + 1),
+            mode="rank0",
+            source="events",
+            low_s=left_s - 0.1 if index < 2 else left_s + 0.1,
+            high_s=left_s + 0.3,
+            basis_iter_ms=p50_ms,
+            samples=50,
+            actual_s=left_s,
+        )
+        for index, left_s in enumerate(truth_s)
+    )
 
 
 def _run_seed(p50_ms: float) -> dict[str, Any]:
     return {
         "timing_points": 4,
         "tail_points_used": 4,
-        "eta_points": 0,
+        "eta_points": 3,
+        "eta_first_step": 50,
+        "eta_first_sec": 3.8,
+        "eta_first_hms": "00:00:04",
+        "eta_last_step": 150,
+        "eta_last_sec": 1.4,
+        "eta_last_hms": "00:00:02",
+        "eta_mode_effective": "rank0",
         "last_step": 199,
         "last_iter_p50_ms": p50_ms,
         "tail_mean_iter_p50_ms": p50_ms,

@@ -54,6 +54,7 @@ def test_json_has_the_seeds_keys_first() -> None:
         "failures",
         "pending",
         "windows",
+        "eta_quality",
         "old_attempts",
     ]
 

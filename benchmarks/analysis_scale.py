@@ -1,0 +1,205 @@
+"""How long a big campaign takes to be read, measured, ranked, judged and written, and how much memory that needs.
+
+    python benchmarks/analysis_scale.py
+
+    {"benchmark": "analysis_scale", "figures": {"runs_1000_s": 8.2, "runs_1000_peak_gib": 0.5, "ranks_1024_s": 12.1, …}, "holds": true}
+
+Two folders are made as real runs leave them: 1,000 runs of 1,200 steps each, with GPU and host telemetry, and one run of 1,024 ranks of
+1,200 steps. Then `seatrial report` makes everything anew, in a process of its own whose peak memory the kernel reports. `--ranks N`
+gives each of the 1,000 runs that many ranks (1 by default); `--keep FOLDER` leaves the folders there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from outcome import report
+
+from seatrial import files
+from seatrial.campaign.all_runs import save_plan
+from seatrial.paths import AttemptPaths, CampaignPaths
+from seatrial.plan.load import load_plan
+from seatrial.plan.resolve import resolve
+from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.codec import to_json
+from seatrial.records.command import Provenance
+from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.run_spec import RunSpec
+from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS, SamplerAccount, TelemetryAccount
+
+STEPS = 1_200
+STEP_S = 0.5
+TELEMETRY_EVERY_S = 2.0
+GIB = 1 << 30
+KIB = 1 << 10
+BEGAN_T = 1_794_705_558.0
+RUN_MARK = "RUN-NAME-STANDS-HERE"
+MANY_RUNS = """\
+name: many-runs
+workload: dummy
+axes:
+  micro_batch: [8, 16, 24, 32, 40, 48, 56, 64, 72, 80]
+  step_ms: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+repeats: 10
+"""
+MANY_RANKS = """\
+name: many-ranks
+workload: dummy
+place: {kind: local, ranks: 1024}
+"""
+
+
+def main() -> None:
+    asked = arguments()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = asked.keep or Path(scratch)
+        runs_s, runs_gib = measured(make(folder, MANY_RUNS, asked.ranks))
+        ranks_s, ranks_gib = measured(make(folder, MANY_RANKS, 1024))
+    figures = {
+        "runs_1000_s": round(runs_s, 2),
+        "runs_1000_peak_gib": round(runs_gib, 3),
+        "ranks_1024_s": round(ranks_s, 2),
+        "ranks_1024_peak_gib": round(ranks_gib, 3),
+    }
+    bounds = {"runs_1000_s": 10.0, "runs_1000_peak_gib": 1.0, "ranks_1024_s": 60.0, "ranks_1024_peak_gib": 2.0}
+    report("analysis_scale", figures, bounds, steps=STEPS, ranks_of_each_run=asked.ranks, cores=os.cpu_count())
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=1, metavar="N", help="Ranks of each of the 1,000 runs.")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="Make the campaigns here and leave them.")
+    return parser.parse_args()
+
+
+def measured(out: Path) -> tuple[float, float]:
+    """Wall time and peak memory of `seatrial report`."""
+    began_s = time.perf_counter()
+    pid = os.fork()
+    if pid == 0:
+        with open(os.devnull, "w") as nothing:
+            os.dup2(nothing.fileno(), sys.stdout.fileno())
+        os.execv(sys.executable, [sys.executable, "-m", "seatrial", "report", str(out)])
+    _, status, usage = os.wait4(pid, 0)
+    took_s = time.perf_counter() - began_s
+    code = os.waitstatus_to_exitcode(status)
+    if code not in (0, 3):
+        raise SystemExit(f"seatrial report {out} ended with {code}")
+    print(f"{out.name}: {took_s:.2f} s, {usage.ru_maxrss * KIB / GIB:.3f} GiB", file=sys.stderr)
+    return took_s, usage.ru_maxrss * KIB / GIB
+
+
+def make(folder: Path, text: str, ranks: int) -> Path:
+    """A finished campaign of the plan's runs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    source = folder / "plan.yaml"
+    source.write_text(f"{text}steps: {STEPS}\n")
+    plan = resolve(load_plan(source), source=str(source), cwd=folder)
+    out = folder / plan.name
+    print(f"making {len(plan.runs)} runs of {ranks} ranks in {out.name}", file=sys.stderr)
+    campaign = CampaignPaths(out)
+    save_plan(replace(plan, output=str(out)), campaign)
+    make_runs(plan, campaign, ranks)
+    return out
+
+
+def make_runs(plan: CampaignPlan, campaign: CampaignPaths, ranks: int) -> None:
+    events = [event_text(rank, ranks) for rank in range(min(ranks, 8))]
+    gpu, host = table_text(GPU_COLUMNS, gpu_cells()), table_text(HOST_COLUMNS, host_cells())
+    for spec in plan.runs:
+        attempt = campaign.run(spec.run).attempt(1)
+        attempt.folder.mkdir(parents=True)
+        write_records(spec, attempt)
+        attempt.gpu_telemetry.write_text(gpu)
+        attempt.host_telemetry.write_text(host)
+        for rank in range(ranks):
+            text = events[rank % 8] if rank < 8 else events[rank % 8].replace(f'"rank":{rank % 8},', f'"rank":{rank},')
+            attempt.events(rank).write_text(text.replace(RUN_MARK, spec.run))
+
+
+def write_records(spec: RunSpec, attempt: AttemptPaths) -> None:
+    outcome = RunOutcome(run=spec.run, attempt=1, hash=spec.hash, outcome=Outcome.OK, exit_code=0, started_t=BEGAN_T - 10, duration_s=620.0)
+    account = SamplerAccount(interval_s=TELEMETRY_EVERY_S, rows=300, samples=300, cpu_s=0.5, wall_s=600.0)
+    files.write_json(attempt.spec, to_json(spec))
+    files.write_json(attempt.provenance, to_json(Provenance(host="made", fingerprint="made")))
+    files.write_json(attempt.telemetry, to_json(TelemetryAccount(gpu=account, host=account)))
+    files.write_json(attempt.outcome, to_json(outcome))
+
+
+def event_text(rank: int, ranks: int) -> str:
+    return "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events_of(rank, ranks))
+
+
+def events_of(rank: int, ranks: int) -> Iterator[dict[str, object]]:
+    """One rank's life: five slow steps, then steady ones with a little noise, a checkpoint every 300 steps."""
+    chance = random.Random(rank)
+    head = {"v": 1, "run": RUN_MARK, "attempt": 1, "rank": rank}
+    yield {**head, "t": BEGAN_T - 5, "m": 95.0, "kind": "start", "pid": 1000 + rank, "host": "made", "world_size": ranks}
+    now_s = 0.0
+    for step in range(STEPS):
+        iter_s = STEP_S * (3 if step < 5 else 1) * chance.uniform(0.98, 1.02)
+        now_s += iter_s
+        parts = {"data_wait_ms": 1.0, "preprocess_ms": 0.0, "fwd_ms": iter_s * 350, "bwd_ms": iter_s * 550, "step_ms": iter_s * 90}
+        yield {
+            **head,
+            "t": round(BEGAN_T + now_s, 6),
+            "m": round(100 + now_s, 6),
+            "kind": "step",
+            "step": step,
+            "iter_ms": round(iter_s * 1000, 3),
+            "samples": 8,
+            "tokens": None,
+            **{name: round(value, 3) for name, value in parts.items()},
+            "loss": round(4.0 * 0.999**step, 4),
+        }
+        if step and step % 300 == 0:
+            now_s += 3.0
+            yield {
+                **head,
+                "t": BEGAN_T + now_s,
+                "m": 100 + now_s,
+                "kind": "pause",
+                "name": "checkpoint",
+                "step": step + 1,
+                "pause_ms": 3000.0,
+            }
+    yield {**head, "t": BEGAN_T + now_s, "m": 100 + now_s, "kind": "stop", "step": STEPS - 1, "steps": STEPS}
+
+
+def table_text(columns: tuple[str, ...], cells: dict[str, object]) -> str:
+    """A telemetry file of the run's length: the same machine in every row, at work."""
+    rows = [",".join(columns)]
+    for number in range(int(STEPS * STEP_S / TELEMETRY_EVERY_S)):
+        at = {**cells, "timestamp": "2026-11-15T00:00:00", "epoch_sec": round(BEGAN_T + number * TELEMETRY_EVERY_S, 3)}
+        at["energy_j"] = number * 1200.0
+        rows.append(",".join(str(at.get(name, "")) for name in columns))
+    return "\n".join(rows) + "\n"
+
+
+def gpu_cells() -> dict[str, object]:
+    return {
+        "gpu_index": 0, "gpu_uuid": "GPU-0", "gpu_name": "made", "temp_c": 55, "util_gpu_pct": 97, "util_mem_pct": 40, "power_w": 600.5,
+        "sm_clock_mhz": 1900, "mem_clock_mhz": 2600, "mem_used_mib": 70000, "mem_total_mib": 143000, "mem_free_mib": 73000,
+        "power_limit_w": 700.0, "process_count": 1, "foreign_process_count": 0, "sample_ms": 1.5,
+    }  # fmt: skip
+
+
+def host_cells() -> dict[str, object]:
+    return {
+        "load1": 4.0, "load5": 4.0, "load15": 4.0, "cpu_user_pct": 40.0, "cpu_system_pct": 5.0, "cpu_idle_pct": 55.0,
+        "mem_total_kib": 134217728, "mem_available_kib": 100000000, "mem_used_kib": 34217728, "rss_kib": 9000000, "cpu_steal_pct": 0.0,
+        "train_proc_count": 12, "train_rss_kib": 9000000, "sample_ms": 2.0,
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

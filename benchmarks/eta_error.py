@@ -1,0 +1,159 @@
+"""How far the estimates of the time to go are off, and those of the stage-1 benchmark's algorithm on the same jobs.
+
+    python benchmarks/eta_error.py
+
+    steady               n 1080  median 0.0003  p90 0.0030  seed 0.0007 0.0048  covered 0.97
+    …
+    all                  n 16200  median 0.0011  p90 0.0129  seed 0.0084 0.0585  covered 0.90
+    {"benchmark": "eta_error", "figures": {"median_fraction": 0.0011, "p90_fraction": 0.0129, "seed_median_fraction": 0.0084, …}, …}
+
+Estimates are taken at every fortieth of a run from a tenth of it on; an error is |estimate - truth| over the length of the run, from its
+launch to the end of its last step. `interval_covered` is the share of intervals that held the truth; they are made for nine of ten.
+The `seed_` figures are the mean of the last hundred step times by the steps to go, pauses not counted. The `sparse_` ones are of a watcher
+who sees one step in twenty-five, as by heartbeats. The `real_` ones are of runs of the dummy workload: real processes, real clocks.
+The simulated jobs are described in eta_jobs.py; `--no-real` leaves the real runs out, which take half a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from eta_jobs import SHAPES, Job, simulate
+from outcome import report
+
+from seatrial.eta.estimator import EtaEstimator
+
+BOUNDS = {"median_fraction": 0.005, "p90_fraction": 0.015}
+JOBS_PER_SHAPE = 30
+POINTS, FIRST_POINT = 40, 4
+LEAST_SAMPLES = 10
+SEED_WINDOW = 100
+SPARSE_EVERY = 25
+REAL = {
+    "real_warm_pauses": {"warmup_steps": 20, "warmup_factor": 5.0, "pause_every": 50, "pause_ms": 150.0},
+    "real_warm_drift": {"warmup_steps": 10, "drift_ratio": 1.15, "jitter_ratio": 0.1},
+    "real_warm_drift_pauses": {"warmup_steps": 30, "drift_ratio": 0.85, "pause_every": 40, "pause_ms": 100.0},
+}
+REAL_COMMON = {"steps": 1000, "step_ms": 15.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Miss:
+    """One estimate against what then happened, as shares of the run."""
+
+    fraction: float
+    seed_fraction: float
+    covered: bool
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=JOBS_PER_SHAPE, help="simulated jobs of each shape")
+    parser.add_argument("--first", type=int, default=0, help="number of the first job of each shape: others than the usual ones")
+    parser.add_argument("--no-real", action="store_true", help="leave out the real runs")
+    options = parser.parse_args()
+    numbers = range(options.first, options.first + options.jobs)
+    by_shape = {shape: [miss for number in numbers for miss in misses(simulate(shape, number))] for shape in SHAPES}
+    pooled = [miss for found in by_shape.values() for miss in found]
+    sparse = [miss for shape in SHAPES for number in numbers for miss in misses(simulate(shape, number), SPARSE_EVERY)]
+    real = [] if options.no_real else [miss for job in real_jobs() for miss in misses(job)]
+    for name, found in {**by_shape, "all": pooled, "sparse": sparse, "real": real}.items():
+        if found:
+            print(line(name, found), flush=True)
+    figures = {**quality(pooled), **prefixed("sparse", sparse), **prefixed("real", real)}
+    report("eta_error", {name: round(value, 5) for name, value in figures.items()}, BOUNDS, n=len(pooled), jobs=len(numbers) * len(SHAPES))
+
+
+def misses(job: Job, every: int = 1) -> Iterator[Miss]:
+    """At each point of a job, the estimate of a watcher who sees every `every`th step."""
+    count, length_s = len(job.ends_s), job.ends_s[-1]
+    points = {count * point // POINTS for point in range(FIRST_POINT, POINTS)}
+    estimator = EtaEstimator(count, LEAST_SAMPLES)
+    for step, end_s in enumerate(job.ends_s):
+        if step % every == 0:
+            estimator.add(step, end_s, job.paused_s[step])
+        found = estimator.estimate() if step in points else None
+        if found is not None:
+            seen = step - step % every
+            actual_s = length_s - job.ends_s[seen]
+            yield Miss(
+                fraction=abs(found.eta_s - actual_s) / length_s,
+                seed_fraction=abs(seed_eta_s(job, seen) - actual_s) / length_s,
+                covered=found.low_s <= actual_s <= found.high_s,
+            )
+
+
+def seed_eta_s(job: Job, step: int) -> float:
+    """Mean of the last hundred step times, by the steps to go."""
+    window = job.iter_s[max(0, step - SEED_WINDOW + 1) : step + 1]
+    return (len(job.iter_s) - 1 - step) * statistics.fmean(window)
+
+
+def real_jobs() -> list[Job]:
+    """Runs of the dummy workload, side by side."""
+    with tempfile.TemporaryDirectory() as folder:
+        started = {name: start(Path(folder) / name, {**REAL_COMMON, **settings}) for name, settings in REAL.items()}
+        for process in started.values():
+            if process.wait() != 0:
+                raise SystemExit(f"the dummy workload ended with {process.returncode}")
+        return [lived(name, Path(folder) / name / "events_rank0.jsonl") for name in REAL]
+
+
+def start(folder: Path, settings: dict[str, float]) -> subprocess.Popen[bytes]:
+    words = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "seatrial_workloads.dummy.train", "--run-dir", str(folder), *words]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+def lived(name: str, events: Path) -> Job:
+    """The job that a file of events tells of, from the start of its first step on."""
+    from seatrial.collect.events import read_file
+
+    table = read_file(events)
+    steps = table.filter(table["kind"] == "step").sort("step")
+    pauses = table.filter(table["kind"] == "pause")
+    iter_s = [value / 1000 for value in steps["iter_ms"]]
+    began_s = steps["m"][0] - iter_s[0]
+    pause_s = dict(zip(pauses["step"], (value / 1000 for value in pauses["pause_ms"]), strict=True))
+    paused_s, total_s = [], 0.0
+    for step in steps["step"]:
+        total_s += pause_s.get(step, 0.0)
+        paused_s.append(total_s)
+    return Job(shape=name, ends_s=[end_s - began_s for end_s in steps["m"]], iter_s=iter_s, paused_s=paused_s)
+
+
+def quality(found: list[Miss]) -> dict[str, float]:
+    ours, seeds = [miss.fraction for miss in found], [miss.seed_fraction for miss in found]
+    return {
+        "median_fraction": statistics.median(ours),
+        "p90_fraction": p90(ours),
+        "seed_median_fraction": statistics.median(seeds),
+        "seed_p90_fraction": p90(seeds),
+        "interval_covered": statistics.fmean(miss.covered for miss in found),
+    }
+
+
+def p90(values: list[float]) -> float:
+    return statistics.quantiles(values, n=10, method="inclusive")[-1]
+
+
+def prefixed(name: str, found: list[Miss]) -> dict[str, float]:
+    return {f"{name}_{figure}": value for figure, value in quality(found).items()} if found else {}
+
+
+def line(name: str, found: list[Miss]) -> str:
+    told = quality(found)
+    ours = f"median {told['median_fraction']:.4f}  p90 {told['p90_fraction']:.4f}"
+    seeds = f"seed {told['seed_median_fraction']:.4f} {told['seed_p90_fraction']:.4f}"
+    return f"{name:20} n {len(found):5}  {ours}  {seeds}  covered {told['interval_covered']:.2f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""How long `seatrial --help` takes, as a person waits for it: a new process each time.
+
+    python benchmarks/startup.py
+
+    {"benchmark": "startup", "figures": {"help_s_p50": 0.158, "python_s_p50": 0.012}, "bounds": {"help_s_p50": 0.4}, "holds": true, "n": 21}
+
+`python_s_p50` is an interpreter that does nothing, started in turns with it: what no program in Python can be below.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from statistics import median
+
+from outcome import report
+
+TIMES = 21
+HELP = [sys.executable, "-m", "seatrial", "--help"]
+NOTHING = [sys.executable, "-c", "pass"]
+
+
+def main() -> None:
+    for command in (HELP, NOTHING):
+        seconds_of(command)
+    pairs = [(seconds_of(HELP), seconds_of(NOTHING)) for _ in range(TIMES)]
+    figures = {"help_s_p50": median(pair[0] for pair in pairs), "python_s_p50": median(pair[1] for pair in pairs)}
+    report("startup", {name: round(value, 4) for name, value in figures.items()}, {"help_s_p50": 0.4}, n=TIMES)
+
+
+def seconds_of(command: list[str]) -> float:
+    began_s = time.perf_counter()
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - began_s
+
+
+if __name__ == "__main__":
+    main()

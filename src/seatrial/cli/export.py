@@ -1,0 +1,134 @@
+"""`seatrial export OUT TABLE…`: any table of a campaign as CSV or Parquet."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seatrial.cli.options import Folder
+
+if TYPE_CHECKING:
+    from seatrial.campaign.export import Exporter
+
+EXAMPLES = (
+    "seatrial export outputs/tiny-lm-demo steps -o steps.parquet\n\nseatrial export outputs/tiny-lm-demo all -o tables --format parquet"
+)
+FORMATS = ("csv", "parquet")
+# Endings that name a file of another kind: taken for a folder they would only surprise.
+OTHER_FILES = (".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".feather", ".arrow", ".gz", ".zst", ".zip", ".pq", ".db", ".sqlite")
+
+Tables = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[TABLE…]", help="Tables to export, or `all`; without one they are listed.", show_default=False),
+]
+Format = Annotated[str | None, typer.Option("--format", metavar="csv|parquet", help="Default: by the ending of -o, else csv.")]
+Target = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", metavar="FILE|FOLDER", help="A .csv or .parquet file, or a folder for several. Default: stdout."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("export", epilog=EXAMPLES)(export)
+
+
+def export(out: Folder, tables: Tables = None, format: Format = None, output: Target = None) -> int:
+    """Export any table of a campaign as CSV or Parquet, made anew from what is on disk; without TABLE, list the tables.
+
+    Numbers and flags are typed in Parquet. Columns are described in docs/files.md.
+    """
+    from seatrial.campaign.export import Exporter, table_names
+    from seatrial.paths import CampaignPaths
+
+    names = table_names(tables or [])
+    form = chosen_format(format, output)
+    targets = chosen_targets(names, output, form)
+    exporter = Exporter(CampaignPaths(out))
+    if not names:
+        _list(exporter)
+    elif targets:
+        _write(exporter, targets, form)
+    else:
+        _to_stdout(exporter, names[0], form)
+    for line in exporter.left_out:
+        print(f"seatrial: left out, as it could not be read: {line}", file=sys.stderr)
+    return 1 if exporter.left_out else 0
+
+
+def chosen_format(asked: str | None, output: Path | None) -> str:
+    """`csv` or `parquet`; an ending that says otherwise than --format is refused."""
+    from seatrial.errors import UsageError, did_you_mean
+
+    if asked is not None and asked not in FORMATS:
+        raise UsageError(f"--format {asked}: unknown; {did_you_mean(asked, FORMATS)}")
+    ending = output.suffix.lower().removeprefix(".") if output is not None else ""
+    if asked is not None and ending in FORMATS and ending != asked:
+        raise UsageError(f"-o {output} ends in .{ending} and --format says {asked}: leave --format out, or change the ending")
+    return asked or (ending if ending in FORMATS else "csv")
+
+
+def chosen_targets(names: list[str], output: Path | None, form: str) -> dict[str, Path]:
+    """Table → file; {} for stdout."""
+    from seatrial.errors import UsageError
+
+    if output is None:
+        if len(names) > 1:
+            raise UsageError(f"{len(names)} tables do not fit into one stream: name a folder for them with -o FOLDER")
+        if names and form == "parquet" and sys.stdout.isatty():
+            raise UsageError("Parquet is not for a terminal: name a file with -o FILE.parquet, or send it into a pipe")
+        return {}
+    if not names:
+        raise UsageError("-o needs a table to write: name one or more, or `all`; without -o they are listed")
+    is_folder = output.is_dir()
+    if not is_folder and output.suffix.lower() in OTHER_FILES:
+        raise UsageError(f"-o {output}: tables are written as .csv or .parquet; give one of these endings, or a folder")
+    if is_folder or output.suffix.lower().removeprefix(".") not in FORMATS:
+        return {name: output / f"{name}.{form}" for name in names}
+    if len(names) > 1:
+        raise UsageError(f"-o {output} is one file and {len(names)} tables are asked for: give a folder")
+    return {names[0]: output}
+
+
+def _list(exporter: Exporter) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from seatrial.campaign.export import TABLES
+
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for title, side in (("table", "left"), ("rows", "right"), ("columns", "right"), ("holds", "left")):
+        shown.add_column(title, justify="right" if side == "right" else "left", no_wrap=title == "table")
+    for name, holds in TABLES.items():
+        table = exporter.table(name)
+        shown.add_row(name, f"{sum(len(frame) for frame in table.frames):,}", str(len(table.schema)), holds)
+    Console().print(shown)
+
+
+def _write(exporter: Exporter, targets: dict[str, Path], form: str) -> None:
+    from seatrial.errors import UsageError
+    from seatrial.units import format_bytes
+
+    for name, path in targets.items():
+        table = exporter.table(name)
+        try:
+            rows = table.write(path, form)
+        except OSError as error:
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}; choose another place with -o") from error
+        print(f"{name}: {rows:,} rows, {len(table.schema)} columns → {path} ({format_bytes(path.stat().st_size)})")
+
+
+def _to_stdout(exporter: Exporter, name: str, form: str) -> None:
+    table = exporter.table(name)
+    if form == "csv":
+        for part in table.csv():
+            sys.stdout.write(part)
+        return
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
+        whole = Path(folder) / name
+        table.write(whole, form)
+        sys.stdout.buffer.write(whole.read_bytes())

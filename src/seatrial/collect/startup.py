@@ -1,0 +1,65 @@
+"""What the slowest rank told of its start-up.
+
+In: the step table of an attempt, and the head of the events file of the rank whose first step ended last. Out: `StartupFacts`. Only
+lines before that rank's first step are read, so it costs nothing at any length of run or number of ranks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from seatrial.paths import AttemptPaths
+from seatrial.records.attempt import Attempt
+from seatrial.records.events import SPANS
+from seatrial.records.steps import StartupFacts
+
+
+def read_startup(attempt: Attempt, steps: pl.DataFrame) -> StartupFacts | None:
+    """The facts of the rank that was ready last; None where it left no start event, or no time for its first step."""
+    rank = _last_ready(steps)
+    if rank is None:
+        return None
+    start: dict[str, Any] | None = None
+    spans: list[tuple[str, float, float]] = []
+    for event in _before_first_step(AttemptPaths(Path(attempt.folder)).events(rank), attempt):
+        if event.get("kind") == "start":
+            # A rank that was started anew in the same attempt: what came before belongs to its predecessor.
+            start, spans = event, []
+        elif event.get("kind") == "span" and event.get("name") in SPANS and _is_number(event.get("span_ms")) and _is_number(event.get("m")):
+            spans.append((event["name"], event["span_ms"] / 1000.0, float(event["m"])))
+    if start is None or not _is_number(start.get("t")):
+        return None
+    process_t = float(start["process_t"]) if _is_number(start.get("process_t")) else None
+    return StartupFacts(rank=rank, start_t=float(start["t"]), process_t=process_t, spans=tuple(spans))
+
+
+def _last_ready(steps: pl.DataFrame) -> int | None:
+    rank, step, t = (steps[name].to_numpy() for name in ("rank", "step", "t"))
+    first = (step == step.min()) & ~np.isnan(t)
+    return int(rank[first][np.argmax(t[first])]) if first.any() else None
+
+
+def _before_first_step(path: Path, attempt: Attempt) -> Iterator[dict[str, Any]]:
+    """Events of this run and attempt; lines that are torn or of another program are passed over, as the tables do."""
+    if not path.is_file():
+        return
+    with open(path, encoding="utf-8", errors="replace") as source:
+        for line in source:
+            with contextlib.suppress(json.JSONDecodeError, RecursionError):
+                event = json.loads(line)
+                if not isinstance(event, dict) or (event.get("run"), event.get("attempt")) != (attempt.spec.run, attempt.number):
+                    continue
+                if event.get("kind") == "step":
+                    return
+                yield event
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

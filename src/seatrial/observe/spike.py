@@ -1,0 +1,83 @@
+"""Telling that steps have become much slower, once, and that it is over.
+
+In: progress, look by look, and the plan's `limits.spike_ratio`. Out: `SpikeAlarm` or None; campaign/ writes it to alarms.jsonl. Pure:
+the time of a look is passed in. What is compared is the median of the newest steps on the slowest rank with the median of those medians
+over the looks before, so neither one slow step nor one odd look raises an alarm.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from statistics import median
+
+from seatrial.observe.progress import Progress, RankMark
+
+# A minute of heartbeats makes the pace that counts as usual, and so many of them must be there before anything is called unusual.
+USUAL_LOOKS = 12
+LEAST_LOOKS = 3
+SPIKE, OVER = "spike", "spike_over"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpikeAlarm:
+    """One line of alarms.jsonl."""
+
+    t: float
+    kind: str
+    """`spike`, or `spike_over` when the steps are as fast as before again."""
+    rank: int
+    """The slowest rank at this look."""
+    step: int
+    iter_ms_p50: float
+    before_ms: float
+    ratio: float
+    """Of the two."""
+    text: str
+
+
+class SpikeWatch:
+    """Looks at one run again and again. `ratio` None: never an alarm."""
+
+    def __init__(self, ratio: float | None) -> None:
+        self._ratio = ratio
+        self._usual_ms: deque[float] = deque(maxlen=USUAL_LOOKS)
+        self._step: int | None = None
+        self._told_ms: float | None = None
+        """The step time that was last told as a spike; None while there is none."""
+
+    def look(self, progress: Progress, t: float) -> SpikeAlarm | None:
+        """An alarm when a spike begins, grows by the ratio again, or is over."""
+        slowest = max(progress.ranks, key=lambda mark: mark.iter_ms_p50 or 0.0, default=None)
+        # Most looks find the heartbeats of the look before.
+        if self._ratio is None or slowest is None or not slowest.iter_ms_p50 or progress.step == self._step:
+            return None
+        self._step = progress.step
+        return self._judge(slowest, slowest.iter_ms_p50, t, self._ratio)
+
+    def _judge(self, mark: RankMark, now_ms: float, t: float, ratio: float) -> SpikeAlarm | None:
+        before_ms = median(self._usual_ms) if len(self._usual_ms) >= LEAST_LOOKS else None
+        if before_ms is not None and now_ms > ratio * (self._told_ms or before_ms):
+            self._told_ms = now_ms
+            return _alarm(SPIKE, mark, now_ms, before_ms, t)
+        if before_ms is None or self._told_ms is None:
+            self._usual_ms.append(now_ms)
+            return None
+        # Half-way back, so that a step time at the very border does not come and go; what is slow does not become usual meanwhile.
+        if now_ms > before_ms * (1 + ratio) / 2:
+            return None
+        self._told_ms = None
+        self._usual_ms.append(now_ms)
+        return _alarm(OVER, mark, now_ms, before_ms, t)
+
+
+def _alarm(kind: str, mark: RankMark, now_ms: float, before_ms: float, t: float) -> SpikeAlarm:
+    ratio = now_ms / before_ms
+    if kind == SPIKE:
+        where = f"median, rank {mark.rank}, at step {mark.step}"
+        text = f"steps take {now_ms:.1f} ms ({where}), {ratio:.1f} times the {before_ms:.1f} ms before"
+    else:
+        text = f"steps take {now_ms:.1f} ms again (at step {mark.step}); before the spike it was {before_ms:.1f} ms"
+    return SpikeAlarm(
+        t=t, kind=kind, rank=mark.rank, step=mark.step, iter_ms_p50=now_ms, before_ms=before_ms, ratio=round(ratio, 3), text=text
+    )

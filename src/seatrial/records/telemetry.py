@@ -1,0 +1,84 @@
+"""What the samplers write: columns of gpu_telemetry.csv and host_telemetry.csv, and telemetry.json, their own account of how it went.
+
+The seeds' columns come first, under their names; ours follow. A cell the driver or the kernel cannot fill is empty.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import polars
+
+GPU_SEED = (
+    "timestamp", "epoch_sec", "gpu_index", "gpu_uuid", "gpu_name", "temp_c", "util_gpu_pct", "util_mem_pct", "power_w", "sm_clock_mhz",
+    "mem_clock_mhz", "mem_used_mib", "mem_total_mib",
+)  # fmt: skip
+GPU_OURS = (
+    "mem_free_mib", "energy_j", "power_limit_w", "throttle_reasons", "ecc_corrected", "ecc_uncorrected", "pcie_rx_kib_per_s",
+    "pcie_tx_kib_per_s", "pcie_link_gen", "pcie_link_width", "process_count", "foreign_process_count", "sample_ms", "gap_s",
+)  # fmt: skip
+"""`energy_j` counts since the driver was loaded; `throttle_reasons` joins names with `+`, empty while the clocks are free; `gap_s` is
+the time since the sample before, filled only where that is more than two intervals."""
+HOST_SEED = (
+    "timestamp", "epoch_sec", "load1", "load5", "load15", "cpu_user_pct", "cpu_system_pct", "cpu_idle_pct", "mem_total_kib",
+    "mem_available_kib", "mem_used_kib", "swap_total_kib", "swap_free_kib", "rss_kib",
+)  # fmt: skip
+"""`rss_kib` is that of the run's whole process tree, data workers included."""
+HOST_SAMPLER_SEED = ("train_proc_count", "train_rss_kib", "train_vsz_kib")
+"""What the seeds' hand-written sampler has beside those."""
+HOST_OURS = (
+    "cpu_iowait_pct", "cpu_steal_pct", "tree_cpu_pct", "tree_threads", "shm_used_kib", "shm_total_kib", "disk_read_kib_per_s",
+    "disk_write_kib_per_s", "net_rx_kib_per_s", "net_tx_kib_per_s", "sample_ms", "gap_s",
+)  # fmt: skip
+GPU_COLUMNS = (*GPU_SEED, *GPU_OURS)
+HOST_COLUMNS = (*HOST_SEED, *HOST_SAMPLER_SEED, *HOST_OURS)
+TEXT_COLUMNS = ("timestamp", "gpu_uuid", "gpu_name", "throttle_reasons")
+"""All others are numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplerAccount:
+    """How one sampler's work went."""
+
+    interval_s: float
+    rows: int = 0
+    samples: int = 0
+    """Times it looked, with or without a row to show for it."""
+    invalid: int = 0
+    """Rows dropped because a value cannot be: utilisation outside 0 to 100, a negative power."""
+    gaps: int = 0
+    """Times that more than two intervals lay between two samples."""
+    longest_gap_s: float = 0.0
+    cpu_s: float = 0.0
+    """Processor time the sampler used itself."""
+    wall_s: float = 0.0
+    """Time it was at work, from its first look to its last."""
+    empty: bool = False
+    """No row was written, or nothing but headers; `note` says why, and `expected` whether that is as it should be."""
+    expected: bool = False
+    """Empty or nearly so for a good reason: no GPU here, or a run shorter than two intervals."""
+    stopped_t: float | None = None
+    """Wall clock of the call that had not returned when the run was over; None where all did."""
+    missing: tuple[str, ...] = ()
+    """Columns that no row filled: the driver or the kernel does not tell them."""
+    note: str = ""
+    """One sentence where something was amiss: why it is empty, or that the driver stopped answering and when."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetryAccount:
+    """attempt-N/telemetry.json; None for a sampler that was not asked for."""
+
+    gpu: SamplerAccount | None = None
+    host: SamplerAccount | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetryTables:
+    """The samples of one attempt, as collect/ reads them and analyse/ measures them; None where there are none."""
+
+    gpu: polars.DataFrame | None = None
+    """Columns of GPU_COLUMNS that figures are made of, one row a GPU and sample."""
+    host: polars.DataFrame | None = None

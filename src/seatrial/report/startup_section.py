@@ -1,0 +1,41 @@
+"""The section of summary.md on the time before the first step. In: CampaignResults. Out: heading and table, group by part, in seconds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from statistics import fmean
+
+from seatrial.records.events import STARTUP_PARTS
+from seatrial.records.results import CampaignResults
+from seatrial.report.markdown import table
+from seatrial.report.numbers import NONE
+from seatrial.report.rows import counted_runs
+
+NOTHING = "Not told apart: it takes a workload with the probe, which says when its process began and what it did before the first step."
+EXPLAINED = (
+    "Seconds, mean over the runs that count, each of the rank whose first step ended last. Launch is the time until its process began, "
+    "import from there until its probe began; other is what no name was given to."
+)
+
+
+def startup_section(results: CampaignResults) -> Iterator[str]:
+    """One row a group that has a counted run with its start-up told apart."""
+    yield "## Start-up"
+    splits: dict[str, list[dict[str, float]]] = {}
+    for run in counted_runs(results):
+        if run.measure and run.measure.startup:
+            splits.setdefault(run.attempt.spec.group_key, []).append(run.measure.startup)
+    if not splits:
+        yield NOTHING
+        return
+    rows = [_row(group.group, splits[group.group_key]) for group in results.groups if group.group_key in splits]
+    headers = ["group", *(part.replace("_", " ") for part in STARTUP_PARTS), "in all", "runs"]
+    yield table(headers, rows, right=range(1, len(headers)))
+    yield EXPLAINED
+
+
+def _row(group: str, runs: Sequence[dict[str, float]]) -> list[object]:
+    """A part that only some runs name took no time in the others; one that none names is not known."""
+    named = [part for part in STARTUP_PARTS if any(part in run for run in runs)]
+    means = {part: fmean(run.get(part, 0.0) for run in runs) for part in named}
+    return [group, *(f"{means[part]:.2f}" if part in means else NONE for part in STARTUP_PARTS), f"{sum(means.values()):.2f}", len(runs)]

@@ -1,0 +1,69 @@
+"""The section of summary.md on what the machine did. In: CampaignResults. Out: heading and table, a row a group.
+
+Figures are of the measured window of each run (analyse.telemetry), then over the runs that count: means of means, sums of counts,
+the highest of peaks. A column that no run has a figure for is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
+
+from seatrial.records.measure import Cell
+from seatrial.records.results import CampaignResults
+from seatrial.report.markdown import table
+from seatrial.report.numbers import NONE, figure
+from seatrial.report.rows import counted_runs
+
+NOTHING = "Nothing was sampled: the plan's `telemetry` asks for none, or these runs were made before there was any."
+EXPLAINED = (
+    "Of the measured window, GPUs of a run together; energy by the driver's own counter where it has one. Own cost is what the samplers "
+    "took of one core. `gpu_telemetry.csv` and `host_telemetry.csv` in each run's folder hold every sample."
+)
+COLUMNS: tuple[tuple[str, str, Callable[[Sequence[float]], float]], ...] = (
+    ("gpu_util_mean_pct", "GPU %", fmean),
+    ("gpu_power_mean_w", "GPU W", fmean),
+    ("gpu_joules_per_sample", "J a sample", fmean),
+    ("gpu_temp_max_c", "hottest °C", max),
+    ("gpu_sm_clock_mean_mhz", "SM MHz", fmean),
+    ("gpu_mem_peak_mib", "GPU peak MiB", max),
+    ("gpu_throttled_pct", "throttled %", fmean),
+    ("host_rss_peak_mib", "tree peak MiB", max),
+    ("host_cpu_busy_mean_pct", "CPU %", fmean),
+    ("host_cpu_steal_mean_pct", "steal %", fmean),
+    ("telemetry_gaps", "gaps", sum),
+    ("telemetry_invalid", "dropped", sum),
+    ("telemetry_cpu_pct", "own cost %", fmean),
+)
+
+
+def telemetry_section(results: CampaignResults) -> Iterator[str]:
+    """One row a group with a counted run that was sampled."""
+    yield "## What the machine did"
+    sampled: dict[str, list[dict[str, Cell]]] = {}
+    for run in counted_runs(results):
+        if run.measure and run.measure.telemetry:
+            sampled.setdefault(run.attempt.spec.group_key, []).append(run.measure.telemetry)
+    if not sampled:
+        yield NOTHING
+        return
+    shown = [column for column in COLUMNS if any(_values(runs, column[0]) for runs in sampled.values())]
+    rows = [_row(group.group, sampled[group.group_key], shown) for group in results.groups if group.group_key in sampled]
+    headers = ["group", *(title for _, title, _ in shown), "runs"]
+    yield table(headers, rows, right=range(1, len(headers)))
+    yield EXPLAINED
+
+
+def _row(
+    group: str, runs: Sequence[dict[str, Cell]], columns: Sequence[tuple[str, str, Callable[[Sequence[float]], float]]]
+) -> list[object]:
+    cells = [_cell(over(values)) if (values := _values(runs, name)) else NONE for name, _, over in columns]
+    return [group, *cells, len(runs)]
+
+
+def _cell(value: float) -> str:
+    return str(value) if isinstance(value, int) else figure(value)
+
+
+def _values(runs: Sequence[dict[str, Cell]], name: str) -> list[float]:
+    return [value for run in runs if isinstance(value := run.get(name), (int, float))]

@@ -1,0 +1,59 @@
+"""`--track` on a real campaign: runs arrive as they end, a tracker that is out of reach changes nothing, and `report` sends the rest."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.conftest import Harness, wait_until
+
+pytest.importorskip("tensorboard")
+pytest.importorskip("mlflow")
+
+PLAN = """
+name: tracked
+workload: dummy
+settings: {step_ms: 3, log_every: 10}
+launcher: python
+place: {kind: local, ranks: 1}
+axes:
+  micro_batch: [4, 8]
+repeats: 1
+steps: 60
+timing: {log_every: 10}
+output: out
+"""
+# Nothing listens on the discard port, so every word to it is refused at once.
+OUT_OF_REACH = {"MLFLOW_TRACKING_URI": "http://127.0.0.1:9", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
+
+
+def tracked_folders(harness: Harness) -> list[str]:
+    found = harness.out.tensorboard.rglob("events.out.tfevents.*")
+    return sorted(str(path.parent.relative_to(harness.out.tensorboard)) for path in found)
+
+
+def test_a_tracker_out_of_reach_changes_nothing_and_is_made_up_for(harness: Harness) -> None:
+    plan = str(harness.plan(PLAN))
+    text = harness.run("run", plan, "--track", "tensorboard", "--track", "mlflow", env=OUT_OF_REACH)
+    assert "PASS" in text
+    assert "tensorboard: 2 of 2 runs sent to" in text
+    assert "mlflow: 0 of 2 runs sent; 2 not (" in text
+    assert f"`seatrial report {harness.out.folder} --track mlflow` sends what is missing" in text
+    assert tracked_folders(harness) == ["campaign", "mb4_r1/attempt-1", "mb8_r1/attempt-1"]
+    assert "mlflow: 2 of 2 runs sent to file://" in harness.run("report", "out", "--track", "mlflow")
+    text = harness.run("run", plan, "--track", "tensorboard")
+    assert "tensorboard: 0 of 0 runs sent; 2 finished before not again: `seatrial report " in text
+
+
+def test_an_interrupted_campaign_has_sent_what_was_over(harness: Harness) -> None:
+    slow = PLAN.replace("steps: 60", "steps: 100000")
+    process = harness.start("run", str(harness.plan(slow)), "--track", "tensorboard")
+    wait_until(lambda: list(harness.folder.glob("out/*/attempt-1/events_rank0.jsonl")), "the first run wrote events")
+    process.send_signal(signal.SIGINT)
+    text, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, text
+    assert "tensorboard: 1 of 1 runs sent to" in text
+    (run,) = [Path(folder).parts[0] for folder in tracked_folders(harness) if folder != "campaign"]
+    assert run in ("mb4_r1", "mb8_r1")

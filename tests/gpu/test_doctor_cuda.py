@@ -1,0 +1,44 @@
+"""The doctor on a real GPU: its state is read whole, a process on it is found, every column of the telemetry is filled."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.machine.gpus import list_gpus
+from seatrial.observe.trial import empty_columns
+from seatrial.preflight import gpus
+from seatrial.preflight.gpu_state import states_of
+from seatrial.preflight.need import Need
+
+pytestmark = pytest.mark.gpu
+HOLDS_A_GPU = "import sys, torch; held = torch.zeros(1 << 28, device='cuda:0'); print('ready', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def holder() -> Iterator[int]:
+    """Another process with a gibibyte on GPU 0."""
+    with subprocess.Popen([sys.executable, "-c", HOLDS_A_GPU], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        yield process.pid
+        process.kill()
+
+
+def test_the_state_of_a_gpu_is_read_whole() -> None:
+    state = states_of(list_gpus())[0]
+    assert 0 <= (state.util_pct or 0) <= 100 and 0 <= (state.memory_used_mib or 0) < (state.memory_total_mib or 0)
+    assert state.power_limit_w and state.power_default_w and state.compute_mode
+    assert state.pcie_width and state.pcie_width_max and state.pcie_width <= state.pcie_width_max
+
+
+def test_a_process_on_the_gpu_is_found(holder: int, tmp_path: Path) -> None:
+    check = {check.name: check for check in gpus.checks(Need(output=tmp_path))}["GPUs idle"]
+    assert not check.ok and not check.refuses and "MiB" in check.found
+
+
+def test_every_column_of_the_telemetry_is_filled() -> None:
+    assert empty_columns()["gpu_telemetry.csv"] == ()

@@ -1,0 +1,151 @@
+"""The agent with its samplers, as a program: a driver played by a stub that is well, lies, is lost, comes back, or hangs."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.files import read_json, write_json
+from seatrial.paths import AttemptPaths
+from seatrial.records.codec import from_json, to_json
+from seatrial.records.command import AgentOrder, Command
+from seatrial.records.run_spec import TelemetrySpec
+from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS, SamplerAccount, TelemetryAccount
+from tests.stubs.answers import answer
+from tests.stubs.nvml import environment, needs_compiler
+
+# The run itself changes what the driver answers, so that each change falls between samples of its own.
+WAITS_FOR_ROWS = """
+import sys, time
+from pathlib import Path
+from tests.stubs.answers import answer
+answers, table = Path(sys.argv[1]), Path("gpu_telemetry.csv")
+def wait(rows):
+    limit = time.monotonic() + 30
+    while (table.read_text().count("\\n") if table.exists() else 0) < rows + 1 and time.monotonic() < limit:
+        time.sleep(0.01)
+"""
+OFTEN = TelemetrySpec(gpu_s=0.05, host_s=0.05)
+
+
+def _run(
+    folder: Path, text: str, *arguments: str, telemetry: TelemetrySpec = OFTEN, env: dict[str, str] | None = None
+) -> tuple[list[dict[str, Any]], float]:
+    """The agent's reports, and how long its end took after the launcher's."""
+    command = Command(argv=(sys.executable, "-c", text, *arguments), env={"PYTHONPATH": str(Path.cwd())}, cwd=str(folder))
+    write_json(folder / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(folder), telemetry=telemetry)))
+    argv = [sys.executable, "-m", "seatrial.agent", str(folder / "agent.json")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as agent:
+        assert agent.stdout is not None
+        reports = [json.loads(line) for line in agent.stdout]
+        ended_t = time.time()
+        agent.wait(timeout=60)
+    assert agent.returncode == 0
+    assert [report["kind"] for report in reports] == ["started", "exited", "gone"]
+    return reports, ended_t - reports[1]["t"]
+
+
+def _account(folder: Path) -> TelemetryAccount:
+    return from_json(TelemetryAccount, read_json(AttemptPaths(folder).telemetry))
+
+
+def _gpu(folder: Path) -> SamplerAccount:
+    account = _account(folder).gpu
+    assert account is not None
+    return account
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as source:
+        return list(csv.DictReader(source))
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> Path:
+    path = tmp_path / "answers.txt"
+    answer(path, ("count", 1))
+    return path
+
+
+@needs_compiler
+def test_every_column_of_both_files(tmp_path: Path, answers: Path) -> None:
+    _run(tmp_path, f"{WAITS_FOR_ROWS}\nwait(8)", str(answers), env=environment(answers))
+    gpu, host = _rows(tmp_path / "gpu_telemetry.csv"), _rows(tmp_path / "host_telemetry.csv")
+    assert tuple(gpu[0]) == GPU_COLUMNS and tuple(host[0]) == HOST_COLUMNS
+    assert gpu[0]["gpu_name"] == "Stub  80 GiB" and gpu[0]["foreign_process_count"] == "0"
+    assert host[0]["cpu_user_pct"] == "" and any(row["cpu_user_pct"] for row in host)
+    account = _account(tmp_path)
+    assert account.gpu is not None and account.host is not None
+    assert (account.gpu.rows, account.gpu.missing, account.gpu.empty) == (len(gpu), (), False)
+    assert account.host.rows == len(host) and account.host.cpu_s > 0
+    busiest = max(host, key=lambda row: int(row["train_proc_count"]))
+    assert busiest["train_proc_count"] == "1" and int(busiest["rss_kib"]) > 1000
+
+
+@needs_compiler
+def test_a_lie_is_dropped_and_counted(tmp_path: Path, answers: Path) -> None:
+    script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('util', 4000)); time.sleep(0.5); answer(answers, ('util', 3)); wait(5)"
+    _run(tmp_path, script, str(answers), env=environment(answers))
+    assert {row["util_gpu_pct"] for row in _rows(tmp_path / "gpu_telemetry.csv")} == {"42", "3"}
+    account = _gpu(tmp_path)
+    assert account.invalid > 0
+    assert f"{account.invalid} samples were dropped as impossible (first: util_gpu_pct 4000)" in account.note
+
+
+@needs_compiler
+def test_a_gpu_lost_and_found(tmp_path: Path, answers: Path) -> None:
+    script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('error', 15)); time.sleep(0.5); answer(answers, ('util', 3)); wait(5)"
+    _run(tmp_path, script, str(answers), env=environment(answers))
+    rows, account = _rows(tmp_path / "gpu_telemetry.csv"), _gpu(tmp_path)
+    assert rows[0]["util_gpu_pct"] == "42" and rows[-1]["util_gpu_pct"] == "3"
+    assert len([row for row in rows if row["gap_s"]]) == account.gaps == 1
+    assert "GPU 0 gave no answer at " in account.note and " (GPU is lost; tried " in account.note
+    assert " and answered again at " in account.note
+
+
+@needs_compiler
+def test_a_driver_that_hangs_costs_gpu_rows_only(tmp_path: Path, answers: Path) -> None:
+    script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('hang', 1)); time.sleep(0.5)"
+    reports, took_s = _run(tmp_path, script, str(answers), env=environment(answers))
+    assert reports[1]["returncode"] == 0
+    account = _account(tmp_path)
+    assert account.gpu is not None and account.host is not None
+    assert account.gpu.stopped_t is not None and account.gpu.rows == len(_rows(tmp_path / "gpu_telemetry.csv")) >= 2
+    assert f", {account.gpu.rows} rows before" in account.gpu.note
+    assert account.host.stopped_t is None and account.host.rows > account.gpu.rows
+    # Two seconds of patience; the rest is room for a loaded machine. Without it the agent would stay for ever.
+    assert took_s < 20
+
+
+def test_without_a_gpu_there_is_no_file_and_nothing_is_amiss(tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    _run(tmp_path, "import time; time.sleep(0.3)", env={**env, "CUDA_VISIBLE_DEVICES": ""})
+    assert not (tmp_path / "gpu_telemetry.csv").exists()
+    account = _gpu(tmp_path)
+    assert (account.rows, account.empty, account.expected, account.note) == (0, True, True, "no GPU")
+
+
+def test_a_short_run_says_that_its_few_rows_are_expected(tmp_path: Path) -> None:
+    _run(tmp_path, "pass", telemetry=TelemetrySpec(gpu_s=None, host_s=600.0))
+    account = _account(tmp_path)
+    assert account.gpu is None and account.host is not None
+    assert account.host.rows == len(_rows(tmp_path / "host_telemetry.csv")) >= 1
+    assert (account.host.expected, account.host.note) == (True, "the run was shorter than two intervals of 600 s")
+
+
+def test_a_command_that_cannot_be_started_has_no_telemetry(tmp_path: Path) -> None:
+    command = Command(argv=("/no/such/program",), env={}, cwd=str(tmp_path))
+    write_json(tmp_path / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(tmp_path))))
+    argv = [sys.executable, "-m", "seatrial.agent", str(tmp_path / "agent.json")]
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:
+        assert agent.stdout is not None
+        assert [json.loads(line)["kind"] for line in agent.stdout] == ["exited", "gone"]
+    assert not (tmp_path / "telemetry.json").exists()

@@ -1,0 +1,107 @@
+"""A small campaign on disk, as the harness leaves one: two groups of two repeats, two ranks, one run that failed, one run again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from seatrial import files
+from seatrial.paths import AttemptPaths, CampaignPaths
+from seatrial.records.attempt import Attempt
+from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.codec import to_json
+from seatrial.records.command import Provenance
+from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.run_spec import RunSpec
+from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
+from tests.unit.analyse import factory
+from tests.unit.collect import on_disk
+
+STEPS = 60
+RANKS = 2
+RUNS = 4
+TOKEN = "hf_abcdefghijklmnop"
+PROVENANCE = Provenance(host="node-1", fingerprint="f00d", git_commit_hash="0123456789abcdef", gpu_name="Example GPU")
+
+
+def spec(group: str, repeat: int, **changes: Any) -> RunSpec:
+    values: dict[str, Any] = {
+        "ranks": RANKS,
+        "axes": {"micro_batch": 8 if group == "mb8" else 16, "loader": "fork"},
+        "settings": {"api_key": "sesame-open", "d_model": 64, "note": f"use {TOKEN}"},
+        "workload": {"args": ("--lr", "0.1", "--hub-token", TOKEN)},
+        "steps": STEPS,
+    }
+    return factory.spec(group, repeat, **{**values, **changes})
+
+
+def write_campaign(out: Path, *, steps: int = STEPS) -> CampaignPaths:
+    """Plan, attempts, events, telemetry, heartbeats."""
+    paths = CampaignPaths(out)
+    specs = [spec(group, repeat) for group in ("mb8", "mb16") for repeat in (1, 2)]
+    stored = to_json(CampaignPlan(name="factory", output=str(out), repeats=2, runs=tuple(specs)))
+    files.write_json(paths.plan, stored)
+    files.write_json(paths.plans / "factory.json", stored)
+    on_disk.write_attempt(out, specs[0], outcome=Outcome.FAILED, cause=Cause.CUDA_OOM, provenance=PROVENANCE)
+    for at, run in enumerate(specs):
+        attempt = on_disk.write_attempt(
+            out,
+            run,
+            number=2 if at == 0 else 1,
+            outcome=Outcome.FAILED if at == 3 else Outcome.OK,
+            cause=Cause.EXCEPTION if at == 3 else Cause.NONE,
+            provenance=PROVENANCE,
+            started_t=factory.STARTED_T + 100 * at,
+        )
+        write_what_ranks_write(attempt, steps)
+        write_telemetry(attempt)
+    return paths
+
+
+def write_what_ranks_write(attempt: Attempt, steps: int) -> None:
+    paths = AttemptPaths(Path(attempt.folder))
+    assert attempt.outcome is not None
+    started_t = attempt.outcome.started_t
+    for rank in range(RANKS):
+        lines = [on_disk.event(attempt, "start", rank=rank, world_size=RANKS), on_disk.event(attempt, "pause", rank=rank, **pause())]
+        lines += [step_line(attempt, rank, step, started_t) for step in range(steps)]
+        on_disk.write_events(attempt, rank, "\n".join(lines) + "\n")
+        beat = {"ts": started_t + 5, "iso": "2026-01-01T00:00:00Z", "pid": 7, "rank": rank, "step": 3, "msg": "train", "host": "node-1"}
+        paths.heartbeat(rank).write_text(json.dumps(beat) + "\n" + '{"ts": 17, "torn')
+
+
+def pause() -> dict[str, Any]:
+    return {"name": "eval", "step": 3, "pause_ms": 250.0}
+
+
+def step_line(attempt: Attempt, rank: int, step: int, started_t: float) -> str:
+    ms = 40.0 if step == 30 else 10.0 + (step * 7 % 5) / 10
+    loss = "nan" if step == 5 else 5.0 / (1 + step)
+    return on_disk.event(
+        attempt,
+        rank=rank,
+        step=step,
+        t=started_t + 5 + step / 100,
+        m=100 + step / 100,
+        iter_ms=ms,
+        samples=8,
+        tokens=None,
+        fwd_ms=3.0,
+        loss=loss,
+    )
+
+
+def write_telemetry(attempt: Attempt) -> None:
+    paths = AttemptPaths(Path(attempt.folder))
+    assert attempt.outcome is not None
+    started_t = attempt.outcome.started_t
+    gpu = {"timestamp": "2026/01/01 00:00:00", "gpu_index": 0, "gpu_uuid": "GPU-1", "gpu_name": "Example GPU", "util_gpu_pct": 91}
+    write_samples(paths.gpu_telemetry, GPU_COLUMNS, [{**gpu, "epoch_sec": started_t + at, "power_w": 300.5} for at in (2, 4)])
+    host = {"timestamp": "2026-01-01T00:00:00", "cpu_user_pct": 12.5, "rss_kib": 1024}
+    write_samples(paths.host_telemetry, HOST_COLUMNS, [{**host, "epoch_sec": started_t + at} for at in (2, 4, 6)])
+
+
+def write_samples(path: Path, columns: tuple[str, ...], rows: list[dict[str, Any]]) -> None:
+    lines = [",".join(columns), *(",".join(str(row.get(name, "")) for name in columns) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")

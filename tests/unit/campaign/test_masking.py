@@ -1,0 +1,28 @@
+from __future__ import annotations
+
+from seatrial.campaign.masking import masked_outcome
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from tests.unit.launch.factory import make_spec
+
+OUTCOME = RunOutcome(
+    run="mb8_r1",
+    attempt=1,
+    hash="h",
+    outcome=Outcome.FAILED,
+    cause=Cause.EXCEPTION,
+    detail="RuntimeError: 401 for plan-hunter at http://me:pw@host",
+    log_tail=("args: --api-key args-hunter", "caller-hunter refused", "step 3 loss 1.5"),
+)
+
+
+def test_log_and_sentence_hold_none_of_the_runs_secrets() -> None:
+    spec = make_spec("/", args=("--api-key", "args-hunter"), env={"DB_PASSWORD": "plan-hunter"})
+    shown = masked_outcome(OUTCOME, spec, {"HF_TOKEN": "caller-hunter", "HOME": "/home/me"})
+    assert shown.detail == "RuntimeError: 401 for *** at http://me:***@host"
+    assert shown.log_tail == ("args: --api-key ***", "*** refused", "step 3 loss 1.5")
+    assert (shown.run, shown.cause, shown.outcome) == (OUTCOME.run, OUTCOME.cause, OUTCOME.outcome)
+
+
+def test_outcome_without_a_log_stays_as_it_is() -> None:
+    plain = RunOutcome(run="mb8_r1", attempt=1, hash="h", outcome=Outcome.OK)
+    assert masked_outcome(plain, make_spec("/"), {}) == plain

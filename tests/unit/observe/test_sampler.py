@@ -1,0 +1,176 @@
+"""One sampler by a clock of the test's own: rows, gaps, counts, and what its account says of each way to go wrong."""
+
+from __future__ import annotations
+
+import csv
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.observe.sampler import Clock, Nothing, Sampler, Source
+from seatrial.records.telemetry import SamplerAccount
+
+COLUMNS = ("timestamp", "epoch_sec", "gpu_index", "util_gpu_pct", "power_w", "sample_ms", "gap_s")
+START_T = 1_794_705_558.0
+
+
+class Script:
+    """A source that gives the looks of a test, each after `took_s` on the test's clock, and stops the sampler at the end."""
+
+    def __init__(self, looks: list[tuple[float, list[dict[str, Any]]]], notes: tuple[str, ...] = ()) -> None:
+        self._looks, self._notes = looks, notes
+        self.now = 50.0
+        self.sampler: Sampler | None = None
+
+    def clock(self) -> Clock:
+        return Clock(monotonic=lambda: self.now, wall=lambda: START_T + self.now, cpu=lambda: 0.25)
+
+    def look(self, *, last: bool) -> Iterator[dict[str, Any]]:
+        if not last and len(self._looks) == 2:
+            assert self.sampler is not None
+            self.sampler.stop()
+        took_s, rows = self._looks.pop(0)
+        self.now += took_s
+        yield from rows
+
+    def notes(self) -> list[str]:
+        return list(self._notes)
+
+
+def _run(path: Path, script: Script, open_source: Callable[[], Source | Nothing] | None = None) -> SamplerAccount:
+    """The thread's work, done here: the fake clock is always past the next look, so that nothing waits."""
+    sampler = Sampler(open_source or (lambda: script), path, COLUMNS, 2.0, asked="the driver", clock=script.clock())
+    script.sampler = sampler
+    sampler._tally.started_m = script.now
+    sampler.run()
+    sampler.stop()
+    return sampler.summary(stuck=False)
+
+
+def _rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="") as source:
+        return list(csv.DictReader(source))
+
+
+def _util(value: int, **more: Any) -> dict[str, Any]:
+    return {"gpu_index": 0, "util_gpu_pct": value, **more}
+
+
+def test_rows_have_their_time_and_their_cost(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.csv"
+    account = _run(path, Script([(2.0, [_util(10)]), (2.0, [_util(20)]), (2.5, [_util(30)])]))
+    rows = _rows(path)
+    assert [(row["epoch_sec"], row["util_gpu_pct"], row["sample_ms"], row["gap_s"]) for row in rows] == [
+        ("1794705610", "10", "2000", ""),
+        ("1794705612", "20", "2000", ""),
+        ("1794705614.5", "30", "2500", ""),
+    ]
+    assert account == SamplerAccount(interval_s=2.0, rows=3, samples=3, cpu_s=0.25, wall_s=6.5, missing=("power_w",))
+
+
+def test_a_gap_is_marked_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.csv"
+    account = _run(path, Script([(2.0, [_util(1)]), (4.0, [_util(2)]), (4.5, [_util(3)]), (9.0, [_util(4)]), (2.0, [_util(5)])]))
+    assert [row["gap_s"] for row in _rows(path)] == ["", "", "4.5", "9", ""]
+    assert (account.gaps, account.longest_gap_s) == (2, 9.0)
+
+
+def test_a_gpu_that_was_away_has_a_gap_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.csv"
+    both, one = [{"gpu_index": 0, "power_w": 1}, {"gpu_index": 1, "power_w": 2}], [{"gpu_index": 0, "power_w": 1}]
+    account = _run(path, Script([(2.0, both), (2.0, one), (2.0, one), (2.0, both)]))
+    assert [(row["gpu_index"], row["gap_s"]) for row in _rows(path) if row["gap_s"]] == [("1", "6")]
+    assert (account.rows, account.samples, account.gaps) == (6, 4, 1)
+
+
+def test_impossible_samples_are_dropped_counted_and_told(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.csv"
+    account = _run(path, Script([(2.0, [_util(4000)]), (2.0, [_util(97)]), (2.0, [_util(-1)])]))
+    assert [row["util_gpu_pct"] for row in _rows(path)] == ["97"]
+    assert (account.invalid, account.rows, account.empty) == (2, 1, False)
+    assert account.note == "2 samples were dropped as impossible (first: util_gpu_pct 4000)"
+
+
+def test_a_run_shorter_than_two_intervals_is_called_expected(tmp_path: Path) -> None:
+    account = _run(tmp_path / "gpu.csv", Script([(0.1, []), (0.1, [])]))
+    assert (account.rows, account.empty, account.expected) == (0, True, True)
+    assert account.note == "the run was shorter than two intervals of 2 s"
+    assert not (tmp_path / "gpu.csv").exists(), "no file with a header alone"
+
+
+def test_no_rows_in_a_long_run_are_not_expected(tmp_path: Path) -> None:
+    account = _run(tmp_path / "gpu.csv", Script([(5.0, []), (5.0, [])], notes=("GPU 0 gave no answer",)))
+    assert (account.empty, account.expected, account.note) == (True, False, "GPU 0 gave no answer")
+
+
+def test_trouble_in_a_short_run_is_no_excuse(tmp_path: Path) -> None:
+    account = _run(tmp_path / "gpu.csv", Script([(0.1, []), (0.1, [])], notes=("GPU 0 gave no answer",)))
+    assert (account.expected, account.note) == (False, "GPU 0 gave no answer")
+
+
+@pytest.mark.parametrize("expected", [True, False])
+def test_nothing_to_look_at(tmp_path: Path, expected: bool) -> None:
+    account = _run(tmp_path / "gpu.csv", Script([]), lambda: Nothing("no GPU", expected=expected))
+    assert replace(account, cpu_s=0.0) == SamplerAccount(interval_s=2.0, empty=True, expected=expected, note="no GPU")
+
+
+def test_a_source_that_breaks_is_told_and_ends_the_sampler_alone(tmp_path: Path) -> None:
+    account = _run(tmp_path / "gpu.csv", Script([(2.0, [_util(1)])]))
+    assert account.rows == 1
+    assert account.note == "the sampler broke: IndexError: pop from empty list"
+    assert account.expected is False
+
+
+def test_rows_that_cannot_be_written_are_counted(tmp_path: Path) -> None:
+    account = _run(tmp_path / "none" / "gpu.csv", Script([(5.0, [_util(1)]), (5.0, [_util(2)])]))
+    assert (account.rows, account.empty, account.expected) == (0, True, False)
+    assert account.note == "2 rows could not be written (No such file or directory)"
+
+
+class Hanging:
+    """A source whose second look does not return until the test says so."""
+
+    def __init__(self) -> None:
+        self.asked, self.released = threading.Event(), threading.Event()
+        self.looks = 0
+
+    def look(self, *, last: bool) -> Iterator[dict[str, Any]]:
+        self.looks += 1
+        if self.looks > 1:
+            self.asked.set()
+            self.released.wait(60)
+        yield _util(50)
+
+    def notes(self) -> list[str]:
+        return []
+
+
+def test_a_call_that_never_returns_keeps_nobody_waiting(tmp_path: Path) -> None:
+    source = Hanging()
+    sampler = Sampler(lambda: source, tmp_path / "gpu.csv", COLUMNS, 0.001, asked="the driver")
+    sampler.start()
+    assert source.asked.wait(60)
+    sampler.stop()
+    account = sampler.account(wait_s=0.0)
+    assert sampler.stuck
+    assert (account.rows, account.expected) == (1, False) and account.stopped_t is not None
+    assert account.note.startswith("the driver stopped answering at ") and account.note.endswith(", 1 row before")
+    source.released.set()
+    assert sampler.account(wait_s=60.0).stopped_t is None
+    assert not sampler.stuck
+
+
+def test_a_thread_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    sampler = Sampler(Hanging, tmp_path / "gpu.csv", COLUMNS, 2.0, asked="the driver")
+    sampler.start()
+    sampler.stop()
+    account = sampler.account(wait_s=1.0)
+    assert (account.empty, account.expected, account.note) == (True, False, "the sampler did not start: can't start new thread")

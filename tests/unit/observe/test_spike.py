@@ -1,0 +1,61 @@
+"""A spike is told when it begins and when it is over, and noise is not told at all."""
+
+from __future__ import annotations
+
+from seatrial.observe.progress import Progress, RankMark
+from seatrial.observe.spike import SpikeAlarm, SpikeWatch
+
+
+def alarms(paces_ms: list[float | None], ratio: float | None = 2.0, looks_a_beat: int = 1) -> list[SpikeAlarm]:
+    """What a watch says of one rank whose medians are these, a beat every ten steps."""
+    watch, found = SpikeWatch(ratio), []
+    for number, pace_ms in enumerate(paces_ms):
+        mark = RankMark(rank=0, step=10 * number, step_t=float(number), iter_ms_p50=pace_ms)
+        for _ in range(looks_a_beat):
+            alarm = watch.look(Progress(step=mark.step, ranks=(mark,)), t=100.0 + number)
+            found += [alarm] if alarm else []
+    return found
+
+
+def test_one_alarm_when_it_begins_and_one_when_it_is_over() -> None:
+    begins, ends = alarms([50, 51, 49, 50, 130, 135, 128, 90, 52, 50], looks_a_beat=5)
+    assert begins == SpikeAlarm(
+        t=104.0,
+        kind="spike",
+        rank=0,
+        step=40,
+        iter_ms_p50=130,
+        before_ms=50,
+        ratio=2.6,
+        text="steps take 130.0 ms (median, rank 0, at step 40), 2.6 times the 50.0 ms before",
+    )
+    assert (ends.kind, ends.step, ends.iter_ms_p50, ends.before_ms) == ("spike_over", 80, 52, 50)
+
+
+def test_a_spike_that_stays_is_told_once_and_one_that_grows_again() -> None:
+    assert [alarm.step for alarm in alarms([50, 50, 50, 120, *[121] * 40])] == [30]
+    assert [(alarm.step, alarm.ratio) for alarm in alarms([50, 50, 50, 120, 121, 300, 301])] == [(30, 2.4), (50, 6.0)]
+
+
+def test_a_step_time_at_the_border_does_not_come_and_go() -> None:
+    assert [alarm.kind for alarm in alarms([50, 50, 50, 101, 99, 102, 98, 101, 50])] == ["spike", "spike_over"]
+
+
+def test_neither_a_slow_start_nor_noise_nor_slow_drift_is_a_spike() -> None:
+    assert alarms([900, 300, 60, 50, 95, 50, 98, 40]) == []
+    assert alarms([50 * 1.05**number for number in range(60)]) == []
+
+
+def test_nothing_before_enough_is_known_and_nothing_where_it_is_switched_off() -> None:
+    assert alarms([50, 50, 500]) == []
+    assert alarms([None, None, None]) == []
+    assert alarms([50, 50, 50, 500], ratio=None) == []
+
+
+def test_the_slowest_rank_is_named() -> None:
+    watch = SpikeWatch(2.0)
+    for step, slow_ms in ((10, 50.0), (20, 50.0), (30, 50.0), (40, 400.0)):
+        marks = [RankMark(rank=rank, step=step, step_t=0.0, iter_ms_p50=slow_ms if rank == 3 else 49.0) for rank in range(4)]
+        alarm = watch.look(Progress(step=step, ranks=tuple(marks)), t=1.0)
+    assert alarm is not None
+    assert alarm.rank == 3

@@ -1,0 +1,199 @@
+"""GPUs in odd states, fed to the judgement; the states themselves are read through NVML (tests of machine/ and the gpu lane)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial.machine.gpus import Gpu
+from seatrial.machine.nvml import Nvml
+from seatrial.preflight import gpu_state, gpus
+from seatrial.preflight.gpu_state import GpuProcess, GpuState
+from seatrial.preflight.need import Need
+from seatrial.records.check import Check
+from tests.unit.preflight.needs import by_name, make_need, make_run
+
+SOUND = GpuState(
+    index=0, uuid="GPU-aa", name="H200", util_pct=0, memory_used_mib=4, memory_total_mib=143771, power_limit_w=700.0, power_default_w=700.0,
+    ecc_uncorrected=0, persistence=True, performance_state=0, pcie_gen=5, pcie_gen_max=5, pcie_width=16, pcie_width_max=16, mig=False,
+    compute_mode="default",
+)  # fmt: skip
+SECOND = replace(SOUND, index=1, uuid="GPU-bb")
+
+
+def gpu(index: int) -> Gpu:
+    return Gpu(
+        index=index,
+        uuid=f"GPU-{index}a",
+        name="H200",
+        compute_capability="9.0",
+        power_limit_w=None,
+        pcie_gen_max=None,
+        memory_total_mib=None,
+    )
+
+
+def judged(states: Sequence[GpuState], need: Need | None = None, here: Sequence[GpuState] | None = None) -> dict[str, Check]:
+    return by_name(gpus.judge(states, here or states, need or make_need()))
+
+
+def amiss(state: GpuState) -> dict[str, str]:
+    """Name → what was found, of the checks that are not ok."""
+    return {check.name: check.found for check in judged([state]).values() if not check.ok}
+
+
+def test_sound_gpus_are_all_ok() -> None:
+    found = judged([SOUND, SECOND])
+    assert [check.name for check in found.values() if not check.ok] == []
+    assert found["GPUs idle"].found == "nobody is on them"
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "says"),
+    [
+        ({"processes": (GpuProcess(pid=812, name="python", memory_mib=40000),)}, "GPUs idle", "GPU 0: python (pid 812, 40000 MiB)"),
+        ({"processes": (GpuProcess(pid=9),)}, "GPUs idle", "GPU 0: a process (pid 9 on the host)"),
+        ({"memory_used_mib": 5000}, "GPUs idle", "GPU 0: 5000 MiB in use by processes this container does not show"),
+        ({"util_pct": 97}, "GPUs idle", "GPU 0: 97 % busy"),
+        ({"power_limit_w": 500.0}, "GPU power cap", "GPU 0: 500 W of 700 W"),
+        ({"slowed_by": ("hardware thermal",)}, "GPU throttling", "GPU 0: hardware thermal"),
+        ({"ecc_uncorrected": 3}, "GPU memory errors", "GPU 0: 3 uncorrected ECC errors"),
+        ({"rows_pending": True}, "GPU memory errors", "GPU 0: a repair of memory waits for a reset"),
+        ({"compute_mode": "prohibited"}, "GPU compute mode", "GPU 0: compute is prohibited"),
+        ({"mig": True}, "MIG", "GPU 0: MIG is on"),
+    ],
+)
+def test_each_trouble_is_found(change: dict[str, object], name: str, says: str) -> None:
+    assert amiss(replace(SOUND, **change)) == {name: says}  # type: ignore[arg-type]
+
+
+def test_a_driver_that_tells_nothing_is_no_trouble() -> None:
+    assert amiss(GpuState(index=0)) == {}
+
+
+def test_free_gpus_are_offered() -> None:
+    busy = replace(SOUND, processes=(GpuProcess(pid=7, name="python"),))
+    check = judged([busy], here=[busy, SECOND])["GPUs idle"]
+    assert check.fix.endswith("place.include; free now: 1") and not check.refuses
+
+
+def test_power_fix_is_a_command() -> None:
+    capped = [replace(SOUND, power_limit_w=500.0), replace(SECOND, power_limit_w=500.0)]
+    assert judged(capped)["GPU power cap"].fix == "sudo nvidia-smi -i 0,1 -pl 700, unless the cap is meant"
+
+
+def test_a_link_at_rest_is_not_a_slow_link() -> None:
+    low = {"pcie_gen": 1, "pcie_width": 8}
+    assert amiss(replace(SOUND, **low)) == {}  # type: ignore[arg-type]
+    assert amiss(replace(SOUND, **low, util_pct=99, performance_state=8))["GPUs idle"]  # type: ignore[arg-type]
+    busy = amiss(replace(SOUND, **low, util_pct=99))  # type: ignore[arg-type]
+    assert busy["PCIe link"] == "GPU 0: generation 1 of 5, 8 lanes of 16"
+
+
+def test_exclusive_mode_refuses_a_gpu_that_is_held_or_shared(tmp_path: Path) -> None:
+    exclusive = replace(SOUND, compute_mode="exclusive process")
+    assert judged([exclusive])["GPU compute mode"].ok
+    held = judged([replace(exclusive, processes=(GpuProcess(pid=7, name="python"),))])["GPU compute mode"]
+    assert (held.ok, held.refuses) == (False, True)
+    shared = make_need(make_run(tmp_path, bundled="tiny_lm", devices=("0",), ranks=2))
+    assert not judged([exclusive], shared)["GPU compute mode"].ok
+    server = replace(exclusive, processes=(GpuProcess(pid=7, name="nvidia-cuda-mps"),))
+    assert judged([server])["GPU compute mode"].ok, "the server that shares an exclusive GPU is no stranger"
+
+
+def test_unlike_gpus_need_an_order(tmp_path: Path) -> None:
+    states = [SOUND, replace(SECOND, name="A100")]
+    assert not judged(states)["order of GPUs"].ok
+    ordered = make_need(make_run(tmp_path, script="t.py", env={"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}))
+    assert judged(states, ordered)["order of GPUs"].ok
+    assert "order of GPUs" not in judged([SOUND, SECOND])
+
+
+def test_many_troubles_stay_readable() -> None:
+    states = [replace(SOUND, index=index, ecc_uncorrected=1) for index in range(16)]
+    assert judged(states)["GPU memory errors"].found.endswith("; 12 more")
+
+
+def test_gpus_that_are_not_there(tmp_path: Path) -> None:
+    here = [gpu(0), gpu(1)]
+    assert gpus.count(make_need(make_run(tmp_path, bundled="dummy", devices=("0", "GPU-1a", "MIG-5"))), here).ok
+    check = gpus.count(make_need(make_run(tmp_path, bundled="dummy", devices=("1", "2"))), here)
+    assert (check.ok, check.refuses, check.found) == (False, True, "2 here (0, 1), 1, 2 asked for")
+    assert not gpus.count(make_need(make_run(tmp_path, bundled="dummy", devices=("GPU-zz",))), here).ok
+
+
+def test_device_cuda_needs_a_gpu_for_each_rank(tmp_path: Path) -> None:
+    def seen(ranks: int, caller: dict[str, str]) -> bool:
+        need = make_need(make_run(tmp_path, bundled="tiny_lm", ranks=ranks, settings={"device": "cuda"}), caller=caller)
+        return by_name(gpus.visible(need, [gpu(0), gpu(1)]))["GPUs for tiny_lm"].ok
+
+    assert seen(2, {}) and not seen(3, {})
+    assert (
+        not seen(2, {"CUDA_VISIBLE_DEVICES": "1"})
+        and not seen(1, {"CUDA_VISIBLE_DEVICES": ""})
+        and not seen(1, {"CUDA_VISIBLE_DEVICES": "-1"})
+    )
+
+
+def test_a_cpu_plan_does_not_care_for_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "visible_gpus", lambda devices, environment: (gpu(0), gpu(1))[: len(devices) or 2])
+    on_cpu = make_run(tmp_path, bundled="tiny_lm", settings={"device": "cpu"})
+    assert gpus.watched_gpus(make_need(on_cpu, make_run(tmp_path, bundled="dummy"))) == ()
+    assert len(gpus.watched_gpus(make_need(make_run(tmp_path, script="train.py")))) == 2
+    assert len(gpus.watched_gpus(make_need(make_run(tmp_path, bundled="tiny_lm", devices=("0",))))) == 1
+    assert len(gpus.watched_gpus(make_need())) == 2
+
+
+def test_no_driver_is_no_fault_and_a_broken_one_is() -> None:
+    none, broken = Nvml(problem="no GPU driver", no_driver=True), Nvml(problem="NVML does not start: Driver/library version mismatch")
+    assert gpus.is_certain(none, device_file=False) and gpus.driver(none, "", certain=True).ok
+    assert not gpus.is_certain(broken, device_file=True)
+    check = gpus.driver(broken, "", certain=False)
+    assert not check.ok and "mismatch" in check.found and not check.refuses
+
+
+def test_without_nvml_in_a_gpu_container_nothing_is_refused(tmp_path: Path) -> None:
+    """A container may have CUDA and not NVML (capabilities `compute` without `utility`)."""
+    none = Nvml(problem="no GPU driver", no_driver=True)
+    assert not gpus.is_certain(none, device_file=True)
+    assert gpus.driver(none, "", certain=False).found == "device files are here, but NVML's library is not"
+    check = gpus.count(make_need(make_run(tmp_path, bundled="tiny_lm", devices=("0",))), [], certain=False)
+    assert (check.ok, check.refuses) == (False, False)
+
+
+class Library:
+    """A binding whose GPU answers some questions and not others."""
+
+    nvmlMemory_v2 = 2
+
+    class NVMLError(Exception):
+        pass
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        return index
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int, version: int | None = None) -> object:
+        if version:
+            raise self.NVMLError
+        return type("Memory", (), {"used": 3 << 30, "total": 80 << 30})
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
+        return 0x4 | 0x40
+
+    def nvmlDeviceGetRemappedRows(self, handle: int) -> tuple[int, int, int, int]:
+        return (0, 1, 1, 0)
+
+    def nvmlDeviceGetComputeMode(self, handle: int) -> int:
+        return 3
+
+
+def test_states_are_read_as_far_as_the_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_state, "start_nvml", lambda: Nvml(library=Library()))
+    (state,) = gpu_state.states_of([gpu(0)])
+    assert state == GpuState(
+        index=0, uuid="GPU-0a", name="H200", memory_used_mib=3072, memory_total_mib=81920, slowed_by=("hardware thermal",),
+        rows_pending=True, compute_mode="exclusive process",
+    )  # fmt: skip

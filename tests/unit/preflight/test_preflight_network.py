@@ -1,0 +1,103 @@
+"""Ports that are really taken, names that do not resolve, variables left over from another job."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from pathlib import Path
+
+import pytest
+
+from seatrial.preflight import names, ports, variables
+from seatrial.preflight.names import NameFacts
+from tests.unit.preflight.needs import by_name, make_need, make_run
+
+HERE = Path("/")
+
+
+def test_this_host_can_bind() -> None:
+    assert ports.bind().ok
+
+
+@pytest.mark.parametrize("option", ["--master_port={}", "--master-port {}", "--rdzv-endpoint=localhost:{}"])
+def test_a_port_the_plan_names_is_taken(option: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        run = make_run(HERE, script="t.py", kind="torchrun", launcher_args=tuple(option.format(port).split()))
+        check = by_name(ports.checks(make_need(run)))[f"port {port}"]
+        assert (check.ok, check.refuses, check.found) == (False, True, "in use")
+        assert "EADDRINUSE" in check.prevents and f":{port}" in check.fix
+    assert by_name(ports.checks(make_need(run)))[f"port {port}"].ok, "free again"
+
+
+def test_ports_that_nobody_will_listen_on_are_not_asked_for() -> None:
+    standalone = make_run(HERE, script="t.py", kind="torchrun", launcher_args=("--standalone", "--master_port=29500"))
+    any_port = make_run(HERE, script="t.py", kind="torchrun", launcher_args=("--rdzv-endpoint=localhost:0",))
+    single = make_run(HERE, script="t.py", env={"MASTER_PORT": "29501"})
+    elsewhere = make_run(HERE, script="t.py", kind="torchrun", launcher_args=("--rdzv-endpoint=head.example:29400",))
+    several = make_run(HERE, script="t.py", env={"MASTER_PORT": "29502"}, ranks=2)
+    assert ports.named_ports(make_need(standalone, any_port, single, elsewhere, several)) == {29502}
+
+
+def test_an_address_that_is_not_ours_cannot_be_bound() -> None:
+    # A block reserved for documents: nobody has it.
+    assert ports.cannot_bind("192.0.2.1", 0)
+
+
+def test_names() -> None:
+    sound = by_name(names.judge(NameFacts(name="node1", addresses=("10.0.0.4",))))
+    assert sound["host name"].ok and sound["host address"].found == "not loopback"
+    local = by_name(names.judge(NameFacts(name="vm", addresses=("127.0.1.1",))))
+    assert local["host name"].ok and local["host address"].ok and "loopback only" in local["host address"].found
+    unknown = by_name(names.judge(NameFacts(name="vm", problem="Name or service not known")))
+    assert not unknown["host name"].ok and not unknown["host name"].refuses and "(vm and this host's address)" in unknown["host name"].fix
+    foreign = by_name(names.judge(NameFacts(name="vm", addresses=("192.0.2.1",), not_bindable=("192.0.2.1",))))
+    assert not foreign["host name"].ok
+
+
+def test_a_name_that_cannot_be_known() -> None:
+    assert names.read_name("no-such-host.invalid", patience_s=30).problem
+
+
+def test_a_resolver_that_hangs_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *words: answer.wait(60) and [])
+    assert names.read_name("vm", patience_s=0.01).problem == "no answer in 0.01 s"
+    answer.set()
+
+
+LEFT = {"RANK": "0", "WORLD_SIZE": "8", "MASTER_PORT": "29500", "PET_NNODES": "4"}
+
+
+@pytest.mark.parametrize(
+    ("more", "misled_by"),
+    [
+        ({"kind": "torchrun", "ranks": 2}, ["PET_NNODES"]),
+        ({"ranks": 2}, []),
+        ({"ranks": 1}, ["MASTER_PORT", "RANK", "WORLD_SIZE"]),
+        ({"kind": "command"}, ["MASTER_PORT", "RANK", "WORLD_SIZE"]),
+        ({"kind": "command", "env": {"RANK": "0", "WORLD_SIZE": "1", "MASTER_PORT": "1"}}, []),
+    ],
+)
+def test_left_over_variables_count_where_a_run_would_take_them(more: dict[str, object], misled_by: list[str]) -> None:
+    assert variables.misleading(make_need(make_run(HERE, script="t.py", **more), caller=LEFT)) == misled_by
+
+
+def test_without_a_plan_every_left_over_is_told() -> None:
+    found = by_name(variables.checks(make_need(caller={**LEFT, "SEATRIAL_RUN_DIR": "/x", "CUDA_LAUNCH_BLOCKING": "1"})))
+    left = found["left-over variables"]
+    assert (left.ok, left.refuses) == (False, False)
+    assert left.fix == "unset MASTER_PORT PET_NNODES RANK WORLD_SIZE" and "WORLD_SIZE=8" in left.found
+    assert not found["SEATRIAL_ variables"].ok
+    assert found["slowing variables"].found == "CUDA_LAUNCH_BLOCKING=1: every kernel is waited for"
+
+
+def test_a_plain_environment_is_quiet() -> None:
+    assert all(
+        check.ok for check in variables.checks(make_need(make_run(HERE, script="t.py"), caller={"PATH": "/bin", "NCCL_DEBUG": "WARN"}))
+    )
+
+
+def test_a_plan_may_switch_off_what_slows() -> None:
+    run = make_run(HERE, script="t.py", env={"CUDA_LAUNCH_BLOCKING": "0"})
+    assert variables.slowing(make_need(run, caller={"CUDA_LAUNCH_BLOCKING": "1"})) == {}
