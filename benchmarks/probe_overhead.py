@@ -25,7 +25,7 @@ from outcome import report
 from seatrial.probe import Probe
 
 STEPS = 20_000
-CUDA_STEPS = 3_000
+CUDA_STEPS = 20_000
 WALL_STEPS = 100
 ROUNDS = 7
 STEP_OF_10_MS_US = 10_000.0

@@ -40,6 +40,30 @@ def test_phases_are_taken_on_one_step_in_ten_and_the_wall_on_every_step(tmp_path
     assert all(iter_ms > 0 for iter_ms in column(tmp_path, "iter_ms"))
 
 
+def test_a_loss_that_is_written_over_every_step_is_read_as_it_was(tmp_path):
+    """As a captured graph leaves it: always the same tensor."""
+    loss, one = torch.zeros((), device="cuda", dtype=torch.bfloat16), torch.ones((), device="cuda", dtype=torch.bfloat16)
+    with Probe(tmp_path) as probe:
+        for _ in range(100):
+            with probe.step(samples=1):
+                loss += one
+            probe.loss(loss)
+        torch.cuda.synchronize()
+    assert column(tmp_path, "loss") == [float(step) for step in range(1, 101)]
+
+
+def test_phases_are_timed_on_the_stream_they_run_on(tmp_path):
+    matrix, side = torch.randn(4096, 4096, device="cuda"), torch.cuda.Stream()
+    with Probe(tmp_path, phase_every=1) as probe:
+        for stream in (torch.cuda.current_stream(), side) * 5:
+            with torch.cuda.stream(stream), probe.step(samples=1), probe.phase("fwd"):
+                for _ in range(20):
+                    torch.mm(matrix, matrix)
+            torch.cuda.synchronize()
+    on_main, on_side = (sorted(column(tmp_path, "fwd_ms")[first::2])[2] for first in (0, 1))
+    assert on_side == pytest.approx(on_main, rel=0.3)
+
+
 def test_memory_of_the_gpu_is_told(tmp_path):
     kept = torch.zeros(64 * 1024 * 1024 // 4, device="cuda")
     with Probe(tmp_path) as probe:

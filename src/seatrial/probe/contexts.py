@@ -67,9 +67,11 @@ class PhaseContext:
         timeline = self._timeline
         self._before = timeline.where
         timeline.where = self._name
+        how = self._how = timeline.how
+        if how == OFF and self._index != DATA_WAIT:
+            return self
         self._paused_s = timeline.paused_s
         self._mark = None
-        how = self._how = timeline.how
         if self._index != DATA_WAIT and timeline.cuda is not None:
             if how == SYNC:
                 timeline.cuda.synchronize()
@@ -82,13 +84,13 @@ class PhaseContext:
         timeline = self._timeline
         if kind is not None:
             timeline.raised = True
-        else:
+        elif self._how != OFF or self._index == DATA_WAIT:
             self._add(timeline)
         timeline.where = self._before
 
     def _add(self, timeline: Timeline) -> None:
         how = self._how
-        if self._index == DATA_WAIT or timeline.cuda is None or how not in (MARKS, OFF):
+        if self._index == DATA_WAIT or timeline.cuda is None or how != MARKS:
             if how == SYNC and self._index != DATA_WAIT and timeline.cuda is not None:
                 timeline.cuda.synchronize()
             timeline.add_phase(self._index, timeline.clock() - self._start_s - (timeline.paused_s - self._paused_s))

@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-LOSS_SLOTS = 64
-# One event for so many losses: an event costs more than the copy it watches. Enough of them to outlast every step that may wait.
-STEPS_A_FENCE = 4
-NUM_FENCES = 8
+# One mark for so many losses, and one question to the device: both cost more than looking later does.
+STEPS_A_BATCH = 8
+# Enough of them to outlast every step that may wait.
+NUM_BATCHES = 8
 
 
 def find_cuda() -> Cuda | None:
@@ -31,10 +31,12 @@ class Cuda:
         self._torch = torch
         self._new_event = torch.cuda.Event
         self._pool: list[Any] = []
-        self._slots: list[Any] = []
-        self._next_slot = 0
-        self._fences: list[Any] = []
-        self._fence = Fence()
+        self._raw_stream = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+        self._streams: dict[tuple[int, int], Any] = {}
+        self._ring: list[tuple[Any, list[Any]]] = []
+        self._events: list[Any] = []
+        self._num_batches = 0
+        self._batch = Batch()
 
     def synchronize(self) -> None:
         self._torch.cuda.synchronize()
@@ -45,7 +47,7 @@ class Cuda:
             return None
         try:
             event = self._pool.pop() if self._pool else self._new_event(enable_timing=True)
-            event.record()
+            event.record(self._stream())
         except RuntimeError as error:
             self._give_up(error)
             return None
@@ -68,65 +70,89 @@ class Cuda:
         return elapsed_ms
 
     def read_later(self, value: Any) -> LossRead | None:
-        """Send a scalar to the host behind the work queued so far; it is there when the next fence has passed."""
+        """Send a scalar to the host behind the work queued so far; it is there when the mark behind its batch has passed."""
         if self.trouble:
             return None
+        batch = self._batch
+        if batch.size == STEPS_A_BATCH:
+            self.close_batch()
+            batch = self._batch
         try:
-            slot = self._slot()
             loss = value.detach()
-            slot.copy_(loss if loss.dim() == 0 else loss.reshape(()), non_blocking=True)
+            self._slots()[batch.size].copy_(loss if loss.dim() == 0 else loss.reshape(()), non_blocking=True)
         except RuntimeError as error:
             self._give_up(error)
             return None
-        self._fence.is_wanted = True
-        return LossRead(slot, self._fence)
+        batch.size += 1
+        return LossRead(batch, batch.size - 1)
 
-    def close_fence(self) -> None:
+    def close_batch(self) -> None:
         """Put one mark behind all losses sent since the last."""
-        fence = self._fence
-        if self.trouble or not fence.is_wanted:
+        batch = self._batch
+        if self.trouble or not batch.size:
             return
         try:
-            if len(self._fences) < NUM_FENCES:
-                self._fences.append(self._new_event())
-            fence.event = self._fences.pop(0)
-            fence.event.record()
+            event = self._events.pop(0) if len(self._events) == NUM_BATCHES else self._new_event()
+            event.record(self._stream())
         except RuntimeError as error:
             self._give_up(error)
             return
-        self._fences.append(fence.event)
-        self._fence = Fence()
+        self._events.append(event)
+        batch.event, batch.row = event, self._ring[self._num_batches % NUM_BATCHES][0]
+        self._num_batches += 1
+        self._batch = Batch()
 
     def has_come(self, read: LossRead) -> bool:
-        event = read.fence.event
-        return event is not None and self.passed(event)
+        batch = read.batch
+        return batch.values is not None or (batch.event is not None and self.passed(batch.event))
 
-    def _slot(self) -> Any:
-        if not self._slots:
-            self._slots = list(self._torch.empty(LOSS_SLOTS, dtype=self._torch.float32, pin_memory=True))
-        self._next_slot = (self._next_slot + 1) % LOSS_SLOTS
-        return self._slots[self._next_slot]
+    def _slots(self) -> list[Any]:
+        """Pinned places for the losses of the batch under way."""
+        if not self._ring:
+            rows = [self._torch.zeros(STEPS_A_BATCH, dtype=self._torch.float32, pin_memory=True) for _ in range(NUM_BATCHES)]
+            self._ring = [(row, list(row.unbind())) for row in rows]
+        return self._ring[self._num_batches % NUM_BATCHES][1]
+
+    def _stream(self) -> Any:
+        """The current stream, as torch's object for it: made once for each stream, since making it costs more than a mark does."""
+        cuda = self._torch.cuda
+        if self._raw_stream is None:
+            return cuda.current_stream()
+        device = cuda.current_device()
+        key = (device, self._raw_stream(device))
+        stream = self._streams.get(key)
+        if stream is None:
+            stream = self._streams[key] = cuda.current_stream()
+        return stream
 
     def _give_up(self, error: RuntimeError) -> None:
         first_line = str(error).split("\n", 1)[0]
         self.trouble = f"no more device times: {first_line}"
 
 
-class Fence:
-    """A mark shared by several losses; it has no event until it is closed."""
+class Batch:
+    """Losses that share a mark; no event until the last is sent, no values until one of them is read."""
 
-    __slots__ = ("event", "is_wanted")
+    __slots__ = ("event", "row", "size", "values")
 
     def __init__(self) -> None:
+        self.size = 0
         self.event: Any = None
-        self.is_wanted = False
+        self.row: Any = None
+        self.values: list[float] | None = None
 
 
 class LossRead:
-    """A loss under way to `slot`."""
+    """A loss on its way."""
 
-    __slots__ = ("fence", "slot")
+    __slots__ = ("batch", "index")
 
-    def __init__(self, slot: Any, fence: Fence) -> None:
-        self.slot = slot
-        self.fence = fence
+    def __init__(self, batch: Batch, index: int) -> None:
+        self.batch = batch
+        self.index = index
+
+    def value(self) -> float:
+        """The loss; ask only once it has come."""
+        if self.batch.values is None:
+            self.batch.values = self.batch.row.tolist()
+        return self.batch.values[self.index]

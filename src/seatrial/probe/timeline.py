@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from seatrial.probe.cuda import STEPS_A_FENCE, Cuda, LossRead, find_cuda
+from seatrial.probe.cuda import STEPS_A_BATCH, Cuda, LossRead, find_cuda
 from seatrial.probe.event_lines import StepRecord
 from seatrial.records.events import PHASES
 
@@ -69,9 +69,11 @@ class Timeline:
         """What belonged to the step before is now complete but for the device."""
         if self.cuda is None:
             self._choose_how()
-        elif self.ended_steps % STEPS_A_FENCE == 0:
-            self.cuda.close_fence()
-        self._release()
+            self._release()
+        elif self.ended_steps % STEPS_A_BATCH == 0:
+            # In between nothing new can have come, and each question to the device costs.
+            self.cuda.close_batch()
+            self._release()
         self._in_step = True
         self.where = "step"
         if self._border_s is None:
@@ -132,7 +134,7 @@ class Timeline:
         """Let every record go: those the device still holds up get `longest_s` between them."""
         give_up_s = self.clock() + longest_s
         if self.cuda is not None:
-            self.cuda.close_fence()
+            self.cuda.close_batch()
         self._release()
         while self._waiting and self.clock() < give_up_s and not (self.cuda and self.cuda.trouble):
             sleep(0.001)
@@ -181,7 +183,7 @@ class Timeline:
     def _read_device(self, record: StepRecord) -> None:
         self._read_marks(record)
         if record.loss_read is not None:
-            record.loss = float(record.loss_read.slot)
+            record.loss = record.loss_read.value()
 
     def _read_marks(self, record: StepRecord) -> None:
         """Once only: the marks go back to their pool."""

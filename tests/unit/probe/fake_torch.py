@@ -17,7 +17,9 @@ class FakeDevice:
         self.syncs = 0
         self.events_made = 0
         self.torch: Any = SimpleNamespace(
-            cuda=SimpleNamespace(Event=self._event, synchronize=self._synchronize), empty=_Slots, float32="float32"
+            cuda=SimpleNamespace(Event=self._event, synchronize=self._synchronize, current_stream=lambda: "stream"),
+            zeros=_Row,
+            float32="float32",
         )
 
     def queue(self, ms: float) -> None:
@@ -45,7 +47,8 @@ class FakeEvent:
         self._enable_timing = enable_timing
         self.at_ms = -1.0
 
-    def record(self) -> None:
+    def record(self, stream: str) -> None:
+        assert stream == "stream"
         self._device.raise_if_broken()
         self.at_ms = self._device.now_ms
 
@@ -81,19 +84,24 @@ class FakeLoss:
         raise AssertionError("reading a CUDA tensor waits for the device")
 
 
-class _Slots:
-    def __init__(self, count: int, dtype: str, pin_memory: bool) -> None:
-        assert (dtype, pin_memory) == ("float32", True)
-        self._slots = [_Slot() for _ in range(count)]
+class _Row:
+    """A row of numbers in pinned memory."""
 
-    def __iter__(self) -> Iterator[_Slot]:
-        return iter(self._slots)
+    def __init__(self, count: int, dtype: str, pin_memory: bool) -> None:
+        assert dtype == "float32" and pin_memory
+        self.numbers = [0.0] * count
+
+    def unbind(self) -> Iterator[_Slot]:
+        return iter([_Slot(self, place) for place in range(len(self.numbers))])
+
+    def tolist(self) -> list[float]:
+        return list(self.numbers)
 
 
 class _Slot:
+    def __init__(self, row: _Row, place: int) -> None:
+        self._row, self._place = row, place
+
     def copy_(self, source: FakeLoss, non_blocking: bool) -> None:
         assert non_blocking
-        self._number = source.number
-
-    def __float__(self) -> float:
-        return self._number
+        self._row.numbers[self._place] = source.number

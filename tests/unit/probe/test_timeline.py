@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seatrial.probe.contexts import PHASE_INDEX, PauseContext, PhaseContext, StepContext
-from seatrial.probe.cuda import Cuda
+from seatrial.probe.cuda import STEPS_A_BATCH, Cuda
 from seatrial.probe.timeline import LONGEST_WAIT_STEPS, Timeline
 from tests.unit.probe.fake_torch import FakeDevice, FakeLoss
 
@@ -49,20 +49,23 @@ def test_phases_are_device_time_and_the_step_is_wall_time(loop):
 
 
 def test_a_step_is_let_go_only_when_the_device_has_passed_it(loop):
-    for _ in range(3):
+    for _ in range(STEPS_A_BATCH):
         loop.step()
-    assert loop.records == []
     loop.device.done_ms = 45.0
+    assert loop.records == []
     loop.step()
     assert [record.step for record in loop.records] == [0, 1]
     assert loop.device.syncs == 0
 
 
-def test_after_sixteen_steps_a_step_is_let_go_with_nulls(loop):
-    for _ in range(LONGEST_WAIT_STEPS + 2):
+def test_a_step_is_let_go_with_nulls_at_the_first_look_after_sixteen_more(loop):
+    looks_after = LONGEST_WAIT_STEPS + STEPS_A_BATCH
+    for _ in range(looks_after):
         loop.step(loss=1.0)
-    assert [record.step for record in loop.records] == [0]
-    assert (loop.fwd_ms(), loop.records[0].loss) == ([None], None)
+    assert loop.records == []
+    loop.step(loss=1.0)
+    assert [record.step for record in loop.records] == list(range(STEPS_A_BATCH))
+    assert (loop.fwd_ms(), {record.loss for record in loop.records}) == ([None] * STEPS_A_BATCH, {None})
 
 
 def test_phases_are_taken_on_one_step_in_so_many(clock):
@@ -93,7 +96,7 @@ def test_events_are_pooled(loop):
     for _ in range(50):
         loop.step(loss=1.0)
         loop.device.catch_up()
-    assert loop.device.events_made <= 8 + 2 * 5, "eight fences and the marks of the steps under way"
+    assert loop.device.events_made <= 8 + 2 * 2 * STEPS_A_BATCH, "a mark for each batch, and those of the steps under way"
 
 
 def test_a_loss_is_read_when_it_has_come(loop):
@@ -105,17 +108,28 @@ def test_a_loss_is_read_when_it_has_come(loop):
     assert [record.loss for record in loop.records] == [3.5, 2.5]
 
 
-def test_losses_share_a_fence_and_none_is_read_before_it_has_passed(loop):
-    for step in range(1, 5):
-        loop.step(loss=float(step))
+def test_losses_are_sent_together_and_none_is_read_before_they_have_come(loop):
+    losses = [float(step) for step in range(1, STEPS_A_BATCH + 1)]
+    for loss in losses:
+        loop.step(loss=loss)
         loop.device.catch_up()
-    assert loop.records == [], "the fence behind the first four is not there yet"
+    assert loop.records == [], "they are not sent yet"
     loop.device.queue(1.0)
-    loop.step(loss=5.0)
-    assert loop.records == [], "it is there, and the device has not passed it"
+    for _ in losses:
+        loop.step(loss=99.0)
+        assert loop.records == [], "they are sent, and the device has not come so far"
     loop.device.catch_up()
     loop.step()
-    assert [record.loss for record in loop.records] == [1.0, 2.0, 3.0, 4.0]
+    assert [record.loss for record in loop.records][:STEPS_A_BATCH] == losses
+
+
+def test_more_losses_than_steps_are_sent_early(loop):
+    for step in range(3 * STEPS_A_BATCH):
+        loop.step(loss=float(step))
+        loop.timeline.loss(FakeLoss(step + 0.5))
+        loop.device.catch_up()
+    loop.timeline.drain(1.0)
+    assert [record.loss for record in loop.records] == [step + 0.5 for step in range(3 * STEPS_A_BATCH)]
 
 
 def test_every_loss_of_a_long_run_is_its_own(loop):
