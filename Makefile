@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: demo test test-pythons lint format docs picture clean system-packages
+.PHONY: demo test test-pythons bench lint format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
@@ -16,6 +16,10 @@ test: $(VENV)/.test-ready system-packages
 # The harness alone, without torch, on each Python from 3.11 to 3.13 that is installed here.
 test-pythons:
 	bash tests/pythons.sh
+
+# What we claim of ourselves, each with its bounds; the last line of each is one JSON object.
+bench: $(VENV)/.test-ready
+	@for name in startup probe_overhead sampler_cost harness_gap eta_error analysis_scale; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
