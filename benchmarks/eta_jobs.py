@@ -22,9 +22,13 @@ neighbour). On top of that, by shape:
     warm_drift_named     warm-up, drift either way, named pauses
     warm_drift_unnamed   warm-up, drift either way, unnamed pauses
     warm_tails_named     warm-up, heavy tails, named pauses
+    read_back            every 5, 10, 20, 25 or 50 steps the loop reads a value back and waits for what the GPU has queued: that step is
+                         longer by 0.4 to 4 steps, give or take a tenth, and the one to eight after it are shorter by as much in all
+    run_ahead            steps are only launched, in 0.01 to 0.9 of their time, but for every second to thirty-second one, which waits for
+                         what is left of all of them
 
 The sizes are those of trainings on machines of one's own. They are no easier than real runs were: the stage-1 benchmark's algorithm, which
-was off by 0.010 of the run in the median and 0.029 at p90 on a real job of 1,200 steps on two nodes, is off by about 0.008 and 0.058 here.
+was off by 0.010 of the run in the median and 0.029 at p90 on a real job of 1,200 steps on two nodes, is off by about 0.006 and 0.056 here.
 What is random is drawn from a generator seeded with the shape and a number: a job is the same on every machine.
 """
 
@@ -38,6 +42,10 @@ from dataclasses import dataclass
 SHORTEST, LONGEST = 200, 5000
 LEAST_TIMES = 4
 PAUSE_EVERY = (25, 50, 100, 200, 250, 500)
+READ_EVERY = (5, 10, 20, 25, 50)
+WAIT_EVERY = (2, 3, 4, 5, 8, 10, 16, 20, 25, 32)
+# What a step can be shorter by after a wait, as a share of it.
+MOST_SHORTER = 0.75
 STEP_S = 0.2
 
 
@@ -95,9 +103,11 @@ def _drift(job: _Making, sign: int) -> None:
 
 def _pauses(job: _Making, into: list[float]) -> None:
     count, chance = len(job.steps), job.chance
-    every = chance.choice([every for every in PAUSE_EVERY if every * LEAST_TIMES <= count])
+    with_saves = chance.random() < 0.5
+    times = LEAST_TIMES * (2 if with_saves else 1)
+    every = chance.choice([every for every in PAUSE_EVERY if every * times < count] or PAUSE_EVERY[:1])
     eval_s = every * STEP_S * chance.uniform(0.01, 0.1)
-    save_each = chance.choice([each for each in (2, 4, 5) if each * every * LEAST_TIMES <= count] or [0]) * chance.choice((0, 1))
+    save_each = chance.choice([each for each in (2, 4, 5) if each * every * LEAST_TIMES < count] or [2]) if with_saves else 0
     save_s = save_each * every * STEP_S * chance.uniform(0.01, 0.05)
     for number, step in enumerate(range(every, count, every), start=1):
         into[step] += eval_s * chance.uniform(0.9, 1.1)
@@ -119,11 +129,35 @@ def _level_change(job: _Making) -> None:
 
 
 def _wander(job: _Making) -> None:
-    size, memory, state = job.chance.uniform(0.01, 0.02), job.chance.uniform(50, 200), 0.0
-    keep = math.exp(-1 / memory)
+    size, memory = job.chance.uniform(0.01, 0.02), job.chance.uniform(50, 200)
+    keep, state = math.exp(-1 / memory), job.chance.gauss(0, size)
     for step in range(len(job.steps)):
         state = keep * state + math.sqrt(1 - keep**2) * job.chance.gauss(0, size)
         job.steps[step] *= 1 + state
+
+
+def _read_back(job: _Making) -> None:
+    every = job.chance.choice(READ_EVERY)
+    wait = job.chance.uniform(0.4, min(4.0, MOST_SHORTER * (every - 1)))
+    least = math.ceil(wait / MOST_SHORTER)
+    after = job.chance.randint(least, min(least + 2, every - 1))
+    for step in range(every, len(job.steps) - after, every):
+        waited_s = wait * STEP_S * job.chance.uniform(0.9, 1.1)
+        job.steps[step] += waited_s
+        for short in range(step + 1, step + 1 + after):
+            job.steps[short] = max(job.steps[short] - waited_s / after, 0.0)
+
+
+def _run_ahead(job: _Making) -> None:
+    every, launch = job.chance.choice(WAIT_EVERY), job.chance.uniform(0.01, 0.9)
+    queued_s = 0.0
+    for step in range(1, len(job.steps)):
+        if step % every == 0:
+            job.steps[step] += queued_s
+            queued_s = 0.0
+        else:
+            queued_s += (1 - launch) * job.steps[step]
+            job.steps[step] *= launch
 
 
 def _either_way(job: _Making) -> None:
@@ -146,6 +180,8 @@ SHAPES: dict[str, tuple[Callable[[_Making], None], ...]] = {
     "warm_drift_named": (_warm_up, _either_way, lambda job: _pauses(job, job.pauses)),
     "warm_drift_unnamed": (_warm_up, _either_way, lambda job: _pauses(job, job.steps)),
     "warm_tails_named": (_warm_up, _tails, lambda job: _pauses(job, job.pauses)),
+    "read_back": (_read_back,),
+    "run_ahead": (_run_ahead,),
 }
 
 

@@ -35,11 +35,22 @@ def main() -> None:
         out = Path(folder) / "out"
         plan = Path(folder) / "plan.yaml"
         plan.write_text(PLAN)
+        make_repository(Path(folder))
         command = [sys.executable, "-m", "seatrial", "run", str(plan), "--out", str(out)]
         subprocess.run(command, check=True, stdout=sys.stderr, cwd=folder)
         gaps_s = gaps_in(out)
     figures = {"gap_s_p50": round(median(gaps_s), 4), "gap_s_p90": round(quantiles(gaps_s, n=10)[-1], 4)}
     report("harness_gap", figures, {"gap_s_p50": 0.5}, n=len(gaps_s), gaps_s=[round(gap_s, 3) for gap_s in gaps_s])
+
+
+def make_repository(folder: Path) -> None:
+    """With a changed file, as it is while somebody works: what git says of it is asked before every run."""
+    code = folder / "train.py"
+    code.write_text("lr = 1\n")
+    who = ["-c", "user.name=bench", "-c", "user.email=bench@example.org"]
+    for words in (["init", "-q"], ["add", "train.py"], [*who, "commit", "-qm", "code"]):
+        subprocess.run(["git", *words], cwd=folder, check=True)
+    code.write_text("lr = 2\n")
 
 
 def gaps_in(out: Path) -> list[float]:

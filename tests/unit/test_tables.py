@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.records.outcome import Outcome
-from seatrial.tables import format_cell, read_table, write_table
+from seatrial.tables import _ROWS_AT_ONCE, _column_text, format_cell, read_table, write_table
 
 
 @pytest.mark.parametrize(
@@ -85,3 +85,25 @@ def test_a_missing_table_has_no_rows(tmp_path: Path) -> None:
 def _breaks():
     yield {"a": 1}
     raise RuntimeError("the rows broke off")
+
+
+class _Text(str):
+    """Text of a type of its own."""
+
+
+cells = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4), st.sampled_from(Outcome), st.builds(_Text, st.just("own"))
+)
+of_one_type = st.sampled_from([st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=4)])
+
+
+@pytest.mark.parametrize("column", ["step", "iter_p90_over_p50"])
+@given(values=st.one_of(st.lists(cells, min_size=1), of_one_type.flatmap(lambda one: st.lists(one, min_size=1))))
+def test_a_column_has_the_texts_of_its_cells(column: str, values: list[object]) -> None:
+    assert _column_text([{column: value} for value in values], column) == [format_cell(value, column) for value in values]
+
+
+def test_a_table_longer_than_what_is_written_at_once_is_whole(tmp_path: Path) -> None:
+    path, count = tmp_path / "long.csv", 2 * _ROWS_AT_ONCE + 1
+    write_table(path, ("step", "word"), ({"step": step} for step in range(count)))
+    assert [row["step"] for row in read_table(path)] == [str(step) for step in range(count)]

@@ -1,7 +1,7 @@
 """Blocks of steps for the replay of an estimator, all at once.
 
 In: when steps ended, and where blocks begin and end. Out: for each block what `EtaEstimator.add_block` takes. The same as
-`seatrial.eta.estimator.cut`, which is asked itself where a block has a long step in it; most have none.
+`seatrial.eta.cut.cut`, which is asked itself where a block has a long step in it or is left one by the block before; most have none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from seatrial.eta.estimator import LONG_RATIO, LONG_SD, LOW_EIGHTH_SD, MEDIAN_SQUARE, Long, cut
+from seatrial.eta.cut import LONG_RATIO, LONG_SD, LONG_STEPS, LOW_PART, LOW_SD, MEDIAN_SQUARE, Cut, cut
 from seatrial.eta.pace import Block
 
 Floats = npt.NDArray[np.float64]
@@ -21,9 +21,9 @@ Whole = npt.NDArray[np.int64]
 class CutBlock(NamedTuple):
     """The arguments of `EtaEstimator.add_block` after the step."""
 
-    steps: int
-    block: Block
-    long: list[Long]
+    seen: int
+    end: int
+    one: Cut
     pauses: list[tuple[int, float, int]]
 
 
@@ -35,18 +35,23 @@ def cut_blocks(step: Whole, end_s: Floats, paused_s: Floats, starts: npt.NDArray
     steps, pauses = np.diff(step[:last]), np.maximum(np.diff(paused_s[:last]), 0.0)
     took_s = np.maximum(np.diff(end_s[:last]) - pauses, 0.0)
     plain = _Plain(steps, took_s, starts, ends)
-    first, in_all = int(step[0]), (step[ends] - step[starts]).tolist()
-    cuts = list(zip(map(Block, in_all, plain.mean_s.tolist(), plain.variance.tolist()), plain.has_long.tolist(), strict=True))
-    found = []
-    for (block, has_long), count, start, end in zip(cuts, in_all, starts.tolist(), ends.tolist(), strict=True):
-        long: list[Long] = []
-        if has_long:
-            marks = list(zip(steps[start:end].tolist(), took_s[start:end].tolist(), strict=True))
-            block, long = cut(marks, int(step[start]) - first)
-        found.append(CutBlock(count, block, long, []))
+    means = zip((step[ends] - step[starts]).tolist(), plain.mean_s.tolist(), plain.variance.tolist(), strict=True)
+    passed = (step[:last] - step[0]).tolist()
+    found: list[CutBlock] = []
+    held = 0
+    for mean, has_long, start, end in zip(means, plain.has_long.tolist(), starts.tolist(), ends.tolist(), strict=True):
+        # The first block may begin with steps that were only launched.
+        if has_long or held or start == 0:
+            begin = start - held
+            marks = list(zip(steps[begin:end].tolist(), took_s[begin:end].tolist(), strict=True))
+            one = cut(marks, passed[begin])
+        else:
+            one = Cut(Block(*mean), [], 0)
+        held = one.held
+        found.append(CutBlock(passed[end], passed[end - held], one, []))
     for place in np.flatnonzero(pauses).tolist():
         number = int(np.searchsorted(ends, place, side="right"))
-        found[number].pauses.append((int(step[place + 1]) - first, float(pauses[place]), int(steps[place])))
+        found[number].pauses.append((passed[place + 1], float(pauses[place]), int(steps[place])))
     return found
 
 
@@ -57,8 +62,9 @@ class _Plain:
         each, counts, rows = took_s / steps, ends - starts, np.arange(len(starts))
         ordered = _sorted(each, starts, ends)
         median = ordered[rows, (counts - 1) // 2]
-        limit = np.maximum(LONG_RATIO * median, LONG_SD * (median - ordered[rows, counts // 8]) / LOW_EIGHTH_SD)
-        self.has_long = (ordered[rows, counts - 1] - median) * np.sqrt(steps.max()) > limit
+        limit = np.maximum(LONG_RATIO * median, LONG_SD * (median - ordered[rows, counts // LOW_PART]) / LOW_SD)
+        more, most = ordered[rows, counts - 1] - median, steps.max()
+        self.has_long = (more * np.sqrt(most) > limit) & (more * most > LONG_STEPS * median)
         self.mean_s = np.add.reduceat(took_s, starts) / np.add.reduceat(steps, starts)
         self.variance = np.zeros(len(starts))
         if counts.max() > 1:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seatrial.analyse.mann_kendall import mann_kendall
+from seatrial.analyse.quantile import median
 
 Losses = npt.NDArray[np.float64]
 
@@ -30,7 +31,7 @@ MEDIAN_TO_MEAN_ERROR = 1.2533
 """A median's standard error over the mean's, for normal noise."""
 
 
-def loss_falls(losses: Sequence[float]) -> bool | None:
+def loss_falls(losses: Sequence[float] | Losses) -> bool | None:
     """True when it falls, False when it rises, ends above its start or is no number, None when neither shows beyond its noise."""
     values = np.asarray(losses, dtype=np.float64)
     if not np.isfinite(values).all():
@@ -41,8 +42,8 @@ def loss_falls(losses: Sequence[float]) -> bool | None:
     trend = _trend(values)
     if trend > 0 or _ends_above(start, tail, _noise(values)):
         return False
-    first = np.median(start)
-    return True if trend < 0 and np.median(end) < first and np.median(tail) <= first else None
+    first = median(start)
+    return True if trend < 0 and median(end) < first and median(tail) <= first else None
 
 
 def _trend(values: Losses) -> int:
@@ -59,9 +60,9 @@ def _trend(values: Losses) -> int:
 def _noise(values: Losses) -> float:
     """Robust standard deviation of a loss about its course, by what one loss differs from the next."""
     steps = np.diff(values)
-    return float(np.median(np.abs(steps - np.median(steps)))) * MAD_TO_SIGMA / math.sqrt(2)
+    return median(np.abs(steps - median(steps))) * MAD_TO_SIGMA / math.sqrt(2)
 
 
 def _ends_above(start: Losses, tail: Losses, noise: float) -> bool:
     error = MEDIAN_TO_MEAN_ERROR * noise * math.sqrt(1 / len(start) + 1 / len(tail))
-    return bool(np.median(tail) - np.median(start) > ABOVE_ERRORS * error)
+    return median(tail) - median(start) > ABOVE_ERRORS * error

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -25,13 +26,21 @@ class Trend:
 def mann_kendall(values: npt.NDArray[np.float64]) -> Trend:
     """The trend of `values`; every pair is compared, so thin out thousands of them before."""
     count = len(values)
-    score = int(np.sign(np.triu(values[None, :] - values[:, None], 1)).sum())
+    rises, falls = values > values[:, None], values < values[:, None]
+    pairs = _later(count)
+    score = int(np.count_nonzero(rises & pairs)) - int(np.count_nonzero(falls & pairs))
     _, ties = np.unique(values, return_counts=True)
     spread = (_pairs_spread(np.array([count])) - _pairs_spread(ties)) / 18
     if score == 0 or spread <= 0:
         return Trend(sign=0, chance=1.0)
     widths = (abs(score) - 1) / math.sqrt(spread)
     return Trend(sign=1 if score > 0 else -1, chance=math.erfc(widths / math.sqrt(2)))
+
+
+@lru_cache(maxsize=4)
+def _later(count: int) -> npt.NDArray[np.bool_]:
+    """Row and column of every pair whose second value comes later; runs of one length ask for the same."""
+    return np.triu(np.ones((count, count), dtype=np.bool_), 1)
 
 
 def _pairs_spread(counts: npt.NDArray[np.int64]) -> float:

@@ -11,16 +11,18 @@ from dataclasses import dataclass, replace
 from typing import TypedDict
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from seatrial.analyse.eta_points import eta_points, eta_quality, run_length_s
 from seatrial.analyse.loss import loss_falls
+from seatrial.analyse.quantile import percentiles
 from seatrial.analyse.run_cautions import run_cautions
 from seatrial.analyse.seed_metrics import seed_cells
 from seatrial.analyse.startup import startup_split
 from seatrial.analyse.telemetry import telemetry_figures
 from seatrial.analyse.telemetry_cautions import telemetry_cautions
-from seatrial.analyse.timing_points import SEED_ITER, seed_iter_ms, timing_points
+from seatrial.analyse.timing_points import seed_iter_of, timing_points
 from seatrial.analyse.window import Counted, count_steps
 from seatrial.eta.errors import of_mode
 from seatrial.records.attempt import Attempt
@@ -83,22 +85,22 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
         )
     spec = _with_own_cadence(spec, tables.steps)
     steps = _with_work(tables.steps, spec)
-    rank0 = steps.filter(pl.col("rank") == steps["rank"].min())
+    rank0 = _first_rank(steps)
     counted = count_steps(steps, tables.pauses["step"], spec.timing.window)
     points = tables.timing_points or timing_points(rank0, spec.timing.log_every, spec.timing.timing_window)
     estimates = eta_points(steps, tables.pauses, spec, source=tables.source, told=tables.eta_points)
     asked = of_mode(estimates, spec.timing.eta_mode)
-    losses = rank0["loss"].drop_nulls().to_list()
+    losses = _told(rank0["loss"])
     return RunMeasure(
         source=tables.source,
         world_size=tables.world_size,
         window=counted.window,
         **_throughput(counted, tables.world_size),
         **_distribution(counted),
-        last_step=int(rank0["step"].to_list()[-1]),
+        last_step=int(rank0["step"][-1]),
         startup_s=_startup_s(attempt, tables),
-        first_loss=losses[0] if losses else None,
-        last_loss=losses[-1] if losses else None,
+        first_loss=float(losses[0]) if len(losses) else None,
+        last_loss=float(losses[-1]) if len(losses) else None,
         loss_falls=_loss_falls(losses, steps),
         duration_s=duration_s,
         effective=tables.effective,
@@ -123,12 +125,24 @@ def _with_own_cadence(spec: RunSpec, steps: pl.DataFrame) -> RunSpec:
 
 def _with_work(steps: pl.DataFrame, spec: RunSpec) -> pl.DataFrame:
     """Samples and tokens as the step says them, else as the plan does; and the seeds' iter_ms beside ours."""
-    work = spec.workload
-    return steps.with_columns(
-        pl.col("samples").fill_null(pl.lit(work.samples_per_step, pl.Float64)),
-        pl.col("tokens").fill_null(pl.lit(work.tokens_per_step, pl.Float64)),
-        seed_iter_ms().alias(SEED_ITER),
-    )
+    work = {"samples": spec.workload.samples_per_step, "tokens": spec.workload.tokens_per_step}
+    columns = [_filled(column, work[column.name]) if column.name in work else column for column in steps.get_columns()]
+    return pl.DataFrame([*columns, seed_iter_of(steps)])
+
+
+def _filled(column: pl.Series, value: float | None) -> pl.Series:
+    return column.fill_null(float(value)) if value is not None and column.null_count() else column
+
+
+def _first_rank(steps: pl.DataFrame) -> pl.DataFrame:
+    """Rows of the lowest rank: the table goes by rank, so they are its head, and a slice copies nothing."""
+    rank = steps["rank"].to_numpy()
+    return steps.head(int(np.searchsorted(rank, rank[0], side="right")))
+
+
+def _told(values: pl.Series) -> npt.NDArray[np.float64]:
+    """The values that are there; one that is no number (NaN) is."""
+    return (values.drop_nulls() if values.null_count() else values).to_numpy()
 
 
 class _Rates(TypedDict, total=False):
@@ -161,7 +175,7 @@ def _throughput(counted: Counted, world_size: int) -> _Rates:
 def _distribution(counted: Counted) -> _Spread:
     if counted.window is None:
         return {}
-    p50, p90, p99 = (float(value) for value in np.percentile(counted.wall_ms, (50, 90, 99)))
+    p50, p90, p99 = percentiles(counted.wall_ms, (50, 90, 99))
     return {"wall_p50_ms": p50, "wall_p90_ms": p90, "wall_p99_ms": p99, "wall_p90_over_p50": p90 / p50 if p50 > 0 else None}
 
 
@@ -181,9 +195,9 @@ def _prints_its_first(steps: pl.DataFrame) -> bool:
     return first_step in FIRST_STEPS and (len(at) < 2 or at[0] is None or at[0] != at[1])
 
 
-def _loss_falls(rank0: list[float], steps: pl.DataFrame) -> bool | None:
+def _loss_falls(rank0: npt.NDArray[np.float64], steps: pl.DataFrame) -> bool | None:
     """As rank 0's losses say, unless a rank has one that is no number: the ranks train one model."""
-    return loss_falls(rank0) if steps["loss"].drop_nulls().is_finite().all() else False
+    return loss_falls(rank0) if np.isfinite(_told(steps["loss"])).all() else False
 
 
 def _seed(

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from seatrial.analyse.grid import find_grid
 from seatrial.analyse.timing_points import SEED_ITER, logged_rows
 from seatrial.records.eta import EtaPoint
 from seatrial.records.measure import Cell, TimingPoint
@@ -90,9 +91,11 @@ def _rank_spread(steps: pl.DataFrame, spec: RunSpec, source: str) -> dict[str, C
     nothing: dict[str, Cell] = {"rank_iter_spread_p90_ms": None, "rank_step_spread_p90_ms": None, "rank_spread_points": 0}
     if steps.is_empty() or steps["rank"][0] == steps["rank"][-1]:
         return {**nothing, "rank_spread_log_source": None}
-    number, iter_ms, step_ms = (steps[name].to_numpy() for name in ("step", SEED_ITER, "step_ms"))
-    at = np.unique(number)
-    at_logged = np.isin(number, at[logged_rows(at, spec.timing.log_every)]) & ~np.isnan(iter_ms)
+    rank, number, iter_ms, step_ms = (steps[name].to_numpy() for name in ("rank", "step", SEED_ITER, "step_ms"))
+    grid = find_grid(rank, number)
+    is_logged = np.zeros(len(grid.numbers), dtype=np.bool_)
+    is_logged[logged_rows(grid.numbers, spec.timing.log_every)] = True
+    at_logged = is_logged[grid.place] & ~np.isnan(iter_ms)
     _, place, ranks = np.unique(number[at_logged], return_inverse=True, return_counts=True)
     tail = np.flatnonzero(ranks > 1)[-spec.timing.tail_points :]
     return {

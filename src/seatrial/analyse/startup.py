@@ -12,7 +12,7 @@ add up to `startup_s`, launch to the end of that step:
 
 from __future__ import annotations
 
-import polars as pl
+import numpy as np
 
 from seatrial.records.attempt import Attempt
 from seatrial.records.events import SPANS, STARTUP_PARTS
@@ -24,7 +24,8 @@ def startup_split(attempt: Attempt, tables: StepTables) -> dict[str, float]:
     facts, outcome = tables.startup, attempt.outcome
     if facts is None or outcome is None or not outcome.started_t:
         return {}
-    first = tables.steps.filter(pl.col("rank") == facts.rank).head(1).to_dicts()[0]
+    at = int(np.argmax(tables.steps["rank"].to_numpy() == facts.rank))
+    first = {name: tables.steps[name][at] for name in ("t", "m", "iter_ms")}
     if first["t"] is None or first["m"] is None or first["t"] < outcome.started_t:
         return {}
     begin_m = first["m"] - (first["iter_ms"] or 0.0) / 1000.0

@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seatrial.analyse.mann_kendall import mann_kendall
+from seatrial.analyse.quantile import median, percentiles, row_medians
 
 Times = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -100,7 +101,7 @@ def _change(times_ms: Times, numbers: Numbers) -> str:
     place = change_point(times_ms)
     if drifts and not _is_sudden(times_ms, place, slope):
         return f"the step time still {'rises' if slope > 0 else 'falls'} by {abs(slope):.0%} over the window; run more steps"
-    before, after = float(np.median(times_ms[:place])), float(np.median(times_ms[place:]))
+    before, after = median(times_ms[:place]), median(times_ms[place:])
     way, advice = ("rose", "look for heat, another job or other data there") if after > before else ("fell", "run more steps")
     return (
         f"the step time {way} from {ms_text(before)} to {ms_text(after)} at about step {int(numbers[place])}: {advice}, "
@@ -117,14 +118,14 @@ def _is_sudden(times_ms: Times, place: int, slope: float) -> bool:
     """Whether two levels fit the steps better than a line does, by the sum of what either leaves over."""
     left, right = times_ms[:place], times_ms[place:]
     by_levels = np.abs(left - np.median(left)).sum() + np.abs(right - np.median(right)).sum()
-    rest = times_ms - np.linspace(0, slope * float(np.median(times_ms)), len(times_ms))
+    rest = times_ms - np.linspace(0, slope * median(times_ms), len(times_ms))
     return bool(by_levels < np.abs(rest - np.median(rest)).sum())
 
 
 def trend(times_ms: Times) -> float:
     """Relative change of the step time from one end to the other; 0 where chance explains it."""
     batches = batch_medians(times_ms, max(1, len(times_ms) // TREND_BATCHES))
-    level = float(np.median(batches))
+    level = median(batches)
     # A line that changes by the limit leaves batches at least a quarter of it apart: two steps of half of the pairs lie on it.
     if len(batches) < LEAST_STEPS or level <= 0 or np.ptp(batches) <= TREND_LIMIT / 4 * level:
         return 0.0
@@ -158,17 +159,17 @@ def _parts_differ(batches: Times) -> bool:
     """Pettitt's test: for changes near the middle, which neither end shows in a short run."""
     course, count = _rank_course(batches), len(batches)
     place = int(np.argmax(course)) + 1
-    before, after = float(np.median(batches[:place])), float(np.median(batches[place:]))
+    before, after = median(batches[:place]), median(batches[place:])
     chance = 2 * math.exp(-6 * (2 * float(course.max())) ** 2 / (count**3 + count**2))
     return chance < PARTS_CHANCE and abs(after - before) > TREND_LIMIT * before
 
 
 def relative_shift(some: Times, others: Times) -> float:
     """Median of some over median of the others, less 1; 0 where chance explains it."""
-    level = float(np.median(others))
+    level = median(others)
     if level <= 0 or np.ptp(np.concatenate([some, others])) == 0:
         return 0.0
-    shift = float(np.median(some)) / level - 1
+    shift = median(some) / level - 1
     if abs(shift) <= TREND_LIMIT:
         return shift
     # Few runs come this far, and the module takes half a second to load.
@@ -194,7 +195,7 @@ def batch_medians(times_ms: Times, size: int) -> Times:
     whole = len(times_ms) // size * size
     if whole == 0:
         return np.array([np.median(times_ms)])
-    return np.asarray(np.median(times_ms[:whole].reshape(-1, size), axis=1), dtype=np.float64)
+    return row_medians(times_ms[:whole].reshape(-1, size))
 
 
 def _settled(times_ms: Times) -> tuple[int, bool]:
@@ -206,7 +207,7 @@ def _settled(times_ms: Times) -> tuple[int, bool]:
     # In a short run the second half has few batches; what its steps let one expect of them keeps chance from making them look alike.
     width = max(width, _level_and_width(times_ms[len(times_ms) // 2 :])[1] * MEDIAN_TO_MEAN_ERROR / math.sqrt(size))
     # Where steps take one of two times, the width is next to nothing and batches of the slower kind are as usual as the others.
-    usual = float(np.percentile(batches[latest:], USUAL_BATCH_PERCENTILE))
+    usual = percentiles(batches[latest:], [USUAL_BATCH_PERCENTILE])[0]
     at_level = batches <= max(usual, level + max(NOISE_WIDTHS * width, LEVEL_TOLERANCE * level))
     for first in range(latest + 1):
         if at_level[first : first + SETTLED_BATCHES].all():
@@ -225,7 +226,7 @@ def _past_slow_steps(times_ms: Times, warmup: int) -> int:
     level, width = _level_and_width(times_ms[half:])
     far = level + max(FAR_WIDTHS * width, FAR_SHARE * level)
     # A job with slow steps as a matter of course has them among the first, too: those are not warm-up.
-    usual = float(np.percentile(times_ms[half:], USUAL_PERCENTILE)) * (1 + FAR_SHARE)
+    usual = percentiles(times_ms[half:], [USUAL_PERCENTILE])[0] * (1 + FAR_SHARE)
     lead = min(half, max(LEAD_STEPS, int(len(times_ms) * LEAD_SHARE)))
     leading = np.flatnonzero(times_ms[:lead] > max(far, usual))
     warmup = max(warmup, int(leading[-1]) + 1) if len(leading) else warmup
@@ -235,8 +236,8 @@ def _past_slow_steps(times_ms: Times, warmup: int) -> int:
 
 
 def _level_and_width(values: Times) -> tuple[float, float]:
-    level = float(np.median(values))
-    return level, float(np.median(np.abs(values - level))) * MAD_TO_SIGMA
+    level = median(values)
+    return level, median(np.abs(values - level)) * MAD_TO_SIGMA
 
 
 def _too_few(count: int) -> str:

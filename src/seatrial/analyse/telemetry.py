@@ -166,9 +166,10 @@ def samplers(account: TelemetryAccount) -> list[tuple[str, SamplerAccount]]:
 
 def _column(table: pl.DataFrame, name: str) -> Numbers:
     """The column as numbers, NaN where it is empty; all NaN where the file has none of that name."""
-    if name not in table.columns:
+    column: pl.Series | None = table.get_column(name, default=None)
+    if column is None:
         return np.full(len(table), np.nan)
-    return table[name].to_numpy() if table.schema[name] == pl.Float64 else table[name].cast(pl.Float64, strict=False).to_numpy()
+    return column.to_numpy() if column.dtype == pl.Float64 else column.cast(pl.Float64, strict=False).to_numpy()
 
 
 def _known(values: Numbers | None) -> Numbers:

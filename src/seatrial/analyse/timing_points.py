@@ -7,6 +7,9 @@ those steps count. Where forward and backward are never told apart (a Trainer ca
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+
 import numpy as np
 import numpy.typing as npt
 import polars as pl
@@ -19,6 +22,8 @@ COLUMNS = (*PHASES, "iter_ms")
 SEED_ITER = "seed_iter_ms"
 """Column that holds the seeds' iter_ms beside our own."""
 QUANTILES = {"p50": 0.5, "p90": 0.9}
+# The same texts in every point: what goes from a worker to the parent then has each of them once.
+FIGURES = tuple(f"{name}_{quantile}" for name in COLUMNS for quantile in QUANTILES)
 # Windows are sorted together; this many at a time bound the memory of a very long run.
 POINTS_AT_ONCE = 2048
 
@@ -29,9 +34,21 @@ def seed_iter_ms() -> pl.Expr:
     return pl.when(taken).then(pl.sum_horizontal(PHASES)).when(taken.any()).then(None).otherwise(pl.col("iter_ms"))
 
 
+def seed_iter_of(steps: pl.DataFrame) -> pl.Series:
+    """The same as a column; most runs take the phases of all steps or of none, and need no query for it."""
+    missing = max(steps["fwd_ms"].null_count(), steps["bwd_ms"].null_count())
+    if missing == 0:
+        found = steps[list(PHASES)].sum_horizontal()
+    elif missing == len(steps):
+        found = steps["iter_ms"]
+    else:
+        found = steps.select(seed_iter_ms()).to_series()
+    return found.alias(SEED_ITER)
+
+
 def timing_points(rank0: pl.DataFrame, log_every: int, window: int) -> tuple[TimingPoint, ...]:
     """One point for each logged step. `rank0` is sorted by step and has the column SEED_ITER."""
-    timed = rank0.filter(pl.col(SEED_ITER).is_not_null())
+    timed = rank0.drop_nulls(SEED_ITER) if rank0[SEED_ITER].null_count() else rank0
     steps = timed["step"].to_numpy()
     ends = logged_rows(steps, log_every)
     starts = np.searchsorted(steps, steps[ends] - window, side="right")
@@ -40,8 +57,7 @@ def timing_points(rank0: pl.DataFrame, log_every: int, window: int) -> tuple[Tim
     for at in range(0, len(ends), POINTS_AT_ONCE):
         part = slice(at, at + POINTS_AT_ONCE)
         windows = _sorted_windows(values, starts[part], ends[part])
-        tables = {name: _quantiles(windows, share) for name, share in QUANTILES.items()}
-        found += [_point(at + row, int(steps[end]), tables, row) for row, end in enumerate(ends[part])]
+        found += _points(at, steps[ends[part]].tolist(), _quantiles(windows))
     return tuple(found)
 
 
@@ -55,13 +71,12 @@ def logged_rows(steps: npt.NDArray[np.int64], log_every: int) -> npt.NDArray[np.
     return np.flatnonzero(passed)
 
 
-def _point(index: int, step: int, tables: dict[str, Matrix], row: int) -> TimingPoint:
-    values: dict[str, float | None] = {}
-    for column, name in enumerate(COLUMNS):
-        for quantile, table in tables.items():
-            value = float(table[row, column])
-            values[f"{name}_{quantile}"] = None if np.isnan(value) else value
-    return TimingPoint(index=index, step=step, values=values)
+def _points(first: int, steps: list[int], quantiles: Matrix) -> Iterator[TimingPoint]:
+    """Points from number `first` on; `quantiles` has a row for each, in the order of FIGURES."""
+    unknown = np.isnan(quantiles).any()
+    for index, (step, row) in enumerate(zip(steps, quantiles.tolist(), strict=True), start=first):
+        values = [None if math.isnan(value) else value for value in row] if unknown else row
+        yield TimingPoint(index=index, step=step, values=dict(zip(FIGURES, values, strict=True)))
 
 
 def _sorted_windows(values: Matrix, starts: npt.NDArray[np.intp], ends: npt.NDArray[np.intp]) -> Matrix:
@@ -73,12 +88,15 @@ def _sorted_windows(values: Matrix, starts: npt.NDArray[np.intp], ends: npt.NDAr
     return np.sort(windows, axis=1)
 
 
-def _quantiles(windows: Matrix, share: float) -> Matrix:
-    """Linear-interpolated quantile of every window and column at once; NaN where a window has no value."""
-    counts = (~np.isnan(windows)).sum(axis=1)
-    at = np.maximum(counts - 1, 0) * share
-    low = np.floor(at).astype(np.intp)
-    high = np.minimum(low + 1, np.maximum(counts - 1, 0))
-    below = np.take_along_axis(windows, low[:, None, :], axis=1)[:, 0, :]
-    above = np.take_along_axis(windows, high[:, None, :], axis=1)[:, 0, :]
-    return np.asarray(below + (above - below) * (at - low), dtype=np.float64)
+def _quantiles(windows: Matrix) -> Matrix:
+    """Linear-interpolated quantiles of every window: a row each, in the order of FIGURES; NaN where a window has no value."""
+    last = np.maximum((~np.isnan(windows)).sum(axis=1) - 1, 0)
+    found = []
+    for share in QUANTILES.values():
+        at = last * share
+        low = np.floor(at).astype(np.intp)
+        high = np.minimum(low + 1, last)
+        below = np.take_along_axis(windows, low[:, None, :], axis=1)[:, 0, :]
+        above = np.take_along_axis(windows, high[:, None, :], axis=1)[:, 0, :]
+        found.append(below + (above - below) * (at - low))
+    return np.stack(found, axis=2).reshape(len(windows), len(FIGURES))

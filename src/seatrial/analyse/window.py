@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from seatrial.analyse.grid import find_grid
 from seatrial.analyse.steady import Steady, find_steady
 from seatrial.records.measure import Window
 
@@ -54,12 +55,10 @@ def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> Counted:
     times = steps["iter_ms"].to_numpy()
     is_time = (times >= 0) & (times < np.inf)
     timed = steps if is_time.all() else steps.filter(is_time)
-    numbers, first_row, place, seen = np.unique(timed["step"].to_numpy(), return_index=True, return_inverse=True, return_counts=True)
-    ranks, rank = np.unique(timed["rank"].to_numpy(), return_inverse=True)
-    iter_ms, span, samples, tokens = (timed[name].to_numpy() for name in ("iter_ms", "span", "samples", "tokens"))
-    wall_ms = np.zeros(len(numbers))
-    np.maximum.at(wall_ms, place, iter_ms)
-    common, spans = seen == len(ranks), span[first_row]
+    step, iter_ms, span, samples, tokens = (timed[name].to_numpy() for name in ("step", "iter_ms", "span", "samples", "tokens"))
+    grid = find_grid(timed["rank"].to_numpy(), step)
+    numbers, ranks, rank, wall_ms = grid.numbers, grid.ranks, grid.rank, grid.longest(iter_ms)
+    common, spans = grid.seen == len(ranks), span[grid.first_row]
     usable = np.flatnonzero(common & ~np.isin(numbers, paused.to_numpy()))
     chosen, found = _chosen(usable, numbers, spans, wall_ms, window)
     rows = Counted(
@@ -70,11 +69,13 @@ def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> Counted:
         wall_ms=wall_ms[chosen],
         last_steps=numbers[chosen],
         spans=spans[chosen],
-        lost=_lost(numbers[common], ranks, rank, timed["step"].to_numpy(), span),
+        lost=_lost(numbers[common], ranks, rank, step, span),
     )
     if len(chosen) < LEAST_ROWS:
         return rows
-    kept = np.isin(place, chosen)
+    is_chosen = np.zeros(len(numbers), dtype=np.bool_)
+    is_chosen[chosen] = True
+    kept = is_chosen[grid.place]
     return replace(
         rows,
         window=_window(numbers, spans, common, chosen, found, steps),

@@ -114,6 +114,7 @@ class _Follower:
         self._asked = Urgency.NONE
         self._alarm: Alarm | None = None
         self._spikes, self._told = SpikeWatch(spec.limits.spike_ratio), ""
+        self._progress = Progress(total=spec.steps)
         self._returncode: int | None = None
         self._exited_s: float | None = None
 
@@ -141,14 +142,21 @@ class _Follower:
             agent.close()
 
     def _look(self, elapsed_s: float) -> None:
-        progress = self._reader.look()
-        spike = self._spikes.look(progress, time.time())
-        if spike:
-            files.append_line(self._attempt.alarms, json.dumps(to_json(spike)))
-            self._told = spike.text
-        self._on_progress(progress, elapsed_s, self._told)
+        try:
+            self._take_in(elapsed_s)
+        except Exception as error:
+            # Whatever a script prints and however full the disk is: looking on must not end the run that is looked at.
+            self._told = f"its progress could not be told ({type(error).__name__}: {error}); the run goes on"
         if self._alarm is None and self._returncode is None:
-            self._alarm = alarm(progress, elapsed_s, self._spec.limits)
+            self._alarm = alarm(self._progress, elapsed_s, self._spec.limits)
+
+    def _take_in(self, elapsed_s: float) -> None:
+        self._progress = self._reader.look()
+        spike = self._spikes.look(self._progress, time.time())
+        if spike:
+            self._told = spike.text
+            files.append_line(self._attempt.alarms, json.dumps(to_json(spike)))
+        self._on_progress(self._progress, elapsed_s, self._told)
 
     def _pass_on(self, agent: AgentProcess) -> Urgency:
         urgency = self._interrupts.urgency

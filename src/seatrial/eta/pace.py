@@ -17,14 +17,19 @@ from typing import NamedTuple
 # Share of runs that drift, and by how much of the pace from the first step to the last: one standard deviation.
 DRIFTING = 0.2
 DRIFT_RATIO = 0.15
-# How far the pace wanders by itself over any stretch: a slope that explains less than this is not believed.
+# How far the pace wanders by itself over any stretch, and by more over one of fewer steps than these: a slope that explains less than this
+# is not believed.
 WANDER_RATIO = 0.005
+EARLY_STEPS = 150.0
 # What is known before any block has been compared with another is worth so many blocks.
 NOISE_PRIOR_BLOCKS = 3.0
 ALIKE_PRIOR_BLOCKS = 6.0
+# Blocks in a row are alike by up to so much, the less the more steps they have: real noise lasts for some tens of steps, and a few short
+# blocks that happen to rise are no trend.
 MOST_ALIKE = 0.9
-# A step time is never known better than this.
-LEAST_NOISE_RATIO = 1e-4
+LASTING_STEPS = 30.0
+# However even the steps of a block, the next is not taken to be as even.
+LEAST_NOISE_RATIO = 0.015
 LEAST_NOISE_S = 1e-9
 # Deviations that a block may lie off before it counts, that one block counts at most, and that make a new level when summed up.
 SLACK_SD = 1.0
@@ -123,7 +128,7 @@ def fit(sums: Sums, total_steps: int) -> Line:
     prior_var = (DRIFT_RATIO * level_s / total_steps) ** 2 + LEAST_NOISE_S**2
     if slope_s == 0.0:
         return Line(centre, level_s, 0.0, noise_var / weight, DRIFTING * prior_var, noise_var)
-    wander_var = (WANDER_RATIO * level_s) ** 2 * weight / (12 * spread)
+    wander_var = (WANDER_RATIO * level_s) ** 2 * (1 + (EARLY_STEPS / weight) ** 2) * weight / (12 * spread)
     slope_s, slope_var = shrunk(slope_s, noise_var / spread + wander_var, prior_var)
     return Line(centre, level_s, slope_s, noise_var / weight, slope_var, noise_var)
 
@@ -133,10 +138,9 @@ def _noise_var(sums: Sums, left: float, level_s: float) -> float:
     within = max(sums.within / sums.blocks, (LEAST_NOISE_RATIO * level_s) ** 2, LEAST_NOISE_S**2)
     degrees = max(sums.blocks - 2, 0)
     noise = (left + NOISE_PRIOR_BLOCKS * within) / (degrees + NOISE_PRIOR_BLOCKS)
-    if degrees == 0:
-        return noise
-    alike = 1 - sums.differences / (sums.blocks - 1) / noise
-    alike = min(max(alike, 0.0), MOST_ALIKE) * degrees / (degrees + ALIKE_PRIOR_BLOCKS)
+    prior = MOST_ALIKE * math.exp(-sums.weight / sums.blocks / LASTING_STEPS)
+    alike = 1 - sums.differences / (sums.blocks - 1) / noise if degrees else 0.0
+    alike = (min(max(alike, 0.0), MOST_ALIKE) * degrees + prior * ALIKE_PRIOR_BLOCKS) / (degrees + ALIKE_PRIOR_BLOCKS)
     return noise * (1 + alike) / (1 - alike)
 
 

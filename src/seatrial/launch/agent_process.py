@@ -151,7 +151,7 @@ class AgentProcess:
     def _lost(self) -> AgentReport:
         """The agent died: do its work, and say so."""
         self._ended = True
-        self._process.wait()
+        self._collect()
         killed = kill_orphans(self._attempt.folder, self._known)
         last_words = " / ".join(tail_lines(self._attempt.agent_log, 3))
         detail = f"the agent ended with {self._process.returncode} before the run was over"

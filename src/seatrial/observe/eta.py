@@ -129,11 +129,12 @@ def campaign_eta(
     if not known:
         return None
     parts = [known.rest_of(current)] if current else []
+    until_s = sum(part.mean_s for part in parts)
     for spec in todo:
-        ends_s = sum(part.mean_s for part in parts) + known.least_s(spec.group_key)
-        if budget_left_s is not None and ends_s > budget_left_s:
+        if budget_left_s is not None and until_s + known.least_s(spec.group_key) > budget_left_s:
             break
         parts.append(known.of(spec.group_key))
+        until_s += parts[-1].mean_s
     return _sum(parts)
 
 

@@ -23,6 +23,7 @@ from seatrial.records.run_spec import RunSpec
 MOST_BYTES_A_LOOK = 1 << 20
 # How many printed steps the median of the newest step times is taken over.
 NEWEST_LINES = 20
+LONGEST_REST_BYTES = 64 << 10
 _LINE_END = re.compile(rb"[\r\n]")
 
 
@@ -76,8 +77,8 @@ class GrowingLog:
     def _time(self, step: int, t: float) -> None:
         """Lines that arrived together are one mark, that of the first: the script's output was buffered."""
         before, self._base = self._base, (step, t)
-        # A step below the last is the start of another epoch or another bar: nothing is known of the time between.
-        if before is None or step < before[0]:
+        # A step not above the last is the start of another epoch or another bar: nothing is known of the time between.
+        if before is None or step <= before[0]:
             return
         if t > before[1]:
             self._iter_ms.append((t - before[1]) * 1000.0 / (step - before[0]))
@@ -101,7 +102,9 @@ class _GrowingFile:
             chunk = source.read(MOST_BYTES_A_LOOK)
         end = self.offset - len(self._rest)
         self.offset += len(chunk)
-        *lines, self._rest = _LINE_END.split(self._rest + chunk)
+        *lines, rest = _LINE_END.split(self._rest + chunk)
+        # A script that never ends its line would be split anew from its start at every look.
+        self._rest = rest[-LONGEST_REST_BYTES:]
         for line in lines:
             end += len(line)
             yield end, line

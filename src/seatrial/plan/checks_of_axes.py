@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from seatrial.errors import did_you_mean
+from seatrial.machine.secrets import mask_text
 from seatrial.plan.placeholders import value_text
 from seatrial.plan.problems import shown
 from seatrial.plan.schema import Axis, Plan
@@ -65,6 +66,11 @@ def _values(plan: Plan, name: str, axis: Axis) -> None:
     identity: Callable[[Any], Hashable] = value_text if plan.workload.script is not None else type_and_value
     seen: dict[Hashable, int] = {}
     for position, value in enumerate(axis.values):
+        if mask_text(value_text(value)) != value_text(value):
+            raise plan.locations.error(
+                ("axes", name, "values", position),
+                "looks like a secret, and an axis's values become folder names; put it into the environment and leave it out of the plan",
+            )
         if identity(value) in seen:
             raise plan.locations.error(
                 ("axes", name, "values", position), f"the value {shown(value)} is there twice; repeats are asked for with `repeats`"

@@ -69,22 +69,26 @@ class Cuda:
         self._pool += (start, end)
         return elapsed_ms
 
-    def read_later(self, value: Any) -> LossRead | None:
-        """Send a scalar to the host behind the work queued so far; it is there when the mark behind its batch has passed."""
+    def read_later(self, value: Any, instead_of: LossRead | None = None) -> LossRead | None:
+        """Send a scalar to the host behind the work queued so far; it is there when the mark behind its batch has passed.
+
+        A loss that is told again for the same step takes the place of the one before: a step never has more than one.
+        """
         if self.trouble:
             return None
-        batch = self._batch
-        if batch.size == STEPS_A_BATCH:
+        again = instead_of is not None and instead_of.batch is self._batch
+        if not again and self._batch.size == STEPS_A_BATCH:
             self.close_batch()
-            batch = self._batch
+        batch = self._batch
+        read = instead_of if instead_of is not None and again else LossRead(batch, batch.size)
         try:
             loss = value.detach()
-            self._slots()[batch.size].copy_(loss if loss.dim() == 0 else loss.reshape(()), non_blocking=True)
+            self._slots()[read.index].copy_(loss if loss.dim() == 0 else loss.reshape(()), non_blocking=True)
         except RuntimeError as error:
             self._give_up(error)
             return None
-        batch.size += 1
-        return LossRead(batch, batch.size - 1)
+        batch.size = max(batch.size, read.index + 1)
+        return read
 
     def close_batch(self) -> None:
         """Put one mark behind all losses sent since the last."""

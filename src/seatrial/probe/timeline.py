@@ -1,7 +1,7 @@
 """Where the loop stands and how long its parts took. In: what the contexts report. Out: step records in order.
 
-A record waits until the device has passed its marks and its loss has come, at most LONGEST_WAIT_STEPS steps; then it is let go with
-nulls. Times are read on one monotonic clock; time spent in pauses is taken out of whatever was open around it.
+A record waits until the device has passed its marks and its loss has come; at the first look after LONGEST_WAIT_STEPS steps it is let
+go with nulls. On a GPU there is a look every STEPS_A_BATCH steps, or every second where steps are slower. Times are read on one monotonic clock; time spent in pauses is taken out of whatever was open around it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from seatrial.probe.event_lines import StepRecord
 from seatrial.records.events import PHASES
 
 LONGEST_WAIT_STEPS = 16
+LONGEST_APART_S = 1.0
 NUM_PHASES = len(PHASES)
 # How the phases of the coming step are taken.
 WALL, SYNC, MARKS, OFF = "wall", "sync", "marks", "off"
@@ -56,6 +57,7 @@ class Timeline:
         self._waiting: deque[StepRecord] = deque()
         self._in_step = False
         self._border_s: float | None = None
+        self._released_s = 0.0
         self._border_paused_s = 0.0
         self._loss: float | LossRead | None = None
         self._clear()
@@ -70,14 +72,15 @@ class Timeline:
         if self.cuda is None:
             self._choose_how()
             self._release()
-        elif self.ended_steps % STEPS_A_BATCH == 0:
-            # In between nothing new can have come, and each question to the device costs.
+        elif self.ended_steps % STEPS_A_BATCH == 0 or (self._border_s or 0.0) - self._released_s > LONGEST_APART_S:
+            # In between nothing new can have come, and each question to the device costs. Slow steps can bear it, and want to be written.
+            self._released_s = self._border_s or 0.0
             self.cuda.close_batch()
             self._release()
         self._in_step = True
         self.where = "step"
         if self._border_s is None:
-            self._border_s = self.clock()
+            self._border_s = self._released_s = self.clock()
             self._border_paused_s = self.paused_s
 
     def end_step(self, samples: Any, tokens: Any) -> None:
@@ -110,11 +113,11 @@ class Timeline:
 
     def loss(self, value: Any) -> None:
         """Inside a step it is that step's loss, after it the ended step's."""
-        loss = self._read(value)
         if self._in_step or not self._waiting:
-            self._loss = loss
+            self._loss = self._read(value, self._loss)
         else:
-            self._give_loss(self._waiting[-1], loss)
+            record = self._waiting[-1]
+            self._give_loss(record, self._read(value, record.loss_read))
 
     def known_steps(self) -> tuple[StepRecord, ...]:
         """The newest steps, with the phases of those that the device has passed by now."""
@@ -197,7 +200,7 @@ class Timeline:
             self.not_finite_step = record.step
         self._emit(record)
 
-    def _read(self, value: Any) -> float | LossRead | None:
+    def _read(self, value: Any, before: float | LossRead | None) -> float | LossRead | None:
         detach = getattr(value, "detach", None)
         if detach is None:
             return float(value)
@@ -207,7 +210,7 @@ class Timeline:
             return float(detach())
         if self.cuda is None:
             self._choose_how()
-        return self.cuda.read_later(value) if self.cuda is not None else None
+        return self.cuda.read_later(value, before if isinstance(before, LossRead) else None) if self.cuda is not None else None
 
     @staticmethod
     def _give_loss(record: StepRecord, loss: float | LossRead | None) -> None:

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from seatrial.analyse.eta_blocks import cut_blocks
 from seatrial.analyse.eta_points import MOST_POINTS, eta_points, eta_quality, run_length_s
 from seatrial.analyse.measure import measure_run
-from seatrial.eta.estimator import EtaEstimator, cut
+from seatrial.eta.cut import cut
+from seatrial.eta.estimator import EtaEstimator
 from seatrial.records.eta import EtaPoint
 from seatrial.records.run_spec import RunSpec, TimingSpec
 from tests.unit.analyse import factory
@@ -140,23 +141,45 @@ def test_a_run_whose_plan_wants_no_estimates_has_empty_columns() -> None:
     assert "eta_first_sec" not in found.seed
 
 
-@given(data=st.data(), marks=st.integers(17, 90), spread=st.sampled_from([0.0, 0.02, 0.3]))
-def test_blocks_cut_all_at_once_are_those_cut_one_by_one(data: st.DataObject, marks: int, spread: float) -> None:
+@given(data=st.data(), marks=st.integers(17, 90), spread=st.sampled_from([0.0, 0.02, 0.3]), read_every=st.sampled_from([0, 5, 10]))
+def test_blocks_cut_all_at_once_are_those_cut_one_by_one(data: st.DataObject, marks: int, spread: float, read_every: int) -> None:
     chance = random.Random(data.draw(st.integers(0, 10_000)))
     gap = data.draw(st.integers(1, 5))
     step = np.cumsum([0, *(chance.randint(1, gap) for _ in range(marks))])
     took_s = [float(n) * 0.1 * max(1 + chance.gauss(0, spread), 0.1) * (8 if chance.random() < 0.03 else 1) for n in np.diff(step)]
+    for place in range(read_every, marks - 2, read_every or marks):
+        took_s[place : place + 3] = [took_s[place] + 0.18, took_s[place + 1] * 0.1, took_s[place + 2] * 0.1]
     paused_s = np.cumsum([0.0, *(chance.choice([0.0] * 9 + [2.0]) for _ in range(marks))])
     end_s = np.cumsum([0.0, *took_s]) + paused_s
     borders = [0, *sorted(chance.sample(range(1, marks), 3)), marks]
     blocks = cut_blocks(step, end_s, paused_s, np.array(borders[:-1]), np.array(borders[1:]))
+    held = 0
     for found, start, end in zip(blocks, borders, borders[1:], strict=False):
-        own = list(zip(np.diff(step)[start:end].tolist(), took_s[start:end], strict=True))
-        block, long = cut(own, int(step[start]))
-        assert found.block == pytest.approx(block, rel=1e-6, abs=1e-12)
-        assert [(one.place, one.at, one.spacing) for one in found.long] == [(one.place, one.at, one.spacing) for one in long]
-        assert found.steps == step[end] - step[start]
+        begin = start - held
+        one = cut(list(zip(np.diff(step)[begin:end].tolist(), took_s[begin:end], strict=True)), int(step[begin]))
+        held = one.held
+        assert (found.one.held, found.seen, found.end) == (held, step[end], step[end - held])
+        assert (found.one.block is None) == (one.block is None)
+        assert found.one.block is None or found.one.block == pytest.approx(one.block, rel=1e-6, abs=1e-12)
+        assert [one[:2] for one in found.one.long] == [one[:2] for one in one.long]
     assert sum(length_s for found in blocks for _, length_s, _ in found.pauses) == pytest.approx(paused_s[-1])
+
+
+@pytest.mark.parametrize("read_at", [(0,), (19,), (3, 13), (18,)])
+def test_a_replay_says_what_was_said_where_values_are_read_back(read_at: tuple[int, ...]) -> None:
+    times_ms = times(400)
+    for step in (step for step in range(20, 396) if step % 20 in read_at):
+        times_ms[step : step + 4] = [times_ms[step] + 210.0, *(value - 70 for value in times_ms[step + 1 : step + 4])]
+    table = factory.steps_of(times_ms)
+    estimator, live = EtaEstimator(400, 10), {}
+    for step, end_s in zip(table["step"], table["m"], strict=True):
+        estimator.add(step, end_s)
+        live[step] = estimator.estimate()
+    for point in eta_points(table, NO_PAUSES, spec(log_every=20)):
+        said = live[point.step]
+        assert said is not None
+        assert point.eta_s == pytest.approx(said.eta_s, abs=0.02 * 40)
+        assert point.eta_s == pytest.approx(point.actual_s, abs=0.02 * 40)
 
 
 def test_blocks_and_marks_lead_to_the_same_estimate() -> None:

@@ -21,6 +21,15 @@ def test_it_says_what_scipy_says(count: int, slope: float, decimals: int) -> Non
     assert found.chance == pytest.approx(known.pvalue, abs=0.035)
 
 
+@pytest.mark.parametrize("decimals", [0, 6])
+def test_every_pair_is_compared(decimals: int) -> None:
+    values = np.round(np.random.default_rng(5).normal(size=40), decimals)
+    score = sum(np.sign(after - before) for place, before in enumerate(values) for after in values[place + 1 :])
+    assert mann_kendall(values).sign == np.sign(score)
+    assert mann_kendall(values[::-1]).sign == -np.sign(score)
+    assert mann_kendall(values[::-1]).chance == mann_kendall(values).chance
+
+
 @pytest.mark.parametrize("values", [[3.0] * 20, [1.0, 2.0, 2.0, 1.0]])
 def test_no_trend_is_no_trend(values: list[float]) -> None:
     found = mann_kendall(np.array(values))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import polars as pl
 import pytest
+from polars.testing import assert_series_equal
 
-from seatrial.analyse.timing_points import COLUMNS, SEED_ITER, logged_rows, seed_iter_ms, timing_points
+from seatrial.analyse.timing_points import COLUMNS, SEED_ITER, logged_rows, seed_iter_ms, seed_iter_of, timing_points
 from seatrial.records.events import PHASES
 from tests.unit.analyse import factory
 
@@ -64,6 +67,14 @@ def test_iter_is_the_sum_of_phases_on_steps_that_have_them() -> None:
 def test_iter_is_wall_time_where_forward_and_backward_are_not_told_apart() -> None:
     assert iters(data_wait_ms=[1.0, 2.0], step_ms=[3.0, 3.0]) == [50.0, 60.0]
     assert iters() == [50.0, 60.0]
+
+
+@pytest.mark.parametrize("fwd", [[1.5, 2.5], [1.5, None], [None, None]])
+@pytest.mark.parametrize("bwd", [[4.1, math.nan], [None, 0.3], [None, None]])
+@pytest.mark.parametrize("wait", [[0.1, 0.2], [None, 0.2]])
+def test_the_column_is_what_the_expression_gives(fwd: list[float | None], bwd: list[float | None], wait: list[float | None]) -> None:
+    steps = factory.steps_of([50.0, 60.0], data_wait_ms=wait, fwd_ms=fwd, bwd_ms=bwd, step_ms=[0.7, 0.9])
+    assert_series_equal(seed_iter_of(steps), steps.select(seed_iter_ms().alias(SEED_ITER)).to_series(), check_exact=True)
 
 
 def test_lines_that_skip_the_multiples_still_give_points() -> None:

@@ -206,6 +206,38 @@ def test_effective_settings_are_rank_0_s(tmp_path: Path) -> None:
     assert tables.effective == {"precision": ("auto", "bf16", "cc 9.0"), "tf32": (True, False, "")}
 
 
+def test_effective_settings_are_found_beside_lines_of_another_run(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    effective = event(attempt, "effective", setting="precision", requested="auto", effective="bf16", reason="").replace(
+        '"attempt": 1', '"attempt": 7'
+    )
+    write_events(attempt, 0, f"{effective}\n{event(attempt, step=0)}\n")
+    tables = read_events(attempt)
+    assert tables
+    assert tables.effective == {"precision": ("auto", "bf16", "")}
+
+
+def test_a_word_that_is_no_kind_is_no_setting(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    pause = event(attempt, "pause", step=0, name="effective", pause_ms=3.0)
+    write_events(attempt, 0, f"{event(attempt, step=0)}\n{pause}\n")
+    tables = read_events(attempt)
+    assert tables
+    assert tables.effective == {}
+    assert tables.pauses.rows() == [(0, 0, "effective", 3.0)]
+
+
+def test_a_step_without_a_number_and_a_line_without_a_kind_are_passed_over(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    unkind = event(attempt, step=5, world_size=64).replace('"kind": "step"', '"kind": null')
+    write_events(attempt, 0, f"{event(attempt, step=None, iter_ms=3.0)}\n{unkind}\n{event(attempt, step=1, iter_ms=4.0)}\n")
+    tables = read_events(attempt)
+    assert tables
+    assert tables.steps.select("rank", "step", "span", "iter_ms").rows() == [(0, 1, 1, 4.0)]
+    assert tables.world_size == attempt.spec.place.ranks
+    assert tables.pauses.is_empty()
+
+
 def test_events_without_a_step_are_no_tables(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
     assert read_events(attempt) is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.eta.estimator import LEAST_MARKS, EtaEstimator, cut
+from seatrial.eta.estimator import EtaEstimator
 from seatrial.records.eta import EtaEstimate
 
 STEP_S = 0.25
@@ -202,14 +202,25 @@ def test_intervals_hold_about_nine_times_of_ten() -> None:
     assert 0.85 <= sum(held) / len(held) <= 1.0
 
 
-def test_a_block_of_one_mark_can_be_cut() -> None:
-    block, long = cut([(25, 5.0)], 100)
-    assert (block.steps, block.mean_s, block.variance, long) == (25, 0.2, 0.0, [])
+@pytest.mark.parametrize(("every", "after"), [(10, (0.1, 0.1, 0.1)), (10, (0.4, 0.4, 0.4, 0.4, 0.7)), (7, (0.5, 0.0, 0.0)), (25, (0.5,))])
+def test_a_value_read_back_is_no_pause(every: int, after: tuple[float, ...]) -> None:
+    times_s = noisy(400)
+    for step in range(every, 400 - len(after), every):
+        times_s[step] += STEP_S * sum(1 - share for share in after)
+        for number, share in enumerate(after, start=step + 1):
+            times_s[number] *= share
+    for seen in range(60, 200):
+        assert said(feed(times_s[:seen], 400)).eta_s == pytest.approx(sum(times_s[seen:]), rel=0.06)
 
 
-def test_long_steps_leave_the_block_with_their_excess() -> None:
-    marks = [(1, 0.2)] * LEAST_MARKS
-    marks[3] = (1, 2.2)
-    block, long = cut(marks, 50)
-    assert (block.steps, block.mean_s) == (LEAST_MARKS - 1, pytest.approx(0.2))
-    assert [(one.place, one.at, one.excess_s) for one in long] == [(3, 54, pytest.approx(2.0))]
+@pytest.mark.parametrize("every", [2, 3, 5, 10, 16])
+@pytest.mark.parametrize("launch", [0.02, 0.5, 0.8])
+def test_steps_that_are_only_launched_until_one_waits(every: int, launch: float) -> None:
+    times_s = [value * (every - (every - 1) * launch if step % every == 0 else launch) for step, value in enumerate(noisy(400))]
+    for seen in range(120, 240):
+        assert said(feed(times_s[:seen], 400)).eta_s == pytest.approx(sum(times_s[seen:]), rel=0.08)
+
+
+def test_a_few_blocks_that_rise_are_no_trend() -> None:
+    times_s = [value * (0.95 if step < 10 else 1.0 if step < 20 else 1.04) for step, value in enumerate(noisy(30, 0.01))]
+    assert said(feed(times_s, 200)).eta_s == pytest.approx(170 * STEP_S, rel=0.08)

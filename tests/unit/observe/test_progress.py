@@ -123,6 +123,15 @@ def test_ranks_that_all_print_and_a_new_epoch_do_not_spoil_the_pace(tmp_path: Pa
     assert (mark.step, mark.step_t, mark.iter_ms_p50) == (2, 15.0, 1000.0)
 
 
+def test_a_counter_that_starts_anew_within_one_chunk_is_no_division_by_nothing(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    reader = ProgressReader(spec(), paths)
+    say(paths, nano(0, 1, 2, 3, 4), t=10.0)
+    reader.look()
+    say(paths, nano(0, 1, 2), t=12.0)
+    assert reader.look().step == 2
+
+
 def test_without_arrival_times_the_time_of_the_look_counts(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
     paths.launcher_log.write_text(nano(3))

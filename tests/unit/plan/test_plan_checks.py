@@ -110,6 +110,10 @@ OF_SCRIPTS = {
     "workload: {script: t.py, samples_per_step: '{bs} * 2'}": (
         "workload.samples_per_step: must be a number above zero or one placeholder such as \"{bs}\", not '{bs} * 2'"
     ),
+    "{axes: {hub: [none, hf_abcdefghijklmnop]}, workload: {script: t.py, args: ['{hub}']}}": (
+        "axes.hub[1]: looks like a secret, and an axis's values become folder names; put it into the environment and leave it out of "
+        "the plan"
+    ),
     "{launcher: {kind: command, args: [-u]}, axes: {bs: [8]}}": (
         "launcher.args: has no meaning for launcher 'command'; put the words in workload.script and workload.args"
     ),

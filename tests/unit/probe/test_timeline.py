@@ -123,13 +123,22 @@ def test_losses_are_sent_together_and_none_is_read_before_they_have_come(loop):
     assert [record.loss for record in loop.records][:STEPS_A_BATCH] == losses
 
 
-def test_more_losses_than_steps_are_sent_early(loop):
+@pytest.mark.parametrize("told", [2, 16, 40])
+def test_of_many_losses_told_for_a_step_the_last_is_its_own(loop, told):
     for step in range(3 * STEPS_A_BATCH):
         loop.step(loss=float(step))
-        loop.timeline.loss(FakeLoss(step + 0.5))
+        for number in range(told):
+            loop.timeline.loss(FakeLoss(step + number / 100))
         loop.device.catch_up()
     loop.timeline.drain(1.0)
-    assert [record.loss for record in loop.records] == [step + 0.5 for step in range(3 * STEPS_A_BATCH)]
+    assert [record.loss for record in loop.records] == [step + (told - 1) / 100 for step in range(3 * STEPS_A_BATCH)]
+
+
+def test_slow_steps_are_written_as_they_come(loop):
+    for step in range(4):
+        loop.step(launch_ms=2000, loss=float(step))
+        loop.device.catch_up()
+    assert [record.loss for record in loop.records] == [0.0, 1.0, 2.0]
 
 
 def test_every_loss_of_a_long_run_is_its_own(loop):
