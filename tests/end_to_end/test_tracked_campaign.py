@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+import socket
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import Harness, wait_until
+from tests.end_to_end.conftest import ENVIRONMENT, PATIENCE_S, Harness, wait_until
 
 pytest.importorskip("tensorboard")
 pytest.importorskip("mlflow")
@@ -48,12 +50,32 @@ def test_a_tracker_out_of_reach_changes_nothing_and_is_made_up_for(harness: Harn
 
 
 def test_an_interrupted_campaign_has_sent_what_was_over(harness: Harness) -> None:
-    slow = PLAN.replace("steps: 60", "steps: 100000")
+    slow = PLAN.replace("steps: 60", "steps: 1500")
     process = harness.start("run", str(harness.plan(slow)), "--track", "tensorboard")
-    wait_until(lambda: list(harness.folder.glob("out/*/attempt-1/events_rank0.jsonl")), "the first run wrote events")
+    wait_until(lambda: len(list(harness.folder.glob("out/*/attempt-1/events_rank0.jsonl"))) == 2, "the second run wrote events")
     process.send_signal(signal.SIGINT)
     text, _ = process.communicate(timeout=120)
     assert process.returncode == 130, text
-    assert "tensorboard: 1 of 1 runs sent to" in text
-    (run,) = [Path(folder).parts[0] for folder in tracked_folders(harness) if folder != "campaign"]
-    assert run in ("mb4_r1", "mb8_r1")
+    assert "tensorboard: 1 of 2 runs sent to" in text and "; 1 not (interrupted): `seatrial report " in text
+    (folder,) = tracked_folders(harness)
+    assert Path(folder).parts[0] in ("mb4_r1", "mb8_r1")
+
+
+@pytest.mark.parametrize("how", ["signal", "stop"])
+def test_no_tracker_is_waited_for_after_an_interrupt(harness: Harness, monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        # It takes the connection and never says a word.
+        monkeypatch.setitem(ENVIRONMENT, "MLFLOW_TRACKING_URI", f"http://127.0.0.1:{mute.getsockname()[1]}")
+        process = harness.start("run", str(harness.plan(PLAN)), "--track", "mlflow")
+        mute.settimeout(PATIENCE_S)
+        with mute.accept()[0]:
+            if how == "signal":
+                process.send_signal(signal.SIGINT)
+            else:
+                harness.run("stop", "out", code=None)
+            asked_m = time.monotonic()
+            text, _ = process.communicate(timeout=120)
+    assert process.returncode == 130, text
+    assert "mlflow: 0 of 1 runs sent; 1 not (interrupted)" in text
+    # A tracker would be given 60 s to begin, and 30 s a run.
+    assert time.monotonic() - asked_m < 20

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.machine.gpus import list_gpus
+from seatrial.machine.gpu_state import read_states
+from seatrial.machine.gpus import read_driver
 from seatrial.observe.trial import empty_columns
 from seatrial.preflight import gpus
-from seatrial.preflight.gpu_state import states_of
 from seatrial.preflight.need import Need
 
 pytestmark = pytest.mark.gpu
@@ -29,10 +29,12 @@ def holder() -> Iterator[int]:
 
 
 def test_the_state_of_a_gpu_is_read_whole() -> None:
-    state = states_of(list_gpus())[0]
-    assert 0 <= (state.util_pct or 0) <= 100 and 0 <= (state.memory_used_mib or 0) < (state.memory_total_mib or 0)
+    states = read_states(read_driver().gpus)
+    assert states is not None
+    state = states[0]
+    assert 0 <= (state.util_gpu_pct or 0) <= 100 and 0 <= (state.mem_used_mib or 0) < (state.mem_total_mib or 0)
     assert state.power_limit_w and state.power_default_w and state.compute_mode
-    assert state.pcie_width and state.pcie_width_max and state.pcie_width <= state.pcie_width_max
+    assert state.pcie_link_width and state.pcie_width_max and state.pcie_link_width <= state.pcie_width_max
 
 
 def test_a_process_on_the_gpu_is_found(holder: int, tmp_path: Path) -> None:

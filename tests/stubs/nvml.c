@@ -10,6 +10,7 @@
      pid 4711       a process on every GPU, may stand several times
      error 15       every question to the GPU `error_gpu` (all when it is -1) answers with this error
      refuse_power 999                             the question for power answers with this error
+     init_ms 500    how long the start of the library takes
      hang 1         a call never returns, and holds a lock that the end of the process waits for
    With -DOLD_DRIVER the functions that came with later drivers are missing. */
 
@@ -32,7 +33,7 @@ typedef struct { unsigned gpu, memory; } utilization_t;
 typedef struct { unsigned pid; unsigned long long used; unsigned gpu_instance, compute_instance; } process_t;
 
 typedef struct {
-    long long count, util, power_mw, energy_mj, used_mib, reasons, error, error_gpu, refuse_power, hang;
+    long long count, util, power_mw, energy_mj, used_mib, reasons, error, error_gpu, refuse_power, init_ms, hang;
     unsigned pids[MOST_PIDS];
     unsigned num_pids;
 } answers_t;
@@ -53,6 +54,7 @@ static void take(answers_t *a, const char *word, long long value) {
     else if (!strcmp(word, "error")) a->error = value;
     else if (!strcmp(word, "error_gpu")) a->error_gpu = value;
     else if (!strcmp(word, "refuse_power")) a->refuse_power = value;
+    else if (!strcmp(word, "init_ms")) a->init_ms = value;
     else if (!strcmp(word, "hang")) a->hang = value;
     else if (!strcmp(word, "pid") && a->num_pids < MOST_PIDS) a->pids[a->num_pids++] = (unsigned)value;
 }
@@ -85,8 +87,8 @@ static int text(char *target, unsigned size, const char *words) {
     return SUCCESS;
 }
 
-int nvmlInitWithFlags(unsigned flags) { (void)flags; return SUCCESS; }
-int nvmlInit_v2(void) { return SUCCESS; }
+int nvmlInit_v2(void) { usleep((useconds_t)answers().init_ms * 1000); return SUCCESS; }
+int nvmlInitWithFlags(unsigned flags) { (void)flags; return nvmlInit_v2(); }
 int nvmlShutdown(void) { return SUCCESS; }
 const char *nvmlErrorString(int code) { return code ? "an error of the stub" : "Success"; }
 int nvmlSystemGetDriverVersion(char *target, unsigned size) { return text(target, size, "999.1"); }

@@ -145,6 +145,23 @@ def test_the_slowest_rank_s_time_to_go_is_said_and_every_rank_takes_part():
     assert asked[1] == [0.0, 0.0], "a rank that cannot say yet still joins in"
 
 
+@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank_scope", ["all", "rank0"])
+def test_a_rank_without_a_step_takes_part_and_says_nothing(rank, rank_scope):
+    steps, asked = [], []
+
+    def largest(values):
+        asked.append(values)
+        return values
+
+    lines = TimingLines(rank, 20, lambda: steps, largest, LineChoices(eta_mode="global_max", rank_scope=rank_scope))
+    assert lines.of_step(0, 1.0) == []
+    assert asked == [[0.0, 0.0]]
+    steps += [record(step, [1.0] * 5) for step in range(15)]
+    lines.of_step(14, 1.0)
+    assert len(asked) == 2 and asked[1][1] > 0
+
+
 def test_other_ranks_say_nothing_unless_all_are_asked_for():
     steps = [record(0, [1.0] * 5)]
     assert TimingLines(1, 20, lambda: steps, choices=LineChoices()).of_step(0, 1.0) == []
@@ -160,6 +177,8 @@ def test_what_the_harness_sets_and_what_holds_by_hand():
         choices_from({"SEATRIAL_ETA_MODE": "max"})
     with pytest.raises(ValueError, match="SEATRIAL_TIMING_WINDOW is 'x'"):
         choices_from({"SEATRIAL_TIMING_WINDOW": "x"})
+    with pytest.raises(ValueError, match="the timing window is 0; expected 1 or more"):
+        choices_from({"SEATRIAL_TIMING_WINDOW": "0"})
 
 
 @pytest.mark.parametrize(("values", "share", "expected"), [([1.0, 2.0], 0.5, 1.5), ([1.0, 2.0, 3.0], 0.9, 2.8), ([7.0], 0.9, 7.0)])

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from pathlib import Path
 
 from seatrial.agent.supervise import Supervisor
@@ -26,10 +27,20 @@ def main(argv: list[str]) -> int:
         sys.stderr.write("seatrial.agent: expected one argument, the path of an attempt's agent.json\n")
         return 1
     supervisor = Supervisor(from_json(AgentOrder, written))
-    supervisor.run()
+    code = _carried_out(supervisor)
     if supervisor.stuck:
         # The usual way out would wait for locks that the hung call holds; everything is written already.
-        os._exit(0)
+        os._exit(code)
+    return code
+
+
+def _carried_out(supervisor: Supervisor) -> int:
+    """The exit code. An error of ours is printed here as Python would, since the way out after it may be the short one too."""
+    try:
+        supervisor.run()
+    except Exception:
+        traceback.print_exc()
+        return 1
     return 0
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import psutil
 
@@ -25,9 +26,11 @@ from seatrial.agent.processes import Started, start_all, start_failure
 from seatrial.agent.rank_files import RankFiles
 from seatrial.agent.reports import note, report
 from seatrial.agent.tree import adopt_orphans, descendants, reap, send
-from seatrial.observe.telemetry import Telemetry, start_telemetry
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
+
+if TYPE_CHECKING:
+    from seatrial.observe.telemetry import Telemetry
 
 SHORTEST_TURN_S = 0.2
 LONGEST_TURN_S = 1.0
@@ -79,8 +82,9 @@ class Supervisor:
         self._listen()
         try:
             detail = self._start()
-            # Not before: a child forked while another thread holds a lock may wait for it for ever.
-            self._telemetry = start_telemetry(self._order, self._caller) if not detail else None
+            if not detail:
+                # Not before: a child forked while another thread holds a lock may wait for it for ever.
+                self._start_telemetry()
             while self._running():
                 self._turn()
             self._launcher_over(detail)
@@ -254,13 +258,25 @@ class Supervisor:
         self._finish_telemetry()
         report("gone", killed=len(self._killed), detail=self._closing_words())
 
+    def _start_telemetry(self) -> None:
+        try:
+            # Imported here, so that the processes do not wait for what they do not need.
+            from seatrial.observe.telemetry import start_telemetry
+
+            self._telemetry = start_telemetry(self._order, self._caller)
+        except Exception as error:
+            note(f"telemetry did not start ({type(error).__name__}: {error}); the run goes on without it")
+
     def _finish_telemetry(self) -> None:
+        """Whatever goes wrong here must not cost the last report."""
         if self._telemetry is None:
             return
         try:
             self._telemetry.finish()
         except OSError as error:
             note(f"telemetry.json cannot be written ({error.strerror}); the run's figures stand without it")
+        except Exception as error:
+            note(f"telemetry.json was not written ({type(error).__name__}: {error}); the run's figures stand without it")
 
     def _closing_words(self) -> str:
         words = []

@@ -69,8 +69,8 @@ def _other_number_of_steps(tables: StepTables, spec: RunSpec) -> Iterator[Cautio
             kind="other_number_of_steps",
             subject=spec.run,
             numbers={"asked": spec.steps, "least": taken[0], "most": taken[-1]},
-            text=f"The plan asks for {spec.steps} steps, and its ranks took {told}: a run that ends early did not do the same work. See "
-            "its log for why, or mend `steps` in the plan.",
+            text=f"The plan asks for {spec.steps} steps, and its ranks took {told}: a run of another length did not do the same work. "
+            "See its log for why, or mend `steps` in the plan.",
         )
 
 

@@ -21,7 +21,7 @@ from seatrial.records.telemetry import SamplerAccount, TelemetryAccount, Telemet
 Numbers = npt.NDArray[np.float64]
 
 KIB_PER_MIB = 1024
-LEAST_COVERED = 0.5
+LEAST_COVERED = 0.9
 """Energy is given only where samples cover this much of the window; the rest is taken to be like it."""
 SETTINGS = frozenset({"applications_clocks_setting", "display_clock_setting"})
 """Reasons for low clocks that somebody chose: no throttling."""
@@ -97,7 +97,9 @@ def _energy_j(table: pl.DataFrame, span: _Range, notes: list[str]) -> float | No
         return counted
     integrated = _sum([_used(at[own], _integral(at[own], power_w[own]), span) for own in each])
     if integrated is not None:
-        notes.append("energy is power over time, since the driver has no counter of it")
+        notes.append("energy is power over time, since the driver's counter does not cover the window")
+    elif not np.isnan(power_w).all():
+        notes.append(f"energy is not told: the samples cover less than {LEAST_COVERED:.0%} of the window")
     return integrated
 
 

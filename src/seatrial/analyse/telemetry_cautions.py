@@ -45,6 +45,8 @@ def _sampler_cautions(kind: str, sampler: SamplerAccount, run: str) -> Iterator[
             numbers={"samples": sampler.samples},
             text=f"There is no {kind} telemetry of this run, and there should be: {sampler.note or 'no reason is known'}.",
         )
+    elif sampler.note and not sampler.expected and not sampler.invalid:
+        yield Caution(kind="telemetry_amiss", subject=run, text=f"{kind} telemetry is not whole: {sampler.note}.")
     if sampler.gaps:
         yield Caution(
             kind="telemetry_gaps",

@@ -7,6 +7,7 @@ share a folder are kept side by side in OUT/plans, and old attempts stay where t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -19,6 +20,7 @@ from pathlib import Path
 from statistics import fmean
 
 from seatrial import files
+from seatrial.campaign.code_folder import code_folder
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.listener import Listener
 from seatrial.campaign.one_run import new_attempt, run_one
@@ -119,14 +121,14 @@ class _Campaign:
 
     def _still_to_do(self) -> list[RunSpec]:
         todo = []
-        code = cache(lambda cwd: git_state(Path(cwd), self._paths.folder))
+        code = cache(lambda folder: git_state(folder, self._paths.folder))
         for spec in self._plan.chosen:
             done = finished_attempt(self._paths.run(spec.run), spec.hash)
             if done is None:
                 todo.append(spec)
             else:
                 self._lengths_s.setdefault(spec.group_key, []).append(done.duration_s)
-                self._listener.skipped(spec, self._unlike(spec, done, code(spec.cwd)))
+                self._listener.skipped(spec, self._unlike(spec, done, code(code_folder(spec))))
         return todo
 
     def _unlike(self, spec: RunSpec, done: RunOutcome, code: GitState) -> str:
@@ -195,7 +197,9 @@ class _Campaign:
 
     def _tell(self, **changes: object) -> None:
         self._state = dataclasses.replace(self._state, t=time.time(), **changes)  # type: ignore[arg-type]
-        files.write_json(self._paths.progress, to_json(self._state))
+        # For those who look on: a full disk must not cost the run that they look on at.
+        with contextlib.suppress(OSError):
+            files.write_json(self._paths.progress, to_json(self._state))
         self._listener.progress(self._state)
 
 

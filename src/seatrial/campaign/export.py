@@ -44,6 +44,14 @@ TABLES = {
     "host_telemetry": "every sample of the host",
     "heartbeats": "every sign of life of every rank",
 }
+# What the same tables are called in the folder.
+FILE_NAMES = {
+    "run_manifest": "manifest",
+    "per_run_metrics": "runs",
+    "group_summary": "groups",
+    "ranked_groups": "ranked",
+    "skipped_runs": "skipped",
+}
 ALL = "all"
 
 
@@ -65,7 +73,8 @@ class Table:
 
 
 def table_names(asked: Sequence[str]) -> list[str]:
-    """The tables asked for, each once; `all` means all. An unknown one is refused."""
+    """The tables asked for, by name or by the name of their file, each once; `all` means all. An unknown one is refused."""
+    asked = [FILE_NAMES.get(Path(name).stem, name) for name in asked]
     for name in asked:
         if name not in TABLES and name != ALL:
             raise UsageError(f"there is no table '{name}'; {did_you_mean(name, [*TABLES, ALL])}")

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seatrial import files
+from seatrial.campaign.code_folder import code_folder
 from seatrial.campaign.ending import Ending, Judgement, RankRecord, judge_ending
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.masking import masked_outcome
@@ -75,6 +76,7 @@ def _provenance(spec: RunSpec, attempt: AttemptPaths, command: Command, allocati
         environment={variable.name: variable.value for variable in environment(spec, allocation, attempt, os.environ)},
         plan_hash=plan_hash,
         output=attempt.folder.parent.parent,
+        code=code_folder(spec),
     )
 
 

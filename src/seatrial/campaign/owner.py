@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import filelock
 
 from seatrial import files
-from seatrial.errors import CampaignError
+from seatrial.errors import CampaignError, RefusedError
 from seatrial.paths import CampaignPaths
 from seatrial.records.codec import from_json, to_json
 
@@ -82,9 +82,9 @@ def _make_folder(paths: CampaignPaths) -> None:
     try:
         paths.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise CampaignError(f"the output folder {paths.folder} cannot be made: {error.strerror}; choose another with --out") from error
+        raise RefusedError(f"the output folder {paths.folder} cannot be made: {error.strerror}; choose another with --out") from error
     if not os.access(paths.folder, os.W_OK | os.X_OK):
-        raise CampaignError(f"the output folder {paths.folder} cannot be written to; choose another with --out or mend its permissions")
+        raise RefusedError(f"the output folder {paths.folder} cannot be written to; choose another with --out or mend its permissions")
 
 
 def _is_locked(paths: CampaignPaths) -> bool:

@@ -198,9 +198,12 @@ def _telemetry(attempt: Attempt, started_t: float) -> tuple[Point, ...]:
 
 
 def _samples(frame: pl.DataFrame, prefix: str, drawn: Iterable[str], started_t: float) -> list[Point]:
+    """At most MOST_TELEMETRY_POINTS of the host, or of each GPU."""
     frame = frame.filter(frame["epoch_sec"].is_not_null())
+    # The rows of GPUs take turns: every k-th of all of them would be the same GPU's again and again.
+    each = frame.partition_by("gpu_index", maintain_order=True) if "gpu_index" in frame.columns else [frame]
     points = []
-    for row in frame[:: max(1, -(-len(frame) // MOST_TELEMETRY_POINTS))].iter_rows(named=True):
+    for row in (row for one in each for row in one[:: max(1, -(-len(one) // MOST_TELEMETRY_POINTS))].iter_rows(named=True)):
         where = f"{prefix}{row['gpu_index']}" if row.get("gpu_index") is not None else prefix
         values = {f"{where}/{name}": float(row[name]) for name in drawn if row.get(name) is not None}
         if values:

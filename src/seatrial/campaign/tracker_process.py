@@ -27,12 +27,12 @@ LONGEST_REASON = 180
 
 
 def serve(name: str, folder: Path, orders: IO[str], answers: IO[str]) -> None:
-    """Do each order and answer it; whatever a tracker raises is an answer."""
+    """Do each order and answer it; whatever a tracker raises is an answer, a library's SystemExit too."""
     open_once = functools.cache(lambda: open_tracker(name, folder))
     for line in orders:
         try:
             answer: dict[str, Any] = {"ok": True, "where": mask_text(_obey(json.loads(line), open_once(), CampaignPaths(folder)))}
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             answer = {"ok": False, "reason": _reason(error)}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
@@ -64,7 +64,7 @@ def _asked(paths: CampaignPaths) -> dict[tuple[str, str], RunSpec]:
     return {(spec.run, spec.hash): spec for plan in read_plans(paths) for spec in plan.runs}
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
     """The first line that says something, short and without secrets."""
     text = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     told = mask_text(f"{type(error).__name__}: {text}" if text else type(error).__name__)

@@ -1,29 +1,35 @@
 """Finished runs to trackers, without ever failing or holding up the campaign.
 
 In: names of trackers and the campaign's folder; then each attempt that is over, and the campaign at its end. Out: what was sent, what was
-not, and why. Every tracker has a process of its own that is given a limited time for each order and killed when it takes longer; one
-that fails twice in a row is left alone. Orders are given between runs, so that nothing is sent while one is measured.
+not, and why. Every tracker has a process of its own that is given a limited time for each order and killed when it takes longer, or
+when the user interrupts; one that fails twice in a row is left alone. Orders are given between runs, so that nothing is sent while one
+is measured.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import psutil
+
 from seatrial.campaign.listener import Listener
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.check import Check
 from seatrial.records.live import LiveState
-from seatrial.records.outcome import RunOutcome
+from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import RunSpec
 
@@ -31,10 +37,26 @@ from seatrial.records.run_spec import RunSpec
 OPEN_LIMIT_S = 60.0
 ORDER_LIMIT_S = 30.0
 CLOSE_LIMIT_S = 10.0
+# For whoever has interrupted and waits for the prompt.
+HURRIED_CLOSE_LIMIT_S = 2.0
+# From the end of its output to that of the process, and from KILL to its end.
+END_LIMIT_S = 2.0
+KILL_LIMIT_S = 5.0
+LOOK_EVERY_S = 0.2
 MOST_FAILURES = 2
 READ_BYTES = 64 * 1024
+LONGEST_ANSWER_BYTES = 1024 * 1024
+INTERRUPTED = "interrupted"
+MARK = "SEATRIAL_TRACKER"
+"""Variable by which what a tracker has started is known when the tracker itself is gone."""
 
 Warn = Callable[[str], None]
+GiveUp = Callable[[], bool]
+"""Whether the user wants the end now; once it is so, it stays so."""
+
+
+def never() -> bool:
+    return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,79 +76,119 @@ class TrackerProcess:
         default = (sys.executable, "-P", "-m", "seatrial.campaign.tracker_process", name, str(paths.folder))
         self._argv, self._log = argv or default, paths.tracking_log
         self._process: subprocess.Popen[bytes] | None = None
+        self._mark = uuid.uuid4().hex
 
-    def ask(self, order: dict[str, str], limit_s: float) -> Answer:
-        """The answer, or the reason why there is none after `limit_s`."""
-        end_m = time.monotonic() + limit_s
+    def ask(self, order: dict[str, str], limit_s: float, give_up: GiveUp = never) -> Answer:
+        """The answer, or the reason why there is none after `limit_s`, or earlier where `give_up` says so."""
         try:
-            process = self._started()
-            assert process.stdin is not None
-            process.stdin.write(json.dumps(order).encode() + b"\n")
-            process.stdin.flush()
-            answer = self._read_line(process, end_m)
+            told = self._exchange(order, limit_s, give_up)
         except OSError as error:
-            answer, said = None, f"its process cannot be reached: {error.strerror or error}"
-        else:
-            said = f"no answer in {limit_s:.0f} s" if process.poll() is None else f"its process ended with exit code {process.returncode}"
-        if answer is None:
+            told = f"its process cannot be reached: {error.strerror or error}"
+        except (ValueError, RecursionError):
+            told = "its answer cannot be read"
+        if isinstance(told, str):
             self.kill()
-            return Answer(ok=False, reason=said)
-        return Answer(ok=bool(answer.get("ok")), where=str(answer.get("where", "")), reason=str(answer.get("reason", "")))
+            return Answer(ok=False, reason=told)
+        return Answer(ok=bool(told.get("ok")), where=str(told.get("where", "")), reason=str(told.get("reason", "")))
 
-    def close(self) -> None:
-        """Let it end by itself for a moment, then end it."""
-        if self._process is None:
-            return
-        assert self._process.stdin is not None
+    def hang_up(self) -> None:
+        """Tell it that no more orders come, so that it ends by itself."""
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def close(self, limit_s: float) -> None:
+        """Let it end by itself for so long, then end it."""
+        self.hang_up()
         try:
-            self._process.stdin.close()
-            self._process.wait(CLOSE_LIMIT_S)
-        except (OSError, subprocess.TimeoutExpired):
+            if self._process is not None:
+                self._process.wait(max(limit_s, 0.0))
+        except subprocess.TimeoutExpired:
             pass
-        self.kill()
+        finally:
+            self.kill()
+
+    def clear_if_ended(self) -> None:
+        """Where it has ended unasked, end what it left behind as well."""
+        if self._process is not None and self._process.poll() is not None:
+            self.kill()
 
     def kill(self) -> None:
         """End it and whatever it started."""
-        import psutil
-
         process, self._process = self._process, None
         if process is None:
             return
-        try:
-            for child in psutil.Process(process.pid).children(recursive=True):
-                child.kill()
-        except psutil.Error:
-            # It is over already, and what it started with it.
-            pass
-        process.kill()
-        process.wait()
+        for one in self._started_by(process.pid):
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+        # Its own session, which outlives it: children of a process that has died are nobody's children.
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(KILL_LIMIT_S)
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                stream.close()
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _started_by(self, pid: int) -> list[psutil.Process]:
+        """Its children, and those with a session of their own (wandb's service) that have its mark when it is gone."""
+        found: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            found += psutil.Process(pid).children(recursive=True)
+        for one in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                found += [one] if one.environ().get(MARK) == self._mark else []
+        return found
 
     def _started(self) -> subprocess.Popen[bytes]:
+        self.clear_if_ended()
         if self._process is None:
             self._log.parent.mkdir(parents=True, exist_ok=True)
             with open(self._log, "ab") as log:
                 self._process = subprocess.Popen(
-                    self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, bufsize=0, start_new_session=True
+                    self._argv,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    bufsize=0,
+                    start_new_session=True,
+                    env={**os.environ, MARK: self._mark},
                 )
         return self._process
 
-    def _read_line(self, process: subprocess.Popen[bytes], end_m: float) -> dict[str, Any] | None:
-        assert process.stdout is not None
+    def _exchange(self, order: dict[str, str], limit_s: float, give_up: GiveUp) -> dict[str, Any] | str:
+        """What it answered, or in words why it did not; a ValueError for an answer that is none."""
+        end_m = time.monotonic() + limit_s
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(order).encode() + b"\n")
         text = b""
         while not text.endswith(b"\n"):
             left_s = end_m - time.monotonic()
-            if left_s <= 0 or not select.select([process.stdout], [], [], left_s)[0]:
-                return None
+            if give_up():
+                return INTERRUPTED
+            if left_s <= 0:
+                return f"no answer in {limit_s:.0f} s"
+            if not select.select([process.stdout], [], [], min(left_s, LOOK_EVERY_S))[0]:
+                continue
             part = os.read(process.stdout.fileno(), READ_BYTES)
             if not part:
-                process.wait(CLOSE_LIMIT_S)
-                return None
+                return _how_it_ended(process)
             text += part
-        value = json.loads(text)
-        return value if isinstance(value, dict) else None
+            if len(text) > LONGEST_ANSWER_BYTES:
+                raise ValueError("it talks without end")
+        told = json.loads(text)
+        if not isinstance(told, dict):
+            raise ValueError("its answer is no object")
+        return told
+
+
+def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
+    try:
+        return f"its process ended with exit code {process.wait(END_LIMIT_S)}"
+    except subprocess.TimeoutExpired:
+        return "its process closed its output and did not end"
 
 
 @dataclass
@@ -152,6 +214,7 @@ class Tracking:
     warn: Warn
     earlier: int = 0
     """Runs that were over before this invocation, and so are not sent by it."""
+    give_up: GiveUp = never
     _trackers: dict[str, _Sent] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -161,13 +224,22 @@ class Tracking:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        for tracker in self._trackers.values():
-            # Whoever interrupts does not want to wait for a tracker as well.
-            (tracker.process.close if kind is None else tracker.process.kill)()
+        processes = [tracker.process for tracker in self._trackers.values()]
+        # Whoever interrupts does not want to wait for a tracker as well.
+        limit_s = 0.0 if kind is not None else HURRIED_CLOSE_LIMIT_S if self.give_up() else CLOSE_LIMIT_S
+        end_m = time.monotonic() + limit_s
+        for process in processes:
+            process.hang_up()
+        with contextlib.ExitStack() as stack:
+            for process in processes:
+                stack.callback(process.kill)
+            for process in processes:
+                process.close(end_m - time.monotonic())
 
     def open(self) -> None:
         """Import and connect before the first run, so that a tracker out of reach is told now and not after hours."""
         for name, tracker in self._trackers.items():
+            tracker.process.clear_if_ended()
             if not tracker.opened:
                 tracker.opened = True
                 self._order(name, tracker, {"do": "open"}, OPEN_LIMIT_S)
@@ -178,6 +250,11 @@ class Tracking:
         for name, tracker in self._trackers.items():
             tracker.runs += 1
             tracker.sent += self._order(name, tracker, {"do": "run", "attempt": str(attempt)}, ORDER_LIMIT_S)
+
+    def leave_out(self, reason: str) -> None:
+        """Count a run that is over and is not sent."""
+        for tracker in self._trackers.values():
+            tracker.runs, tracker.reason = tracker.runs + 1, reason
 
     def send_campaign(self) -> None:
         """Send how the campaign stands, when its report is written."""
@@ -192,15 +269,26 @@ class Tracking:
     def _order(self, name: str, tracker: _Sent, order: dict[str, str], limit_s: float) -> bool:
         if tracker.failures >= MOST_FAILURES:
             return False
-        answer = tracker.process.ask(order, limit_s)
+        answer = self._ask(tracker.process, order, limit_s)
         if answer.ok:
             tracker.failures, tracker.where = 0, answer.where
             return True
-        tracker.failures += 1
         tracker.reason = answer.reason
+        if answer.reason == INTERRUPTED:
+            return False
+        tracker.failures += 1
         rest = "; it is left alone from here on" if tracker.failures >= MOST_FAILURES else ""
         self.warn(f"tracking: {name}: {answer.reason}; the campaign goes on{rest} (more in {self.paths.tracking_log})")
         return False
+
+    def _ask(self, process: TrackerProcess, order: dict[str, str], limit_s: float) -> Answer:
+        if self.give_up():
+            return Answer(ok=False, reason=INTERRUPTED)
+        try:
+            return process.ask(order, limit_s, self.give_up)
+        except Exception as error:
+            # Nothing about a tracker, foreseen or not, may end a campaign of hours.
+            return Answer(ok=False, reason=f"{type(error).__name__}: {error}")
 
 
 def _account(name: str, tracker: _Sent, folder: Path, earlier: int) -> str:
@@ -237,7 +325,10 @@ class TrackingListener:
 
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
         self._listener.ended(spec, outcome, measured)
-        self._tracking.send_run(self._tracking.paths.run(spec.run).attempt(outcome.attempt).folder)
+        if outcome.outcome is Outcome.INTERRUPTED:
+            self._tracking.leave_out(INTERRUPTED)
+        else:
+            self._tracking.send_run(self._tracking.paths.run(spec.run).attempt(outcome.attempt).folder)
 
 
 def send_all(tracking: Tracking, attempts: Sequence[AttemptPaths]) -> None:

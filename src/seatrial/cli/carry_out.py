@@ -13,7 +13,7 @@ from seatrial.campaign.all_runs import CampaignEnd, run_all
 from seatrial.campaign.results import NO_POLARS, can_measure, remake
 from seatrial.campaign.tracking import Tracking, TrackingListener
 from seatrial.cli.live_view import live_view
-from seatrial.cli.track import say_account, tracking_to, usable_trackers
+from seatrial.cli.track import say_account, stop_wishes, tracking_to, usable_trackers
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import to_json
@@ -27,7 +27,8 @@ INTERRUPTED = 130
 def carry_out(plan: CampaignPlan, *, as_json: bool = False, track: Sequence[str] = (), heartbeat_s: float | None = None) -> int:
     """Run the campaign, sending each run that ends to the trackers, and return the exit code."""
     console = Console(stderr=as_json)
-    with tracking_to(usable_trackers(track), Path(plan.output), console) as tracking:
+    out, trackers = Path(plan.output), usable_trackers(track)
+    with stop_wishes(out) as stop_wished, tracking_to(trackers, out, console, stop_wished) as tracking:
         return _run_and_report(plan, console, tracking, as_json=as_json, heartbeat_s=heartbeat_s)
 
 
@@ -40,7 +41,8 @@ def _run_and_report(plan: CampaignPlan, console: Console, tracking: Tracking, *,
     results = remake(Path(plan.output))
     print_report(results, console)
     _say_what_is_left(console, end, plan)
-    tracking.send_campaign()
+    if not end.interrupted:
+        tracking.send_campaign()
     say_account(tracking, console)
     if as_json:
         sys.stdout.write(json.dumps(last_line(results)) + "\n")

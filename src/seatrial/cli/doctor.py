@@ -13,7 +13,6 @@ disks
 from __future__ import annotations
 
 import json as json_text
-import os
 import sys
 import textwrap
 import time
@@ -58,7 +57,7 @@ def doctor(plan: PlanToCheck = None, set: Overrides = None, out: Out = None, fas
     """
     from rich.console import Console
 
-    from seatrial.observe.trial import empty_columns, is_stuck
+    from seatrial.observe.trial import empty_columns
     from seatrial.preflight.checks import examine
 
     began = time.monotonic()
@@ -69,12 +68,7 @@ def doctor(plan: PlanToCheck = None, set: Overrides = None, out: Out = None, fas
     console.print(_ending(sections, took_s), soft_wrap=True)
     if json:
         sys.stdout.write(json_text.dumps(_document(sections, took_s, plan), ensure_ascii=False) + "\n")
-    code = REFUSED if _count(sections, "refused") else 0
-    if is_stuck():
-        # A driver that hangs holds locks that the usual way out would wait for.
-        sys.stdout.flush()
-        os._exit(code)
-    return code
+    return REFUSED if _count(sections, "refused") else 0
 
 
 def _need(plan: Path | None, set: Overrides, out: Path | None) -> Need:

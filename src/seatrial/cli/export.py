@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seatrial.cli.options import Folder
+from seatrial.report.frames import FORMATS
 
 if TYPE_CHECKING:
-    from seatrial.campaign.export import Exporter
+    from seatrial.campaign.export import Exporter, Table
 
 EXAMPLES = (
     "seatrial export outputs/tiny-lm-demo steps -o steps.parquet\n\nseatrial export outputs/tiny-lm-demo all -o tables --format parquet"
 )
-FORMATS = ("csv", "parquet")
 # Endings that name a file of another kind: taken for a folder they would only surprise.
 OTHER_FILES = (".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".feather", ".arrow", ".gz", ".zst", ".zip", ".pq", ".db", ".sqlite")
 
@@ -119,16 +120,29 @@ def _write(exporter: Exporter, targets: dict[str, Path], form: str) -> None:
             rows = table.write(path, form)
         except OSError as error:
             raise UsageError(f"{path} cannot be written: {error.strerror or error}; choose another place with -o") from error
-        print(f"{name}: {rows:,} rows, {len(table.schema)} columns → {path} ({format_bytes(path.stat().st_size)})")
+        size = format_bytes(path.stat().st_size)
+        print(f"{name}: {rows:,} {'row' if rows == 1 else 'rows'}, {len(table.schema)} columns → {path} ({size})")
 
 
 def _to_stdout(exporter: Exporter, name: str, form: str) -> None:
-    table = exporter.table(name)
+    from seatrial.errors import UsageError
+
+    try:
+        # Not through the stream that nothing can break: here the text is the result, and half of it is none.
+        for part in _parts(exporter.table(name), form):
+            sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        return
+    except OSError as error:
+        raise UsageError(f"standard output takes no more ({error.strerror}): the table is not whole; write it with -o FILE") from error
+
+
+def _parts(table: Table, form: str) -> Iterator[bytes]:
     if form == "csv":
-        for part in table.csv():
-            sys.stdout.write(part)
+        yield from (part.encode() for part in table.csv())
         return
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
-        whole = Path(folder) / name
+        whole = Path(folder) / table.name
         table.write(whole, form)
-        sys.stdout.buffer.write(whole.read_bytes())
+        yield whole.read_bytes()

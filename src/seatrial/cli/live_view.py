@@ -143,7 +143,7 @@ def state_line(state: LiveState) -> str:
 
 def heartbeat_line(state: LiveState) -> str:
     """The seeds' line about the run under way, and how the campaign stands."""
-    remain_steps = state.total_steps - 1 - state.step if state.total_steps is not None and state.step is not None else None
+    remain_steps = max(state.total_steps - 1 - state.step, 0) if state.total_steps is not None and state.step is not None else None
     eta = UNKNOWN if state.run_eta_s is None else f"{format_hms(state.run_eta_s)}({state.run_eta_s:.1f}s)"
     told = {
         "last_step": state.step,

@@ -6,6 +6,7 @@ Exit codes: 0 PASS or done, 1 wrong use or an error of ours, 2 FAIL or refused, 
 from __future__ import annotations
 
 import contextlib
+import errno
 import importlib
 import io
 import os
@@ -17,6 +18,7 @@ import typer
 
 from seatrial import __version__
 from seatrial.errors import SeatrialError
+from seatrial.machine.patience import is_stuck
 
 # Verb → what `seatrial --help` says of it. A verb's module is seatrial.cli.VERB and has `register(app)`.
 VERBS = {
@@ -34,6 +36,8 @@ VERBS = {
 }
 EXAMPLES = "seatrial sweep -P bs=8,16 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs}\n\nseatrial run plans/tiny-lm-demo.yaml"
 INTERRUPTED = 130
+# Of the machine, not of the program: told in one sentence.
+DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 WRONG_USE = 1
 
 
@@ -91,8 +95,18 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `seatrial` program."""
     words = list(sys.argv[1:] if argv is None else argv)
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
-    code = run_command(words)
+    try:
+        code = run_command(words)
+    except Exception:
+        if not is_stuck():
+            raise
+        sys.excepthook(*sys.exc_info())
+        code = WRONG_USE
     sys.stdout.flush()
+    sys.stderr.flush()
+    if is_stuck():
+        # A driver that hangs holds locks that the usual way out would wait for.
+        os._exit(code)
     sys.exit(code)
 
 
@@ -105,6 +119,10 @@ def run_command(words: Sequence[str]) -> int:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
+    except OSError as error:
+        if error.errno not in DISK_TROUBLE:
+            raise
+        return _fail(f"{error.filename or 'the disk'}: {error.strerror}; mend that, then the same command goes on from there", WRONG_USE)
     except Exception as error:
         message = _usage_message(error)
         if message is None:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from seatrial import files
+from seatrial.collect.alarms import alarm_cautions
+from seatrial.collect.sample_count import counted_samples
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
@@ -50,6 +52,7 @@ def read_attempt(paths: AttemptPaths) -> Attempt | None:
         _read(Provenance, paths.provenance),
         _read(TelemetryAccount, paths.telemetry),
     )
+    alarms = alarm_cautions(spec.run, paths.alarms)
     unreadable = [path for path, value in ((paths.outcome, outcome), (paths.provenance, provenance)) if value is None and path.exists()]
     return Attempt(
         folder=str(paths.folder),
@@ -57,8 +60,8 @@ def read_attempt(paths: AttemptPaths) -> Attempt | None:
         spec=spec,
         outcome=outcome,
         provenance=provenance or Provenance(),
-        telemetry=telemetry,
-        cautions=tuple(_unreadable(path, spec.run) for path in unreadable),
+        telemetry=telemetry or (counted_samples(paths, spec.telemetry) if outcome else None),
+        cautions=(*(_unreadable(path, spec.run) for path in unreadable), *alarms),
     )
 
 

@@ -18,7 +18,7 @@ from seatrial.machine.secrets import looks_secret, mask, mask_words
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from seatrial.records.command import AgentOrder, Allocation, Command, EnvironmentVariable
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.run_spec import RunSpec, Scalar
 
 # Both hold the plan's variables as they are, secrets too: a masked command could not be run.
 COMMAND_MODE = 0o700
@@ -51,14 +51,19 @@ def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller
 
 
 def masked_spec(spec: RunSpec) -> RunSpec:
-    """`spec` as it may be read by the team: what looks like a secret in its settings, variables and words is masked."""
+    """`spec` as it may be read by the team: what looks like a secret in its settings, axes, variables and words is masked."""
     return replace(
         spec,
-        settings={name: mask(name, value) if isinstance(value, str) else value for name, value in spec.settings.items()},
+        settings=_masked_values(spec.settings),
+        axes=_masked_values(spec.axes),
         env={name: mask(name, value) for name, value in spec.env.items()},
         workload=replace(spec.workload, args=tuple(mask_words(spec.workload.args))),
         launcher=replace(spec.launcher, args=tuple(mask_words(spec.launcher.args)), program=tuple(mask_words(spec.launcher.program))),
     )
+
+
+def _masked_values(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    return {name: mask(name, value) if isinstance(value, str) else value for name, value in values.items()}
 
 
 def _launcher_variables(command: Command, caller: Mapping[str, str]) -> Iterator[EnvironmentVariable]:

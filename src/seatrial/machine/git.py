@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from seatrial.shell import bytes_of, output_of
 
 # A repository on a slow network disk must not hold up a run.
 GIT_TIMEOUT_S = 5.0
@@ -30,13 +30,17 @@ class GitState:
     dirty: str = ""
     """`true` when a tracked file differs from the commit, else `false`; untracked files (results, data) do not count."""
     diff_sha256: str = ""
-    """Hash of what tracked files differ by; empty when they do not, `unknown` when git could not tell in time."""
+    """Hash of what tracked files differ by; empty when they do not. Where git did not tell in time, `unknown` and a word that is never
+    used twice: what is not known is like nothing else, not even like another unknown."""
 
 
 def git_state(folder: Path, output: Path | None = None) -> GitState:
     """The state of the repository that `folder` belongs to; what lies in `output`, a campaign's results, is no change of the code."""
-    text = output_of([*_GIT, "status", "--porcelain=v2", "--branch", "--untracked-files=no"], cwd=folder, timeout_s=GIT_TIMEOUT_S)
-    state = GitState() if text is None else parse_status(text)
+    try:
+        told = _told(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
+    except subprocess.TimeoutExpired:
+        return GitState(diff_sha256=_unknown())
+    state = GitState() if told is None else parse_status(_text(told))
     if state.dirty != "true":
         return state
     changes = _diff_sha256(folder, output)
@@ -57,17 +61,39 @@ def parse_status(text: str) -> GitState:
 
 
 def _diff_sha256(folder: Path, output: Path | None) -> str:
-    changes = bytes_of([*_GIT, *_DIFF, "--", ":/", *_all_but(folder, output)], cwd=folder, timeout_s=GIT_TIMEOUT_S)
+    try:
+        changes = _told(folder, *_DIFF, "--", ":/", *_all_but(folder, output))
+    except subprocess.TimeoutExpired:
+        changes = None
     if changes is None:
-        return UNKNOWN
+        return _unknown()
     return hashlib.sha256(changes).hexdigest() if changes else ""
 
 
 def _all_but(folder: Path, output: Path | None) -> list[str]:
     """What leaves `output` out, where it lies in the repository: somebody may have committed results of an earlier campaign."""
-    top = None if output is None else output_of([*_GIT, "rev-parse", "--show-toplevel"], cwd=folder, timeout_s=GIT_TIMEOUT_S)
+    top = None if output is None else _told(folder, "rev-parse", "--show-toplevel")
     if output is None or not top:
         return []
     inside = (folder / output).resolve()
-    root = Path(top.rstrip("\n")).resolve()
+    root = Path(_text(top).rstrip("\n")).resolve()
     return [f":(top,exclude,literal){inside.relative_to(root)}"] if root in inside.parents else []
+
+
+def _told(folder: Path, *words: str) -> bytes | None:
+    """What git writes; None when it cannot tell: no git, no repository. A TimeoutExpired is another matter: there is one."""
+    try:
+        done = subprocess.run(
+            [*_GIT, *words], cwd=folder, capture_output=True, timeout=GIT_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _text(told: bytes) -> str:
+    return told.decode("utf-8", errors="replace")
+
+
+def _unknown() -> str:
+    return f"{UNKNOWN} {uuid.uuid4().hex[:12]}"

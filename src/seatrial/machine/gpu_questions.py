@@ -1,13 +1,16 @@
 """What NVML is asked of a GPU: each question with the functions that answer it, the columns they fill, and how often it may be asked.
 
-In: nothing. Out: QUESTIONS and PROCESSES, for machine.gpu_readings.
+In: nothing. Out: QUESTIONS and PROCESSES, which machine.gpu_readings asks again and again; FACTS and STATE, which machine.gpus and
+machine.gpu_state ask once, with `answers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from seatrial.machine.nvml import errors_of
 
 MIB = 1024 * 1024
 # Slow questions are asked of a GPU on one look in so many, and of no more than one GPU a look where there are more of those. On an H200
@@ -28,6 +31,7 @@ THROTTLE_REASONS = {
     0x200: "board_limit",
     0x400: "reliability",
 }
+COMPUTE_MODES = {0: "default", 1: "exclusive thread", 2: "prohibited", 3: "exclusive process"}
 _SM_CLOCK, _MEMORY_CLOCK = 1, 2
 _TX, _RX = 0, 1
 _CORRECTED, _UNCORRECTED, _SINCE_BOOT = 0, 1, 0
@@ -47,18 +51,29 @@ class Question:
     """Asked on the first and the last look in any case: what counts is how far it got."""
 
 
+UTILISATION = Question(("util_gpu_pct", "util_mem_pct"), (("nvmlDeviceGetUtilizationRates",),), lambda rates: (rates.gpu, rates.memory))
+# The second version leaves out what the driver keeps for itself, as nvidia-smi does.
+MEMORY = Question(
+    ("mem_used_mib", "mem_total_mib", "mem_free_mib"),
+    (("nvmlDeviceGetMemoryInfo", _MEMORY_V2), ("nvmlDeviceGetMemoryInfo",)),
+    lambda memory: (memory.used // MIB, memory.total // MIB, memory.free // MIB),
+)
+POWER_LIMIT = Question(("power_limit_w",), (("nvmlDeviceGetEnforcedPowerLimit",),), lambda milliwatt: (milliwatt / 1000,))
+THROTTLE = Question(
+    ("throttle_reasons",),
+    (("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)),
+    lambda bits: (throttle_names(bits),),
+)
+ECC_UNCORRECTED = Question(("ecc_uncorrected",), (("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_BOOT),))
+LINK_GEN = Question(("pcie_link_gen",), (("nvmlDeviceGetCurrPcieLinkGeneration",),))
+LINK_WIDTH = Question(("pcie_link_width",), (("nvmlDeviceGetCurrPcieLinkWidth",),))
 QUESTIONS = (
     Question(("temp_c",), (("nvmlDeviceGetTemperature", _GPU_SENSOR), ("nvmlDeviceGetTemperatureV", _GPU_SENSOR))),
-    Question(("util_gpu_pct", "util_mem_pct"), (("nvmlDeviceGetUtilizationRates",),), lambda rates: (rates.gpu, rates.memory)),
+    UTILISATION,
     Question(("power_w",), (("nvmlDeviceGetPowerUsage",),), lambda milliwatt: (milliwatt / 1000,)),
     Question(("sm_clock_mhz",), (("nvmlDeviceGetClockInfo", _SM_CLOCK),)),
     Question(("mem_clock_mhz",), (("nvmlDeviceGetClockInfo", _MEMORY_CLOCK),)),
-    # The second version leaves out what the driver keeps for itself, as nvidia-smi does.
-    Question(
-        ("mem_used_mib", "mem_total_mib", "mem_free_mib"),
-        (("nvmlDeviceGetMemoryInfo", _MEMORY_V2), ("nvmlDeviceGetMemoryInfo",)),
-        lambda memory: (memory.used // MIB, memory.total // MIB, memory.free // MIB),
-    ),
+    MEMORY,
     Question(
         ("energy_j",),
         (("nvmlDeviceGetTotalEnergyConsumption",),),
@@ -66,21 +81,68 @@ QUESTIONS = (
         every=ENERGY_EVERY,
         is_counter=True,
     ),
-    Question(("power_limit_w",), (("nvmlDeviceGetEnforcedPowerLimit",),), lambda milliwatt: (milliwatt / 1000,)),
-    Question(
-        ("throttle_reasons",),
-        (("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)),
-        lambda bits: (throttle_names(bits),),
-    ),
+    POWER_LIMIT,
+    THROTTLE,
     Question(("ecc_corrected",), (("nvmlDeviceGetTotalEccErrors", _CORRECTED, _SINCE_BOOT),)),
-    Question(("ecc_uncorrected",), (("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_BOOT),)),
-    Question(("pcie_link_gen",), (("nvmlDeviceGetCurrPcieLinkGeneration",),)),
-    Question(("pcie_link_width",), (("nvmlDeviceGetCurrPcieLinkWidth",),)),
+    ECC_UNCORRECTED,
+    LINK_GEN,
+    LINK_WIDTH,
     Question(("pcie_rx_kib_per_s",), (("nvmlDeviceGetPcieThroughput", _RX),), every=PCIE_EVERY),
     Question(("pcie_tx_kib_per_s",), (("nvmlDeviceGetPcieThroughput", _TX),), every=PCIE_EVERY),
 )
 # By version: the plain name raises an error of its own kind where the driver is older than the binding.
 PROCESSES = Question(("process_count",), (("nvmlDeviceGetComputeRunningProcesses_v3",), ("nvmlDeviceGetComputeRunningProcesses_v2",)))
+POWER_DEFAULT = Question(("power_default_w",), (("nvmlDeviceGetPowerManagementDefaultLimit",),), lambda milliwatt: (milliwatt / 1000,))
+LINK_GEN_MAX = Question(("pcie_gen_max",), (("nvmlDeviceGetMaxPcieLinkGeneration",),))
+# What a card is, whatever it does.
+FACTS = (
+    Question(("uuid",), (("nvmlDeviceGetUUID",),), lambda text: (as_text(text),)),
+    Question(("name",), (("nvmlDeviceGetName",),), lambda text: (as_text(text),)),
+    Question(("compute_capability",), (("nvmlDeviceGetCudaComputeCapability",),), lambda pair: ("{}.{}".format(*pair),)),
+    POWER_LIMIT,
+    POWER_DEFAULT,
+    LINK_GEN_MAX,
+    Question(("sm_clock_max_mhz",), (("nvmlDeviceGetMaxClockInfo", _SM_CLOCK),)),
+    Question(("memory_clock_max_mhz",), (("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK),)),
+)
+# How it is now, for a judgement before a campaign.
+STATE = (
+    UTILISATION,
+    MEMORY,
+    POWER_LIMIT,
+    POWER_DEFAULT,
+    THROTTLE,
+    ECC_UNCORRECTED,
+    Question(("rows_pending", "rows_failed"), (("nvmlDeviceGetRemappedRows",),), lambda rows: (bool(rows[2]), bool(rows[3]))),
+    Question(("persistence",), (("nvmlDeviceGetPersistenceMode",),), lambda mode: (bool(mode),)),
+    Question(("performance_state",), (("nvmlDeviceGetPerformanceState",),)),
+    LINK_GEN,
+    LINK_GEN_MAX,
+    LINK_WIDTH,
+    Question(("pcie_width_max",), (("nvmlDeviceGetMaxPcieLinkWidth",),)),
+    Question(("mig",), (("nvmlDeviceGetMigMode",),), lambda modes: (bool(modes[0]),)),
+    Question(("compute_mode",), (("nvmlDeviceGetComputeMode",),), lambda mode: (COMPUTE_MODES.get(mode, str(mode)),)),
+)
+
+
+def answer(library: Any, handle: Any, question: Question) -> Any | None:
+    """What the first way that works gives, asked once; None when none does."""
+    for name, *arguments in question.ways:
+        try:
+            return getattr(library, name)(handle, *arguments)
+        except errors_of(library, AttributeError, TypeError):
+            # This driver, this GPU or this binding has none; a binding older than ours may lack an argument.
+            continue
+    return None
+
+
+def answers(library: Any, handle: Any, questions: Sequence[Question]) -> dict[str, Any]:
+    """Column → value of everything asked; None where there is no answer."""
+    cells: dict[str, Any] = {}
+    for question in questions:
+        told = answer(library, handle, question)
+        cells.update(zip(question.columns, (None,) * len(question.columns) if told is None else question.cells(told), strict=True))
+    return cells
 
 
 def throttle_names(bits: int) -> str:
@@ -88,3 +150,8 @@ def throttle_names(bits: int) -> str:
     names = [name for bit, name in THROTTLE_REASONS.items() if bits & bit]
     unknown = bits & ~GPU_IDLE & ~sum(THROTTLE_REASONS)
     return "+".join([*names, *([hex(unknown)] if unknown else [])])
+
+
+def as_text(value: Any) -> str:
+    """Older bindings give bytes."""
+    return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value or "")

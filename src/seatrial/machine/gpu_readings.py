@@ -7,7 +7,6 @@ counted, told once by `notes()`, and a GPU that is lost is asked again at a slow
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.machine.gpu_questions import PROCESSES, QUESTIONS, Question
-from seatrial.machine.gpus import Gpu, nvml_library, visible_gpus
-from seatrial.machine.nvml import FUNCTION_NOT_FOUND, GPU_IS_LOST, NO_PERMISSION, NOT_SUPPORTED, RESET_REQUIRED, error_code, start_nvml
-from seatrial.machine.process_tree import is_below
+from seatrial.machine.gpus import LIMIT, Gpu, list_gpus, visible_gpus
+from seatrial.machine.nvml import (
+    FUNCTION_NOT_FOUND,
+    GPU_IS_LOST,
+    NO_PERMISSION,
+    NOT_SUPPORTED,
+    RESET_REQUIRED,
+    error_code,
+    errors_of,
+    start_nvml,
+)
+from seatrial.machine.process_tree import PID_NAMESPACE, in_first_namespace, is_below
 
 # Looks that a lost GPU is left alone for between two tries.
 LOOKS_BETWEEN_TRIES = 5
 # What asking again cannot change.
 FOR_GOOD = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, NO_PERMISSION)
 LOST = (GPU_IS_LOST, RESET_REQUIRED)
-# The kernel's own number for the first pid namespace: in any other one, the driver's pids are not ours.
-FIRST_PID_NAMESPACE = "pid:[4026531836]"
 Row = dict[str, Any]
 
 
@@ -60,14 +66,13 @@ class _GpuLost(Exception):
 
 def open_gpus(devices: Sequence[str], environment: Mapping[str, str], root: int) -> GpuReadings | NoGpus:
     """The GPUs that a run with these devices and this environment sees, ready to be looked at."""
-    library = nvml_library()
-    if library is None:
-        reason = start_nvml()
-        return NoGpus("no GPU" if reason.no_driver else reason.problem, expected=reason.no_driver)
-    gpus = visible_gpus(devices, environment)
+    nvml = start_nvml()
+    if nvml.library is None:
+        return NoGpus("no GPU" if nvml.no_driver else nvml.problem, expected=nvml.no_driver)
+    gpus = visible_gpus(list_gpus(nvml.library), devices, environment)
     if gpus:
-        return GpuReadings(library, gpus, root)
-    named = ",".join(devices) or environment.get("CUDA_VISIBLE_DEVICES", "")
+        return GpuReadings(nvml.library, gpus, root)
+    named = ",".join(devices) or environment.get(LIMIT, "")
     if named in ("", "-1"):
         return NoGpus("no GPU", expected=True)
     return NoGpus(f"the run's GPUs ({named}) are none that the driver lists", expected=False)
@@ -81,11 +86,11 @@ class GpuReadings:
         library: Any,
         gpus: Sequence[Gpu],
         root: int,
-        namespace: Path = Path("/proc/self/ns/pid"),
+        namespace: Path = PID_NAMESPACE,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._library, self._root, self._wall = library, root, wall
-        self._own_pids = _namespace(namespace) == FIRST_PID_NAMESPACE
+        self._own_pids = in_first_namespace(namespace)
         self._devices = [_Device(gpu=gpu, handle=None) for gpu in gpus]
         self._looks = 0
 
@@ -116,10 +121,7 @@ class GpuReadings:
             if device.handle is None:
                 device.handle = self._asked("nvmlDeviceGetHandleByIndex", device.gpu.index)
             cells = self._cells(device, questions)
-        except self._errors() as error:
-            self._lose(device, str(error))
-            return None
-        except _GpuLost as error:
+        except errors_of(self._library, _GpuLost) as error:
             self._lose(device, str(error))
             return None
         if device.lost_times and not device.back_at:
@@ -145,7 +147,7 @@ class GpuReadings:
             except (AttributeError, TypeError):
                 # A binding older than ours lacks the function, or an argument of it.
                 device.ways[question] = way + 1
-            except self._errors() as error:
+            except errors_of(self._library) as error:
                 if error_code(error) in LOST:
                     raise
                 if error_code(error) not in FOR_GOOD:
@@ -175,10 +177,6 @@ class GpuReadings:
         # After a reset the old handle is worth nothing.
         device.handle, device.looks_to_skip = None, LOOKS_BETWEEN_TRIES - 1
 
-    def _errors(self) -> type[Exception]:
-        error: type[Exception] = self._library.NVMLError
-        return error
-
     def _time(self) -> str:
         return time.strftime("%H:%M:%S", time.localtime(self._wall()))
 
@@ -189,12 +187,6 @@ def _device_notes(device: _Device) -> Iterable[str]:
         end = f"answered again at {device.back_at}" if device.back_at else "did not answer again"
         yield f"{who} gave no answer at {device.lost_at} ({device.lost_reason}; tried {device.lost_times} times) and {end}"
         return
-    for column, (count, reason) in device.refused.items():
+    # A copy: the sampler's thread may still be at work while its account is written.
+    for column, (count, reason) in device.refused.copy().items():
         yield f"{who}: {column} could not be read {count} times ({reason})"
-
-
-def _namespace(path: Path) -> str:
-    try:
-        return os.readlink(path)  # noqa: PTH115 (a name of the kernel's, no path)
-    except OSError:
-        return ""

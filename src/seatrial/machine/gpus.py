@@ -1,18 +1,23 @@
-"""The GPUs of this host, through NVML; nothing is started and nothing is changed.
+"""The GPUs of this host and their driver, through NVML; nothing is started and nothing is changed.
 
-A host without a driver has no GPUs: `list_gpus()` gives `()`. What one GPU's driver cannot tell is None.
+A host without a driver has no GPUs. What one GPU's driver cannot tell is None, and a driver that hangs tells nothing: `hung`.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.machine.nvml import start_nvml
+from seatrial.machine.gpu_questions import FACTS, answers, as_text
+from seatrial.machine.nvml import Nvml, ask, errors_of
+from seatrial.machine.patience import NoAnswer
 
-BYTES_PER_MIB = 1024 * 1024
+# Stands for the driver's version, so that such a run is not taken for one on a sound host, or on one without GPUs.
+NO_ANSWER = "no answer"
+LIMIT = "CUDA_VISIBLE_DEVICES"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,61 +25,74 @@ class Gpu:
     """One GPU as NVML shows it; `index` counts in the order of the PCI bus."""
 
     index: int
-    uuid: str
-    name: str
-    compute_capability: str
+    uuid: str = ""
+    name: str = ""
+    compute_capability: str = ""
     """`9.0`; empty when the driver does not say."""
-    power_limit_w: float | None
-    pcie_gen_max: int | None
-    memory_total_mib: int | None
+    power_limit_w: float | None = None
     power_default_w: float | None = None
     """The limit it has when nobody set one."""
+    pcie_gen_max: int | None = None
     sm_clock_max_mhz: int | None = None
     memory_clock_max_mhz: int | None = None
 
 
-@functools.cache
-def _nvml() -> Any | None:
-    """The library, initialised and kept so: initialising may take seconds where no persistence daemon runs."""
-    return start_nvml().library
+@dataclass(frozen=True, kw_only=True)
+class Driver:
+    """What the driver tells of itself and of its GPUs."""
+
+    gpus: tuple[Gpu, ...] = ()
+    version: str = ""
+    """Empty without a driver, NO_ANSWER of one that hangs."""
+    cuda: str = ""
+    """The newest CUDA it takes (`12.8`)."""
+    problem: str = ""
+    """Why it tells nothing, in words; empty when it does."""
+    no_driver: bool = False
+    """There is no driver, so no GPU either: nothing is amiss."""
+    hung: bool = False
 
 
-def nvml_library() -> Any | None:
-    """The binding of NVML, started; None when there is no driver."""
-    return _nvml()
+HUNG = Driver(version=NO_ANSWER, problem="the driver does not answer", hung=True)
 
 
-def list_gpus() -> tuple[Gpu, ...]:
-    """Every GPU of this host, `()` when there is no driver."""
-    nvml = _nvml()
-    if nvml is None:
-        return ()
-    count = _asked(nvml, nvml.nvmlDeviceGetCount) or 0
-    handles = [_asked(nvml, functools.partial(nvml.nvmlDeviceGetHandleByIndex, index)) for index in range(count)]
-    return tuple(_gpu(nvml, index, handle) for index, handle in enumerate(handles) if handle is not None)
-
-
-def driver_version() -> str:
-    """The driver's version, an empty string when there is none."""
-    nvml = _nvml()
-    return "" if nvml is None else _text(_asked(nvml, nvml.nvmlSystemGetDriverVersion))
+def read_driver() -> Driver:
+    """The driver and its GPUs as they are now."""
+    try:
+        return ask(_driver)
+    except NoAnswer:
+        return HUNG
 
 
 def driver_cuda() -> str:
-    """The newest CUDA the driver takes (`12.8`), an empty string when there is none."""
-    nvml = _nvml()
-    number = None if nvml is None else _asked(nvml, lambda: nvml.nvmlSystemGetCudaDriverVersion())
-    # NVML writes 12.8 as 12080.
-    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
+    """The newest CUDA the driver takes; empty when there is none or it does not answer."""
+    try:
+        return ask(lambda nvml: "" if nvml.library is None else _cuda(nvml.library))
+    except NoAnswer:
+        return ""
 
 
-def visible_gpus(devices: Sequence[str], environment: Mapping[str, str]) -> tuple[Gpu, ...]:
-    """The GPUs a run can see: those it names, else those CUDA_VISIBLE_DEVICES leaves, else all."""
-    limit = environment.get("CUDA_VISIBLE_DEVICES")
+def list_gpus(library: Any) -> tuple[Gpu, ...]:
+    """Every GPU of this host, asked here and now: for who has a thread of its own for it."""
+    count = _asked(library, lambda: library.nvmlDeviceGetCount()) or 0
+    handles = [_asked(library, functools.partial(library.nvmlDeviceGetHandleByIndex, index)) for index in range(count)]
+    return tuple(_gpu(library, index, handle) for index, handle in enumerate(handles) if handle is not None)
+
+
+def visible_gpus(gpus: Sequence[Gpu], devices: Sequence[str], environment: Mapping[str, str]) -> tuple[Gpu, ...]:
+    """Those of `gpus` a run can see: those it names, else those CUDA_VISIBLE_DEVICES leaves, else all."""
+    limit = visible_ids(environment)
     if devices or limit is None:
-        return chosen(list_gpus(), devices)
-    named = [part.strip() for part in limit.split(",") if part.strip()]
-    return chosen(list_gpus(), named) if named else ()
+        return chosen(gpus, devices)
+    # As CUDA does: what stands behind an id that is not there is not seen either.
+    known = tuple(itertools.takewhile(lambda device: chosen(gpus, [device]), limit))
+    return chosen(gpus, known) if known else ()
+
+
+def visible_ids(environment: Mapping[str, str]) -> tuple[str, ...] | None:
+    """What CUDA_VISIBLE_DEVICES names, each once; None where it is not set and so limits nothing."""
+    limit = environment.get(LIMIT)
+    return None if limit is None else tuple(dict.fromkeys(part.strip() for part in limit.split(",") if part.strip()))
 
 
 def chosen(gpus: Sequence[Gpu], devices: Sequence[str]) -> tuple[Gpu, ...]:
@@ -88,33 +106,27 @@ def _begins(uuid: str, device: str) -> bool:
     return device.startswith("GPU-") and uuid.startswith(device)
 
 
-def _gpu(nvml: Any, index: int, handle: Any) -> Gpu:
-    capability = _asked(nvml, lambda: nvml.nvmlDeviceGetCudaComputeCapability(handle))
-    limit_mw = _asked(nvml, lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(handle))
-    default_mw = _asked(nvml, lambda: nvml.nvmlDeviceGetPowerManagementDefaultLimit(handle))
-    memory = _asked(nvml, lambda: nvml.nvmlDeviceGetMemoryInfo(handle))
-    return Gpu(
-        index=index,
-        uuid=_text(_asked(nvml, lambda: nvml.nvmlDeviceGetUUID(handle))),
-        name=_text(_asked(nvml, lambda: nvml.nvmlDeviceGetName(handle))),
-        compute_capability="" if capability is None else "{}.{}".format(*capability),
-        power_limit_w=None if limit_mw is None else limit_mw / 1000,
-        pcie_gen_max=_asked(nvml, lambda: nvml.nvmlDeviceGetMaxPcieLinkGeneration(handle)),
-        memory_total_mib=None if memory is None else memory.total // BYTES_PER_MIB,
-        power_default_w=None if default_mw is None else default_mw / 1000,
-        sm_clock_max_mhz=_asked(nvml, lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_SM)),
-        memory_clock_max_mhz=_asked(nvml, lambda: nvml.nvmlDeviceGetMaxClockInfo(handle, nvml.NVML_CLOCK_MEM)),
-    )
+def _driver(nvml: Nvml) -> Driver:
+    library = nvml.library
+    if library is None:
+        return Driver(problem=nvml.problem, no_driver=nvml.no_driver)
+    version = as_text(_asked(library, lambda: library.nvmlSystemGetDriverVersion()))
+    return Driver(gpus=list_gpus(library), version=version, cuda=_cuda(library))
 
 
-def _asked(nvml: Any, question: Callable[[], Any]) -> Any | None:
-    """The answer, or None when this driver or this GPU has none."""
+def _cuda(library: Any) -> str:
+    number = _asked(library, lambda: library.nvmlSystemGetCudaDriverVersion())
+    # NVML writes 12.8 as 12080.
+    return f"{number // 1000}.{number % 1000 // 10}" if number else ""
+
+
+def _gpu(library: Any, index: int, handle: Any) -> Gpu:
+    return Gpu(index=index, **{name: value for name, value in answers(library, handle, FACTS).items() if value is not None})
+
+
+def _asked(library: Any, question: Callable[[], Any]) -> Any | None:
+    """The answer, or None when this driver or this binding has none."""
     try:
         return question()
-    except (nvml.NVMLError, AttributeError):
+    except errors_of(library, AttributeError):
         return None
-
-
-def _text(value: Any) -> str:
-    """Older bindings give bytes."""
-    return value.decode("utf-8", errors="replace") if isinstance(value, bytes) else str(value or "")

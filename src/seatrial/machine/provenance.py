@@ -16,7 +16,7 @@ from seatrial.machine.container import container
 from seatrial.machine.cuda_versions import cuda_versions
 from seatrial.machine.fingerprint import fingerprint
 from seatrial.machine.git import git_state
-from seatrial.machine.gpus import Gpu, driver_cuda, driver_version, visible_gpus
+from seatrial.machine.gpus import Gpu, read_driver, visible_gpus
 from seatrial.machine.host import host
 from seatrial.machine.interpreter import interpreter_of
 from seatrial.machine.network import network_interfaces
@@ -36,16 +36,19 @@ def gather(
     environment: Mapping[str, str] = NOTHING,
     plan_hash: str = "",
     output: Path | None = None,
+    code: Path | None = None,
 ) -> Provenance:
     """The machine, the code in `cwd` and the run's Python as they are now.
 
     `devices` (indices or UUIDs) narrows the GPUs to those of the run; `program` is the run's command, none meaning this interpreter;
     `env` is every variable the run gets, the caller's own when it is None; `tuning` are those of the caller's that tune it, and
-    `environment` those that are to be recorded: both are masked here. `output` is the campaign's folder, whose files are not code.
+    `environment` those that are to be recorded: both are masked here. `output` is the campaign's folder, whose files are not code;
+    `code` is where the run's script lies, if not in `cwd`.
     """
     variables = os.environ if env is None else env
-    machine, git, interpreter = host(), git_state(cwd, output), interpreter_of(program, cwd, variables)
-    versions = cuda_versions(interpreter.torch_cuda, interpreter.packages, variables, driver_cuda())
+    machine, git, interpreter = host(), git_state(code or cwd, output), interpreter_of(program, cwd, variables)
+    driver = read_driver()
+    versions = cuda_versions(interpreter.torch_cuda, interpreter.packages, variables, driver.cuda)
     found = Provenance(
         host=machine.name,
         platform=machine.platform,
@@ -54,7 +57,7 @@ def gather(
         cpu=machine.cpu,
         cpu_count=machine.cpu_count,
         memory_bytes=machine.memory_bytes,
-        driver_version=driver_version(),
+        driver_version=driver.version,
         git_commit_hash=git.commit,
         git_branch=git.branch,
         git_dirty=git.dirty,
@@ -68,7 +71,7 @@ def gather(
         plan_hash=plan_hash,
         variables=_masked(tuning),
     )
-    found = _with_gpus(found, visible_gpus(devices, variables))
+    found = _with_gpus(found, visible_gpus(driver.gpus, devices, variables))
     return replace(found, fingerprint=fingerprint(found))
 
 
@@ -87,7 +90,8 @@ def _with_gpus(provenance: Provenance, gpus: Sequence[Gpu]) -> Provenance:
 
 
 def _each(gpus: Sequence[Gpu], column: Callable[[Gpu], str]) -> str:
-    return ";".join(column(gpu) for gpu in gpus)
+    values = [column(gpu) for gpu in gpus]
+    return ";".join(values) if any(values) else ""
 
 
 def _joined_when_unlike(values: Sequence[str]) -> str:

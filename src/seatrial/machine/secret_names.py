@@ -45,8 +45,8 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_option(name: str) -> bool:
-    """The same of an option, given without its dashes: `--key` and `--pass` take a secret."""
-    return is_secret_name(name) or (bool(_SHORT.fullmatch(name)) and name.upper() != "PWD")
+    """The same of an option, given without its dashes: `--key`, `--pass` and `--auth` take a secret."""
+    return is_secret_name(name) or name.upper() in ("KEY", "PASS", "AUTH")
 
 
 def is_secret_parameter(name: str) -> bool:

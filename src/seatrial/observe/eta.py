@@ -22,6 +22,9 @@ Z_90 = 1.645
 # How far a run may be off the mean of its group while only one was seen, and off the mean of all while none was.
 UNKNOWN_REPEAT_RATIO = 0.05
 UNKNOWN_GROUP_RATIO = 0.3
+# A heartbeat comes every five seconds, and a step may be under way: for so long silence is taken for progress, and no longer.
+UNTOLD_S = 6.0
+UNTOLD_STEPS = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +66,7 @@ class RunEta:
         estimate = self.global_max(now_t) if self._mode == GLOBAL_MAX else self.rank0(now_t)
         if estimate is not None:
             return RunLeft(left=_left(estimate), mode=self._mode, iter_ms_p50=slowest_ms)
-        guess = self._guess(marks, slowest_ms)
+        guess = self._guess(marks, slowest_ms, now_t)
         return RunLeft(left=guess, mode=FALLBACK if guess else "", iter_ms_p50=slowest_ms)
 
     def rank0(self, now_t: float) -> EtaEstimate | None:
@@ -83,21 +86,27 @@ class RunEta:
         estimator.add(mark.step, mark.step_t, mark.paused_s)
 
     def _of_rank(self, rank: int, now_t: float) -> EtaEstimate | None:
-        """Its estimate less the time that has passed since its newest step; never below nothing."""
+        """Its estimate less the time that has passed since its newest step, as long as steps may have ended that nobody has told of."""
         estimate = self._estimators[rank].estimate()
         if estimate is None:
             return None
-        passed_s = max(now_t - self._newest[rank].step_t, 0.0)
+        passed_s = _untold_s(now_t - self._newest[rank].step_t, estimate.basis_iter_ms)
         eta_s, low_s, high_s = (max(value - passed_s, 0.0) for value in (estimate.eta_s, estimate.low_s, estimate.high_s))
         return replace(estimate, eta_s=eta_s, low_s=low_s, high_s=high_s)
 
-    def _guess(self, marks: Sequence[RankMark], slowest_ms: float | None) -> TimeLeft | None:
+    def _guess(self, marks: Sequence[RankMark], slowest_ms: float | None, now_t: float) -> TimeLeft | None:
         """Steps to go by the newest median step time alone, as the seeds' driver does before there is an estimate."""
         if self._total_steps is None or slowest_ms is None:
             return None
-        steps_left = max(self._total_steps - 1 - min(mark.step for mark in marks), 0)
-        eta_s = steps_left * slowest_ms / 1000
+        last = min(marks, key=lambda mark: mark.step)
+        eta_s = max(self._total_steps - 1 - last.step, 0) * slowest_ms / 1000
+        eta_s = max(eta_s - _untold_s(now_t - last.step_t, slowest_ms), 0.0)
         return TimeLeft(eta_s=eta_s, low_s=eta_s * (1 - UNKNOWN_GROUP_RATIO), high_s=eta_s * (1 + UNKNOWN_GROUP_RATIO))
+
+
+def _untold_s(passed_s: float, iter_ms: float) -> float:
+    """How much of the time since a step was heard of may have gone into steps that nobody has told of yet."""
+    return min(max(passed_s, 0.0), max(UNTOLD_S, UNTOLD_STEPS * iter_ms / 1000))
 
 
 def _left(estimate: EtaEstimate) -> TimeLeft:

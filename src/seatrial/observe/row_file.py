@@ -38,9 +38,10 @@ class RowFile:
         return len(rows)
 
     def close(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        """OSError when the disk tells only now that it lost something; the file is closed all the same."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
 
     def _line(self, row: Mapping[str, Any]) -> str:
         # A driver's name for a card may hold a comma; without quotes the simplest reader reads every row right.

@@ -10,10 +10,11 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from seatrial.observe.plausible import impossible_column
 from seatrial.observe.row_file import RowFile
@@ -52,6 +53,14 @@ class Clock:
     cpu: Callable[[], float] = time.thread_time
 
 
+@dataclass(frozen=True)
+class Call:
+    """Something a sampler waits for."""
+
+    what: Literal["opening", "looking", "writing"]
+    since_t: float
+
+
 @dataclass
 class Tally:
     """What a sampler has counted so far; its thread writes it, anybody may read it."""
@@ -65,8 +74,8 @@ class Tally:
     cpu_s: float = 0.0
     started_m: float | None = None
     ended_m: float | None = None
-    asking_since_t: float | None = None
-    """When the call that is under way was made; None between two looks."""
+    call: Call | None = None
+    """What is under way and may never return; None between two looks."""
     filled: set[str] = field(default_factory=set)
     nothing: Nothing | None = None
     failure: str = ""
@@ -87,7 +96,7 @@ class Sampler:
     ) -> None:
         self._open, self._columns, self._interval_s, self._asked = open_source, columns, interval_s, asked
         self._clock = clock or Clock()
-        self._file = RowFile(path, columns)
+        self._file, self._file_name = RowFile(path, columns), path.name
         self._tally = Tally()
         self._source: Source | None = None
         self._seen_m: dict[Any, float] = {}
@@ -130,14 +139,12 @@ class Sampler:
         except Exception as error:
             # A sampler that breaks is told of in the account; the run it watches goes on.
             self._tally.failure = f"the sampler broke: {type(error).__name__}: {error}"
+        self._close()
         self._tally.cpu_s = self._clock.cpu()
-        self._tally.asking_since_t = None
-        self._file.close()
 
     def _work(self) -> None:
-        self._tally.asking_since_t = self._clock.wall()
-        source = self._open()
-        self._tally.asking_since_t = None
+        with self._calling("opening"):
+            source = self._open()
         if isinstance(source, Nothing):
             self._tally.nothing = source
             return
@@ -149,15 +156,32 @@ class Sampler:
             self._stopping.wait(next_m - self._clock.monotonic())
         self._look(source, last=True)
 
+    def _close(self) -> None:
+        try:
+            with self._calling("writing"):
+                self._file.close()
+        except OSError as error:
+            # What a network disk took in and could not keep is told here, if at all.
+            told = f"{self._file_name} could not be closed ({error.strerror or error}): rows of it may be lost"
+            self._tally.failure = self._tally.failure or told
+
     def _look(self, source: Source, *, last: bool) -> None:
         self._tally.samples += 1
-        self._tally.asking_since_t = self._clock.wall()
-        rows = [row for row in self._timed(source.look(last=last)) if self._is_possible(row)]
-        self._tally.asking_since_t = None
+        with self._calling("looking"):
+            rows = [row for row in self._timed(source.look(last=last)) if self._is_possible(row)]
         if rows:
-            self._tally.rows += self._file.append(rows)
+            with self._calling("writing"):
+                self._tally.rows += self._file.append(rows)
             self._tally.filled.update(*([column for column, value in row.items() if value is not None] for row in rows))
         self._tally.cpu_s = self._clock.cpu()
+
+    @contextmanager
+    def _calling(self, what: Literal["opening", "looking", "writing"]) -> Iterator[None]:
+        self._tally.call = Call(what, self._clock.wall())
+        try:
+            yield
+        finally:
+            self._tally.call = None
 
     def _timed(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Each row with its time stamps, what it cost, and how long nothing was seen of the same thing before it."""
@@ -186,11 +210,13 @@ class Sampler:
 
     def summary(self, *, stuck: bool) -> SamplerAccount:
         """The account as things stand now."""
-        tally, nothing = self._tally, self._tally.nothing
+        tally, nothing, call = self._tally, self._tally.nothing, self._tally.call if stuck else None
         wall_s = max(0.0, (tally.ended_m or self._clock.monotonic()) - (tally.started_m or 0.0))
         short = wall_s < GAP_INTERVALS * self._interval_s
-        amiss = [*self._amiss(stuck=stuck), *(self._source.notes() if self._source else [])]
-        excuse = [f"the run was shorter than two intervals of {self._interval_s:g} s"] if short and not nothing and not amiss else []
+        # NVML's own start may take longer than such a run.
+        too_soon = short and call is not None and call.what == "opening"
+        amiss = [*self._amiss(None if too_soon else call), *(self._source.notes() if self._source else [])]
+        excuse = list(self._excuse(too_soon=too_soon)) if short and not nothing and not amiss else []
         return SamplerAccount(
             interval_s=self._interval_s,
             rows=tally.rows,
@@ -202,19 +228,32 @@ class Sampler:
             wall_s=round(wall_s, 3),
             empty=tally.rows == 0,
             expected=nothing.expected if nothing else bool(excuse),
-            stopped_t=round(tally.asking_since_t, 3) if stuck and tally.asking_since_t else None,
+            stopped_t=round(call.since_t, 3) if call and not too_soon else None,
             missing=tuple(column for column in self._columns if column not in tally.filled and column != "gap_s") if tally.rows else (),
             note="; ".join([nothing.note] if nothing else [*amiss, *excuse]),
         )
 
-    def _amiss(self, *, stuck: bool) -> Iterator[str]:
+    def _excuse(self, *, too_soon: bool) -> Iterator[str]:
+        if too_soon:
+            yield f"{self._asked} was still being opened when the run was over"
+        yield f"the run was shorter than two intervals of {self._interval_s:g} s"
+
+    def _amiss(self, call: Call | None) -> Iterator[str]:
         tally = self._tally
-        if stuck:
-            since = time.strftime("%H:%M:%S", time.localtime(tally.asking_since_t or self._clock.wall()))
-            yield f"{self._asked} stopped answering at {since}, {tally.rows} {'row' if tally.rows == 1 else 'rows'} before"
+        if call:
+            yield self._unreturned(call)
         if tally.failure:
             yield tally.failure
         if tally.invalid:
             yield f"{tally.invalid} samples were dropped as impossible (first: {tally.first_invalid})"
         if self._file.lost_rows:
             yield f"{self._file.lost_rows} rows could not be written ({self._file.problem})"
+
+    def _unreturned(self, call: Call) -> str:
+        since = time.strftime("%H:%M:%S", time.localtime(call.since_t))
+        before = f"{self._tally.rows} {'row' if self._tally.rows == 1 else 'rows'} before"
+        if call.what == "writing":
+            return f"{self._file_name} could not be written since {since}: its disk does not answer, {before}"
+        if call.what == "opening":
+            return f"{self._asked} was asked to open at {since} and had not answered when the run was over, {before}"
+        return f"{self._asked} stopped answering at {since}, {before}"

@@ -2,7 +2,8 @@
 
 In: progress, look by look, and the plan's `limits.spike_ratio`. Out: `SpikeAlarm` or None; campaign/ writes it to alarms.jsonl. Pure:
 the time of a look is passed in. What is compared is the median of the newest steps on the slowest rank with the median of those medians
-over the looks before, so neither one slow step nor one odd look raises an alarm.
+over the looks before, so neither one slow step nor one odd look raises an alarm. A step that does not end at all is told too, once it
+has lasted far longer than any before.
 """
 
 from __future__ import annotations
@@ -13,10 +14,14 @@ from statistics import median
 
 from seatrial.observe.progress import Progress, RankMark
 
-# A minute of heartbeats makes the pace that counts as usual, and so many of them must be there before anything is called unusual.
+# Looks that found a new step make the pace that counts as usual, and so many of them must be there before anything is called unusual.
+# With the probe there is one for every heartbeat, so these are the last minute; of a script's own lines there may be one every second,
+# so there they may be the last twelve seconds only, each of them a median over the script's newest lines.
 USUAL_LOOKS = 12
 LEAST_LOOKS = 3
-SPIKE, OVER = "spike", "spike_over"
+# A step is heard of up to a heartbeat late, so silence means something only beyond this, whatever the steps took before.
+LEAST_SILENCE_S = 15.0
+SPIKE, SILENCE, OVER = "spike", "silence", "spike_over"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +30,7 @@ class SpikeAlarm:
 
     t: float
     kind: str
-    """`spike`, or `spike_over` when the steps are as fast as before again."""
+    """`spike`, `silence` while no step ends, or `spike_over` when the steps are as fast as before again."""
     rank: int
     """The slowest rank at this look."""
     step: int
@@ -49,11 +54,21 @@ class SpikeWatch:
     def look(self, progress: Progress, t: float) -> SpikeAlarm | None:
         """An alarm when a spike begins, grows by the ratio again, or is over."""
         slowest = max(progress.ranks, key=lambda mark: mark.iter_ms_p50 or 0.0, default=None)
-        # Most looks find the heartbeats of the look before.
-        if self._ratio is None or slowest is None or not slowest.iter_ms_p50 or progress.step == self._step:
+        if self._ratio is None or slowest is None or not slowest.iter_ms_p50:
             return None
+        # Most looks find the heartbeats of the look before.
+        if progress.step == self._step:
+            return self._silence(min(progress.ranks, key=lambda mark: mark.step), t, self._ratio)
         self._step = progress.step
         return self._judge(slowest, slowest.iter_ms_p50, t, self._ratio)
+
+    def _silence(self, mark: RankMark, t: float, ratio: float) -> SpikeAlarm | None:
+        """An alarm when the step that every rank waits for has lasted so long that silence cannot be a late heartbeat."""
+        lasted_ms = (t - mark.step_t) * 1000
+        if not self._usual_ms or lasted_ms < LEAST_SILENCE_S * 1000 or lasted_ms <= ratio * max(self._told_ms or 0.0, *self._usual_ms):
+            return None
+        self._told_ms = lasted_ms
+        return _alarm(SILENCE, mark, lasted_ms, median(self._usual_ms), t)
 
     def _judge(self, mark: RankMark, now_ms: float, t: float, ratio: float) -> SpikeAlarm | None:
         before_ms = median(self._usual_ms) if len(self._usual_ms) >= LEAST_LOOKS else None
@@ -73,7 +88,10 @@ class SpikeWatch:
 
 def _alarm(kind: str, mark: RankMark, now_ms: float, before_ms: float, t: float) -> SpikeAlarm:
     ratio = now_ms / before_ms
-    if kind == SPIKE:
+    if kind == SILENCE:
+        last = f"the last was {mark.step}, rank {mark.rank}"
+        text = f"no step has ended for {now_ms / 1000:.0f} s ({last}); steps took {before_ms:.1f} ms before"
+    elif kind == SPIKE:
         where = f"median, rank {mark.rank}, at step {mark.step}"
         text = f"steps take {now_ms:.1f} ms ({where}), {ratio:.1f} times the {before_ms:.1f} ms before"
     else:

@@ -6,12 +6,13 @@ given counts as one that fills nothing.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from seatrial.machine.patience import NoAnswer, is_stuck, within
 from seatrial.observe.sampler import Nothing, Source
 from seatrial.observe.telemetry import open_gpu_source, open_host_source
 from seatrial.paths import AttemptPaths
@@ -22,7 +23,6 @@ ADDED = ("timestamp", "epoch_sec", "sample_ms", "gap_s")
 PATIENCE_S = 10.0
 # Shares and rates are between two looks.
 BETWEEN_LOOKS_S = 0.25
-THREAD = "seatrial-trial"
 
 
 def empty_columns(
@@ -31,17 +31,13 @@ def empty_columns(
     """`gpu_telemetry.csv` and `host_telemetry.csv`, each with the columns that two looks could not fill."""
     # The tree of a run must have a process in it: here this one, as its parent sees it.
     paths, root = AttemptPaths(Path()), os.getppid()
-    gpu = _filled(lambda: open_gpu_source(devices, environment, root), patience_s)
+    # A driver that hung at an earlier check would only cost the same patience again.
+    gpu = set() if is_stuck() else _filled(lambda: open_gpu_source(devices, environment, root), patience_s)
     host = _filled(lambda: open_host_source(root), patience_s)
     return {
         paths.gpu_telemetry.name: tuple(name for name in GPU_COLUMNS if name not in gpu),
         paths.host_telemetry.name: tuple(name for name in HOST_COLUMNS if name not in host),
     }
-
-
-def is_stuck() -> bool:
-    """Whether a trial's question is still without an answer: this process then cannot end in the usual way."""
-    return any(thread.name == THREAD for thread in threading.enumerate())
 
 
 def _filled(open_source: Callable[[], Source | Nothing], patience_s: float) -> set[str]:
@@ -56,7 +52,7 @@ def _filled(open_source: Callable[[], Source | Nothing], patience_s: float) -> s
             for row in source.look(last=False):
                 filled.update(ADDED, (name for name, value in row.items() if value is not None))
 
-    thread = threading.Thread(target=look_twice, name=THREAD, daemon=True)
-    thread.start()
-    thread.join(patience_s)
+    # What was filled before the patience ended stands.
+    with contextlib.suppress(NoAnswer):
+        within(patience_s, look_twice)
     return set(filled)

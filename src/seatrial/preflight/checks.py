@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from seatrial.paths import AttemptPaths
 from seatrial.preflight import (
     datasets,
     disks,
@@ -35,7 +37,8 @@ from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.check import Check
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 
-TELEMETRY_COLUMNS = {"gpu_telemetry.csv": GPU_COLUMNS, "host_telemetry.csv": HOST_COLUMNS}
+_FILES = AttemptPaths(Path())
+TELEMETRY_COLUMNS = {_FILES.gpu_telemetry.name: GPU_COLUMNS, _FILES.host_telemetry.name: HOST_COLUMNS}
 
 EmptyColumns = Callable[[], Mapping[str, Sequence[str]]]
 """File → columns that one look through the samplers could not fill."""
@@ -97,11 +100,14 @@ def examine(need: Need, *, fast: bool, empty_columns: EmptyColumns | None = None
 
 
 def _made(title: str, checks: Callable[[], Iterable[Check]]) -> tuple[Check, ...]:
-    """The checks of one subject. A host so odd that they break is told of, and does not keep a campaign from starting."""
+    """The checks of one subject. A host so odd that they break is told of, and does not keep a campaign from starting; what was found
+    before counts."""
+    made: list[Check] = []
     try:
-        return tuple(checks())
+        made.extend(checks())
     except Exception as error:
-        return (UNMADE.answer(False, f"{type(error).__name__}: {error}", subject=title),)
+        made.append(UNMADE.answer(False, f"{type(error).__name__}: {error}", subject=title))
+    return tuple(made)
 
 
 def all_questions() -> dict[str, tuple[Question, ...]]:

@@ -18,6 +18,7 @@ LEAST_FREE_BYTES = 200 << 20
 LITTLE_FREE_BYTES = 1 << 30
 # An attempt leaves about thirty files and folders; links and tables come on top.
 INODES_OF_A_RUN = 50
+# Below this not even the next run is sure to find room.
 LEAST_FREE_INODES = 200
 CACHE_VARIABLES = (
     "HF_HOME", "HF_HUB_CACHE", "HF_DATASETS_CACHE", "TRANSFORMERS_CACHE", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "TORCHINDUCTOR_CACHE_DIR",
@@ -34,7 +35,7 @@ SPACE = Question(
 )
 INODES = Question(
     name="inodes",
-    looks_at="free inodes on the output's disk against the files the runs will leave",
+    looks_at="free inodes on the output's disk against the files the runs will leave; few are said, too few for one run are refused",
     prevents="OSError: [Errno 28] No space left on device, while df shows free space",
     fix="remove folders of many small files (df -i shows where) or choose another disk with --out",
     refuses=True,
@@ -135,8 +136,9 @@ def inodes(disk: DiskFacts, runs: int) -> Check:
         return INODES.answer(True, "not counted by this file system")
     wanted = LEAST_FREE_INODES + INODES_OF_A_RUN * runs
     found = f"{disk.free_inodes} free of {disk.total_inodes}, about {wanted} wanted"
-    # None at all is either a disk that does not tell, or one on which the trial of the output folder fails.
-    return INODES.answer(disk.free_inodes >= wanted, found, refuses=disk.free_inodes > 0)
+    # Runs that are finished want none, so what is wanted may be far less. None at all is either a disk that does not tell, or one on
+    # which the trial of the output folder fails.
+    return INODES.answer(disk.free_inodes >= wanted, found, refuses=0 < disk.free_inodes < LEAST_FREE_INODES)
 
 
 def temporary(disk: DiskFacts) -> Check:

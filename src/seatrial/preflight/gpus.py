@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from seatrial.machine.gpus import Gpu, driver_version, list_gpus, visible_gpus
-from seatrial.machine.nvml import Nvml, start_nvml
-from seatrial.preflight.gpu_state import GpuState, states_of
+from seatrial.machine.gpu_state import GpuState, read_states
+from seatrial.machine.gpus import HUNG, LIMIT, Driver, Gpu, chosen, read_driver, visible_gpus, visible_ids
 from seatrial.preflight.need import Need, asks_for_gpus, may_use_gpus
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
@@ -24,6 +23,13 @@ POWER_SLACK_W = 2.0
 # Performance states from here on are rest, when links go down to save power.
 RESTING_STATE = 5
 MOST_SHOWN = 4
+# Reasons that slow a GPU against anybody's wish. A software power cap is normal under load.
+SLOWING = {
+    "hw_slowdown": "hardware slowdown",
+    "sw_thermal_slowdown": "software thermal",
+    "hw_thermal_slowdown": "hardware thermal",
+    "hw_power_brake_slowdown": "power brake",
+}
 DEVICE_FILE = Path("/dev/nvidiactl")
 
 COUNT = Question(
@@ -35,10 +41,12 @@ COUNT = Question(
 )
 DRIVER = Question(
     name="GPU driver",
-    looks_at="that the driver's library answers, where there is one",
-    prevents="Failed to initialize NVML: Driver/library version mismatch; then: RuntimeError: No CUDA GPUs are available",
-    fix="reboot after a driver update, or start the container with the host's driver and its tools (docker run --gpus all -e "
-    "NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+    looks_at="that the driver's library answers, where there is one; one that hangs refuses a plan that asks for GPUs",
+    prevents="Failed to initialize NVML: Driver/library version mismatch; then: RuntimeError: No CUDA GPUs are available. Or a run that "
+    "hangs in its first call to CUDA",
+    fix="reboot after a driver update or where it hangs (`dmesg | grep -i xid` may tell why), or start the container with the host's "
+    "driver and its tools (docker run --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility)",
+    refuses=True,
 )
 VISIBLE = Question(
     name="GPUs for {workload}",
@@ -110,57 +118,60 @@ QUESTIONS = (DRIVER, COUNT, VISIBLE, IDLE, POWER, THROTTLE, ECC, LINK, MODE, MIG
 
 
 def checks(need: Need) -> Iterator[Check]:
-    here = list_gpus()
-    nvml = start_nvml()
-    certain = is_certain(nvml, DEVICE_FILE.exists())
-    yield driver(nvml, driver_version(), certain=certain)
-    yield count(need, here, certain=certain)
-    yield from visible(need, here, certain=certain)
-    watched = watched_gpus(need)
-    if watched:
-        states = {state.index: state for state in states_of(here)}
-        yield from judge([states[gpu.index] for gpu in watched if gpu.index in states], tuple(states.values()), need)
+    found = read_driver()
+    watched = watched_gpus(need, found.gpus)
+    states = read_states(found.gpus) if watched else ()
+    if states is None:
+        found = HUNG
+    certain = is_certain(found, DEVICE_FILE.exists())
+    yield driver(found, need, certain=certain)
+    if found.hung:
+        return
+    yield count(need, found.gpus, certain=certain)
+    yield from visible(need, found.gpus, certain=certain)
+    if watched and states is not None:
+        by_index = {state.index: state for state in states}
+        yield from judge([by_index[gpu.index] for gpu in watched if gpu.index in by_index], states, need)
 
 
-def is_certain(nvml: Nvml, device_file: bool) -> bool:
+def is_certain(found: Driver, device_file: bool) -> bool:
     """Whether it is known which GPUs there are: NVML answers, or there is no trace of a driver. Else CUDA may see more than we do."""
-    return nvml.library is not None or (nvml.no_driver and not device_file)
+    return not found.problem or (found.no_driver and not device_file)
 
 
-def driver(nvml: Nvml, version: str, *, certain: bool) -> Check:
+def driver(found: Driver, need: Need, *, certain: bool) -> Check:
     """No driver at all is no fault: many hosts have no GPU."""
-    problem = "device files are here, but NVML's library is not" if nvml.no_driver and not certain else nvml.problem
-    return DRIVER.answer(certain, problem or f"driver {version or 'of unknown version'}")
+    problem = "device files are here, but NVML's library is not" if found.no_driver and not certain else found.problem
+    hopeless = found.hung and any(asks_for_gpus(spec) for spec in need.runs)
+    return DRIVER.answer(certain, problem or f"driver {found.version or 'of unknown version'}", refuses=hopeless)
 
 
 def count(need: Need, here: Sequence[Gpu], *, certain: bool = True) -> Check:
     """The GPUs asked for against those there are; ids of MIG instances are left to CUDA."""
     asked = sorted({device for spec in need.runs for device in spec.place.devices})
-    missing = [device for device in asked if not device.startswith("MIG-") and not _known(device, here)]
+    missing = [device for device in asked if not _is_instance(device) and not chosen(here, [device])]
     found = f"{len(here)} here ({', '.join(str(gpu.index) for gpu in here) or 'none'})"
     return COUNT.answer(not missing, found + (f", {', '.join(asked)} asked for" if asked else ""), refuses=certain)
 
 
-def _known(device: str, here: Sequence[Gpu]) -> bool:
-    return any(device == str(gpu.index) or (device.startswith("GPU-") and gpu.uuid.startswith(device)) for gpu in here)
-
-
 def visible(need: Need, here: Sequence[Gpu], *, certain: bool = True) -> Iterator[Check]:
-    """For runs that say `device: cuda` and name no GPUs: one visible GPU for each rank."""
+    """For runs that say `device: cuda` and name no GPUs: one visible GPU for each rank; ids of MIG instances are left to CUDA."""
     wanted = {(spec.workload.name, spec.place.ranks): spec for spec in need.runs if asks_for_gpus(spec) and not spec.place.devices}
     for (workload, ranks), spec in sorted(wanted.items()):
-        limit = need.environment(spec).get("CUDA_VISIBLE_DEVICES")
-        seen = len(here) if limit is None else len([part for part in limit.split(",") if part.strip() not in ("", "-1")])
-        narrowed = "" if limit is None else f" with CUDA_VISIBLE_DEVICES={limit!r}"
-        found = f"{seen} to be seen{narrowed}, {ranks} wanted"
-        yield VISIBLE.answer(min(seen, len(here)) >= ranks, found, refuses=certain, workload=workload)
+        environment = need.environment(spec)
+        seen = len(visible_gpus(here, (), environment)) + sum(map(_is_instance, visible_ids(environment) or ()))
+        narrowed = f" with {LIMIT}={environment[LIMIT]!r}" if LIMIT in environment else ""
+        yield VISIBLE.answer(seen >= ranks, f"{seen} to be seen{narrowed}, {ranks} wanted", refuses=certain, workload=workload)
 
 
-def watched_gpus(need: Need) -> tuple[Gpu, ...]:
-    """The GPUs whose state matters: those the runs can use, or all visible ones without a plan."""
+def watched_gpus(need: Need, here: Sequence[Gpu]) -> tuple[Gpu, ...]:
+    """Those of `here` whose state matters: those the runs can use, or all visible ones without a plan."""
     if not need.planned:
-        return visible_gpus((), need.caller)
-    seen = {gpu.index: gpu for spec in need.runs if may_use_gpus(spec) for gpu in visible_gpus(spec.place.devices, need.environment(spec))}
+        return visible_gpus(here, (), need.caller)
+    # Most runs of a plan ask for the same ones.
+    asked = {(spec.place.devices, need.environment(spec).get(LIMIT)) for spec in need.runs if may_use_gpus(spec)}
+    limits = [(devices, {} if limit is None else {LIMIT: limit}) for devices, limit in asked]
+    seen = {gpu.index: gpu for devices, environment in limits for gpu in visible_gpus(here, devices, environment)}
     return tuple(seen[index] for index in sorted(seen))
 
 
@@ -168,7 +179,7 @@ def judge(states: Sequence[GpuState], all_states: Sequence[GpuState], need: Need
     """Every check of the GPUs in `states`."""
     yield _idle(states, all_states)
     yield _amiss(POWER, states, _capped, sound="none below the default", default_w=_default_w(states))
-    yield _amiss(THROTTLE, states, lambda state: ", ".join(state.slowed_by), sound="none")
+    yield _amiss(THROTTLE, states, _slowed, sound="none")
     yield _amiss(ECC, states, _memory_errors, sound="none")
     yield _amiss(LINK, states, _slow_link, sound="as it should be, or at rest")
     yield _amiss(MODE, states, lambda state: _unusable(state, crowded=_crowded(need)), sound="usable")
@@ -205,9 +216,14 @@ def busy_with(state: GpuState) -> str:
     if others:
         more = f" and {len(others) - MOST_SHOWN} more" if len(others) > MOST_SHOWN else ""
         return ", ".join(str(process) for process in others[:MOST_SHOWN]) + more
-    if (state.memory_used_mib or 0) >= IDLE_MEMORY_MIB:
-        return f"{state.memory_used_mib} MiB in use by processes this container does not show"
-    return f"{state.util_pct} % busy" if (state.util_pct or 0) >= IDLE_UTIL_PCT else ""
+    if (state.mem_used_mib or 0) >= IDLE_MEMORY_MIB:
+        return f"{state.mem_used_mib} MiB in use by processes this container does not show"
+    return f"{state.util_gpu_pct} % busy" if (state.util_gpu_pct or 0) >= IDLE_UTIL_PCT else ""
+
+
+def _slowed(state: GpuState) -> str:
+    reasons = (state.throttle_reasons or "").split("+")
+    return ", ".join(words for name, words in SLOWING.items() if name in reasons)
 
 
 def _capped(state: GpuState) -> str:
@@ -224,14 +240,18 @@ def _default_w(states: Sequence[GpuState]) -> str:
 
 def _memory_errors(state: GpuState) -> str:
     troubles = [f"{state.ecc_uncorrected} uncorrected ECC errors"] if state.ecc_uncorrected else []
-    troubles += ["a repair of memory waits for a reset"] * state.rows_pending + ["a repair of memory failed"] * state.rows_failed
+    troubles += ["a repair of memory waits for a reset"] if state.rows_pending else []
+    troubles += ["a repair of memory failed"] if state.rows_failed else []
     return ", ".join(troubles)
 
 
 def _slow_link(state: GpuState) -> str:
     """Only of a card at work: one at rest lets its link go down."""
-    at_work = (state.util_pct or 0) >= IDLE_UTIL_PCT and (state.performance_state is None or state.performance_state < RESTING_STATE)
-    pairs = (("generation {} of {}", state.pcie_gen, state.pcie_gen_max), ("{} lanes of {}", state.pcie_width, state.pcie_width_max))
+    at_work = (state.util_gpu_pct or 0) >= IDLE_UTIL_PCT and (state.performance_state is None or state.performance_state < RESTING_STATE)
+    pairs = (
+        ("generation {} of {}", state.pcie_link_gen, state.pcie_gen_max),
+        ("{} lanes of {}", state.pcie_link_width, state.pcie_width_max),
+    )
     low = [text.format(now, most) for text, now, most in pairs if now and most and now < most]
     return ", ".join(low) if at_work else ""
 
@@ -239,7 +259,7 @@ def _slow_link(state: GpuState) -> str:
 def _unusable(state: GpuState, *, crowded: bool) -> str:
     if state.compute_mode == "prohibited":
         return "compute is prohibited"
-    if not state.compute_mode.startswith("exclusive"):
+    if not (state.compute_mode or "").startswith("exclusive"):
         return ""
     if state.processes and (who := busy_with(state)):
         return f"{state.compute_mode}, and held by {who}"
@@ -251,7 +271,11 @@ def _crowded(need: Need) -> bool:
 
 
 def _names_instances(runs: Sequence[RunSpec]) -> bool:
-    return any(device.startswith("MIG-") for spec in runs for device in spec.place.devices)
+    return any(_is_instance(device) for spec in runs for device in spec.place.devices)
+
+
+def _is_instance(device: str) -> bool:
+    return device.startswith("MIG-")
 
 
 def _order(need: Need, states: Sequence[GpuState]) -> Check:

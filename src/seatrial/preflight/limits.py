@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.machine.host import usable_cpu_count
+from seatrial.machine.network import INFINIBAND
 from seatrial.preflight.cgroups import CgroupFacts, read_cgroups
 from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
 from seatrial.units import format_bytes
 
-INFINIBAND = Path("/sys/class/infiniband")
 # A loader with many workers passes every tensor of a batch as an open file.
 OPEN_FILES = 1024
 OPEN_FILES_OF_MANY_WORKERS = 4096

@@ -13,7 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-PROC = Path("/proc")
+from seatrial.machine.process_tree import PROC, read_line
+
 MOST_NAMED = 3
 WORTH_NAMING_CORES = 0.05
 AGENT_WORDS = ("-m", "seatrial.agent")
@@ -138,21 +139,11 @@ def _all(proc: Path) -> Iterator[ProcessLook]:
         names = [entry.name for entry in os.scandir(proc)]
     except OSError:
         return
-    ticks_per_s = os.sysconf("SC_CLK_TCK")
-    for name in names:
-        if name.isdigit():
-            # A process may end between the listing and the reading.
-            with contextlib.suppress(OSError, ValueError, IndexError):
-                yield _parsed((proc / name / "stat").read_bytes().decode("utf-8", errors="replace"), ticks_per_s)
-
-
-def _parsed(text: str, ticks_per_s: int) -> ProcessLook:
-    """One line of /proc/PID/stat; the name stands in brackets and may hold anything."""
-    head, _, tail = text.rpartition(")")
-    pid, _, name = head.partition(" (")
-    fields = tail.split()
-    own_s, reaped_s = (sum(int(ticks) for ticks in fields[first : first + 2]) / ticks_per_s for first in (11, 13))
-    return ProcessLook(pid=int(pid), parent=int(fields[1]), name=name, cpu_s=own_s, reaped_s=reaped_s)
+    for pid in sorted(int(name) for name in names if name.isdigit()):
+        # A process may end between the listing and the reading.
+        line = read_line(str(proc), pid)
+        if line is not None:
+            yield ProcessLook(pid=pid, parent=line.parent, name=line.name, cpu_s=line.cpu_s, reaped_s=line.reaped_s)
 
 
 def _host(proc: Path) -> tuple[float, int]:

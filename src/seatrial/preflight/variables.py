@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from seatrial.machine.secrets import mask
 from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
@@ -78,5 +79,5 @@ def slowing(need: Need) -> dict[str, str]:
 
 
 def _answer(question: Question, names: list[str], caller: Mapping[str, str]) -> Check:
-    found = ", ".join(f"{name}={caller[name]}" for name in names)
+    found = ", ".join(f"{name}={mask(name, caller[name])}" for name in names)
     return question.answer(not names, found or "none", names=" ".join(names))

@@ -81,13 +81,13 @@ def identify(
     return Identity(
         run_dir=path,
         run=run or env.get(events.ENV_RUN) or path.name,
-        attempt=attempt if attempt is not None else _whole(env, events.ENV_ATTEMPT, 1),
+        attempt=attempt if attempt is not None else whole_number(env, events.ENV_ATTEMPT, 1),
         rank=rank if rank is not None else found_rank,
         world_size=world_size if world_size is not None else found_world_size,
         rank_scope=_scope(rank_scope or env.get(events.ENV_RANK_SCOPE) or "all"),
         sync=sync if sync is not None else _flag(env, events.ENV_SYNC_TIMING),
-        phase_every=_at_least_one("phase_every", phase_every if phase_every is not None else _whole(env, events.ENV_PHASE_EVERY, 10)),
-        timing_window=_at_least_one("the timing window", _whole(env, events.ENV_TIMING_WINDOW, DEFAULT_WINDOW)),
+        phase_every=_at_least_one("phase_every", phase_every if phase_every is not None else whole_number(env, events.ENV_PHASE_EVERY, 10)),
+        timing_window=_at_least_one("the timing window", whole_number(env, events.ENV_TIMING_WINDOW, DEFAULT_WINDOW)),
         launched_by=_launched_by(env),
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -99,8 +99,8 @@ def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
     """From torchrun's variables, else Slurm's, else Open MPI's, else torch's process group; (0, 1) for a single process."""
     for rank_name, world_size_name in LAUNCHERS:
         if env.get(rank_name):
-            rank = _whole(env, rank_name, 0)
-            return rank, _whole(env, world_size_name, rank + 1)
+            rank = whole_number(env, rank_name, 0)
+            return rank, whole_number(env, world_size_name, rank + 1)
     group = sys.modules.get("torch.distributed")
     if group is not None and group.is_available() and group.is_initialized():
         return int(group.get_rank()), int(group.get_world_size())
@@ -134,7 +134,7 @@ def _launched_by(env: Mapping[str, str]) -> str:
     return "mpi" if env.get("OMPI_COMM_WORLD_RANK") else "python"
 
 
-def _whole(env: Mapping[str, str], name: str, default: int) -> int:
+def whole_number(env: Mapping[str, str], name: str, default: int) -> int:
     text = env.get(name, "")
     if not text:
         return default

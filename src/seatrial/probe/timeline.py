@@ -1,7 +1,8 @@
 """Where the loop stands and how long its parts took. In: what the contexts report. Out: step records in order.
 
 A record waits until the device has passed its marks and its loss has come; at the first look after LONGEST_WAIT_STEPS steps it is let
-go with nulls. On a GPU there is a look every STEPS_A_BATCH steps, or every second where steps are slower. Times are read on one monotonic clock; time spent in pauses is taken out of whatever was open around it.
+go with nulls. On a GPU there is a look every STEPS_A_BATCH steps, or every second where steps are slower. Times are read on one
+monotonic clock; time spent in pauses is taken out of whatever was open around it.
 """
 
 from __future__ import annotations

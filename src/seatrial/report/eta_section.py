@@ -26,8 +26,9 @@ OVERVIEW = (
 )
 QUALITY = ("estimates", "median error s", "p90 error s", "median, of the run", "p90, of the run", "interval held")
 EXPLAINED = (
-    "Errors are against what then happened, from a tenth of each run on. An interval is made to hold the truth nine times of ten; "
-    "estimates that a script printed itself have none."
+    "Estimates are made from the steps, one at every logged step, and errors are against what then happened, from a tenth of each run on. "
+    "While a run runs its progress is heard of every five seconds only, so what was shown live may have been further off. An interval is "
+    "made to hold the truth nine times of ten; estimates that a script printed itself have none."
 )
 
 

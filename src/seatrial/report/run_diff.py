@@ -41,7 +41,7 @@ class RunSide:
     effective: Mapping[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
     """Setting → requested, effective, reason."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Recorded variables, of an attempt whose provenance does not have them yet."""
+    """Every recorded variable (environment.json)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,14 +148,14 @@ def _plan_variables(spec: RunSpec) -> dict[str, str]:
 
 
 def _rest_of(spec: RunSpec) -> dict[str, Any]:
-    """Everything else of a spec, as `part.name`."""
+    """Everything else of a spec, as `part.name`; a bundled workload has its steps among its settings."""
     found: dict[str, Any] = {}
     for name, value in to_json(spec).items():
         if isinstance(value, dict):
             value = {f"{name}.{key}": item for key, item in value.items() if key not in _WORDS.get(name, ())}
         else:
             value = {name: value}
-        found.update({} if name in _NOT_SETTINGS else value)
+        found.update({} if name in _NOT_SETTINGS or name in spec.settings else value)
     return found
 
 
@@ -165,7 +165,8 @@ def _used(side: RunSide) -> dict[str, Scalar]:
 
 def _environment(side: RunSide, other: RunSide) -> dict[str, str]:
     """Recorded variables but for each attempt's own and those of the plan, which are settings."""
-    recorded = side.attempt.provenance.environment or side.environment
+    # Of two records the one that both have: they do not hold the same variables, and what one leaves out is no difference.
+    recorded = side.environment if side.environment and other.environment else side.attempt.provenance.environment
     left_out = {*_OWN_VARIABLES, *side.attempt.spec.env, *other.attempt.spec.env}
     return {name: value for name, value in sorted({**side.attempt.provenance.variables, **recorded}.items()) if name not in left_out}
 

@@ -35,7 +35,7 @@ def startup_section(results: CampaignResults) -> Iterator[str]:
 
 
 def _row(group: str, runs: Sequence[dict[str, float]]) -> list[object]:
-    """A part that only some runs name took no time in the others; one that none names is not known."""
-    named = [part for part in STARTUP_PARTS if any(part in run for run in runs)]
-    means = {part: fmean(run.get(part, 0.0) for run in runs) for part in named}
-    return [group, *(f"{means[part]:.2f}" if part in means else NONE for part in STARTUP_PARTS), f"{sum(means.values()):.2f}", len(runs)]
+    """Each part over the runs that tell of it: one that a run does not name is not known of it."""
+    told = {part: [run[part] for run in runs if part in run] for part in STARTUP_PARTS}
+    in_all = fmean(sum(run.values()) for run in runs)
+    return [group, *(f"{fmean(values):.2f}" if values else NONE for values in told.values()), f"{in_all:.2f}", len(runs)]

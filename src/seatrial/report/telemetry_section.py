@@ -15,7 +15,7 @@ from seatrial.report.markdown import table
 from seatrial.report.numbers import NONE, figure
 from seatrial.report.rows import counted_runs
 
-NOTHING = "Nothing was sampled: the plan's `telemetry` asks for none, or these runs were made before there was any."
+NOTHING = "Nothing is known: the plan's `telemetry` asks for none, no run counts, or what the runs wrote could not be read."
 EXPLAINED = (
     "Of the measured window, GPUs of a run together; energy by the driver's own counter where it has one. Own cost is what the samplers "
     "took of one core. `gpu_telemetry.csv` and `host_telemetry.csv` in each run's folder hold every sample."

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 from seatrial.eta.estimator import EtaEstimator
 from seatrial.probe import StepRecord
+from seatrial.probe.identity import RANK_SCOPES, whole_number
 from seatrial.records import events
 from seatrial.records.eta import EtaEstimate
 
 ETA_MODES = ("rank0", "global_max", "off")
-RANK_SCOPES = ("all", "rank0")
 COLUMNS = (*events.PHASES, "iter_ms")
 FWD, BWD = events.PHASES.index("fwd_ms"), events.PHASES.index("bwd_ms")
 
@@ -45,24 +45,20 @@ class LineChoices:
         for name, value, words in (("ETA mode", self.eta_mode, ETA_MODES), ("rank scope", self.rank_scope, RANK_SCOPES)):
             if value not in words:
                 raise ValueError(f"the {name} is '{value}'; expected one of {', '.join(words)}")
+        for name, number in (("timing window", self.window), ("least number of samples for an ETA", self.eta_min_samples)):
+            if number < 1:
+                raise ValueError(f"the {name} is {number}; expected 1 or more")
 
 
 def choices_from(env: Mapping[str, str] = os.environ) -> LineChoices:
     """What the harness set; the defaults where a workload is started by hand."""
     default = LineChoices()
     return LineChoices(
-        window=_whole(env, events.ENV_TIMING_WINDOW, default.window),
+        window=whole_number(env, events.ENV_TIMING_WINDOW, default.window),
         eta_mode=env.get(events.ENV_ETA_MODE) or default.eta_mode,
-        eta_min_samples=_whole(env, events.ENV_ETA_MIN_SAMPLES, default.eta_min_samples),
+        eta_min_samples=whole_number(env, events.ENV_ETA_MIN_SAMPLES, default.eta_min_samples),
         rank_scope=env.get(events.ENV_RANK_SCOPE) or default.rank_scope,
     )
-
-
-def _whole(env: Mapping[str, str], name: str, default: int) -> int:
-    text = env.get(name) or str(default)
-    if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"{name} is '{text}'; a whole number of at least 1 is expected: correct it or unset it")
-    return int(text)
 
 
 class TimingLines:
@@ -85,12 +81,10 @@ class TimingLines:
     def of_step(self, step: int, loss: float) -> list[str]:
         """What this rank has to say of the step that has just ended."""
         choices, newest = self._choices, self._recent()
-        if not newest:
-            return []
-        said = [timing_line(newest, choices.window)] if self._rank == 0 else []
+        said = [timing_line(newest, choices.window)] if newest and self._rank == 0 else []
         if choices.eta_mode != "off":
             said += self._eta_lines(step, newest)
-        if choices.rank_scope == "all":
+        if newest and choices.rank_scope == "all":
             said.append(rank_line(step, self._rank, loss, newest[-1]))
         return said
 
@@ -100,11 +94,11 @@ class TimingLines:
         for record in newest:
             if record.step > self._fed:
                 self._eta.add(record.step, record.m, record.paused_s)
-        self._fed = newest[-1].step
+                self._fed = record.step
         estimate = self._eta.estimate()
         eta_s, basis_ms = (estimate.eta_s, estimate.basis_iter_ms) if estimate else (0.0, 0.0)
         if self._choices.eta_mode == "global_max":
-            # A rank that cannot say yet must still take part, or the others would wait for it.
+            # A rank that cannot say yet, or has no steps at all, must still take part, or the others would wait for it.
             eta_s, basis_ms = self._largest([eta_s, basis_ms])
         if estimate is None or self._rank != 0:
             return []

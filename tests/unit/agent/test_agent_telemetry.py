@@ -30,8 +30,18 @@ from tests.stubs.answers import answer
 answers, table = Path(sys.argv[1]), Path("gpu_telemetry.csv")
 def wait(rows):
     limit = time.monotonic() + 30
-    while (table.read_text().count("\\n") if table.exists() else 0) < rows + 1 and time.monotonic() < limit:
+    while told() < rows and time.monotonic() < limit:
         time.sleep(0.01)
+def told():
+    return max(0, table.read_text().count("\\n") - 1) if table.exists() else 0
+def wait_until_silent(intervals=20):
+    # Until no row came for so long that several samples must have been lost.
+    limit = time.monotonic() + 30
+    before, since = told(), time.monotonic()
+    while time.monotonic() - since < intervals * 0.05 and time.monotonic() < limit:
+        time.sleep(0.01)
+        if told() != before:
+            before, since = told(), time.monotonic()
 """
 OFTEN = TelemetrySpec(gpu_s=0.05, host_s=0.05)
 
@@ -92,8 +102,9 @@ def test_every_column_of_both_files(tmp_path: Path, answers: Path) -> None:
 
 @needs_compiler
 def test_a_lie_is_dropped_and_counted(tmp_path: Path, answers: Path) -> None:
-    script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('util', 4000)); time.sleep(0.5); answer(answers, ('util', 3)); wait(5)"
-    _run(tmp_path, script, str(answers), env=environment(answers))
+    script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('util', 4000)); wait_until_silent(); answer(answers, ('util', 3)); wait(5)"
+    # The last look is made in any case, after the run's end.
+    _run(tmp_path, f"{script}; answer(answers, ('util', 4000))", str(answers), env=environment(answers))
     assert {row["util_gpu_pct"] for row in _rows(tmp_path / "gpu_telemetry.csv")} == {"42", "3"}
     account = _gpu(tmp_path)
     assert account.invalid > 0
@@ -102,18 +113,18 @@ def test_a_lie_is_dropped_and_counted(tmp_path: Path, answers: Path) -> None:
 
 @needs_compiler
 def test_a_gpu_lost_and_found(tmp_path: Path, answers: Path) -> None:
-    script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('error', 15)); time.sleep(0.5); answer(answers, ('util', 3)); wait(5)"
+    script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('error', 15)); wait_until_silent(); answer(answers, ('util', 3)); wait(5)"
     _run(tmp_path, script, str(answers), env=environment(answers))
     rows, account = _rows(tmp_path / "gpu_telemetry.csv"), _gpu(tmp_path)
     assert rows[0]["util_gpu_pct"] == "42" and rows[-1]["util_gpu_pct"] == "3"
-    assert len([row for row in rows if row["gap_s"]]) == account.gaps == 1
+    assert len([row for row in rows if row["gap_s"]]) == account.gaps >= 1
     assert "GPU 0 gave no answer at " in account.note and " (GPU is lost; tried " in account.note
     assert " and answered again at " in account.note
 
 
 @needs_compiler
 def test_a_driver_that_hangs_costs_gpu_rows_only(tmp_path: Path, answers: Path) -> None:
-    script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('hang', 1)); time.sleep(0.5)"
+    script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('hang', 1)); wait_until_silent()"
     reports, took_s = _run(tmp_path, script, str(answers), env=environment(answers))
     assert reports[1]["returncode"] == 0
     account = _account(tmp_path)
@@ -123,6 +134,66 @@ def test_a_driver_that_hangs_costs_gpu_rows_only(tmp_path: Path, answers: Path) 
     assert account.host.stopped_t is None and account.host.rows > account.gpu.rows
     # Two seconds of patience; the rest is room for a loaded machine. Without it the agent would stay for ever.
     assert took_s < 20
+
+
+@needs_compiler
+def test_a_run_that_is_over_before_the_driver_has_started(tmp_path: Path, answers: Path) -> None:
+    answer(answers, ("init_ms", 60_000))
+    _run(tmp_path, "pass", telemetry=TelemetrySpec(gpu_s=600.0, host_s=None), env=environment(answers))
+    account = _gpu(tmp_path)
+    assert (account.rows, account.expected, account.stopped_t) == (0, True, None)
+    assert account.note == "the driver was still being opened when the run was over; the run was shorter than two intervals of 600 s"
+
+
+@needs_compiler
+def test_a_driver_that_never_starts_is_told_of_in_a_long_run(tmp_path: Path, answers: Path) -> None:
+    answer(answers, ("init_ms", 60_000))
+    script = "import time; time.sleep(0.5)"
+    _run(tmp_path, script, telemetry=TelemetrySpec(gpu_s=0.05, host_s=None), env=environment(answers))
+    account = _gpu(tmp_path)
+    assert not account.expected and account.stopped_t is not None
+    assert account.note.startswith("the driver was asked to open at ")
+    assert account.note.endswith(" and had not answered when the run was over, 0 rows before")
+
+
+BREAKS = """
+import sys
+from seatrial.agent import __main__, supervise
+from seatrial.observe.telemetry import Telemetry
+def broken(self, *_):
+    raise RuntimeError("dictionary changed size during iteration")
+{what} = broken
+raise SystemExit(__main__.main(sys.argv))
+"""
+
+
+def _broken(folder: Path, what: str, script: str, env: dict[str, str]) -> tuple[int, list[str], str]:
+    """Exit code, kinds of reports and words of an agent in which `what` breaks."""
+    command = Command(argv=(sys.executable, "-c", script), env={"PYTHONPATH": str(Path.cwd())}, cwd=str(folder))
+    write_json(folder / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(folder), telemetry=OFTEN)))
+    argv = [sys.executable, "-c", BREAKS.format(what=what), str(folder / "agent.json")]
+    # The pipe stays open: its end would mean that the harness is gone.
+    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as agent:
+        assert agent.stdout is not None and agent.stderr is not None
+        kinds = [json.loads(line)["kind"] for line in agent.stdout]
+        words = agent.stderr.read()
+        agent.wait(timeout=60)
+    return agent.returncode, kinds, words
+
+
+@pytest.mark.parametrize("what", ["Telemetry.finish", "Telemetry.__init__"])
+def test_telemetry_that_breaks_costs_no_report(tmp_path: Path, what: str) -> None:
+    code, kinds, words = _broken(tmp_path, what, "pass", dict(os.environ))
+    assert (code, kinds) == (0, ["started", "exited", "gone"])
+    assert "RuntimeError: dictionary changed size during iteration" in words
+
+
+@needs_compiler
+def test_an_agent_that_breaks_while_the_driver_hangs_still_ends(tmp_path: Path, answers: Path) -> None:
+    script = f"{WAITS_FOR_ROWS.replace('sys.argv[1]', repr(str(answers)))}\nwait(2); answer(answers, ('hang', 1)); wait_until_silent()"
+    code, kinds, words = _broken(tmp_path, "supervise.Supervisor._launcher_over", script, environment(answers))
+    assert (code, kinds) == (1, ["started"])
+    assert words.rstrip().endswith("RuntimeError: dictionary changed size during iteration")
 
 
 def test_without_a_gpu_there_is_no_file_and_nothing_is_amiss(tmp_path: Path) -> None:

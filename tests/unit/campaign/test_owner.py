@@ -8,7 +8,7 @@ import pytest
 
 from seatrial import files
 from seatrial.campaign.owner import ask_to_stop, asked_to_stop, owned, read_owner
-from seatrial.errors import CampaignError
+from seatrial.errors import CampaignError, RefusedError
 from seatrial.paths import CampaignPaths
 
 
@@ -34,7 +34,7 @@ def test_stop_request_reaches_the_present_owner_only(tmp_path: Path) -> None:
 
 def test_a_file_in_place_of_the_folder_is_named(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("")
-    with pytest.raises(CampaignError, match="cannot be made"), owned(CampaignPaths(tmp_path / "out")):
+    with pytest.raises(RefusedError, match="cannot be made"), owned(CampaignPaths(tmp_path / "out")):
         raise AssertionError("owned a file")
 
 

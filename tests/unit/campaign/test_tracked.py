@@ -12,12 +12,13 @@ import polars as pl
 import pytest
 
 from seatrial.campaign.results import gather_results, remake
-from seatrial.campaign.tracked import MOST_STEP_POINTS, key_of, thinned, tracked_campaign, tracked_run
+from seatrial.campaign.tracked import MOST_STEP_POINTS, MOST_TELEMETRY_POINTS, key_of, thinned, tracked_campaign, tracked_run
 from seatrial.collect.attempts import read_campaign
 from seatrial.collect.steps import read_steps
-from seatrial.paths import CampaignPaths
+from seatrial.paths import AttemptPaths, CampaignPaths
+from seatrial.records.telemetry import GPU_COLUMNS
 from seatrial.report.trackers.tracker import TrackedRun
-from tests.unit.campaign.made_campaign import STEPS, TOKEN, write_campaign
+from tests.unit.campaign.made_campaign import STEPS, TOKEN, write_campaign, write_samples
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,26 @@ def test_telemetry_is_by_time_since_launch(run: TrackedRun) -> None:
     assert [point.step for point in run.telemetry] == [2, 2, 4, 4, 6]
     assert run.telemetry[-1].values == {"host/cpu_user_pct": 12.5, "host/rss_kib": 1024.0}
     assert {name for point in run.telemetry for name in point.values} >= {"gpu0/power_w", "gpu0/util_gpu_pct"}
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 8])
+def test_no_gpu_is_thinned_away(campaign: CampaignPaths, tmp_path: Path, gpus: int) -> None:
+    shutil.copytree(campaign.folder, tmp_path / "copy")
+    measured = next(run for run in gather_results(CampaignPaths(tmp_path / "copy")).runs if run.attempt.spec.run == "mb8_r2")
+    assert measured.attempt.outcome is not None
+    started_t = measured.attempt.outcome.started_t
+    rows = [
+        {"epoch_sec": started_t + 2 * at, "gpu_index": gpu, "power_w": 100 * gpu + at % 7}
+        for at in range(3 * MOST_TELEMETRY_POINTS)
+        for gpu in range(gpus)
+    ]
+    write_samples(AttemptPaths(Path(measured.attempt.folder)).gpu_telemetry, GPU_COLUMNS, rows)
+    points = tracked_run(measured, read_steps(measured.attempt)).telemetry
+    for gpu in range(gpus):
+        drawn = [point for point in points if f"gpu{gpu}/power_w" in point.values]
+        assert MOST_TELEMETRY_POINTS / 2 < len(drawn) <= MOST_TELEMETRY_POINTS
+        assert drawn[-1].t - drawn[0].t > 0.9 * (rows[-1]["epoch_sec"] - started_t)
+        assert all(100 * gpu <= point.values[f"gpu{gpu}/power_w"] < 100 * gpu + 7 for point in drawn)
 
 
 def test_thinning_keeps_the_extremes_the_order_and_the_ends() -> None:

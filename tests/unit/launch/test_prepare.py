@@ -82,6 +82,14 @@ def test_secret_setting_of_a_bundled_workload_is_for_its_owner_alone(tmp_path: P
     assert "hunter" not in attempt.spec.read_text()
 
 
+def test_secrets_among_the_axes_are_masked_in_what_the_team_reads(tmp_path: Path) -> None:
+    spec = make_spec(tmp_path, axes={"store": "s3://me:hunter1@host", "api_key": "hunter2", "micro_batch": 8, "compile": True})
+    attempt = attempt_in(tmp_path)
+    prepare(spec, attempt, allocation_for(spec), {})
+    assert masked_spec(spec).axes == {"store": "s3://me:***@host", "api_key": "***", "micro_batch": 8, "compile": True}
+    assert "hunter" not in attempt.spec.read_text()
+
+
 def test_environment_says_who_set_what(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, ranks=2, env={"NCCL_DEBUG": "WARN"})
     attempt = attempt_in(tmp_path)

@@ -1,3 +1,5 @@
+"""The fingerprint: what makes two machines unlike, and what does not."""
+
 from __future__ import annotations
 
 from dataclasses import replace

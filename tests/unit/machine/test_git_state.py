@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from seatrial.machine import git
+from seatrial.machine.fingerprint import fingerprint
 from seatrial.machine.git import UNKNOWN, GitState, git_state, parse_status
+from seatrial.records.command import Provenance
 
 
 def _git(folder: Path, *words: str) -> None:
@@ -116,5 +119,18 @@ def test_users_own_git_settings_do_not_change_the_hash(repository: Path) -> None
 
 def test_git_that_takes_too_long_is_unknown_and_not_clean(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (repository / "train.py").write_text("print(2)\n")
-    monkeypatch.setattr(git, "bytes_of", lambda *_, **__: None)
-    assert git_state(repository).diff_sha256 == UNKNOWN
+    slow = repository / "slow" / "git"
+    slow.parent.mkdir()
+    slow.write_text('#!/bin/sh\ncase "$*" in *"$SLOW"*) exec sleep 60;; esac\nPATH="${PATH#*:}" exec git "$@"\n')
+    slow.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git, "GIT_TIMEOUT_S", 1.0)
+    monkeypatch.setenv("SLOW", " diff ")
+    without_diff = [git_state(repository) for _ in range(2)]
+    monkeypatch.setenv("SLOW", " status ")
+    without_status = git_state(repository)
+    assert [state.dirty for state in without_diff] == ["true", "true"] and without_status.commit == ""
+    hashes = [state.diff_sha256 for state in (*without_diff, without_status)]
+    assert all(value.startswith(f"{UNKNOWN} ") for value in hashes)
+    assert len(set(hashes)) == 3, "what is not known is like nothing else, not even like another unknown"
+    assert len({fingerprint(Provenance(git_diff_sha256=value)) for value in hashes}) == 3

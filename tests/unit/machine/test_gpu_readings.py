@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.machine import gpus
 from seatrial.machine.gpu_questions import throttle_names
 from seatrial.machine.gpu_readings import GpuReadings, NoGpus, open_gpus
 from seatrial.machine.gpus import Gpu
+from seatrial.machine.nvml import start_nvml
 from seatrial.records.telemetry import GPU_COLUMNS
 from tests.stubs.answers import answer
 from tests.stubs.nvml import needs_compiler, told_by
@@ -28,9 +28,9 @@ readings = open_gpus((), dict(os.environ), os.getpid())
 
 @pytest.fixture(autouse=True)
 def fresh_nvml() -> Iterator[None]:
-    gpus._nvml.cache_clear()
+    start_nvml.cache_clear()
     yield
-    gpus._nvml.cache_clear()
+    start_nvml.cache_clear()
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def test_pids_of_another_namespace_are_nobody_s(tmp_path: Path) -> None:
         nvmlDeviceGetPowerUsage=lambda handle: 1000,
         nvmlDeviceGetComputeRunningProcesses_v3=lambda handle: [SimpleNamespace(pid=1)],
     )
-    gpu = Gpu(index=0, uuid="", name="", compute_capability="", power_limit_w=None, pcie_gen_max=None, memory_total_mib=None)
+    gpu = Gpu(index=0)
     (row,) = GpuReadings(library, [gpu], root=2**22, namespace=namespace).look()
     assert (row["power_w"], row["process_count"], row["foreign_process_count"]) == (1.0, 1, None)
     assert row["temp_c"] is None

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.machine import gpus
 from seatrial.machine.fingerprint import fingerprint
-from seatrial.machine.gpus import Gpu, chosen, driver_version, list_gpus
-from seatrial.machine.provenance import gather, visible_gpus
+from seatrial.machine.gpu_readings import NoGpus, open_gpus
+from seatrial.machine.gpus import Driver, Gpu, chosen, driver_cuda, read_driver, visible_gpus
+from seatrial.machine.nvml import start_nvml
+from seatrial.machine.provenance import gather
 
 
 class FakeNvmlError(Exception):
@@ -35,7 +36,6 @@ def _fake_nvml(names: list[str], **changes: Any) -> SimpleNamespace:
         "nvmlDeviceGetCudaComputeCapability": lambda handle: (9, 0),
         "nvmlDeviceGetEnforcedPowerLimit": lambda handle: 700_000,
         "nvmlDeviceGetMaxPcieLinkGeneration": lambda handle: 5,
-        "nvmlDeviceGetMemoryInfo": lambda handle: SimpleNamespace(total=80 * 1024**3),
         "nvmlSystemGetDriverVersion": lambda: "570.10",
     }
     return SimpleNamespace(**{**functions, **changes})
@@ -43,9 +43,9 @@ def _fake_nvml(names: list[str], **changes: Any) -> SimpleNamespace:
 
 @pytest.fixture(autouse=True)
 def fresh_nvml() -> Iterator[None]:
-    gpus._nvml.cache_clear()
+    start_nvml.cache_clear()
     yield
-    gpus._nvml.cache_clear()
+    start_nvml.cache_clear()
 
 
 def _install(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
@@ -55,11 +55,8 @@ def _install(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:
 
 def test_every_fact_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, _fake_nvml(["H200"]))
-    expected = Gpu(
-        index=0, uuid="GPU-00aa", name="H200", compute_capability="9.0", power_limit_w=700.0, pcie_gen_max=5, memory_total_mib=81920
-    )
-    assert list_gpus() == (expected,)
-    assert driver_version() == "570.10"
+    expected = Gpu(index=0, uuid="GPU-00aa", name="H200", compute_capability="9.0", power_limit_w=700.0, pcie_gen_max=5)
+    assert read_driver() == Driver(gpus=(expected,), version="570.10")
 
 
 def test_clocks_and_the_limit_nobody_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -85,34 +82,46 @@ def test_driver_without_clocks_leaves_the_column_readable(monkeypatch: pytest.Mo
 
 def test_no_driver_means_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, _fake_nvml(["H200"], nvmlInit=_refuse))
-    assert list_gpus() == ()
-    assert driver_version() == ""
+    assert read_driver() == Driver(problem="NVML does not start: not supported")
+    assert driver_cuda() == ""
 
 
 def test_no_binding_means_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, None)
-    assert list_gpus() == ()
+    assert read_driver().gpus == ()
+
+
+def test_a_start_that_failed_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    starts: list[int] = []
+
+    def fail() -> None:
+        starts.append(1)
+        _refuse()
+
+    _install(monkeypatch, _fake_nvml(["H200"], nvmlInit=fail))
+    assert read_driver() == read_driver() and open_gpus((), {}, 1) == NoGpus("NVML does not start: not supported", expected=False)
+    assert len(starts) == 1
 
 
 def test_what_a_driver_cannot_tell_is_none_and_the_rest_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = _fake_nvml(["GB10"], nvmlDeviceGetEnforcedPowerLimit=_refuse, nvmlDeviceGetCudaComputeCapability=_refuse)
-    del fake.nvmlDeviceGetMemoryInfo
+    del fake.nvmlDeviceGetMaxPcieLinkGeneration
     _install(monkeypatch, fake)
-    (gpu,) = list_gpus()
-    assert (gpu.name, gpu.compute_capability, gpu.power_limit_w, gpu.memory_total_mib) == ("GB10", "", None, None)
+    (gpu,) = read_driver().gpus
+    assert (gpu.name, gpu.compute_capability, gpu.power_limit_w, gpu.pcie_gen_max) == ("GB10", "", None, None)
 
 
 def test_devices_by_index_and_by_uuid(monkeypatch: pytest.MonkeyPatch) -> None:
     _install(monkeypatch, _fake_nvml(["A", "B", "C"]))
-    assert [gpu.name for gpu in chosen(list_gpus(), ["2", "GPU-00"])] == ["C", "A"]
-    assert chosen(list_gpus(), ["7"]) == ()
+    assert [gpu.name for gpu in chosen(read_driver().gpus, ["2", "GPU-00"])] == ["C", "A"]
+    assert chosen(read_driver().gpus, ["7"]) == ()
 
 
-@pytest.mark.parametrize(("limit", "seen"), [("1", ["B"]), ("", []), ("-1", []), ("1,0", ["B", "A"])])
+@pytest.mark.parametrize(("limit", "seen"), [("1", ["B"]), ("", []), ("-1", []), ("1,0", ["B", "A"]), ("0,0", ["A"]), ("1,7,0", ["B"])])
 def test_callers_visible_devices_count_when_the_run_names_none(monkeypatch: pytest.MonkeyPatch, limit: str, seen: list[str]) -> None:
     _install(monkeypatch, _fake_nvml(["A", "B"]))
-    assert [gpu.name for gpu in visible_gpus((), {"CUDA_VISIBLE_DEVICES": limit})] == seen
-    assert [gpu.name for gpu in visible_gpus(("0",), {"CUDA_VISIBLE_DEVICES": limit})] == ["A"]
+    assert [gpu.name for gpu in visible_gpus(read_driver().gpus, (), {"CUDA_VISIBLE_DEVICES": limit})] == seen
+    assert [gpu.name for gpu in visible_gpus(read_driver().gpus, ("0",), {"CUDA_VISIBLE_DEVICES": limit})] == ["A"]
 
 
 def test_seed_columns_of_like_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

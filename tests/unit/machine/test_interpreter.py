@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.machine import interpreter, provenance
+from seatrial.machine.gpus import Driver
 from seatrial.machine.interpreter import Interpreter, interpreter_of, is_this_python, python_behind
 from seatrial.machine.packages import package_versions
 
@@ -121,7 +122,7 @@ def test_what_is_no_python_is_unknown(tmp_path: Path) -> None:
 
 
 def test_provenance_describes_the_runs_python(tmp_path: Path, other: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.machine.gpus.list_gpus", lambda: ())
+    monkeypatch.setattr(provenance, "read_driver", Driver)
     ours = provenance.gather(tmp_path, [])
     theirs = provenance.gather(tmp_path, [], program=(str(other / "python"), "train.py"))
     unknown = provenance.gather(tmp_path, [], program=("/bin/ls",))

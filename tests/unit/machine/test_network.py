@@ -1,3 +1,5 @@
+"""Interfaces and InfiniBand ports as one line each, from what the system tells of them."""
+
 from __future__ import annotations
 
 import socket

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from seatrial.machine import provenance
+from seatrial.machine.gpus import Driver
 from seatrial.machine.provenance import gather
 from seatrial.records.command import Provenance
 
 
 @pytest.fixture(autouse=True)
 def no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.machine.gpus.list_gpus", lambda: ())
-    monkeypatch.setattr(provenance, "driver_cuda", lambda: "")
+    monkeypatch.setattr(provenance, "read_driver", Driver)
 
 
 def _commit(folder: Path) -> None:

@@ -164,7 +164,7 @@ def test_token_of_a_known_form_is_hidden_wherever_it_stands(token: str, shown: s
         ("--client-secret-value abc", "--client-secret-value ***"),
         ("--use_auth_token --bs 8", "--use_auth_token --bs 8"),
         ("train.py --hf_token", "train.py --hf_token"),
-        ("--auth ghp_0123456789abcdef now", "--auth ghp_*** now"),
+        ("--auth ghp_0123456789abcdef now", "--auth *** now"),
         ("curl -u me:hunter2 https://h", "curl -u me:*** https://h"),
         ('curl -H "Authorization: Bearer abc" -H "Accept: x" https://h', 'curl -H "Authorization: Bearer ***" -H "Accept: x" https://h'),
         ("Authorization: Basic bWU6cHc=", "Authorization: Basic ***"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.observe.row_file import RowFile
 from seatrial.observe.sampler import Clock, Nothing, Sampler, Source
 from seatrial.records.telemetry import SamplerAccount
 
@@ -162,6 +163,55 @@ def test_a_call_that_never_returns_keeps_nobody_waiting(tmp_path: Path) -> None:
     source.released.set()
     assert sampler.account(wait_s=60.0).stopped_t is None
     assert not sampler.stuck
+
+
+def test_a_source_that_is_still_being_opened_when_a_short_run_is_over(tmp_path: Path) -> None:
+    opening, released = threading.Event(), threading.Event()
+
+    def open_slowly() -> Nothing:
+        opening.set()
+        released.wait(60)
+        return Nothing("no GPU", expected=True)
+
+    for interval_s, expected in ((600.0, True), (0.000001, False)):
+        opening.clear()
+        sampler = Sampler(open_slowly, tmp_path / "gpu.csv", COLUMNS, interval_s, asked="the driver")
+        sampler.start()
+        assert opening.wait(60)
+        sampler.stop()
+        account = sampler.account(wait_s=0.0)
+        assert (account.expected, account.stopped_t is None) == (expected, expected), account.note
+        assert ("was still being opened when the run was over" in account.note) is expected
+    released.set()
+
+
+def test_a_disk_that_hangs_is_named_and_not_the_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writing, released = threading.Event(), threading.Event()
+
+    def hang(self: RowFile, rows: object) -> int:
+        writing.set()
+        released.wait(60)
+        return 1
+
+    monkeypatch.setattr(RowFile, "append", hang)
+    sampler = Sampler(Hanging, tmp_path / "gpu.csv", COLUMNS, 0.001, asked="the driver")
+    sampler.start()
+    assert writing.wait(60)
+    sampler.stop()
+    account = sampler.account(wait_s=0.0)
+    released.set()
+    assert account.note.startswith("gpu.csv could not be written since ") and "driver" not in account.note
+    assert account.note.endswith(": its disk does not answer, 0 rows before") and account.stopped_t is not None
+
+
+def test_a_disk_that_tells_only_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(self: RowFile) -> None:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(RowFile, "close", fail)
+    account = _run(tmp_path / "gpu.csv", Script([(5.0, [_util(1)]), (5.0, [_util(2)])]))
+    assert account.rows == 2
+    assert account.note == "gpu.csv could not be closed (Input/output error): rows of it may be lost"
 
 
 def test_a_thread_that_cannot_be_started_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

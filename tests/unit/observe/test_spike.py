@@ -10,7 +10,7 @@ def alarms(paces_ms: list[float | None], ratio: float | None = 2.0, looks_a_beat
     """What a watch says of one rank whose medians are these, a beat every ten steps."""
     watch, found = SpikeWatch(ratio), []
     for number, pace_ms in enumerate(paces_ms):
-        mark = RankMark(rank=0, step=10 * number, step_t=float(number), iter_ms_p50=pace_ms)
+        mark = RankMark(rank=0, step=10 * number, step_t=100.0 + number, iter_ms_p50=pace_ms)
         for _ in range(looks_a_beat):
             alarm = watch.look(Progress(step=mark.step, ranks=(mark,)), t=100.0 + number)
             found += [alarm] if alarm else []
@@ -59,3 +59,22 @@ def test_the_slowest_rank_is_named() -> None:
         alarm = watch.look(Progress(step=step, ranks=tuple(marks)), t=1.0)
     assert alarm is not None
     assert alarm.rank == 3
+
+
+def test_a_step_that_does_not_end_is_told_once_and_again_when_it_has_lasted_twice_as_long() -> None:
+    watch, found = SpikeWatch(2.0), []
+    for t in range(3):
+        mark = RankMark(rank=1, step=t, step_t=float(t), iter_ms_p50=50.0)
+        watch.look(Progress(step=t, ranks=(mark,)), t=float(t))
+    for t in range(3, 60):
+        alarm = watch.look(Progress(step=2, ranks=(mark,)), t=float(t))
+        found += [alarm] if alarm else []
+    assert [(alarm.t, alarm.kind) for alarm in found] == [(17.0, "silence"), (33.0, "silence")]
+    assert found[0].text == "no step has ended for 15 s (the last was 2, rank 1); steps took 50.0 ms before"
+
+
+def test_slow_steps_are_no_silence() -> None:
+    watch = SpikeWatch(2.0)
+    for step in range(6):
+        mark = RankMark(rank=0, step=step, step_t=20.0 * step, iter_ms_p50=20_000.0)
+        assert [watch.look(Progress(step=step, ranks=(mark,)), t=20.0 * step + late_s) for late_s in (0.0, 10.0, 19.0)] == [None] * 3

@@ -49,7 +49,7 @@ def test_little_space_is_said_and_too_little_refused(free_bytes: int, ok: bool, 
 
 @pytest.mark.parametrize(
     ("total", "free", "ok", "refuses"),
-    [(0, 0, True, True), (1000, 0, False, False), (10_000, 5000, True, True), (10_000, 600, False, True)],
+    [(0, 0, True, True), (1000, 0, False, False), (10_000, 5000, True, False), (10_000, 600, False, False), (10_000, 199, False, True)],
 )
 def test_inodes_against_what_the_runs_leave(total: int, free: int, ok: bool, refuses: bool) -> None:
     check = disks.inodes(disk(total_inodes=total, free_inodes=free), runs=10)

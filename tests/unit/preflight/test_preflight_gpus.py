@@ -8,32 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.machine.gpus import Gpu
+from seatrial.machine import gpu_state
+from seatrial.machine.gpu_state import GpuProcess, GpuState
+from seatrial.machine.gpus import HUNG, Driver, Gpu
 from seatrial.machine.nvml import Nvml
-from seatrial.preflight import gpu_state, gpus
-from seatrial.preflight.gpu_state import GpuProcess, GpuState
+from seatrial.preflight import gpus
 from seatrial.preflight.need import Need
 from seatrial.records.check import Check
 from tests.unit.preflight.needs import by_name, make_need, make_run
 
 SOUND = GpuState(
-    index=0, uuid="GPU-aa", name="H200", util_pct=0, memory_used_mib=4, memory_total_mib=143771, power_limit_w=700.0, power_default_w=700.0,
-    ecc_uncorrected=0, persistence=True, performance_state=0, pcie_gen=5, pcie_gen_max=5, pcie_width=16, pcie_width_max=16, mig=False,
-    compute_mode="default",
+    index=0, uuid="GPU-aa", name="H200", util_gpu_pct=0, mem_used_mib=4, mem_total_mib=143771, power_limit_w=700.0, power_default_w=700.0,
+    ecc_uncorrected=0, persistence=True, performance_state=0, pcie_link_gen=5, pcie_gen_max=5, pcie_link_width=16, pcie_width_max=16,
+    mig=False, compute_mode="default",
 )  # fmt: skip
 SECOND = replace(SOUND, index=1, uuid="GPU-bb")
 
 
 def gpu(index: int) -> Gpu:
-    return Gpu(
-        index=index,
-        uuid=f"GPU-{index}a",
-        name="H200",
-        compute_capability="9.0",
-        power_limit_w=None,
-        pcie_gen_max=None,
-        memory_total_mib=None,
-    )
+    return Gpu(index=index, uuid=f"GPU-{index}a", name="H200", compute_capability="9.0")
 
 
 def judged(states: Sequence[GpuState], need: Need | None = None, here: Sequence[GpuState] | None = None) -> dict[str, Check]:
@@ -56,10 +49,10 @@ def test_sound_gpus_are_all_ok() -> None:
     [
         ({"processes": (GpuProcess(pid=812, name="python", memory_mib=40000),)}, "GPUs idle", "GPU 0: python (pid 812, 40000 MiB)"),
         ({"processes": (GpuProcess(pid=9),)}, "GPUs idle", "GPU 0: a process (pid 9 on the host)"),
-        ({"memory_used_mib": 5000}, "GPUs idle", "GPU 0: 5000 MiB in use by processes this container does not show"),
-        ({"util_pct": 97}, "GPUs idle", "GPU 0: 97 % busy"),
+        ({"mem_used_mib": 5000}, "GPUs idle", "GPU 0: 5000 MiB in use by processes this container does not show"),
+        ({"util_gpu_pct": 97}, "GPUs idle", "GPU 0: 97 % busy"),
         ({"power_limit_w": 500.0}, "GPU power cap", "GPU 0: 500 W of 700 W"),
-        ({"slowed_by": ("hardware thermal",)}, "GPU throttling", "GPU 0: hardware thermal"),
+        ({"throttle_reasons": "sw_power_cap+hw_thermal_slowdown"}, "GPU throttling", "GPU 0: hardware thermal"),
         ({"ecc_uncorrected": 3}, "GPU memory errors", "GPU 0: 3 uncorrected ECC errors"),
         ({"rows_pending": True}, "GPU memory errors", "GPU 0: a repair of memory waits for a reset"),
         ({"compute_mode": "prohibited"}, "GPU compute mode", "GPU 0: compute is prohibited"),
@@ -86,10 +79,10 @@ def test_power_fix_is_a_command() -> None:
 
 
 def test_a_link_at_rest_is_not_a_slow_link() -> None:
-    low = {"pcie_gen": 1, "pcie_width": 8}
+    low = {"pcie_link_gen": 1, "pcie_link_width": 8}
     assert amiss(replace(SOUND, **low)) == {}  # type: ignore[arg-type]
-    assert amiss(replace(SOUND, **low, util_pct=99, performance_state=8))["GPUs idle"]  # type: ignore[arg-type]
-    busy = amiss(replace(SOUND, **low, util_pct=99))  # type: ignore[arg-type]
+    assert amiss(replace(SOUND, **low, util_gpu_pct=99, performance_state=8))["GPUs idle"]  # type: ignore[arg-type]
+    busy = amiss(replace(SOUND, **low, util_gpu_pct=99))  # type: ignore[arg-type]
     assert busy["PCIe link"] == "GPU 0: generation 1 of 5, 8 lanes of 16"
 
 
@@ -131,45 +124,68 @@ def test_device_cuda_needs_a_gpu_for_each_rank(tmp_path: Path) -> None:
         return by_name(gpus.visible(need, [gpu(0), gpu(1)]))["GPUs for tiny_lm"].ok
 
     assert seen(2, {}) and not seen(3, {})
-    assert (
-        not seen(2, {"CUDA_VISIBLE_DEVICES": "1"})
-        and not seen(1, {"CUDA_VISIBLE_DEVICES": ""})
-        and not seen(1, {"CUDA_VISIBLE_DEVICES": "-1"})
-    )
+    for ranks, limit in ((2, "1"), (1, ""), (1, "-1"), (1, "7"), (2, "0,7"), (2, "0,0")):
+        assert not seen(ranks, {"CUDA_VISIBLE_DEVICES": limit}), limit
+    assert seen(2, {"CUDA_VISIBLE_DEVICES": "1,GPU-0a"})
+    assert seen(1, {"CUDA_VISIBLE_DEVICES": "MIG-5"}), "instances are left to CUDA"
 
 
-def test_a_cpu_plan_does_not_care_for_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpus, "visible_gpus", lambda devices, environment: (gpu(0), gpu(1))[: len(devices) or 2])
+def test_a_cpu_plan_does_not_care_for_gpus(tmp_path: Path) -> None:
+    here = (gpu(0), gpu(1))
     on_cpu = make_run(tmp_path, bundled="tiny_lm", settings={"device": "cpu"})
-    assert gpus.watched_gpus(make_need(on_cpu, make_run(tmp_path, bundled="dummy"))) == ()
-    assert len(gpus.watched_gpus(make_need(make_run(tmp_path, script="train.py")))) == 2
-    assert len(gpus.watched_gpus(make_need(make_run(tmp_path, bundled="tiny_lm", devices=("0",))))) == 1
-    assert len(gpus.watched_gpus(make_need())) == 2
+    assert gpus.watched_gpus(make_need(on_cpu, make_run(tmp_path, bundled="dummy")), here) == ()
+    assert len(gpus.watched_gpus(make_need(make_run(tmp_path, script="train.py")), here)) == 2
+    assert len(gpus.watched_gpus(make_need(make_run(tmp_path, bundled="tiny_lm", devices=("0",))), here)) == 1
+    assert len(gpus.watched_gpus(make_need(), here)) == 2
 
 
 def test_no_driver_is_no_fault_and_a_broken_one_is() -> None:
-    none, broken = Nvml(problem="no GPU driver", no_driver=True), Nvml(problem="NVML does not start: Driver/library version mismatch")
-    assert gpus.is_certain(none, device_file=False) and gpus.driver(none, "", certain=True).ok
+    none, broken = Driver(problem="no GPU driver", no_driver=True), Driver(problem="NVML does not start: Driver/library version mismatch")
+    assert gpus.is_certain(none, device_file=False) and gpus.driver(none, make_need(), certain=True).ok
     assert not gpus.is_certain(broken, device_file=True)
-    check = gpus.driver(broken, "", certain=False)
+    check = gpus.driver(broken, make_need(), certain=False)
     assert not check.ok and "mismatch" in check.found and not check.refuses
 
 
 def test_without_nvml_in_a_gpu_container_nothing_is_refused(tmp_path: Path) -> None:
     """A container may have CUDA and not NVML (capabilities `compute` without `utility`)."""
-    none = Nvml(problem="no GPU driver", no_driver=True)
+    none = Driver(problem="no GPU driver", no_driver=True)
     assert not gpus.is_certain(none, device_file=True)
-    assert gpus.driver(none, "", certain=False).found == "device files are here, but NVML's library is not"
+    assert gpus.driver(none, make_need(), certain=False).found == "device files are here, but NVML's library is not"
     check = gpus.count(make_need(make_run(tmp_path, bundled="tiny_lm", devices=("0",))), [], certain=False)
     assert (check.ok, check.refuses) == (False, False)
+
+
+def test_a_driver_that_hangs_refuses_what_asks_for_gpus_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "read_driver", lambda: HUNG)
+    script, asking = make_run(tmp_path, script="t.py"), make_run(tmp_path, bundled="tiny_lm", devices=("0",))
+    for need, refuses in ((make_need(), False), (make_need(script), False), (make_need(script, asking), True)):
+        (check,) = gpus.checks(need)
+        assert (check.name, check.ok, check.refuses, check.found) == ("GPU driver", False, refuses, "the driver does not answer")
+
+
+def test_a_driver_that_hangs_while_its_gpus_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "read_driver", lambda: Driver(gpus=(gpu(0),), version="570.10"))
+    monkeypatch.setattr(gpus, "read_states", lambda here: None)
+    (check,) = gpus.checks(make_need())
+    assert (check.name, check.ok) == ("GPU driver", False)
+
+
+def test_the_gpus_are_read_once_however_many_runs_there_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    monkeypatch.setattr(gpus, "read_driver", lambda: (reads.append("driver"), Driver(gpus=(gpu(0), gpu(1)), version="570.10"))[1])
+    monkeypatch.setattr(gpus, "read_states", lambda here: (reads.append("states"), (SOUND, SECOND))[1])
+    assert all(check.ok for check in gpus.checks(make_need(*[make_run(tmp_path, script="t.py")] * 1000)))
+    assert reads == ["driver", "states"]
 
 
 class Library:
     """A binding whose GPU answers some questions and not others."""
 
-    nvmlMemory_v2 = 2
-
     class NVMLError(Exception):
+        pass
+
+    class NVMLLibraryMismatchError(Exception):
         pass
 
     def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
@@ -178,7 +194,7 @@ class Library:
     def nvmlDeviceGetMemoryInfo(self, handle: int, version: int | None = None) -> object:
         if version:
             raise self.NVMLError
-        return type("Memory", (), {"used": 3 << 30, "total": 80 << 30})
+        return type("Memory", (), {"used": 3 << 30, "total": 80 << 30, "free": 77 << 30})
 
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
         return 0x4 | 0x40
@@ -186,14 +202,22 @@ class Library:
     def nvmlDeviceGetRemappedRows(self, handle: int) -> tuple[int, int, int, int]:
         return (0, 1, 1, 0)
 
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, handle: int) -> object:
+        raise self.NVMLLibraryMismatchError("use a versioned function")
+
+    def nvmlDeviceGetComputeRunningProcesses_v2(self, handle: int) -> list[object]:
+        return [type("Process", (), {"pid": 0, "usedGpuMemory": 5 << 20})]
+
     def nvmlDeviceGetComputeMode(self, handle: int) -> int:
         return 3
 
 
 def test_states_are_read_as_far_as_the_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_state, "start_nvml", lambda: Nvml(library=Library()))
-    (state,) = gpu_state.states_of([gpu(0)])
-    assert state == GpuState(
-        index=0, uuid="GPU-0a", name="H200", memory_used_mib=3072, memory_total_mib=81920, slowed_by=("hardware thermal",),
-        rows_pending=True, compute_mode="exclusive process",
+    monkeypatch.setattr(gpu_state, "ask", lambda question: question(Nvml(library=Library())))
+    assert gpu_state.read_states([gpu(0)]) == (
+        GpuState(
+            index=0, uuid="GPU-0a", name="H200", processes=(GpuProcess(pid=0, memory_mib=5),), mem_used_mib=3072, mem_total_mib=81920,
+            mem_free_mib=78848, throttle_reasons="sw_power_cap+hw_thermal_slowdown", rows_pending=True, rows_failed=False,
+            compute_mode="exclusive process",
+        ),
     )  # fmt: skip

@@ -89,6 +89,8 @@ def test_without_a_plan_every_left_over_is_told() -> None:
     assert (left.ok, left.refuses) == (False, False)
     assert left.fix == "unset MASTER_PORT PET_NNODES RANK WORLD_SIZE" and "WORLD_SIZE=8" in left.found
     assert not found["SEATRIAL_ variables"].ok
+    secret = {"PET_RDZV_TOKEN": "hunter2", "SEATRIAL_URL": "https://me:hunter2@host"}
+    assert "hunter2" not in str(list(variables.checks(make_need(caller=secret)))), "it is kept in preflight.json"
     assert found["slowing variables"].found == "CUDA_LAUNCH_BLOCKING=1: every kernel is waited for"
 
 

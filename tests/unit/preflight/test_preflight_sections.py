@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,11 +50,13 @@ def test_the_fast_form_leaves_out_what_may_take_long(tmp_path: Path) -> None:
 
 
 def test_checks_that_break_on_an_odd_host_do_not_stop_a_campaign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(need: Need) -> list[Check]:
+    def broken(need: Need) -> Iterator[Check]:
+        yield Check(name="swap", ok=False, found="none", prevents="x", fix="y")
         raise RuntimeError("no /proc/vmstat")
 
     monkeypatch.setattr(checks, "SUBJECTS", (checks.Subject(title="memory", questions=(), checks=broken),))
-    (check,) = checks.examine(Need(output=tmp_path), fast=True)[0].checks
+    before, check = checks.examine(Need(output=tmp_path), fast=True)[0].checks
+    assert (before.name, before.refuses) == ("swap", True), "what was found before it broke still refuses"
     assert (check.name, check.ok, check.refuses, check.found) == ("checks of memory", False, False, "RuntimeError: no /proc/vmstat")
 
 
