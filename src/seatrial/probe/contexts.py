@@ -68,8 +68,6 @@ class PhaseContext:
         self._before = timeline.where
         timeline.where = self._name
         how = self._how = timeline.how
-        if how == OFF and self._index != DATA_WAIT:
-            return self
         self._paused_s = timeline.paused_s
         self._mark = None
         if self._index != DATA_WAIT and timeline.cuda is not None:
@@ -84,13 +82,13 @@ class PhaseContext:
         timeline = self._timeline
         if kind is not None:
             timeline.raised = True
-        elif self._how != OFF or self._index == DATA_WAIT:
+        else:
             self._add(timeline)
         timeline.where = self._before
 
     def _add(self, timeline: Timeline) -> None:
         how = self._how
-        if self._index == DATA_WAIT or timeline.cuda is None or how != MARKS:
+        if self._index == DATA_WAIT or timeline.cuda is None or how not in (MARKS, OFF):
             if how == SYNC and self._index != DATA_WAIT and timeline.cuda is not None:
                 timeline.cuda.synchronize()
             timeline.add_phase(self._index, timeline.clock() - self._start_s - (timeline.paused_s - self._paused_s))
@@ -99,6 +97,28 @@ class PhaseContext:
             end = timeline.cuda.mark()
             if end is not None:
                 timeline.marks.append((self._index, self._mark, end))
+
+
+class UntimedPhase:
+    """A phase of a step whose phases are not taken: only where the loop is. One for each name serves all steps, as most are such."""
+
+    __slots__ = ("_before", "_name", "_timeline")
+
+    def __init__(self, timeline: Timeline, name: str) -> None:
+        self._timeline = timeline
+        self._name = name
+        self._before = ""
+
+    def __enter__(self) -> UntimedPhase:
+        self._before = self._timeline.where
+        self._timeline.where = self._name
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        timeline = self._timeline
+        if kind is not None:
+            timeline.raised = True
+        timeline.where = self._before
 
 
 class PauseContext:
@@ -172,10 +192,18 @@ class TimedLoader:
         with self._startup("data"), PhaseContext(self._timeline, "data_wait", DATA_WAIT):
             batches = iter(self._loader)
             batch = next(batches, NO_BATCH)
+        timeline, clock = self._timeline, self._timeline.clock
         while batch is not NO_BATCH:
             yield batch
-            with PhaseContext(self._timeline, "data_wait", DATA_WAIT):
+            # A PhaseContext, written out: this is passed at every step.
+            before, timeline.where, paused_s, start_s = timeline.where, "data_wait", timeline.paused_s, clock()
+            try:
                 batch = next(batches, NO_BATCH)
+            except BaseException:
+                timeline.raised = True
+                raise
+            timeline.add_phase(DATA_WAIT, clock() - start_s - (timeline.paused_s - paused_s))
+            timeline.where = before
 
     def __len__(self) -> int:
         return len(self._loader)

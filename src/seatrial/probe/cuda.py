@@ -34,6 +34,7 @@ class Cuda:
         self._raw_stream = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
         self._streams: dict[tuple[int, int], Any] = {}
         self._ring: list[tuple[Any, list[Any]]] = []
+        self._open_slots: list[Any] = []
         self._events: list[Any] = []
         self._num_batches = 0
         self._batch = Batch()
@@ -82,8 +83,9 @@ class Cuda:
         batch = self._batch
         read = instead_of if instead_of is not None and again else LossRead(batch, batch.size)
         try:
-            loss = value.detach()
-            self._slots()[read.index].copy_(loss if loss.dim() == 0 else loss.reshape(()), non_blocking=True)
+            loss = value.detach() if value.requires_grad else value
+            slots = self._open_slots or self._slots()
+            slots[read.index].copy_(loss if loss.dim() == 0 else loss.reshape(()), non_blocking=True)
         except RuntimeError as error:
             self._give_up(error)
             return None
@@ -105,6 +107,7 @@ class Cuda:
         batch.event, batch.row = event, self._ring[self._num_batches % NUM_BATCHES][0]
         self._num_batches += 1
         self._batch = Batch()
+        self._open_slots = self._slots()
 
     def has_come(self, read: LossRead) -> bool:
         batch = read.batch

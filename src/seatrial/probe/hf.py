@@ -16,10 +16,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from seatrial.probe.contexts import Nothing, PauseContext, PhaseContext, SpanContext, StepContext
+from seatrial.probe.contexts import Nothing, PauseContext, PhaseContext, SpanContext, StepContext, UntimedPhase
 from seatrial.probe.loop import Probe
 
-Open = StepContext | PhaseContext | PauseContext | SpanContext | Nothing
+Open = StepContext | PhaseContext | UntimedPhase | PauseContext | SpanContext | Nothing
 
 
 class SeatrialCallback(TrainerCallback):  # type: ignore[misc]  # transformers is not there for the type checker

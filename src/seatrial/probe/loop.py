@@ -18,14 +18,25 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seatrial.probe.contexts import NOTHING, PHASE_INDEX, Nothing, PauseContext, PhaseContext, SpanContext, StepContext, TimedLoader
+from seatrial.probe.contexts import (
+    DATA_WAIT,
+    NOTHING,
+    PHASE_INDEX,
+    Nothing,
+    PauseContext,
+    PhaseContext,
+    SpanContext,
+    StepContext,
+    TimedLoader,
+    UntimedPhase,
+)
 from seatrial.probe.cuda import Cuda, find_cuda
 from seatrial.probe.event_lines import EventLines, StepRecord
 from seatrial.probe.heartbeat import Heart, Standing
 from seatrial.probe.identity import Identity, identify
 from seatrial.probe.line_file import LineFile
 from seatrial.probe.memory import memory_mib
-from seatrial.probe.timeline import Timeline
+from seatrial.probe.timeline import OFF, Timeline
 from seatrial.records.events import HEARTBEAT_EVERY_S, SPANS
 
 Batch = TypeVar("Batch")
@@ -71,6 +82,7 @@ class Probe:
         if identity is not None:
             self._writer = _Writer(identity, heartbeat_s, clock, wall_clock)
             self._timeline = self._writer.timeline
+            self._untimed = tuple(UntimedPhase(self._timeline, name) for name in PHASE_INDEX)
             self._error_before = _last_error()
             self._writer.start()
             atexit.register(self._close_at_exit)
@@ -88,14 +100,18 @@ class Probe:
         """One training step of this rank, and how much work is in it."""
         return NOTHING if self._writer is None else StepContext(self._timeline, samples, tokens)
 
-    def phase(self, name: str) -> PhaseContext | Nothing:
+    def phase(self, name: str) -> PhaseContext | UntimedPhase | Nothing:
         """A part of the step: data_wait, preprocess, fwd, bwd or step. Several of one name add up."""
         index = PHASE_INDEX.get(name)
         if index is None:
             raise ValueError(
                 f"unknown phase '{name}': expected one of {', '.join(PHASE_INDEX)}; for anything else use probe.pause('{name}')"
             )
-        return NOTHING if self._writer is None else PhaseContext(self._timeline, name, index)
+        if self._writer is None:
+            return NOTHING
+        if self._timeline.how == OFF and index != DATA_WAIT:
+            return self._untimed[index]
+        return PhaseContext(self._timeline, name, index)
 
     def pause(self, name: str) -> PauseContext | Nothing:
         """Time that must not count as training: eval, checkpoint, compile, or any other name."""
@@ -172,7 +188,7 @@ class _Writer:
             sync=identity.sync,
             phase_every=identity.phase_every,
             window=identity.timing_window,
-            emit=self._put_step,
+            emit=self._put if identity.writes_steps else _drop,
             clock=clock,
             wall_clock=wall_clock,
             # Whose steps are not written need not ask the device for them.
@@ -232,10 +248,6 @@ class _Writer:
         self._file.close()
         self._beats.close()
 
-    def _put_step(self, record: StepRecord) -> None:
-        if self._emit_steps:
-            self._put(record)
-
     def _put(self, entry: StepRecord | str) -> None:
         self._buffer.append(entry)
         buffered = len(self._buffer)
@@ -254,6 +266,10 @@ class _Writer:
 def _nearest_span(name: str) -> str:
     near = difflib.get_close_matches(name, SPANS, n=1)
     return f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(SPANS)}"
+
+
+def _drop(record: StepRecord) -> None:
+    """Of a rank whose steps are not written."""
 
 
 def _no_device() -> Cuda | None:

@@ -92,7 +92,8 @@ class Timeline:
         record = StepRecord(self.ended_steps, self.wall_clock(), now_s, iter_s * 1000.0, samples, tokens, self.phases_ms, paused_s)
         if self.marks:
             record.marks = self.marks
-        self._give_loss(record, self._loss)
+        if self._loss is not None:
+            self._give_loss(record, self._loss)
         self._waiting.append(record)
         self.newest.append(record)
         self.ended_steps += 1
@@ -166,7 +167,9 @@ class Timeline:
         waiting = self._waiting
         while waiting:
             record = waiting[0]
-            if self._is_ready(record):
+            if record.marks is None and record.loss_read is None:
+                pass
+            elif self._is_ready(record):
                 self._read_device(record)
             elif self.ended_steps - record.step <= LONGEST_WAIT_STEPS:
                 return
@@ -202,13 +205,13 @@ class Timeline:
         self._emit(record)
 
     def _read(self, value: Any, before: float | LossRead | None) -> float | LossRead | None:
-        detach = getattr(value, "detach", None)
-        if detach is None:
+        is_cuda = getattr(value, "is_cuda", None)
+        if is_cuda is None:
             return float(value)
         if value.numel() != 1:
             raise ValueError(f"probe.loss takes one number, not a tensor of shape {tuple(value.shape)}: give its mean()")
-        if not value.is_cuda:
-            return float(detach())
+        if not is_cuda:
+            return float(value.detach())
         if self.cuda is None:
             self._choose_how()
         return self.cuda.read_later(value, before if isinstance(before, LossRead) else None) if self.cuda is not None else None

@@ -66,6 +66,7 @@ class FakeLoss:
     """A CUDA scalar."""
 
     is_cuda = True
+    requires_grad = True
     shape = ()
 
     def __init__(self, value: float) -> None:
