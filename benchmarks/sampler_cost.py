@@ -1,6 +1,6 @@
 """What the samplers cost while a run is watched: processor time of both threads over wall clock, at one sample a second.
 
-    python benchmarks/sampler_cost.py                 30 s, 16 processes
+    python benchmarks/sampler_cost.py                 60 s, 16 processes
     python benchmarks/sampler_cost.py --seconds 10 --processes 64
 
     gpu      0.0009 of a core, 31 rows, 0.2 ms a sample; all well
@@ -44,7 +44,7 @@ TREE = "import subprocess, sys; [subprocess.Popen(['sleep', sys.argv[2]]) for _ 
 
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--seconds", type=float, default=30.0, help="how long to sample (30)")
+    options.add_argument("--seconds", type=float, default=60.0, help="how long to sample (60)")
     options.add_argument("--processes", type=int, default=16, help="processes in the watched tree (16)")
     asked = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:

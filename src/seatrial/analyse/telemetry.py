@@ -93,7 +93,8 @@ def _energy_j(table: pl.DataFrame, span: _Range, notes: list[str]) -> float | No
     energy_j, power_w = _column(table, "energy_j"), _column(table, "power_w")
     each = [gpu == index for index in np.unique(gpu)]
     counted = _sum([_used(at[own], energy_j[own], span) for own in each])
-    if counted is not None:
+    # A counter that stands still under power does not count.
+    if counted or (counted is not None and not (power_w > 0).any()):
         return counted
     integrated = _sum([_used(at[own], _integral(at[own], power_w[own]), span) for own in each])
     if integrated is not None:

@@ -24,8 +24,9 @@ def quality(runs: Iterable[tuple[Sequence[EtaPoint], float]]) -> EtaQuality | No
     errors_s: list[float] = []
     fractions: list[float] = []
     covered: list[bool] = []
-    length_s = 0.0
+    lengths_s: list[float] = []
     for points, length_s in runs:
+        lengths_s.append(length_s)
         for point in points:
             if point.actual_s is None or length_s <= 0 or not _counts(point):
                 continue
@@ -43,7 +44,7 @@ def quality(runs: Iterable[tuple[Sequence[EtaPoint], float]]) -> EtaQuality | No
         median_fraction=_quantile(fractions, 0.5),
         p90_fraction=_quantile(fractions, 0.9),
         covered=sum(covered) / len(covered) if covered else None,
-        length_s=length_s,
+        length_s=sum(lengths_s) / len(lengths_s),
     )
 
 

@@ -35,6 +35,8 @@ LEAST_NOISE_S = 1e-9
 SLACK_SD = 1.0
 MOST_SD = 4.0
 CHANGE_SD = 7.0
+# A block slower than the line by so much is no accident: it makes a new level at once.
+JUMP_RATIO = 1.5
 # A block so far below the line, and by this share of it, ends a warm-up.
 FAST_SD = 4.0
 FAST_RATIO = 0.9
@@ -185,6 +187,8 @@ class Pace(NamedTuple):
         off = line.deviations(at, block)
         if off < -FAST_SD and block.mean_s < FAST_RATIO * line.at(at):
             return new_pace(self.total_steps, end, block, restarts=self.restarts + 1)
+        if off > MOST_SD and block.mean_s > JUMP_RATIO * line.at(at):
+            return new_pace(self.total_steps, end, block, restarts=self.restarts)
         counted = max(min(off, MOST_SD), -MOST_SD)
         up, down = max(self.up + counted - SLACK_SD, 0.0), max(self.down - counted - SLACK_SD, 0.0)
         since_up = self.since_up.plus(at, block, self.last) if up else NOTHING

@@ -80,7 +80,7 @@ def _with_gpus(provenance: Provenance, gpus: Sequence[Gpu]) -> Provenance:
     return replace(
         provenance,
         gpu_name=_joined_when_unlike([gpu.name for gpu in gpus]),
-        gpu_cc=_each(gpus, lambda gpu: f"{gpu.index}:{gpu.compute_capability}"),
+        gpu_cc=_each(gpus, lambda gpu: f"{gpu.index}:{gpu.compute_capability}" if gpu.compute_capability else ""),
         gpu_uuid_list=_each(gpus, lambda gpu: gpu.uuid),
         gpu_power_limit_w=_each(gpus, lambda gpu: _watts(gpu.power_limit_w)),
         gpu_power_default_w=_each(gpus, lambda gpu: _watts(gpu.power_default_w)),

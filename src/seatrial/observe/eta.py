@@ -22,6 +22,8 @@ Z_90 = 1.645
 # How far a run may be off the mean of its group while only one was seen, and off the mean of all while none was.
 UNKNOWN_REPEAT_RATIO = 0.05
 UNKNOWN_GROUP_RATIO = 0.3
+# The newest steps are so much slower than an estimate that hears of a run every five seconds: it has not caught up yet.
+JUMP_RATIO = 1.5
 # A heartbeat comes every five seconds, and a step may be under way: for so long silence is taken for progress, and no longer.
 UNTOLD_S = 6.0
 UNTOLD_STEPS = 1.5
@@ -64,7 +66,7 @@ class RunEta:
         paces = [mark.iter_ms_p50 for mark in marks if mark.iter_ms_p50 is not None]
         slowest_ms = max(paces, default=None)
         estimate = self.global_max(now_t) if self._mode == GLOBAL_MAX else self.rank0(now_t)
-        if estimate is not None:
+        if estimate is not None and (slowest_ms or 0.0) <= JUMP_RATIO * estimate.basis_iter_ms:
             return RunLeft(left=_left(estimate), mode=self._mode, iter_ms_p50=slowest_ms)
         guess = self._guess(marks, slowest_ms, now_t)
         return RunLeft(left=guess, mode=FALLBACK if guess else "", iter_ms_p50=slowest_ms)

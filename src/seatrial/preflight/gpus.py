@@ -178,16 +178,24 @@ def watched_gpus(need: Need, here: Sequence[Gpu]) -> tuple[Gpu, ...]:
 def judge(states: Sequence[GpuState], all_states: Sequence[GpuState], need: Need) -> Iterator[Check]:
     """Every check of the GPUs in `states`."""
     yield _idle(states, all_states)
-    yield _amiss(POWER, states, _capped, sound="none below the default", default_w=_default_w(states))
-    yield _amiss(THROTTLE, states, _slowed, sound="none")
-    yield _amiss(ECC, states, _memory_errors, sound="none")
-    yield _amiss(LINK, states, _slow_link, sound="as it should be, or at rest")
-    yield _amiss(MODE, states, lambda state: _unusable(state, crowded=_crowded(need)), sound="usable")
-    yield _amiss(MIG, states, lambda state: "MIG is on" if state.mig and not _names_instances(need.runs) else "", sound="off")
+    capped = _sound(states, "power_default_w", "none below the default")
+    yield _amiss(POWER, states, _capped, sound=capped, default_w=_default_w(states))
+    yield _amiss(THROTTLE, states, _slowed, sound=_sound(states, "throttle_reasons", "none"))
+    yield _amiss(ECC, states, _memory_errors, sound=_sound(states, "ecc_uncorrected", "none"))
+    yield _amiss(LINK, states, _slow_link, sound=_sound(states, "pcie_link_width", "as it should be, or at rest"))
+    usable = _sound(states, "compute_mode", "usable")
+    yield _amiss(MODE, states, lambda state: _unusable(state, crowded=_crowded(need)), sound=usable)
+    cut_up = _sound(states, "mig", "off")
+    yield _amiss(MIG, states, lambda state: "MIG is on" if state.mig and not _names_instances(need.runs) else "", sound=cut_up)
     if len({state.name for state in all_states}) > 1:
         yield _order(need, states)
     off = [str(state.index) for state in states if state.persistence is False]
-    yield PERSISTENCE.answer(True, f"off on {', '.join(off)}" if off else "on")
+    yield PERSISTENCE.answer(True, f"off on {', '.join(off)}" if off else _sound(states, "persistence", "on"))
+
+
+def _sound(states: Sequence[GpuState], fact: str, word: str) -> str:
+    """`word` where the driver told the fact of every GPU: what it does not tell is neither good nor bad."""
+    return word if all(getattr(state, fact) is not None for state in states) else "not told by the driver"
 
 
 def _amiss(

@@ -51,4 +51,4 @@ class EtaQuality:
     covered: float | None = None
     """Share of points whose interval held the truth; None where no point had one."""
     length_s: float | None = None
-    """Of the run, from the end of its first step to that of its last; of the last run where several are taken together."""
+    """Of the run, from the end of its first step to that of its last; the mean where several runs are taken together."""

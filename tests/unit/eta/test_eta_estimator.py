@@ -224,3 +224,15 @@ def test_steps_that_are_only_launched_until_one_waits(every: int, launch: float)
 def test_a_few_blocks_that_rise_are_no_trend() -> None:
     times_s = [value * (0.95 if step < 10 else 1.0 if step < 20 else 1.04) for step, value in enumerate(noisy(30, 0.01))]
     assert said(feed(times_s, 200)).eta_s == pytest.approx(170 * STEP_S, rel=0.08)
+
+
+@pytest.mark.parametrize(("every", "steps_after"), [(1, 24), (20, 40)])
+def test_a_lasting_jump_is_a_new_level_within_two_blocks(every: int, steps_after: int) -> None:
+    estimator, total, jump_at, elapsed_s = EtaEstimator(120), 120, 60, 0.0
+    for step in range(jump_at + steps_after + 1):
+        elapsed_s += 0.05 if step < jump_at else 0.25
+        if step % every == 0:
+            estimator.add(step, elapsed_s)
+    estimate = estimator.estimate()
+    assert estimate is not None
+    assert estimate.eta_s == pytest.approx((total - 1 - jump_at - steps_after) * 0.25, rel=0.05)

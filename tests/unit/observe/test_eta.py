@@ -37,6 +37,23 @@ def test_a_run_that_stands_still_is_never_less_than_over() -> None:
     assert (left.eta_s, left.low_s) == (0.0, 0.0)
 
 
+def test_silence_is_taken_for_progress_for_one_heartbeat_only() -> None:
+    eta = RunEta(1001)
+    for look in range(1, 5):
+        eta.look([mark(look * 50, look * 5.0)], NOW_T + look * 5.0)
+    stuck = [eta.look([mark(200, 20.0)], NOW_T + 20.0 + late_s).left for late_s in (6.0, 60.0, 600.0)]
+    assert [left.eta_s for left in stuck if left] == [pytest.approx(74.0)] * 3
+
+
+def test_newest_steps_that_are_far_slower_count_at_once() -> None:
+    eta = RunEta(1001)
+    for look in range(1, 5):
+        eta.look([mark(look * 50, look * 5.0, iter_ms_p50=100.0)], NOW_T + look * 5.0)
+    said = eta.look([mark(210, 25.0, iter_ms_p50=500.0)], NOW_T + 25.0)
+    assert said.mode == "fallback_local" and said.left is not None
+    assert said.left.eta_s == pytest.approx(790 * 0.5)
+
+
 def test_named_pauses_of_heartbeats_are_expected_again() -> None:
     eta = RunEta(1001)
     for look in range(1, 41):
