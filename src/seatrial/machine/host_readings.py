@@ -77,7 +77,7 @@ class HostReadings:
     def _tree_share(self, processes: dict[int, ProcessLine] | None, span_s: float | None) -> Row:
         """Processor time of the run since the last look, as percent of one core; what ended in between is not in it."""
         before, self._tree_before = self._tree_before, processes
-        if before is None or processes is None or not span_s:
+        if before is None or not processes or not span_s:
             return {}
         used_s = sum(max(0.0, line.cpu_s - (before[pid].cpu_s if pid in before else 0.0)) for pid, line in processes.items())
         return {"tree_cpu_pct": 100 * used_s / span_s}

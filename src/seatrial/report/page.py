@@ -161,7 +161,15 @@ def _machine(results: CampaignResults) -> Iterator[str]:
 
 def _files(paths: CampaignPaths) -> Iterator[str]:
     yield "## Files"
-    tables = (paths.manifest, paths.timing_points, paths.eta_points, paths.per_run_metrics, paths.group_summary, paths.ranked_groups)
+    tables = (
+        paths.manifest,
+        paths.timing_points,
+        paths.eta_points,
+        paths.per_run_metrics,
+        paths.group_summary,
+        paths.ranked_groups,
+        paths.skipped_runs,
+    )
     names = ", ".join(f"`{path.name}`" for path in tables)
-    yield f"Tables, those that have rows: {names}."
+    yield f"Tables (one that has no rows is not written): {names}."
     yield f"The same in one document: `{paths.summary_json.name}`; the verdict alone: `{paths.verdict.name}`."
