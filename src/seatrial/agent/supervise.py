@@ -273,8 +273,6 @@ class Supervisor:
             return
         try:
             self._telemetry.finish()
-        except OSError as error:
-            note(f"telemetry.json cannot be written ({error.strerror}); the run's figures stand without it")
         except Exception as error:
             note(f"telemetry.json was not written ({type(error).__name__}: {error}); the run's figures stand without it")
 

@@ -20,13 +20,12 @@ from seatrial.analyse.eta_blocks import cut_blocks
 from seatrial.analyse.timing_points import logged_rows
 from seatrial.eta.errors import quality
 from seatrial.eta.estimator import LEAST_MARKS, EtaEstimator
-from seatrial.records.eta import EtaEstimate, EtaPoint, EtaQuality
+from seatrial.records.eta import GLOBAL_MAX, OFF, RANK0, EtaEstimate, EtaPoint, EtaQuality
 from seatrial.records.run_spec import RunSpec
 
 Floats = npt.NDArray[np.float64]
 Whole = npt.NDArray[np.int64]
 
-RANK0, GLOBAL_MAX, OFF = "rank0", "global_max", "off"
 # A rank that is slower than rank 0 by less than this share is not worth an estimate of its own.
 SLOWER_RATIO = 1.001
 # Blocks of a replay are larger than those of a run under way: a thousand runs are replayed at once.

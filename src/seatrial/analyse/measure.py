@@ -7,7 +7,7 @@ see analyse.window. The seeds' figures, by their own rules, stand beside ours un
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TypedDict
 
 import numpy as np
@@ -24,10 +24,11 @@ from seatrial.analyse.telemetry import telemetry_figures
 from seatrial.analyse.telemetry_cautions import telemetry_cautions
 from seatrial.analyse.timing_points import seed_iter_of, timing_points
 from seatrial.analyse.window import Counted, count_steps
+from seatrial.analyse.window_span import window_span
 from seatrial.eta.errors import of_mode
 from seatrial.records.attempt import Attempt
 from seatrial.records.eta import EtaPoint
-from seatrial.records.measure import Cell, RunMeasure, TimingPoint, Window
+from seatrial.records.measure import Cell, RunMeasure, TimingPoint
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.steps import StepTables
 from seatrial.records.telemetry import TelemetryTables
@@ -42,34 +43,10 @@ def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables |
     measured = _measure_steps(attempt, tables)
     if samples is None:
         return measured
-    window = _WindowSpan.of(tables, measured.window)
+    window = window_span(tables, measured.window)
     figures = telemetry_figures(samples, attempt.telemetry, window.first_t, window.last_t, window.samples)
     cautions = telemetry_cautions(figures, attempt.telemetry, attempt.spec.run)
     return replace(measured, telemetry=figures, cautions=(*measured.cautions, *cautions))
-
-
-@dataclass(frozen=True, kw_only=True)
-class _WindowSpan:
-    """The window on the wall clock, pauses and all, and the samples that all ranks went through in it; None where not known."""
-
-    first_t: float | None = None
-    last_t: float | None = None
-    samples: float | None = None
-
-    @classmethod
-    def of(cls, tables: StepTables, window: Window | None) -> _WindowSpan:
-        if window is None:
-            return cls()
-        step, rank, t, done, span = (tables.steps[name].to_numpy() for name in ("step", "rank", "t", "samples", "span"))
-        own = rank == rank[0]
-        before, inside = own & (step < window.first_step), own & (step >= window.first_step) & (step <= window.last_step)
-        first_t, last_t = np.nanmax(t[before], initial=-np.inf), np.nanmax(t[inside], initial=-np.inf)
-        samples = float((done * span)[inside].sum()) * tables.world_size
-        return cls(
-            first_t=float(first_t) if np.isfinite(first_t) else None,
-            last_t=float(last_t) if np.isfinite(last_t) else None,
-            samples=samples if np.isfinite(samples) and samples > 0 else None,
-        )
 
 
 def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:

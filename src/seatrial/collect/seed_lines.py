@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from seatrial.collect.log_source import StampedLine
 from seatrial.log_lines import plain
-from seatrial.records.eta import EtaPoint
+from seatrial.records.eta import RANK0, EtaPoint
 from seatrial.records.events import PHASES
 from seatrial.records.log_formats import NUMBER
 from seatrial.records.measure import TimingPoint
@@ -63,7 +63,7 @@ def _estimate(match: re.Match[str], index: int) -> EtaPoint:
         step=int(match.group(1)),
         remain_steps=int(match.group(2)),
         eta_s=float(match.group(3)),
-        mode=mode.group(1) if mode else "rank0",
+        mode=mode.group(1) if mode else RANK0,
         source="log",
         basis_iter_ms=float(told["basis_iter_ms"]) if "basis_iter_ms" in told else None,
         samples=int(float(told["samples"])) if "samples" in told else None,

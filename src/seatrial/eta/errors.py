@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from seatrial.records.eta import EtaPoint, EtaQuality
+from seatrial.records.eta import RANK0, EtaPoint, EtaQuality
 
 FROM_FRACTION = 0.1
 
@@ -16,7 +16,7 @@ FROM_FRACTION = 0.1
 def of_mode(points: Sequence[EtaPoint], mode: str) -> tuple[EtaPoint, ...]:
     """Those of the mode the plan asks for, else of rank 0."""
     asked = tuple(point for point in points if point.mode == mode)
-    return asked or tuple(point for point in points if point.mode == "rank0")
+    return asked or tuple(point for point in points if point.mode == RANK0)
 
 
 def quality(runs: Iterable[tuple[Sequence[EtaPoint], float]]) -> EtaQuality | None:

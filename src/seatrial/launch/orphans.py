@@ -13,26 +13,28 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
+from seatrial.machine.process_tree import PROC, read_line
 from seatrial.records.events import ENV_RUN_DIR
 
-PROC = Path("/proc")
+ZOMBIE = "Z"
 PATIENCE_S = 5.0
 LOOK_EVERY_S = 0.1
 
 
 def start_ticks(pid: int, proc: Path = PROC) -> int | None:
     """When a process started, in kernel ticks: with the pid it names one process for ever. None when it is gone or a zombie."""
-    fields = _stat(proc / str(pid))
-    return None if fields is None or fields[0] == "Z" else int(fields[19])
+    line = read_line(str(proc), pid)
+    return None if line is None or line.state == ZOMBIE else line.started_ticks
 
 
 def find_orphans(folder: Path, known: Mapping[int, int], proc: Path = PROC) -> list[int]:
     """Living processes of the attempt in `folder`; `known` maps reported pids to their start ticks."""
-    living = {pid: fields for pid in _own_pids(proc) if (fields := _stat(proc / str(pid))) is not None and fields[0] != "Z"}
+    lines = ((pid, read_line(str(proc), pid)) for pid in _own_pids(proc))
+    living = {pid: line for pid, line in lines if line is not None and line.state != ZOMBIE}
     marker = f"{ENV_RUN_DIR}={folder}".encode()
-    found = {pid for pid, ticks in known.items() if pid in living and int(living[pid][19]) == ticks}
+    found = {pid for pid, ticks in known.items() if pid in living and living[pid].started_ticks == ticks}
     found |= {pid for pid in living if marker in _environment(proc / str(pid))}
-    return sorted(_with_children(found, {pid: int(fields[1]) for pid, fields in living.items()}) - {os.getpid()})
+    return sorted(_with_children(found, {pid: line.parent for pid, line in living.items()}) - {os.getpid()})
 
 
 def kill_orphans(
@@ -68,15 +70,6 @@ def _own_pids(proc: Path) -> list[int]:
             if entry.name.isdigit() and entry.stat().st_uid == user:
                 pids.append(int(entry.name))
     return pids
-
-
-def _stat(process: Path) -> list[str] | None:
-    """Fields of /proc/PID/stat from the state on; the name before them may hold anything, parentheses too."""
-    try:
-        text = (process / "stat").read_text(errors="replace")
-    except OSError:
-        return None
-    return text.rpartition(")")[2].split()
 
 
 def _environment(process: Path) -> list[bytes]:

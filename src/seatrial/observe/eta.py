@@ -11,14 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, stdev
 
-from seatrial.eta.estimator import EtaEstimator
+from seatrial.eta.estimator import Z_90, EtaEstimator
 from seatrial.observe.progress import RankMark
-from seatrial.records.eta import EtaEstimate
+from seatrial.records.eta import GLOBAL_MAX, RANK0, EtaEstimate
 from seatrial.records.run_spec import RunSpec
 
-RANK0, GLOBAL_MAX, FALLBACK = "rank0", "global_max", "fallback_local"
-# An interval of nine in ten of a normal spread.
-Z_90 = 1.645
+FALLBACK = "fallback_local"
 # How far a run may be off the mean of its group while only one was seen, and off the mean of all while none was.
 UNKNOWN_REPEAT_RATIO = 0.05
 UNKNOWN_GROUP_RATIO = 0.3

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+RANK0, GLOBAL_MAX, OFF = "rank0", "global_max", "off"
+"""Whose estimate is given: rank 0's, the slowest rank's, or nobody's."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class EtaEstimate:

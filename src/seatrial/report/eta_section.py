@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seatrial.eta.errors import of_mode, quality
-from seatrial.records.eta import EtaQuality
+from seatrial.records.eta import OFF, EtaQuality
 from seatrial.records.measure import Cell
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.markdown import table
@@ -77,7 +77,7 @@ def why_none(results: CampaignResults) -> str:
     if not runs:
         return "no run that counts has ended"
     specs = [run.attempt.spec for run in runs]
-    if all(spec.timing.eta_mode == "off" for spec in specs):
+    if all(spec.timing.eta_mode == OFF for spec in specs):
         return "the plan asks for none (`timing.eta_mode: off`)"
     if all(run.measure is None or run.measure.source == "whole" for run in runs):
         return "the runs tell of no steps"

@@ -19,9 +19,9 @@ from seatrial.eta.estimator import EtaEstimator
 from seatrial.probe import StepRecord
 from seatrial.probe.identity import RANK_SCOPES, whole_number
 from seatrial.records import events
-from seatrial.records.eta import EtaEstimate
+from seatrial.records.eta import GLOBAL_MAX, OFF, RANK0, EtaEstimate
 
-ETA_MODES = ("rank0", "global_max", "off")
+ETA_MODES = (RANK0, GLOBAL_MAX, OFF)
 COLUMNS = (*events.PHASES, "iter_ms")
 FWD, BWD = events.PHASES.index("fwd_ms"), events.PHASES.index("bwd_ms")
 
@@ -35,7 +35,7 @@ class LineChoices:
 
     window: int = 100
     """Steps in the rolling window of a Timing line."""
-    eta_mode: str = "rank0"
+    eta_mode: str = RANK0
     eta_min_samples: int = 10
     """Steps that must have been timed before a time to go is said."""
     rank_scope: str = "rank0"
@@ -82,14 +82,14 @@ class TimingLines:
         """What this rank has to say of the step that has just ended."""
         choices, newest = self._choices, self._recent()
         said = [timing_line(newest, choices.window)] if newest and self._rank == 0 else []
-        if choices.eta_mode != "off":
+        if choices.eta_mode != OFF:
             said += self._eta_lines(step, newest)
         if newest and choices.rank_scope == "all":
             said.append(rank_line(step, self._rank, loss, newest[-1]))
         return said
 
     def _eta_lines(self, step: int, newest: Sequence[StepRecord]) -> list[str]:
-        if self._rank != 0 and self._choices.eta_mode == "rank0":
+        if self._rank != 0 and self._choices.eta_mode == RANK0:
             return []
         for record in newest:
             if record.step > self._fed:
@@ -97,7 +97,7 @@ class TimingLines:
                 self._fed = record.step
         estimate = self._eta.estimate()
         eta_s, basis_ms = (estimate.eta_s, estimate.basis_iter_ms) if estimate else (0.0, 0.0)
-        if self._choices.eta_mode == "global_max":
+        if self._choices.eta_mode == GLOBAL_MAX:
             # A rank that cannot say yet, or has no steps at all, must still take part, or the others would wait for it.
             eta_s, basis_ms = self._largest([eta_s, basis_ms])
         if estimate is None or self._rank != 0:
