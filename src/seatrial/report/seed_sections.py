@@ -15,6 +15,7 @@ from seatrial.report.eta_section import eta_section
 from seatrial.report.markdown import escape, table
 from seatrial.report.numbers import NONE, figure
 from seatrial.report.rows import Row, group_rows, rows_by_stability, skipped_rows
+from seatrial.tables import format_cell
 
 TOP_STABLE = 5
 GROUP_COLUMNS = (
@@ -70,7 +71,11 @@ def _best(results: CampaignResults, paths: CampaignPaths) -> str:
     if best is None:
         return f"None. {escape(results.ranking.reason or 'No group could be ranked.')}"
     told = {**(best.spec.settings if best.spec else {}), **best.group.axes}
-    settings = table(["setting", "value"], list(told.items())) if told else "It has no settings of its own."
+    settings = (
+        table(["setting", "value"], [(name, format_cell(value) or NONE) for name, value in told.items()])
+        if told
+        else "It has no settings of its own."
+    )
     ways = f"Ready to use: `{paths.best_config_env.name}`, `{paths.best_overrides.name}`, `{paths.best_config_json.name}`."
     return f"{escape(best.group.group)}: {escape(results.ranking.reason or 'first in the ranking.')}\n\n{settings}\n\n{ways}"
 
