@@ -5,7 +5,7 @@ In: CampaignResults. Out: text and values. Where there is nothing to say, it say
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from seatrial.eta.errors import of_mode, quality
 from seatrial.records.eta import OFF, EtaQuality
@@ -36,18 +36,22 @@ def eta_section(results: CampaignResults) -> Iterator[str]:
     """Heading, first and last estimate of each run, and how far all of them were off."""
     yield "## ETA Overview"
     estimated = [row for row in per_run_rows(results) if row.get("eta_points")]
-    if not estimated:
-        yield f"Not measured: {why_none(results)}."
-        return
-    yield table(["run", *(title for _, title in OVERVIEW)], [_overview(row) for row in estimated], right=(1, 2, 4))
+    if estimated:
+        yield table(["run", *(title for _, title in OVERVIEW)], [_overview(row) for row in estimated], right=(1, 2, 4))
     pooled = pooled_quality(results)
     if pooled is None:
-        yield f"How good they were is not known: {why_none(results)}."
+        yield _quality_table([["all runs", "0", *[NONE] * (len(QUALITY) - 1)]])
+        yield f"Not measured: {why_none(results)}."
         return
     judged = [(run.attempt.spec.run, run.measure.eta_quality) for run in counted_runs(results) if run.measure and run.measure.eta_quality]
     rows = [["all runs", *_quality(pooled)], *([name, *_quality(found)] for name, found in judged)]
-    yield table(["ETA quality", *QUALITY], rows, right=range(1, len(QUALITY) + 1))
+    yield _quality_table(rows)
     yield EXPLAINED
+
+
+def _quality_table(rows: Sequence[Sequence[str]]) -> str:
+    """In every summary, with no figures where there are none."""
+    return table(["ETA quality", *QUALITY], rows, right=range(1, len(QUALITY) + 1))
 
 
 def pooled_quality(results: CampaignResults) -> EtaQuality | None:

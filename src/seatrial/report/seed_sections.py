@@ -71,11 +71,8 @@ def _best(results: CampaignResults, paths: CampaignPaths) -> str:
     if best is None:
         return f"None. {escape(results.ranking.reason or 'No group could be ranked.')}"
     told = {**(best.spec.settings if best.spec else {}), **best.group.axes}
-    settings = (
-        table(["setting", "value"], [(name, format_cell(value) or NONE) for name, value in told.items()])
-        if told
-        else "It has no settings of its own."
-    )
+    rows = [(name, format_cell(value) or NONE) for name, value in told.items()]
+    settings = table(["setting", "value"], rows) if rows else "It has no settings of its own."
     ways = f"Ready to use: `{paths.best_config_env.name}`, `{paths.best_overrides.name}`, `{paths.best_config_json.name}`."
     return f"{escape(best.group.group)}: {escape(results.ranking.reason or 'first in the ranking.')}\n\n{settings}\n\n{ways}"
 

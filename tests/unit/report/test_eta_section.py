@@ -64,11 +64,13 @@ def test_json_has_it_for_all_and_run_by_run() -> None:
 )
 def test_where_there_are_none_it_says_why(results: CampaignResults, reason: str) -> None:
     assert why_none(results) == reason
-    assert list(eta_section(results)) == ["## ETA Overview", f"Not measured: {reason}."]
+    heading, rows, why = eta_section(results)
+    assert (heading, why) == ("## ETA Overview", f"Not measured: {reason}.")
+    assert rows.splitlines()[-1] == "| all runs | 0 | – | – | – | – | – |"
     assert reason in eta_line(results)
 
 
 def test_estimates_without_a_truth_are_shown_and_not_judged() -> None:
     *shown, last = eta_section(changed(measure={"eta_quality": None}))
     assert "mb16_nw2_r1" in shown[1]
-    assert last.startswith("How good they were is not known: no run tells when its last step ended")
+    assert last.startswith("Not measured: no run tells when its last step ended")
