@@ -4,10 +4,12 @@
 
     {"benchmark": "probe_overhead", "figures": {"cpu_us_per_step": 9.1, "overhead_ratio_10ms": 0.00091}, "bounds": {…}, "holds": true}
 
-The same loop (a loader, a step, three phases, a loss) runs with a probe that writes and with a silent one, in turns; the difference of
-the process's CPU time, the probe's own thread included, is the cost of a step. `overhead_ratio_10ms` is that over a step of 10 ms: wall
-ratios of a thousandth drown in the noise of a shared machine. Where there is a CUDA GPU, the same with phases by CUDA events and a loss
-on the device (`cuda_us_per_step`), and then the wall time of GPU-bound steps with and without (`cuda_wall_ratio`, more than 1 is slower).
+The same loop (a loader, a step, three phases, a loss) runs with a probe that writes and with a silent one, in many short blocks in
+changing order; the difference of the process's CPU time within a pair of blocks, the probe's own thread and the closing of its files
+included, is the cost of a step, and the median of the pairs is told: the speed of a shared machine changes by a third from one second
+to the next, which a pair hardly feels. `overhead_ratio_10ms` is that over a step of 10 ms: wall ratios of a thousandth drown in the
+noise. Where there is a CUDA GPU, the same with phases by CUDA events and a loss on the device (`cuda_us_per_step`), and then the wall
+time of GPU-bound steps with and without (`cuda_wall_ratio`, more than 1 is slower).
 """
 
 from __future__ import annotations
@@ -17,48 +19,58 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from statistics import median
+from statistics import median, quantiles
 from typing import Any
 
 from outcome import report
 
 from seatrial.probe import Probe
 
-STEPS = 20_000
-CUDA_STEPS = 20_000
+BLOCK_STEPS = 2_000
+PAIRS = 100
 WALL_STEPS = 100
-ROUNDS = 7
+WALL_PAIRS = 14
 STEP_OF_10_MS_US = 10_000.0
 
 
 def main() -> None:
-    cpu_us = cost_us(plain_loop, STEPS)
-    figures: dict[str, float] = {"cpu_us_per_step": round(cpu_us, 2), "overhead_ratio_10ms": round(cpu_us / STEP_OF_10_MS_US, 6)}
+    cpu_us = cost_us(plain_loop)
+    cpu = median(cpu_us)
+    figures: dict[str, float] = {"cpu_us_per_step": round(cpu, 2), "overhead_ratio_10ms": round(cpu / STEP_OF_10_MS_US, 6)}
     bounds = {"cpu_us_per_step": 20.0, "overhead_ratio_10ms": 0.003}
-    notes: dict[str, object] = {"steps": STEPS, "rounds": ROUNDS}
+    notes: dict[str, object] = {"block_steps": BLOCK_STEPS, "pairs": PAIRS, "cpu_us_p10_p90": p10_p90(cpu_us)}
     if cuda_is_here():
-        figures |= {name: round(value, 6) for name, value in cuda_figures().items()}
+        small, big = cuda_tensors()
+        cuda_us = cost_us(lambda probe, steps: device_loop(probe, steps, small))
+        step_s = time_of(lambda: gpu_steps(Probe(), WALL_STEPS, big)) / WALL_STEPS
+        figures |= {"cuda_us_per_step": round(median(cuda_us), 2), "cuda_wall_ratio": round(wall_ratio(big), 6)}
         bounds["cuda_us_per_step"] = 30.0
-        notes |= {"cuda_steps": CUDA_STEPS, "wall_steps": WALL_STEPS}
+        notes |= {"cuda_us_p10_p90": p10_p90(cuda_us), "wall_steps": WALL_STEPS, "cuda_step_ms": round(step_s * 1000, 3)}
     report("probe_overhead", figures, bounds, **notes)
 
 
-def cost_us(loop: Callable[[Probe, int], None], steps: int) -> float:
-    """Median over the rounds of what a step costs more with a probe that writes."""
+def cost_us(loop: Callable[[Probe, int], None]) -> list[float]:
+    """What a step costs more with a probe that writes, by pair of blocks."""
     differences = []
-    for number in range(ROUNDS):
-        silent_s, writing_s = cpu_s_of(loop, steps, writes=False), cpu_s_of(loop, steps, writes=True)
-        differences.append((writing_s - silent_s) / steps * 1e6)
-        print(f"round {number + 1} of {ROUNDS}: {differences[-1]:.2f} µs a step", file=sys.stderr)
-    return median(differences)
+    for number in range(PAIRS):
+        cpu_s = {writes: cpu_s_of(loop, writes=writes) for writes in ((False, True) if number % 2 else (True, False))}
+        differences.append((cpu_s[True] - cpu_s[False]) / BLOCK_STEPS * 1e6)
+        if (number + 1) % 20 == 0:
+            print(f"pair {number + 1} of {PAIRS}: median so far {median(differences):.2f} µs a step", file=sys.stderr)
+    return differences
 
 
-def cpu_s_of(loop: Callable[[Probe, int], None], steps: int, *, writes: bool) -> float:
+def p10_p90(values: list[float]) -> list[float]:
+    deciles = quantiles(values, n=10)
+    return [round(deciles[0], 2), round(deciles[-1], 2)]
+
+
+def cpu_s_of(loop: Callable[[Probe, int], None], *, writes: bool) -> float:
     """CPU time of all threads of this process, the closing of the files included."""
     with probe_that(writes=writes) as probe:
-        loop(probe, steps // 10)
+        loop(probe, BLOCK_STEPS // 10)
         began_s = time.process_time()
-        loop(probe, steps)
+        loop(probe, BLOCK_STEPS)
         probe.close()
         return time.process_time() - began_s
 
@@ -91,18 +103,11 @@ def cuda_is_here() -> bool:
     return bool(torch.cuda.is_available())
 
 
-def cuda_figures() -> dict[str, float]:
+def cuda_tensors() -> tuple[Any, Any]:
+    """A small one whose kernels cost nothing, and one whose products take milliseconds."""
     import torch
 
-    small = torch.ones(8, device="cuda")
-    big = torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
-    step_s = time_of(lambda: gpu_steps(Probe(), WALL_STEPS, big)) / WALL_STEPS
-    print(f"GPU-bound step: {step_s * 1000:.2f} ms", file=sys.stderr)
-    return {
-        "cuda_us_per_step": cost_us(lambda probe, steps: device_loop(probe, steps, small), CUDA_STEPS),
-        "cuda_wall_ratio": wall_ratio(big),
-        "cuda_step_ms": step_s * 1000,
-    }
+    return torch.ones(8, device="cuda"), torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16)
 
 
 def device_loop(probe: Probe, steps: int, tensor: Any) -> None:
@@ -136,9 +141,9 @@ def gpu_steps(probe: Probe, steps: int, matrix: Any) -> None:
 
 
 def wall_ratio(matrix: Any) -> float:
-    """Median over the rounds, the two in turns and in changing order."""
+    """Median over the pairs, the two in turns and in changing order."""
     ratios = []
-    for number in range(ROUNDS * 2):
+    for number in range(WALL_PAIRS):
         times = {}
         for writes in (False, True) if number % 2 else (True, False):
             with probe_that(writes=writes) as probe:

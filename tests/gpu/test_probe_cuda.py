@@ -52,6 +52,28 @@ def test_a_loss_that_is_written_over_every_step_is_read_as_it_was(tmp_path):
     assert column(tmp_path, "loss") == [float(step) for step in range(1, 101)]
 
 
+def test_losses_told_on_changing_streams_are_read_behind_their_own_work(tmp_path):
+    matrix, streams = torch.randn(4096, 4096, device="cuda"), [torch.cuda.Stream() for _ in range(3)]
+    with Probe(tmp_path) as probe:
+        for number in range(60):
+            with torch.cuda.stream(streams[number % 3]), probe.step(samples=1):
+                torch.mm(matrix, matrix)
+                loss = torch.full((), float(number), device="cuda", requires_grad=True)
+                probe.loss(loss)
+            if number % 10 == 9:
+                torch.cuda.synchronize()
+    assert column(tmp_path, "loss") == [float(number) for number in range(60)]
+
+
+def test_a_loss_told_under_inference_mode_and_after_it_is_read(tmp_path):
+    with Probe(tmp_path) as probe:
+        for number in range(20):
+            with torch.inference_mode(number < 10), probe.step(samples=1):
+                probe.loss(torch.full((), float(number), device="cuda"))
+        torch.cuda.synchronize()
+    assert column(tmp_path, "loss") == [float(number) for number in range(20)]
+
+
 def test_phases_are_timed_on_the_stream_they_run_on(tmp_path):
     matrix, side = torch.randn(4096, 4096, device="cuda"), torch.cuda.Stream()
     with Probe(tmp_path, phase_every=1) as probe:

@@ -11,8 +11,8 @@ from typing import Any
 
 # One mark for so many losses, and one question to the device: both cost more than looking later does.
 STEPS_A_BATCH = 8
-# Enough of them to outlast every step that may wait.
-NUM_BATCHES = 8
+# Enough of them to outlast every step that may wait, also where each loss comes on another stream and is a batch by itself.
+NUM_BATCHES = 32
 
 
 def find_cuda() -> Cuda | None:
@@ -31,13 +31,15 @@ class Cuda:
         self._torch = torch
         self._new_event = torch.cuda.Event
         self._pool: list[Any] = []
-        self._raw_stream = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
+        self._get_device = getattr(getattr(torch, "_C", None), "_cuda_getDevice", None) or torch.cuda.current_device
+        self._get_raw_stream = getattr(getattr(torch, "_C", None), "_cuda_getCurrentRawStream", None)
         self._streams: dict[tuple[int, int], Any] = {}
-        self._ring: list[tuple[Any, list[Any]]] = []
-        self._open_slots: list[Any] = []
-        self._events: list[Any] = []
+        self._device = self._raw = -1
+        self._current: Any = None
+        # Pinned memory is asked for with the first loss, not before.
+        self._rows: list[Row] = []
         self._num_batches = 0
-        self._batch = Batch()
+        self._batch = Batch(None)
 
     def synchronize(self) -> None:
         self._torch.cuda.synchronize()
@@ -77,75 +79,101 @@ class Cuda:
         """
         if self.trouble:
             return None
-        again = instead_of is not None and instead_of.batch is self._batch
-        if not again and self._batch.size == STEPS_A_BATCH:
-            self.close_batch()
-        batch = self._batch
-        read = instead_of if instead_of is not None and again else LossRead(batch, batch.size)
         try:
+            batch = self._batch
+            stream = self._stream()
+            if instead_of is None and stream is batch.stream and batch.size < STEPS_A_BATCH:
+                read = LossRead(batch, batch.size)
+            else:
+                read = self._make_room(stream, instead_of)
+                batch = read.batch
             loss = value.detach() if value.requires_grad else value
-            slots = self._open_slots or self._slots()
-            slots[read.index].copy_(loss if loss.dim() == 0 else loss.reshape(()), non_blocking=True)
+            batch.row.places[read.index].copy_(loss if loss.dim() == 0 else loss.reshape(()), True)
         except RuntimeError as error:
             self._give_up(error)
             return None
-        batch.size = max(batch.size, read.index + 1)
+        if read.index == batch.size:
+            batch.size += 1
         return read
 
     def close_batch(self) -> None:
         """Put one mark behind all losses sent since the last."""
-        batch = self._batch
-        if self.trouble or not batch.size:
+        if self.trouble or not self._batch.size:
             return
         try:
-            event = self._events.pop(0) if len(self._events) == NUM_BATCHES else self._new_event()
-            event.record(self._stream())
+            self._open_next_batch()
         except RuntimeError as error:
             self._give_up(error)
-            return
-        self._events.append(event)
-        batch.event, batch.row = event, self._ring[self._num_batches % NUM_BATCHES][0]
-        self._num_batches += 1
-        self._batch = Batch()
-        self._open_slots = self._slots()
 
     def has_come(self, read: LossRead) -> bool:
         batch = read.batch
-        return batch.values is not None or (batch.event is not None and self.passed(batch.event))
+        return batch.values is not None or (batch.is_closed and self.passed(batch.row.event))
 
-    def _slots(self) -> list[Any]:
-        """Pinned places for the losses of the batch under way."""
-        if not self._ring:
-            rows = [self._torch.zeros(STEPS_A_BATCH, dtype=self._torch.float32, pin_memory=True) for _ in range(NUM_BATCHES)]
-            self._ring = [(row, list(row.unbind())) for row in rows]
-        return self._ring[self._num_batches % NUM_BATCHES][1]
+    def _make_room(self, stream: Any, instead_of: LossRead | None) -> LossRead:
+        """The place of the loss that is told again, or the next one in a batch on this stream."""
+        batch = self._batch
+        if instead_of is not None and instead_of.batch is batch and stream is batch.stream:
+            return instead_of
+        if batch.size == STEPS_A_BATCH or stream is not batch.stream:
+            batch = self._open_next_batch()
+            batch.stream = stream
+        return LossRead(batch, batch.size)
+
+    def _open_next_batch(self) -> Batch:
+        batch = self._batch
+        if batch.size:
+            batch.row.event.record(batch.stream)
+            batch.is_closed = True
+        self._rows = self._rows or _make_rows(self._torch)
+        self._batch = Batch(self._rows[self._num_batches % NUM_BATCHES])
+        self._num_batches += 1
+        return self._batch
 
     def _stream(self) -> Any:
         """The current stream, as torch's object for it: made once for each stream, since making it costs more than a mark does."""
-        cuda = self._torch.cuda
-        if self._raw_stream is None:
-            return cuda.current_stream()
-        device = cuda.current_device()
-        key = (device, self._raw_stream(device))
-        stream = self._streams.get(key)
-        if stream is None:
-            stream = self._streams[key] = cuda.current_stream()
-        return stream
+        if self._get_raw_stream is None:
+            return self._torch.cuda.current_stream()
+        device = self._get_device()
+        raw = self._get_raw_stream(device)
+        if raw != self._raw or device != self._device:
+            self._device, self._raw = device, raw
+            self._current = self._streams.get((device, raw)) or self._torch.cuda.current_stream()
+            self._streams[device, raw] = self._current
+        return self._current
 
     def _give_up(self, error: RuntimeError) -> None:
         first_line = str(error).split("\n", 1)[0]
         self.trouble = f"no more device times: {first_line}"
 
 
+class Row:
+    """Pinned places for the losses of one batch, and the mark behind them."""
+
+    __slots__ = ("event", "places", "values")
+
+    def __init__(self, values: Any, event: Any) -> None:
+        self.values = values
+        self.places = list(values.unbind())
+        self.event = event
+
+
+def _make_rows(torch: Any) -> list[Row]:
+    # Made under inference_mode, they could not be written to outside.
+    with torch.inference_mode(False):
+        rows = torch.zeros((NUM_BATCHES, STEPS_A_BATCH), dtype=torch.float32, pin_memory=True)
+        return [Row(row, torch.cuda.Event()) for row in rows.unbind()]
+
+
 class Batch:
-    """Losses that share a mark; no event until the last is sent, no values until one of them is read."""
+    """Losses told on one stream that share a mark; no values until one of them is read."""
 
-    __slots__ = ("event", "row", "size", "values")
+    __slots__ = ("is_closed", "row", "size", "stream", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, row: Any) -> None:
+        self.row = row
         self.size = 0
-        self.event: Any = None
-        self.row: Any = None
+        self.stream: Any = None
+        self.is_closed = False
         self.values: list[float] | None = None
 
 
@@ -161,5 +189,5 @@ class LossRead:
     def value(self) -> float:
         """The loss; ask only once it has come."""
         if self.batch.values is None:
-            self.batch.values = self.batch.row.tolist()
+            self.batch.values = self.batch.row.values.tolist()
         return self.batch.values[self.index]

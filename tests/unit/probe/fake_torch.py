@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,11 +15,18 @@ class FakeDevice:
         self.now_ms = 0.0
         self.done_ms = 0.0
         self.error: str | None = None
+        self.stream = "stream"
         self.syncs = 0
         self.events_made = 0
         self.torch: Any = SimpleNamespace(
-            cuda=SimpleNamespace(Event=self._event, synchronize=self._synchronize, current_stream=lambda: "stream"),
-            zeros=_Row,
+            cuda=SimpleNamespace(
+                Event=self._event,
+                synchronize=self._synchronize,
+                current_device=lambda: 0,
+                current_stream=lambda: self.stream,
+            ),
+            inference_mode=nullcontext,
+            zeros=_zeros,
             float32="float32",
         )
 
@@ -48,7 +56,7 @@ class FakeEvent:
         self.at_ms = -1.0
 
     def record(self, stream: str) -> None:
-        assert stream == "stream"
+        assert isinstance(stream, str)
         self._device.raise_if_broken()
         self.at_ms = self._device.now_ms
 
@@ -85,24 +93,36 @@ class FakeLoss:
         raise AssertionError("reading a CUDA tensor waits for the device")
 
 
+def _zeros(size: tuple[int, int], dtype: str, pin_memory: bool) -> _Rows:
+    assert dtype == "float32" and pin_memory
+    return _Rows([_Row([0.0] * size[1]) for _ in range(size[0])])
+
+
+class _Rows:
+    def __init__(self, rows: list[_Row]) -> None:
+        self._rows = rows
+
+    def unbind(self) -> Iterator[_Row]:
+        return iter(self._rows)
+
+
 class _Row:
     """A row of numbers in pinned memory."""
 
-    def __init__(self, count: int, dtype: str, pin_memory: bool) -> None:
-        assert dtype == "float32" and pin_memory
-        self.numbers = [0.0] * count
+    def __init__(self, numbers: list[float]) -> None:
+        self.numbers = numbers
 
-    def unbind(self) -> Iterator[_Slot]:
-        return iter([_Slot(self, place) for place in range(len(self.numbers))])
+    def unbind(self) -> Iterator[_Place]:
+        return iter([_Place(self, index) for index in range(len(self.numbers))])
 
     def tolist(self) -> list[float]:
         return list(self.numbers)
 
 
-class _Slot:
-    def __init__(self, row: _Row, place: int) -> None:
-        self._row, self._place = row, place
+class _Place:
+    def __init__(self, row: _Row, index: int) -> None:
+        self._row, self._index = row, index
 
     def copy_(self, source: FakeLoss, non_blocking: bool) -> None:
         assert non_blocking
-        self._row.numbers[self._place] = source.number
+        self._row.numbers[self._index] = source.number

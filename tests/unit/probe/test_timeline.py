@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seatrial.probe.contexts import PHASE_INDEX, PauseContext, PhaseContext, StepContext
-from seatrial.probe.cuda import STEPS_A_BATCH, Cuda
+from seatrial.probe.cuda import NUM_BATCHES, STEPS_A_BATCH, Cuda
 from seatrial.probe.timeline import LONGEST_WAIT_STEPS, Timeline
 from tests.unit.probe.fake_torch import FakeDevice, FakeLoss
 
@@ -96,7 +96,7 @@ def test_events_are_pooled(loop):
     for _ in range(50):
         loop.step(loss=1.0)
         loop.device.catch_up()
-    assert loop.device.events_made <= 8 + 2 * 2 * STEPS_A_BATCH, "a mark for each batch, and those of the steps under way"
+    assert loop.device.events_made <= NUM_BATCHES + 2 * 2 * STEPS_A_BATCH, "a mark for each batch, and those of the steps under way"
 
 
 def test_a_loss_is_read_when_it_has_come(loop):
@@ -218,3 +218,12 @@ def test_a_loss_of_many_numbers_is_refused_with_the_remedy(loop):
 
     with pytest.raises(ValueError, match=r"not a tensor of shape \(8,\): give its mean\(\)"):
         loop.timeline.loss(Many(1.0))
+
+
+def test_losses_told_on_changing_streams_are_each_read_as_they_were(loop):
+    for number in range(40):
+        loop.device.stream = f"stream {number % 2}"
+        loop.step(loss=float(number))
+        loop.device.catch_up()
+    loop.timeline.drain(0.0)
+    assert [record.loss for record in loop.records] == [float(number) for number in range(40)]
