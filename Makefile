@@ -5,13 +5,21 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: demo test test-pythons bench lint format docs picture clean system-packages
+.PHONY: demo test test-faults test-pythons fuzz bench lint format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
 test: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu" tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu and not faults" tests
+
+# Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
+test-faults: $(VENV)/.test-ready system-packages
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m faults tests/faults
+
+# Arbitrary bytes for every parser, for a minute.
+fuzz: $(VENV)/.test-ready
+	$(BIN)/python -m tests.fuzz --seconds 60
 
 # The harness alone, without torch, on each Python from 3.11 to 3.13 that is installed here.
 test-pythons:

@@ -1,5 +1,5 @@
 """Write the pages that are made from the code: docs/cli.md from every verb's --help, docs/plan.md from the plan's schema, docs/doctor.md
-from the checks.
+from the checks, docs/reliability.md from the fault table.
 
 python docs/make_pages.py            write them
 python docs/make_pages.py --check    exit 1 and name each page that is not what would be written
@@ -12,9 +12,15 @@ import subprocess
 import sys
 from pathlib import Path
 
-from seatrial.cli.main import VERBS
-from seatrial.plan.reference import markdown as plan_reference
-from seatrial.preflight.reference import markdown as doctor_reference
+ROOT = Path(__file__).parents[1]
+# The fault table lies with the tests.
+sys.path.insert(0, str(ROOT))
+
+from tests.faults.page import markdown as fault_table  # noqa: E402
+
+from seatrial.cli.main import VERBS  # noqa: E402
+from seatrial.plan.reference import markdown as plan_reference  # noqa: E402
+from seatrial.preflight.reference import markdown as doctor_reference  # noqa: E402
 
 DOCS = Path(__file__).parent
 PARTS = {"plan": ("show", "schema")}
@@ -39,7 +45,7 @@ def cli_reference() -> str:
 
 
 def main() -> int:
-    pages = {"cli.md": cli_reference(), "plan.md": plan_reference(), "doctor.md": doctor_reference()}
+    pages = {"cli.md": cli_reference(), "plan.md": plan_reference(), "doctor.md": doctor_reference(), "reliability.md": fault_table()}
     stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
     if "--check" in sys.argv:
         for name in stale:

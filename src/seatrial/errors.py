@@ -13,8 +13,11 @@ A run that fails is not an error: it is data (`records.outcome`). Only `cli/main
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
+
+LONGEST_WORD = 400
 
 
 class SeatrialError(Exception):
@@ -52,6 +55,16 @@ class CampaignError(SeatrialError):
 
 class LaunchError(SeatrialError):
     """The launcher could not be started: program missing, port taken, agent gone."""
+
+
+def printable(text: str) -> str:
+    """A message that any terminal can show: control characters and bytes that are no text are spelled out, endless words cut."""
+    spelled = "".join(letter if letter.isprintable() or letter == "\n" else _spelled(letter) for letter in text)
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda word: f"{word[0][: LONGEST_WORD // 2]}…{word[0][-LONGEST_WORD // 4 :]}", spelled)
+
+
+def _spelled(letter: str) -> str:
+    return ascii(letter)[1:-1]
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

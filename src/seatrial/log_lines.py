@@ -7,17 +7,31 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
+from seatrial.bounded_pattern import BoundedPattern
 from seatrial.errors import UsageError
 from seatrial.records.log_formats import GROUP_NAMES, PAUSE
 
 # Lines of torchrun's ranks carry this mark in launcher.log; the agent puts it there.
-RANK_MARK = re.compile(r"^\[rank(\d+)\]: ?")
+RANK_MARK = re.compile(r"^\[rank(\d{1,9})\]: ?")
 # Colours and weights of text; movements of the cursor stay, since they tell a nested progress bar from an outer one.
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # A progress bar or a dumped tensor must not cost a regular expression megabytes of text.
 LONGEST_LINE = 4000
+# A number beyond this is no step, whatever stands before it: a hash, a time in nanoseconds, an address.
+LARGEST_STEP = 10**12
+COUNTS = ("step", "total")
+
+
+class LinePattern(Protocol):
+    """What a line is searched with: a compiled expression, or one of a plan's with a bound on its time."""
+
+    @property
+    def groupindex(self) -> Mapping[str, int]: ...
+
+    def search(self, text: str, /) -> re.Match[str] | None: ...
 
 
 def compile_patterns(patterns: Iterable[str]) -> list[re.Pattern[str]]:
@@ -26,7 +40,7 @@ def compile_patterns(patterns: Iterable[str]) -> list[re.Pattern[str]]:
     for text in patterns:
         try:
             pattern = re.compile(text)
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"pattern {text!r} is not a regular expression: {error}") from error
         unknown = set(pattern.groupindex) - set(GROUP_NAMES)
         if unknown or not pattern.groupindex:
@@ -34,6 +48,16 @@ def compile_patterns(patterns: Iterable[str]) -> list[re.Pattern[str]]:
             raise UsageError(f"pattern {text!r} {named}; groups that are read: {', '.join(GROUP_NAMES)}")
         compiled.append(pattern)
     return compiled
+
+
+def own_patterns(patterns: Iterable[str]) -> list[BoundedPattern]:
+    """A plan's own expressions, each of which gives up instead of searching one line for ever."""
+    return [BoundedPattern(pattern) for pattern in compile_patterns(patterns)]
+
+
+def given_up(patterns: Iterable[LinePattern]) -> tuple[str, ...]:
+    """Those that took too long for a line, as they are written in the plan."""
+    return tuple(pattern.text for pattern in patterns if isinstance(pattern, BoundedPattern) and pattern.gave_up)
 
 
 def split_rank(line: str) -> tuple[int | None, str]:
@@ -48,12 +72,12 @@ def plain(line: str) -> str:
     return COLOUR.sub("", line) if "\x1b" in line else line
 
 
-def values_in(line: str, patterns: Sequence[re.Pattern[str]]) -> dict[str, float]:
+def values_in(line: str, patterns: Sequence[LinePattern]) -> dict[str, float]:
     """Every number the patterns find in one line, by group name; {} for a line that tells nothing."""
     return told_in(line, patterns)[0]
 
 
-def told_in(line: str, patterns: Sequence[re.Pattern[str]]) -> tuple[dict[str, float], int | None]:
+def told_in(line: str, patterns: Sequence[LinePattern]) -> tuple[dict[str, float], int | None]:
     """The same, and the place of the pattern that told the step: two of them may speak of one step."""
     found: dict[str, float] = {}
     teller: int | None = None
@@ -74,4 +98,4 @@ def _numbers(match: re.Match[str]) -> dict[str, float]:
         with contextlib.suppress(ValueError):
             if text is not None and name != PAUSE:
                 numbers[name] = float(text.replace(",", ""))
-    return numbers
+    return {name: value for name, value in numbers.items() if name not in COUNTS or 0 <= value <= LARGEST_STEP}

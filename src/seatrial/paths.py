@@ -50,6 +50,9 @@ class AttemptPaths:
     host_telemetry = _InFolder("host_telemetry.csv")
     telemetry = _InFolder("telemetry.json")
     alarms = _InFolder("alarms.jsonl")
+    halt = _InFolder("halt.json")
+    stacks = _InFolder("stacks")
+    recovered = _InFolder("recovered.json")
     outcome = _InFolder("outcome.json")
 
     @property
@@ -66,6 +69,14 @@ class AttemptPaths:
 
     def heartbeat(self, rank: int) -> Path:
         return self.folder / f"heartbeat_rank{rank}.jsonl"
+
+    def rank_stack(self, rank: int) -> Path:
+        """Written by the rank itself at the stack signal."""
+        return self.stacks / f"rank{rank}.txt"
+
+    def process_stack(self, pid: int) -> Path:
+        """Taken from outside, by py-spy."""
+        return self.stacks / f"pid{pid}.txt"
 
     def all_events(self) -> list[Path]:
         return sorted(self.folder.glob("events_rank*.jsonl"), key=_rank_in_name)
@@ -112,6 +123,7 @@ class CampaignPaths:
     owner = _InFolder(".owner.json")
     stop_request = _InFolder(".stop.json")
     progress = _InFolder("progress.json")
+    recovered = _InFolder("recovered.json")
     preflight = _InFolder("preflight.json")
     manifest = _InFolder("run_manifest.tsv")
     timing_points = _InFolder("timing_points.csv")

@@ -5,16 +5,26 @@ No string is ever handed to a shell by Seatrial itself; `command.sh` is text for
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import selectors
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 SMALL_COMMAND_TIMEOUT_S = 10.0
+MOST_BYTES = 16 << 20
+CHUNK_BYTES = 64 << 10
+
+
+class NoEndError(Exception):
+    """A command that neither ends in time nor stops writing; it has been killed, with what it had started."""
 
 
 def quote(argv: Sequence[str]) -> str:
@@ -55,8 +65,11 @@ def output_of(
     timeout_s: float = SMALL_COMMAND_TIMEOUT_S,
     env: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Standard output of a small command as text, or None when it is missing, fails or takes too long."""
-    written = bytes_of(argv, cwd, timeout_s, env)
+    """Standard output of a small command as text, or None when it is missing, fails, takes too long or writes without end."""
+    try:
+        written = bytes_of(argv, cwd, timeout_s, env)
+    except NoEndError:
+        return None
     return None if written is None else io.TextIOWrapper(io.BytesIO(written), encoding="utf-8", errors="replace").read()
 
 
@@ -65,10 +78,50 @@ def bytes_of(
     cwd: Path | None = None,
     timeout_s: float = SMALL_COMMAND_TIMEOUT_S,
     env: Mapping[str, str] | None = None,
+    most_bytes: int = MOST_BYTES,
 ) -> bytes | None:
-    """The same as it was written, ends of lines and all."""
+    """The same as it was written, ends of lines and all; a NoEndError when it takes too long or writes more than `most_bytes`."""
     try:
-        done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, timeout=timeout_s, check=False, stdin=subprocess.DEVNULL)
-    except (OSError, subprocess.TimeoutExpired):
+        # In a session of its own: a wrapper that is given up takes along what it has started, which would hold the pipe open.
+        process = subprocess.Popen(
+            argv,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except (OSError, ValueError):
         return None
-    return done.stdout if done.returncode == 0 else None
+    assert process.stdout is not None
+    try:
+        written = _read(process, process.stdout.fileno(), time.monotonic() + timeout_s, most_bytes)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    finally:
+        process.stdout.close()
+    return written if process.returncode == 0 else None
+
+
+def _read(process: subprocess.Popen[bytes], stdout: int, deadline_m: float, most_bytes: int) -> bytes:
+    written = bytearray()
+    with selectors.DefaultSelector() as readable:
+        readable.register(stdout, selectors.EVENT_READ)
+        while True:
+            if not readable.select(max(0.0, deadline_m - time.monotonic())):
+                raise NoEndError(f"{process.args!r} did not end in time")
+            part = os.read(stdout, CHUNK_BYTES)
+            if not part:
+                break
+            written += part
+            if len(written) > most_bytes:
+                raise NoEndError(f"{process.args!r} writes without end")
+    try:
+        process.wait(max(0.0, deadline_m - time.monotonic()))
+    except subprocess.TimeoutExpired as error:
+        raise NoEndError(f"{process.args!r} did not end in time") from error
+    return bytes(written)

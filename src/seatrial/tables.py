@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import csv
 import enum
+import io
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from seatrial.files import written_aside
+from seatrial.files import open_file, write_text_surely, written_aside
 
 # A ratio always has six decimals, so that a column of them lines up and two files can be compared as text.
 _RATIO_COLUMN = re.compile(r"(?:^|_)ratio(?:_|$)|_over_p50|speedup|stability_score")
@@ -60,11 +61,22 @@ def _is_ratio(column: str) -> bool:
 def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], delimiter: str = ",") -> None:
     """Write header and rows, atomically; a column a row does not have stays empty, a value no column asks for is left out."""
     with written_aside(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as target:
-        writer = csv.writer(target, _dialect(delimiter))
-        writer.writerow(columns)
-        source = iter(rows)
-        while some := list(islice(source, _ROWS_AT_ONCE)):
-            writer.writerows(zip(*(_column_text(some, column) for column in columns), strict=True))
+        _write_rows(target, columns, rows, delimiter)
+
+
+def write_table_surely(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], delimiter: str = ",") -> bool:
+    """The same for a small table that must not be lost: on a bad disk it is kept elsewhere (seatrial.append). False when it is lost."""
+    text = io.StringIO(newline="")
+    _write_rows(text, columns, rows, delimiter)
+    return write_text_surely(path, text.getvalue())
+
+
+def _write_rows(target: TextIO, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], delimiter: str) -> None:
+    writer = csv.writer(target, _dialect(delimiter))
+    writer.writerow(columns)
+    source = iter(rows)
+    while some := list(islice(source, _ROWS_AT_ONCE)):
+        writer.writerows(zip(*(_column_text(some, column) for column in columns), strict=True))
 
 
 def _column_text(rows: Sequence[Mapping[str, Any]], column: str) -> list[str]:
@@ -84,12 +96,28 @@ def _column_text(rows: Sequence[Mapping[str, Any]], column: str) -> list[str]:
 
 
 def read_table(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
-    """Every row as column → text; [] when there is no such file."""
+    """Every row as column → text, as far as it can be read: cells beyond the header and rows that are none are passed over, and bytes
+    that are no text are shown as such. [] when there is no such file."""
     try:
-        with open(path, encoding="utf-8", newline="") as source:
-            return list(csv.DictReader(source, dialect=_dialect(delimiter), restval=""))
-    except (FileNotFoundError, NotADirectoryError):
+        with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", errors="replace", newline="") as source:
+            return list(_read_rows(csv.reader(source, _dialect(delimiter))))
+    except OSError:
         return []
+
+
+def _read_rows(cells: Iterator[list[str]]) -> Iterator[dict[str, str]]:
+    header: list[str] | None = None
+    while True:
+        try:
+            row = next(cells)
+        except StopIteration:
+            return
+        except csv.Error:
+            continue
+        if header is None:
+            header = row
+        elif row:
+            yield dict(zip_longest(header, row[: len(header)], fillvalue=""))
 
 
 def _dialect(delimiter: str) -> type[csv.Dialect]:

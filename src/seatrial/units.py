@@ -8,6 +8,7 @@ import re
 from seatrial.errors import UsageError
 
 SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
+LONGEST_S = 100 * 366 * 86400.0
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)")
 
 
@@ -15,10 +16,14 @@ def parse_duration_s(text: str) -> float:
     """Seconds in '90', '90s', '1.5h', '1h30m'."""
     compact = text.strip().lower()
     if re.fullmatch(r"\d+(?:\.\d+)?", compact):
-        return float(compact)
-    if not compact or _DURATION_PART.sub("", compact).strip():
+        seconds = float(compact)
+    elif not compact or _DURATION_PART.sub("", compact).strip():
         raise UsageError(f"'{text}' is not a duration: write for example 90s, 15m, 2h or 1h30m")
-    return sum(float(number) * SECONDS_PER_UNIT[unit] for number, unit in _DURATION_PART.findall(compact))
+    else:
+        seconds = sum(float(number) * SECONDS_PER_UNIT[unit] for number, unit in _DURATION_PART.findall(compact))
+    if seconds > LONGEST_S:
+        raise UsageError(f"'{text[:40]}' is longer than a hundred years: write for example 90s, 15m, 2h or 1h30m")
+    return seconds
 
 
 def parse_limit_s(text: str, option: str) -> float:

@@ -14,6 +14,7 @@ STAGES = ("plan", "preflight", "launch", "observe", "collect", "analyse", "judge
 FOUNDATION = (
     "errors",
     "units",
+    "append",
     "files",
     "shell",
     "paths",
@@ -30,7 +31,7 @@ FOUNDATION = (
 MAY_IMPORT = {
     "records": {"records"},
     "eta": {"records"},
-    "probe": {"records"},
+    "probe": {"records", "append"},
     "machine": {*FOUNDATION},
     "agent": {*FOUNDATION, "machine", "observe"},
     **{stage: {*FOUNDATION, "machine", "probe"} for stage in STAGES},

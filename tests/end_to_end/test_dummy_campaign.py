@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seatrial.paths import AttemptPaths
 from seatrial.records import columns
-from tests.end_to_end.conftest import Harness, wait_until
+from tests.harness import Harness, wait_until
 
 CLEAN = """
 name: smoke

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.end_to_end.conftest import SCRIPTS, Harness
+from tests.end_to_end.conftest import SCRIPTS
+from tests.harness import Harness
 
 LOOP = """
 import sys, time

@@ -13,7 +13,7 @@ import pytest
 from seatrial.records import columns
 from seatrial.records.telemetry import HOST_COLUMNS
 from seatrial.tables import read_table
-from tests.end_to_end.conftest import Harness
+from tests.harness import Harness
 
 MEASURED = """
 name: measured

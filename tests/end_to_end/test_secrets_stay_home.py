@@ -6,7 +6,8 @@ import shutil
 import stat
 from pathlib import Path
 
-from tests.end_to_end.conftest import SCRIPTS, Harness
+from tests.end_to_end.conftest import SCRIPTS
+from tests.harness import Harness
 
 # Made up, and without a form that a scanner of this repository would know.
 OF_THE_CALLER = {"HF_TOKEN": "caller-hunter-0001", "WANDB_API_KEY": "caller-hunter-0002", "NCCL_AUTH_TOKEN": "caller-hunter-0003"}

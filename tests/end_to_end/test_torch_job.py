@@ -6,7 +6,8 @@ import signal
 
 import pytest
 
-from tests.end_to_end.conftest import SCRIPTS, Harness, wait_until
+from tests.end_to_end.conftest import SCRIPTS
+from tests.harness import Harness, wait_until
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 

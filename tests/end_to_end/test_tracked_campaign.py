@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.conftest import ENVIRONMENT, PATIENCE_S, Harness, wait_until
+from tests.harness import ENVIRONMENT, PATIENCE_S, Harness, wait_until
 
 pytest.importorskip("tensorboard")
 pytest.importorskip("mlflow")

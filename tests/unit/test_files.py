@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
 import stat
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from seatrial import files
+from seatrial.append import merge_back
 
 
 def test_write_text_replaces_the_whole_file(tmp_path: Path) -> None:
@@ -87,3 +93,91 @@ def test_link_is_relative_and_can_be_moved_with_its_folder(tmp_path: Path) -> No
     files.link_relative(tmp_path / "out" / "log", tmp_path / "out" / "attempt-1" / "log")
     (tmp_path / "out").rename(tmp_path / "moved")
     assert (tmp_path / "moved" / "log").read_text() == "x"
+
+
+@pytest.fixture
+def fallback_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", str(tmp_path / "fallback"))
+    return tmp_path / "fallback"
+
+
+def test_a_line_for_a_full_disk_is_kept_and_merged(tmp_path: Path, fallback_folder: Path) -> None:
+    home = tmp_path / "out"
+    home.mkdir()
+    (home / "lines").symlink_to("/dev/full")
+    waits: list[float] = []
+    assert files.append_line(home / "lines", "one", waits.append) and files.append_line(home / "lines", "two", waits.append)
+    assert len(waits) == 2, "the second goes straight to where the first is"
+    (home / "lines").unlink()
+    assert files.append_line(home / "lines", "three")
+    assert (home / "lines").read_text() == "one\ntwo\nthree\n"
+    assert [(one.file, one.error) for one in merge_back(home)] == [("lines", "No space left on device")]
+
+
+def test_a_whole_file_is_surely_somewhere(tmp_path: Path, fallback_folder: Path) -> None:
+    path = tmp_path / "out" / "run" / "outcome.json"
+    (tmp_path / "out").mkdir()
+    # A file in the folder's place stands for a disk that does not let the folder be made.
+    path.parent.write_text("")
+    assert files.write_json_surely(path, {"outcome": "ok"}, 0o600)
+    path.parent.unlink()
+    assert [(one.file, one.merged) for one in merge_back(tmp_path / "out")] == [("run/outcome.json", True)]
+    assert files.read_json(path) == {"outcome": "ok"} and stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_a_file_written_well_makes_the_kept_one_out_of_date(tmp_path: Path, fallback_folder: Path) -> None:
+    path = tmp_path / "out" / "verdict.json"
+    (tmp_path / "out").write_text("")
+    assert files.write_text_surely(path, "old")
+    (tmp_path / "out").unlink()
+    assert files.write_text_surely(path, "new")
+    assert merge_back(tmp_path / "out") == [] and path.read_text() == "new"
+
+
+def test_what_can_be_written_nowhere_is_said(tmp_path: Path, fallback_folder: Path) -> None:
+    fallback_folder.write_text("")
+    (tmp_path / "out").write_text("")
+    assert not files.write_text_surely(tmp_path / "out" / "a", "x")
+    assert not files.append_line(tmp_path / "out" / "b", "x")
+
+
+def test_a_disk_in_trouble_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    real, errors = os.replace, [errno.EIO, errno.ENOSPC]
+
+    def replace(source: Path, target: Path) -> None:
+        if errors:
+            raise OSError(errors.pop(), "for a moment")
+        real(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    assert files.write_text_surely(tmp_path / "a", "x", sleep=waits.append)
+    assert (tmp_path / "a").read_text() == "x" and len(waits) == 2 and sum(waits) < 0.5
+    assert [child.name for child in tmp_path.iterdir()] == ["a"]
+
+
+KILLED_WRITER = """
+import os, signal, sys
+from pathlib import Path
+from seatrial import files
+with files.written_aside(Path(sys.argv[1]) / "deep" / "run.csv") as aside:
+    aside.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_what_killed_writers_left_is_swept(tmp_path: Path) -> None:
+    assert subprocess.run([sys.executable, "-c", KILLED_WRITER, str(tmp_path)], check=False).returncode == -signal.SIGKILL
+    [left] = tmp_path.rglob(".*.part")
+    of_another_host = left.with_name(".run.csv.1@elsewhere.abc.part")
+    of_another_host.write_text("")
+    old = left.with_name(".old.csv.abc.part")
+    old.write_text("")
+    os.utime(old, (0, 0))
+    folder = left.with_name(".checkpoint.part")
+    folder.mkdir()
+    with files.written_aside(tmp_path / "a") as alive:
+        assert files.sweep_parts(tmp_path) == 2
+        assert sorted(tmp_path.rglob(".*.part")) == sorted([of_another_host, folder, alive])
+    assert files.sweep_parts(tmp_path, now_t=time.time() + 7200) == 1
+    assert files.sweep_parts(tmp_path / "none") == 0

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from seatrial import shell
@@ -77,3 +79,22 @@ def test_no_output_of_what_fails(argv: list[str]) -> None:
 def test_command_that_waits_is_given_up_and_gets_no_input() -> None:
     assert shell.output_of([sys.executable, "-c", "import time; time.sleep(60)"], timeout_s=0.2) is None
     assert shell.output_of([sys.executable, "-c", "import sys; print(repr(sys.stdin.read()))"]) == "''\n"
+
+
+def test_a_wrapper_that_is_given_up_takes_its_children_along(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    began_m = time.monotonic()
+    assert shell.output_of(["sh", "-c", f"sleep 60 & echo $! > {pid}; wait"], timeout_s=0.5) is None
+    assert time.monotonic() - began_m < 30
+    child = int(pid.read_text())
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_command_that_writes_without_end_is_given_up() -> None:
+    with pytest.raises(shell.NoEndError, match="writes without end"):
+        shell.bytes_of(["yes"], timeout_s=60, most_bytes=1 << 20)
+
+
+def test_a_command_that_closes_its_output_and_stays_is_given_up() -> None:
+    with pytest.raises(shell.NoEndError, match="did not end in time"):
+        shell.bytes_of(["sh", "-c", "exec >&-; sleep 60"], timeout_s=0.3)

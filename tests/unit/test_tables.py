@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from seatrial.append import merge_back
 from seatrial.records.outcome import Outcome
-from seatrial.tables import _ROWS_AT_ONCE, _column_text, format_cell, read_table, write_table
+from seatrial.tables import _ROWS_AT_ONCE, _column_text, format_cell, read_table, write_table, write_table_surely
 
 
 @pytest.mark.parametrize(
@@ -107,3 +108,37 @@ def test_a_table_longer_than_what_is_written_at_once_is_whole(tmp_path: Path) ->
     path, count = tmp_path / "long.csv", 2 * _ROWS_AT_ONCE + 1
     write_table(path, ("step", "word"), ({"step": step} for step in range(count)))
     assert [row["step"] for row in read_table(path)] == [str(step) for step in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("content", "rows"),
+    [
+        (b"", []),
+        (b"a,b\n", []),
+        (b"a,b\n1,2,3\n\n4\n", [{"a": "1", "b": "2"}, {"a": "4", "b": ""}]),
+        (b"a,b\n1,\xff\n2,\x00", [{"a": "1", "b": "\ufffd"}, {"a": "2", "b": "\x00"}]),
+        (b"a,b\n1," + b"x" * 200_000 + b"\n2,3\n", [{"a": "2", "b": "3"}]),
+    ],
+)
+def test_a_damaged_table_gives_the_rows_it_still_has(tmp_path: Path, content: bytes, rows: list[dict[str, str]]) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    assert read_table(tmp_path / "a.csv") == rows
+    assert read_table(tmp_path) == [] == read_table(tmp_path / "none")
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.binary(max_size=200), delimiter=st.sampled_from([",", "\t"]))
+def test_any_bytes_are_a_table_of_texts(tmp_path: Path, content: bytes, delimiter: str) -> None:
+    (tmp_path / "a").write_bytes(content)
+    assert all(isinstance(value, str) for row in read_table(tmp_path / "a", delimiter) for value in (*row, *row.values()))
+
+
+def test_a_small_table_is_surely_somewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", str(tmp_path / "fallback"))
+    (tmp_path / "out").mkdir()
+    path = tmp_path / "out" / "run" / "a.tsv"
+    path.parent.write_text("a file in the folder's place")
+    assert write_table_surely(path, ["a", "b"], [{"a": 1}], "\t")
+    path.parent.unlink()
+    assert [one.merged for one in merge_back(tmp_path / "out")] == [True]
+    assert path.read_text() == "a\tb\n1\t\n"

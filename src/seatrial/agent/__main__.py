@@ -1,9 +1,10 @@
 """`python -m seatrial.agent PATH/agent.json`: start an attempt's command, watch over it, leave nothing behind.
 
-Standard input is the control pipe (lines `stop` and `kill`; its end means that the harness is gone: everything is killed).
+Standard input is the control pipe (lines `stacks`, `stop` and `kill`; its end means that the harness is gone: everything is killed).
 Standard output gives one JSON report a line, for example:
 
     {"kind": "started", "t": 1794705558.1, "pid": 4711, "returncode": null, "killed": 0, "detail": ""}
+    {"kind": "stacks", "t": 1794705569.2, "pid": null, "returncode": null, "killed": 0, "detail": "by signal: rank 0 (pid 4712)"}
     {"kind": "exited", "t": 1794705570.3, "pid": null, "returncode": 0, "killed": 0, "detail": ""}
     {"kind": "gone", "t": 1794705570.4, "pid": null, "returncode": null, "killed": 0, "detail": ""}
 """

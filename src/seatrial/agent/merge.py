@@ -1,4 +1,4 @@
-"""launcher.log and launcher_arrivals.csv: one writer, every byte stamped, and a full disk that costs text but not the run.
+"""launcher.log and launcher_arrivals.csv: one writer, every byte stamped, and a bad disk that costs the run nothing.
 
 In: bytes as they arrive from processes and rank files. Out: the merged log, whose lines carry `[rank3]: ` where several processes
 write, and one row (end offset, wall clock, monotonic) for what arrived together, so that a reader knows when any byte came.
@@ -6,13 +6,14 @@ write, and one row (end offset, wall clock, monotonic) for what arrived together
 
 from __future__ import annotations
 
-import os
+import contextlib
 import re
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from seatrial.agent.reports import note
+from seatrial.append import AppendFile
 
 ARRIVALS_HEADER = "offset_bytes,t,m"
 # Closer arrivals than this share a row: a printing loop must not write more stamps than text.
@@ -25,53 +26,38 @@ _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class LogFile:
-    """An append-only file that goes on without what could not be written."""
+    """An append-only file that is there from the start; what its disk does not take is kept elsewhere, what nobody takes is counted."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._torn = False
-        self.lost_bytes = 0
-        self._handle = self._open()
-        self.offset_bytes = os.fstat(self._handle).st_size if self._handle is not None else 0
+        self._file = AppendFile(path)
+        self._told_kept = self._told_lost = False
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+
+    @property
+    def offset_bytes(self) -> int:
+        return self._file.offset_bytes
+
+    @property
+    def lost_bytes(self) -> int:
+        return self._file.lost_bytes
 
     def append(self, data: bytes) -> None:
-        """Write all of `data`, or as much as the disk takes; what is lost is counted."""
-        if self._handle is None:
-            self.lost_bytes += len(data)
-            return
-        try:
-            if self._torn:
-                self._write(b"\n")
-                self._torn = False
-            while data:
-                data = data[self._write(data) :]
-        except OSError as error:
-            self._lose(len(data), error)
+        """Write all of `data`, or as much as any disk takes."""
+        self._file.append(data)
+        if self._file.lost_bytes and not self._told_lost:
+            self._told_lost = True
+            self._say("the run goes on and its output is dropped until there is room")
+        elif self._file.fallback_bytes and not self._told_kept:
+            self._told_kept = True
+            self._say("the run goes on and its output is kept elsewhere until it can")
 
     def close(self) -> None:
-        if self._handle is not None:
-            os.close(self._handle)
-            self._handle = None
+        self._file.close()
 
-    def _open(self) -> int | None:
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        except OSError as error:
-            note(f"{self._path} cannot be written ({error.strerror}); the run goes on without it")
-            return None
-
-    def _write(self, data: bytes) -> int:
-        assert self._handle is not None
-        written = os.write(self._handle, data)
-        self.offset_bytes += written
-        return written
-
-    def _lose(self, count: int, error: OSError) -> None:
-        if not self.lost_bytes:
-            note(f"{self._path} cannot be written ({error.strerror}); the run goes on and its output is dropped until there is room")
-        self.lost_bytes += count
-        self._torn = True
+    def _say(self, what: str) -> None:
+        note(f"{self._file.path} cannot be written ({self._file.last_error}); {what}")
 
 
 class MergedLog:

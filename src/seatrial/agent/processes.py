@@ -13,13 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.agent.merge import Lines, LogFile, Verbatim
-from seatrial.agent.tree import die_with_parent
+from seatrial.agent.tree import bind_to_parent
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
 
 READ_BYTES = 64 * 1024
-# What a grandchild that never stops printing may add to the log while the rest of a finished run is read.
-LONGEST_DRAIN_S = 1.0
 
 
 @dataclass
@@ -47,9 +45,9 @@ class Started:
             self.own_log.append(data)
         return self.lines.feed(data)
 
-    def drain(self, sink: Callable[[bytes], None], clock: Callable[[], float] = time.monotonic) -> None:
-        """Take what is there now, without waiting for more."""
-        until = clock() + LONGEST_DRAIN_S
+    def drain(self, sink: Callable[[bytes], None], longest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Take what is there now, without waiting for more; a grandchild that never stops printing is cut off."""
+        until = clock() + longest_s
         while self.pipe is not None and _readable(self.pipe) and clock() < until:
             sink(self.take())
 
@@ -97,7 +95,7 @@ def _start(order: AgentOrder, env: Mapping[str, str], lines: Lines | Verbatim, o
             stdout=write_end,
             stderr=write_end,
             start_new_session=True,
-            preexec_fn=die_with_parent,
+            preexec_fn=bind_to_parent,
         )
     except OSError:
         os.close(read_end)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -26,13 +27,19 @@ class RankFile:
     def __init__(self, path: Path, rank: int) -> None:
         self.lines = Lines(rank)
         self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._taken_bytes = 0
 
     def take(self, most_bytes: int) -> Iterator[bytes]:
         """Lines completed since the last call."""
         taken = 0
         while taken < most_bytes and (data := os.read(self._handle, READ_BYTES)):
             taken += len(data)
+            self._taken_bytes += len(data)
             yield self.lines.feed(data)
+
+    @property
+    def unread_bytes(self) -> int:
+        return max(0, os.fstat(self._handle).st_size - self._taken_bytes)
 
     def close(self) -> None:
         os.close(self._handle)
@@ -72,15 +79,25 @@ class RankFiles:
         for file in self._files.values():
             self._take(file, most_bytes)
 
-    def finish(self) -> None:
-        """Unfinished lines too, then close; called when nobody writes any more."""
+    def drain(self, longest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Read all there is, turn about, for a while at most: a rank that still prints may never come to an end."""
+        until = clock() + longest_s
+        self.look()
+        while any(file.unread_bytes for file in self._files.values()) and clock() < until:
+            self.look()
+
+    def finish(self) -> int:
+        """Unfinished lines too, then close; called when nobody writes any more. The bytes that were never read."""
+        unread_bytes = 0
         for file in self._files.values():
+            unread_bytes += file.unread_bytes
             self._sink(file.lines.finish())
             file.close()
         self._files.clear()
         if self.inotify is not None:
             self.inotify.close()
             self.inotify = None
+        return unread_bytes
 
     def _find(self) -> Iterator[Path]:
         """New stream files; every folder on the way is watched before it is listed, so that nothing can appear unseen."""

@@ -2,8 +2,8 @@
 
     start ──► running ──► launcher over: `exited` ──► what is left gets TERM, then KILL ──► no descendant: `gone`
 
-Two times on the monotonic clock drive every end: `term_at` and `kill_at`. Stopping, a failed rank, a finished launcher and a lost
-harness differ only in how they set them.
+Two times drive every end: `term_at` and `kill_at`. Stopping, a failed rank, a finished launcher and a lost harness differ only in how
+they set them. All times are of a clock that stands still while the agent is suspended.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from typing import TYPE_CHECKING
 
 import psutil
 
+from seatrial.agent.clock import AwakeClock
 from seatrial.agent.merge import MergedLog
 from seatrial.agent.processes import Started, start_all, start_failure
 from seatrial.agent.rank_files import RankFiles
-from seatrial.agent.reports import note, report
-from seatrial.agent.tree import adopt_orphans, descendants, reap, send
+from seatrial.agent.reports import flush_reports, note, report
+from seatrial.agent.shared_memory import remove_left_behind
+from seatrial.agent.stacks import Stacks
+from seatrial.agent.tree import adopt_orphans, descendants, end_all, kill_children, reap, resume, send
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
 
@@ -41,6 +44,13 @@ LEFTOVER_GRACE_S = 0.5
 LEFTOVER_TERM_S = 3.0
 # A process in an uninterruptible call (a dead network disk, a hung driver) takes no signal; the campaign must go on.
 GIVE_UP_S = 30.0
+# How long a turn may chase processes that fork anew as they are killed, before output and orders get theirs.
+CHASE_S = 0.1
+# What a stream may add to the log after the launcher's end, and after everybody's: an endless one must not hold up the end.
+LONGEST_DRAIN_S = 1.0
+LONGEST_LAST_DRAIN_S = 5.0
+# For a harness that is suspended; what fits into the pipe reaches it in any case.
+REPORT_PATIENCE_S = 30.0
 
 # How ranks end that only lost another one, and may be collected before it: a code of another kind tells more.
 COMPLAINTS = (1, -15)
@@ -70,6 +80,9 @@ class Supervisor:
         self._looked_at = -math.inf
         self._killed: set[int] = set()
         self._telemetry: Telemetry | None = None
+        self._unmerged_bytes = 0
+        self._stacks = Stacks(order)
+        self._clock = AwakeClock()
 
     @property
     def stuck(self) -> bool:
@@ -92,7 +105,8 @@ class Supervisor:
                 self._turn()
             self._finish()
         finally:
-            send(descendants(), signal.SIGKILL)
+            if self._children_left and not self._given_up():
+                end_all()
 
     def _listen(self) -> None:
         """Signals and control lines wake the loop. Handlers, not SIG_IGN: ignored signals would stay ignored in the ranks."""
@@ -122,7 +136,7 @@ class Supervisor:
         except OSError as error:
             self._returncode, detail = start_failure(self._order, error)
             note(detail)
-            self._kill_at = time.monotonic()
+            self._kill_at = self._clock.now()
             return detail
         return ""
 
@@ -131,12 +145,18 @@ class Supervisor:
 
     def _turn(self) -> None:
         """Wait for something to happen, take it in, act on the time."""
-        ready = sorted(self._selector.select(self._turn_s()), key=lambda pair: int(pair[0].data[0]))
+        turn_s = self._turn_s()
+        ready = sorted(self._selector.select(turn_s), key=lambda pair: int(pair[0].data[0]))
+        if slept_s := self._clock.tick(turn_s):
+            note(f"was suspended for {slept_s:.0f} s")
         for key, _ in ready:
             key.data[1]()
         self._collect()
-        self._look_round(time.monotonic())
-        self._act(time.monotonic())
+        now = self._clock.now()
+        self._look_round(now)
+        self._stacks.look(now)
+        self._act(now)
+        flush_reports()
 
     def _look_round(self, now: float) -> None:
         """What is done by the clock: the stamp of the last bytes, and rank files that no event spoke of."""
@@ -150,10 +170,10 @@ class Supervisor:
 
     def _turn_s(self) -> float:
         by_clock = self._rank_files is not None and self._rank_files.by_clock
-        if by_clock or self._killing_since < math.inf:
+        if by_clock or self._stacks.busy or self._killing_since < math.inf:
             return SHORTEST_TURN_S
         next_act = self._kill_at if self._term_sent else min(self._term_at, self._kill_at)
-        return min(LONGEST_TURN_S, max(SHORTEST_TURN_S, next_act - time.monotonic()))
+        return min(LONGEST_TURN_S, max(SHORTEST_TURN_S, next_act - self._clock.now()))
 
     def _on_output(self, started: Started) -> None:
         pipe = started.pipe
@@ -174,22 +194,32 @@ class Supervisor:
             if word == "stop":
                 self._stop()
             elif word == "kill":
-                self._kill_at = time.monotonic()
+                self._kill_at = self._clock.now()
+            elif word == "stacks":
+                self._take_stacks()
             else:
-                note(f"control line '{word}' is not known: expected stop or kill")
+                note(f"control line '{word}' is not known: expected stacks, stop or kill")
+
+    def _take_stacks(self) -> None:
+        if self._over:
+            report("stacks", detail="the run was over already")
+        else:
+            self._stacks.ask(self._clock.now())
 
     def _stop(self) -> None:
-        now = time.monotonic()
+        now = self._clock.now()
         self._term_at = min(self._term_at, now)
         self._kill_at = min(self._kill_at, now + self._order.term_s)
 
     def _harness_gone(self, how: str) -> None:
         note(f"{how}: killing everything")
-        self._kill_at = time.monotonic()
+        self._kill_at = self._clock.now()
 
     def _collect(self) -> None:
         """Exit codes of what ended; the first that is not zero is the run's, unless a later one tells more."""
         ended, self._children_left = reap()
+        for pid, status in ended.items():
+            self._stacks.ended(pid, status)
         for started in self._started:
             code = ended.get(started.pid)
             if code is None:
@@ -203,7 +233,7 @@ class Supervisor:
 
     def _on_failed_rank(self) -> None:
         if len(self._started) > 1 and self._term_at == math.inf:
-            self._term_at = time.monotonic() + FAILED_RANK_GRACE_S
+            self._term_at = self._clock.now() + FAILED_RANK_GRACE_S
             self._kill_at = min(self._kill_at, self._term_at + self._order.term_s)
 
     def _act(self, now: float) -> None:
@@ -211,11 +241,22 @@ class Supervisor:
             self._harness_gone("the harness ended")
         if now >= self._kill_at:
             self._killing_since = min(self._killing_since, now)
-            self._killed |= send(descendants(), signal.SIGKILL)
+            self._kill()
         elif now >= self._term_at and not self._term_sent:
             self._term_sent = True
             reached = send(self._to_end(), signal.SIGTERM)
+            resume(descendants())
             self._killed |= reached if self._over else set()
+
+    def _kill(self) -> None:
+        """KILL all, and chase what was forked meanwhile: new processes become our own children when their parents die."""
+        self._stacks.cancel("the run was killed")
+        until_m = time.monotonic() + CHASE_S
+        new = send(descendants(), signal.SIGKILL)
+        while new and time.monotonic() < until_m:
+            self._killed |= new - self._stacks.helper_pids
+            self._collect()
+            new = kill_children() - self._killed - self._stacks.helper_pids
 
     def _to_end(self) -> list[psutil.Process]:
         """Who gets TERM: the launcher alone while it lives (it ends its ranks in order), everyone once it is over."""
@@ -225,38 +266,43 @@ class Supervisor:
         return [process for process in descendants() if process.pid in own]
 
     def _given_up(self) -> bool:
-        return time.monotonic() - self._killing_since > GIVE_UP_S
+        return self._clock.now() - self._killing_since > GIVE_UP_S
 
     def _launcher_over(self, detail: str) -> None:
         """Say so, and give what is left its notice."""
         self._collect()
-        self._drain()
+        self._stacks.cancel("the run ended by itself")
+        self._drain(LONGEST_DRAIN_S)
         if self._returncode is None and all(started.returncode == 0 for started in self._started):
             self._returncode = 0
         report("exited", returncode=self._returncode, detail=detail)
         if self._telemetry:
             self._telemetry.stop()
-        now, self._over, self._term_sent = time.monotonic(), True, False
+        now, self._over, self._term_sent = self._clock.now(), True, False
         stopping = self._term_at <= now
         if not stopping:
             self._term_at = min(self._term_at, now + LEFTOVER_GRACE_S)
             self._kill_at = min(self._kill_at, self._term_at + min(LEFTOVER_TERM_S, self._order.term_s))
 
-    def _drain(self) -> None:
+    def _drain(self, longest_s: float) -> None:
+        """Take in what is there, for a while at most."""
         if self._rank_files:
-            self._rank_files.look(most_bytes=2**62)
+            self._rank_files.drain(longest_s)
         for started in self._started:
-            started.drain(self._log.append)
+            started.drain(self._log.append, longest_s)
 
     def _finish(self) -> None:
-        self._drain()
+        self._drain(LONGEST_LAST_DRAIN_S)
         if self._rank_files:
-            self._rank_files.finish()
+            self._unmerged_bytes = self._rank_files.finish()
         for started in self._started:
             self._log.append(started.close())
         self._log.close()
         self._finish_telemetry()
+        if not self._children_left:
+            remove_left_behind(self._order)
         report("gone", killed=len(self._killed), detail=self._closing_words())
+        flush_reports(REPORT_PATIENCE_S)
 
     def _start_telemetry(self) -> None:
         try:
@@ -283,6 +329,8 @@ class Supervisor:
             words.append(f"processes that do not die: {pids} (in a call the kernel cannot interrupt, or another user's)")
         if self._log.lost_bytes:
             words.append(f"launcher.log lacks {self._log.lost_bytes} bytes that could not be written")
+        if self._unmerged_bytes:
+            words.append(f"launcher.log lacks the last {self._unmerged_bytes} bytes of the ranks' own files, which have them")
         return "; ".join(words)
 
     def _register(self, handle: int, order: int, act: Callable[[], None]) -> None:

@@ -10,14 +10,22 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import psutil
 
 from seatrial.agent.reports import note
+from seatrial.machine.process_tree import PROC, read_line
 
+OWN_TASKS = PROC / "self/task"
+STOPPED = "T"
+# Of an agent that failed itself: what is left then gets no patience, and the agent has none to give.
+LAST_CARE_S = 2.0
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PTRACER = 0x59616D61
 
 
 def adopt_orphans() -> None:
@@ -26,9 +34,14 @@ def adopt_orphans() -> None:
         note("this kernel has no child subreaper: processes that detach themselves may outlive the run")
 
 
-def die_with_parent() -> None:
-    """Ask the kernel to send TERM to this process when its parent dies; called in a child before it executes its program."""
+def bind_to_parent() -> None:
+    """Called in a child before it executes its program: it gets TERM when the agent dies, and the agent's py-spy may look at it.
+
+    TERM and not KILL: a launcher ends its ranks at TERM, and killed it would leave them alive with nobody to end them.
+    """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    # Where Yama lets only ancestors look into a process, it makes this exception; elsewhere the call does nothing.
+    _prctl(_PR_SET_PTRACER, os.getppid())
 
 
 def reap() -> tuple[dict[int, int], bool]:
@@ -63,6 +76,50 @@ def send(processes: Iterable[psutil.Process], number: signal.Signals) -> set[int
         except psutil.AccessDenied:
             note(f"process {process.pid} belongs to another user and cannot be signalled")
     return reached
+
+
+def resume(processes: Iterable[psutil.Process]) -> None:
+    """Let stopped ones go on: TERM waits at a stopped process until it runs."""
+    send([process for process in processes if is_stopped(process.pid)], signal.SIGCONT)
+
+
+def is_stopped(pid: int) -> bool:
+    line = read_line(str(PROC), pid)
+    return line is not None and line.state == STOPPED
+
+
+def kill_children() -> set[int]:
+    """KILL every direct child, orphans that came here included; their pids.
+
+    Far quicker than a look at the whole tree, so that a process which forks anew whenever it ends is caught between two forks.
+    """
+    killed: set[int] = set()
+    for pid in children():
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+    return killed
+
+
+def children(tasks: Path = OWN_TASKS) -> set[int]:
+    """Direct children that were not collected yet; none where the kernel does not list them."""
+    found: set[int] = set()
+    with contextlib.suppress(OSError):
+        for task in os.listdir(tasks):  # noqa: PTH208 (a race that a Path for each would lose)
+            with contextlib.suppress(OSError), open(f"{tasks}/{task}/children", "rb", buffering=0) as listed:
+                found.update(int(pid) for pid in listed.read(64 * 1024).split())
+    return found
+
+
+def end_all(sleep: Callable[[float], None] = time.sleep) -> None:
+    """KILL until nobody is left or care ends: the way out of an agent that failed."""
+    until_m = time.monotonic() + LAST_CARE_S
+    while time.monotonic() < until_m:
+        send(descendants(), signal.SIGKILL)
+        if not reap()[1]:
+            return
+        kill_children()
+        sleep(0.01)
 
 
 def _is_zombie(process: psutil.Process) -> bool:

@@ -76,10 +76,11 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
 
 
 def _alike(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[MeasuredRun]]:
-    """Runs made under the newest conditions, and the others."""
+    """Runs made under the newest conditions, and the others. A run whose provenance was lost decides nothing for those that have it."""
     if not ok:
         return [], []
-    newest = _conditions(max(ok, key=_started_t))
+    known = [run for run in ok if run.attempt.provenance.fingerprint]
+    newest = _conditions(max(known or ok, key=_started_t))
     return [run for run in ok if _conditions(run) == newest], [run for run in ok if _conditions(run) != newest]
 
 

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from seatrial.analyse.clock import clock_jump
 from seatrial.analyse.eta_points import eta_points, eta_quality, run_length_s
 from seatrial.analyse.loss import loss_falls
 from seatrial.analyse.quantile import percentiles
 from seatrial.analyse.run_cautions import run_cautions
 from seatrial.analyse.seed_metrics import seed_cells
-from seatrial.analyse.startup import startup_split
+from seatrial.analyse.startup import CLOCK_SLACK_S, startup_split
 from seatrial.analyse.telemetry import telemetry_figures
 from seatrial.analyse.telemetry_cautions import telemetry_cautions
 from seatrial.analyse.timing_points import seed_iter_of, timing_points
@@ -44,9 +45,11 @@ def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables |
     if samples is None:
         return measured
     window = window_span(tables, measured.window)
-    figures = telemetry_figures(samples, attempt.telemetry, window.first_t, window.last_t, window.samples)
+    # Samples of a clock that was set meanwhile cannot be laid beside the steps.
+    laid = TelemetryTables() if clock_jump(tables.steps) else samples
+    figures = telemetry_figures(laid, attempt.telemetry, window.first_t, window.last_t, window.samples)
     cautions = telemetry_cautions(figures, attempt.telemetry, attempt.spec.run)
-    return replace(measured, telemetry=figures, cautions=(*measured.cautions, *cautions))
+    return replace(measured, telemetry=figures, cautions=(*measured.cautions, *samples.cautions, *cautions))
 
 
 def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
@@ -157,13 +160,13 @@ def _distribution(counted: Counted) -> _Spread:
 
 
 def _startup_s(attempt: Attempt, tables: StepTables) -> float | None:
-    """Launch to the end of the first step on the slowest rank; None when it is not known or the wall clock was set back in between."""
+    """Launch to the end of the first step on the slowest rank; None when it is not known or the wall clock was set in between."""
     if attempt.outcome is None or not attempt.outcome.started_t or (tables.source != "events" and not _prints_its_first(tables.steps)):
         return None
     step, t = tables.steps["step"].to_numpy(), tables.steps["t"].to_numpy()
     ended = t[(step == step.min()) & ~np.isnan(t)].tolist()
     startup_s = max(ended, default=math.nan) - attempt.outcome.started_t
-    return float(startup_s) if startup_s >= 0 else None
+    return float(startup_s) if 0 <= startup_s <= attempt.outcome.duration_s + CLOCK_SLACK_S else None
 
 
 def _prints_its_first(steps: pl.DataFrame) -> bool:

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from seatrial.analyse.clock import clock_jump
 from seatrial.analyse.steady import ms_text
 from seatrial.analyse.window import Counted
 from seatrial.records.caution import Caution
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.steps import StepTables
+from seatrial.units import format_duration
 
 DOMINANT_SHARE = 0.2
 """One step with this much of the window's time moves throughput by as much: more than most differences between groups."""
@@ -29,6 +31,7 @@ def run_cautions(counted: Counted, tables: StepTables, spec: RunSpec) -> Iterato
     yield from _window_cautions(counted, spec)
     yield from _one_step_dominates(counted, spec)
     yield from _other_number_of_steps(tables, spec)
+    yield from _clock_was_set(tables, spec)
     if tables.source == "events":
         yield from _steps_lost(counted, spec)
         yield from _missing_ranks(counted, tables, spec)
@@ -74,6 +77,20 @@ def _other_number_of_steps(tables: StepTables, spec: RunSpec) -> Iterator[Cautio
         )
 
 
+def _clock_was_set(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    jump = clock_jump(tables.steps)
+    if jump is None:
+        return
+    way = "forward" if jump.jump_s > 0 else "back"
+    yield Caution(
+        kind="clock_jump",
+        subject=spec.run,
+        numbers={"step": jump.step, "jump_s": round(jump.jump_s, 3)},
+        text=f"The wall clock was set {way} by {format_duration(abs(jump.jump_s))} before step {jump.step} ended, or the machine slept: "
+        "step times are not touched by it, but figures of the machine cannot be laid beside the steps and are left out.",
+    )
+
+
 def _one_step_dominates(counted: Counted, spec: RunSpec) -> Iterator[Caution]:
     if counted.window is None or counted.window_s <= 0:
         return
@@ -113,6 +130,13 @@ def _who(lost: Mapping[int, int]) -> str:
     return f"{who} have no usable line of up to"
 
 
+def _missing_files(tables: StepTables) -> str:
+    seen = set(tables.steps["rank"].unique().to_list())
+    missing = [rank for rank in range(tables.world_size) if rank not in seen]
+    named = f"events_rank{missing[0]}.jsonl" if missing else "one of them"
+    return named if len(missing) < 2 else f"{named} and {len(missing) - 1} more"
+
+
 def _missing_ranks(counted: Counted, tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
     if counted.window is None or spec.rank_scope != "all" or counted.ranks >= tables.world_size:
         return
@@ -120,5 +144,6 @@ def _missing_ranks(counted: Counted, tables: StepTables, spec: RunSpec) -> Itera
         kind="ranks_not_seen",
         subject=spec.run,
         numbers={"ranks": counted.ranks, "world_size": tables.world_size},
-        text=f"Only {counted.ranks} of {tables.world_size} ranks wrote steps; the others are taken to have done the same work.",
+        text=f"Only {counted.ranks} of {tables.world_size} ranks wrote steps ({_missing_files(tables)} tells none); the others are taken "
+        "to have done the same work.",
     )

@@ -18,15 +18,18 @@ from seatrial.records.attempt import Attempt
 from seatrial.records.events import SPANS, STARTUP_PARTS
 from seatrial.records.steps import StartupFacts, StepTables
 
+CLOCK_SLACK_S = 1.0
+"""By how much a part of the run may seem longer than the run, as two clocks tell it."""
+
 
 def startup_split(attempt: Attempt, tables: StepTables) -> dict[str, float]:
-    """The parts; {} where the workload has no probe or the wall clock was set back. A part that is not known is not there."""
+    """The parts; {} where the workload has no probe or the wall clock was set meanwhile. A part that is not known is not there."""
     facts, outcome = tables.startup, attempt.outcome
     if facts is None or outcome is None or not outcome.started_t:
         return {}
     at = int(np.argmax(tables.steps["rank"].to_numpy() == facts.rank))
     first = {name: tables.steps[name][at] for name in ("t", "m", "iter_ms")}
-    if first["t"] is None or first["m"] is None or first["t"] < outcome.started_t:
+    if first["t"] is None or first["m"] is None or not 0 <= first["t"] - outcome.started_t <= outcome.duration_s + CLOCK_SLACK_S:
         return {}
     begin_m = first["m"] - (first["iter_ms"] or 0.0) / 1000.0
     parts = {"first_step": max(0.0, first["m"] - begin_m - _inside(facts, begin_m)), **_spans(facts)}

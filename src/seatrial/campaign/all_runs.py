@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import fmean
 
 from seatrial import files
+from seatrial.append import TROUBLE
 from seatrial.campaign.code_folder import code_folder
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.listener import Listener
@@ -27,7 +28,9 @@ from seatrial.campaign.one_run import new_attempt, run_one
 from seatrial.campaign.owner import owned
 from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import record_run
+from seatrial.collect.recovered import recover
 from seatrial.launch.environment import tuning_variables
+from seatrial.launch.orphans import kill_orphans
 from seatrial.launch.prepare import masked_spec
 from seatrial.machine.git import GitState, git_state
 from seatrial.machine.secrets import mask_text
@@ -35,7 +38,7 @@ from seatrial.observe.eta import CurrentRun, RunEta, RunLeft, TimeLeft, campaign
 from seatrial.observe.progress import Progress
 from seatrial.paths import CampaignPaths, RunPaths
 from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.codec import from_json, to_json
+from seatrial.records.codec import described, to_json
 from seatrial.records.live import LiveState
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
@@ -50,6 +53,8 @@ class CampaignEnd:
     interrupted: bool = False
     stopped_on_error: bool = False
     out_of_budget: bool = False
+    disk_trouble: str = ""
+    """Why no further run could be prepared: what the disk said."""
     left: int = 0
     """Runs that were to be run and were not started."""
 
@@ -59,8 +64,8 @@ def run_all(plan: CampaignPlan, listener: Listener) -> CampaignEnd:
     paths = CampaignPaths(Path(plan.output))
     with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
         listener.warned(refuse_what_can_only_fail(plan, paths))
+        tidy_up(paths)
         plan_hash = save_plan(plan, paths)
-        close_abandoned(paths)
         return _Campaign(plan, plan_hash, paths, interrupts, listener).run()
 
 
@@ -77,18 +82,26 @@ def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
 def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
     """The newest attempt of this very spec that ended well."""
     for attempt in reversed(run.attempts()):
-        stored = files.read_json(attempt.outcome)
-        if isinstance(stored, dict) and stored.get("hash") == hash and stored.get("outcome") == Outcome.OK.value:
-            return from_json(RunOutcome, stored)
+        outcome = described(RunOutcome, files.read_json(attempt.outcome))
+        if outcome is not None and outcome.hash == hash and outcome.outcome is Outcome.OK:
+            return outcome
     return None
 
 
+def tidy_up(paths: CampaignPaths) -> None:
+    """What an earlier invocation that died could not do: nobody else owns the folder now."""
+    files.sweep_parts(paths.folder)
+    recover(paths.folder)
+    close_abandoned(paths)
+
+
 def close_abandoned(paths: CampaignPaths) -> None:
-    """Give an outcome to attempts whose harness died before it could: nobody else owns the folder now."""
+    """Give an outcome to attempts whose harness died before it could, and end what still runs of them."""
     for run in paths.runs():
         for attempt in run.attempts():
             if attempt.outcome.exists():
                 continue
+            kill_orphans(attempt.folder, {})
             stored = files.read_json(attempt.spec) or {}
             outcome = RunOutcome(
                 run=attempt.run,
@@ -148,7 +161,13 @@ class _Campaign:
                 return CampaignEnd(interrupted=True, left=left)
             if self._over_budget(spec):
                 return CampaignEnd(out_of_budget=True, left=left)
-            outcome = self._run(spec, index, todo)
+            try:
+                outcome = self._run(spec, index, todo)
+            except OSError as error:
+                if error.errno not in TROUBLE:
+                    raise
+                # A run that is under way survives a bad disk; one that cannot be prepared has nowhere to go.
+                return CampaignEnd(disk_trouble=f"{error.filename or self._paths.folder}: {error.strerror}", left=left)
             if outcome.outcome is Outcome.INTERRUPTED:
                 return CampaignEnd(interrupted=True, left=left - 1)
             if outcome.outcome is not Outcome.OK and self._plan.stop_on_error:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Read = Callable[[Attempt], "pl.DataFrame"]
 
+LARGEST_WHOLE = 2**63
 WHOSE = ("run", "attempt", "group")
 _TEXT = {*TEXT_COLUMNS, "iso", "msg", "phase", "host"}
 _WHOLE = {"gpu_index", "process_count", "foreign_process_count", "train_proc_count", "tree_threads", "pid", "rank", "step"}
@@ -81,7 +82,10 @@ def _fitting(value: Any, kind: Any) -> Any:
         return value if isinstance(value, str) else None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return float(value) if kind == pl.Float64 else int(value) if abs(value) < 2**63 else None
+    # NaN is not below anything either.
+    if not abs(value) < LARGEST_WHOLE:
+        return None
+    return float(value) if kind == pl.Float64 else int(value)
 
 
 def _with_whose(schema: Mapping[str, Any]) -> dict[str, Any]:

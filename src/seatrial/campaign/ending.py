@@ -50,7 +50,7 @@ class Judgement:
 def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
     """What to call it. `world_size` and `steps` are what the run was to have; None where nobody can know."""
     if ending.alarm is not None:
-        return Judgement(outcome=Outcome.TIMEOUT, cause=ending.alarm.cause, detail=ending.alarm.text, action=ending.alarm.action)
+        return Judgement(outcome=ending.alarm.outcome, cause=ending.alarm.cause, detail=ending.alarm.text, action=ending.alarm.action)
     if ending.interrupted:
         return Judgement(outcome=Outcome.INTERRUPTED, cause=Cause.USER, detail="stopped by the user", action="the same command resumes")
     if ending.agent_lost:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.campaign.attempt_frames import FRAMES, Read
-from seatrial.campaign.results import NO_POLARS, as_asked_now, can_measure, gather_results
+from seatrial.campaign.results import NO_POLARS, as_asked_now, can_measure, gather_results, plans_of
 from seatrial.collect.attempts import read_campaign, read_plans
 from seatrial.collect.manifest import FIXED_COLUMNS, eta_point_rows, manifest_row, timing_point_rows
 from seatrial.errors import CampaignError, UsageError, did_you_mean
@@ -92,8 +92,7 @@ class Exporter:
     def __post_init__(self) -> None:
         if not can_measure():
             raise CampaignError(NO_POLARS)
-        if not read_plans(self.paths):
-            raise CampaignError(f"{self.paths.folder} holds no campaign: name the folder that `seatrial run` or `seatrial sweep` wrote to")
+        plans_of(self.paths)
 
     def table(self, name: str) -> Table:
         """One table of TABLES."""

@@ -6,13 +6,17 @@ are measured here one after another; both ways give the same.
 
 from __future__ import annotations
 
-import multiprocessing
+import collections
+import contextlib
+import ctypes
+import multiprocessing.connection
 import os
 import signal
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from types import TracebackType
 
 from seatrial.machine.host import usable_cpu_count
 from seatrial.records.attempt import Attempt
@@ -23,22 +27,21 @@ from seatrial.records.results import MeasuredRun
 LEAST_FOR_A_WORKER = 100
 MOST_WORKERS = 8
 HANDED_OUT_AT_ONCE = 16
+PR_SET_PDEATHSIG = 1
 
 
 def measure_all(attempts: Sequence[Attempt]) -> tuple[MeasuredRun, ...]:
     """What each attempt's events or lines say."""
-    workers = min(usable_cpu_count(), MOST_WORKERS, len(attempts) // LEAST_FOR_A_WORKER)
-    if workers < 2:
+    count = min(usable_cpu_count(), MOST_WORKERS, len(attempts) // LEAST_FOR_A_WORKER)
+    if count < 2:
         return tuple(map(measure, attempts))
     try:
-        # Not forked: this process may have threads, whose locks a fork would copy as they stand.
-        spawning = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(workers, mp_context=spawning, initializer=_begin_worker) as pool:
-            measures = pool.map(_measure_alone, attempts, chunksize=HANDED_OUT_AT_ONCE)
-            return tuple(MeasuredRun(attempt=attempt, measure=found) for attempt, found in zip(attempts, measures, strict=True))
-    except (OSError, BrokenProcessPool):
-        # No semaphores in this container, or a worker killed for want of memory: slower is better than not at all.
+        with _Workers(count) as workers:
+            measures = workers.map(attempts)
+    except (OSError, EOFError):
+        # No process to be had, or a worker killed for want of memory: slower is better than not at all.
         return tuple(map(measure, attempts))
+    return tuple(MeasuredRun(attempt=attempt, measure=found) for attempt, found in zip(attempts, measures, strict=True))
 
 
 def measure(attempt: Attempt) -> MeasuredRun:
@@ -57,15 +60,63 @@ def measure(attempt: Attempt) -> MeasuredRun:
         return MeasuredRun(attempt=attempt, measure=replace(whole, cautions=(_not_measured(attempt, error),)))
 
 
-def _measure_alone(attempt: Attempt) -> RunMeasure | None:
-    """Without the attempt, which the parent has: a third less to be sent."""
-    return measure(attempt).measure
+class _Workers:
+    """Processes that measure, each at the end of a pipe of its own: no threads, locks or semaphores that an interrupt could leave held."""
+
+    def __init__(self, count: int) -> None:
+        # Not forked: this process may have threads, whose locks a fork would copy as they stand.
+        self._spawning = multiprocessing.get_context("spawn")
+        self._count = count
+        self._started: dict[Connection, BaseProcess] = {}
+
+    def __enter__(self) -> _Workers:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Killed, not waited for: all is measured, or nobody wants the rest."""
+        for ours, worker in self._started.items():
+            if worker.pid is not None:
+                worker.kill()
+                worker.join()
+            ours.close()
+
+    def map(self, attempts: Sequence[Attempt]) -> list[RunMeasure | None]:
+        """The measures in the order of the attempts; an EOFError when a worker is lost."""
+        measures: list[RunMeasure | None] = [None] * len(attempts)
+        waiting = collections.deque(range(0, len(attempts), HANDED_OUT_AT_ONCE))
+        busy: dict[Connection, int] = {self._start(): first for first in [waiting.popleft() for _ in range(min(self._count, len(waiting)))]}
+        for worker, first in busy.items():
+            worker.send(attempts[first : first + HANDED_OUT_AT_ONCE])
+        while busy:
+            for worker in [one for one in multiprocessing.connection.wait(list(busy)) if isinstance(one, Connection)]:
+                found = worker.recv()
+                first = busy.pop(worker)
+                measures[first : first + len(found)] = found
+                if waiting:
+                    busy[worker] = waiting.popleft()
+                    worker.send(attempts[busy[worker] : busy[worker] + HANDED_OUT_AT_ONCE])
+        return measures
+
+    def _start(self) -> Connection:
+        ours, theirs = self._spawning.Pipe()
+        worker = self._spawning.Process(target=_work, args=(theirs, os.getpid()), daemon=True)
+        self._started[ours] = worker
+        worker.start()
+        theirs.close()
+        return ours
 
 
-def _begin_worker() -> None:
-    """Ctrl-C is for the parent to act on; and the other cores have workers of their own."""
+def _work(pipe: Connection, parent: int) -> None:
+    """Measure what comes through the pipe until it is closed."""
+    # Ctrl-C is for the parent to act on, and a worker ends with it whichever way it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    # The other cores have workers of their own.
     os.environ["POLARS_MAX_THREADS"] = "1"
+    with contextlib.suppress(EOFError, OSError):
+        while os.getppid() == parent:
+            # Without the attempts, which the parent has: a third less to be sent.
+            pipe.send([measure(attempt).measure for attempt in pipe.recv()])
 
 
 def _not_measured(attempt: Attempt, error: Exception) -> Caution:

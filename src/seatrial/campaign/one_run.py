@@ -6,44 +6,36 @@ means that the attempt is over. A run that fails, or cannot even be started, is 
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from seatrial import files
 from seatrial.campaign.code_folder import code_folder
 from seatrial.campaign.ending import Ending, Judgement, RankRecord, judge_ending
-from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.follow import Follower, OnProgress, OnStop
+from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.masking import masked_outcome
+from seatrial.campaign.standstill import where_it_stood
 from seatrial.collect.failure import diagnose
+from seatrial.collect.recovered import recover
 from seatrial.errors import LaunchError
-from seatrial.launch.agent_process import AgentProcess
 from seatrial.launch.environment import environment, tuning_variables
 from seatrial.launch.places.local import allocate
 from seatrial.launch.prepare import masked_spec, prepare
 from seatrial.machine.provenance import gather
-from seatrial.observe.progress import Progress, ProgressReader
-from seatrial.observe.spike import SpikeWatch
-from seatrial.observe.watchdog import Alarm, alarm
 from seatrial.paths import AttemptPaths, RunPaths
 from seatrial.records.codec import to_json
 from seatrial.records.command import Allocation, Command, Provenance
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
 
-AGENT_WAIT_S = 0.2
-PROGRESS_EVERY_S = 1.0
-# After KILL was asked for, the agent needs a moment to see everything gone; beyond this it is taken for lost.
-KILL_PATIENCE_S = 15.0
 FAILURE_TAIL_LINES = 80
+LAST_EVENTS = 50
 DIAGNOSIS_LINES = 2000
 DIAGNOSIS_BYTES = 200_000
-
-OnProgress = Callable[[Progress, float, str], None]
-"""How far it is, the time since its launch, and its newest alarm in one sentence."""
-OnStop = Callable[[], None]
 
 
 def run_one(
@@ -56,13 +48,20 @@ def run_one(
             order = prepare(spec, attempt, allocation, os.environ)
             files.write_json(attempt.provenance, to_json(_provenance(spec, attempt, order.command, allocation, plan_hash)))
             started_t = time.time()
-            ending = _Follower(spec, attempt, interrupts, on_progress, on_stop).follow()
+            ending = Follower(spec, attempt, interrupts, on_progress, on_stop).follow()
+        # What the ranks wrote elsewhere while the disk failed is part of what they tell.
+        recover(attempt.folder)
         outcome = _outcome(spec, attempt, ending, started_t, allocation.master_port)
     except LaunchError as error:
         outcome = _not_started(spec, attempt, error, started_t)
-    outcome = masked_outcome(outcome, spec, os.environ)
-    files.write_json(attempt.outcome, to_json(outcome))
-    link_current(RunPaths(attempt.folder.parent), attempt)
+    return _close(attempt, masked_outcome(outcome, spec, os.environ))
+
+
+def _close(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
+    """Write the outcome, last and whatever the disk does."""
+    files.write_json_surely(attempt.outcome, to_json(outcome))
+    with contextlib.suppress(OSError):
+        link_current(RunPaths(attempt.folder.parent), attempt)
     return outcome
 
 
@@ -99,87 +98,22 @@ def link_current(run: RunPaths, attempt: AttemptPaths) -> None:
 
 def rank_record(attempt: AttemptPaths) -> RankRecord:
     """What the ranks left in their event files."""
-    endings = [files.last_json_line(path) or {} for path in attempt.all_events()]
-    done = [last for last in endings if last.get("kind") == "stop"]
-    stepped = any(last.get("kind") == "step" or (last.get("steps") or 0) > 0 for last in endings)
-    least_steps = min((int(last.get("steps") or 0) for last in done), default=0)
-    return RankRecord(started=len(endings), done=len(done), stepped=stepped, least_steps=least_steps)
+    endings = [_last_events(path) for path in attempt.all_events()]
+    stops = [stop for events in endings if (stop := next((event for event in events if event.get("kind") == "stop"), None))]
+    stepped = any(event.get("kind") == "step" for events in endings for event in events) or any(map(_steps, stops))
+    return RankRecord(started=len(endings), done=len(stops), stepped=stepped, least_steps=min(map(_steps, stops), default=0))
 
 
-class _Follower:
-    """Follows one agent to its end, passing limits and the user's wishes on to it."""
+def _last_events(path: Path) -> list[dict[str, Any]]:
+    """The newest of a rank's own events; lines of another run or attempt in its file are none of it."""
+    first = next(files.read_json_lines(path), {})
+    own = (first.get("run"), first.get("attempt"))
+    return [event for event in files.last_json_lines(path, LAST_EVENTS) if (event.get("run"), event.get("attempt")) == own]
 
-    def __init__(self, spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, on_progress: OnProgress, on_stop: OnStop) -> None:
-        self._spec, self._attempt, self._interrupts = spec, attempt, interrupts
-        self._on_progress, self._on_stop = on_progress, on_stop
-        self._reader = ProgressReader(spec, attempt)
-        self._asked = Urgency.NONE
-        self._alarm: Alarm | None = None
-        self._spikes, self._told = SpikeWatch(spec.limits.spike_ratio), ""
-        self._progress = Progress(total=spec.steps)
-        self._returncode: int | None = None
-        self._exited_s: float | None = None
 
-    def follow(self) -> Ending:
-        agent = AgentProcess.start(self._attempt)
-        launched_m = time.monotonic()
-        looked_m = kill_m = -1.0
-        try:
-            while True:
-                for report in agent.wait(AGENT_WAIT_S):
-                    if report.kind == "exited":
-                        self._returncode = report.returncode
-                        self._exited_s = time.monotonic() - launched_m
-                    elif report.kind in ("gone", "lost"):
-                        return self._ending(report.killed, report.kind == "lost", time.monotonic() - launched_m)
-                now_m = time.monotonic()
-                if now_m - looked_m >= PROGRESS_EVERY_S:
-                    looked_m = now_m
-                    self._look(now_m - launched_m)
-                if self._pass_on(agent) is Urgency.KILL and kill_m < 0:
-                    kill_m = now_m
-                if 0 <= kill_m < now_m - KILL_PATIENCE_S:
-                    return self._ending(0, True, now_m - launched_m)
-        finally:
-            agent.close()
-
-    def _look(self, elapsed_s: float) -> None:
-        try:
-            self._take_in(elapsed_s)
-        except Exception as error:
-            # Whatever a script prints and however full the disk is: looking on must not end the run that is looked at.
-            self._told = f"its progress could not be told ({type(error).__name__}: {error}); the run goes on"
-        if self._alarm is None and self._returncode is None:
-            self._alarm = alarm(self._progress, elapsed_s, self._spec.limits)
-
-    def _take_in(self, elapsed_s: float) -> None:
-        self._progress = self._reader.look()
-        spike = self._spikes.look(self._progress, time.time())
-        if spike:
-            self._told = spike.text
-            files.append_line(self._attempt.alarms, json.dumps(to_json(spike)))
-        self._on_progress(self._progress, elapsed_s, self._told)
-
-    def _pass_on(self, agent: AgentProcess) -> Urgency:
-        urgency = self._interrupts.urgency
-        wanted = max(urgency, Urgency.STOP if self._alarm else Urgency.NONE)
-        if wanted > self._asked:
-            if urgency is Urgency.STOP:
-                self._on_stop()
-            self._asked = wanted
-            (agent.kill if wanted is Urgency.KILL else agent.stop)()
-        return self._asked
-
-    def _ending(self, killed: int, lost: bool, elapsed_s: float) -> Ending:
-        return Ending(
-            returncode=self._returncode,
-            killed=killed,
-            alarm=self._alarm,
-            interrupted=self._interrupts.urgency is not Urgency.NONE and self._asked is not Urgency.NONE,
-            agent_lost=lost,
-            # What a run left behind and the agent had to end is not part of its length.
-            elapsed_s=elapsed_s if self._exited_s is None else self._exited_s,
-        )
+def _steps(stop: dict[str, Any]) -> int:
+    steps = stop.get("steps")
+    return steps if isinstance(steps, int) else 0
 
 
 def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int) -> RunOutcome:
@@ -191,13 +125,14 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
         found = diagnose(ending.returncode, files.tail_lines(attempt.launcher_log, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
         judged = Judgement(outcome=judged.outcome, cause=found.cause, detail=found.detail, action=found.action)
     failed = judged.outcome is not Outcome.OK
+    stood = where_it_stood(attempt, ending.alarm)
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,
         hash=spec.hash,
         outcome=judged.outcome,
-        cause=judged.cause,
-        detail=judged.detail,
+        cause=stood.cause or judged.cause,
+        detail=f"{judged.detail}{stood.words}",
         action=judged.action,
         exit_code=ending.returncode,
         started_t=started_t,
@@ -206,6 +141,9 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
         port=port,
         killed=ending.killed,
         log_tail=tuple(files.tail_lines(attempt.launcher_log, FAILURE_TAIL_LINES)) if failed else (),
+        rank=stood.rank,
+        phase=stood.phase,
+        frame=stood.frame,
     )
 
 

@@ -7,15 +7,19 @@ just ended, and appends its row to the manifest, so that the manifest grows as r
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+from seatrial.append import TROUBLE
+from seatrial.campaign.in_the_way import folders_moved_aside
 from seatrial.campaign.measuring import measure, measure_all
-from seatrial.collect.attempts import read_attempt, read_campaign, read_plans
+from seatrial.collect.attempts import StoredPlans, read_attempt, read_campaign, read_stored, read_stored_plans
 from seatrial.collect.manifest import (
     append_manifest,
     eta_point_rows,
@@ -25,16 +29,19 @@ from seatrial.collect.manifest import (
     write_manifest,
     write_timing_points,
 )
+from seatrial.collect.recovered import recover
 from seatrial.errors import CampaignError
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.caution import Caution
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.verdict import Criterion
 
 BASELINE_GROUP = "old_like"
+THROUGHPUT = "throughput"
 NO_POLARS = "polars is not installed here, so no tables can be made; copy the folder to a machine that has it and run `seatrial report`"
 
 
@@ -49,7 +56,10 @@ def record_run(paths: CampaignPaths, attempt: AttemptPaths) -> MeasuredRun | Non
     if stored is None or not can_measure():
         return None
     measured = measure(stored)
-    append_manifest(paths.manifest, manifest_row(measured.attempt, measured.measure))
+    folders_moved_aside(paths)
+    # On a bad disk the next report makes it anew, from the attempts themselves.
+    with contextlib.suppress(OSError):
+        append_manifest(paths.manifest, manifest_row(measured.attempt, measured.measure))
     return measured
 
 
@@ -64,14 +74,33 @@ def known_durations_s(paths: CampaignPaths) -> dict[str, float]:
 
 def remake(folder: Path) -> CampaignResults:
     """Read everything, write everything, and say it."""
+    paths = CampaignPaths(folder)
+    recover(folder)
+    results = gather_results(paths)
+    results = replace(results, cautions=(*results.cautions, *folders_moved_aside(paths)))
+    write_results(results, paths)
+    return results
+
+
+def remake_or_say(folder: Path) -> tuple[CampaignResults, str]:
+    """The same for the end of a night: where a bad disk takes no tables, a sentence says so and the results are there all the same."""
+    paths = CampaignPaths(folder)
+    try:
+        return remake(folder), ""
+    except OSError as error:
+        if error.errno not in TROUBLE:
+            raise
+        remedy = f"mend that, then `seatrial report {folder}`"
+        return gather_results(paths), f"{error.filename or folder}: {error.strerror}; tables and report are not written: {remedy}"
+
+
+def write_results(results: CampaignResults, paths: CampaignPaths) -> None:
+    """Every table and report."""
     from seatrial.report.write import write_report
 
-    paths = CampaignPaths(folder)
-    results = gather_results(paths)
     write_manifest(paths.manifest, [manifest_row(run.attempt, run.measure) for run in results.runs])
     _write_points(paths, results)
     write_report(results, paths)
-    return results
 
 
 def gather_results(paths: CampaignPaths) -> CampaignResults:
@@ -82,14 +111,14 @@ def gather_results(paths: CampaignPaths) -> CampaignResults:
     from seatrial.analyse.rank import rank
     from seatrial.judge.verdict import judge
 
-    plans = read_plans(paths)
-    if not plans:
-        raise CampaignError(f"{paths.folder} holds no campaign: there is no plan in it; name the folder that `seatrial run` wrote to")
-    latest = plans[-1]
+    read = plans_of(paths)
+    plans = read.plans
     asked = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
-    runs = measure_all([as_asked_now(attempt, asked) for attempt in read_campaign(paths, plans)])
+    stored = read_stored(paths, plans)
+    runs = measure_all([as_asked_now(attempt, asked) for attempt in stored.attempts])
     groups = summarise(runs, BASELINE_GROUP)
-    ranking = rank(groups, latest.rank_by)
+    rank_by, unknown = _rank_by(plans[-1])
+    ranking = rank(groups, rank_by)
     waiting = pending(plans, runs)
     return CampaignResults(
         output=str(paths.folder),
@@ -101,7 +130,31 @@ def gather_results(paths: CampaignPaths) -> CampaignResults:
         groups=groups,
         ranking=ranking,
         verdict=judge(_criteria(plans), runs, groups, ranking, waiting),
+        cautions=(*read.cautions, *stored.cautions, *unknown),
     )
+
+
+def plans_of(paths: CampaignPaths) -> StoredPlans:
+    """The folder's plans, the latest last; a CampaignError that says why where there is none."""
+    read = read_stored_plans(paths)
+    if read.plans:
+        return read
+    if any(os.path.lexists(path) for path in (paths.plan, *paths.plans.glob("*.json"))):
+        raise CampaignError(
+            f"no plan in {paths.folder} can be read: plan.json and plans/ are damaged; run the plan again into this folder, which keeps "
+            "every finished run, or put plan.json back from a copy"
+        )
+    raise CampaignError(f"{paths.folder} holds no campaign: there is no plan in it; name the folder that `seatrial run` wrote to")
+
+
+def _rank_by(plan: CampaignPlan) -> tuple[str, list[Caution]]:
+    """What to rank by; throughput where the plan, of a later version or damaged, names a figure that is not known here."""
+    from seatrial.analyse.rank_metric import METRICS
+
+    if plan.rank_by in (THROUGHPUT, *METRICS):
+        return plan.rank_by, []
+    text = f"The plan ranks by '{plan.rank_by[:40]}', which this version does not know; {THROUGHPUT} is used instead."
+    return THROUGHPUT, [Caution(kind="unknown_figure", text=text)]
 
 
 def as_asked_now(attempt: Attempt, asked: Mapping[tuple[str, str], RunSpec]) -> Attempt:

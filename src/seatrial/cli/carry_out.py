@@ -10,8 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from seatrial.campaign.all_runs import CampaignEnd, run_all
-from seatrial.campaign.results import NO_POLARS, can_measure, remake
+from seatrial.campaign.results import NO_POLARS, can_measure, remake_or_say
 from seatrial.campaign.tracking import Tracking, TrackingListener
+from seatrial.cli.before_start import refuse_unasked, refuse_unusable_output
 from seatrial.cli.live_view import live_view
 from seatrial.cli.track import say_account, stop_wishes, tracking_to, usable_trackers
 from seatrial.paths import CampaignPaths
@@ -21,13 +22,18 @@ from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Verdict
 from seatrial.report.terminal import print_report
 
+DISK_TROUBLE = 1
 INTERRUPTED = 130
 
 
-def carry_out(plan: CampaignPlan, *, as_json: bool = False, track: Sequence[str] = (), heartbeat_s: float | None = None) -> int:
+def carry_out(
+    plan: CampaignPlan, *, yes: bool = False, as_json: bool = False, track: Sequence[str] = (), heartbeat_s: float | None = None
+) -> int:
     """Run the campaign, sending each run that ends to the trackers, and return the exit code."""
     console = Console(stderr=as_json)
     out, trackers = Path(plan.output), usable_trackers(track)
+    refuse_unasked(plan, yes)
+    refuse_unusable_output(out)
     with stop_wishes(out) as stop_wished, tracking_to(trackers, out, console, stop_wished) as tracking:
         return _run_and_report(plan, console, tracking, as_json=as_json, heartbeat_s=heartbeat_s)
 
@@ -38,15 +44,19 @@ def _run_and_report(plan: CampaignPlan, console: Console, tracking: Tracking, *,
     if not can_measure():
         console.print(NO_POLARS, style="yellow", markup=False)
         return INTERRUPTED if end.interrupted else Verdict.FAIL.exit_code if view.failed else Verdict.INCONCLUSIVE.exit_code
-    results = remake(Path(plan.output))
+    results, unwritten = remake_or_say(Path(plan.output))
     print_report(results, console)
     _say_what_is_left(console, end, plan)
+    if unwritten:
+        console.print(unwritten, style="red", markup=False, highlight=False)
     if not end.interrupted:
         tracking.send_campaign()
     say_account(tracking, console)
     if as_json:
         sys.stdout.write(json.dumps(last_line(results)) + "\n")
-    return INTERRUPTED if end.interrupted else results.verdict.verdict.exit_code
+    if end.interrupted:
+        return INTERRUPTED
+    return DISK_TROUBLE if unwritten or end.disk_trouble else results.verdict.verdict.exit_code
 
 
 def last_line(results: CampaignResults) -> dict[str, object]:
@@ -71,6 +81,8 @@ def _say_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan) ->
         if end.stopped_on_error
         else "the budget is used up"
         if end.out_of_budget
+        else f"no further run could be prepared ({end.disk_trouble}): mend that disk first"
+        if end.disk_trouble
         else ""
     )
     if plan.selected:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as json_text
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,11 +55,12 @@ def _side(folder: Path) -> RunSide:
 
     attempt = _attempt(folder)
     paths = AttemptPaths(Path(attempt.folder))
-    recorded = read_json(paths.environment) or {}
+    recorded = read_json(paths.environment)
+    variables = recorded.get("variables") if isinstance(recorded, dict) else None
     return RunSide(
         attempt=attempt,
-        effective=read_effective(paths.events(0)),
-        environment={entry["name"]: entry["value"] for entry in recorded.get("variables", [])},
+        effective=read_effective(paths.events(0), attempt),
+        environment=dict(_named_values(variables)),
     )
 
 
@@ -75,3 +77,10 @@ def _attempt(folder: Path) -> Attempt:
     if not readable:
         raise CampaignError(f"{folder} has no spec.json that can be read: it was never started, or is not what Seatrial writes")
     return next((attempt for attempt in reversed(readable) if ended(attempt)), readable[-1])
+
+
+def _named_values(variables: object) -> Iterator[tuple[str, str]]:
+    """Whatever of environment.json is a variable and its value."""
+    for entry in variables if isinstance(variables, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
+            yield entry["name"], entry["value"]

@@ -127,11 +127,14 @@ def _write(exporter: Exporter, targets: dict[str, Path], form: str) -> None:
 def _to_stdout(exporter: Exporter, name: str, form: str) -> None:
     from seatrial.errors import UsageError
 
+    # Not through the stream that nothing can break: here the text is the result, and half of it is none.
+    stdout = getattr(sys.stdout, "buffer", None)
+    if stdout is None:
+        raise UsageError("standard output is closed: write the table with -o FILE")
     try:
-        # Not through the stream that nothing can break: here the text is the result, and half of it is none.
         for part in _parts(exporter.table(name), form):
-            sys.stdout.buffer.write(part)
-        sys.stdout.buffer.flush()
+            stdout.write(part)
+        stdout.flush()
     except BrokenPipeError:
         return
     except OSError as error:

@@ -28,6 +28,8 @@ def init(
     from seatrial.plan.load import plan_from_mapping
     from seatrial.plan.write import plan_yaml
 
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder: name the file to write in it, as in -o {output / 'plan.yaml'}")
     if output.exists() and not force:
         raise UsageError(f"{output} is there already: choose another name with -o, or overwrite it with --force")
     if not output.parent.is_dir():

@@ -13,12 +13,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from seatrial.campaign.preflight import one_line
+from seatrial.campaign.preflight import one_line as check_line
 from seatrial.records.check import Check
 from seatrial.records.live import LiveState
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import RunSpec
+from seatrial.report.markdown import one_line
 from seatrial.units import format_duration, format_hms
 
 PLAIN_HEARTBEAT_S = 30.0
@@ -40,7 +41,7 @@ class PlainView:
 
     def warned(self, checks: Sequence[Check]) -> None:
         for check in checks:
-            self._say(f"[WARN] {one_line(check)}")
+            self._say(f"[WARN] {check_line(check)}")
 
     def skipped(self, spec: RunSpec, unlike: str) -> None:
         then = f"; it ran under other conditions ({unlike}): remove its folder to run it anew" if unlike else ""
@@ -82,7 +83,8 @@ class PlainView:
             self._say(f"    → {outcome.action}")
 
     def _say(self, line: str) -> None:
-        self._console.print(Text(line), soft_wrap=True)
+        # Names and log lines are other people's: what they hold for a terminal to act on stays out of it.
+        self._console.print(Text(one_line(line)), soft_wrap=True)
 
 
 class TerminalView(PlainView):
@@ -103,7 +105,7 @@ class TerminalView(PlainView):
     def progress(self, state: LiveState) -> None:
         super().progress(state)
         if self._campaign is None:
-            self._campaign = self.bars.add_task(state.plan, total=state.count, right="")
+            self._campaign = self.bars.add_task(one_line(state.plan), total=state.count, right="")
             self._run = self.bars.add_task("", total=None, right="", visible=False)
         assert self._run is not None
         self.bars.update(
@@ -114,10 +116,10 @@ class TerminalView(PlainView):
         self.bars.update(
             self._run,
             visible=state.run is not None,
-            description=state.run or "",
+            description=one_line(state.run or ""),
             total=state.total_steps,
             completed=(state.step + 1) if state.step is not None else 0,
-            right=_run_right(state),
+            right=one_line(_run_right(state)),
         )
 
 
@@ -135,10 +137,10 @@ def live_view(console: Console, heartbeat_s: float | None = None) -> Iterator[Pl
 def state_line(state: LiveState) -> str:
     """One line for people who look on without bars."""
     if state.over:
-        return f"{state.plan}: over, {state.finished} of {state.count} runs done, {state.failed} failed"
+        return one_line(f"{state.plan}: over, {state.finished} of {state.count} runs done, {state.failed} failed")
     if state.run is None:
-        return f"{state.plan}: between runs, {state.finished} of {state.count} done"
-    return f"{state.run}: {_run_right(state)} · {_campaign(state)}"
+        return one_line(f"{state.plan}: between runs, {state.finished} of {state.count} done")
+    return one_line(f"{state.run}: {_run_right(state)} · {_campaign(state)}")
 
 
 def heartbeat_line(state: LiveState) -> str:

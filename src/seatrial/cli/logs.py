@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = "seatrial logs outputs/tiny-lm-demo/mb16_nw2_r1 --rank 1\n\nseatrial logs outputs/tiny-lm-demo/mb16_nw2_r1 --follow"
 FOLLOW_EVERY_S = 0.3
+COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def register(app: typer.Typer) -> None:
@@ -32,19 +35,25 @@ def logs(
     from seatrial.errors import CampaignError
     from seatrial.log_lines import split_rank
 
+    show = _harmless if sys.stdout.isatty() else str
     seen: set[int] = set()
     for line in _lines(_attempt(run, attempt), follow):
         marked, text = split_rank(line)
         seen.add(marked or 0)
         if rank is None:
-            sys.stdout.write(line)
+            sys.stdout.write(show(line))
         elif marked == rank or (marked is None and rank == 0 and not line.startswith("[rank")):
-            sys.stdout.write(text)
+            sys.stdout.write(show(text))
         if follow:
             sys.stdout.flush()
     if rank is not None and seen and rank not in seen:
         raise CampaignError(f"rank {rank} printed nothing in {run}; ranks that did: {', '.join(map(str, sorted(seen)))}")
     return 0
+
+
+def _harmless(line: str) -> str:
+    """For a terminal: colours stay, everything else that it would act on is taken out; a file or a pipe gets the bytes as they are."""
+    return "".join(part if COLOUR.fullmatch(part) else CONTROL.sub("", part) for part in COLOUR.split(line))
 
 
 def _attempt(run: Path, number: int | None) -> AttemptPaths:
@@ -59,10 +68,14 @@ def _attempt(run: Path, number: int | None) -> AttemptPaths:
 
 
 def _lines(attempt: AttemptPaths, follow: bool) -> Iterator[str]:
+    from seatrial.errors import CampaignError
+
     while follow and not attempt.launcher_log.exists() and not _is_over(attempt):
         time.sleep(FOLLOW_EVERY_S)
     if not attempt.launcher_log.exists():
         return
+    if not attempt.launcher_log.is_file():
+        raise CampaignError(f"{attempt.launcher_log} is no file: something else was put in the place of the run's output")
     with open(attempt.launcher_log, encoding="utf-8", errors="replace", newline="") as log:
         while True:
             # Asked before reading, so that nothing written before the end is missed.

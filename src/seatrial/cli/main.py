@@ -6,7 +6,6 @@ Exit codes: 0 PASS or done, 1 wrong use or an error of ours, 2 FAIL or refused, 
 from __future__ import annotations
 
 import contextlib
-import errno
 import importlib
 import io
 import os
@@ -17,7 +16,9 @@ from typing import Any
 import typer
 
 from seatrial import __version__
-from seatrial.errors import SeatrialError
+from seatrial.cli.machine_trouble import machine_trouble
+from seatrial.cli.stop_signals import INTERRUPTED, StopSignals
+from seatrial.errors import SeatrialError, printable
 from seatrial.machine.patience import is_stuck
 
 # Verb → what `seatrial --help` says of it. A verb's module is seatrial.cli.VERB and has `register(app)`.
@@ -35,9 +36,6 @@ VERBS = {
     "stop": "Ask a running campaign to stop; what is finished stays.",
 }
 EXAMPLES = "seatrial sweep -P bs=8,16 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs}\n\nseatrial run plans/tiny-lm-demo.yaml"
-INTERRUPTED = 130
-# Of the machine, not of the program: told in one sentence.
-DISK_TROUBLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
 WRONG_USE = 1
 
 
@@ -95,17 +93,22 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `seatrial` program."""
     words = list(sys.argv[1:] if argv is None else argv)
     sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
-    try:
-        code = run_command(words)
-    except Exception:
-        if not is_stuck():
-            raise
-        sys.excepthook(*sys.exc_info())
-        code = WRONG_USE
+    with StopSignals() as signals:
+        try:
+            code = run_command(words)
+        except Exception:
+            if not is_stuck():
+                raise
+            sys.excepthook(*sys.exc_info())
+            code = WRONG_USE
+    if signals.raised:
+        # A campaign that is interrupted says so itself, with what is left of it.
+        code = _fail("interrupted", INTERRUPTED)
     sys.stdout.flush()
     sys.stderr.flush()
-    if is_stuck():
-        # A driver that hangs holds locks that the usual way out would wait for.
+    if is_stuck() or signals.raised:
+        # A driver that hangs holds locks that the usual way out would wait for; and an interpreter that was broken off in the middle of
+        # an import may end by a signal of its own instead of with the exit code.
         os._exit(code)
     sys.exit(code)
 
@@ -118,12 +121,13 @@ def run_command(words: Sequence[str]) -> int:
     except SeatrialError as error:
         return _fail(str(error), error.exit_code)
     except KeyboardInterrupt:
-        return _fail("interrupted", INTERRUPTED)
-    except OSError as error:
-        if error.errno not in DISK_TROUBLE:
-            raise
-        return _fail(f"{error.filename or 'the disk'}: {error.strerror}; mend that, then the same command goes on from there", WRONG_USE)
+        return INTERRUPTED
     except Exception as error:
+        if _was_interrupted(error):
+            return INTERRUPTED
+        trouble = machine_trouble(error)
+        if trouble:
+            return _fail(trouble, WRONG_USE)
         message = _usage_message(error)
         if message is None:
             raise
@@ -154,8 +158,13 @@ def _usage_message(error: Exception) -> str | None:
     return str(message()).rstrip(".") if message else None
 
 
+def _was_interrupted(error: Exception) -> bool:
+    """typer turns a KeyboardInterrupt into an exception of its own."""
+    return isinstance(error.__cause__ or error.__context__, KeyboardInterrupt)
+
+
 def _fail(message: str, code: int) -> int:
-    print(f"seatrial: {message}", file=sys.stderr)
+    print(f"seatrial: {printable(message)}", file=sys.stderr)
     return code
 
 

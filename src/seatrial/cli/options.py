@@ -7,6 +7,14 @@ from typing import Annotated
 
 import typer
 
+
+def _folder(text: str) -> Path:
+    if not text:
+        # A variable that was meant to be set: taken for `.` it would strew the results over this folder.
+        raise typer.BadParameter("it is empty; name a folder, or leave the option out")
+    return Path(text)
+
+
 PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a YAML file.", show_default=False)]
 Folder = Annotated[Path, typer.Argument(metavar="OUT", help="The campaign's output folder.", show_default=False)]
 Overrides = Annotated[
@@ -21,7 +29,10 @@ Budget = Annotated[
     str | None,
     typer.Option("--budget", metavar="TIME", help="Start no run that would end later than this after the start: 90s, 15m, 2h."),
 ]
-Out = Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="Write here instead of the plan's output folder.")]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="FOLDER", help="Write here instead of the plan's output folder.", parser=_folder),
+]
 Track = Annotated[
     list[str] | None,
     typer.Option(
@@ -40,4 +51,5 @@ Heartbeat = Annotated[
         show_default=False,
     ),
 ]
+Yes = Annotated[bool, typer.Option("--yes", help="More than 1,000 runs are meant, and not a slip in the axes: start them.")]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]

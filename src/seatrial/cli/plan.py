@@ -65,6 +65,7 @@ def _print_matrix(console: Console, plan: CampaignPlan) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    from seatrial.errors import printable
     from seatrial.plan.placeholders import value_text
 
     runs = plan.chosen
@@ -74,14 +75,16 @@ def _print_matrix(console: Console, plan: CampaignPlan) -> None:
     place = {values: index for index, values in enumerate(itertools.product(*plan.axes.values()))}
     table = Table("group", *plan.axes, "ranks", "lane", box=None)
     for group, spec in sorted(groups.items(), key=lambda item: place[tuple(item[1].axes.values())]):
-        values = [Text(value_text(spec.axes.get(axis))) for axis in plan.axes]
+        values = [Text(printable(value_text(spec.axes.get(axis)))) for axis in plan.axes]
         table.add_row(Text(group), *values, str(spec.place.ranks), "" if spec.lane else "off")
     console.print(table)
 
 
 def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:
     from seatrial import shell
+    from seatrial.errors import printable
     from seatrial.launch.launchers.registry import command_for
+    from seatrial.machine.secrets import mask, mask_words
     from seatrial.records.command import Allocation
 
     for number, spec in enumerate(plan.chosen, 1):
@@ -92,8 +95,9 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
         allocation = Allocation(ranks=spec.place.ranks, devices=spec.place.devices, master_port=0)
         command = command_for(spec, allocation, paths.run(spec.run).next_attempt())
         times = f" × {len(command.ranks)} processes" if len(command.ranks) > 1 else ""
-        variables = [f"{name}={value}" for name, value in sorted(command.env.items()) if not name.startswith("SEATRIAL_")]
-        console.print(f"{number:4d}  {spec.run}{times}\n      {shell.quote(['env', *variables, *command.argv])}")
+        variables = [f"{name}={mask(name, value)}" for name, value in sorted(command.env.items()) if not name.startswith("SEATRIAL_")]
+        words = printable(shell.quote(["env", *variables, *mask_words(command.argv)]))
+        console.print(f"{number:4d}  {spec.run}{times}\n      {words}")
 
 
 def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:

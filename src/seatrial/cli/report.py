@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_text
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -34,8 +35,11 @@ def report(
     from seatrial.campaign.results import remake
     from seatrial.cli.carry_out import last_line
     from seatrial.cli.track import track_all, usable_trackers
+    from seatrial.errors import CampaignError
     from seatrial.report.terminal import print_report, save_svg
 
+    if out.is_dir() and not os.access(out, os.W_OK | os.X_OK):
+        raise CampaignError(f"{out} cannot be written to, and that is where reports go: copy it to a place of your own and report the copy")
     trackers = usable_trackers(track or ())
     results = remake(out)
     print_report(results, Console(stderr=json))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seatrial.cli.options import AsJson, Budget, Heartbeat, Only, Out, Overrides, PlanFile, Track
+from seatrial.cli.options import AsJson, Budget, Heartbeat, Only, Out, Overrides, PlanFile, Track, Yes
 
 if TYPE_CHECKING:
     from seatrial.records.campaign_plan import CampaignPlan
@@ -28,6 +28,7 @@ def run(
     out: Out = None,
     track: Track = None,
     heartbeat: Heartbeat = None,
+    yes: Yes = False,
     json: AsJson = False,
 ) -> int:
     """Run a plan: every group, every repeat, then rank and judge. The same command again resumes.
@@ -36,7 +37,7 @@ def run(
     """
     from seatrial.cli.carry_out import carry_out
 
-    return carry_out(resolved(plan, set, only, budget, out), as_json=json, track=track or (), heartbeat_s=heartbeat)
+    return carry_out(resolved(plan, set, only, budget, out), yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
 
 
 def resolved(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out) -> CampaignPlan:

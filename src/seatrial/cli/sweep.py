@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seatrial.cli.options import AsJson, Budget, Heartbeat, Only, Track
+from seatrial.cli.options import AsJson, Budget, Heartbeat, Only, Track, Yes
 
 EXAMPLES = (
     "seatrial sweep -P bs=8,16 -P nw=0,2 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs} --workers {nw}\n\n"
@@ -83,6 +83,7 @@ def sweep(
     out: Out = None,
     track: Track = None,
     heartbeat: Heartbeat = None,
+    yes: Yes = False,
     json: AsJson = False,
 ) -> int:
     """Sweep a command over settings without writing a plan: every combination, in shuffled rounds, then rank and judge.
@@ -118,7 +119,7 @@ def sweep(
         only=only or (),
         budget_s=parse_limit_s(budget, "--budget") if budget else None,
     )
-    return carry_out(plan, as_json=json, track=track or (), heartbeat_s=heartbeat)
+    return carry_out(plan, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
 
 
 def _more_keys(run_limit: str | None, start_limit: str | None, window: str | None, env: list[str] | None, **plain: Any) -> dict[str, Any]:

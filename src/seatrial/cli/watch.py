@@ -51,10 +51,10 @@ def watch(out: Folder, once: Annotated[bool, typer.Option("--once", help="Print 
 def _state(path: Path) -> LiveState:
     from seatrial import files
     from seatrial.errors import CampaignError
-    from seatrial.records.codec import from_json
+    from seatrial.records.codec import described
     from seatrial.records.live import LiveState
 
-    stored = files.read_json(path)
-    if stored is None:
+    state = described(LiveState, files.read_json(path))
+    if state is None:
         raise CampaignError(f"nothing has run in {path.parent} yet: name a folder that `seatrial run` or `seatrial sweep` wrote to")
-    return from_json(LiveState, stored)
+    return state

@@ -1,95 +1,142 @@
 """Attempts as they lie on disk.
 
-In: a campaign's folder. Out: one `Attempt` for every attempt-N/ with a readable spec.json, and which of them are current: the
-newest one that came to its own end, for every run and hash that a plan of this folder asks for.
+In: a campaign's folder. Out: one `Attempt` for every attempt-N/ that can be told what it was to do, which of them are current (the
+newest one that came to its own end, for every run and hash that a plan of this folder asks for), and what of the folder could not be
+used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar
 
-from seatrial import files
 from seatrial.collect.alarms import alarm_cautions
+from seatrial.collect.recovered import recovered_cautions
 from seatrial.collect.sample_count import counted_samples
+from seatrial.collect.stored import read_account, read_outcome, read_plan, read_record, read_spec, unusable
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.caution import Caution
-from seatrial.records.codec import from_json
 from seatrial.records.command import Provenance
-from seatrial.records.outcome import RunOutcome
+from seatrial.records.outcome import Outcome
 from seatrial.records.run_spec import RunSpec
-from seatrial.records.telemetry import TelemetryAccount
 
-Record = TypeVar("Record")
+Asked = Mapping[tuple[str, str], RunSpec]
+"""What the folder's plans ask for, by run and hash."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredCampaign:
+    """Everything that could be read of a folder."""
+
+    attempts: list[Attempt]
+    """By run name, then number."""
+    cautions: tuple[Caution, ...] = ()
+    """What could not be used and is not told by a current attempt."""
 
 
 def read_campaign(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = None) -> list[Attempt]:
     """Every attempt of every run, by run name, then number; `plans` are the folder's, where they were read already."""
-    found = [attempt for run in paths.runs() for at in run.attempts() if (attempt := read_attempt(at))]
+    return read_stored(paths, plans).attempts
+
+
+def read_stored(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = None) -> StoredCampaign:
+    """The same, and what of the attempts could not be used."""
+    plans = read_plans(paths) if plans is None else plans
+    asked = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
+    found: list[Attempt] = []
+    cautions = [*recovered_cautions(paths.folder)]
+    for at in (at for run in paths.runs() for at in run.attempts()):
+        attempt, why = _read_attempt(at, asked)
+        if attempt is None:
+            cautions.append(unusable(at.spec, why, at.run, "nothing can be said of this attempt: run the run again"))
+        else:
+            found.append(attempt)
     found.sort(key=lambda attempt: (attempt.spec.run, attempt.number))
-    current = _current(found, _asked(paths, plans))
-    return [replace(attempt, current=attempt.folder in current) for attempt in found]
+    current = _current(found, set(asked) if plans or paths.plans.is_dir() else None)
+    cautions += [caution for attempt in found if attempt.folder not in current for caution in attempt.cautions if caution.kind in OF_FILES]
+    return StoredCampaign(
+        attempts=[replace(attempt, current=attempt.folder in current) for attempt in found],
+        cautions=tuple(cautions),
+    )
+
+
+OF_FILES = ("unreadable_file", "kept_elsewhere")
+"""Of an attempt that does not count these are told all the same: it might count if the file were whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredPlans:
+    """The plans that were run into a folder."""
+
+    plans: list[CampaignPlan]
+    """Those that can be read, the latest last."""
+    cautions: tuple[Caution, ...] = ()
 
 
 def read_plans(paths: CampaignPaths) -> list[CampaignPlan]:
     """Every plan that was run into this folder and can be read, the latest last."""
-    latest = _read(CampaignPlan, paths.plan)
-    plans = [plan for path in sorted(paths.plans.glob("*.json")) if (plan := _read(CampaignPlan, path))]
-    return sorted(plans, key=lambda plan: latest is not None and plan.name == latest.name)
+    return read_stored_plans(paths).plans
+
+
+def read_stored_plans(paths: CampaignPaths) -> StoredPlans:
+    """The same, and what could not be used."""
+    latest, no_latest = read_plan(paths.plan)
+    read = {path: read_plan(path) for path in sorted(paths.plans.glob("*.json"))}
+    plans = [plan for plan, _ in read.values() if plan is not None]
+    if latest is not None and all(plan.name != latest.name for plan in plans):
+        plans.append(latest)
+    plans.sort(key=lambda plan: latest is not None and plan.name == latest.name)
+    cautions = [unusable(path, why, then=_instead(path, latest)) for path, (_, why) in read.items() if why]
+    if latest is None:
+        then = "the plans in plans/ were read; run the latest plan again to have it written"
+        cautions.insert(0, unusable(paths.plan, no_latest or "it is missing", then=then))
+    return StoredPlans(plans=plans, cautions=tuple(cautions))
+
+
+def _instead(path: Path, latest: CampaignPlan | None) -> str:
+    if latest is not None and path.stem == latest.name:
+        return "plan.json holds the same plan and was read instead; run it again to have both"
+    return "the runs that only this plan asks for do not count; run it again, which keeps what is finished"
 
 
 def read_attempt(paths: AttemptPaths) -> Attempt | None:
     """One attempt; None when its spec.json is missing or not readable, since nothing can then be said of it."""
-    spec = _read(RunSpec, paths.spec)
+    return _read_attempt(paths, {})[0]
+
+
+def _read_attempt(paths: AttemptPaths, asked: Asked) -> tuple[Attempt | None, str]:
+    spec, no_spec = read_spec(paths)
+    outcome, no_outcome = read_outcome(paths, spec.hash if spec else None)
     if spec is None:
-        return None
-    outcome, provenance, telemetry = (
-        _read(RunOutcome, paths.outcome),
-        _read(Provenance, paths.provenance),
-        _read(TelemetryAccount, paths.telemetry),
-    )
-    alarms = alarm_cautions(spec.run, paths.alarms)
-    unreadable = [path for path, value in ((paths.outcome, outcome), (paths.provenance, provenance)) if value is None and path.exists()]
-    return Attempt(
+        # The outcome names the hash of what was run, and a plan may have that very spec.
+        spec = asked.get((paths.run, outcome.hash)) if outcome else None
+    if spec is None:
+        return None, no_spec
+    provenance, no_provenance = read_record(Provenance, paths.provenance)
+    if provenance is None and outcome is not None and outcome.outcome is Outcome.OK:
+        no_provenance = no_provenance or "it is missing"
+    telemetry, no_telemetry = read_account(paths)
+    unread = {paths.outcome: no_outcome, paths.provenance: no_provenance, paths.telemetry: no_telemetry}
+    cautions = [unusable(path, why, spec.run) for path, why in unread.items() if why]
+    if no_spec:
+        cautions.append(unusable(paths.spec, no_spec, spec.run, "the plan's own for the same hash was taken instead"))
+    attempt = Attempt(
         folder=str(paths.folder),
         number=paths.number,
         spec=spec,
         outcome=outcome,
         provenance=provenance or Provenance(),
         telemetry=telemetry or (counted_samples(paths, spec.telemetry) if outcome else None),
-        cautions=(*(_unreadable(path, spec.run) for path in unreadable), *alarms),
+        cautions=(*cautions, *recovered_cautions(paths.folder), *alarm_cautions(spec.run, paths.alarms)),
     )
-
-
-def _read(kind: type[Record], path: Path) -> Record | None:
-    try:
-        value = files.read_json(path)
-        return from_json(kind, value) if isinstance(value, dict) else None
-    except (TypeError, ValueError, KeyError, AttributeError, OSError):
-        return None
-
-
-def _unreadable(path: Path, run: str) -> Caution:
-    return Caution(
-        kind="unreadable_file",
-        subject=run,
-        text=f"{path} is not what Seatrial writes and was passed over; run the run again, or put the file back from a copy.",
-    )
-
-
-def _asked(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None) -> set[tuple[str, str]] | None:
-    """Run and hash of everything the folder's plans ask for; None where it keeps no plans."""
-    if not paths.plans.is_dir():
-        return None
-    return {(spec.run, spec.hash) for plan in (read_plans(paths) if plans is None else plans) for spec in plan.runs}
+    return attempt, ""
 
 
 def _current(attempts: Iterable[Attempt], asked: set[tuple[str, str]] | None) -> set[str]:
-    """Folders of the attempts whose results count."""
+    """Folders of the attempts whose results count; `asked` is None where the folder keeps no plans."""
     newest: dict[tuple[str, str], Attempt] = {}
     for attempt in attempts:
         key = (attempt.spec.run, attempt.spec.hash if asked is not None else "")

@@ -114,12 +114,19 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
     after_effect = _after_effect(tail)
     if after_effect is not None and _is_chosen(exit_code):
         return _diagnosis(Cause.EXIT_CODE, f"ended with exit code {exit_code}; the log tells only what came of it: {after_effect.detail}")
-    return after_effect or _by_exit_code(exit_code)
+    if after_effect is None or _is_by_force(exit_code):
+        return _by_exit_code(exit_code)
+    return after_effect
 
 
 def _is_chosen(exit_code: int | None) -> bool:
     """Whether the script itself chose to end with it: not that of an exception, nor of a signal as Python or a shell tells it."""
     return exit_code is not None and 1 < exit_code < SHELL_SIGNALS
+
+
+def _is_by_force(exit_code: int | None) -> bool:
+    """Whether a process we started was ended by a signal that none sends to itself in good order: the others only complain of that."""
+    return exit_code is not None and -exit_code in (signal.SIGKILL, *NATIVE_SIGNALS)
 
 
 def _root_cause(lines: Sequence[str]) -> Diagnosis | None:
@@ -212,7 +219,7 @@ def _is_raised(text: str) -> bool:
 
 def _by_exit_code(exit_code: int | None) -> Diagnosis:
     if exit_code in (-9, 137):
-        return _diagnosis(Cause.KILLED, "the launcher was killed by signal 9")
+        return _diagnosis(Cause.KILLED, "a process of the run was killed by signal 9")
     if exit_code == 127:
         return _diagnosis(Cause.PROGRAM_MISSING, "the program was not found (exit code 127)")
     if exit_code is None:

@@ -8,12 +8,13 @@ thousand steps one may be off by a few: no matter for times between them.
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seatrial.collect.log_source import StampedLine
-from seatrial.log_lines import plain
+from seatrial.log_lines import LARGEST_STEP, plain
 from seatrial.records.log_formats import NUMBER
 
 LOSS = re.compile(rf"\{{'loss': '?({NUMBER}|nan|inf)'?[,}}]")
@@ -35,13 +36,16 @@ def steps_by_epoch(lines: Sequence[StampedLine]) -> list[LossLine]:
     """Logged losses with their steps; [] when the run did not come to its summary."""
     told = [(at, plain(line.text)) for at, line in enumerate(lines) if "{'" in line.text]
     summary = next((_fields(text) for _, text in reversed(told) if SUMMARY.search(text)), {})
-    steps = round(summary.get("train_runtime", 0.0) * summary.get("train_steps_per_second", 0.0))
+    taken = summary.get("train_runtime", 0.0) * summary.get("train_steps_per_second", 0.0)
     epochs = summary.get("epoch", 0.0)
-    if steps < 1 or epochs <= 0:
+    if not 1 <= taken <= LARGEST_STEP or epochs <= 0:
         return []
-    logged = [(at, float(match.group(1)), _fields(text).get("epoch")) for at, text in told if (match := LOSS.search(text))]
-    return [LossLine(at=at, step=round(epoch / epochs * steps) - 1, loss=loss) for at, loss, epoch in logged if epoch is not None]
+    # A loss without an epoch, or with one beyond the last (both were rounded), has no step.
+    logged = [(at, float(match.group(1)), _fields(text).get("epoch", -1.0)) for at, text in told if (match := LOSS.search(text))]
+    within = [(at, loss, epoch / epochs) for at, loss, epoch in logged if 0 <= epoch <= 1.01 * epochs]
+    return [LossLine(at=at, step=round(share * round(taken)) - 1, loss=loss) for at, loss, share in within]
 
 
 def _fields(text: str) -> dict[str, float]:
-    return {name: float(value) for name, value in FIELD.findall(text)}
+    """Numbers by name; one with too large an exponent is none."""
+    return {name: number for name, value in FIELD.findall(text) if math.isfinite(number := float(value))}

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.collect.bars import TrainingBar
 from seatrial.collect.log_readings import Reading
+from seatrial.collect.log_source import LARGEST_LOG_BYTES, LogText
 from seatrial.records.caution import Caution
+from seatrial.units import format_bytes
 
 # Beyond this share of untimed lines the script's output is buffered, and single steps cannot be seen.
 BUFFERED_SHARE = 0.5
@@ -48,6 +50,40 @@ def log_cautions(
             text="The script evaluates or saves between most of its step lines, so that time is in the step times; print more often than "
             "it evaluates, or name the pauses with the probe.",
         )
+
+
+def source_cautions(text: LogText, run: str) -> Iterator[Caution]:
+    """What of the output itself, or of the times of its arrival, could not be read."""
+    if text.problem:
+        yield Caution(kind="unreadable_file", subject=run, text=f"launcher.log could not be read ({text.problem}) and was passed over.")
+    if text.arrivals.problem:
+        yield Caution(
+            kind="unreadable_file",
+            subject=run,
+            text=f"launcher_arrivals.csv could not be read ({text.arrivals.problem}), so when the output came is not known.",
+        )
+    if text.arrivals.passed_over:
+        yield Caution(
+            kind="bad_rows",
+            subject=run,
+            numbers={"rows": text.arrivals.passed_over},
+            text=f"In launcher_arrivals.csv {rows_were(text.arrivals.passed_over)} passed over: damaged, written twice, or with offsets "
+            "and times that contradict the others.",
+        )
+    if text.left_out_bytes:
+        size = format_bytes(LARGEST_LOG_BYTES + text.left_out_bytes)
+        yield Caution(
+            kind="large_log",
+            subject=run,
+            numbers={"left_out_bytes": text.left_out_bytes},
+            text=f"launcher.log has {size}, of which the first and the last {format_bytes(LARGEST_LOG_BYTES // 2)} were read; steps "
+            "printed between them are not counted. Print less, or use the probe.",
+        )
+
+
+def rows_were(count: int) -> str:
+    """'1 row was', '3 rows were'."""
+    return "1 row was" if count == 1 else f"{count} rows were"
 
 
 def reading_cautions(reading: Reading, run: str) -> Iterator[Caution]:

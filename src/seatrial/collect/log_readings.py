@@ -16,7 +16,7 @@ from seatrial.collect.hf_lines import steps_by_epoch
 from seatrial.collect.log_source import StampedLine
 from seatrial.collect.step_numbers import Numbered, PrintedStep, Told, number_steps
 from seatrial.errors import UsageError
-from seatrial.log_lines import compile_patterns, told_in
+from seatrial.log_lines import LinePattern, compile_patterns, given_up, own_patterns, told_in
 from seatrial.records.caution import Caution
 from seatrial.records.log_formats import BARS, READY
 from seatrial.records.run_spec import LogPatterns, RunSpec, WorkloadSpec
@@ -33,6 +33,8 @@ class Reading:
     numbered: Numbered
     bar: TrainingBar | None = field(default=None)
     """Which bar was read, where there were bars."""
+    gave_up: tuple[str, ...] = ()
+    """Patterns of the plan that took too long for a line: what they told up to there is not taken."""
 
     @property
     def printed(self) -> list[PrintedStep]:
@@ -41,7 +43,7 @@ class Reading:
     @property
     def is_enough(self) -> bool:
         """Whether some step follows another in one epoch: numbers that only go back tell no time."""
-        return len(self.printed) >= LEAST_STEPS and any(not each.restarts for each in self.printed[1:])
+        return not self.gave_up and len(self.printed) >= LEAST_STEPS and any(not each.restarts for each in self.printed[1:])
 
     @property
     def has_loss(self) -> bool:
@@ -51,8 +53,18 @@ class Reading:
 def best_reading(lines: Sequence[StampedLine], spec: RunSpec) -> tuple[Reading | None, list[Caution]]:
     """The reading to believe, and what is wrong with the plan's own patterns."""
     formats, cautions = _candidates(spec.workload, spec.run)
-    readings = [reading for fmt in formats if (reading := read_format(lines, fmt, spec.steps)).is_enough]
-    return max(readings, key=_worth, default=None), cautions
+    readings = [read_format(lines, fmt, spec.steps) for fmt in formats]
+    cautions += [_gave_up(pattern, spec.run) for reading in readings for pattern in reading.gave_up]
+    return max((reading for reading in readings if reading.is_enough), key=_worth, default=None), cautions
+
+
+def _gave_up(pattern: str, run: str) -> Caution:
+    return Caution(
+        kind="slow_pattern",
+        subject=run,
+        text=f"The plan's pattern {pattern!r} took too long for a line of launcher.log and was not used; write it without a repeat inside "
+        "a repeat, such as (a+)+.",
+    )
 
 
 def _worth(reading: Reading) -> tuple[bool, bool, bool, int]:
@@ -75,15 +87,17 @@ def _candidates(workload: WorkloadSpec, run: str) -> tuple[list[LogPatterns], li
 
 def read_format(lines: Sequence[StampedLine], fmt: LogPatterns, steps: int | None = None) -> Reading:
     """Steps by one format, from the unmarked lines or else from the lowest rank whose lines tell of two."""
-    told = _told(lines, fmt)
+    patterns: Sequence[LinePattern] = own_patterns(fmt.lines) if fmt.name == OWN else compile_patterns(fmt.lines)
+    told = _told(lines, patterns)
+    if gave_up := given_up(patterns):
+        return Reading(name=fmt.name, numbered=Numbered(), gave_up=gave_up)
     readings = [_reading(told[rank], fmt.name, steps) for rank in sorted(told)]
     found = next((reading for reading in readings if reading.is_enough), Reading(name=fmt.name, numbered=Numbered()))
     return found if found.has_loss or fmt.name != "hf_trainer" else _without_bar(lines) or found
 
 
-def _told(lines: Sequence[StampedLine], fmt: LogPatterns) -> dict[int, list[Told]]:
+def _told(lines: Sequence[StampedLine], patterns: Sequence[LinePattern]) -> dict[int, list[Told]]:
     """What the lines of each rank tell, -1 for unmarked ones."""
-    patterns = compile_patterns(fmt.lines)
     told: dict[int, list[Told]] = {}
     for at, line in enumerate(lines):
         values, teller = told_in(line.text, patterns)

@@ -18,15 +18,16 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.collect.events import PAUSE_SCHEMA, STEP_SCHEMA
-from seatrial.collect.log_cautions import log_cautions, reading_cautions
+from seatrial.collect.events import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps
+from seatrial.collect.log_cautions import log_cautions, reading_cautions, source_cautions
 from seatrial.collect.log_readings import OWN, Reading, best_reading
-from seatrial.collect.log_source import StampedLine, read_arrivals, stamped_lines
+from seatrial.collect.log_source import StampedLine, read_log
 from seatrial.collect.seed_lines import SeedReading, read_seed_lines
 from seatrial.collect.step_numbers import PrintedStep
-from seatrial.log_lines import compile_patterns, plain
+from seatrial.log_lines import LinePattern, own_patterns, plain
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
+from seatrial.records.caution import Caution
 from seatrial.records.log_formats import PAUSE, PAUSE_LINES, TELLING
 from seatrial.records.run_spec import WorkloadSpec
 from seatrial.records.steps import StepTables
@@ -39,10 +40,12 @@ def read_logs(attempt: Attempt) -> StepTables | None:
     """The steps the attempt's own output tells of, None when it tells of fewer than two."""
     paths, spec = AttemptPaths(Path(attempt.folder)), attempt.spec
     telling = () if spec.workload.patterns else TELLING
-    lines = list(stamped_lines(paths.launcher_log, read_arrivals(paths.arrivals), telling))
+    text = read_log(paths.launcher_log, paths.arrivals, telling)
+    lines = text.lines
     found, cautions = best_reading(lines, spec)
+    cautions = [*source_cautions(text, spec.run), *cautions]
     if found is None:
-        return None
+        return _without_steps(attempt, cautions) if cautions else None
     seed = read_seed_lines(lines) if found.name == "seed" else SeedReading()
     rows = _rows(found.printed, spec.workload)
     held = _held_pauses(found, rows, lines, spec.workload)
@@ -61,6 +64,16 @@ def read_logs(attempt: Attempt) -> StepTables | None:
     )
 
 
+def _without_steps(attempt: Attempt, cautions: list[Caution]) -> StepTables:
+    return StepTables(
+        source="whole",
+        steps=empty_steps(),
+        pauses=empty_pauses(),
+        world_size=attempt.spec.place.ranks,
+        cautions=tuple(cautions),
+    )
+
+
 def _rows(printed: list[PrintedStep], workload: WorkloadSpec) -> list[Row]:
     """Rows of the step table, ranks and phases still missing."""
     rows: list[Row] = []
@@ -69,7 +82,7 @@ def _rows(printed: list[PrintedStep], workload: WorkloadSpec) -> list[Row]:
     last = printed[0]
     for each, later in zip(printed, [*printed[1:], None], strict=True):
         is_timed = not _came_together(each, later)
-        base = None if each.restarts else base
+        base = None if each.restarts or each.line.part != last.line.part else base
         iter_ms = _iter_ms(base, each) if base and is_timed else None
         rows.append(
             {
@@ -114,16 +127,16 @@ def _held_pauses(reading: Reading, rows: list[Row], lines: Sequence[StampedLine]
     return sorted(found)
 
 
-def _pause_lines(name: str, workload: WorkloadSpec) -> Iterator[tuple[str, re.Pattern[str]]]:
+def _pause_lines(name: str, workload: WorkloadSpec) -> Iterator[tuple[str, LinePattern]]:
     """Expressions that show a pause: of own patterns those that name one, and what any known script prints."""
     formats = PAUSE_LINES.values() if name == OWN else [PAUSE_LINES.get(name, {})]
     for by_name in formats:
         yield from ((pause, re.compile(pattern)) for pause, pattern in by_name.items())
     if name == OWN:
-        yield from ((PAUSE, pattern) for pattern in compile_patterns(workload.patterns) if PAUSE in pattern.groupindex)
+        yield from ((PAUSE, pattern) for pattern in own_patterns(workload.patterns) if PAUSE in pattern.groupindex)
 
 
-def _shows_pause(pattern: re.Pattern[str], text: str) -> bool:
+def _shows_pause(pattern: LinePattern, text: str) -> bool:
     match = pattern.search(plain(text))
     return match is not None and (PAUSE not in pattern.groupindex or match[PAUSE] is not None)
 

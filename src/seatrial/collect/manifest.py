@@ -6,19 +6,21 @@ In: an attempt and what was measured of it. Out: a row by column name, and the f
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from seatrial import files
+from seatrial.append import forget_lines
 from seatrial.records.attempt import Attempt
 from seatrial.records.columns import ETA_POINTS, MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
 from seatrial.records.eta import EtaPoint
 from seatrial.records.measure import Cell, RunMeasure
 from seatrial.run_cells import run_cells, train_log
 from seatrial.seed_columns import axis_cells, fallback_reasons
-from seatrial.tables import format_cell, write_table
+from seatrial.tables import format_cell, write_table, write_table_surely
 from seatrial.units import format_hms
 
 FIXED_COLUMNS = (*MANIFEST_SEED, *MANIFEST_OURS)
@@ -53,12 +55,17 @@ def _ending(attempt: Attempt) -> dict[str, Cell]:
 
 
 def _iso(t: float) -> str | None:
-    return datetime.datetime.fromtimestamp(t, datetime.UTC).isoformat(timespec="seconds") if t else None
+    """None for no time, and for one that no calendar has."""
+    with contextlib.suppress(ValueError, OverflowError, OSError):
+        return datetime.datetime.fromtimestamp(t, datetime.UTC).isoformat(timespec="seconds") if t else None
+    return None
 
 
 def write_manifest(path: Path, rows: Sequence[Mapping[str, Cell]]) -> None:
     """The whole manifest anew, with the axis columns of all rows."""
-    write_table(path, _union(FIXED_COLUMNS, rows), rows, TAB)
+    if write_table_surely(path, _union(FIXED_COLUMNS, rows), rows, TAB):
+        # Every row stands in it, those too that were kept elsewhere while the disk failed.
+        forget_lines(path)
 
 
 def append_manifest(path: Path, row: Mapping[str, Cell]) -> None:
@@ -67,7 +74,7 @@ def append_manifest(path: Path, row: Mapping[str, Cell]) -> None:
     if header and set(row) <= set(header) and _ends_whole(path):
         files.append_line(path, TAB.join(format_cell(row.get(name), name) for name in header))
         return
-    write_table(path, _union(header or FIXED_COLUMNS, [row]), [*read_manifest(path), row], TAB)
+    write_table_surely(path, _union(header or FIXED_COLUMNS, [row]), [*read_manifest(path), row], TAB)
 
 
 def read_manifest(path: Path) -> list[dict[str, str]]:

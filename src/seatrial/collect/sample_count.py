@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seatrial.collect.file_parts import MIB
+from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.run_spec import TelemetrySpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
 
-CUT_OFF = "the sampler was ended before it could say how it went"
+CUT_OFF = "there is no telemetry.json that can be read, as the sampler was ended before it could say how it went"
 
 
 def counted_samples(paths: AttemptPaths, asked: TelemetrySpec) -> TelemetryAccount | None:
@@ -22,8 +24,16 @@ def counted_samples(paths: AttemptPaths, asked: TelemetrySpec) -> TelemetryAccou
 
 def _counted(path: Path, interval_s: float | None) -> SamplerAccount | None:
     try:
-        # The header is no row, and a row without its end is none either.
-        rows = max(path.read_bytes().count(b"\n") - 1, 0)
-    except OSError:
+        line_ends = _line_ends(path)
+    except FileNotFoundError:
         return None
-    return SamplerAccount(interval_s=interval_s or 0.0, rows=rows, samples=rows, empty=rows == 0, note=CUT_OFF)
+    except OSError:
+        line_ends = 0
+    # The header is no row, and a row without its end is none either. What has not even a header is for its reader to tell of.
+    rows = max(line_ends - 1, 0)
+    return SamplerAccount(interval_s=interval_s or 0.0, rows=rows, samples=rows, empty=line_ends == 1, note=CUT_OFF)
+
+
+def _line_ends(path: Path) -> int:
+    with open_file(path) as source:
+        return sum(block.count(b"\n") for block in iter(lambda: source.read(MIB), b""))

@@ -6,8 +6,6 @@ lines before that rank's first step are read, so it costs nothing at any length 
 
 from __future__ import annotations
 
-import contextlib
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +13,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from seatrial.collect.event_files import LONGEST_LINE_BYTES
+from seatrial.collect.event_line import event_in, is_of
+from seatrial.collect.file_parts import MIB
+from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.events import SPANS
 from seatrial.records.steps import StartupFacts
+
+FURTHEST_BYTES = 64 * MIB
+"""Of a file that begins with lines of others, no more is looked through."""
+LARGEST_NUMBER = 1e15
 
 
 def read_startup(attempt: Attempt, steps: pl.DataFrame) -> StartupFacts | None:
@@ -28,7 +34,7 @@ def read_startup(attempt: Attempt, steps: pl.DataFrame) -> StartupFacts | None:
         return None
     start: dict[str, Any] | None = None
     spans: list[tuple[str, float, float]] = []
-    for event in _before_first_step(AttemptPaths(Path(attempt.folder)).events(rank), attempt):
+    for event in _before_first_step(AttemptPaths(Path(attempt.folder)).events(rank), attempt, rank):
         if event.get("kind") == "start":
             # A rank that was started anew in the same attempt: what came before belongs to its predecessor.
             start, spans = event, []
@@ -46,20 +52,21 @@ def _last_ready(steps: pl.DataFrame) -> int | None:
     return int(rank[first][np.argmax(t[first])]) if first.any() else None
 
 
-def _before_first_step(path: Path, attempt: Attempt) -> Iterator[dict[str, Any]]:
-    """Events of this run and attempt; lines that are torn or of another program are passed over, as the tables do."""
-    if not path.is_file():
-        return
-    with open(path, encoding="utf-8", errors="replace") as source:
-        for line in source:
-            with contextlib.suppress(json.JSONDecodeError, RecursionError):
-                event = json.loads(line)
-                if not isinstance(event, dict) or (event.get("run"), event.get("attempt")) != (attempt.spec.run, attempt.number):
+def _before_first_step(path: Path, attempt: Attempt, rank: int) -> Iterator[dict[str, Any]]:
+    """Events of this run, attempt and rank; lines that are torn or of another program are passed over, as the tables do."""
+    try:
+        with open_file(path) as source:
+            while source.tell() < FURTHEST_BYTES and (line := source.readline(LONGEST_LINE_BYTES)):
+                event = event_in(line)
+                if event is None or not is_of(event, attempt.spec.run, attempt.number, rank):
                     continue
                 if event.get("kind") == "step":
                     return
                 yield event
+    except OSError:
+        return
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """Whether it can be counted with; what stands in a file may be NaN, or beyond any float."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and -LARGEST_NUMBER < value < LARGEST_NUMBER

@@ -16,9 +16,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from seatrial.collect.log_source import StampedLine
+from seatrial.log_lines import LARGEST_STEP
 
-# A number beyond this is no step, whatever stands before it: a hash, a time in nanoseconds, an address.
-LARGEST_STEP = 10**12
 # Beyond this share of late lines a lower number says nothing about epochs.
 MOST_LATE = 0.1
 
@@ -38,13 +37,13 @@ class Told:
     def number(self) -> int | None:
         """The step as printed; None for a line that names none."""
         step = self.values.get("step", math.nan)
-        return int(step) if math.isfinite(step) and step <= LARGEST_STEP else None
+        return int(step) if 0 <= step <= LARGEST_STEP else None
 
     @property
     def total(self) -> int | None:
         """Length of the bar; None where it is not shown."""
         total = self.values.get("total", math.nan)
-        return int(total) if math.isfinite(total) else None
+        return int(total) if 0 <= total <= LARGEST_STEP else None
 
 
 @dataclass

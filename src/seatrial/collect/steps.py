@@ -6,8 +6,13 @@ ones that say so: the run can then only be timed as a whole.
 
 from __future__ import annotations
 
-from seatrial.collect.events import empty_pauses, empty_steps, read_events
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from seatrial.collect.events import empty_pauses, empty_steps, read_events_said
 from seatrial.collect.logs import read_logs
+from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
 from seatrial.records.log_formats import READY
@@ -16,19 +21,34 @@ from seatrial.records.steps import StepTables
 
 def read_steps(attempt: Attempt) -> StepTables:
     """Tables of the attempt's steps, never None."""
-    tables = read_events(attempt)
-    if tables is None and attempt.spec.workload.reads != "none":
+    tables, cautions = read_events_said(attempt)
+    if tables is not None:
+        return tables
+    if attempt.spec.workload.reads != "none":
         tables = read_logs(attempt)
-    return tables or _whole(attempt)
+    cautions = (*cautions, *_no_events(attempt), *(tables.cautions if tables else ()))
+    return _whole(attempt, cautions) if tables is None or tables.source == "whole" else replace(tables, cautions=cautions)
 
 
-def _whole(attempt: Attempt) -> StepTables:
+def _no_events(attempt: Attempt) -> Iterator[Caution]:
+    """A rank that sends heartbeats has the probe, and with it events."""
+    paths = AttemptPaths(Path(attempt.folder))
+    if paths.all_heartbeats():
+        found = "tell no step" if paths.all_events() else "are missing"
+        yield Caution(
+            kind="no_events",
+            subject=attempt.spec.run,
+            text=f"The workload has the probe, but its events_rank*.jsonl {found}: what is said of its steps is what launcher.log tells.",
+        )
+
+
+def _whole(attempt: Attempt, cautions: tuple[Caution, ...]) -> StepTables:
     return StepTables(
         source="whole",
         steps=empty_steps(),
         pauses=empty_pauses(),
         world_size=attempt.spec.place.ranks,
-        cautions=(Caution(kind="whole_run_only", subject=attempt.spec.run, text=_advice(attempt)),),
+        cautions=(*cautions, Caution(kind="whole_run_only", subject=attempt.spec.run, text=_advice(attempt))),
     )
 
 

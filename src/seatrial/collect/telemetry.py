@@ -1,24 +1,54 @@
 """The samples of one attempt, read back.
 
-In: an attempt's folder and its account. Out: `TelemetryTables`. A line torn by a kill or by a file system that lost its end is left
-out; a cell that is no number is null; a file without rows, or none at all, is None. Columns that no figure is made of are not read.
+In: an attempt's folder and its account. Out: `TelemetryTables`, by time. A line torn by a kill or by a file system that lost its end is
+left out; a cell that is no number, or one that cannot be, is null; a sample written twice counts once; a file without rows, or none at
+all, is None. Columns that no figure is made of are not read.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 
+from seatrial.collect.file_parts import MIB
+from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
-from seatrial.records.telemetry import TEXT_COLUMNS, TelemetryTables
+from seatrial.records.caution import Caution
+from seatrial.records.telemetry import TEXT_COLUMNS, SamplerAccount, TelemetryTables
 
 GPU_READ = (
     "epoch_sec", "gpu_index", "temp_c", "util_gpu_pct", "power_w", "sm_clock_mhz", "mem_used_mib", "energy_j", "throttle_reasons",
     "foreign_process_count",
 )  # fmt: skip
 HOST_READ = ("epoch_sec", "cpu_user_pct", "cpu_system_pct", "cpu_steal_pct", "mem_available_kib", "rss_kib")
+LARGEST_FILE_BYTES = 512 * MIB
+"""A fortnight of eight GPUs, sampled every two seconds. What stands beyond is not read."""
+MOST = 1e15
+"""No cell of ours is larger, and of some none comes near it."""
+MOST_OF = {"power_w": 5000.0, "temp_c": 200.0}
+MAY_BE_NEGATIVE = ("temp_c",)
+SHARES = ("util_gpu_pct", "util_mem_pct", "cpu_user_pct", "cpu_system_pct", "cpu_idle_pct", "cpu_iowait_pct", "cpu_steal_pct")
+MOST_PCT = 101.0
+"""A share of a whole, with what rounding may add."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Samples:
+    """What could be read of one file."""
+
+    table: pl.DataFrame | None = None
+    rows_left_out: int = 0
+    """Rows without a time, or written twice."""
+    bad_cells: int = 0
+    """Numbers that cannot be."""
+    problem: str = ""
+    """Why nothing could be read, where there is a file."""
 
 
 def read_telemetry(attempt: Attempt) -> TelemetryTables:
@@ -26,27 +56,45 @@ def read_telemetry(attempt: Attempt) -> TelemetryTables:
     paths, account = AttemptPaths(Path(attempt.folder)), attempt.telemetry
     skip_gpu = account is not None and (account.gpu is None or account.gpu.empty)
     skip_host = account is not None and (account.host is None or account.host.empty)
-    return TelemetryTables(
-        gpu=None if skip_gpu else read_samples(paths.gpu_telemetry, GPU_READ),
-        host=None if skip_host else read_samples(paths.host_telemetry, HOST_READ),
-    )
+    gpu = Samples() if skip_gpu else read_sample_file(paths.gpu_telemetry, GPU_READ)
+    host = Samples() if skip_host else read_sample_file(paths.host_telemetry, HOST_READ)
+    cautions = [
+        *_cautions(gpu, paths.gpu_telemetry.name, account.gpu if account else None, attempt.spec.run),
+        *_cautions(host, paths.host_telemetry.name, account.host if account else None, attempt.spec.run),
+    ]
+    return TelemetryTables(gpu=gpu.table, host=host.table, cautions=tuple(cautions))
 
 
 def read_samples(path: Path, columns: tuple[str, ...]) -> pl.DataFrame | None:
     """Those of `columns` that the file has (`epoch_sec` it must have), row by row."""
+    return read_sample_file(path, columns).table
+
+
+def read_sample_file(path: Path, columns: tuple[str, ...]) -> Samples:
+    """The same, and what was passed over."""
     try:
-        data = path.read_bytes()
-    except OSError:
-        return None
+        with open_file(path) as source:
+            data = source.read(min(os.fstat(source.fileno()).st_size, LARGEST_FILE_BYTES))
+    except FileNotFoundError:
+        return Samples()
+    except OSError as error:
+        return Samples(problem=error.strerror or "it cannot be read")
     # Half a number looks like a whole one: only lines that have their end are read.
     header, _, rows = data[: data.rfind(b"\n") + 1].partition(b"\n")
     names = header.decode("utf-8", errors="replace").strip().split(",")
-    if not rows or "epoch_sec" not in names or len(set(names)) != len(names):
-        return None
+    if "epoch_sec" not in names or len(set(names)) != len(names):
+        return Samples(problem="it does not begin with the names of its columns")
+    table = _parsed(rows, names, columns) if rows else None
+    return Samples() if table is None else _checked(table)
+
+
+def _parsed(rows: bytes, names: list[str], columns: tuple[str, ...]) -> pl.DataFrame | None:
     schema = {name: pl.String if name in TEXT_COLUMNS else pl.Float64 for name in names}
+    # Bytes that are no UTF-8 would make polars refuse the whole file.
+    text = rows if rows.isascii() else rows.decode("utf-8", errors="replace").encode()
     try:
-        table = pl.read_csv(
-            rows,
+        return pl.read_csv(
+            text,
             has_header=False,
             columns=[position for position, name in enumerate(names) if name in columns],
             schema=schema,
@@ -56,4 +104,69 @@ def read_samples(path: Path, columns: tuple[str, ...]) -> pl.DataFrame | None:
         )
     except pl.exceptions.PolarsError:
         return None
-    return table.drop_nulls("epoch_sec") if table["epoch_sec"].null_count() else table
+
+
+def _checked(table: pl.DataFrame) -> Samples:
+    columns, bad = {}, 0
+    for name in table.columns:
+        if table[name].dtype != pl.Float64:
+            continue
+        values = table[name].to_numpy()
+        # An empty cell is NaN here too, and none that cannot be.
+        odd = ~np.isnan(values) & ~((values >= (-MOST if name in MAY_BE_NEGATIVE else 0)) & (values <= _most(name)))
+        if odd.any() or (np.isnan(values).sum() > table[name].null_count()):
+            columns[name] = pl.Series(name, np.where(odd, np.nan, values)).fill_nan(None)
+            bad += int(odd.sum())
+    kept = table.with_columns(**columns) if columns else table
+    kept = kept.drop_nulls("epoch_sec") if kept["epoch_sec"].null_count() else kept
+    kept = _by_time(kept)
+    return Samples(table=kept, rows_left_out=len(table) - len(kept), bad_cells=bad)
+
+
+def _most(name: str) -> float:
+    return MOST_PCT if name in SHARES else MOST_OF.get(name, MOST)
+
+
+def _by_time(table: pl.DataFrame) -> pl.DataFrame:
+    """One row for each moment (and GPU), in the order of time; as written where that is so already."""
+    key = [name for name in ("epoch_sec", "gpu_index") if name in table.columns]
+    at = table["epoch_sec"].to_numpy()
+    if len(key) == 1 and bool((np.diff(at) > 0).all()):
+        return table
+    if len(key) == 2 and bool((np.diff(at) >= 0).all()) and not table.select(pl.struct(key).is_duplicated().any()).item():
+        return table
+    return table.unique(key, keep="first", maintain_order=True).sort("epoch_sec", maintain_order=True)
+
+
+def _cautions(samples: Samples, file: str, account: SamplerAccount | None, run: str) -> Iterator[Caution]:
+    if samples.problem:
+        yield Caution(
+            kind="unreadable_file",
+            subject=run,
+            text=f"{file} cannot be used ({samples.problem}) and was passed over, so what the machine did meanwhile is not known.",
+        )
+    passed = [_count(samples.rows_left_out, "row"), _count(samples.bad_cells, "number")]
+    if any(passed):
+        yield Caution(
+            kind="bad_rows",
+            subject=run,
+            numbers={"rows": samples.rows_left_out, "numbers": samples.bad_cells},
+            text=f"In {file} {' and '.join(filter(None, passed))} passed over: without a time, written twice, or such as cannot be.",
+        )
+    lost = _lost_rows(samples, account)
+    if lost and not samples.problem:
+        yield Caution(
+            kind="rows_lost",
+            subject=run,
+            numbers={"rows": lost},
+            text=f"{file} lacks {lost} of the rows that the sampler wrote, so what is said of the machine is of the rest.",
+        )
+
+
+def _lost_rows(samples: Samples, account: SamplerAccount | None) -> int:
+    found = (0 if samples.table is None else len(samples.table)) + samples.rows_left_out
+    return max(0, account.rows - found) if account else 0
+
+
+def _count(count: int, what: str) -> str:
+    return "" if count == 0 else f"1 {what} was" if count == 1 else f"{count} {what}s were"

@@ -21,7 +21,7 @@ from types import TracebackType
 
 from seatrial.errors import LaunchError
 from seatrial.files import tail_lines
-from seatrial.launch.orphans import kill_orphans, start_ticks
+from seatrial.launch.orphans import adopt_orphans, children, kill_orphans, start_ticks
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import from_json
 from seatrial.records.command import AgentReport
@@ -31,6 +31,8 @@ READ_BYTES = 64 * 1024
 CLOSE_PATIENCE_S = 40.0
 # After its last report the agent has nothing left to do.
 LEAVE_PATIENCE_S = 5.0
+# Far longer than a process takes from giving its children away to its end.
+OUTLIVED_S = 0.5
 _LAST_KINDS = ("gone", "lost")
 
 
@@ -43,6 +45,8 @@ class AgentProcess:
         self._control, self._reports = process.stdin, process.stdout
         self._pending = b""
         self._known: dict[int, int] = {}
+        self._own_children = self._seen_children = children()
+        self._seen_m = time.monotonic()
         self._ended = False
         os.set_blocking(self._reports.fileno(), False)
 
@@ -51,6 +55,8 @@ class AgentProcess:
         """Start the agent on the order that `prepare` wrote."""
         # -P: a selectors.py or a seatrial/ in the user's folder must not take the place of ours.
         argv = [sys.executable, "-P", "-m", "seatrial.agent", str(attempt.agent_order)]
+        # Should the agent be killed, all that it watched over comes to us.
+        adopt_orphans(True)
         try:
             with open(attempt.agent_log, "ab") as log:
                 process = subprocess.Popen(
@@ -72,6 +78,7 @@ class AgentProcess:
     def poll(self) -> list[AgentReport]:
         """Reports that have come, without waiting; the last one is `gone` or `lost`."""
         reports: list[AgentReport] = []
+        self._remember_children()
         while not self._ended and (data := self._read()) is not None:
             if data == b"":
                 reports.append(self._lost())
@@ -88,6 +95,10 @@ class AgentProcess:
                 return reports
             select.select([self._reports], [], [], left_s)
         return []
+
+    def stacks(self) -> None:
+        """Ask for the stacks of every Python process of the run; a `stacks` report says when they lie in attempt-N/stacks."""
+        self._tell(b"stacks\n")
 
     def stop(self) -> None:
         """Ask for TERM now and KILL when the order's `term_s` are over."""
@@ -110,6 +121,7 @@ class AgentProcess:
             reports.append(self._lost())
         self._reports.close()
         self._collect()
+        adopt_orphans(False)
         return reports
 
     def _collect(self) -> None:
@@ -138,9 +150,20 @@ class AgentProcess:
         except BlockingIOError:
             return None
 
+    def _remember_children(self) -> None:
+        """Processes that the harness itself started: its children while the agent lives, and adopts what there is to adopt.
+
+        A dying agent's come to us a moment before it counts as dead: those seen count once it has outlived the look.
+        """
+        now_m = time.monotonic()
+        if now_m - self._seen_m < OUTLIVED_S or self._process.poll() is not None:
+            return
+        self._own_children |= self._seen_children
+        self._seen_children, self._seen_m = children(), now_m
+
     def _parsed(self, data: bytes) -> list[AgentReport]:
         *lines, self._pending = (self._pending + data).split(b"\n")
-        reports = [from_json(AgentReport, json.loads(line)) for line in lines]
+        reports = [report for line in lines if (report := _report(line)) is not None]
         for report in reports:
             self._ended = self._ended or report.kind in _LAST_KINDS
             ticks = start_ticks(report.pid) if report.kind == "started" and report.pid else None
@@ -152,7 +175,15 @@ class AgentProcess:
         """The agent died: do its work, and say so."""
         self._ended = True
         self._collect()
-        killed = kill_orphans(self._attempt.folder, self._known)
+        killed = kill_orphans(self._attempt.folder, self._known, lambda: children() - self._own_children)
         last_words = " / ".join(tail_lines(self._attempt.agent_log, 3))
         detail = f"the agent ended with {self._process.returncode} before the run was over"
         return AgentReport(kind="lost", t=time.time(), killed=len(killed), detail=f"{detail}: {last_words}" if last_words else detail)
+
+
+def _report(line: bytes) -> AgentReport | None:
+    """None for a line that is no report: something an extension printed into the agent's standard output."""
+    try:
+        return from_json(AgentReport, json.loads(line))
+    except ValueError:
+        return None

@@ -6,6 +6,7 @@ that can change a run (NCCL_ALGO and its like) stand in it as defaults: what the
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -17,6 +18,8 @@ from seatrial.records.events import ENV_RUN_DIR
 from seatrial.shell import assignments, quote
 
 BY_HAND = "by-hand"
+# What a shell takes for a name; a process may be given variables with any other, and those reach the ranks but no script.
+_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # One rank that fails ends the others, as the agent does; bash gives background processes no terminal interrupt, so it is passed on.
 _SEVERAL_RANKS_HEAD = """\
@@ -53,7 +56,8 @@ def _lines(command: Command, attempt: AttemptPaths, callers: Mapping[str, str]) 
     yield "set -euo pipefail"
     yield f"mkdir -p {shlex.quote(str(attempt.folder / BY_HAND))}"
     yield f"cd {shlex.quote(command.cwd)}"
-    yield from (f"export {name}=${{{name}-{shlex.quote(value)}}}" for name, value in sorted(callers.items()) if name not in command.env)
+    defaults = {name: value for name, value in sorted(callers.items()) if name not in command.env and _SHELL_NAME.fullmatch(name)}
+    yield from (f"export {name}=${{{name}-{shlex.quote(value)}}}" for name, value in defaults.items())
     yield from assignments(command.env)
     rank_logs = str(attempt.folder / BY_HAND / attempt.rank_logs.name)
     if rank_logs in command.argv:

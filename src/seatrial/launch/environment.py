@@ -106,6 +106,7 @@ def seatrial_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
         events.ENV_SYNC_TIMING: "1" if spec.timing.sync else "0",
         events.ENV_PHASE_EVERY: str(spec.timing.phase_every),
         events.ENV_TIMING_WINDOW: str(spec.timing.timing_window),
+        events.ENV_STACK_SIGNAL: spec.limits.stack_signal or "none",
         events.ENV_ETA_MODE: spec.timing.eta_mode,
         events.ENV_ETA_MIN_SAMPLES: str(spec.timing.eta_min_samples),
     }
@@ -114,7 +115,8 @@ def seatrial_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
 def _defaults(spec: RunSpec, allocation: Allocation) -> dict[str, str]:
     """What a caller who said nothing gets."""
     # A line that waits in a buffer arrives minutes late, and arrival times are how unmodified scripts are timed.
-    wanted = {"PYTHONUNBUFFERED": "1"}
+    # And a process that neither answers the stack signal nor can be looked into is made to tell its stacks by SIGABRT.
+    wanted = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}
     if spec.workload.module:
         # A typing.py in the folder one happens to stand in must not take the place of the library's.
         wanted["PYTHONSAFEPATH"] = "1"

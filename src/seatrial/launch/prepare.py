@@ -6,6 +6,7 @@ workloads), environment.json, command.sh, agent.json, and the order that stands 
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from seatrial.launch.environment import environment
 from seatrial.launch.launchers.registry import command_for, rank_logs_for
 from seatrial.launch.program import resolved
 from seatrial.machine.secrets import looks_secret, mask, mask_words
+from seatrial.machine.shared_memory import present
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from seatrial.records.command import AgentOrder, Allocation, Command, EnvironmentVariable
@@ -34,6 +36,9 @@ def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller
         rank_logs=rank_logs_for(spec, attempt),
         term_s=spec.limits.term_s,
         telemetry=spec.telemetry,
+        stack_signal=spec.limits.stack_signal,
+        host=socket.gethostname(),
+        shared_memory=present(),
         devices=allocation.devices,
     )
     recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, caller)}

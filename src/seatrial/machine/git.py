@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-import subprocess
+import re
 import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from seatrial.shell import NoEndError, bytes_of
+
 # A repository on a slow network disk must not hold up a run.
 GIT_TIMEOUT_S = 5.0
+# The changes of a tree with large files in it; what writes more than this is not git, or nothing to hash before every run.
+MOST_BYTES = 256 << 20
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # Reads only, and takes no lock that a person's own git would wait for.
 _GIT = ("git", "--no-optional-locks")
 # Everything that a user's own settings could change is said, so that the same changes are the same bytes for everybody.
@@ -38,7 +43,7 @@ def git_state(folder: Path, output: Path | None = None) -> GitState:
     """The state of the repository that `folder` belongs to; what lies in `output`, a campaign's results, is no change of the code."""
     try:
         told = _told(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=no")
-    except subprocess.TimeoutExpired:
+    except NoEndError:
         return GitState(diff_sha256=_unknown())
     state = GitState() if told is None else parse_status(_text(told))
     if state.dirty != "true":
@@ -48,10 +53,13 @@ def git_state(folder: Path, output: Path | None = None) -> GitState:
 
 
 def parse_status(text: str) -> GitState:
-    """What `git status --porcelain=v2 --branch` says."""
+    """What `git status --porcelain=v2 --branch` says; nothing where it says something else."""
     lines = text.splitlines()
     headers = dict(line[2:].split(" ", 1) for line in lines if line.startswith("# ") and " " in line[2:])
     commit, branch = headers.get("branch.oid", ""), headers.get("branch.head", "")
+    if not _COMMIT.fullmatch(commit) and commit != "(initial)":
+        # Something that is called git and is not, or speaks otherwise: nothing is known of the code.
+        return GitState()
     changed = any(line and not line.startswith("#") for line in lines)
     return GitState(
         commit="" if commit == "(initial)" else commit,
@@ -63,7 +71,7 @@ def parse_status(text: str) -> GitState:
 def _diff_sha256(folder: Path, output: Path | None) -> str:
     try:
         changes = _told(folder, *_DIFF, "--", ":/", *_all_but(folder, output))
-    except subprocess.TimeoutExpired:
+    except NoEndError:
         changes = None
     if changes is None:
         return _unknown()
@@ -76,19 +84,13 @@ def _all_but(folder: Path, output: Path | None) -> list[str]:
     if output is None or not top:
         return []
     inside = (folder / output).resolve()
-    root = Path(_text(top).rstrip("\n")).resolve()
+    root = Path(_text(top).rstrip("\n").replace("\0", "")).resolve()
     return [f":(top,exclude,literal){inside.relative_to(root)}"] if root in inside.parents else []
 
 
 def _told(folder: Path, *words: str) -> bytes | None:
-    """What git writes; None when it cannot tell: no git, no repository. A TimeoutExpired is another matter: there is one."""
-    try:
-        done = subprocess.run(
-            [*_GIT, *words], cwd=folder, capture_output=True, timeout=GIT_TIMEOUT_S, check=False, stdin=subprocess.DEVNULL
-        )
-    except OSError:
-        return None
-    return done.stdout if done.returncode == 0 else None
+    """What git writes; None when it cannot tell: no git, no repository. A NoEndError is another matter: there is one."""
+    return bytes_of([*_GIT, *words], cwd=folder, timeout_s=GIT_TIMEOUT_S, most_bytes=MOST_BYTES)
 
 
 def _text(told: bytes) -> str:

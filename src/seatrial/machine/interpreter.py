@@ -124,7 +124,7 @@ def _asked(path: str, variables: tuple[tuple[str, str], ...]) -> Interpreter:
     try:
         answer = json.loads((text or "").strip().rpartition("\n")[2])
         return Interpreter(python=str(answer["python"]), packages=dict(answer["packages"]), torch_cuda=_torch_cuda(answer.get("torch")))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         return Interpreter()
 
 

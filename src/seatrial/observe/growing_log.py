@@ -6,15 +6,17 @@ a step between the lines before it. Ranks that all print are no reason to count 
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from seatrial.log_lines import compile_patterns, split_rank, values_in
+from seatrial.log_lines import LinePattern, compile_patterns, own_patterns, split_rank, values_in
 from seatrial.paths import AttemptPaths
 from seatrial.records.log_formats import READY
 from seatrial.records.run_spec import RunSpec
@@ -95,11 +97,7 @@ class _GrowingFile:
         self.offset = 0
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
-        if not self._path.is_file():
-            return
-        with open(self._path, "rb") as source:
-            source.seek(self.offset)
-            chunk = source.read(MOST_BYTES_A_LOOK)
+        chunk = self._read_on()
         end = self.offset - len(self._rest)
         self.offset += len(chunk)
         *lines, rest = _LINE_END.split(self._rest + chunk)
@@ -109,6 +107,18 @@ class _GrowingFile:
             end += len(line)
             yield end, line
             end += 1
+
+    def _read_on(self) -> bytes:
+        """The next piece; nothing where there is none, or none can be had."""
+        try:
+            with open(self._path, "rb") as source:
+                if source.seek(0, os.SEEK_END) < self.offset:
+                    # Somebody emptied it: what follows is new.
+                    self.offset, self._rest = 0, b""
+                source.seek(self.offset)
+                return source.read(MOST_BYTES_A_LOOK)
+        except OSError:
+            return b""
 
 
 class _Arrivals:
@@ -122,10 +132,12 @@ class _Arrivals:
         for _, line in self._file.lines():
             offset, _, rest = line.decode("ascii", errors="replace").partition(",")
             try:
-                self._rows.append((int(offset), float(rest.partition(",")[0])))
+                row = int(offset), float(rest.partition(",")[0])
             except ValueError:
                 # The header, or a row torn by a kill.
                 continue
+            if math.isfinite(row[1]):
+                self._rows.append(row)
 
     def at(self, end_bytes: int, now_t: float) -> float:
         """Wall clock at which the chunk with the byte before `end_bytes` came; now where its row is not there yet."""
@@ -134,9 +146,9 @@ class _Arrivals:
         return self._rows[0][1] if self._rows else now_t
 
 
-def _formats(spec: RunSpec) -> list[list[re.Pattern[str]]]:
+def _formats(spec: RunSpec) -> Sequence[Sequence[LinePattern]]:
     if spec.workload.patterns:
-        return [compile_patterns(spec.workload.patterns)]
+        return [own_patterns(spec.workload.patterns)]
     if spec.workload.reads == "none":
         return []
     names = [spec.workload.reads] if spec.workload.reads in READY else list(READY)

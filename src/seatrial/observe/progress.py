@@ -1,19 +1,27 @@
-"""How far a run is, while it runs.
+"""How far a run is, while it runs, and how much it holds.
 
 Goes in: an attempt's folder. Comes out: `Progress`, read from the ranks' heartbeats where the workload has the probe, else from
-the lines the script itself prints, else only from the fact that it prints. Reading is incremental: each call looks at what is new.
+the lines the script itself prints, else only from the fact that it prints. Reading is incremental: each call looks at what is new. It
+never raises for what it finds in a file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from seatrial import files
+from seatrial.append import kept_elsewhere
 from seatrial.observe.growing_log import GrowingLog
+from seatrial.observe.heartbeats import Beat, Heartbeats
+from seatrial.observe.usage import WrittenCount, newest_rss_bytes
 from seatrial.paths import AttemptPaths
 from seatrial.records.run_spec import RunSpec
+
+DONE = "done"
+PAUSE = "pause:"
+BETWEEN_STEPS = "loop"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +39,31 @@ class RankMark:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RankStanding:
+    """Where one rank with the probe stands, by its newest heartbeat."""
+
+    rank: int
+    step: int | None = None
+    """The last one that ended; None before the first."""
+    phase: str = ""
+    """In the probe's words: `fwd`, `loop` between two steps, `pause:eval`, `done`."""
+    pid: int | None = None
+    host: str = ""
+    beat_ts: float = 0.0
+    """Wall clock of the rank's host."""
+    beat_bytes: int = 0
+    """How long its heartbeat file was: grows with every beat, also where the clock stands still or is set back."""
+
+    @property
+    def is_done(self) -> bool:
+        return self.phase == DONE
+
+    @property
+    def is_paused(self) -> bool:
+        return self.phase.startswith(PAUSE)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """Where a run stands."""
 
@@ -40,53 +73,95 @@ class Progress:
     phase: str = ""
     """What rank 0 is doing, in the probe's words."""
     alive: bool = False
-    """Something was heard of the workload: a step, or for scripts without the probe any output."""
+    """Something was heard of the workload, now or before: a step of every rank, or for scripts without the probe any output."""
     ranks: tuple[RankMark, ...] = ()
     """One for each rank that has ended a step, by rank; for a script without the probe one at most, as rank 0."""
-
-
-def ranks_step(beats: Sequence[dict[str, object]]) -> int | None:
-    """The step that all ranks have reached, by their newest heartbeats."""
-    steps = [beat["step"] for beat in beats if isinstance(beat.get("step"), int)]
-    return min(step for step in steps if isinstance(step, int)) if len(steps) == len(beats) and steps else None
+    standings: tuple[RankStanding, ...] = ()
+    """One for each rank with the probe, by rank; none for a script without it."""
+    output_bytes: int = 0
+    """Length of launcher.log."""
+    memory_bytes: int | None = None
+    """Resident memory of the run's whole process tree, by the newest sample; None where there is none."""
+    written_bytes: int = 0
+    """Logs, events and stacks of the attempt; counted anew every few seconds."""
+    largest_file: str = ""
+    """The largest of them."""
+    largest_bytes: int = 0
 
 
 class ProgressReader:
     """Looks at one attempt again and again."""
 
-    def __init__(self, spec: RunSpec, attempt: AttemptPaths) -> None:
+    def __init__(self, spec: RunSpec, attempt: AttemptPaths, clock: Callable[[], float] = time.monotonic) -> None:
         self._spec, self._attempt = spec, attempt
         self._log = GrowingLog(spec, attempt)
+        self._heartbeats = Heartbeats(attempt, clock)
+        self._written = WrittenCount(attempt, clock)
+        self._heard = False
+        self._stepped: set[int] = set()
 
     def look(self) -> Progress:
         """The newest progress."""
-        beats = [beat for path in self._attempt.all_heartbeats() if (beat := files.last_json_line(path))]
-        if beats:
-            step = ranks_step(beats)
-            return Progress(
-                step=step,
-                total=self._spec.steps,
-                phase=str(beats[0].get("phase") or ""),
-                alive=step is not None,
-                ranks=tuple(mark for beat in beats if (mark := _mark(beat))),
-            )
+        beats = self._heartbeats.look()
+        progress = self._of_beats(beats) if beats else self._of_log()
+        written = self._written.look()
+        return replace(
+            progress,
+            total=self._spec.steps,
+            output_bytes=_length_bytes(self._attempt.launcher_log),
+            memory_bytes=newest_rss_bytes(self._attempt.host_telemetry),
+            written_bytes=written.bytes,
+            largest_file=written.largest_file,
+            largest_bytes=written.largest_bytes,
+        )
+
+    def _of_beats(self, beats: Sequence[Beat]) -> Progress:
+        steps = [beat.step for beat in beats if beat.step is not None]
+        # Ranks that torchrun started anew are before their first step again, and the run is alive all the same.
+        self._stepped.update(beat.rank for beat in beats if beat.step is not None)
+        return Progress(
+            step=min(steps) if len(steps) == len(beats) else None,
+            phase=beats[0].phase,
+            alive=all(beat.rank in self._stepped for beat in beats),
+            ranks=tuple(mark for beat in beats if (mark := _mark(beat))),
+            standings=tuple(_standing(beat) for beat in beats),
+        )
+
+    def _of_log(self) -> Progress:
         told = self._log.look()
+        self._heard = self._heard or told.heard
         marks = () if told.step is None else (RankMark(rank=0, step=told.step, step_t=told.step_t, iter_ms_p50=told.iter_ms_p50),)
-        return Progress(step=told.step, total=self._spec.steps, alive=told.heard, ranks=marks)
+        return Progress(step=told.step, alive=self._heard, ranks=marks)
 
 
-def _mark(beat: dict[str, Any]) -> RankMark | None:
+def _mark(beat: Beat) -> RankMark | None:
     """None before the first step. A probe of before these fields says only when it wrote: at most one beat later."""
-    step, rank = beat.get("step"), beat.get("rank")
-    step_t = _number(beat, "step_t")
-    if step_t is None:
-        step_t = _number(beat, "ts")
-    if not isinstance(step, int) or not isinstance(rank, int) or step_t is None:
+    step_t = beat.step_t if beat.step_t is not None else beat.ts
+    if beat.step is None or step_t is None:
         return None
-    paused_s = _number(beat, "paused_s") or 0.0
-    return RankMark(rank=rank, step=step, step_t=step_t, paused_s=paused_s, iter_ms_p50=_number(beat, "iter_ms_p50"))
+    return RankMark(rank=beat.rank, step=beat.step, step_t=step_t, paused_s=beat.paused_s, iter_ms_p50=beat.iter_ms_p50)
 
 
-def _number(beat: dict[str, Any], name: str) -> float | None:
-    value = beat.get(name)
-    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+def _standing(beat: Beat) -> RankStanding:
+    return RankStanding(
+        rank=beat.rank,
+        step=beat.step,
+        phase=beat.phase,
+        pid=beat.pid,
+        host=beat.host,
+        beat_ts=beat.ts or 0.0,
+        beat_bytes=beat.read_bytes,
+    )
+
+
+def _length_bytes(path: Path) -> int:
+    """With what of it lies elsewhere while its disk fails."""
+    elsewhere = kept_elsewhere(path)
+    return _size_bytes(path) + (_size_bytes(elsewhere) if elsewhere else 0)
+
+
+def _size_bytes(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

@@ -1,9 +1,9 @@
 """Telling that steps have become much slower, once, and that it is over.
 
 In: progress, look by look, and the plan's `limits.spike_ratio`. Out: `SpikeAlarm` or None; campaign/ writes it to alarms.jsonl. Pure:
-the time of a look is passed in. What is compared is the median of the newest steps on the slowest rank with the median of those medians
+the times of a look are passed in. What is compared is the median of the newest steps on the slowest rank with the median of those medians
 over the looks before, so neither one slow step nor one odd look raises an alarm. A step that does not end at all is told too, once it
-has lasted far longer than any before.
+has lasted far longer than any before; named pauses, and time in which the harness itself did not run, do not count for that.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ USUAL_LOOKS = 12
 LEAST_LOOKS = 3
 # A step is heard of up to a heartbeat late, so silence means something only beyond this, whatever the steps took before.
 LEAST_SILENCE_S = 15.0
+# A longer gap between two looks means that the harness was suspended.
+HARNESS_GAP_S = 30.0
 SPIKE, SILENCE, OVER = "spike", "silence", "spike_over"
 
 
@@ -48,23 +50,29 @@ class SpikeWatch:
         self._ratio = ratio
         self._usual_ms: deque[float] = deque(maxlen=USUAL_LOOKS)
         self._step: int | None = None
+        self._step_m = self._looked_m = 0.0
         self._told_ms: float | None = None
         """The step time that was last told as a spike; None while there is none."""
 
-    def look(self, progress: Progress, t: float) -> SpikeAlarm | None:
-        """An alarm when a spike begins, grows by the ratio again, or is over."""
+    def look(self, progress: Progress, t: float, now_m: float | None = None) -> SpikeAlarm | None:
+        """An alarm when a spike begins, grows by the ratio again, or is over. `t` is the wall clock, for the alarm; `now_m` a monotonic
+        one, for how long a step lasts (`t` where it is not given)."""
+        now_m = t if now_m is None else now_m
         slowest = max(progress.ranks, key=lambda mark: mark.iter_ms_p50 or 0.0, default=None)
         if self._ratio is None or slowest is None or not slowest.iter_ms_p50:
             return None
+        was_away, self._looked_m = now_m - self._looked_m > HARNESS_GAP_S, now_m
+        is_new, self._step = progress.step != self._step, progress.step
+        if is_new or was_away or any(standing.is_paused for standing in progress.standings):
+            self._step_m = now_m
         # Most looks find the heartbeats of the look before.
-        if progress.step == self._step:
-            return self._silence(min(progress.ranks, key=lambda mark: mark.step), t, self._ratio)
-        self._step = progress.step
+        if not is_new:
+            return self._silence(min(progress.ranks, key=lambda mark: mark.step), t, now_m, self._ratio)
         return self._judge(slowest, slowest.iter_ms_p50, t, self._ratio)
 
-    def _silence(self, mark: RankMark, t: float, ratio: float) -> SpikeAlarm | None:
+    def _silence(self, mark: RankMark, t: float, now_m: float, ratio: float) -> SpikeAlarm | None:
         """An alarm when the step that every rank waits for has lasted so long that silence cannot be a late heartbeat."""
-        lasted_ms = (t - mark.step_t) * 1000
+        lasted_ms = (now_m - self._step_m) * 1000
         if not self._usual_ms or lasted_ms < LEAST_SILENCE_S * 1000 or lasted_ms <= ratio * max(self._told_ms or 0.0, *self._usual_ms):
             return None
         self._told_ms = lasted_ms

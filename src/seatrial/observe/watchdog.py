@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial.observe.progress import Progress
-from seatrial.records.outcome import Cause
+from seatrial.observe.culprit import behind, culprit_of
+from seatrial.observe.progress import Progress, RankStanding
+from seatrial.observe.stall import Stall
+from seatrial.observe.stall_words import action_of, text_of
+from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.run_spec import LimitsSpec
-from seatrial.units import format_duration
+from seatrial.units import format_bytes, format_duration
+
+GIB = 1024**3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,25 +20,95 @@ class Alarm:
     """A limit that was passed."""
 
     cause: Cause
+    outcome: Outcome = Outcome.TIMEOUT
+    """What the run is called that is ended for it."""
     text: str
     action: str
+    rank: int | None = None
+    """The rank that holds the others up, where one does."""
+    phase: str = ""
+    """What that rank is doing, in the probe's words."""
 
 
-def alarm(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | None:
-    """The limit that `elapsed_s` after launch has passed, if any."""
-    if limits.run_s is not None and elapsed_s > limits.run_s:
-        return Alarm(
-            cause=Cause.RUN_LIMIT,
-            text=f"still running after {format_duration(limits.run_s)} (limits.run_s), at step {_step(progress)}",
-            action="raise limits.run_s, lower steps, or look in launcher.log for what takes the time",
-        )
-    if limits.start_s is not None and not progress.alive and elapsed_s > limits.start_s:
-        return Alarm(
-            cause=Cause.START_LIMIT,
-            text=f"no first step, and no output of a script without the probe, within {format_duration(limits.start_s)} (limits.start_s)",
-            action="read launcher.log for where it stands; raise limits.start_s when loading or compiling really takes longer",
-        )
-    return None
+def alarm(progress: Progress, elapsed_s: float, limits: LimitsSpec, stall: Stall | None = None) -> Alarm | None:
+    """The limit that was passed `elapsed_s` after launch, if any; `stall` is what a StallWatch says of the same progress."""
+    return (
+        _run(progress, elapsed_s, limits)
+        or _start(progress, elapsed_s, limits)
+        or _memory(progress, limits)
+        or _disk(progress, limits)
+        or _stall(progress, stall)
+    )
+
+
+def _run(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | None:
+    if limits.run_s is None or elapsed_s <= limits.run_s:
+        return None
+    return Alarm(
+        cause=Cause.RUN_LIMIT,
+        text=f"still running after {format_duration(limits.run_s)} (limits.run_s), at step {_step(progress)}",
+        action="raise limits.run_s, lower steps, or look in launcher.log for what takes the time",
+    )
+
+
+def _start(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | None:
+    if limits.start_s is None or progress.alive or elapsed_s <= limits.start_s:
+        return None
+    waiting = [standing for standing in progress.standings if standing.step is None]
+    last = culprit_of(behind(waiting), frozenset()) if waiting else None
+    action = "read launcher.log for where it stands; raise limits.start_s when loading or compiling really takes longer"
+    if last is None:
+        text = f"no first step, and no output of a script without the probe, within {format_duration(limits.start_s)} (limits.start_s)"
+        return Alarm(cause=Cause.START_LIMIT, text=text, action=action)
+    text = f"no first step of {_who(waiting, last)} within {format_duration(limits.start_s)} (limits.start_s); rank {last.rank} is in "
+    return Alarm(cause=Cause.START_LIMIT, text=f"{text}'{last.phase}'", action=action, rank=last.rank, phase=last.phase)
+
+
+def _who(waiting: list[RankStanding], last: RankStanding) -> str:
+    return f"rank {last.rank}" if len(waiting) == 1 else f"{len(waiting)} ranks"
+
+
+def _memory(progress: Progress, limits: LimitsSpec) -> Alarm | None:
+    held = progress.memory_bytes
+    if limits.memory_gib is None or held is None or held <= limits.memory_gib * GIB:
+        return None
+    limit = format_bytes(limits.memory_gib * GIB)
+    return Alarm(
+        cause=Cause.MEMORY_LIMIT,
+        outcome=Outcome.FAILED,
+        text=f"its processes hold {format_bytes(held)} of memory (limit {limit}: limits.memory_gib; rss_kib, the newest sample), "
+        f"at step {_step(progress)}",
+        action="see in host_telemetry.csv whether it grew all the while (a leak) or from the start: lower the batch or the number of "
+        "data workers, or raise limits.memory_gib",
+    )
+
+
+def _disk(progress: Progress, limits: LimitsSpec) -> Alarm | None:
+    if limits.disk_gib is None or progress.written_bytes <= limits.disk_gib * GIB:
+        return None
+    limit, largest = format_bytes(limits.disk_gib * GIB), ""
+    if progress.largest_file:
+        largest = f", {format_bytes(progress.largest_bytes)} of it {progress.largest_file}"
+    return Alarm(
+        cause=Cause.DISK_LIMIT,
+        outcome=Outcome.FAILED,
+        text=f"its logs and events take {format_bytes(progress.written_bytes)}{largest} (limit {limit}: limits.disk_gib), "
+        f"at step {_step(progress)}",
+        action="let the script print less, set rank_scope: rank0 where events are what is large, or raise limits.disk_gib",
+    )
+
+
+def _stall(progress: Progress, stall: Stall | None) -> Alarm | None:
+    if stall is None:
+        return None
+    return Alarm(
+        cause=Cause.STALL,
+        outcome=Outcome.STALLED,
+        text=text_of(stall, progress),
+        action=action_of(stall),
+        rank=stall.culprit.rank if stall.culprit else None,
+        phase=stall.culprit.phase if stall.culprit else "",
+    )
 
 
 def _step(progress: Progress) -> str:

@@ -41,12 +41,15 @@ def check(plan: Plan) -> None:
     checks_of_axes.check_axes(plan, names_that_reach_the_run(plan))
     _placeholders(plan)
     _timing(plan)
+    _limits(plan)
     _criteria(plan)
     _output(plan)
 
 
 def templates(plan: Plan) -> Iterator[tuple[KeyPath, str]]:
     """Every text of a plan in which placeholders are filled, with its key."""
+    if plan.workload.script is not None:
+        yield ("workload", "script"), plan.workload.script
     for position, word in enumerate(plan.workload.args):
         yield ("workload", "args", position), word
     for position, word in enumerate(plan.launcher.args):
@@ -182,6 +185,18 @@ def _timing(plan: Plan) -> None:
     first, colon, last = plan.timing.window.partition(":")
     if colon and first and last and int(first) >= int(last):
         raise plan.locations.error(("timing", "window"), f"'{plan.timing.window}' is empty: the first step must be below the last")
+
+
+def _limits(plan: Plan) -> None:
+    if plan.limits.memory_gib is not None and plan.telemetry.host_s is None:
+        raise plan.locations.error(
+            ("limits", "memory_gib"),
+            "is judged by the samples of host_telemetry.csv, and telemetry.host_s is null; sample the host or leave the limit out",
+        )
+    if plan.workload.module is not None and plan.limits.stall is not None and plan.limits.stall.quiet_s is not None:
+        raise plan.locations.error(
+            ("limits", "stall", "quiet_s"), "is for scripts of your own; a bundled workload reports its steps itself, so leave it out"
+        )
 
 
 def _criteria(plan: Plan) -> None:

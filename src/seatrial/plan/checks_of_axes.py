@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from seatrial.errors import did_you_mean
-from seatrial.machine.secrets import mask_text
+from seatrial.machine.secrets import mask
 from seatrial.plan.placeholders import value_text
 from seatrial.plan.problems import shown
 from seatrial.plan.schema import Axis, Plan
@@ -16,6 +16,8 @@ from seatrial.plan.values import type_and_value
 RESERVED = ("run", "group", "repeat")
 RANKS_AXIS = "place.ranks"
 ENV_AXIS = "env."
+# It becomes a column of every table.
+LONGEST_NAME = 100
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -51,6 +53,8 @@ def _name(plan: Plan, name: str) -> None:
         problem = f"unknown axis; {did_you_mean(name, (RANKS_AXIS, 'env.NAME'))}"
     else:
         problem = None if name == RANKS_AXIS or _NAME.fullmatch(name) else "an axis is named with letters, digits and _"
+    if len(name) > LONGEST_NAME:
+        problem = f"has {len(name):,} characters, more than the {LONGEST_NAME} of an axis; name it shorter"
     if problem:
         raise plan.locations.error(("axes", name), problem)
 
@@ -66,7 +70,7 @@ def _values(plan: Plan, name: str, axis: Axis) -> None:
     identity: Callable[[Any], Hashable] = value_text if plan.workload.script is not None else type_and_value
     seen: dict[Hashable, int] = {}
     for position, value in enumerate(axis.values):
-        if mask_text(value_text(value)) != value_text(value):
+        if mask(name.removeprefix(ENV_AXIS), value_text(value)) != value_text(value):
             raise plan.locations.error(
                 ("axes", name, "values", position),
                 "looks like a secret, and an axis's values become folder names; put it into the environment and leave it out of the plan",

@@ -17,6 +17,7 @@ from seatrial.plan.checks import check
 from seatrial.plan.locate import Locations
 from seatrial.plan.merge import read_chain
 from seatrial.plan.overrides import apply_override
+from seatrial.plan.plain_text import refuse_what_cannot_be_carried
 from seatrial.plan.problems import plan_error
 from seatrial.plan.schema import Plan
 from seatrial.plan.short_forms import spelled_out
@@ -57,6 +58,7 @@ def parse_scalars(text: str, source: str) -> list[Scalar]:
 
 
 def _checked(mapping: dict[str, Any], locations: Locations) -> Plan:
+    refuse_what_cannot_be_carried(mapping, locations)
     refuse_unbuilt(mapping, locations)
     try:
         plan = Plan.model_validate(mapping)

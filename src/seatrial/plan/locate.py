@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from seatrial.errors import PlanError
 
 KeyPath = tuple[str | int, ...]
+LONGEST_SHOWN = 80
 
 
 @dataclass(frozen=True)
@@ -57,5 +58,11 @@ def key_text(path: KeyPath) -> str:
         shown = (*path[:2], *path[3:])
     text = ""
     for part in shown:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        text += f"[{part}]" if isinstance(part, int) else f".{_word(part)}" if text else _word(part)
     return text
+
+
+def _word(key: str) -> str:
+    """A key that can be told on one line of a terminal."""
+    whole = key if key.isprintable() else ascii(key)
+    return whole if len(whole) <= LONGEST_SHOWN else whole[: LONGEST_SHOWN - 1] + "…"

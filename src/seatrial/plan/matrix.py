@@ -19,6 +19,7 @@ from seatrial.plan.values import type_and_value
 from seatrial.records.run_spec import Scalar
 
 MOST_RUNS = 10_000
+MOST_AXES_NAMED = 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,16 +60,30 @@ def expand(plan: Plan) -> list[GroupPoint]:
         name = group_name(plan.prefix, [part for _, part in combination])
         groups.append(GroupPoint(name=name, axes=point, settings=settings, lane=_in_lane(plan, {**settings, **point})))
     _check_lane(plan, groups)
+    _check_names(plan, groups)
     return groups
 
 
 def _refuse_too_many(plan: Plan) -> None:
-    sizes = [len(axis.values) for axis in plan.axes.values()]
-    runs = math.prod(sizes) * plan.repeats
+    sizes = {name: len(axis.values) for name, axis in plan.axes.items()}
+    runs = math.prod(sizes.values()) * plan.repeats
     if runs > MOST_RUNS:
-        counted = " × ".join(str(size) for size in (*sizes, plan.repeats))
         path: KeyPath = ("axes",) if plan.axes else ("repeats",)
-        raise plan.locations.error(path, f"{counted} (repeats last) is {runs:,} runs, more than {MOST_RUNS:,}; take values or repeats away")
+        counted = f"{sizes_text(sizes, plan.repeats)} is {runs_text(runs)} runs"
+        raise plan.locations.error(path, f"{counted}, more than {MOST_RUNS:,}; take values or repeats away")
+
+
+def sizes_text(sizes: Mapping[str, int], repeats: int) -> str:
+    """`bs (4 values) × nw (3 values) × 2 repeats`; of many axes the largest."""
+    named = sorted(sizes.items(), key=lambda axis: -axis[1])[:MOST_AXES_NAMED] if len(sizes) > MOST_AXES_NAMED else list(sizes.items())
+    words = [f"{name} ({count:,} {'value' if count == 1 else 'values'})" for name, count in named]
+    words += [f"{len(sizes) - len(named)} more axes"] if len(sizes) > len(named) else []
+    return " × ".join([*words, f"{repeats:,} {'repeat' if repeats == 1 else 'repeats'}"])
+
+
+def runs_text(runs: int) -> str:
+    """A number of runs, in words where nobody would count its digits."""
+    return f"{runs:,}" if runs < 10**12 else "more than a million million"
 
 
 def settings_owner(plan: Plan) -> type | None:
@@ -163,3 +178,13 @@ def _check_lane(plan: Plan, groups: list[GroupPoint]) -> None:
     if plan.lane and not any(group.lane for group in groups):
         wanted = ", ".join(f"{name} = {shown(value)}" for name, value in plan.lane.items())
         raise plan.locations.error(("lane",), f"no group is on the main lane ({wanted}); name values that the plan runs")
+
+
+def _check_names(plan: Plan, groups: list[GroupPoint]) -> None:
+    """Two groups of one name would share a folder. Names are made so that this does not happen; results are too dear to count on it."""
+    seen: dict[str, GroupPoint] = {}
+    for group in groups:
+        other = seen.setdefault(group.name.lower(), group)
+        if other is not group:
+            axis = next((name for name in plan.axes if not _same(group.axes[name], other.axes[name])), "")
+            raise plan.locations.error(("axes", axis), f"two of its values would both be called {group.name}; give the axis another label")

@@ -10,6 +10,8 @@ from typing import Any
 
 from seatrial.errors import PlanError
 from seatrial.plan.locate import KeyPath, Locations
+from seatrial.plan.plain_text import wrong_character
+from seatrial.plan.plan_file import is_plan_file
 from seatrial.plan.short_forms import spelled_out
 from seatrial.plan.yaml_text import read_plan_file
 
@@ -62,9 +64,19 @@ def _one_workload(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
 def _base_path(path: Path, name: Any, locations: Locations) -> Path:
     if not isinstance(name, str) or not name:
         raise locations.error(("extends",), "must be the path of another plan, relative to this file")
+    problem = wrong_character(name)
+    if problem:
+        raise locations.error(("extends",), problem)
+    if "://" in name:
+        raise locations.error(("extends",), f"{name} is an address, and plans are read from files only; fetch it and name the file")
     base = path.parent / name
-    if not base.is_file():
-        raise locations.error(("extends",), f"there is no plan {base}; the path is relative to {path.parent}")
+    try:
+        found = is_plan_file(base)
+    except OSError as error:
+        raise locations.error(("extends",), f"{base} cannot be read: {error.strerror}") from error
+    if not found:
+        what = f"{base} is no file" if base.exists() else f"there is no plan {base}"
+        raise locations.error(("extends",), f"{what}; the path is relative to {path.parent}")
     return base
 
 

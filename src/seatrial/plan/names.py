@@ -26,14 +26,17 @@ def labels_of(given: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def value_names(values: Sequence[Scalar]) -> list[str]:
-    """Each value safe for a file name; values that would look alike get a piece of their hash."""
+    """Each value safe for a file name; values that would look alike get a piece of their hash, as long as it takes to tell them apart."""
     safe = [_UNSAFE.sub("-", value_text(value)) or "empty" for value in values]
-    # As they will stand behind a label: `a` gets a hyphen there, `-a` has one.
-    count = Counter(_joined("label", text).lower() for text in safe)
-    return [
-        text if count[_joined("label", text).lower()] == 1 else f"{text}-{_digest(repr(type_and_value(value)))[:4]}"
-        for text, value in zip(safe, values, strict=True)
+    alike = _counted(safe)
+    digests = [
+        "" if alike[_compared(text)] == 1 else _digest(repr(type_and_value(value))) for text, value in zip(safe, values, strict=True)
     ]
+    for digits in (4, 8, 16, 64):
+        names = [f"{text}-{digest[:digits]}" if digest else text for text, digest in zip(safe, digests, strict=True)]
+        if len(_counted(names)) == len(names):
+            break
+    return names
 
 
 def group_name(prefix: str, parts: Sequence[tuple[str, str]]) -> str:
@@ -47,6 +50,15 @@ def group_name(prefix: str, parts: Sequence[tuple[str, str]]) -> str:
 def run_name(group: str, repeat: int) -> str:
     """The run's id and folder."""
     return f"{group}_r{repeat}"
+
+
+def _counted(texts: Sequence[str]) -> Counter[str]:
+    return Counter(map(_compared, texts))
+
+
+def _compared(text: str) -> str:
+    """A value as it will stand behind a label (`a` gets a hyphen there, `-a` has one), for a disk that does not tell A from a."""
+    return _joined("label", text).lower()
 
 
 def _joined(label: str, value: str) -> str:

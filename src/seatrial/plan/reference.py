@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +57,16 @@ def markdown() -> str:
 
 
 def _parts(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Every key that holds keys of its own, with what they are, in the order of the plan."""
-    by_name = schema["$defs"].items()
-    return [(key, part) for key, where in schema["properties"].items() for name, part in by_name if f"$defs/{name}'" in str(where)]
+    """Every key that holds keys of its own, with what they are, in the order of the plan; a key within one comes right after it."""
+    return list(_parts_under(schema["properties"], schema["$defs"], ""))
+
+
+def _parts_under(properties: dict[str, Any], by_name: dict[str, Any], above: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    for key, where in properties.items():
+        for name, part in by_name.items():
+            if f"$defs/{name}'" in str(where):
+                yield f"{above}{key}", part
+                yield from _parts_under(part["properties"], by_name, f"{above}{key}.")
 
 
 def _section(title: str, description: str, part: dict[str, Any], required: list[str]) -> str:

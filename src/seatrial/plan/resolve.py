@@ -11,7 +11,7 @@ from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from seatrial.errors import PlanError, did_you_mean
+from seatrial.errors import PlanError, UsageError, did_you_mean
 from seatrial.plan import bundled
 from seatrial.plan.identity import group_key, run_hash, script_digest
 from seatrial.plan.include import devices_in
@@ -19,11 +19,24 @@ from seatrial.plan.locate import KeyPath
 from seatrial.plan.matrix import GroupPoint, axis_labels, default_ranks, expand, settings_owner, typed_axes
 from seatrial.plan.names import run_name
 from seatrial.plan.order import ordered
+from seatrial.plan.output_folder import output_folder
 from seatrial.plan.placeholders import fill, value_text
+from seatrial.plan.plain_text import wrong_character
 from seatrial.plan.schema import Plan
+from seatrial.plan.values import LARGEST_WORK
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.criteria_catalog import METRICS
-from seatrial.records.run_spec import LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, Scalar, TelemetrySpec, TimingSpec, WorkloadSpec
+from seatrial.records.run_spec import (
+    LauncherSpec,
+    LimitsSpec,
+    PlaceSpec,
+    RunSpec,
+    Scalar,
+    StallSpec,
+    TelemetrySpec,
+    TimingSpec,
+    WorkloadSpec,
+)
 from seatrial.records.verdict import Criterion
 
 NO_CRITERIA = (Criterion(metric="failed_runs", scope=METRICS["failed_runs"].default_scope, at_most=0),)
@@ -45,10 +58,11 @@ def resolve(
 ) -> CampaignPlan:
     """The campaign that `plan` asks for; `only`, `budget_s` and `output` are the command line's and win over the plan."""
     cwd = cwd.absolute()
+    _refuse_unnameable(cwd, source)
     runs = _all_runs(plan, cwd)
     return CampaignPlan(
         name=plan.name,
-        output=str(cwd / Path(_output(plan, output, now)).expanduser()),
+        output=str(output_folder(plan, output, cwd, now)),
         source=source,
         axes={name: tuple(values) for name, values in typed_axes(plan, settings_owner(plan)).items()},
         repeats=plan.repeats,
@@ -61,6 +75,14 @@ def resolve(
         runs=tuple(runs),
         selected=tuple(_chosen(runs, only)),
     )
+
+
+def _refuse_unnameable(cwd: Path, source: str) -> None:
+    """Both are written down with every run, in UTF-8."""
+    if wrong_character(str(cwd)):
+        raise UsageError(f"the folder this was started in, {cwd}, has a name that is not plain UTF-8; rename it or start elsewhere")
+    if wrong_character(source):
+        raise UsageError(f"{source}: has a name or words that are not plain UTF-8; rename the file, or write them in UTF-8")
 
 
 def _all_runs(plan: Plan, cwd: Path) -> list[RunSpec]:
@@ -99,9 +121,7 @@ def _spec(plan: Plan, group: GroupPoint, cwd: Path, repeat_values: dict[str, Sca
         rank_scope=plan.rank_scope,
         script_sha256=script_digest(plan.launcher.kind, launcher_args, workload, cwd),
         timing=_timing(plan, steps),
-        limits=LimitsSpec(
-            start_s=plan.limits.start_s, run_s=plan.limits.run_s, term_s=plan.limits.term_s, spike_ratio=plan.limits.spike_ratio
-        ),
+        limits=_limits(plan),
         telemetry=TelemetrySpec(gpu_s=plan.telemetry.gpu_s, host_s=plan.telemetry.host_s),
     )
 
@@ -131,7 +151,7 @@ def _work(plan: Plan, key: str, values: dict[str, Scalar]) -> float | None:
         number = float(text)
     except ValueError:
         number = 0.0
-    if not number > 0:
+    if not 0 < number <= LARGEST_WORK:
         raise plan.locations.error(("workload", key), f"{asked} is '{text}' in one group; it must be a number above zero in all of them")
     return number
 
@@ -171,6 +191,22 @@ def _timing(plan: Plan, steps: Scalar) -> TimingSpec:
     )
 
 
+def _limits(plan: Plan) -> LimitsSpec:
+    asked = plan.limits
+    stall = asked.stall
+    return LimitsSpec(
+        start_s=asked.start_s,
+        run_s=asked.run_s,
+        stall=None if stall is None else StallSpec(factor=stall.factor, floor_s=stall.floor_s, quiet_s=stall.quiet_s),
+        soft_s=asked.soft_s,
+        term_s=asked.term_s,
+        memory_gib=asked.memory_gib,
+        disk_gib=asked.disk_gib,
+        stack_signal=asked.stack_signal,
+        spike_ratio=asked.spike_ratio,
+    )
+
+
 def _criteria(plan: Plan) -> tuple[Criterion, ...]:
     if plan.criteria is None:
         return NO_CRITERIA
@@ -184,12 +220,6 @@ def _criteria(plan: Plan) -> tuple[Criterion, ...]:
         )
         for asked in plan.criteria
     )
-
-
-def _output(plan: Plan, output: Path | None, now: datetime | None) -> str:
-    text = str(output) if output is not None else plan.output or f"outputs/{plan.name}"
-    stamp = (now or datetime.now()).strftime("%Y%m%d_%H%M%S")
-    return text.replace("{time}", stamp) if output is not None else fill(text, {"time": stamp})
 
 
 def _chosen(runs: list[RunSpec], only: Sequence[str]) -> list[str]:

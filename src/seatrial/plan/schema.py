@@ -18,6 +18,8 @@ RankBy = Literal[
     "throughput", "samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "iter_p50", "stability", "balanced", "duration_s"
 ]
 
+StackSignal = Literal["USR1", "USR2", "WINCH", "URG", "IO", "PWR"]
+
 
 class Part(BaseModel):
     """What all parts of a plan share: nothing is converted, nothing unknown is taken."""
@@ -80,7 +82,7 @@ class Axis(Part):
 class Timing(Part):
     """What is timed and which steps count."""
 
-    window: str = Field(default="auto", pattern=r"^(auto|\d+:\d*|:\d+)$")
+    window: str = Field(default="auto", pattern=r"^(auto|[0-9]{1,15}:[0-9]{0,15}|:[0-9]{1,15})$")
     """Steps that count: `auto` detects the warm-up, `"100:"`, `"100:900"` or `":900"` say which."""
     log_every: int | None = Field(default=None, ge=1)
     """Steps between two timing points; 50 when left out, or a tenth of `steps` where that is less."""
@@ -98,6 +100,20 @@ class Timing(Part):
     """Steps that must have been timed before a time to go is said."""
 
 
+class Stall(Part):
+    """When a run that has begun counts as standing still. Named pauses of the probe do not count, as long as heartbeats come."""
+
+    factor: float = Field(default=20.0, ge=2)
+    """A step that takes longer than this many times the measured step time is a stall."""
+    floor_s: float = Field(default=180.0, ge=1)
+    """Nothing shorter than this is, in seconds; heartbeats come every five, and that much is waited for besides. Between two steps, \
+after the last one, and for a script without the probe, which cannot say that it evaluates or saves, it is `limits.start_s` where that \
+is more."""
+    quiet_s: float | None = Field(default=None, gt=0)
+    """For a script without the probe: longest time in seconds without output, in place of the two above; null judges one that tells its \
+steps by them, and one that tells none not at all."""
+
+
 class Limits(Part):
     """When a run is stopped from outside."""
 
@@ -105,8 +121,18 @@ class Limits(Part):
     """Longest time in seconds from launch to the first step (of a script without the probe: to its first output); null for no limit."""
     run_s: float | None = Field(default=None, gt=0)
     """Longest time in seconds for a whole run; null for no limit."""
+    stall: Stall | None = Field(default_factory=Stall)
+    """When a run that hangs is stopped, the stacks of all its ranks written first; null for never."""
+    soft_s: float = Field(default=10.0, ge=0)
+    """Seconds that ranks with the probe get to end together at a step of their own before they get TERM; 0 for TERM at once."""
     term_s: float = Field(default=10.0, ge=0)
     """Seconds a process may take to end after TERM before it is killed."""
+    memory_gib: float | None = Field(default=None, gt=0)
+    """Most resident memory of a run's process tree in GiB, by the samples of host_telemetry.csv; null for no limit."""
+    disk_gib: float | None = Field(default=20.0, gt=0)
+    """Most that logs and events of one attempt may take in GiB; null for no limit."""
+    stack_signal: StackSignal | None = "USR2"
+    """At this signal a rank with the probe writes its stacks; null where the workload needs every signal itself. NCCL may use USR1."""
     spike_ratio: float | None = Field(default=2.0, gt=1)
     """Tell an alarm when steps take this many times as long as they did before; null for none. The run goes on."""
 

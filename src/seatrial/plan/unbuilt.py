@@ -9,11 +9,7 @@ from seatrial.plan.locate import KeyPath, Locations
 KEYS: dict[KeyPath, str] = {
     ("sentinel",): "repeats in interleaved order show drift meanwhile",
     ("price_per_gpu_hour",): "multiply the duration of a run by your price meanwhile",
-    ("limits", "stall"): "limits.run_s ends a run that hangs",
-    ("limits", "memory_gib"): "set a memory limit outside, with a cgroup or ulimit",
-    ("limits", "disk_gib"): "keep an eye on the output folder meanwhile",
     ("limits", "restarts"): "the same command again resumes what failed",
-    ("limits", "soft_s"): "limits.term_s says how long a process may take to end after TERM",
 }
 KINDS: dict[KeyPath, dict[str, str]] = {
     ("launcher", "kind"): {"deepspeed": "start the script with `launcher: torchrun`, under which DeepSpeed works too"},

@@ -24,6 +24,7 @@ RANK_MEANINGS = {
     "balanced": "lowest sum of the places by iter_p50 and by stability",
     "duration_s": "length of the run",
 }
+LARGEST_WORK = 1e18
 _PLACEHOLDER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_.]*\}")
 
 
@@ -53,7 +54,7 @@ def _word(value: Any) -> str:
 
 
 def _work(value: Any) -> Any:
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 and math.isfinite(value):
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= LARGEST_WORK:
         return float(value)
     if isinstance(value, str) and _PLACEHOLDER.fullmatch(value):
         return value

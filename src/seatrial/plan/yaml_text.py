@@ -13,14 +13,17 @@ from typing import Any
 
 import yaml
 
-from seatrial.errors import PlanError, did_you_mean
+from seatrial.errors import PlanError
 from seatrial.plan.locate import KeyPath, Where
+from seatrial.plan.plain_text import TOO_LARGE
+from seatrial.plan.plan_file import plan_text
 
-LARGEST_FILE_BYTES = 1024 * 1024
-# The largest matrix has ten thousand runs; a plan with more keys than this unfolds from aliases.
-MOST_NODES = 100_000
+# The largest matrix has ten thousand runs: a plan with more values than this is none, or unfolds from aliases.
+MOST_NODES = 30_000
 DEEPEST_NESTING = 40
+LONGEST_NUMBER = 400
 
+TOO_DEEP = "nested too deeply to be a plan"
 _TAG = "tag:yaml.org,2002:"
 _SCALARS: tuple[tuple[str, str, str], ...] = (
     ("null", r"^(?:~|null|Null|NULL|)$", "~nN"),
@@ -30,10 +33,29 @@ _SCALARS: tuple[tuple[str, str, str], ...] = (
 )
 
 
+class _TooMuch(yaml.MarkedYAMLError):
+    """YAML, but far more of it than a plan."""
+
+
 class PlanLoader(yaml.SafeLoader):
-    """Composes nodes; only the scalars of the YAML 1.2 core schema are told apart."""
+    """Composes nodes, up to what a plan can have; only the scalars of the YAML 1.2 core schema are told apart."""
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  (PyYAML's own class attribute)
+
+    def __init__(self, stream: str) -> None:
+        super().__init__(stream)
+        self._nodes, self._depth = 0, 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """As PyYAML does it, but a text that has too much of anything is given up at once and not after minutes."""
+        self._nodes += 1
+        self._depth += 1
+        if self._nodes > MOST_NODES or self._depth > DEEPEST_NESTING:
+            problem = TOO_DEEP if self._depth > DEEPEST_NESTING else f"more than {MOST_NODES:,} values, which no plan has"
+            raise _TooMuch(problem=problem, problem_mark=self.get_mark())
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
 
 for _name, _expression, _first in _SCALARS:
@@ -50,7 +72,7 @@ class Document:
 
 def read_plan_file(path: Path) -> Document:
     """The mapping in a plan file; every way in which it is not one is a PlanError."""
-    document = parse(_text_of(path), str(path))
+    document = parse(plan_text(path), str(path))
     if document.value is None:
         raise PlanError("the plan is empty; `seatrial init -- COMMAND…` writes one from a working command", file=path)
     if not isinstance(document.value, dict):
@@ -62,13 +84,15 @@ def parse(text: str, file: str) -> Document:
     """Plain values of one YAML document; `file` is what errors name."""
     try:
         node = yaml.compose(text, Loader=PlanLoader)
+    except _TooMuch as error:
+        raise PlanError(str(error.problem), file=file, line=_line(error)) from error
     except yaml.MarkedYAMLError as error:
         raise PlanError(f"not YAML: {_reason(error)}", file=file, line=_line(error)) from error
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1
         raise PlanError(f"holds a character that YAML does not take (code {ord(text[error.position]):#x})", file=file, line=line) from error
     except RecursionError as error:
-        raise PlanError("nested too deeply to be a plan", file=file) from error
+        raise PlanError(TOO_DEEP, file=file) from error
     builder = _Builder(file)
     return Document(None if node is None else builder.build(node, ()), builder.where)
 
@@ -81,24 +105,6 @@ def kind_of(value: Any) -> str:
         return "true or false"
     names = {str: "text", int: "a whole number", float: "a number", dict: "a mapping", list: "a list"}
     return names.get(type(value), type(value).__name__)
-
-
-def _text_of(path: Path) -> str:
-    try:
-        with open(path, "rb") as source:
-            data = source.read(LARGEST_FILE_BYTES + 1)
-    except FileNotFoundError as error:
-        beside = [file.name for file in path.parent.glob("*.y*ml")]
-        raise PlanError(f"there is no such plan; {did_you_mean(path.name, beside)}", file=path) from error
-    except OSError as error:
-        raise PlanError(f"the plan cannot be read: {error.strerror or error}", file=path) from error
-    if len(data) > LARGEST_FILE_BYTES:
-        raise PlanError(f"larger than {LARGEST_FILE_BYTES // 1024} KiB, which no plan is; is it the right file?", file=path)
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise PlanError(f"not UTF-8 text (byte {error.start}); save the plan as UTF-8", file=path, line=line) from error
 
 
 def _reason(error: yaml.MarkedYAMLError) -> str:
@@ -152,6 +158,8 @@ class _Builder:
 
     def _scalar(self, node: yaml.Node) -> Any:
         kind, text = str(node.tag).removeprefix(_TAG), str(node.value)
+        if kind == "int" and len(text) > LONGEST_NUMBER:
+            raise self._error(TOO_LARGE, node)
         try:
             match kind:
                 case "str":

@@ -9,9 +9,12 @@
             with probe.phase("step"): optimizer.step()
         probe.loss(loss)
 
+A run that the harness wants to end is told so through halt.json: `probe.data` is then over, as if there were no more batches, and
+`probe.halted` is true, for loops that do not go through it or go through it again and again (`while not probe.halted: …`).
 What comes before the first step is told apart by `with probe.startup("model"): …` (process_group, model, data, compile).
 
-In: the calls above and SEATRIAL_* variables. Out: events_rank{r}.jsonl and heartbeat_rank{r}.jsonl (fields in records.events).
+In: the calls above, SEATRIAL_* variables and halt.json. Out: events_rank{r}.jsonl and heartbeat_rank{r}.jsonl (fields in
+records.events), and stacks/rank{r}.txt at the signal of SEATRIAL_STACK_SIGNAL (USR2; `none` for a workload that needs it itself).
 For the Hugging Face Trainer: `from seatrial.probe.hf import SeatrialCallback`.
 """
 

@@ -180,7 +180,7 @@ class SpanContext:
 
 
 class TimedLoader:
-    """A loader whose every wait for a batch is data_wait of the coming step; in all else the loader itself."""
+    """A loader whose every wait for a batch is data_wait of the coming step, and which is over at a halt; in all else the loader itself."""
 
     def __init__(self, loader: Any, timeline: Timeline, startup: Callable[[str], SpanContext | Nothing]) -> None:
         self._loader = loader
@@ -188,13 +188,20 @@ class TimedLoader:
         self._startup = startup
 
     def __iter__(self) -> Iterator[Any]:
+        timeline, clock = self._timeline, self._timeline.clock
+        if timeline.obeys_halt():
+            return
         # Starting workers is waiting for data too, and before the first step it is a part of the start-up.
         with self._startup("data"), PhaseContext(self._timeline, "data_wait", DATA_WAIT):
             batches = iter(self._loader)
             batch = next(batches, NO_BATCH)
-        timeline, clock = self._timeline, self._timeline.clock
         while batch is not NO_BATCH:
+            # Both comparisons are written out, as this is passed at every step: no step after the wait, and no wait after the last step.
+            if timeline.ended_steps >= timeline.halt_at and timeline.obeys_halt():
+                return
             yield batch
+            if timeline.ended_steps >= timeline.halt_at and timeline.obeys_halt():
+                return
             # A PhaseContext, written out: this is passed at every step.
             before, timeline.where, paused_s, start_s = timeline.where, "data_wait", timeline.paused_s, clock()
             try:

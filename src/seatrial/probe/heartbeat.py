@@ -1,6 +1,6 @@
 """Signs of life from a thread. In: where the loop stands. Out: heartbeat_rank{r}.jsonl, and the events' buffer emptied on the way.
 
-A line at the start, one as soon as the first step has ended, one every `every_s`, one at the end.
+A line at the start, one as soon as the first step has ended, one when a halt is asked for, one every `every_s`, one at the end.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@
 A step is one optimiser step, gradient accumulation included. Evaluation and saving are pauses. The Trainer does not tell forward from
 backward: those stay null; `data_wait` is the time from the end of one step to the start of the next, `step` that of the optimiser.
 Of the start-up it can tell `data` alone, from the begin of `train()` to the first batch: the model is there before the callback is heard.
+A halt ends the training in the way the Trainer stops early, so never before its first step.
 Silent unless SEATRIAL_RUN_DIR is set or `run_dir` is given.
 """
 
@@ -51,6 +52,9 @@ class SeatrialCallback(TrainerCallback):  # type: ignore[misc]  # transformers i
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._leave("optimizer", "step")
+        # Where the training ends here anyhow, nobody was halted.
+        if self._probe is not None and not control.should_training_stop:
+            control.should_training_stop = self._probe.halted
         self._wait_anew(control)
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.probe.stacks import DEFAULT_STACK_SIGNAL
 from seatrial.records import events
 
 # Rank and world size must come from one and the same launcher: sbatch sets SLURM_NTASKS around a torchrun that has other numbers.
@@ -43,10 +44,12 @@ class Identity:
     launched_by: str
     host: str
     pid: int
+    stack_signal: str = DEFAULT_STACK_SIGNAL
+    """As asked for, and not yet looked at."""
     process_t: float | None = None
     """Wall clock at which this process began; None where the system does not say."""
 
-    # The probe leans on nothing but records: these two names are seatrial.paths' own, and a test holds them together.
+    # The probe does not lean on seatrial.paths: these names are its own, and a test holds them together.
     @property
     def events_path(self) -> Path:
         return self.run_dir / f"events_rank{self.rank}.jsonl"
@@ -54,6 +57,14 @@ class Identity:
     @property
     def heartbeat_path(self) -> Path:
         return self.run_dir / f"heartbeat_rank{self.rank}.jsonl"
+
+    @property
+    def halt_path(self) -> Path:
+        return self.run_dir / "halt.json"
+
+    @property
+    def stack_path(self) -> Path:
+        return self.run_dir / "stacks" / f"rank{self.rank}.txt"
 
     @property
     def writes_steps(self) -> bool:
@@ -91,6 +102,7 @@ def identify(
         launched_by=_launched_by(env),
         host=socket.gethostname(),
         pid=os.getpid(),
+        stack_signal=env.get(events.ENV_STACK_SIGNAL, DEFAULT_STACK_SIGNAL),
         process_t=process_t(),
     )
 

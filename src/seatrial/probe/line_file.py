@@ -1,6 +1,7 @@
-"""An append-only file that can fail without harming anyone: what cannot be written is dropped and counted.
+"""An append-only file that can fail without harming anyone: on a bad disk its lines go elsewhere, and are dropped and counted only
+where there is no elsewhere either.
 
-In: lists of whole lines. Out: the file, and `lost_lines` with `last_error` for the heartbeat to tell.
+In: lists of whole lines. Out: the file (see seatrial.append), and a remark for the heartbeat to tell.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+
+from seatrial.append import AppendFile
 
 log = logging.getLogger(__name__)
 
@@ -19,38 +22,31 @@ class LineFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.lost_lines = 0
-        self.last_error = ""
         self._pid = os.getpid()
-        self._handle: int | None = None
-        self._torn = False
+        self._file = AppendFile(path)
+        self._told = False
+
+    @property
+    def last_error(self) -> str:
+        return self._file.last_error
 
     def write(self, lines: Sequence[str]) -> None:
-        """Append the lines in one write where the system allows it."""
+        """Append the lines, all or none of them."""
         if not lines or os.getpid() != self._pid:
             return
-        try:
-            self._append(("\n" * self._torn + "\n".join(lines) + "\n").encode())
-        except OSError as error:
-            self._give_up(len(lines), error)
+        if not self._file.append(("\n".join(lines) + "\n").encode()):
+            self.lost_lines += len(lines)
+        if (self.lost_lines or self._file.fallback_bytes) and not self._told:
+            self._told = True
+            meanwhile = "its measurements are being lost" if self.lost_lines else "its measurements are kept elsewhere"
+            log.warning("cannot write %s (%s): training goes on, %s", self.path, self.last_error, meanwhile)
+
+    def remark(self, what: str) -> str:
+        """What a reader of heartbeats should know of this file; empty when all is well."""
+        if self.lost_lines:
+            return f"{self.lost_lines} {what} lines lost: {self.last_error}"
+        return f"some {what} lines had to go elsewhere: {self.last_error}" if self._file.fallback_bytes else ""
 
     def close(self) -> None:
-        if self._handle is not None and os.getpid() == self._pid:
-            handle, self._handle = self._handle, None
-            os.close(handle)
-
-    def _append(self, data: bytes) -> None:
-        if self._handle is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        rest = memoryview(data)
-        while rest:
-            # A full disk may take half a line; the next write then starts on a line of its own.
-            written = os.write(self._handle, rest)
-            rest = rest[written:]
-            self._torn = bool(rest)
-
-    def _give_up(self, count: int, error: OSError) -> None:
-        if not self.lost_lines:
-            log.warning("cannot write %s (%s): training goes on, its measurements are being lost", self.path, error)
-        self.lost_lines += count
-        self.last_error = str(error)
+        if os.getpid() == self._pid:
+            self._file.close()

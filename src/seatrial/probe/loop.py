@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import difflib
+import logging
 import os
 import sys
 import threading
@@ -32,12 +33,16 @@ from seatrial.probe.contexts import (
 )
 from seatrial.probe.cuda import Cuda, find_cuda
 from seatrial.probe.event_lines import EventLines, StepRecord
+from seatrial.probe.halt import HaltFile
 from seatrial.probe.heartbeat import Heart, Standing
 from seatrial.probe.identity import Identity, identify
 from seatrial.probe.line_file import LineFile
 from seatrial.probe.memory import memory_mib
+from seatrial.probe.stacks import write_stacks_at
 from seatrial.probe.timeline import OFF, Timeline
 from seatrial.records.events import HEARTBEAT_EVERY_S, SPANS
+
+log = logging.getLogger(__name__)
 
 Batch = TypeVar("Batch")
 
@@ -69,6 +74,7 @@ class Probe:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._writer: _Writer | None = None
+        self._was_halted = False
         identity = identify(
             run_dir,
             run=run,
@@ -92,8 +98,14 @@ class Probe:
         """Whether anything is written."""
         return self._writer is not None
 
+    @property
+    def halted(self) -> bool:
+        """Whether the harness wants the run to end and no further step is to begin: to be asked before each step where the loop does
+        not go through `data`, and after it where there is a loop around that one."""
+        return self._was_halted if self._writer is None else self._timeline.obeys_halt()
+
     def data(self, loader: Iterable[Batch]) -> Iterable[Batch]:
-        """The same loader, timed: each wait for a batch counts as data_wait of the coming step."""
+        """The same loader, timed: each wait for a batch counts as data_wait of the coming step. At a halt it is over."""
         return loader if self._writer is None else TimedLoader(loader, self._timeline, self._until_first_step)
 
     def step(self, *, samples: float | None = None, tokens: float | None = None) -> StepContext | Nothing:
@@ -169,6 +181,7 @@ class Probe:
         writer, self._writer = self._writer, None
         if writer is not None and writer.identity.pid == os.getpid():
             atexit.unregister(self._close_at_exit)
+            self._was_halted = self._timeline.halted
             writer.end(clean=clean)
 
 
@@ -193,12 +206,14 @@ class _Writer:
             wall_clock=wall_clock,
             # Whose steps are not written need not ask the device for them.
             find_device=find_cuda if identity.writes_steps else _no_device,
+            on_halt=self._halted,
         )
+        self._halt = HaltFile(identity.halt_path, identity.attempt)
         self._heart = Heart(
             self._beats,
             identity,
             standing=self._standing,
-            on_tick=self.flush,
+            on_tick=self._tick,
             every_s=heartbeat_s,
             clock=clock,
             wall_clock=wall_clock,
@@ -207,7 +222,9 @@ class _Writer:
     def start(self) -> None:
         me = self.identity
         began_t = None if me.process_t is None else round(me.process_t, 3)
-        self.tell("start", pid=me.pid, host=me.host, world_size=me.world_size, launched_by=me.launched_by, signal=None, process_t=began_t)
+        signal = write_stacks_at(me.stack_signal, me.stack_path)
+        self.tell("start", pid=me.pid, host=me.host, world_size=me.world_size, launched_by=me.launched_by, signal=signal, process_t=began_t)
+        self._look_for_halt()
         self.flush()
         self._heart.start()
 
@@ -248,6 +265,25 @@ class _Writer:
         self._file.close()
         self._beats.close()
 
+    def _tick(self) -> None:
+        if self._look_for_halt():
+            self._heart.beat("beat")
+        self.flush()
+
+    def _look_for_halt(self) -> bool:
+        """Whether there is news; the loop learns of it by comparing two numbers."""
+        request, timeline = self._halt.look(), self.timeline
+        if request is None or timeline.halted or request.at_step == timeline.halt_at:
+            return False
+        timeline.halt_at = request.at_step
+        log.warning("rank %d is to end before step %d: %s", self.identity.rank, request.at_step, request.reason)
+        return True
+
+    def _halted(self) -> None:
+        self.tell("halt", step=self.timeline.last_step, at_step=self.timeline.halt_at)
+        # What comes after the last step may be what the run hangs in: the thread writes the line now.
+        self._heart.wake()
+
     def _put(self, entry: StepRecord | str) -> None:
         self._buffer.append(entry)
         buffered = len(self._buffer)
@@ -257,8 +293,7 @@ class _Writer:
             self.flush()
 
     def _standing(self) -> Standing:
-        lost = f"{self._file.lost_lines} event lines lost: {self._file.last_error}" if self._file.lost_lines else ""
-        remarks = [remark for remark in (self.timeline.remark(), lost) if remark]
+        remarks = [remark for remark in (self.timeline.remark(), self._file.remark("event")) if remark]
         # A copy, which no step can change while the median is taken.
         return Standing(phase=self.timeline.where, newest=self.timeline.newest.copy(), remark="; ".join(remarks))
 

@@ -25,7 +25,8 @@ WALL, SYNC, MARKS, OFF = "wall", "sync", "marks", "off"
 
 
 class Timeline:
-    """The state of one loop. Every method is called from the training's thread; the heartbeat reads `where`, `newest` and `remark`."""
+    """The state of one loop. Every method is called from the training's thread; the heartbeat reads `where`, `newest` and `remark`,
+    and sets `halt_at`."""
 
     def __init__(
         self,
@@ -37,6 +38,7 @@ class Timeline:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
         find_device: Callable[[], Cuda | None] = find_cuda,
+        on_halt: Callable[[], None] = lambda: None,
     ) -> None:
         self.where = "start"
         self.ended_steps = 0
@@ -48,6 +50,10 @@ class Timeline:
         self.raised = False
         """The newest step, phase or pause was left by an exception."""
         self.not_finite_step: int | None = None
+        self.halt_at: float = math.inf
+        """The first step that is not to begin any more."""
+        self.halted = False
+        """The loop was told so."""
         self.clock = clock
         self.wall_clock = wall_clock
         self.cuda: Cuda | None = None
@@ -55,6 +61,7 @@ class Timeline:
         self._phase_every = phase_every
         self._emit = emit
         self._find_device = find_device
+        self._on_halt = on_halt
         self._waiting: deque[StepRecord] = deque()
         self._in_step = False
         self._border_s: float | None = None
@@ -67,6 +74,13 @@ class Timeline:
     def last_step(self) -> int | None:
         """The last ended step, counted from 0; None before the first has ended."""
         return self.ended_steps - 1 if self.ended_steps else None
+
+    def obeys_halt(self) -> bool:
+        """Whether no further step is to begin; for a caller who then begins none."""
+        if not self.halted and self.ended_steps >= self.halt_at:
+            self.halted = True
+            self._on_halt()
+        return self.halted
 
     def begin_step(self) -> None:
         """What belonged to the step before is now complete but for the device."""
@@ -133,6 +147,10 @@ class Timeline:
         remarks = [f"loss is not finite since step {self.not_finite_step}"] if self.not_finite_step is not None else []
         if self.cuda is not None and self.cuda.trouble:
             remarks.append(self.cuda.trouble)
+        if self.halted:
+            remarks.append(f"halted before step {self.ended_steps}")
+        elif self.halt_at != math.inf and self.where != "done":
+            remarks.append(f"halting at step {self.halt_at}")
         return "; ".join(remarks)
 
     def drain(self, longest_s: float, sleep: Callable[[float], None] = time.sleep) -> None:

@@ -52,6 +52,12 @@ class AgentOrder:
     term_s: float = 10.0
     telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)
     """What the agent samples while the command runs."""
+    stack_signal: str | None = None
+    """The signal that ranks may have named in their start event (`USR2`); None when none was offered to them."""
+    host: str = ""
+    """Where the order was written."""
+    shared_memory: tuple[str, ...] | None = None
+    """Shared memory of known kinds that was there before; what is new and unused at the end is removed. None: nothing is removed."""
     devices: tuple[str, ...] = ()
     """GPUs of the run, by index or UUID; empty means those the command's CUDA_VISIBLE_DEVICES leaves, or all."""
 
@@ -62,7 +68,8 @@ class AgentReport:
 
     kind: str
     """`started` (pid, one report a process), `exited` (returncode: the launcher is over), `gone` (no descendant is left; killed: how
-    many had to be), `lost` (said by the harness: the agent ended before it could say `gone`, and what it left was killed)."""
+    many had to be), `stacks` (all stacks that could be had lie in attempt-N/stacks; detail: how they were taken), `lost`
+    (said by the harness: the agent ended before it could say `gone`, and what it left was killed)."""
     t: float
     pid: int | None = None
     returncode: int | None = None

@@ -3,12 +3,13 @@
 One JSON object a line, nothing nested. Every line starts with `v run attempt rank t m kind` (`t` wall clock, `m` monotonic,
 both in seconds). Per kind:
 
-    start      pid host world_size launched_by signal(null until stacks can be asked for) process_t(wall clock at which it began)
+    start      pid host world_size launched_by signal(at which it writes its stacks, "USR2"; or null) process_t(wall clock of its beginning)
     span       name span_ms                    a named part of the start-up (SPANS), told when it ended
     effective  setting requested effective reason
     step       step iter_ms samples tokens data_wait_ms preprocess_ms fwd_ms bwd_ms step_ms loss
     pause      name step pause_ms              a named pause (eval, checkpoint, compile) that ended before `step` did
     memory     step allocated_mib reserved_mib peak_mib rss_mib
+    halt       step at_step                    the rank ends here because halt.json asked for it
     stop       step steps
 
 Steps count from 0, so N steps are 0 to N-1, and a heartbeat's `step` is the last one that ended, null before. `iter_ms` is wall
@@ -33,6 +34,9 @@ HEARTBEAT_EVERY_S = 5.0
 STEP_TABLE_COLUMNS = ("rank", "step", "span", "t", "m", *STEP_FIELDS[1:])
 PAUSE_TABLE_COLUMNS = ("rank", "step", "name", "pause_ms")
 
+HALT_FIELDS = ("attempt", "at_step", "reason")
+"""Of attempt-N/halt.json, written by the harness: ranks of that attempt end before they begin step `at_step`."""
+
 # Variables through which the harness tells the probe where it is.
 ENV_RUN_DIR = "SEATRIAL_RUN_DIR"
 ENV_RUN = "SEATRIAL_RUN"
@@ -41,5 +45,6 @@ ENV_RANK_SCOPE = "SEATRIAL_RANK_SCOPE"
 ENV_SYNC_TIMING = "SEATRIAL_SYNC_TIMING"
 ENV_PHASE_EVERY = "SEATRIAL_PHASE_EVERY"
 ENV_TIMING_WINDOW = "SEATRIAL_TIMING_WINDOW"
+ENV_STACK_SIGNAL = "SEATRIAL_STACK_SIGNAL"
 ENV_ETA_MODE = "SEATRIAL_ETA_MODE"
 ENV_ETA_MIN_SAMPLES = "SEATRIAL_ETA_MIN_SAMPLES"

@@ -38,6 +38,10 @@ class Cause(str, enum.Enum):
     NONE = "none"
     START_LIMIT = "start_limit"
     RUN_LIMIT = "run_limit"
+    STALL = "stall"
+    SUSPENDED = "suspended"
+    MEMORY_LIMIT = "memory_limit"
+    DISK_LIMIT = "disk_limit"
     USER = "user"
     NO_STEPS = "no_steps"
     RANKS_MISSING = "ranks_missing"
@@ -88,3 +92,9 @@ class RunOutcome:
     killed: int = 0
     """Processes that had to be killed after the launcher was over."""
     log_tail: tuple[str, ...] = ()
+    rank: int | None = None
+    """The rank that held the others up, where one did."""
+    phase: str = ""
+    """What it was doing, in the probe's words."""
+    frame: str = ""
+    """Where its main thread stood: `train.py:41 in step`."""

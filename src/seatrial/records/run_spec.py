@@ -91,6 +91,19 @@ class TelemetrySpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StallSpec:
+    """When a run that has begun counts as standing still."""
+
+    factor: float = 20.0
+    """Steps that take this many times the measured step time are a stall …"""
+    floor_s: float = 180.0
+    """… but nothing shorter than this is."""
+    quiet_s: float | None = None
+    """For a script without the probe: longest time without output, in place of the two above; None judges one that tells its steps by
+    them, and one that tells none not at all."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class LimitsSpec:
     """When the supervisor steps in. None means no limit."""
 
@@ -98,8 +111,17 @@ class LimitsSpec:
     """Longest time from launch to the first step; for a script without the probe, to its first output."""
     run_s: float | None = None
     """Longest time for the whole run."""
+    stall: StallSpec | None = field(default_factory=StallSpec)
+    soft_s: float = 10.0
+    """How long ranks with the probe may take to end at a step by themselves before they get TERM."""
     term_s: float = 10.0
     """How long a process may take to end after TERM before it is killed."""
+    memory_gib: float | None = None
+    """Most resident memory of the run's whole process tree on one host."""
+    disk_gib: float | None = 20.0
+    """Most that the logs and events of one attempt may take."""
+    stack_signal: str | None = "USR2"
+    """The signal at which a rank with the probe writes its stacks; None where the workload needs all signals for itself."""
     spike_ratio: float | None = 2.0
     """A step time this many times the one before is told in alarms.jsonl and on the terminal."""
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from seatrial.records.caution import Caution
+
 if TYPE_CHECKING:
     import polars
 
@@ -82,3 +84,5 @@ class TelemetryTables:
     gpu: polars.DataFrame | None = None
     """Columns of GPU_COLUMNS that figures are made of, one row a GPU and sample."""
     host: polars.DataFrame | None = None
+    cautions: tuple[Caution, ...] = ()
+    """What of the files was passed over."""

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 # An underscore inside a word is text to every reader of Markdown; group names would be hard to read with it escaped.
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[-+#=]")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+# A terminal takes U+009B for the beginning of a sequence too.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
 def escape(text: object) -> str:

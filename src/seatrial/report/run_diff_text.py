@@ -21,6 +21,7 @@ from typing import Any
 
 from seatrial import units
 from seatrial.records.attempt import Attempt
+from seatrial.report.markdown import one_line
 from seatrial.report.run_diff import Difference, RunDiff, RunSide
 
 NARROWEST = 40
@@ -41,7 +42,8 @@ def diff_lines(diff: RunDiff, width: int) -> list[str]:
         lines.append("* parts the fingerprints")
     if _differs_unseen(diff):
         lines += textwrap.wrap(MASKED, width)
-    return [*lines, *textwrap.wrap(diff.says, width)]
+    # Names and values are what files say, and files may hold what moves a cursor.
+    return [one_line(line) for line in (*lines, *textwrap.wrap(diff.says, width))]
 
 
 def diff_json(diff: RunDiff) -> dict[str, Any]:

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
 
 NEEDS_TORCH = False
+CRASHES = ("exception", "exit", "sigkill", "segfault", "cuda_oom", "host_oom", "port_in_use")
+HANGS = ("python", "c", "c_released")
+OUTPUTS = ("normal", "none", "endless", "rubbish")
+LIES = ("none", "steps_back", "other_run", "other_attempt")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +44,27 @@ class Settings:
     crash_rank: int = 0
     """The rank that fails."""
     crash_with: str = "exception"
-    """How it fails: exception, or exit with exit_code."""
+    """How it fails: exception, exit (with exit_code), sigkill, segfault, cuda_oom, host_oom or port_in_use."""
     exit_code: int = 1
     """Exit code of a crash by exit."""
+    hang_at_step: int | None = None
+    """The step in which a rank stands still for ever, counted from 0."""
+    hang_rank: int = 0
+    """The rank that stands still."""
+    hang_in: str = "python"
+    """Where it stands: python, c (a call that keeps the GIL, so that its heartbeat stops too) or c_released."""
+    start_delay_s: float = 0.0
+    """Time that passes before the first step."""
+    skip_all_steps: bool = False
+    """End well without a single step."""
+    output: str = "normal"
+    """What is printed: normal, none, endless (as fast as it can) or rubbish (bytes that are no text)."""
+    orphan: bool = False
+    """Each rank leaves a process of its own session that ignores TERM and HUP, and keeps the output open."""
+    shared_memory: bool = False
+    """Each rank leaves a piece of shared memory, named as torch names them."""
+    lies: str = "none"
+    """False steps at the end of each rank's events: none, steps_back, other_run or other_attempt."""
     pause_every: int | None = None
     """Steps between two checkpoint pauses; none comes after step 0."""
     pause_ms: float = 50.0
@@ -60,9 +82,10 @@ class Settings:
         check_types(self)
         check_at_least(self, steps=1, micro_batch=1, log_every=1, num_workers=0, step_ms=0, data_wait_ms=0, warmup_steps=0)
         check_at_least(self, slow_rank=0, crash_at_step=0, crash_rank=0, pause_every=1, pause_ms=0, leak_mib_per_step=0)
-        check_one_of(self, crash_with=("exception", "exit"), loss=("falls", "flat", "nan"))
+        check_at_least(self, hang_at_step=0, hang_rank=0, start_delay_s=0)
+        check_one_of(self, crash_with=CRASHES, hang_in=HANGS, output=OUTPUTS, lies=LIES, loss=("falls", "flat", "nan"))
         self._check_ratios()
-        self._check_crash()
+        self._check_faults()
 
     def _check_ratios(self) -> None:
         if not 0 <= self.jitter_ratio < 1:
@@ -71,8 +94,11 @@ class Settings:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 (1 means no change)")
 
-    def _check_crash(self) -> None:
-        if self.crash_at_step is not None and self.crash_at_step >= self.steps:
-            raise ValueError(f"crash_at_step ({self.crash_at_step}) lies after the last step ({self.steps - 1}): lower it or raise steps")
+    def _check_faults(self) -> None:
+        for name, step in (("crash_at_step", self.crash_at_step), ("hang_at_step", self.hang_at_step)):
+            if step is not None and step >= self.steps:
+                raise ValueError(f"{name} ({step}) lies after the last step ({self.steps - 1}): lower it or raise steps")
+            if step is not None and self.skip_all_steps:
+                raise ValueError(f"{name} is {step}, but skip_all_steps leaves no step to fail in: take one of the two away")
         if not 0 <= self.exit_code <= 255:
             raise ValueError(f"exit_code is {self.exit_code}; a process can only give back 0 to 255")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import os
 import random
-import sys
 import time
 from collections.abc import Iterator
 
@@ -20,6 +19,7 @@ from seatrial_workloads.common.human_lines import HumanLines
 from seatrial_workloads.common.settings_file import Start, load_settings
 from seatrial_workloads.common.timing_lines import TimingLines
 from seatrial_workloads.dummy.barrier import Barrier
+from seatrial_workloads.dummy.faults import Faults
 from seatrial_workloads.dummy.settings import Settings
 
 # How a step's time is shared out, as in a small transformer.
@@ -32,28 +32,25 @@ def main(argv: list[str] | None = None) -> None:
     settings, run_dir = start.settings, start.run_dir
     rank, world_size = int(os.environ.get("RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
     run_dir.mkdir(parents=True, exist_ok=True)
-    with Probe(run_dir) as probe, Barrier(run_dir, rank, world_size) as barrier:
+    with Faults(settings, run_dir, rank) as faults, Probe(run_dir) as probe, Barrier(run_dir, rank, world_size) as barrier:
         with probe.startup("process_group"):
             barrier.join()
         timing = TimingLines(rank, settings.steps, probe.recent, barrier.largest)
         with HumanLines(run_dir, rank, timing) as lines:
-            run(settings, rank, world_size, probe, lines, barrier)
+            lines.say(f"dummy: {settings.steps} steps of about {compute_ms(settings, rank, 0):.1f} ms, {world_size} ranks")
+            tell_idle_settings(settings, world_size, probe)
+            time.sleep(settings.start_delay_s)
+            train(settings, rank, probe, lines, barrier, faults)
 
 
-def run(settings: Settings, rank: int, world_size: int, probe: Probe, lines: HumanLines, barrier: Barrier) -> None:
-    lines.say(f"dummy: {settings.steps} steps of about {compute_ms(settings, rank, 0):.1f} ms, {world_size} ranks")
-    tell_idle_settings(settings, world_size, probe)
-    train(settings, rank, probe, lines, barrier)
-
-
-def train(settings: Settings, rank: int, probe: Probe, lines: HumanLines, barrier: Barrier) -> None:
+def train(settings: Settings, rank: int, probe: Probe, lines: HumanLines, barrier: Barrier, faults: Faults) -> None:
     leak: list[bytes] = []
     for step in probe.data(batches(settings)):
         with probe.step(samples=settings.micro_batch):
             work_s = compute_ms(settings, rank, step) / 1000.0
             with probe.phase("fwd"):
                 time.sleep(work_s * FWD_RATIO)
-                crash_if_ordered(settings, rank, step)
+                faults.in_step(step)
             with probe.phase("bwd"):
                 time.sleep(work_s * BWD_RATIO)
                 barrier.wait(step)
@@ -73,7 +70,8 @@ def train(settings: Settings, rank: int, probe: Probe, lines: HumanLines, barrie
 def tell_idle_settings(settings: Settings, world_size: int, probe: Probe) -> None:
     """A fault ordered of a rank that does not exist would otherwise pass for health."""
     crash_rank = None if settings.crash_at_step is None else settings.crash_rank
-    for name, ordered in (("slow_rank", settings.slow_rank), ("crash_rank", crash_rank)):
+    hang_rank = None if settings.hang_at_step is None else settings.hang_rank
+    for name, ordered in (("slow_rank", settings.slow_rank), ("crash_rank", crash_rank), ("hang_rank", hang_rank)):
         if ordered is not None and ordered >= world_size:
             probe.effective(name, requested=ordered, effective=None, reason=f"there are only {world_size} ranks, from 0 on")
 
@@ -81,7 +79,7 @@ def tell_idle_settings(settings: Settings, world_size: int, probe: Probe) -> Non
 def batches(settings: Settings) -> Iterator[int]:
     """Step numbers from 0, each after the wait for its batch."""
     wait_s = settings.data_wait_ms / 1000.0 * settings.micro_batch / 8 / (1 + settings.num_workers)
-    for step in range(settings.steps):
+    for step in range(0 if settings.skip_all_steps else settings.steps):
         time.sleep(wait_s)
         yield step
 
@@ -105,14 +103,6 @@ def loss_at(settings: Settings, step: int) -> float:
     if settings.loss == "nan" and step >= settings.steps // 2:
         return math.nan
     return 0.5 + 3.5 * math.exp(-3.0 * step / settings.steps)
-
-
-def crash_if_ordered(settings: Settings, rank: int, step: int) -> None:
-    if step != settings.crash_at_step or rank != settings.crash_rank:
-        return
-    if settings.crash_with == "exit":
-        sys.exit(settings.exit_code)
-    raise RuntimeError(f"ordered crash of rank {rank} at step {step}")
 
 
 if __name__ == "__main__":

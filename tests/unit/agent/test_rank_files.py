@@ -146,3 +146,19 @@ def test_inotify_tells_which_path_changed(tmp_path: Path) -> None:
     inotify.close()
     with pytest.raises(OSError):
         os.fstat(inotify.fileno())
+
+
+def test_a_file_that_grows_as_fast_as_it_is_read_is_left_in_time_and_what_is_missing_is_told(tmp_path: Path) -> None:
+    stream, now_s = _stream(tmp_path / "logs", 0), [0.0]
+
+    def clock() -> float:
+        now_s[0] += 0.1
+        return now_s[0]
+
+    _print(stream, "y\n" * 1000)
+    (tmp_path / "logs" / "none_abc").rename(tmp_path / "later")
+    files = RankFiles(tmp_path / "logs", lambda _: _print(stream, "y" * 65535 + "\n"))
+    (tmp_path / "later").rename(tmp_path / "logs" / "none_abc")
+    files.drain(2.0, clock)
+    assert now_s[0] < 3.0
+    assert files.finish() >= 2000

@@ -13,10 +13,11 @@ import pytest
 from seatrial.campaign.attempt_frames import read_gpu_telemetry
 from seatrial.campaign.export import TABLES, Exporter, table_names
 from seatrial.collect.attempts import read_campaign
-from seatrial.collect.events import read_events
+from seatrial.collect.events import read_events_said
 from seatrial.errors import CampaignError, UsageError
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
+from seatrial.records.caution import Caution
 from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED
 from seatrial.records.steps import StepTables
 from tests.unit.campaign.made_campaign import RANKS, RUNS, STEPS, write_campaign
@@ -91,12 +92,12 @@ def test_odd_telemetry_files_give_what_can_be_read(tmp_path: Path, text: str) ->
 def test_a_run_that_cannot_be_read_is_named_and_the_rest_is_exported(
     campaign: CampaignPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(attempt: Attempt) -> StepTables | None:
+    def broken(attempt: Attempt) -> tuple[StepTables | None, tuple[Caution, ...]]:
         if attempt.spec.run == "mb16_r1":
             raise OSError(5, "Input/output error")
-        return read_events(attempt)
+        return read_events_said(attempt)
 
-    monkeypatch.setattr("seatrial.collect.steps.read_events", broken)
+    monkeypatch.setattr("seatrial.collect.steps.read_events_said", broken)
     exporter = Exporter(campaign)
     assert exporter.table("steps").write(tmp_path / "steps.parquet", "parquet") == (RUNS - 1) * RANKS * STEPS
     assert len(exporter.left_out) == 1 and "mb16_r1, attempt 1: OSError" in exporter.left_out[0]

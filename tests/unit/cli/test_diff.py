@@ -65,7 +65,7 @@ def test_the_folder_one_stands_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_effective_settings_and_old_environment_files_are_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for run, used in (("bs8_r1", "flash"), ("bs8_r2", "sdpa")):
         attempt = put(tmp_path, run)
-        event = {"kind": "effective", "setting": "attn", "requested": "auto", "effective": used}
+        event = {"run": run, "attempt": 1, "rank": 0, "kind": "effective", "setting": "attn", "requested": "auto", "effective": used}
         attempt.events(0).write_text(json.dumps(event) + "\n")
         write_json(attempt.environment, {"variables": [{"name": "HF_HOME", "value": run, "set_by": "caller", "replaced": None}]})
     assert run_command(["diff", str(tmp_path / "bs8_r1"), str(tmp_path / "bs8_r2"), "--json"]) == 0

@@ -21,7 +21,8 @@ def test_the_worst_alarm_of_each_kind_is_told(tmp_path: Path) -> None:
     ]
     path.write_text("".join(json.dumps(alarm) + "\n" for alarm in alarms) + '{"kind": "spi')
 
-    spike, silence = alarm_cautions("mb8_r1", path)
+    torn, spike, silence = alarm_cautions("mb8_r1", path)
+    assert (torn.kind, torn.text) == ("bad_rows", "In alarms.jsonl 1 line was passed over: torn or no alarm.")
 
     assert spike.text == "Steps became much slower while it ran: steps take 80 ms (alarms.jsonl)."
     assert (spike.kind, spike.subject, spike.numbers) == ("spike", "mb8_r1", {"alarms": 2, "ratio": 4.0})

@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from seatrial.collect.events import SCHEMA, read_events, read_file, read_file_by_line
+from seatrial.collect.event_files import SCHEMA, read_file, read_file_by_line
+from seatrial.collect.events import read_events
 from seatrial.records.events import PAUSE_TABLE_COLUMNS, STEP_TABLE_COLUMNS
 from seatrial.records.steps import StepTables
 from tests.unit.analyse import factory
@@ -132,17 +133,17 @@ def test_foreign_lines_are_counted_by_both_readers(tmp_path: Path) -> None:
     other = json.dumps({**json.loads(event(ATTEMPT, step=9, iter_ms=1.0)), "run": "other_r1"})
     for tables in both_ways(tmp_path, [other, "{}", "", event(ATTEMPT, step=1, iter_ms=1.0), other]):
         assert counts(tables) == {"foreign_lines": 3}
-        assert tables.cautions[0].text.startswith("In the event files 3 lines were passed over: ")
+        assert tables.cautions[0].text.startswith("In events_rank0.jsonl 3 lines were passed over: ")
 
 
-def test_rubbish_is_counted_and_a_torn_end_is_not(tmp_path: Path) -> None:
+def test_rubbish_is_counted_and_a_torn_end_is_said(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
     write_events(
         attempt, 0, f"{event(attempt, step=0)}\nSegmentation fault\n[1]\n   \n{event(attempt, step=1)}\n{event(attempt, step=2)[:40]}"
     )
     tables = read_events(attempt)
     assert tables is not None
-    assert counts(tables) == {"foreign_lines": 2}
+    assert counts(tables) == {"foreign_lines": 2, "torn_line": 1}
 
 
 def test_steps_written_twice_are_counted_by_both_readers(tmp_path: Path) -> None:
@@ -206,12 +207,12 @@ def test_effective_settings_are_rank_0_s(tmp_path: Path) -> None:
     assert tables.effective == {"precision": ("auto", "bf16", "cc 9.0"), "tf32": (True, False, "")}
 
 
-def test_effective_settings_are_found_beside_lines_of_another_run(tmp_path: Path) -> None:
+def test_effective_settings_of_another_attempt_are_not_this_one_s(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
-    effective = event(attempt, "effective", setting="precision", requested="auto", effective="bf16", reason="").replace(
-        '"attempt": 1', '"attempt": 7'
-    )
-    write_events(attempt, 0, f"{effective}\n{event(attempt, step=0)}\n")
+    own = event(attempt, "effective", setting="precision", requested="auto", effective="bf16", reason="")
+    other = own.replace('"attempt": 1', '"attempt": 7').replace("bf16", "fp8")
+    nested = own.replace('"bf16"', '{"a": [1]}')
+    write_events(attempt, 0, f"{own}\n{other}\n{nested}\n{event(attempt, step=0)}\n")
     tables = read_events(attempt)
     assert tables
     assert tables.effective == {"precision": ("auto", "bf16", "")}
@@ -244,3 +245,48 @@ def test_events_without_a_step_are_no_tables(tmp_path: Path) -> None:
     write_events(attempt, 0, event(attempt, "start", world_size=1) + "\n")
     assert read_events(attempt) is None
     assert isinstance(read_file(Path(attempt.folder) / "events_rank0.jsonl"), pl.DataFrame)
+
+
+def test_of_a_file_without_end_only_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.collect.event_files.LARGEST_FILE_BYTES", 2000)
+    monkeypatch.setattr("seatrial.collect.event_files.BLOCK_BYTES", 500)
+    attempt = write_attempt(tmp_path)
+    write_events(attempt, 0, "".join(event(attempt, step=step, iter_ms=1.0) + "\n" for step in range(100)))
+    tables = read_events(attempt)
+    assert tables is not None and counts(tables).keys() == {"large_events"}
+    found = tables.steps["step"].to_list()
+    assert found == list(range(len(found))) and 10 < len(found) < 30
+
+
+def test_blocks_cut_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read in blocks of every size, the tables are those of the whole file."""
+    attempt = write_attempt(tmp_path)
+    lines = [event(attempt, step=step, iter_ms=1.0) for step in range(20)]
+    write_events(attempt, 0, "\n".join([*lines[:7], "rubbish", *lines[7:]]) + "\n")
+    for size in (1, 7, 100, 131, 1000):
+        monkeypatch.setattr("seatrial.collect.event_files.BLOCK_BYTES", size)
+        tables = read_events(attempt)
+        assert tables is not None and tables.steps["step"].to_list() == list(range(20)), size
+        assert counts(tables) == {"foreign_lines": 1}
+
+
+def test_each_rank_s_file_is_believed_for_that_rank_only(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path, factory.spec(ranks=2))
+    for rank in range(2):
+        own = [event(attempt, rank=rank, step=step, iter_ms=1.0 + rank) for step in range(5)]
+        stray = [event(attempt, rank=1 - rank, step=step, iter_ms=900.0) for step in range(5, 8)]
+        write_events(attempt, rank, "\n".join([*own, *stray]) + "\n")
+    tables = read_events(attempt)
+    assert tables is not None and counts(tables) == {"foreign_lines": 6}
+    assert "events_rank0.jsonl and events_rank1.jsonl" in tables.cautions[0].text
+    assert tables.steps["iter_ms"].to_list() == [1.0] * 5 + [2.0] * 5
+
+
+def test_what_is_no_file_is_named_and_the_other_ranks_are_read(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path, factory.spec(ranks=3))
+    write_events(attempt, 1, event(attempt, rank=1, step=0, iter_ms=1.0) + "\n")
+    (Path(attempt.folder) / "events_rank0.jsonl").mkdir()
+    (Path(attempt.folder) / "events_rank2.jsonl").touch()
+    tables = read_events(attempt)
+    assert tables is not None and tables.steps["rank"].to_list() == [1]
+    assert [caution.text.partition(" ")[0] for caution in tables.cautions] == ["events_rank0.jsonl", "events_rank2.jsonl"]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import pytest
 
-from seatrial.collect.log_source import read_arrivals, stamped_lines
+from seatrial.bounded_pattern import BoundedPattern
+from seatrial.collect.arrivals import read_arrivals
+from seatrial.collect.log_source import stamped_lines
 from seatrial.collect.logs import read_logs
 from seatrial.collect.steps import read_steps
+from seatrial.paths import AttemptPaths
 from seatrial.records.steps import StepTables
 from tests.unit.analyse import factory
 from tests.unit.collect.on_disk import RECORDED, START_M, write_arrivals, write_attempt, write_log
@@ -248,8 +252,8 @@ def test_bars_keep_the_rank_their_line_began_with(tmp_path: Path) -> None:
 def test_arrivals_with_a_torn_row_are_read_as_far_as_they_go(tmp_path: Path) -> None:
     path = tmp_path / "launcher_arrivals.csv"
     path.write_text("offset_bytes,t,m\n10,1.0,2.0\n20,1.5,2.5\n30,1.")
-    assert [arrival.end_bytes for arrival in read_arrivals(path)] == [10, 20]
-    assert read_arrivals(tmp_path / "none.csv") == []
+    assert [arrival.end_bytes for arrival in read_arrivals(path).rows] == [10, 20]
+    assert read_arrivals(tmp_path / "none.csv").rows == ()
 
 
 def test_a_script_that_prints_no_step_is_timed_as_a_whole_and_told_what_to_do(tmp_path: Path) -> None:
@@ -269,3 +273,30 @@ def test_reads_none_times_the_whole_though_steps_are_printed(tmp_path: Path) -> 
 
 def test_no_log_at_all_is_a_whole_run(tmp_path: Path) -> None:
     assert read_steps(write_attempt(tmp_path)).source == "whole"
+
+
+def test_of_a_log_without_end_both_ends_are_read_and_no_time_is_taken_over_the_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.collect.log_source.LARGEST_LOG_BYTES", 2000)
+    attempt = write_attempt(tmp_path)
+    write_log(attempt, "".join(line(step) for step in range(400)))
+    tables = read_logs(attempt)
+    assert tables is not None and "large_log" in kinds(tables)
+    found = tables.steps["step"].to_list()
+    assert found[0] == 0 and found[-1] == 399 and len(found) < 100
+    gap = next(at for at, (one, later) in enumerate(itertools.pairwise(found)) if later - one > 1)
+    assert tables.steps["iter_ms"].to_list()[gap + 1] is None
+    assert {time for time in tables.steps["iter_ms"].to_list() if time is not None} == {500.0}
+
+
+def test_a_pattern_that_takes_too_long_is_not_used_and_that_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(BoundedPattern.__init__, "__defaults__", (0.05,))
+    text = "".join(line(step) for step in range(10)) + "1 " + "a" * 60 + "b\n"
+    tables = read(tmp_path, text, patterns=(r"(?P<step>\d+) (a+)+$",))
+    assert tables is not None and tables.source == "log:nanogpt"
+    assert "slow_pattern" in kinds(tables)
+
+
+def test_a_log_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    AttemptPaths(Path(attempt.folder)).launcher_log.mkdir()
+    assert [caution.kind for caution in read_steps(attempt).cautions] == ["unreadable_file", "whole_run_only"]

@@ -235,7 +235,19 @@ def test_order_that_cannot_be_read_is_lost_with_the_agents_words(tmp_path: Path,
     assert "expected one argument" in heard["lost"].detail
 
 
-def test_full_disk_costs_text_and_not_the_run(tmp_path: Path, attempt: AttemptPaths) -> None:
+def test_full_disk_costs_neither_the_run_nor_its_text(tmp_path: Path, attempt: AttemptPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", str(tmp_path / "fallback"))
+    _script(tmp_path, "print('x' * 99)\n")
+    attempt.folder.mkdir(parents=True)
+    attempt.launcher_log.symlink_to("/dev/full")
+    heard = run_to_end(make_spec(tmp_path), attempt)
+    assert (heard["exited"].returncode, heard["gone"].detail) == (0, "")
+    assert attempt.agent_log.read_text().count("No space left") == 1
+    assert any(path.read_bytes().endswith(b"x" * 99 + b"\n") for path in (tmp_path / "fallback").iterdir() if path.is_file())
+
+
+def test_disks_that_take_nothing_cost_text_and_not_the_run(tmp_path: Path, attempt: AttemptPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", "/dev/null/none")
     _script(tmp_path, "print('x' * 99)\nopen('done', 'w').close()\n")
     attempt.folder.mkdir(parents=True)
     attempt.launcher_log.symlink_to("/dev/full")
@@ -245,17 +257,53 @@ def test_full_disk_costs_text_and_not_the_run(tmp_path: Path, attempt: AttemptPa
     assert attempt.agent_log.read_text().count("No space left") == 1
 
 
-def test_endless_output_does_not_fill_the_memory(tmp_path: Path, attempt: AttemptPaths) -> None:
+def test_endless_output_neither_fills_the_memory_nor_holds_up_orders(tmp_path: Path, attempt: AttemptPaths) -> None:
     _script(tmp_path, "import os\nblock = b'y' * 65536\nwhile True: os.write(1, block)\n")
     attempt.folder.mkdir(parents=True)
     attempt.launcher_log.symlink_to("/dev/null")
     with started(make_spec(tmp_path, ranks=2), attempt) as agent:
         logs = [attempt.rank_logs / f"rank{rank}.log" for rank in range(2)]
         wait_until(lambda: all(log.is_file() and log.stat().st_size > 2**24 for log in logs), "16 MiB of each rank are written")
+        agent.stacks()
+        wait_until(lambda: any(report.kind == "stacks" for report in agent.poll()), "stacks are taken")
         resident_bytes = psutil.Process(agent.pid).memory_info().rss
         agent.kill()
         reports_until_over(agent)
     assert resident_bytes < 2**27
+    assert len(list(attempt.stacks.iterdir())) == 2
+
+
+def test_words_that_are_no_report_are_passed_over(attempt: AttemptPaths) -> None:
+    gone = "{'kind': 'gone', 't': 1.0, 'detail': ''}".replace("'", '"')
+    argv = [sys.executable, "-c", f"print('libfoo: hello'); print('[1]'); print({gone!r})"]
+    process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    with AgentProcess(attempt, process) as agent:
+        assert [report.kind for report in agent.wait(60)] == ["gone"]
+
+
+def test_agent_killed_and_what_hid_from_it_is_found(tmp_path: Path, attempt: AttemptPaths) -> None:
+    """A process without environment, session or parent of the run: only the one that adopts it can know."""
+    _script(
+        tmp_path,
+        "import os, subprocess, time\n"
+        "if os.fork() == 0:\n"
+        "    hidden = subprocess.Popen(['sleep', '600'], env={}, start_new_session=True)\n"
+        "    open('pids', 'a').write(f'{hidden.pid}\\n')\n"
+        "    os._exit(0)\n"
+        "os.wait()\nopen('pids', 'a').write(f'{os.getpid()}\\n')\ntime.sleep(600)\n",
+    )
+    bystander = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    try:
+        with started(make_spec(tmp_path), attempt) as agent:
+            pids = _sleeper_up(tmp_path)
+            agent.poll()
+            os.kill(agent.pid, signal.SIGKILL)
+            heard = reports_until_over(agent)
+        assert all(is_gone(pid) for pid in pids) and heard["lost"].killed >= 1
+        assert bystander.poll() is None, "a process the harness started itself is none of the run's"
+    finally:
+        bystander.kill()
+        bystander.wait()
 
 
 @pytest.mark.torch

@@ -28,6 +28,7 @@ set -euo pipefail
 mkdir -p /out/mb8_r1/attempt-1/by-hand
 cd '/my code'
 export EXTRA='two words'
+export PYTHONFAULTHANDLER=1
 export PYTHONUNBUFFERED=1
 export SEATRIAL_ATTEMPT=1
 export SEATRIAL_ETA_MIN_SAMPLES=10
@@ -36,6 +37,7 @@ export SEATRIAL_PHASE_EVERY=10
 export SEATRIAL_RANK_SCOPE=all
 export SEATRIAL_RUN=mb8_r1
 export SEATRIAL_RUN_DIR=/out/mb8_r1/attempt-1/by-hand
+export SEATRIAL_STACK_SIGNAL=USR2
 export SEATRIAL_SYNC_TIMING=0
 export SEATRIAL_TIMING_WINDOW=100
 echo 'each rank writes its output below /out/mb8_r1/attempt-1/by-hand/ranks' >&2

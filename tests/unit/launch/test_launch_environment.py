@@ -1,17 +1,22 @@
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
+
+import pytest
 
 from seatrial.launch.environment import added, environment, tuning_variables
 from seatrial.records.command import EnvironmentVariable
+from seatrial.records.run_spec import LimitsSpec
 from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
 
 CWD = Path("/w")
 ATTEMPT = attempt_in(CWD)
 
 
-def _variables(caller: dict[str, str], **choices: object) -> dict[str, EnvironmentVariable]:
+def _variables(caller: dict[str, str], limits: LimitsSpec | None = None, **choices: object) -> dict[str, EnvironmentVariable]:
     spec = make_spec(CWD, **choices)  # type: ignore[arg-type]
+    spec = dataclasses.replace(spec, limits=limits or spec.limits)
     found = environment(spec, allocation_for(spec), ATTEMPT, caller)
     assert [variable.name for variable in found] == sorted({variable.name for variable in found})
     return {variable.name: variable for variable in found}
@@ -28,6 +33,7 @@ def test_probe_learns_where_it_is() -> None:
         "SEATRIAL_SYNC_TIMING": "0",
         "SEATRIAL_PHASE_EVERY": "10",
         "SEATRIAL_TIMING_WINDOW": "100",
+        "SEATRIAL_STACK_SIGNAL": "USR2",
         "SEATRIAL_ETA_MODE": "rank0",
         "SEATRIAL_ETA_MIN_SAMPLES": "10",
     }
@@ -44,6 +50,23 @@ def test_defaults_give_way_to_the_caller() -> None:
     found = _variables({"PYTHONUNBUFFERED": "0", "OMP_NUM_THREADS": "8"}, ranks=2)
     assert (found["PYTHONUNBUFFERED"].value, found["PYTHONUNBUFFERED"].set_by) == ("0", "caller")
     assert (found["OMP_NUM_THREADS"].value, found["OMP_NUM_THREADS"].set_by) == ("8", "caller")
+
+
+def test_a_rank_that_says_nothing_else_tells_its_stacks_when_it_is_aborted() -> None:
+    found = _variables({})
+    assert (found["PYTHONFAULTHANDLER"].value, found["PYTHONFAULTHANDLER"].set_by) == ("1", "seatrial")
+    assert _variables({"PYTHONFAULTHANDLER": ""})["PYTHONFAULTHANDLER"].set_by == "caller"
+    assert _variables({}, env={"PYTHONFAULTHANDLER": ""})["PYTHONFAULTHANDLER"] == EnvironmentVariable(
+        name="PYTHONFAULTHANDLER", value="", set_by="plan"
+    )
+
+
+@pytest.mark.parametrize(("asked", "told"), [("USR2", "USR2"), ("WINCH", "WINCH"), (None, "none")])
+def test_the_probe_is_told_at_which_signal_to_write_its_stacks(asked: str | None, told: str) -> None:
+    found = _variables({"SEATRIAL_STACK_SIGNAL": "URG"}, limits=LimitsSpec(stack_signal=asked))
+    assert (found["SEATRIAL_STACK_SIGNAL"].value, found["SEATRIAL_STACK_SIGNAL"].replaced) == (told, "URG")
+    own = _variables({}, limits=LimitsSpec(stack_signal=asked), env={"SEATRIAL_STACK_SIGNAL": "IO"})
+    assert (own["SEATRIAL_STACK_SIGNAL"].value, own["SEATRIAL_STACK_SIGNAL"].set_by) == ("IO", "plan")
 
 
 def test_threads_are_limited_only_where_ranks_share_the_machine() -> None:

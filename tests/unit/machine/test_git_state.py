@@ -134,3 +134,23 @@ def test_git_that_takes_too_long_is_unknown_and_not_clean(repository: Path, monk
     assert all(value.startswith(f"{UNKNOWN} ") for value in hashes)
     assert len(set(hashes)) == 3, "what is not known is like nothing else, not even like another unknown"
     assert len({fingerprint(Provenance(git_diff_sha256=value)) for value in hashes}) == 3
+
+
+@pytest.mark.parametrize("script", ["head -c 100000 /dev/urandom", "printf '# branch.oid rubbish\\n'", "exit 128", "echo not git"])
+def test_a_git_that_is_none_tells_nothing(script: str, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other" / "git"
+    other.parent.mkdir()
+    other.write_text(f"#!/bin/sh\n{script}\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    assert git_state(repository, output=repository / "out") == GitState()
+
+
+def test_a_git_that_writes_without_end_is_unknown(repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "other" / "git"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nyes\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{other.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(git, "MOST_BYTES", 1 << 20)
+    assert git_state(repository).diff_sha256.startswith(f"{UNKNOWN} ")

@@ -6,9 +6,16 @@ import json
 import time
 from pathlib import Path
 
-from seatrial.observe.progress import ProgressReader, RankMark
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from seatrial import fallback
+from seatrial.observe.progress import ProgressReader, RankMark, RankStanding
+from seatrial.observe.row_file import RowFile
 from seatrial.paths import AttemptPaths
 from seatrial.records.run_spec import WorkloadSpec
+from seatrial.records.telemetry import HOST_COLUMNS
 from tests.unit.records.test_codec import spec
 
 
@@ -138,3 +145,85 @@ def test_without_arrival_times_the_time_of_the_look_counts(tmp_path: Path) -> No
     (mark,) = ProgressReader(spec(), paths).look().ranks
     assert mark.step == 3
     assert abs(mark.step_t - time.time()) < 60
+
+
+def test_where_each_rank_stands(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    beat(paths, 0, 7, ts=105.0, pid=31, host="a", attempt=1)
+    beat(paths, 1, None, ts=106.0, pid=32, host="b", attempt=1)
+    size = [paths.heartbeat(rank).stat().st_size for rank in (0, 1)]
+    assert ProgressReader(spec(), paths).look().standings == (
+        RankStanding(rank=0, step=7, phase="step", pid=31, host="a", beat_ts=105.0, beat_bytes=size[0]),
+        RankStanding(rank=1, step=None, phase="step", pid=32, host="b", beat_ts=106.0, beat_bytes=size[1]),
+    )
+
+
+def test_a_beat_of_another_attempt_is_nobody_s(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    beat(paths, 0, 7, attempt=1)
+    beat(paths, 0, 99, attempt=2)
+    assert ProgressReader(spec(), paths).look().step == 7
+
+
+def test_a_run_whose_ranks_were_started_anew_stays_alive(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    reader = ProgressReader(spec(), paths)
+    beat(paths, 0, 7, pid=31)
+    assert reader.look().alive
+    beat(paths, 0, None, pid=32)
+    look = reader.look()
+    assert (look.step, look.alive) == (None, True)
+    beat(paths, 1, None)
+    assert not reader.look().alive
+
+
+def test_what_it_holds(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    paths.launcher_log.write_text("x" * 1000)
+    rows = RowFile(paths.host_telemetry, HOST_COLUMNS)
+    rows.append([{"rss_kib": 2048}])
+    rows.close()
+    look = ProgressReader(spec(), paths).look()
+    assert (look.output_bytes, look.memory_bytes, look.largest_file) == (1000, 2048 * 1024, "launcher.log")
+    assert look.written_bytes == 1000 + paths.host_telemetry.stat().st_size
+
+
+def test_output_that_a_failing_disk_sent_elsewhere_is_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(fallback.VARIABLE, str(tmp_path / "elsewhere"))
+    paths = attempt(tmp_path)
+    say(paths, "loading\n", t=1.0)
+    reader = ProgressReader(spec(), paths)
+    before = reader.look().output_bytes
+    assert fallback.keep(fallback.real(paths.launcher_log), b"more\n", "Input/output error", 0o644)
+    assert reader.look().output_bytes > before
+
+
+def test_files_that_cannot_be_read_are_as_none(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    for path in (paths.launcher_log, paths.arrivals, paths.host_telemetry, paths.heartbeat(0)):
+        path.mkdir()
+    look = ProgressReader(spec(), paths).look()
+    assert (look.step, look.alive, look.memory_bytes) == (None, False, None)
+
+
+def test_a_log_that_somebody_emptied_is_read_from_its_new_start(tmp_path: Path) -> None:
+    paths = attempt(tmp_path)
+    reader = ProgressReader(spec(), paths)
+    paths.launcher_log.write_text("loading a lot of things\n" + nano(1, 2, 3))
+    assert reader.look().step == 3
+    paths.launcher_log.write_text(nano(4))
+    look = reader.look()
+    assert (look.step, look.alive) == (4, True)
+
+
+@given(st.binary(max_size=300), st.binary(max_size=300))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_any_bytes_in_log_and_arrivals_are_read_without_a_word(tmp_path: Path, log: bytes, arrivals: bytes) -> None:
+    folder = tmp_path / "any" / "attempt-1"
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = AttemptPaths(folder)
+    own = WorkloadSpec(name="x", script="x.py", patterns=(r"(?P<step>\S+)",))
+    paths.launcher_log.write_bytes(b"nan\ninf\n1e400\n-3\n" + b"[rank" + b"9" * 5000 + b"]: iter 3: loss 1, time 1ms\n" + log)
+    paths.arrivals.write_bytes(b"offset_bytes,t,m\n3,nan,0\n8,inf,0\n" + b"9" * 5000 + b",1,1\n" + arrivals)
+    for workload in (own, WorkloadSpec(name="x", script="x.py")):
+        ProgressReader(spec(workload=workload), paths).look()

@@ -126,10 +126,12 @@ def test_a_source_that_breaks_is_told_and_ends_the_sampler_alone(tmp_path: Path)
     assert account.expected is False
 
 
-def test_rows_that_cannot_be_written_are_counted(tmp_path: Path) -> None:
+def test_rows_that_can_be_written_nowhere_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "none").write_text("a file in the folder's place")
+    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", str(tmp_path / "none" / "either"))
     account = _run(tmp_path / "none" / "gpu.csv", Script([(5.0, [_util(1)]), (5.0, [_util(2)])]))
     assert (account.rows, account.empty, account.expected) == (0, True, False)
-    assert account.note == "2 rows could not be written (No such file or directory)"
+    assert account.note == "2 rows could not be written (File exists)"
 
 
 class Hanging:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seatrial.observe.progress import Progress, RankMark
+from seatrial.observe.progress import Progress, RankMark, RankStanding
 from seatrial.observe.spike import SpikeAlarm, SpikeWatch
 
 
@@ -78,3 +78,28 @@ def test_slow_steps_are_no_silence() -> None:
     for step in range(6):
         mark = RankMark(rank=0, step=step, step_t=20.0 * step, iter_ms_p50=20_000.0)
         assert [watch.look(Progress(step=step, ranks=(mark,)), t=20.0 * step + late_s) for late_s in (0.0, 10.0, 19.0)] == [None] * 3
+
+
+def silence_alarms(times: list[tuple[float, float]], standings: tuple[RankStanding, ...] = ()) -> list[SpikeAlarm]:
+    """What a watch says of a rank that took three steps and then none, at these wall clocks and monotonic ones."""
+    watch, found = SpikeWatch(2.0), []
+    mark = RankMark(rank=1, step=2, step_t=times[0][0], iter_ms_p50=50.0)
+    for step in range(3):
+        watch.look(Progress(step=step, ranks=(mark,)), *times[0])
+    for t, now_m in times:
+        alarm = watch.look(Progress(step=2, ranks=(mark,), standings=standings), t, now_m)
+        found += [alarm] if alarm else []
+    return found
+
+
+def test_silence_is_measured_by_the_monotonic_clock() -> None:
+    assert silence_alarms([(1e9 + 7200 * (m > 5), 50.0 + m) for m in range(10)]) == []
+    assert [alarm.text[:29] for alarm in silence_alarms([(1e9 - 7200 * (m > 5), 50.0 + m) for m in range(17)])] == [
+        "no step has ended for 15 s (t"
+    ]
+
+
+def test_neither_a_pause_nor_a_suspended_harness_is_silence() -> None:
+    paused = (RankStanding(rank=1, step=2, phase="pause:eval"),)
+    assert silence_alarms([(1e9 + m, 50.0 + m) for m in range(300)], paused) == []
+    assert silence_alarms([(1e9 + m, 50.0 + m) for m in (0, 1, 2, 602, 603, 604)]) == []

@@ -167,7 +167,10 @@ def test_a_pattern_that_is_no_regular_expression(complaint: Callable[..., str]) 
 def test_a_matrix_beyond_the_limit_is_refused_with_its_numbers(complaint: Callable[..., str]) -> None:
     values = ", ".join(str(number) for number in range(1, 12))
     message = complaint(f"{HEAD}axes: {{micro_batch: [{values}], num_workers: [{values}]}}\nrepeats: 100\n")
-    assert message == "p.yaml:3: axes: 11 × 11 × 100 (repeats last) is 12,100 runs, more than 10,000; take values or repeats away"
+    assert message == (
+        "p.yaml:3: axes: micro_batch (11 values) × num_workers (11 values) × 100 repeats is 12,100 runs, more than 10,000; "
+        "take values or repeats away"
+    )
 
 
 def test_what_a_single_plain_process_may_set(resolved: Callable[..., object]) -> None:

@@ -31,6 +31,8 @@ CHANGES_NOTHING: list[dict[str, Any]] = [
     {"name": "y"},
     {"output": "elsewhere"},
     {"limits": {"run_s": 5, "start_s": None, "term_s": 1}},
+    {"limits": {"stall": None, "soft_s": 3, "memory_gib": 60, "disk_gib": None, "stack_signal": None}},
+    {"limits": {"stall": {"factor": 5, "floor_s": 30}, "stack_signal": "WINCH"}},
     {"criteria": [{"metric": "loss_falls"}]},
     {"timing": {"window": "5:", "log_every": 2, "tail_points": 3, "timing_window": 7}},
     {"order": "nested"},

@@ -17,6 +17,7 @@ from seatrial.plan.load import plan_from_mapping
 from seatrial.plan.resolve import resolve
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import from_json, to_json
+from seatrial.records.run_spec import LimitsSpec, RunSpec, StallSpec
 from seatrial.records.verdict import Criterion
 
 Resolved = Callable[..., CampaignPlan]
@@ -160,6 +161,25 @@ def test_timing_points_follow_the_number_of_steps(steps: int, asked: int | None,
     assert resolved({**DUMMY, "steps": steps, "timing": timing}).runs[0].timing.log_every == expected
 
 
+def test_limits_reach_the_run(resolved: Resolved) -> None:
+    script = {"name": "x", "workload": {"script": "t.py"}}
+    stall = {"factor": 5, "floor_s": 30, "quiet_s": 60}
+    limits = {"stall": stall, "soft_s": 3, "memory_gib": 60, "disk_gib": None, "stack_signal": "WINCH", "run_s": 9}
+
+    assert resolved(script).runs[0].limits == LimitsSpec()
+    assert resolved({**script, "limits": {"stall": None}}).runs[0].limits.stall is None
+    assert resolved({**script, "limits": limits}).runs[0].limits == LimitsSpec(
+        stall=StallSpec(factor=5, floor_s=30, quiet_s=60), soft_s=3, memory_gib=60, disk_gib=None, stack_signal="WINCH", run_s=9
+    )
+
+
+def test_a_spec_of_before_these_limits_has_their_defaults(resolved: Resolved) -> None:
+    stored = to_json(resolved({"name": "x", "workload": "dummy"}).runs[0])
+    for key in ("stall", "soft_s", "memory_gib", "disk_gib", "stack_signal"):
+        del stored["limits"][key]
+    assert from_json(RunSpec, stored).limits == LimitsSpec()
+
+
 def test_a_campaign_plan_survives_its_file(resolved: Resolved) -> None:
     plan = resolved({**MATRIX, "criteria": [{"metric": "loss_falls"}], "place": {"include": "localhost:0"}})
     assert from_json(CampaignPlan, to_json(plan)) == plan
@@ -168,7 +188,7 @@ def test_a_campaign_plan_survives_its_file(resolved: Resolved) -> None:
 AXES = st.dictionaries(
     st.sampled_from(["bs", "nw", "lr", "opt", "data_dir"]),
     st.lists(
-        st.one_of(st.integers(), st.floats(allow_nan=False, allow_infinity=False), st.text("ab/ {}-_", max_size=5)),
+        st.one_of(st.integers(-(2**63) + 1, 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False), st.text("ab/ {}-_", max_size=5)),
         min_size=1,
         max_size=4,
         unique_by=lambda value: repr(value) if isinstance(value, float) else str(value),
@@ -177,7 +197,7 @@ AXES = st.dictionaries(
 )
 
 
-@given(AXES, st.integers(min_value=1, max_value=3), st.integers(), st.sampled_from(["interleaved", "nested"]))
+@given(AXES, st.integers(min_value=1, max_value=3), st.integers(0, 2**63 - 1), st.sampled_from(["interleaved", "nested"]))
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_any_matrix_expands_to_its_product_with_unique_names_and_hashes(axes: dict[str, Any], repeats: int, seed: int, order: str) -> None:
     workload = {"script": "t.py", "args": [f"--{name}={{{name}}}" for name in axes]}

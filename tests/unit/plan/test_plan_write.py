@@ -69,7 +69,7 @@ COMMANDS: list[tuple[str, dict[str, list[Any]]]] = [
     ("torchrun --nproc_per_node {np} train.py", {"np": [1, 2]}),
     ("A=true B=1e-3 ./train.sh '{{\"a\": [1, 2]}}' 'it'\"'\"'s' 'naïve ✓' '- x' 'null'", {}),
     ("accelerate launch train.py", {}),
-    ("python t.py 'tab\there' 'line\nbreak' '\x7f'", {}),
+    ("python t.py 'tab\there' 'line\nbreak' '\u2028'", {}),
 ]
 
 

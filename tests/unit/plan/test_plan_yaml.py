@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.errors import PlanError
-from seatrial.plan.yaml_text import LARGEST_FILE_BYTES, parse, read_plan_file
+from seatrial.plan.plan_file import LARGEST_FILE_BYTES
+from seatrial.plan.yaml_text import parse, read_plan_file
 
 BROKEN = {
     "name: x\na: [1, 2\nb: 3\n": "p.yaml:3: not YAML: while parsing a flow sequence, expected ',' or ']', but got ':'",
@@ -74,7 +75,7 @@ def test_files_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "demmo.yaml": "demmo.yaml: there is no such plan; did you mean 'demo.yaml'?",
         "latin.yaml": "latin.yaml:2: not UTF-8 text (byte 20); save the plan as UTF-8",
         "large.yaml": "large.yaml: larger than 1024 KiB, which no plan is; is it the right file?",
-        "folder.yaml": "folder.yaml: the plan cannot be read: Is a directory",
+        "folder.yaml": "folder.yaml: the plan cannot be read: it is a folder; name a YAML file",
     }
     for name, message in expected.items():
         with pytest.raises(PlanError) as caught:

@@ -54,8 +54,15 @@ def _refuse(constant: str) -> None:
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests say themselves who they are."""
     names = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in (*names, "SEATRIAL_RUN_DIR", "SEATRIAL_RUN", "SEATRIAL_ATTEMPT", "SEATRIAL_RANK_SCOPE"):
+    for name in (*names, "SEATRIAL_RUN_DIR", "SEATRIAL_RUN", "SEATRIAL_ATTEMPT", "SEATRIAL_RANK_SCOPE", "SEATRIAL_STACK_SIGNAL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where lines go that cannot be written where they belong."""
+    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", str(tmp_path / "fallback"))
+    return tmp_path / "fallback"
 
 
 @pytest.fixture

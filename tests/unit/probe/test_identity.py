@@ -38,6 +38,7 @@ def test_arguments_stand_over_the_environment(tmp_path):
 def test_files_have_the_names_every_reader_looks_for(tmp_path):
     found, paths = identify(tmp_path, rank=3, env={}), AttemptPaths(tmp_path)
     assert (found.events_path, found.heartbeat_path) == (paths.events(3), paths.heartbeat(3))
+    assert (found.halt_path, found.stack_path) == (paths.halt, paths.rank_stack(3))
 
 
 def test_nobody_asked_means_none():

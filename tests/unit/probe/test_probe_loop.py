@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 
 import pytest
@@ -192,7 +194,7 @@ def test_start_and_stop_frame_the_events(make_probe, lines):
         pass
     start, stop = lines.events()[0], lines.events()[-1]
     assert tuple(start) == (*COMMON_FIELDS, "pid", "host", "world_size", "launched_by", "signal", "process_t")
-    assert (start["kind"], start["pid"], start["world_size"], start["signal"]) == ("start", os.getpid(), 4, None)
+    assert (start["kind"], start["pid"], start["world_size"], start["signal"]) == ("start", os.getpid(), 4, "USR2")
     assert (stop["kind"], stop["step"], stop["steps"]) == ("stop", 0, 1)
 
 
@@ -353,3 +355,29 @@ def test_importing_the_probe_brings_in_the_standard_library_only():
     done = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True, timeout=60)
     foreign = {name for name in eval(done.stdout) if not name.startswith(("_", "__editable__"))}
     assert foreign <= {"seatrial", "sitecustomize", "distutils-precedence"}
+
+
+def test_a_suspended_rank_goes_on_and_the_step_it_stood_in_is_as_long_as_it_was(lines):
+    script = LOOP + textwrap.dedent("""
+        with probe.step(), probe.phase("fwd"):
+            print("in the step", flush=True)
+            sys.stdin.readline()
+        with probe.step():
+            pass
+    """)
+    process = subprocess.Popen([sys.executable, "-c", script, str(lines.run_dir)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    try:
+        process.stdout.readline()
+        process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid, os.WSTOPPED)
+        time.sleep(0.4)
+        process.send_signal(signal.SIGCONT)
+        process.communicate("\n", timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0
+    steps = lines.steps()
+    assert [step["step"] for step in steps] == [0, 1, 2, 3, 4]
+    assert steps[3]["iter_ms"] >= steps[3]["fwd_ms"] >= 400
+    assert len(lines.events("stop")) == 1

@@ -31,5 +31,12 @@ def test_every_column_is_described(table: str) -> None:
 
 def test_no_file_is_described_that_nobody_writes() -> None:
     described = {name for name in NAMED if re.fullmatch(r"\.?[a-z_0-9.]+\.(csv|tsv|json|jsonl|md|env|txt|log|sh|lock)", name)}
-    known = {*file_names(paths.CampaignPaths), *file_names(paths.AttemptPaths), "events_rank0.jsonl", "heartbeat_rank0.jsonl"}
+    known = {
+        *file_names(paths.CampaignPaths),
+        *file_names(paths.AttemptPaths),
+        "events_rank0.jsonl",
+        "heartbeat_rank0.jsonl",
+        "rank0.txt",
+        "pid4711.txt",
+    }
     assert described - known == set()

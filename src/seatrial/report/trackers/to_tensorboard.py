@@ -33,7 +33,7 @@ class TensorBoard:
         return str(self._folder)
 
     def send_run(self, run: TrackedRun) -> None:
-        _write(self._folder / run.name / f"attempt-{run.attempt}", _run_events(run))
+        _write(self._folder / _folder_name(run.name) / f"attempt-{run.attempt}", _run_events(run))
 
     def send_campaign(self, campaign: TrackedCampaign) -> None:
         lines = "\n".join(f"- {name}: {value}" for name, value in campaign.tags.items())
@@ -45,6 +45,11 @@ def open_tracker(campaign_folder: Path) -> TensorBoard:
     import tensorboard.summary.writer.record_writer  # noqa: F401
 
     return TensorBoard(CampaignPaths(campaign_folder).tensorboard)
+
+
+def _folder_name(run: str) -> str:
+    """The name is what a spec.json says: from a folder that somebody sent, it may be a way out of it."""
+    return run.replace("/", "-").lstrip(".") or "run"
 
 
 def _write(folder: Path, events: Iterable[Any]) -> None:

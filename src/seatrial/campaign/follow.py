@@ -1,0 +1,147 @@
+"""Following one attempt to its end: hear the agent, look at the progress, pass limits and the user's wishes on.
+
+In: a spec and the attempt's folder, prepared. Out: an `Ending`, what was seen of it. The judgement of when to step in is the
+watchdog's, that of how the ladder's; here it is carried out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable
+
+from seatrial import files
+from seatrial.campaign.ending import Ending
+from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.ladder import Ladder, Rung, Wishes
+from seatrial.launch.agent_process import AgentProcess
+from seatrial.observe.halt_step import halt_step
+from seatrial.observe.progress import Progress, ProgressReader
+from seatrial.observe.spike import SpikeWatch
+from seatrial.observe.stall import StallWatch
+from seatrial.observe.watchdog import Alarm, alarm
+from seatrial.paths import AttemptPaths
+from seatrial.records.codec import to_json
+from seatrial.records.command import AgentReport
+from seatrial.records.run_spec import RunSpec
+
+AGENT_WAIT_S = 0.2
+PROGRESS_EVERY_S = 1.0
+# After KILL was asked for, the agent needs a moment to see everything gone; beyond this it is taken for lost.
+KILL_PATIENCE_S = 15.0
+
+OnProgress = Callable[[Progress, float, str], None]
+"""How far it is, the time since its launch, and its newest alarm in one sentence."""
+OnStop = Callable[[], None]
+
+
+class Follower:
+    """Follows one agent to its end."""
+
+    def __init__(self, spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, on_progress: OnProgress, on_stop: OnStop) -> None:
+        self._spec, self._attempt, self._interrupts = spec, attempt, interrupts
+        self._on_progress, self._on_stop = on_progress, on_stop
+        self._reader = ProgressReader(spec, attempt)
+        self._spikes, self._stalls = SpikeWatch(spec.limits.spike_ratio), StallWatch(spec.limits)
+        self._ladder = Ladder(spec.limits.soft_s)
+        self._progress = Progress(total=spec.steps)
+        self._alarm: Alarm | None = None
+        self._told = ""
+        self._was_asked = self._stacks_taken = False
+        self._returncode: int | None = None
+        self._exited_s: float | None = None
+
+    def follow(self) -> Ending:
+        agent = AgentProcess.start(self._attempt)
+        launched_m = time.monotonic()
+        looked_m = kill_m = -1.0
+        try:
+            while True:
+                for report in agent.wait(AGENT_WAIT_S):
+                    now_s = time.monotonic() - launched_m
+                    if report.kind in ("gone", "lost"):
+                        return self._ending(report.killed, report.kind == "lost", now_s)
+                    self._hear(report, now_s)
+                now_m = time.monotonic()
+                if now_m - looked_m >= PROGRESS_EVERY_S:
+                    looked_m = now_m
+                    self._look(now_m - launched_m, now_m)
+                if self._is_newly_asked():
+                    # Whether its ranks can be asked to halt, and where, is to be judged by what they are doing now.
+                    self._look(now_m - launched_m, now_m)
+                if self._climb_down(agent, now_m) is Rung.KILL:
+                    kill_m = now_m
+                if 0 <= kill_m < now_m - KILL_PATIENCE_S:
+                    return self._ending(0, True, now_m - launched_m)
+        finally:
+            agent.close()
+
+    def _hear(self, report: AgentReport, now_s: float) -> None:
+        if report.kind == "exited":
+            self._returncode, self._exited_s = report.returncode, now_s
+        elif report.kind == "stacks":
+            self._stacks_taken = True
+
+    def _look(self, elapsed_s: float, now_m: float) -> None:
+        try:
+            self._take_in(elapsed_s, now_m)
+        except Exception as error:
+            # Whatever a script prints and however full the disk is: looking on must not end the run that is looked at.
+            self._told = f"its progress could not be told ({type(error).__name__}: {error}); the run goes on"
+        if self._alarm is None and self._returncode is None:
+            self._judge(elapsed_s, now_m)
+
+    def _take_in(self, elapsed_s: float, now_m: float) -> None:
+        self._progress = self._reader.look()
+        spike = self._spikes.look(self._progress, time.time(), now_m)
+        if spike:
+            self._told = spike.text
+            files.append_line(self._attempt.alarms, json.dumps(to_json(spike)))
+        self._on_progress(self._progress, elapsed_s, self._told)
+
+    def _judge(self, elapsed_s: float, now_m: float) -> None:
+        limits = self._spec.limits
+        self._alarm = alarm(self._progress, elapsed_s, limits, self._stalls.look(self._progress, now_m))
+        if self._alarm:
+            self._told = f"{self._alarm.text}; it is being ended"
+            told = {"t": time.time(), "kind": self._alarm.cause.value, "rank": self._alarm.rank, "text": self._alarm.text}
+            files.append_line(self._attempt.alarms, json.dumps(told))
+
+    def _is_newly_asked(self) -> bool:
+        """Whether the user wants it to end since the last turn."""
+        if self._was_asked or self._interrupts.urgency is Urgency.NONE:
+            return False
+        self._was_asked = True
+        self._on_stop()
+        return True
+
+    def _climb_down(self, agent: AgentProcess, now_m: float) -> Rung | None:
+        wishes = Wishes(
+            alarm=self._alarm,
+            urgency=self._interrupts.urgency,
+            stacks_taken=self._stacks_taken,
+            can_halt=bool(self._progress.standings) and self._returncode is None,
+        )
+        rung = self._ladder.next(wishes, now_m)
+        if rung is not None:
+            {Rung.STACKS: agent.stacks, Rung.SOFT: self._ask_to_halt, Rung.TERM: agent.stop, Rung.KILL: agent.kill}[rung]()
+        return rung
+
+    def _ask_to_halt(self) -> None:
+        reason = self._alarm.cause.value if self._alarm else "user"
+        order = {"attempt": self._attempt.number, "at_step": halt_step(self._progress, time.time()), "reason": reason}
+        # On a full disk nobody can be asked; the next rung comes all the same.
+        with contextlib.suppress(OSError):
+            files.write_json(self._attempt.halt, order)
+
+    def _ending(self, killed: int, lost: bool, elapsed_s: float) -> Ending:
+        return Ending(
+            returncode=self._returncode,
+            killed=killed,
+            alarm=self._alarm,
+            interrupted=self._was_asked and self._ladder.rung is not Rung.NONE,
+            agent_lost=lost,
+            # What a run left behind and the agent had to end is not part of its length.
+            elapsed_s=elapsed_s if self._exited_s is None else self._exited_s,
+        )

@@ -1,0 +1,48 @@
+"""Where a run stood when a limit was passed: rank, phase and the line of code. In: the alarm, and the stacks taken for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial.collect.stacks import RankStack, frame_of, read_stacks
+from seatrial.observe.watchdog import Alarm
+from seatrial.paths import AttemptPaths
+from seatrial.records.outcome import Cause
+
+STOPPED = "T"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standstill:
+    """Empty where nothing is known."""
+
+    rank: int | None = None
+    phase: str = ""
+    frame: str = ""
+    cause: Cause | None = None
+    """A better cause than the alarm's, where the stacks told one."""
+
+    @property
+    def words(self) -> str:
+        """What is added to the alarm's sentence."""
+        who = "" if self.rank is None else f"rank {self.rank} "
+        if self.cause is Cause.SUSPENDED:
+            return f"; {who}is suspended (SIGSTOP), at {self.frame or 'an unknown line'}"
+        return f"; {who}stood at {self.frame}" if self.frame else ""
+
+
+def where_it_stood(attempt: AttemptPaths, alarm: Alarm | None) -> Standstill:
+    """A suspended rank is the one; else the alarm's own; else the only one whose stack is known."""
+    if alarm is None:
+        return Standstill()
+    stacks = read_stacks(attempt)
+    suspended = next((stack for stack in stacks if stack.state == STOPPED and stack.rank is not None), None)
+    if suspended is not None and alarm.cause is Cause.STALL:
+        return Standstill(rank=suspended.rank, phase=alarm.phase, frame=frame_of(suspended), cause=Cause.SUSPENDED)
+    stack = _stack_of(alarm.rank, stacks)
+    return Standstill(rank=alarm.rank, phase=alarm.phase, frame=frame_of(stack) if stack else "")
+
+
+def _stack_of(rank: int | None, stacks: tuple[RankStack, ...]) -> RankStack | None:
+    own = [stack for stack in stacks if stack.rank == rank]
+    return own[0] if own else stacks[0] if len(stacks) == 1 else None

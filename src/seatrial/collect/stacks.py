@@ -1,0 +1,185 @@
+"""Where every rank stood when its stacks were taken.
+
+In: attempt-N/stacks, with what ranks wrote of themselves at the stack signal (rank<r>.txt) and what py-spy saw (pid<P>.txt); any
+bytes at all. Out: one RankStack a process, ranks first in order, each with its main thread first and the innermost frame first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.files import read_json_lines
+from seatrial.paths import AttemptPaths
+
+LONGEST_TEXT_BYTES = 8 * 1024 * 1024
+START_EVENT_WITHIN_LINES = 20
+BY_SIGNAL, BY_PY_SPY = "signal", "py-spy"
+MAIN_THREAD = "MainThread"
+
+_RANK_FILE = re.compile(r"rank(?P<rank>\d{1,9})\.txt")
+_PROCESS_FILE = re.compile(r"pid(?P<pid>\d{1,9})\.txt")
+# Python's own: `Thread 0x00007f… [name] (most recent call first):`, then `  File "x.py", line 3 in f`.
+_OWN_THREAD = re.compile(r"(?P<current>Current thread|Thread) (?P<id>0x[0-9a-fA-F]+)(?: \[(?P<name>.*)\])? \(most recent call first\):")
+_OWN_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}|\?\?\?) in (?P<function>.+)')
+# py-spy's: `Thread 41 (idle): "MainThread"`, then `    f (/home/me/x.py:3)`.
+_SPY_THREAD = re.compile(r'Thread (?P<id>\S+) \((?P<state>[^)]*)\)(?:: "(?P<name>.*)")?')
+_SPY_FRAME = re.compile(r"    (?P<function>.+?) \((?P<file>[/<].*?)(?::(?P<line>\d{1,9}))?\)")
+# Names of C++ have brackets too; a file without a folder stands in the last.
+_SPY_FRAME_WITHOUT_FOLDER = re.compile(r"    (?P<function>.+) \((?P<file>[^()]*?)(?::(?P<line>\d{1,9}))?\)")
+_HEADING = re.compile(r"# (?:(?P<worker>worker of )?rank (?P<rank>\d{1,9}) )?pid (?P<pid>\d{1,9})")
+_STATE = re.compile(r"# state (?P<letter>[A-Za-z]):")
+
+# Frames of Python, of installed packages and of the probe stand between a user's line and what it waits for.
+_NOT_THE_USERS = re.compile(
+    r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib(?:64)?[/\\]python3|[/\\]seatrial[/\\]probe[/\\]|^<frozen "
+    r"|[/\\]torch[/\\](?:_\w+|nn|distributed|autograd|optim|utils|cuda|multiprocessing|fx|amp|jit|functional\.py|serialization\.py)"
+)
+_NATIVE = re.compile(r"\.(?:c|cc|cpp|cxx|h|hh|hpp|cu|cuh|rs|S|asm)$|\.so(?:\.[\d.]+)?$", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """One call; `line` is None for native code without debug information."""
+
+    file: str
+    line: int | None
+    function: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thread:
+    """One thread of a process, innermost frame first."""
+
+    name: str = ""
+    frames: tuple[Frame, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankStack:
+    """All threads of one process, the main one first."""
+
+    rank: int | None
+    """None for a process that is no rank: a launcher, or a data worker, which has `of_rank`."""
+    of_rank: int | None = None
+    pid: int | None
+    source: str
+    """`signal` or `py-spy`."""
+    threads: tuple[Thread, ...]
+    state: str = ""
+    """The kernel's letter where the process could not go on by itself: `T` for stopped (SIGSTOP), `D` in the kernel; else empty."""
+
+
+def read_stacks(attempt: AttemptPaths) -> tuple[RankStack, ...]:
+    """Every process whose stacks were taken, () where none were."""
+    try:
+        paths = sorted(attempt.stacks.iterdir())
+    except OSError:
+        return ()
+    found = [stack for path in paths if (stack := _read(attempt, path)) is not None and stack.threads]
+    # What a rank wrote itself stands before what was seen of it from outside.
+    return tuple(sorted(found, key=lambda stack: (stack.rank is None, stack.rank or 0, stack.source != BY_SIGNAL, stack.pid or 0)))
+
+
+def frame_of(stack: RankStack) -> str:
+    """Where the main thread stood, as `train.py:41 in step`: the user's own innermost line, else the innermost there is."""
+    frames = stack.threads[0].frames if stack.threads else ()
+    own = next((frame for frame in frames if _is_users(frame)), None) or next(iter(frames), None)
+    return "" if own is None else _words(own)
+
+
+def _words(frame: Frame) -> str:
+    name = re.split(r"[/\\]", frame.file)[-1]
+    place = name if frame.line is None else f"{name}:{frame.line}"
+    return f"{place} in {frame.function}"
+
+
+def _is_users(frame: Frame) -> bool:
+    return frame.line is not None and not _NOT_THE_USERS.search(frame.file) and not _NATIVE.search(frame.file)
+
+
+def _read(attempt: AttemptPaths, path: Path) -> RankStack | None:
+    if named := _RANK_FILE.fullmatch(path.name):
+        rank = int(named["rank"])
+        return RankStack(rank=rank, pid=_pid_of(attempt, rank), source=BY_SIGNAL, threads=_own_threads(_lines(path)))
+    if named := _PROCESS_FILE.fullmatch(path.name):
+        return _spied(int(named["pid"]), _lines(path))
+    return None
+
+
+def _lines(path: Path) -> list[str]:
+    """The end of the file, where it is too long: the newest stacks stand there."""
+    try:
+        with open(path, "rb") as source:
+            size = source.seek(0, 2)
+            source.seek(max(0, size - LONGEST_TEXT_BYTES))
+            return source.read().decode("utf-8", errors="replace").split("\n")
+    except OSError:
+        return []
+
+
+def _own_threads(lines: list[str]) -> tuple[Thread, ...]:
+    """Of the newest dump: Python lists the newest thread first and the main one last."""
+    threads: dict[str, tuple[str, list[Frame]]] = {}
+    current, is_cut = "", False
+    at: list[Frame] = []
+    for before, line in itertools.pairwise(["", *lines]):
+        if head := _OWN_THREAD.fullmatch(line.rstrip()):
+            # A blank line stands between two threads and none between two dumps.
+            if head["id"] in threads or before.strip():
+                threads, current, is_cut = {}, "", False
+            at = []
+            threads[head["id"]] = (head["name"] or "", at)
+            current = head["id"] if head["current"].startswith("Current") else current
+        elif frame := _OWN_FRAME.fullmatch(line.rstrip()):
+            at.append(Frame(file=frame["file"], line=int(frame["line"]) if frame["line"].isdigit() else None, function=frame["function"]))
+        elif line.startswith("..."):
+            is_cut = True
+    if not threads:
+        return ()
+    # Python stops after a hundred threads; then the one that took the signal, usually the main one, is the best there is.
+    main = current if is_cut and current in threads else next(reversed(threads))
+    ordered = [main, *(identity for identity in threads if identity != main)]
+    return tuple(Thread(name=threads[identity][0], frames=tuple(threads[identity][1])) for identity in ordered)
+
+
+def _spied(pid: int, lines: list[str]) -> RankStack:
+    heading = next((match for line in lines[:1] if (match := _HEADING.match(line))), None)
+    state = next((match["letter"] for line in lines[:3] if (match := _STATE.match(line))), "")
+    rank = int(heading["rank"]) if heading and heading["rank"] else None
+    is_worker = bool(heading and heading["worker"])
+    threads = _spied_threads(lines)
+    # The first thread of a process has its pid for a number; its name can be changed.
+    threads.sort(key=lambda found: (found[0] != str(pid), found[1].name != MAIN_THREAD))
+    return RankStack(
+        rank=None if is_worker else rank,
+        of_rank=rank if is_worker else None,
+        pid=pid,
+        source=BY_PY_SPY,
+        threads=tuple(thread for _, thread in threads),
+        state=state,
+    )
+
+
+def _spied_threads(lines: list[str]) -> list[tuple[str, Thread]]:
+    """(number, thread) as they come."""
+    heads: list[tuple[str, str, list[Frame]]] = []
+    for line in lines:
+        if head := _SPY_THREAD.match(line):
+            heads.append((head["id"], head["name"] or "", []))
+        elif heads and (frame := _SPY_FRAME.fullmatch(line.rstrip()) or _SPY_FRAME_WITHOUT_FOLDER.fullmatch(line.rstrip())):
+            line_number = int(frame["line"]) if frame["line"] else None
+            heads[-1][2].append(Frame(file=frame["file"], line=line_number, function=frame["function"]))
+    return [(number, Thread(name=name, frames=tuple(frames))) for number, name, frames in heads]
+
+
+def _pid_of(attempt: AttemptPaths, rank: int) -> int | None:
+    """From the rank's start event; None where it has none."""
+    with contextlib.suppress(OSError):
+        for event in itertools.islice(read_json_lines(attempt.events(rank)), START_EVENT_WITHIN_LINES):
+            if event.get("kind") == "start" and type(event.get("pid")) is int:
+                return int(event["pid"])
+    return None

@@ -1,0 +1,42 @@
+"""What every test of the lane has: the mark, and a harness that must leave no process, no lock, no port and no shared memory behind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness import Harness, wait_until
+
+GONE_WITHIN_S = 10.0
+SHARED_MEMORY = Path("/dev/shm")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.faults)
+
+
+@pytest.fixture
+def harness(tmp_path: Path) -> Iterator[Harness]:
+    one = Harness(tmp_path)
+    before = own_segments()
+    yield one
+    one.close()
+    wait_until(lambda: not one.left_behind(), f"every process of the campaign ends: {one.left_behind()}", GONE_WITHIN_S)
+    assert held_segments(own_segments() - before) == set()
+
+
+def own_segments() -> set[str]:
+    """Names in /dev/shm that belong to this user and look like a training's."""
+    return {entry.name for entry in os.scandir(SHARED_MEMORY) if entry.name.startswith("torch_") and entry.stat().st_uid == os.getuid()}
+
+
+def held_segments(names: set[str]) -> set[str]:
+    """Those left over: the other worker of this lane may use its own meanwhile, and gives them back."""
+    wait_until(lambda: not (names & own_segments()), f"/dev/shm gives {names} back", GONE_WITHIN_S)
+    return names & own_segments()

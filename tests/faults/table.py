@@ -1,0 +1,418 @@
+"""The fault table: docs/reliability.md is made from it by `make docs`, and a test holds that every row's test is there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Row:
+    """One fault. `test` is file and function under tests/faults."""
+
+    fault: str
+    happens: str
+    seen: str
+    test: str
+
+
+@dataclass(frozen=True)
+class Part:
+    """Faults of one kind."""
+
+    title: str
+    rows: tuple[Row, ...]
+
+
+RUNS, TORCH, HARNESS, DISK = "test_fault_runs.py", "test_fault_torch.py", "test_fault_harness.py", "test_fault_disk.py"
+FILES, INPUT, MEASURING = "test_fault_files.py", "test_fault_input.py", "test_fault_measuring.py"
+LEFTOVERS, MEMORY, WRITERS = "test_fault_agent_leftovers.py", "test_fault_agent_memory.py", "test_fault_writers.py"
+
+PARTS = (
+    Part(
+        "A run goes wrong",
+        (
+            Row(
+                "A rank raises an exception",
+                "The other ranks get five seconds, then TERM, then KILL; the sweep goes on with the next run.",
+                "`failed`, cause `exception`, its last line, the end of the log.",
+                f"{RUNS}::test_a_crash_names_its_exception_and_the_others_run",
+            ),
+            Row(
+                "Out of memory (GPU or host), port in use, killed, segmentation fault",
+                "The signature is found in the log or the exit code.",
+                "`failed` with its own cause, and what to do.",
+                f"{RUNS}::test_every_ordered_crash_gets_its_cause",
+            ),
+            Row(
+                "A rank is killed (a real torchrun job)",
+                "torchrun ends the others; what is left is ended.",
+                "`failed`, cause `killed`.",
+                f"{TORCH}::test_a_rank_killed_by_the_kernel_or_anybody",
+            ),
+            Row(
+                "torchrun itself is killed",
+                "Its ranks, in sessions of their own, become the agent's children and are ended.",
+                "`failed`, cause `killed`; no rank lives on.",
+                f"{TORCH}::test_torchrun_killed",
+            ),
+            Row(
+                "Exit code 0 without a step",
+                "Success needs a `stop` event of every rank and at least one step.",
+                "`failed`, cause `no_steps`.",
+                f"{RUNS}::test_exit_code_0_without_a_step_is_no_success",
+            ),
+            Row(
+                "A rank hangs in Python",
+                "No step for `limits.stall`: stacks of every rank, halt.json, TERM, KILL.",
+                "`stalled` with rank, phase and line; `attempt-N/stacks/`.",
+                f"{RUNS}::test_a_hang_in_python_ends_as_stalled_with_rank_phase_and_frame",
+            ),
+            Row(
+                "A rank hangs in C and keeps the GIL",
+                "Its heartbeat stops too; the stack is written by a handler in C.",
+                "The same.",
+                f"{RUNS}::test_a_hang_in_c_that_keeps_the_gil_is_seen_and_named",
+            ),
+            Row(
+                "A rank of a torch job hangs, the other waits in all_reduce",
+                "The rank with fewer steps, or in the other phase, is the one.",
+                "`stalled`, the hanging rank and its line, not those of the one that waits.",
+                f"{TORCH}::test_a_rank_that_hangs_is_named_and_not_the_one_that_waits_for_it",
+            ),
+            Row(
+                "A script without the probe hangs",
+                "Its lines stop; stacks are taken from outside by py-spy.",
+                "`stalled` and the line.",
+                f"{RUNS}::test_a_foreign_script_that_hangs_is_seen_by_its_lines_and_its_stack_is_taken_from_outside",
+            ),
+            Row(
+                "The same under torchrun",
+                "The same, for every rank.",
+                "The same.",
+                f"{TORCH}::test_a_script_without_the_probe_that_hangs",
+            ),
+            Row(
+                "No output, no first step",
+                "`limits.start_s`: stacks, then the end.",
+                "`timeout`, cause `start_limit`.",
+                f"{RUNS}::test_no_output_and_no_step_ends_at_the_start_limit_with_stacks",
+            ),
+            Row(
+                "It takes longer than allowed",
+                "`limits.run_s`: all ranks end at the same step by themselves.",
+                "`timeout`, cause `run_limit`; the steps so far count.",
+                f"{RUNS}::test_the_run_limit_ends_a_run_softly",
+            ),
+            Row(
+                "A slow start",
+                "Nothing, within `limits.start_s`.",
+                "`ok`; the start-up is a figure of its own.",
+                f"{RUNS}::test_a_slow_start_within_its_limit_is_no_fault",
+            ),
+            Row(
+                "A long checkpoint or evaluation in a named pause",
+                "The stall watch is quiet while its heartbeat comes.",
+                "`ok`.",
+                f"{RUNS}::test_a_long_pause_is_no_stall",
+            ),
+            Row(
+                "A grandchild that ignores TERM and keeps the output open",
+                "As subreaper the agent is its parent: KILL.",
+                "`ok`, with the number of processes that had to be killed.",
+                f"{RUNS}::test_an_orphan_that_ignores_term_is_ended",
+            ),
+            Row(
+                "Data workers, double forks, own sessions, chains of forks, stopped processes",
+                "They are found as descendants, or by their mark, and killed; nothing lives after 10 s.",
+                "Nothing.",
+                f"{LEFTOVERS}::test_nothing_stays",
+            ),
+            Row(
+                "Shared memory of a run that was killed",
+                "Removed, by the agent or, when that was killed too, by the harness.",
+                "Nothing.",
+                f"{MEMORY}::test_segments_of_a_killed_run_are_removed_and_no_others",
+            ),
+            Row(
+                "Shared memory left in /dev/shm",
+                "What was not there before, is this user's and in no process's use is removed.",
+                "Nothing.",
+                f"{RUNS}::test_shared_memory_that_a_run_leaves_is_given_back",
+            ),
+            Row(
+                "Endless output",
+                "`limits.disk_gib` for the logs and events of a run.",
+                "`failed`, cause `disk_limit`.",
+                f"{RUNS}::test_endless_output_is_stopped_at_the_disk_limit",
+            ),
+            Row(
+                "A memory leak",
+                "`limits.memory_gib` for the whole process tree.",
+                "`failed`, cause `memory_limit`.",
+                f"{RUNS}::test_a_leak_is_stopped_at_the_memory_limit",
+            ),
+            Row(
+                "Bytes that are no text in the output",
+                "They are passed over.",
+                "`ok`.",
+                f"{RUNS}::test_rubbish_in_the_output_harms_nothing",
+            ),
+            Row(
+                "The loss becomes NaN",
+                "The run goes on; figures stand.",
+                "A caution with the step.",
+                f"{RUNS}::test_a_loss_that_is_nan_is_said",
+            ),
+            Row(
+                "Events with lies: steps going back, another run, another attempt",
+                "Such lines are left out.",
+                "A caution that names the file.",
+                f"{RUNS}::test_events_that_lie_do_not_change_the_figures",
+            ),
+            Row(
+                "A port is taken",
+                "The port Seatrial gives is bound and held, not probed; a script's own is named.",
+                "`failed`, cause `port_in_use`.",
+                f"{RUNS}::test_a_port_that_is_taken_is_named",
+            ),
+            Row(
+                "A stale halt file",
+                "halt.json lies in the attempt's folder and names the attempt: any other is ignored.",
+                "Nothing.",
+                f"{RUNS}::test_a_stale_halt_file_stops_nobody",
+            ),
+        ),
+    ),
+    Part(
+        "Processes are suspended",
+        (
+            Row(
+                "A rank is suspended for good",
+                "The stall limit; its state tells it from a hang, and from the ranks that wait for it.",
+                "`stalled`, cause `suspended`, that rank.",
+                f"{HARNESS}::test_a_rank_suspended_for_good_is_named_and_not_the_other",
+            ),
+            Row("The same in a torch job", "The same.", "The same.", f"{TORCH}::test_a_suspended_rank_is_named_as_such"),
+            Row(
+                "A rank is suspended for a while",
+                "It goes on where it was.",
+                "`ok`; one long step.",
+                f"{HARNESS}::test_a_rank_suspended_for_a_while_goes_on",
+            ),
+            Row(
+                "The harness is suspended",
+                "The run goes on under its agent; the watch starts its clocks anew.",
+                "`ok`.",
+                f"{HARNESS}::test_a_suspended_harness_is_no_stall",
+            ),
+            Row(
+                "The clock is set back",
+                "Durations, stalls and steps are on the monotonic clock.",
+                "`ok`, durations right.",
+                f"{HARNESS}::test_the_clock_set_back_while_it_runs",
+            ),
+        ),
+    ),
+    Part(
+        "The harness is stopped",
+        (
+            Row(
+                "Ctrl-C, TERM or HUP, once",
+                "halt.json, TERM, KILL, each with its time; tables and report of what there is.",
+                "Exit code 130; the same command resumes.",
+                f"{HARNESS}::test_interrupted_once_it_stops_softly_writes_results_and_resumes",
+            ),
+            Row(
+                "The same with a torch job",
+                "Both ranks end at the same step.",
+                "The same.",
+                f"{TORCH}::test_an_interrupt_ends_both_ranks_at_the_same_step",
+            ),
+            Row("Ctrl-C twice", "KILL at once.", "Exit code 130, nothing left.", f"{HARNESS}::test_interrupted_twice_it_is_over_at_once"),
+            Row("Ctrl-C during preflight", "No run is started.", "Exit code 130.", f"{HARNESS}::test_interrupted_during_preflight"),
+            Row(
+                "Ctrl-C or TERM during the report",
+                "Each file is whole or as it was.",
+                "Exit code 130; `seatrial report` makes it again.",
+                f"{HARNESS}::test_interrupted_during_the_report",
+            ),
+            Row(
+                "kill -9, at 20 random moments",
+                "The agent sees its pipe close and kills everything within 10 s; the next start closes the attempt.",
+                "After resuming: the same manifest as an undisturbed campaign's, times apart.",
+                f"{HARNESS}::test_killed_at_20_moments_and_resumed_it_ends_as_if_undisturbed",
+            ),
+            Row(
+                "The agent is killed -9",
+                "The harness finds the processes by their mark and kills them.",
+                "`failed`, cause `agent_lost`.",
+                f"{HARNESS}::test_the_agent_killed_is_seen_and_its_work_is_done",
+            ),
+            Row(
+                "Harness and agent are killed together",
+                "The kernel tells the ranks; the next start ends what is left.",
+                "`interrupted`, cause `harness_lost`, then run again.",
+                f"{HARNESS}::test_harness_and_agent_killed_together",
+            ),
+            Row(
+                "A second harness on the same folder",
+                "A lock that names holder and host; across hosts, its beat.",
+                "Exit code 1: who holds it, and `seatrial stop`.",
+                f"{HARNESS}::test_two_harnesses_on_one_folder",
+            ),
+            Row(
+                "The plan changed between two starts",
+                "Changed runs have another hash and are run; nothing old is thrown away.",
+                "Old attempts stand in the manifest as not current.",
+                f"{HARNESS}::test_the_plan_changed_between_runs",
+            ),
+        ),
+    ),
+    Part(
+        "The disk fails",
+        (
+            Row(
+                "It fills up under a run and is freed again",
+                "Events, logs and tables go to the temporary folder and are merged back.",
+                "`ok`; a caution says what was kept elsewhere.",
+                f"{DISK}::test_the_disk_fills_up_under_a_run_and_nothing_of_it_is_lost",
+            ),
+            Row(
+                "It stays full",
+                "The run under way ends by itself; the next cannot be prepared.",
+                "Exit code 1, one sentence; resumes when there is room.",
+                f"{DISK}::test_a_disk_that_stays_full_ends_the_campaign_with_one_sentence_and_it_resumes",
+            ),
+            Row(
+                "The folder turns read-only",
+                "The same.",
+                "The same.",
+                f"{DISK}::test_a_folder_turned_read_only",
+            ),
+            Row(
+                "No space, in each writer",
+                "Tried again, kept elsewhere, merged back in order.",
+                "A caution.",
+                f"{WRITERS}::test_a_full_disk_in_each_writer",
+            ),
+            Row(
+                "Input/output errors, in each writer",
+                "The same.",
+                "The same.",
+                f"{WRITERS}::test_an_input_output_error_in_each_writer",
+            ),
+            Row(
+                "Input/output errors on the manifest",
+                "Tried again, then kept elsewhere; it can be made anew from the attempts.",
+                "The campaign goes on; nothing is lost.",
+                f"{DISK}::test_an_input_output_error_on_the_manifest",
+            ),
+        ),
+    ),
+    Part(
+        "What lies on the disk is damaged",
+        (
+            Row(
+                "Any file of a campaign missing, empty, torn, rubbish, doubled, a pipe, a folder, a loop",
+                "The rest is reported; nothing is made of the rubbish.",
+                "A caution that names the file.",
+                f"{FILES}::test_a_damaged_file_costs_only_itself_and_is_named",
+            ),
+            Row(
+                "Clock jumps, duplicate steps, NaN, other ranks and runs in the events",
+                "Such lines are left out.",
+                "A caution; no figure of theirs.",
+                f"{FILES}::test_lies_of_the_events_are_seen_and_make_no_figure",
+            ),
+            Row(
+                "An outcome of another run",
+                "It is not this one's.",
+                "A caution; the run is to be run again.",
+                f"{FILES}::test_an_outcome_of_another_run_is_not_this_one_s",
+            ),
+            Row(
+                "A line of 200 MB",
+                "It is cut.",
+                "The figures stand.",
+                f"{FILES}::test_a_line_of_two_hundred_megabytes",
+            ),
+            Row(
+                "A log of 10 GB",
+                "Its two ends are read.",
+                "A caution.",
+                f"{FILES}::test_a_log_of_ten_gigabytes_is_read_at_both_ends",
+            ),
+            Row(
+                "No plan can be read any more",
+                "Nothing is guessed.",
+                "Exit code 1, what to do.",
+                f"{FILES}::test_without_any_plan_it_is_said_what_to_do",
+            ),
+            Row(
+                "Measuring of many runs broken off",
+                "Its workers end with it, kill -9 included.",
+                "Exit code 130.",
+                f"{MEASURING}::test_no_worker_stays_when_measuring_is_broken_off",
+            ),
+        ),
+    ),
+    Part(
+        "Bad input",
+        (
+            Row(
+                "YAML bombs, cycles in extends, names with slashes, control characters, not UTF-8 …",
+                "Refused before anything is made.",
+                "Exit code 1, file, line, key.",
+                f"{INPUT}::test_a_bad_plan_is_one_sentence",
+            ),
+            Row(
+                "A gigabyte, a device, a folder, a loop as plan",
+                "Refused without reading it.",
+                "Exit code 1.",
+                f"{INPUT}::test_what_is_no_plan_file_is_told_at_once",
+            ),
+            Row(
+                "A huge matrix",
+                "Over 10,000 runs refused, over 1,000 only with `--yes`.",
+                "Exit code 1, the axes and their sizes.",
+                f"{INPUT}::test_a_huge_matrix_is_refused_at_once_and_a_large_one_needs_yes",
+            ),
+            Row(
+                "An output that is a file, under a file, closed, too long",
+                "Refused before anything is made.",
+                "Exit code 1.",
+                f"{INPUT}::test_an_output_that_cannot_be_written_to",
+            ),
+            Row(
+                "No HOME, no PATH, no temporary folder, odd locale, odd time zone",
+                "It runs.",
+                "Exit code 0.",
+                f"{INPUT}::test_an_odd_environment_keeps_nobody_from_running",
+            ),
+            Row(
+                "No git, or one that hangs or prints rubbish",
+                "It counts as no repository.",
+                "Exit code 0.",
+                f"{INPUT}::test_a_git_that_does_not_work_is_no_git",
+            ),
+            Row(
+                "Closed streams, /dev/full, few file handles",
+                "The campaign goes on.",
+                "Exit code 0.",
+                f"{INPUT}::test_streams_and_limits_that_break_end_no_campaign",
+            ),
+            Row(
+                "The package may not be written to",
+                "It runs.",
+                "Exit code 0.",
+                f"{INPUT}::test_a_package_that_nobody_may_write_to",
+            ),
+            Row(
+                "INT, TERM or HUP during any other verb",
+                "Whole files, no process left.",
+                "Exit code 130.",
+                f"{INPUT}::test_a_signal_outside_of_a_campaign_is_ctrl_c",
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,111 @@
+"""A disk that fills up, fails or turns read-only under a whole campaign: a small tmpfs, and a library that fails calls to order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seatrial.paths import CampaignPaths
+from tests.faults.campaigns import dummy, started_ranks
+from tests.harness import Harness, wait_until
+from tests.stubs import eio
+
+pytestmark = [pytest.mark.skipif(os.getuid() != 0, reason="mounting a tmpfs needs root")]
+PLAN = dummy(steps=300, more="axes: {micro_batch: [4, 8]}")
+
+
+class Disk:
+    """A file system of its own under the harness's `out`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        self._mount("-t", "tmpfs", "-o", "size=300m", "tmpfs", str(folder))
+
+    def fill(self) -> None:
+        """To the last byte: whole mebibytes, then pages."""
+        with open(self.folder / "ballast", "wb", buffering=0) as ballast:
+            for size in (2**20, 2**12):
+                with contextlib.suppress(OSError):
+                    while True:
+                        ballast.write(b"\0" * size)
+
+    def free(self) -> None:
+        (self.folder / "ballast").unlink(missing_ok=True)
+
+    def set_writable(self, writable: bool) -> None:
+        """As after an error of the disk: whatever is opened from now on is read-only."""
+        if writable:
+            subprocess.run(["umount", "-l", str(self.folder)], check=True)
+        else:
+            self._mount("--bind", str(self.folder), str(self.folder))
+            self._mount("-o", "remount,ro,bind", str(self.folder))
+
+    def close(self) -> None:
+        subprocess.run(["umount", "-l", str(self.folder)], check=True)
+
+    @staticmethod
+    def _mount(*words: str) -> None:
+        subprocess.run(["mount", *words], check=True)
+
+
+@pytest.fixture
+def disk(harness: Harness) -> Iterator[Disk]:
+    one = Disk(harness.folder / "out")
+    yield one
+    one.close()
+
+
+def test_the_disk_fills_up_under_a_run_and_nothing_of_it_is_lost(harness: Harness, disk: Disk) -> None:
+    process = harness.start("run", str(harness.plan(PLAN)))
+    started_ranks(harness, 2, least_step=50)
+    disk.fill()
+    wait_until(lambda: process.poll() is not None or fallback_has_grown(harness), "events go elsewhere")
+    disk.free()
+    assert process.wait(120) == 0, process.stdout.read() if process.stdout else ""
+    rows = harness.manifest()
+    assert [row["outcome"] for row in rows] == ["ok", "ok"]
+    assert all(len(path.read_text().splitlines()) >= 300 for path in harness.out.folder.glob("*/attempt-1/events_rank*.jsonl"))
+    assert "merged back" in harness.out.summary_md.read_text()
+
+
+def fallback_has_grown(harness: Harness) -> bool:
+    return any("events_rank" in path.name for path in harness.fallback.rglob("*"))
+
+
+def test_a_disk_that_stays_full_ends_the_campaign_with_one_sentence_and_it_resumes(harness: Harness, disk: Disk) -> None:
+    process = harness.start("run", str(harness.plan(PLAN)))
+    started_ranks(harness, 2, least_step=50)
+    disk.fill()
+    text = process.communicate(timeout=200)[0]
+    assert process.returncode == 1, text
+    assert "No space left" in text and "the same command" in text and "Traceback" not in text
+    disk.free()
+    harness.run("run", str(harness.plan(PLAN)))
+    assert {row["outcome"] for row in harness.manifest() if row["current"] == "true"} == {"ok"}
+
+
+def test_a_folder_turned_read_only(harness: Harness, disk: Disk) -> None:
+    process = harness.start("run", str(harness.plan(PLAN)))
+    started_ranks(harness, 2, least_step=50)
+    disk.set_writable(False)
+    text = process.communicate(timeout=200)[0]
+    assert process.returncode == 1 and "Read-only" in text and "Traceback" not in text
+    disk.set_writable(True)
+    harness.run("run", str(harness.plan(PLAN)))
+    assert {row["outcome"] for row in harness.manifest() if row["current"] == "true"} == {"ok"}
+
+
+def test_an_input_output_error_on_the_manifest(harness: Harness) -> None:
+    env = eio.environment("run_manifest.tsv")
+    text = harness.run("run", str(harness.plan(PLAN)), code=None, env=env)
+    assert "Traceback" not in text
+    harness.run("report", "out")
+    rows = harness.manifest()
+    assert [row["outcome"] for row in rows] == ["ok", "ok"]
+    assert CampaignPaths(harness.folder / "out").verdict.exists()

@@ -1,0 +1,152 @@
+"""Runs that go wrong by themselves: each ends with its cause named, and the campaign goes on."""
+
+from __future__ import annotations
+
+import json
+import socket
+
+import psutil
+
+from tests.faults.campaigns import QUICK_STALL, QUICK_STALL_OF_A_SCRIPT, dummy, only_attempt, outcome, outcomes, run_and_end
+from tests.faults.conftest import own_segments
+from tests.harness import Harness
+
+
+def test_a_crash_names_its_exception_and_the_others_run(harness: Harness) -> None:
+    plan = dummy("crash_rank: 1", more="axes: {crash_at_step: [5, 30], micro_batch: [8]}", steps=31)
+    text = harness.run("run", str(harness.plan(plan)), code=2)
+    assert set(outcomes(harness).values()) == {("failed", "exception")}
+    assert len(outcomes(harness)) == 2 and "ordered crash of rank 1 at step 5" in text
+
+
+def test_every_ordered_crash_gets_its_cause(harness: Harness) -> None:
+    kinds = {"sigkill": "killed", "segfault": "native_crash", "cuda_oom": "cuda_oom", "host_oom": "host_oom", "port_in_use": "port_in_use"}
+    plan = dummy("crash_at_step: 3", ranks=1, more=f"axes: {{crash_with: [{', '.join(kinds)}]}}")
+    harness.run("run", str(harness.plan(plan)), code=2)
+    assert {row["axis_crash_with"]: row["cause"] for row in harness.manifest()} == kinds
+
+
+def test_exit_code_0_without_a_step_is_no_success(harness: Harness) -> None:
+    ended = run_and_end(harness, dummy("skip_all_steps: true"))
+    assert (ended["outcome"], ended["cause"], ended["exit_code"]) == ("failed", "no_steps", 0)
+
+
+def test_a_hang_in_python_ends_as_stalled_with_rank_phase_and_frame(harness: Harness) -> None:
+    plan = dummy("hang_at_step: 30, hang_rank: 1", steps=60, limits=f"stall: {QUICK_STALL}")
+    ended = run_and_end(harness, plan)
+    assert (ended["outcome"], ended["cause"], ended["rank"], ended["phase"]) == ("stalled", "stall", 1, "fwd")
+    assert "faults.py" in ended["frame"] and ended["frame"] in ended["detail"]
+    stacks = only_attempt(harness).stacks
+    assert all((stacks / f"rank{rank}.txt").read_text().count("File ") for rank in (0, 1))
+
+
+def test_a_hang_in_c_that_keeps_the_gil_is_seen_and_named(harness: Harness) -> None:
+    plan = dummy("hang_at_step: 30, hang_rank: 1, hang_in: c", steps=60, limits=f"stall: {QUICK_STALL}")
+    ended = run_and_end(harness, plan)
+    assert (ended["outcome"], ended["cause"], ended["rank"]) == ("stalled", "stall", 1)
+    assert "faults.py" in ended["frame"] and "in hang_in_c" in ended["frame"]
+
+
+def test_no_output_and_no_step_ends_at_the_start_limit_with_stacks(harness: Harness) -> None:
+    ended = run_and_end(harness, dummy("start_delay_s: 600, output: none", limits="start_s: 4"))
+    assert (ended["outcome"], ended["cause"]) == ("timeout", "start_limit")
+    assert any(path.read_text() for path in only_attempt(harness).stacks.iterdir())
+
+
+def test_the_run_limit_ends_a_run_softly(harness: Harness) -> None:
+    ended = run_and_end(harness, dummy(steps=60_000, limits="run_s: 5", soft_s=15))
+    assert (ended["outcome"], ended["cause"], ended["exit_code"]) == ("timeout", "run_limit", 0)
+    last = [json.loads(path.read_text().splitlines()[-1]) for path in only_attempt(harness).all_events()]
+    assert [event["kind"] for event in last] == ["stop", "stop"] and last[0]["step"] == last[1]["step"]
+
+
+def test_a_slow_start_within_its_limit_is_no_fault(harness: Harness) -> None:
+    ended = run_and_end(harness, dummy("start_delay_s: 5", limits=f"start_s: 60, stall: {QUICK_STALL}"), code=0)
+    assert ended["outcome"] == "ok"
+
+
+def test_a_long_pause_is_no_stall(harness: Harness) -> None:
+    plan = dummy("pause_every: 20, pause_ms: 7000", steps=30, limits=f"stall: {QUICK_STALL}")
+    assert run_and_end(harness, plan, code=0)["outcome"] == "ok"
+
+
+def test_an_orphan_that_ignores_term_is_ended(harness: Harness) -> None:
+    ended = run_and_end(harness, dummy("orphan: true"), code=0)
+    assert ended["outcome"] == "ok" and ended["killed"] >= 2
+    assert harness.left_behind() == []
+
+
+def test_shared_memory_that_a_run_leaves_is_given_back(harness: Harness) -> None:
+    before = own_segments()
+    run_and_end(harness, dummy("shared_memory: true"), code=0)
+    assert own_segments() <= before
+
+
+def test_endless_output_is_stopped_at_the_disk_limit(harness: Harness) -> None:
+    ended = run_and_end(harness, dummy("output: endless", ranks=1, steps=60_000, limits="disk_gib: 0.02"))
+    assert (ended["outcome"], ended["cause"]) == ("failed", "disk_limit")
+
+
+def test_rubbish_in_the_output_harms_nothing(harness: Harness) -> None:
+    assert run_and_end(harness, dummy("output: rubbish"), code=0)["outcome"] == "ok"
+
+
+def test_a_leak_is_stopped_at_the_memory_limit(harness: Harness) -> None:
+    ended = run_and_end(harness, dummy("leak_mib_per_step: 4", ranks=1, steps=2_000, limits="memory_gib: 0.25"))
+    assert (ended["outcome"], ended["cause"]) == ("failed", "memory_limit")
+
+
+def test_a_loss_that_is_nan_is_said(harness: Harness) -> None:
+    text = harness.run("run", str(harness.plan(dummy("loss: nan"))), code=None)
+    assert "nan" in text.lower()
+
+
+def test_events_that_lie_do_not_change_the_figures(harness: Harness) -> None:
+    plan = dummy(more="axes: {lies: [none, steps_back, other_run, other_attempt]}", ranks=1)
+    text = harness.run("run", str(harness.plan(plan)), code=None)
+    rows = harness.manifest()
+    assert len(rows) == 4 and {row["outcome"] for row in rows} == {"ok"}
+    assert {row["last_step"] for row in rows} == {"39"}, [row["last_step"] for row in rows]
+    assert "events_rank0.jsonl" in text or "events" in harness.out.summary_md.read_text()
+
+
+def test_a_port_that_is_taken_is_named(harness: Harness) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        script = harness.folder / "bind.py"
+        script.write_text("import socket, sys\nsocket.create_server(('127.0.0.1', int(sys.argv[1])))\n")
+        plan = f'name: port\nworkload: {{script: bind.py, args: ["{port}"]}}\noutput: out\n'
+        ended = run_and_end(harness, plan)
+    assert (ended["outcome"], ended["cause"]) == ("failed", "port_in_use")
+
+
+def test_a_foreign_script_that_hangs_is_seen_by_its_lines_and_its_stack_is_taken_from_outside(harness: Harness) -> None:
+    script = harness.folder / "mine.py"
+    script.write_text(
+        "import time\n"
+        "def stuck():\n    time.sleep(3600)\n"
+        "for step in range(200):\n    print(f'step {step}: loss {1 / (step + 1):.4f}', flush=True)\n    time.sleep(0.05)\n"
+        "    if step == 40:\n        stuck()\n"
+    )
+    ended = run_and_end(
+        harness, f"name: mine\nworkload: {{script: mine.py}}\nlimits: {{stall: {QUICK_STALL_OF_A_SCRIPT}, term_s: 2}}\noutput: out\n"
+    )
+    assert (ended["outcome"], ended["cause"]) == ("stalled", "stall")
+    assert "mine.py:3 in stuck" in ended["frame"]
+
+
+def test_a_stale_halt_file_stops_nobody(harness: Harness) -> None:
+    harness.run("run", str(harness.plan(dummy("crash_at_step: 5"))), code=2)
+    (run,) = harness.out.runs()
+    for folder in (harness.out.folder, run.folder, run.attempt(1).folder):
+        (folder / "halt.json").write_text(json.dumps({"attempt": 1, "at_step": 3, "reason": "user"}))
+        (folder / ".HALT").write_text("halt: heartbeat_stall")
+    harness.run("run", str(harness.plan(dummy("crash_at_step: null"))), code=0)
+    assert outcome(harness, 2)["outcome"] == "ok"
+
+
+def test_nothing_of_a_finished_run_is_left(harness: Harness) -> None:
+    run_and_end(harness, dummy(), code=0)
+    assert not harness.out.owner.exists()
+    assert not list(harness.out.folder.rglob(".*.part"))
+    assert not [child for child in psutil.Process().children(recursive=True) if "seatrial" in " ".join(child.cmdline())]

@@ -1,0 +1,1 @@
+"""Arbitrary bytes for every parser: `python -m tests.fuzz --seconds 60`."""

@@ -1,0 +1,376 @@
+"""Stalls are found, the right rank is named, and what is no stall is left alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from seatrial.observe.progress import Progress, RankMark, RankStanding
+from seatrial.observe.stall import APART_S, Stall, StallWatch
+from seatrial.observe.watchdog import alarm
+from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.run_spec import LimitsSpec, StallSpec
+from tests.unit.observe.simulated_run import LIMITS, MONOTONIC_0, WALL_0, Rank, progress_at, watch, watch_ranks
+
+# From the stop to the stall at the latest: limit, heartbeats apart, and the steps and looks between.
+LATEST_S = 180.0 + APART_S + 7.0
+
+
+def found(result: tuple[float, Stall, Progress] | None) -> tuple[float, Stall, Progress]:
+    assert result is not None, "no stall was found"
+    return result
+
+
+def text(result: tuple[float, Stall, Progress] | None, limits: LimitsSpec = LIMITS) -> str:
+    t, stall, progress = found(result)
+    raised = alarm(progress, t, limits, stall)
+    assert raised is not None
+    assert (raised.cause, raised.outcome) == (Cause.STALL, Outcome.STALLED)
+    assert raised.action
+    return raised.text
+
+
+def eight(*special: Rank, **rest: float | str) -> list[Rank]:
+    """Eight ranks, those given and the others, which stop because they wait."""
+    own = {rank.rank: rank for rank in special}
+    return [own.get(rank, Rank(rank=rank, **rest)) for rank in range(8)]  # type: ignore[arg-type]
+
+
+def test_a_rank_that_hangs_in_python_goes_on_beating_and_the_others_wait_for_it() -> None:
+    ranks = eight(Rank(rank=3, stops_s=500.2, phase="fwd"), stops_s=500.2, phase="bwd")
+    t, stall, _ = found(watch_ranks(ranks))
+    assert 500 + 180 < t <= 500 + LATEST_S
+    assert stall.culprit is not None
+    assert (stall.culprit.rank, stall.culprit.phase, stall.silent_s, stall.key) == (3, "fwd", None, "limits.stall")
+    assert text(watch_ranks(ranks)) == (
+        "no step for 187 s (limit 180 s: limits.stall; steps took 1.0 s before); "
+        "rank 3 stands at step 490 in 'fwd', the others at the same step in 'bwd'"
+    )
+
+
+def test_a_rank_that_hangs_in_c_stops_beating_and_is_the_one() -> None:
+    ranks = eight(Rank(rank=5, stops_s=500.0, beats_until_s=500.0), stops_s=501.0)
+    t, stall, _ = found(watch_ranks(ranks))
+    assert t <= 500 + LATEST_S
+    assert stall.culprit is not None
+    assert stall.culprit.rank == 5
+    assert stall.silent_s is not None
+    assert 180 < stall.silent_s < 200
+    assert "rank 5 has not been heard of for 18" in text(watch_ranks(ranks))
+
+
+@pytest.mark.parametrize("suspended", [0, 3, 7])
+def test_a_suspended_rank_is_named_and_never_one_that_waits_for_it(suspended: int) -> None:
+    for stops_s in (500.0, 501.7, 503.1, 504.9):
+        ranks = eight(Rank(rank=suspended, stops_s=stops_s, beats_until_s=stops_s, phase="bwd"), stops_s=stops_s + 0.4, phase="bwd")
+        _, stall, _ = found(watch_ranks(ranks))
+        assert stall.culprit is not None
+        assert (stall.culprit.rank, stall.silent_s is not None) == (suspended, True)
+
+
+def test_a_rank_that_was_suspended_for_less_than_the_limit_is_no_stall() -> None:
+    held = [replace(rank, resumes_s=650.0) for rank in eight(stops_s=500.0)]
+    assert watch_ranks(held, 2000) is None
+
+
+def test_one_rank_behind_is_the_one_whatever_its_phase() -> None:
+    ranks = eight(Rank(rank=3, stops_s=500.0), stops_s=501.0)
+    assert text(watch_ranks(ranks)) == (
+        "no step for 187 s (limit 180 s: limits.stall; steps took 1.0 s before); rank 3 stands at step 490 in 'bwd', the others at 491"
+    )
+
+
+def test_all_that_stop_at_one_step_are_told_as_one() -> None:
+    assert text(watch_ranks(eight(stops_s=500.0))).endswith("; all 8 ranks stand at step 490 in 'bwd'")
+    assert text(watch_ranks([Rank(rank=0, stops_s=500.0)])).endswith("; rank 0 stands at step 490 in 'bwd'")
+
+
+def test_ranks_that_do_not_wait_for_the_one_that_stands_are_told_to_go_on() -> None:
+    fast = Rank(rank=1, iter_s=0.1, stops_s=500.0, phase="data_wait")
+    _, stall, progress = found(watch_ranks([Rank(rank=0), fast, Rank(rank=2)]))
+    assert stall.culprit is not None
+    assert (stall.culprit.rank, stall.moving) == (1, frozenset({0, 2}))
+    raised = alarm(progress, 700.0, LIMITS, stall)
+    assert raised is not None
+    assert "rank 1 stands at step 4900 in 'data_wait', the others go on at 6" in raised.text
+    assert "data loader" in raised.action
+
+
+@pytest.mark.parametrize("floor_s", [4.0, 30.0, 180.0])
+@pytest.mark.parametrize("iter_s", [0.05, 0.9, 4.7])
+def test_steps_that_go_on_are_no_stall_however_small_the_floor(floor_s: float, iter_s: float) -> None:
+    limits = LimitsSpec(stall=StallSpec(factor=2.0, floor_s=floor_s))
+    assert watch_ranks([Rank(rank=rank, iter_s=iter_s) for rank in range(4)], 1500, limits) is None
+
+
+def test_steps_of_ten_minutes_need_hours() -> None:
+    assert watch_ranks([Rank(rank=rank, iter_s=600.0) for rank in range(2)], 12_000) is None
+    slow = [Rank(rank=rank, iter_s=600.0, stops_s=6100.0) for rank in range(2)]
+    t, stall, _ = found(watch(lambda t: progress_at(t, slow), 40_000, looks=map(float, range(0, 40_000, 20))))
+    assert stall.limit_s == 12_000
+    assert t > 18_000
+    assert "steps took 10m 00s before" in text((t, stall, progress_at(t, slow)))
+
+
+def test_a_pause_of_an_hour_is_quiet_and_the_limit_counts_from_its_end() -> None:
+    paused = eight(Rank(rank=0, stops_s=500.0, resumes_s=4100.0, phase="pause:checkpoint"), stops_s=500.0, resumes_s=4100.0)
+    assert watch_ranks(paused, 6000) is None
+
+    def stays(t: float) -> Progress:
+        """The pause ends, and nothing follows."""
+        progress = progress_at(t, paused if t < 4100 else [replace(rank, resumes_s=math.inf) for rank in paused])
+        after = tuple(replace(standing, phase="loop" if standing.rank else "bwd") for standing in progress.standings)
+        return progress if t < 4100 else replace(progress, standings=after)
+
+    t, stall, _ = found(watch(stays, 9000, LimitsSpec(start_s=60, stall=StallSpec())))
+    assert 4100 + 180 <= t <= 4100 + LATEST_S
+    assert stall.still_s < LATEST_S
+
+
+def test_a_pause_whose_heartbeat_stopped_is_not_quiet() -> None:
+    ranks = eight(Rank(rank=2, stops_s=500.0, phase="pause:eval", beats_until_s=1500.0), stops_s=500.0)
+    t, stall, _ = found(watch_ranks(ranks, 4000))
+    assert 1500 + 180 <= t <= 1500 + 15 + LATEST_S
+    assert stall.culprit is not None
+    assert (stall.culprit.rank, stall.culprit.phase) == (2, "pause:eval")
+    assert "has not been heard of" in text(watch_ranks(ranks, 4000))
+
+
+@pytest.mark.parametrize("num_ranks", [2, 8])
+def test_an_evaluation_between_steps_has_the_patience_of_a_start(num_ranks: int) -> None:
+    evaluating = Rank(rank=0, stops_s=500.0, phase="loop", resumes_s=1390.0)
+    waiting = [Rank(rank=rank, stops_s=500.0, phase="bwd", resumes_s=1390.0) for rank in range(1, num_ranks)]
+    assert watch_ranks([evaluating, *waiting], 2500) is None
+
+    for_ever = [replace(rank, resumes_s=math.inf) for rank in (evaluating, *waiting)]
+    t, stall, _ = found(watch_ranks(for_ever))
+    assert 1400 <= t <= 1400 + APART_S + 7
+    assert (stall.key, stall.culprit and stall.culprit.rank) == ("limits.start_s", 0)
+    assert "(limit 15m 00s: limits.start_s, the larger of it and limits.stall; " in text(watch_ranks(for_ever))
+
+
+def test_without_a_start_limit_what_happens_between_steps_has_none() -> None:
+    between = [Rank(rank=0, stops_s=500.0, phase="loop"), Rank(rank=1, stops_s=500.0)]
+    assert watch_ranks(between, 20_000, LimitsSpec(start_s=None)) is None
+    assert watch_ranks([Rank(rank=0, stops_s=500.0), Rank(rank=1, stops_s=500.0)], 2000, LimitsSpec(start_s=None)) is not None
+
+
+def test_the_end_that_hangs_after_the_last_step() -> None:
+    ranks = [Rank(rank=rank, total=100, phase="loop") for rank in range(2)]
+    t, _, _ = found(watch_ranks(ranks, total=100))
+    assert t > 110 + 900
+    assert text(watch_ranks(ranks, total=100)) == (
+        "all 100 steps are taken, but for 15m 07s the run has not come to its end "
+        "(limit 15m 00s: limits.start_s, the larger of it and limits.stall; steps took 1.0 s before); "
+        "all 2 ranks stand at step 99 in 'loop'"
+    )
+
+
+def test_the_end_that_hangs_after_every_rank_is_done() -> None:
+    ranks = [Rank(rank=rank, total=100, phase="done", beats_until_s=115.0) for rank in range(2)]
+    t, stall, progress = found(watch_ranks(ranks, total=100))
+    assert t > 110 + 900
+    assert (stall.culprit, stall.num_done) == (None, 2)
+    assert text((t, stall, progress)) == (
+        "every rank is done, but for 15m 00s the run has neither ended nor printed anything "
+        "(limit 15m 00s: limits.start_s, the larger of it and limits.stall)"
+    )
+    talks = watch(lambda t: replace(progress_at(t, ranks, total=100), output_bytes=int(t)), 5000)
+    assert talks is None
+
+
+def test_a_rank_that_is_done_while_the_others_go_on_does_not_count() -> None:
+    done = Rank(rank=0, total=50, phase="done", beats_until_s=61.0)
+    assert watch_ranks([done, Rank(rank=1), Rank(rank=2)], 3000) is None
+    stuck = [done, Rank(rank=1, stops_s=500.0), Rank(rank=2, stops_s=500.0, phase="step")]
+    _, stall, _ = found(watch_ranks(stuck))
+    assert (stall.culprit and stall.culprit.rank, stall.num_done) == (1, 1)
+    assert text(watch_ranks(stuck)).endswith("rank 1 stands at step 490 in 'bwd', the other at the same step in 'step'; 1 rank is done")
+
+
+def test_a_rank_that_fell_silent_before_it_told_a_step_is_the_one() -> None:
+    """In C and with the interpreter's lock, within its first steps: its last beat knows of none."""
+    silent = Rank(rank=3, stops_s=0.0, beats_until_s=1.0)
+    t, stall, _ = found(watch_ranks(eight(silent, stops_s=20.0)))
+    assert t <= 20 + LATEST_S
+    assert stall.culprit is not None
+    assert (stall.culprit.rank, stall.culprit.step) == (3, None)
+
+
+def test_nothing_before_the_first_step_of_every_rank() -> None:
+    assert watch_ranks([Rank(rank=0), Rank(rank=1, first_s=math.inf)], 5000) is None
+
+
+@pytest.mark.parametrize("jump_s", [-7200.0, 7200.0])
+def test_a_wall_clock_that_is_set_changes_nothing(jump_s: float) -> None:
+    def wall(t: float) -> float:
+        return WALL_0 + t + (jump_s if t > 400 else 0.0)
+
+    assert watch(lambda t: progress_at(t, [Rank(rank=0), Rank(rank=1)], wall), 1500) is None
+    ranks = [Rank(rank=0, stops_s=500.0), Rank(rank=1, stops_s=500.0, phase="fwd")]
+    t, stall, _ = found(watch(lambda t: progress_at(t, ranks, wall), 1500))
+    assert t <= 500 + LATEST_S
+    assert stall.culprit is not None
+    assert (stall.culprit.rank, stall.silent_s) == (1, None)
+
+
+def test_a_clock_that_stands_still_is_no_silence() -> None:
+    ranks = [Rank(rank=0, stops_s=500.0), Rank(rank=1, stops_s=500.0, phase="pause:checkpoint", resumes_s=1500.0)]
+    assert watch(lambda t: progress_at(t, ranks, lambda _: WALL_0), 1499) is None
+
+
+def test_a_harness_that_was_suspended_starts_its_clocks_anew() -> None:
+    looks = [*map(float, range(600)), *map(float, range(1200, 2400))]
+    frozen = [replace(rank, resumes_s=1201.0) for rank in eight(stops_s=599.0)]
+    assert watch(lambda t: progress_at(t, frozen), 0, looks=looks) is None
+
+    hung = eight(stops_s=599.0)
+    t, stall, _ = found(watch(lambda t: progress_at(t, hung), 0, looks=looks))
+    assert 1200 + 180 <= t <= 1200 + LATEST_S
+    assert stall.still_s < LATEST_S
+
+
+def test_a_short_suspension_counts_too_where_the_floor_is_small() -> None:
+    limits = LimitsSpec(stall=StallSpec(factor=2.0, floor_s=10.0))
+    looks = [*map(float, range(100)), *map(float, range(125, 400))]
+    frozen = [replace(rank, resumes_s=125.0) for rank in eight(stops_s=99.0)]
+    assert watch(lambda t: progress_at(t, frozen), 0, limits, looks) is None
+
+
+def test_ranks_that_were_started_anew_make_progress_and_have_the_patience_of_a_start() -> None:
+    def restarted(t: float, again: float) -> Progress:
+        """At 500 s all ranks die at step 490, are started anew and take `again` seconds to their first step."""
+        ranks = (
+            [Rank(rank=rank, stops_s=500.0) for rank in range(2)]
+            if t < 505
+            else [Rank(rank=rank, first_s=505 + again) for rank in range(2)]
+        )
+        progress = progress_at(t, ranks)
+        pids = tuple(replace(standing, pid=standing.rank + (100 if t < 505 else 200)) for standing in progress.standings)
+        return replace(progress, standings=pids, alive=True)
+
+    assert watch(lambda t: restarted(t, 600.0), 3000) is None
+    t, stall, progress = found(watch(lambda t: restarted(t, math.inf), 3000))
+    assert 505 + 900 <= t <= 505 + 920
+    assert text((t, stall, progress)).startswith("no step for 15m 0")
+    assert "since a rank was started anew" in text((t, stall, progress))
+
+
+def test_a_rank_that_is_late_to_its_first_step_is_waited_for() -> None:
+    def late(t: float) -> Progress:
+        """Rank 1 is seen only 100 s after the others took the one step they can take without it."""
+        first = [Rank(rank=0, stops_s=11.0), Rank(rank=2, stops_s=11.0)]
+        return progress_at(t, first if t < 110 else [first[0], Rank(rank=1, first_s=800.0), first[1]])
+
+    assert watch(late, 800) is None
+
+
+def test_steps_that_jump_or_go_back_are_progress() -> None:
+    assert watch_ranks([Rank(rank=0, stride=1000), Rank(rank=1, first_step=10**6)], 2000) is None
+    assert watch_ranks([Rank(rank=0, first_step=10**6, stride=-1)], 2000) is None
+
+
+def test_a_pace_that_nobody_knows_has_the_patience_of_a_start() -> None:
+    ranks = [Rank(rank=0, stops_s=500.0), Rank(rank=1, stops_s=500.0)]
+
+    def paceless(t: float) -> Progress:
+        progress = progress_at(t, ranks)
+        return replace(progress, ranks=tuple(replace(mark, iter_ms_p50=None) for mark in progress.ranks))
+
+    t, _, _ = found(watch(paceless, 3000))
+    assert t >= 1400
+
+
+def test_switched_off() -> None:
+    assert watch_ranks(eight(stops_s=500.0), 10_000, LimitsSpec(stall=None)) is None
+
+
+def script_at(t: float, *, until_s: float = math.inf, every_s: float = 1.0, iter_s: float = 1.0, silent_s: float | None = None) -> Progress:
+    """A script without the probe that prints a step every `every_s` until `until_s`, and other output until `silent_s`."""
+    lines = math.floor(min(t, until_s) / every_s)
+    step, told_s = int(lines * every_s / iter_s), lines * every_s
+    printed = min(t, until_s if silent_s is None else silent_s)
+    mark = RankMark(rank=0, step=step, step_t=WALL_0 + told_s, iter_ms_p50=iter_s * 1000 if lines > 1 else None)
+    return Progress(step=step, alive=True, ranks=(mark,), output_bytes=int(printed / every_s) * 30)
+
+
+def test_a_script_that_tells_steps_has_the_patience_of_a_start() -> None:
+    assert watch(lambda t: script_at(t, until_s=500.0), 1390) is None
+    t, stall, progress = found(watch(lambda t: script_at(t, until_s=500.0), 3000))
+    assert 1400 <= t <= 1402
+    assert text((t, stall, progress)) == (
+        "no step and no output for 15m 00s (limit 15m 00s: limits.start_s, the larger of it and limits.stall; steps took 1.0 s before); "
+        "the last it told was step 500"
+    )
+    assert stall.culprit is None
+
+
+def test_a_script_that_prints_while_it_evaluates_does_not_stand_still() -> None:
+    assert watch(lambda t: script_at(t, until_s=500.0, silent_s=math.inf), 5000) is None
+
+
+def test_a_script_that_tells_steps_seldom_is_judged_by_the_time_between_its_lines() -> None:
+    assert watch(lambda t: script_at(t, every_s=250.0, iter_s=5.0), 5000, LimitsSpec(start_s=300)) is None
+    t, stall, _ = found(watch(lambda t: script_at(t, every_s=250.0, iter_s=5.0, until_s=2500.0), 5000, LimitsSpec(start_s=300)))
+    assert 2500 + 750 <= t <= 2500 + 755
+    assert stall.key == "limits.stall"
+
+
+def test_quiet_s_decides_for_a_script_with_and_without_steps() -> None:
+    quiet = LimitsSpec(stall=StallSpec(quiet_s=60.0))
+    t, stall, _ = found(watch(lambda t: script_at(t, until_s=500.0), 3000, quiet))
+    assert 560 <= t <= 562
+    assert stall.key == "limits.stall.quiet_s"
+
+    def no_steps(t: float) -> Progress:
+        return Progress(alive=True, output_bytes=int(min(t, 500.0)))
+
+    assert watch(no_steps, 100_000) is None
+    t, stall, progress = found(watch(no_steps, 3000, quiet))
+    assert 560 <= t <= 562
+    assert text((t, stall, progress), quiet) == "no output for 60 s (limit 60 s: limits.stall.quiet_s)"
+
+
+def test_a_script_before_its_first_output_is_the_start_limit_s() -> None:
+    assert watch(lambda t: Progress(), 5000, LimitsSpec(stall=StallSpec(quiet_s=60.0))) is None
+
+
+def test_steps_that_changed_between_two_looks_of_one_rank_only_are_enough_for_it_alone() -> None:
+    stalls = StallWatch(LIMITS)
+    for t in range(400):
+        standings = (RankStanding(rank=0, step=t, phase="fwd", beat_bytes=t), RankStanding(rank=1, step=7, phase="fwd", beat_bytes=t))
+        marks = tuple(RankMark(rank=rank, step=7, step_t=0.0, iter_ms_p50=1000.0) for rank in (0, 1))
+        stall = stalls.look(Progress(step=7, alive=True, ranks=marks, standings=standings), MONOTONIC_0 + t)
+        if stall:
+            break
+    assert stall is not None
+    assert stall.culprit is not None
+    assert (stall.culprit.rank, stall.moving) == (1, frozenset({0}))
+
+
+@given(
+    st.integers(2, 6),
+    st.data(),
+    st.sampled_from([4.0, 10.0, 40.0]),
+    st.floats(0.02, 3.0),
+    st.floats(60.0, 90.0),
+    st.sampled_from(["fwd", "data_wait", "silent"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_whenever_and_however_one_rank_stops_it_is_found_and_named(
+    num_ranks: int, data: st.DataObject, floor_s: float, iter_s: float, stops_s: float, how: str
+) -> None:
+    culprit = data.draw(st.integers(0, num_ranks - 1))
+    limits = LimitsSpec(start_s=900.0, stall=StallSpec(factor=4.0, floor_s=floor_s))
+    hung = Rank(rank=culprit, iter_s=iter_s, stops_s=stops_s, phase="bwd", beats_until_s=stops_s)
+    if how != "silent":
+        hung = Rank(rank=culprit, iter_s=iter_s, stops_s=stops_s, phase=how)
+    ranks = [hung if rank == culprit else Rank(rank=rank, iter_s=iter_s, stops_s=stops_s, phase="bwd") for rank in range(num_ranks)]
+    t, stall, _ = found(watch_ranks(ranks, 300, limits))
+    assert stops_s + floor_s - 5 <= t <= stops_s + max(floor_s, 4 * iter_s) + APART_S + 8
+    assert stall.culprit is not None
+    assert stall.culprit.rank == culprit

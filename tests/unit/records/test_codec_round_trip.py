@@ -1,0 +1,89 @@
+"""Every record type survives the way to JSON and back, whatever stands in it: values are made from the types of its fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import importlib
+import json
+import pkgutil
+import types
+import typing
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import seatrial.records
+from seatrial.records.codec import LARGEST_WHOLE, described, from_json, to_json
+
+# They hold tables, which are not JSON.
+NO_JSON = {"StepTables", "TelemetryTables"}
+SCALARS: dict[Any, st.SearchStrategy[Any]] = {
+    str: st.text(max_size=8),
+    int: st.integers(1 - LARGEST_WHOLE, LARGEST_WHOLE - 1),
+    float: st.floats(allow_nan=False, allow_infinity=False),
+    bool: st.booleans(),
+    types.NoneType: st.none(),
+}
+JSON = st.recursive(
+    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5)),
+    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(max_size=5), inner, max_size=3)),
+    max_leaves=8,
+)
+
+
+def record_types() -> list[type]:
+    found: list[type] = []
+    for module in pkgutil.iter_modules(seatrial.records.__path__):
+        names = vars(importlib.import_module(f"seatrial.records.{module.name}"))
+        found += [kind for kind in names.values() if dataclasses.is_dataclass(kind) and isinstance(kind, type) and kind not in found]
+    return [kind for kind in found if kind.__name__ not in NO_JSON]
+
+
+def values(kind: Any) -> st.SearchStrategy[Any]:
+    """Any value of a field's type."""
+    origin, inner = typing.get_origin(kind), typing.get_args(kind)
+    if kind in SCALARS:
+        return SCALARS[kind]
+    if origin in (typing.Union, types.UnionType):
+        return st.one_of([values(choice) for choice in inner])
+    if isinstance(kind, type) and issubclass(kind, enum.Enum):
+        return st.sampled_from(list(kind))
+    if origin is tuple and inner[-1] is Ellipsis:
+        return st.lists(values(inner[0]), max_size=2).map(tuple)
+    if origin is tuple:
+        return st.tuples(*map(values, inner))
+    if origin is dict:
+        return st.dictionaries(SCALARS[str], values(inner[1]), max_size=2)
+    assert dataclasses.is_dataclass(kind), f"{kind} is no type that a record may have"
+    return st.builds(kind, **{name: values(field) for name, field in typing.get_type_hints(kind).items()})
+
+
+ALL = record_types()
+SETTINGS = settings(max_examples=15, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+@SETTINGS
+@given(data=st.data())
+def test_any_record_comes_back_as_it_was(kind: type, data: st.DataObject) -> None:
+    record = data.draw(values(kind))
+    assert from_json(kind, json.loads(json.dumps(to_json(record), allow_nan=False))) == record
+
+
+@pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)
+@SETTINGS
+@given(data=st.data())
+def test_a_field_of_another_type_is_an_error_that_names_it_or_a_sound_value(kind: type, data: st.DataObject) -> None:
+    fields = typing.get_type_hints(kind)
+    name = data.draw(st.sampled_from(sorted(fields)))
+    stored = {**to_json(data.draw(values(kind))), name: data.draw(JSON)}
+    record = described(kind, stored)
+    if record is None:
+        with pytest.raises(ValueError, match=name):
+            from_json(kind, stored)
+    else:
+        # What was taken can be written again: no NaN, no number beyond what tables hold.
+        assert from_json(kind, json.loads(json.dumps(to_json(record), allow_nan=False))) == record
