@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from multiprocessing import shared_memory
+from multiprocessing import resource_tracker, shared_memory
 from pathlib import Path
 
 import psutil
@@ -40,6 +40,8 @@ def _names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("agent_dies", [False, True], ids=["by the agent", "by the harness that lost it"])
 def test_segments_of_a_killed_run_are_removed_and_no_others(tmp_path: Path, agent_dies: bool) -> None:
     order = order_for(tmp_path, LEAVES, host=os.uname().nodename)
+    # A child of this process, as the harness may have them, that is none of the run's.
+    resource_tracker.ensure_running()
     with agent_on(order) as agent:
         names = _names(tmp_path)
         others = shared_memory.SharedMemory(create=True, size=4096)

@@ -84,7 +84,8 @@ def test_a_disk_that_stays_full_ends_the_campaign_with_one_sentence_and_it_resum
     disk.fill()
     text = process.communicate(timeout=200)[0]
     assert process.returncode == 1, text
-    assert "No space left" in text and "the same command" in text and "Traceback" not in text
+    # Where a page was left for the files of the second run, that one ran too, and only the tables have no room.
+    assert "No space left" in text and ("the same command" in text or "seatrial report" in text) and "Traceback" not in text
     disk.free()
     harness.run("run", str(harness.plan(PLAN)))
     assert {row["outcome"] for row in harness.manifest() if row["current"] == "true"} == {"ok"}

@@ -36,6 +36,8 @@ TIMES = (
     "p50",
     "stab",
     "wall_s",
+    "window",
+    "warmup",
 )
 
 

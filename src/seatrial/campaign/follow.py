@@ -95,7 +95,8 @@ class Follower:
     def _take_in(self, elapsed_s: float, now_m: float) -> None:
         self._progress = self._reader.look()
         spike = self._spikes.look(self._progress, time.time(), now_m)
-        if spike:
+        # A run that is being ended has been told of already, and its silence is our doing.
+        if spike and self._alarm is None and not self._was_asked:
             self._told = spike.text
             files.append_line(self._attempt.alarms, json.dumps(to_json(spike)))
         self._on_progress(self._progress, elapsed_s, self._told)

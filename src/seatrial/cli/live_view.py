@@ -66,8 +66,8 @@ class PlainView:
 
     def stopping(self, spec: RunSpec) -> None:
         self._say(
-            f"{self._position} {spec.run}: stopping, up to {format_duration(spec.limits.term_s)} for it to end by itself; "
-            "Ctrl-C again kills it at once"
+            f"{self._position} {spec.run}: stopping, up to {format_duration(spec.limits.soft_s + spec.limits.term_s)} for it to end by "
+            "itself; Ctrl-C again kills it at once"
         )
 
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
