@@ -162,7 +162,7 @@ def test_a_crash_is_data_and_the_sweep_goes_on(harness: Harness) -> None:
 def test_stop_on_error_ends_at_the_first_failure_and_resumes(harness: Harness) -> None:
     plan = harness.plan(CLEAN.replace("settings: {", "settings: {crash_at_step: 3, ") + "stop_on_error: true\n")
     text = harness.run("run", str(plan), code=2)
-    assert len(harness.manifest()) == 1 and "7 of 8 runs were not started" in text
+    assert len(harness.manifest()) == 1 and "7 of 8 runs are still to be run" in text
 
 
 def test_run_limit_ends_a_run_and_says_so(harness: Harness) -> None:

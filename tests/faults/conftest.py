@@ -1,4 +1,5 @@
-"""What every test of the lane has: the mark, and a harness that must leave no process, no lock, no port and no shared memory behind."""
+"""What every test of the lane has: the mark, and a harness that must leave no process, no listening port and no shared memory of torch's
+kind behind."""
 
 from __future__ import annotations
 

@@ -86,6 +86,12 @@ PARTS = (
                 f"{RUNS}::test_a_foreign_script_that_hangs_is_seen_by_its_lines_and_its_stack_is_taken_from_outside",
             ),
             Row(
+                "The same where py-spy is not to be had",
+                "ABRT, at which Python's own fault handler writes a trace into launcher.log.",
+                "The same.",
+                f"{RUNS}::test_where_py_spy_is_not_to_be_had_the_last_way_still_names_the_line",
+            ),
+            Row(
                 "The same under torchrun",
                 "The same, for every rank.",
                 "The same.",
@@ -135,7 +141,7 @@ PARTS = (
             ),
             Row(
                 "Shared memory left in /dev/shm",
-                "What was not there before, is this user's and in no process's use is removed.",
+                "What was not there before, is this user's, named as torch, NCCL and Python name it, and in no process's use is removed.",
                 "Nothing.",
                 f"{RUNS}::test_shared_memory_that_a_run_leaves_is_given_back",
             ),
@@ -154,7 +160,7 @@ PARTS = (
             Row(
                 "Bytes that are no text in the output",
                 "They are passed over.",
-                "`ok`.",
+                "`ok`, with a caution.",
                 f"{RUNS}::test_rubbish_in_the_output_harms_nothing",
             ),
             Row(
@@ -247,6 +253,18 @@ PARTS = (
                 "The harness finds the processes by their mark and kills them.",
                 "`failed`, cause `agent_lost`.",
                 f"{HARNESS}::test_the_agent_killed_is_seen_and_its_work_is_done",
+            ),
+            Row(
+                "Either of them with a torch job",
+                "The same.",
+                "No rank lives after 10 s.",
+                f"{TORCH}::test_harness_or_agent_killed_leaves_no_rank",
+            ),
+            Row(
+                "The agent is suspended",
+                "It is let go on when the run is to end.",
+                "`timeout` at its limit, as without.",
+                f"{HARNESS}::test_a_suspended_agent_is_let_go_on_to_end_the_run",
             ),
             Row(
                 "Harness and agent are killed together",

@@ -50,10 +50,11 @@ def start_long(harness: Harness, ranks: int = 2, plan: str = LONG) -> subprocess
 def test_killed_at_20_moments_and_resumed_it_ends_as_if_undisturbed(harness: Harness, tmp_path_factory: pytest.TempPathFactory) -> None:
     chance = random.Random(4)
     plan = str(harness.plan(FOUR_RUNS))
-    for _ in range(20):
+    for number in range(20):
         process = harness.start("run", plan)
-        time.sleep(chance.uniform(0.1, 3.0))
-        send(process.pid, signal.SIGKILL)
+        # Most of them while runs are under way, the last ones wherever it is by then.
+        time.sleep(chance.uniform(0.1, 1.6) if number < 16 else chance.uniform(0.5, 4.0))
+        process.kill()
         process.wait()
         wait_until(lambda: not harness.left_behind(), "all of it ends", 10)
     harness.run("run", plan)
@@ -79,6 +80,13 @@ def test_the_agent_killed_is_seen_and_its_work_is_done(harness: Harness) -> None
     assert harness.left_behind() == []
 
 
+def test_a_suspended_agent_is_let_go_on_to_end_the_run(harness: Harness) -> None:
+    process = start_long(harness, plan=dummy(steps=60_000, limits="run_s: 6"))
+    agent_of(process.pid).suspend()
+    assert process.wait(60) == 2
+    assert (outcome(harness)["outcome"], outcome(harness)["cause"]) == ("timeout", "run_limit")
+
+
 def test_harness_and_agent_killed_together(harness: Harness) -> None:
     process = start_long(harness)
     agent = agent_of(process.pid)
@@ -97,15 +105,18 @@ def test_interrupted_once_it_stops_softly_writes_results_and_resumes(harness: Ha
     assert process.wait(30) == 130
     ended = outcome(harness)
     assert (ended["outcome"], ended["cause"], ended["exit_code"]) == ("interrupted", "user", 0)
-    assert harness.out.summary_md.exists() and not harness.out.owner.exists()
+    assert "interrupted" in harness.out.summary_md.read_text() and not harness.out.owner.exists()
+    harness.run("run", str(harness.plan(LONG.replace("60000", "30"))))
+    assert set(outcomes(harness).values()) == {("interrupted", "user"), ("ok", "none")}
 
 
 def test_interrupted_twice_it_is_over_at_once(harness: Harness) -> None:
-    process = start_long(harness, plan=dummy("hang_at_step: 20", steps=60))
+    process = start_long(harness, plan=dummy("hang_at_step: 20", steps=60, soft_s=100))
     send(process.pid, signal.SIGINT)
     time.sleep(0.5)
+    assert process.poll() is None, "it waits for the ranks to end by themselves"
     send(process.pid, signal.SIGINT)
-    assert process.wait(15) == 130
+    assert process.wait(20) == 130
     assert harness.left_behind() == [] and outcome(harness)["outcome"] == "interrupted"
 
 
@@ -141,10 +152,11 @@ def catches(pid: int, number: signal.Signals) -> bool:
 
 
 def test_a_suspended_harness_is_no_stall(harness: Harness) -> None:
-    plan = dummy(steps=700, limits=f"stall: {QUICK_STALL}")
+    plan = dummy(steps=1_400, limits=f"stall: {QUICK_STALL}")
     process = start_long(harness, plan=plan)
     send(process.pid, signal.SIGSTOP)
-    time.sleep(6)
+    # Longer than the limit, and than what heartbeats may be apart besides.
+    time.sleep(13)
     send(process.pid, signal.SIGCONT)
     assert process.wait(60) == 0
     assert outcome(harness)["outcome"] == "ok"

@@ -10,6 +10,7 @@ import psutil
 from tests.faults.campaigns import QUICK_STALL, QUICK_STALL_OF_A_SCRIPT, dummy, only_attempt, outcome, outcomes, run_and_end
 from tests.faults.conftest import own_segments
 from tests.harness import Harness
+from tests.stubs import no_ptrace
 
 
 def test_a_crash_names_its_exception_and_the_others_run(harness: Harness) -> None:
@@ -66,13 +67,15 @@ def test_a_slow_start_within_its_limit_is_no_fault(harness: Harness) -> None:
 
 
 def test_a_long_pause_is_no_stall(harness: Harness) -> None:
-    plan = dummy("pause_every: 20, pause_ms: 7000", steps=30, limits=f"stall: {QUICK_STALL}")
+    # Longer than the limit, and than what heartbeats may be apart besides.
+    plan = dummy("pause_every: 20, pause_ms: 15000", steps=30, limits=f"stall: {QUICK_STALL}")
     assert run_and_end(harness, plan, code=0)["outcome"] == "ok"
 
 
 def test_an_orphan_that_ignores_term_is_ended(harness: Harness) -> None:
     ended = run_and_end(harness, dummy("orphan: true"), code=0)
     assert ended["outcome"] == "ok" and ended["killed"] >= 2
+    assert "had to be killed" in harness.out.summary_md.read_text()
     assert harness.left_behind() == []
 
 
@@ -89,6 +92,7 @@ def test_endless_output_is_stopped_at_the_disk_limit(harness: Harness) -> None:
 
 def test_rubbish_in_the_output_harms_nothing(harness: Harness) -> None:
     assert run_and_end(harness, dummy("output: rubbish"), code=0)["outcome"] == "ok"
+    assert "launcher.log holds bytes that are no text" in harness.out.summary_md.read_text()
 
 
 def test_a_leak_is_stopped_at_the_memory_limit(harness: Harness) -> None:
@@ -97,8 +101,9 @@ def test_a_leak_is_stopped_at_the_memory_limit(harness: Harness) -> None:
 
 
 def test_a_loss_that_is_nan_is_said(harness: Harness) -> None:
-    text = harness.run("run", str(harness.plan(dummy("loss: nan"))), code=None)
-    assert "nan" in text.lower()
+    text = harness.run("run", str(harness.plan(dummy("loss: nan"))))
+    assert "The loss is no number from step 20 on" in " ".join(text.split())
+    assert "The loss is no number from step 20 on" in harness.out.summary_md.read_text()
 
 
 def test_events_that_lie_do_not_change_the_figures(harness: Harness) -> None:
@@ -133,6 +138,15 @@ def test_a_foreign_script_that_hangs_is_seen_by_its_lines_and_its_stack_is_taken
     )
     assert (ended["outcome"], ended["cause"]) == ("stalled", "stall")
     assert "mine.py:3 in stuck" in ended["frame"]
+
+
+def test_where_py_spy_is_not_to_be_had_the_last_way_still_names_the_line(harness: Harness) -> None:
+    script = harness.folder / "mine.py"
+    script.write_text("import time\ndef stuck():\n    time.sleep(3600)\nprint('begun', flush=True)\nstuck()\n")
+    plan = f"name: mine\nworkload: {{script: mine.py, reads: none}}\nlimits: {{stall: {QUICK_STALL_OF_A_SCRIPT}}}\noutput: out\n"
+    harness.run("run", str(harness.plan(plan)), code=2, env=no_ptrace.environment(harness.folder))
+    ended = outcome(harness)
+    assert (ended["outcome"], ended["frame"]) == ("stalled", "mine.py:3 in stuck")
 
 
 def test_a_stale_halt_file_stops_nobody(harness: Harness) -> None:

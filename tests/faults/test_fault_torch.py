@@ -7,8 +7,8 @@ import signal
 import psutil
 import pytest
 
-from tests.faults.campaigns import QUICK_STALL_OF_A_SCRIPT, outcome, run_and_end, send, started_ranks, torch_job
-from tests.harness import Harness
+from tests.faults.campaigns import QUICK_STALL_OF_A_SCRIPT, agent_of, outcome, run_and_end, send, started_ranks, torch_job
+from tests.harness import Harness, wait_until
 
 pytestmark = [pytest.mark.torch]
 STALL = f"stall: {QUICK_STALL_OF_A_SCRIPT}"
@@ -25,8 +25,16 @@ def test_a_rank_that_hangs_is_named_and_not_the_one_that_waits_for_it(harness: H
 def test_a_script_without_the_probe_that_hangs(harness: Harness) -> None:
     ended = run_and_end(harness, torch_job(', "--hang-at", "40", "--no-probe"', limits=STALL))
     assert (ended["outcome"], ended["cause"]) == ("stalled", "stall")
-    stacks = next(iter(harness.out.runs())).attempt(1).stacks
-    assert any("in hang" in path.read_text() or "hang (" in path.read_text() for path in stacks.iterdir())
+    assert ended["rank"] == 1 and "gloo_job.py" in ended["frame"] and "in hang" in ended["frame"]
+
+
+@pytest.mark.parametrize("victim", ["harness", "agent"])
+def test_harness_or_agent_killed_leaves_no_rank(harness: Harness, victim: str) -> None:
+    process = harness.start("run", str(harness.plan(torch_job(steps=5_000))))
+    started_ranks(harness, 2)
+    send(process.pid if victim == "harness" else agent_of(process.pid).pid, signal.SIGKILL)
+    wait_until(lambda: not harness.left_behind(), "every process of it ends", 10)
+    process.wait(30)
 
 
 def test_a_rank_killed_by_the_kernel_or_anybody(harness: Harness) -> None:

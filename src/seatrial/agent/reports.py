@@ -62,7 +62,7 @@ class Outbox:
 
 def report(kind: str, **facts: Any) -> None:
     """One AgentReport, as one line."""
-    line = json.dumps(to_json(AgentReport(kind=kind, t=time.time(), **facts)))
+    line = json.dumps(to_json(AgentReport(kind=kind, t=time.time(), m=time.monotonic(), **facts)))
     _reports().put((line + "\n").encode())
 
 

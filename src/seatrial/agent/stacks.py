@@ -3,8 +3,8 @@
     stacks = Stacks(order); stacks.ask(now) … stacks.look(now) each turn … report `stacks`
 
 Three ways, from the gentlest on: ranks that named the signal write their own stacks (stacks/rank<r>.txt); py-spy looks at all others,
-and at ranks that wrote none (stacks/pid<P>.txt); where neither gave anything at all, ranks with Python's fault handler get ABRT, which
-ends them with a trace in launcher.log. Every request is answered by one report within LONGEST_S.
+and at ranks that wrote none (stacks/pid<P>.txt); ranks of which neither gave anything get ABRT where they have Python's fault handler,
+which ends them with a trace in launcher.log. Every request is answered by one report within LONGEST_S.
 """
 
 from __future__ import annotations
@@ -141,11 +141,11 @@ class Stacks:
 
     def _aborting(self, now: float) -> bool:
         """The last way, and the wait for its traces."""
-        if self._signalled or self._spies.taken:
-            return False
         if self._abort_until is None:
+            given = {process.pid for process in (*self._signalled, *self._spies.taken)}
             ranks = [process for process in self._processes if process.rank is not None] or self._processes
-            self._aborted = [process for process in ranks if catches(process.pid, signal.SIGABRT) and _sent(process.pid, signal.SIGABRT)]
+            silent = [process for process in ranks if process.pid not in given]
+            self._aborted = [process for process in silent if catches(process.pid, signal.SIGABRT) and _sent(process.pid, signal.SIGABRT)]
             self._abort_until = now + (ABORT_PATIENCE_S if self._aborted else 0.0)
         return now < self._abort_until
 

@@ -32,6 +32,7 @@ def run_cautions(counted: Counted, tables: StepTables, spec: RunSpec) -> Iterato
     yield from _one_step_dominates(counted, spec)
     yield from _other_number_of_steps(tables, spec)
     yield from _clock_was_set(tables, spec)
+    yield from _loss_is_no_number(tables, spec)
     if tables.source == "events":
         yield from _steps_lost(counted, spec)
         yield from _missing_ranks(counted, tables, spec)
@@ -88,6 +89,21 @@ def _clock_was_set(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
         numbers={"step": jump.step, "jump_s": round(jump.jump_s, 3)},
         text=f"The wall clock was set {way} by {format_duration(abs(jump.jump_s))} before step {jump.step} ended, or the machine slept: "
         "step times are not touched by it, but figures of the machine cannot be laid beside the steps and are left out.",
+    )
+
+
+def _loss_is_no_number(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    told = tables.steps.select("rank", "step", "loss").drop_nulls()
+    odd = told.filter(~told["loss"].is_finite())
+    if odd.is_empty():
+        return
+    first = odd.sort("step", "rank").row(0, named=True)
+    yield Caution(
+        kind="loss_not_finite",
+        subject=spec.run,
+        numbers={"step": int(first["step"]), "rank": int(first["rank"]), "losses": odd.height, "of": told.height},
+        text=f"The loss is no number from step {first['step']} on (rank {first['rank']}: {first['loss']}; {odd.height} of {told.height} "
+        "losses): its times are those of a training that has failed.",
     )
 
 

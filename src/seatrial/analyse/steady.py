@@ -29,6 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seatrial.analyse.mann_kendall import mann_kendall
+from seatrial.analyse.mann_whitney import chance_of_one_level
 from seatrial.analyse.quantile import median, percentiles, row_medians
 
 Times = npt.NDArray[np.float64]
@@ -172,10 +173,7 @@ def relative_shift(some: Times, others: Times) -> float:
     shift = median(some) / level - 1
     if abs(shift) <= TREND_LIMIT:
         return shift
-    # Few runs come this far, and the module takes half a second to load.
-    from scipy.stats import mannwhitneyu
-
-    return shift if mannwhitneyu(some, others).pvalue < LEVEL_CHANCE else 0.0
+    return shift if chance_of_one_level(some, others) < LEVEL_CHANCE else 0.0
 
 
 def change_point(times_ms: Times) -> int:

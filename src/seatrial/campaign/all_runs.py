@@ -56,7 +56,7 @@ class CampaignEnd:
     disk_trouble: str = ""
     """Why no further run could be prepared: what the disk said."""
     left: int = 0
-    """Runs that were to be run and were not started."""
+    """Runs that are still to be run, one that was broken off included."""
 
 
 def run_all(plan: CampaignPlan, listener: Listener) -> CampaignEnd:
@@ -168,8 +168,8 @@ class _Campaign:
                     raise
                 # A run that is under way survives a bad disk; one that cannot be prepared has nowhere to go.
                 return CampaignEnd(disk_trouble=f"{error.filename or self._paths.folder}: {error.strerror}", left=left)
-            if outcome.outcome is Outcome.INTERRUPTED:
-                return CampaignEnd(interrupted=True, left=left - 1)
+            if outcome.outcome is Outcome.INTERRUPTED or self._interrupts.urgency is not Urgency.NONE:
+                return CampaignEnd(interrupted=True, left=left - (outcome.outcome is not Outcome.INTERRUPTED))
             if outcome.outcome is not Outcome.OK and self._plan.stop_on_error:
                 return CampaignEnd(stopped_on_error=True, left=left - 1)
         return CampaignEnd()
@@ -205,7 +205,13 @@ class _Campaign:
                 **_times_left(run_left, all_left),
             )
 
-        outcome = run_one(spec, attempt, self._interrupts, on_progress, lambda: self._listener.stopping(spec), self._plan_hash)
+        try:
+            outcome = run_one(spec, attempt, self._interrupts, on_progress, lambda: self._listener.stopping(spec), self._plan_hash)
+        except OSError:
+            # Where the disk took nothing of it, there was no attempt.
+            with contextlib.suppress(OSError):
+                attempt.folder.rmdir()
+            raise
         how = outcome.outcome
         if how is Outcome.OK:
             self._lengths_s.setdefault(spec.group_key, []).append(outcome.duration_s)

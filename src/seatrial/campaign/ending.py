@@ -66,6 +66,13 @@ def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int 
 
 
 def _judge_exit_0(ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
+    if not ranks.started and world_size:
+        return Judgement(
+            outcome=Outcome.FAILED,
+            cause=Cause.RANKS_MISSING,
+            detail="exit code 0, but the event files of its ranks are not there",
+            action="somebody or something has removed them while it ran: the same command runs it again",
+        )
     if ranks.started and not ranks.stepped:
         return Judgement(
             outcome=Outcome.FAILED,

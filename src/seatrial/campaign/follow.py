@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Callable
 
@@ -19,7 +20,7 @@ from seatrial.launch.agent_process import AgentProcess
 from seatrial.observe.halt_step import halt_step
 from seatrial.observe.progress import Progress, ProgressReader
 from seatrial.observe.spike import SpikeWatch
-from seatrial.observe.stall import StallWatch
+from seatrial.observe.stall import Stall, StallWatch
 from seatrial.observe.watchdog import Alarm, alarm
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
@@ -44,7 +45,7 @@ class Follower:
         self._on_progress, self._on_stop = on_progress, on_stop
         self._reader = ProgressReader(spec, attempt)
         self._spikes, self._stalls = SpikeWatch(spec.limits.spike_ratio), StallWatch(spec.limits)
-        self._ladder = Ladder(spec.limits.soft_s)
+        self._ladder = Ladder(spec.limits.soft_s, spec.limits.term_s)
         self._progress = Progress(total=spec.steps)
         self._alarm: Alarm | None = None
         self._told = ""
@@ -55,14 +56,14 @@ class Follower:
     def follow(self) -> Ending:
         agent = AgentProcess.start(self._attempt)
         launched_m = time.monotonic()
-        looked_m = kill_m = -1.0
+        looked_m, kill_m = -math.inf, math.inf
         try:
             while True:
                 for report in agent.wait(AGENT_WAIT_S):
                     now_s = time.monotonic() - launched_m
                     if report.kind in ("gone", "lost"):
                         return self._ending(report.killed, report.kind == "lost", now_s)
-                    self._hear(report, now_s)
+                    self._hear(report, launched_m, now_s)
                 now_m = time.monotonic()
                 if now_m - looked_m >= PROGRESS_EVERY_S:
                     looked_m = now_m
@@ -72,25 +73,28 @@ class Follower:
                     self._look(now_m - launched_m, now_m)
                 if self._climb_down(agent, now_m) is Rung.KILL:
                     kill_m = now_m
-                if 0 <= kill_m < now_m - KILL_PATIENCE_S:
+                if now_m - kill_m > KILL_PATIENCE_S:
                     return self._ending(0, True, now_m - launched_m)
         finally:
             agent.close()
 
-    def _hear(self, report: AgentReport, now_s: float) -> None:
+    def _hear(self, report: AgentReport, launched_m: float, now_s: float) -> None:
         if report.kind == "exited":
-            self._returncode, self._exited_s = report.returncode, now_s
+            # By the agent's word: the harness may have been suspended when it happened.
+            self._returncode, self._exited_s = report.returncode, min(now_s, max(0.0, report.m - launched_m)) if report.m else now_s
         elif report.kind == "stacks":
             self._stacks_taken = True
 
     def _look(self, elapsed_s: float, now_m: float) -> None:
+        stall: Stall | None = None
         try:
             self._take_in(elapsed_s, now_m)
+            stall = self._stalls.look(self._progress, now_m)
         except Exception as error:
             # Whatever a script prints and however full the disk is: looking on must not end the run that is looked at.
             self._told = f"its progress could not be told ({type(error).__name__}: {error}); the run goes on"
         if self._alarm is None and self._returncode is None:
-            self._judge(elapsed_s, now_m)
+            self._judge(elapsed_s, stall)
 
     def _take_in(self, elapsed_s: float, now_m: float) -> None:
         self._progress = self._reader.look()
@@ -101,9 +105,8 @@ class Follower:
             files.append_line(self._attempt.alarms, json.dumps(to_json(spike)))
         self._on_progress(self._progress, elapsed_s, self._told)
 
-    def _judge(self, elapsed_s: float, now_m: float) -> None:
-        limits = self._spec.limits
-        self._alarm = alarm(self._progress, elapsed_s, limits, self._stalls.look(self._progress, now_m))
+    def _judge(self, elapsed_s: float, stall: Stall | None) -> None:
+        self._alarm = alarm(self._progress, elapsed_s, self._spec.limits, stall, self._stalls.silent)
         if self._alarm:
             self._told = f"{self._alarm.text}; it is being ended"
             told = {"t": time.time(), "kind": self._alarm.cause.value, "rank": self._alarm.rank, "text": self._alarm.text}

@@ -9,7 +9,7 @@ import contextlib
 import enum
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from seatrial.campaign.owner import Owner, asked_to_stop
@@ -17,6 +17,7 @@ from seatrial.paths import CampaignPaths
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 REQUEST_LOOK_EVERY_S = 0.5
+TOGETHER_S = 0.1
 
 
 class Urgency(enum.IntEnum):
@@ -30,9 +31,10 @@ class Urgency(enum.IntEnum):
 class Interrupts:
     """Counts the user's wishes to stop."""
 
-    def __init__(self, paths: CampaignPaths, owner: Owner) -> None:
-        self._paths, self._owner = paths, owner
+    def __init__(self, paths: CampaignPaths, owner: Owner, clock: Callable[[], float] = time.monotonic) -> None:
+        self._paths, self._owner, self._clock = paths, owner, clock
         self._signals = 0
+        self._signalled_m = 0.0
         self._requested = False
         self._looked_m = 0.0
 
@@ -56,7 +58,11 @@ class Interrupts:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        self._signals += 1
+        now_m = self._clock()
+        # A terminal that closes sends HUP and TERM together: that is one wish.
+        if not self._signals or now_m - self._signalled_m > TOGETHER_S:
+            self._signals += 1
+        self._signalled_m = now_m
 
     def _request(self) -> bool:
         now_m = time.monotonic()

@@ -3,7 +3,8 @@
     stacks ──► soft (halt.json: ranks end at the same step by themselves) ──► TERM ──► KILL
 
 A limit that was passed begins with the stacks, for they show where it stood; a run that eats memory or disk goes to TERM at once. The
-user's first wish begins with the soft stop, the second is KILL from any rung. From TERM to KILL the agent goes by itself.
+user's first wish begins with the soft stop, the second is KILL from any rung. From TERM to KILL the agent goes by itself; where it
+does not, it is told.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from seatrial.records.outcome import Cause
 
 # The agent itself needs up to 20 s for the stacks of many processes.
 STACKS_PATIENCE_S = 25.0
+# The agent goes from TERM to KILL by itself, and takes a moment to see all of it gone.
+AGENT_LATE_S = 15.0
 # What grows all the while is not to be waited for.
 AT_ONCE = (Cause.MEMORY_LIMIT, Cause.DISK_LIMIT)
 
@@ -46,8 +49,8 @@ class Wishes:
 class Ladder:
     """One run's way down."""
 
-    def __init__(self, soft_s: float) -> None:
-        self._soft_s = soft_s
+    def __init__(self, soft_s: float, term_s: float) -> None:
+        self._soft_s, self._term_s = soft_s, term_s
         self.rung = Rung.NONE
         self._since_m = 0.0
 
@@ -64,6 +67,8 @@ class Ladder:
             return Rung.KILL
         if wishes.alarm is None and wishes.urgency is Urgency.NONE:
             return Rung.NONE
+        if self.rung is Rung.TERM:
+            return Rung.KILL if stood_s >= self._term_s + AGENT_LATE_S else Rung.TERM
         if wishes.alarm is not None and wishes.alarm.cause in AT_ONCE:
             return Rung.TERM
         if wishes.alarm is not None and self._wants_stacks(wishes, stood_s):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import files
+from seatrial.append import kept_elsewhere
 from seatrial.campaign.code_folder import code_folder
 from seatrial.campaign.ending import Ending, Judgement, RankRecord, judge_ending
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
@@ -108,7 +109,10 @@ def _last_events(path: Path) -> list[dict[str, Any]]:
     """The newest of a rank's own events; lines of another run or attempt in its file are none of it."""
     first = next(files.read_json_lines(path), {})
     own = (first.get("run"), first.get("attempt"))
-    return [event for event in files.last_json_lines(path, LAST_EVENTS) if (event.get("run"), event.get("attempt")) == own]
+    # While the disk fails, the newest lie elsewhere.
+    elsewhere = kept_elsewhere(path)
+    newest = [event for source in (path, elsewhere) if source for event in files.last_json_lines(source, LAST_EVENTS)]
+    return [event for event in newest if (event.get("run"), event.get("attempt")) == own]
 
 
 def _steps(stop: dict[str, Any]) -> int:

@@ -195,7 +195,8 @@ def _yield_to_another(paths: CampaignPaths, has_lock: bool, say: Callable[[str],
     if stored is None:
         return
     if _is_this_kernel(stored):
-        if not has_lock and _runs_here(stored):
+        # Also with the lock in hand: somebody may have removed its file, and the owner holds one that nobody finds any more.
+        if _runs_here(stored) and (not has_lock or stored.pid != os.getpid()):
             raise CampaignError(_busy(paths, stored))
         return
     say(f"{paths.owner} names process {stored.pid} on {stored.host}: watching for {WATCH_S:g} s whether it lives")

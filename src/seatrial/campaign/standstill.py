@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial.collect.stacks import RankStack, frame_of, read_stacks
+from seatrial.collect.stacks import RankStack, frame_of, read_stacks, waits_for_others
 from seatrial.observe.watchdog import Alarm
 from seatrial.paths import AttemptPaths
 from seatrial.records.outcome import Cause
@@ -36,13 +36,19 @@ def where_it_stood(attempt: AttemptPaths, alarm: Alarm | None) -> Standstill:
     if alarm is None:
         return Standstill()
     stacks = read_stacks(attempt)
-    suspended = next((stack for stack in stacks if stack.state == STOPPED and stack.rank is not None), None)
-    if suspended is not None and alarm.cause is Cause.STALL:
+    # Ranks come first; where none is, it may be their launcher.
+    suspended = next((stack for stack in stacks if stack.state == STOPPED), None)
+    if suspended is not None and alarm.cause in (Cause.STALL, Cause.START_LIMIT):
         return Standstill(rank=suspended.rank, phase=alarm.phase, frame=frame_of(suspended), cause=Cause.SUSPENDED)
     stack = _stack_of(alarm.rank, stacks)
-    return Standstill(rank=alarm.rank, phase=alarm.phase, frame=frame_of(stack) if stack else "")
+    rank = alarm.rank if alarm.rank is not None or stack is None else stack.rank
+    return Standstill(rank=rank, phase=alarm.phase, frame=frame_of(stack) if stack else "")
 
 
 def _stack_of(rank: int | None, stacks: tuple[RankStack, ...]) -> RankStack | None:
-    own = [stack for stack in stacks if stack.rank == rank]
-    return own[0] if own else stacks[0] if len(stacks) == 1 else None
+    """The rank's own; where nobody knows which rank it is, one that does not wait for others; a launcher only where there is no more."""
+    if rank is not None:
+        return next((stack for stack in stacks if stack.rank == rank), None)
+    ranks = [stack for stack in stacks if stack.rank is not None]
+    standing = [stack for stack in ranks if not waits_for_others(stack)]
+    return next(iter([*standing, *ranks, *(stack for stack in stacks if stack.of_rank is None)]), None)

@@ -91,5 +91,5 @@ def _say_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan) ->
         )
     if why:
         console.print(
-            f"{why}: {end.left} of {len(plan.runs)} runs were not started; the same command resumes.", style="yellow", markup=False
+            f"{why}: {end.left} of {len(plan.runs)} runs are still to be run; the same command resumes.", style="yellow", markup=False
         )

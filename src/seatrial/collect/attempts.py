@@ -13,6 +13,7 @@ from pathlib import Path
 
 from seatrial.collect.alarms import alarm_cautions
 from seatrial.collect.recovered import recovered_cautions
+from seatrial.collect.run_oddities import left_behind, not_text
 from seatrial.collect.sample_count import counted_samples
 from seatrial.collect.stored import read_account, read_outcome, read_plan, read_record, read_spec, unusable
 from seatrial.paths import AttemptPaths, CampaignPaths
@@ -130,7 +131,13 @@ def _read_attempt(paths: AttemptPaths, asked: Asked) -> tuple[Attempt | None, st
         outcome=outcome,
         provenance=provenance or Provenance(),
         telemetry=telemetry or (counted_samples(paths, spec.telemetry) if outcome else None),
-        cautions=(*cautions, *recovered_cautions(paths.folder), *alarm_cautions(spec.run, paths.alarms)),
+        cautions=(
+            *cautions,
+            *recovered_cautions(paths.folder),
+            *alarm_cautions(spec.run, paths.alarms),
+            *left_behind(spec.run, outcome),
+            *not_text(spec.run, paths.launcher_log),
+        ),
     )
     return attempt, ""
 

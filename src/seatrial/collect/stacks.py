@@ -12,12 +12,15 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.files import read_json_lines
+from seatrial.files import read_json_lines, tail_lines
+from seatrial.log_lines import split_rank
 from seatrial.paths import AttemptPaths
 
 LONGEST_TEXT_BYTES = 8 * 1024 * 1024
 START_EVENT_WITHIN_LINES = 20
-BY_SIGNAL, BY_PY_SPY = "signal", "py-spy"
+BY_SIGNAL, BY_PY_SPY, BY_ABORT = "signal", "py-spy", "abort"
+ABORTED = "Fatal Python error: Aborted"
+LOG_LINES = 2_000
 MAIN_THREAD = "MainThread"
 
 _RANK_FILE = re.compile(r"rank(?P<rank>\d{1,9})\.txt")
@@ -38,6 +41,7 @@ _NOT_THE_USERS = re.compile(
     r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib(?:64)?[/\\]python3|[/\\]seatrial[/\\]probe[/\\]|^<frozen "
     r"|[/\\]torch[/\\](?:_\w+|nn|distributed|autograd|optim|utils|cuda|multiprocessing|fx|amp|jit|functional\.py|serialization\.py)"
 )
+_COLLECTIVE = re.compile(r"[/\\]torch[/\\]distributed[/\\]|[/\\]deepspeed[/\\]comm[/\\]")
 _NATIVE = re.compile(r"\.(?:c|cc|cpp|cxx|h|hh|hpp|cu|cuh|rs|S|asm)$|\.so(?:\.[\d.]+)?$", re.IGNORECASE)
 
 
@@ -67,7 +71,7 @@ class RankStack:
     of_rank: int | None = None
     pid: int | None
     source: str
-    """`signal` or `py-spy`."""
+    """`signal`, `py-spy`, or `abort` for a trace that stands in launcher.log."""
     threads: tuple[Thread, ...]
     state: str = ""
     """The kernel's letter where the process could not go on by itself: `T` for stopped (SIGSTOP), `D` in the kernel; else empty."""
@@ -75,11 +79,12 @@ class RankStack:
 
 def read_stacks(attempt: AttemptPaths) -> tuple[RankStack, ...]:
     """Every process whose stacks were taken, () where none were."""
-    try:
+    paths: list[Path] = []
+    with contextlib.suppress(OSError):
         paths = sorted(attempt.stacks.iterdir())
-    except OSError:
-        return ()
     found = [stack for path in paths if (stack := _read(attempt, path)) is not None and stack.threads]
+    known = {stack.rank for stack in found}
+    found += [stack for stack in _aborted(attempt) if stack.threads and (stack.rank is None or stack.rank not in known)]
     # What a rank wrote itself stands before what was seen of it from outside.
     return tuple(sorted(found, key=lambda stack: (stack.rank is None, stack.rank or 0, stack.source != BY_SIGNAL, stack.pid or 0)))
 
@@ -89,6 +94,12 @@ def frame_of(stack: RankStack) -> str:
     frames = stack.threads[0].frames if stack.threads else ()
     own = next((frame for frame in frames if _is_users(frame)), None) or next(iter(frames), None)
     return "" if own is None else _words(own)
+
+
+def waits_for_others(stack: RankStack) -> bool:
+    """Whether its main thread is in a collective: then it is not the one that the others wait for."""
+    frames = stack.threads[0].frames if stack.threads else ()
+    return any(_COLLECTIVE.search(frame.file) for frame in frames)
 
 
 def _words(frame: Frame) -> str:
@@ -108,6 +119,19 @@ def _read(attempt: AttemptPaths, path: Path) -> RankStack | None:
     if named := _PROCESS_FILE.fullmatch(path.name):
         return _spied(int(named["pid"]), _lines(path))
     return None
+
+
+def _aborted(attempt: AttemptPaths) -> list[RankStack]:
+    """Ranks whose trace stands in the log, since ABRT was the only way to it."""
+    lines: dict[int | None, list[str]] = {}
+    for line in tail_lines(attempt.launcher_log, LOG_LINES, LONGEST_TEXT_BYTES):
+        rank, text = split_rank(line)
+        lines.setdefault(rank, []).append(text)
+    return [
+        RankStack(rank=rank, pid=None, source=BY_ABORT, threads=_own_threads(own[own.index(ABORTED) + 1 :]))
+        for rank, own in lines.items()
+        if ABORTED in own
+    ]
 
 
 def _lines(path: Path) -> list[str]:

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -142,6 +143,8 @@ class AgentProcess:
     def _tell(self, line: bytes) -> None:
         with contextlib.suppress(OSError, ValueError):
             self._control.write(line)
+            # An agent that somebody suspended would hear it only when it is let go on.
+            self._process.send_signal(signal.SIGCONT)
 
     def _read(self) -> bytes | None:
         """Bytes of reports, b"" at the end of the agent, None when there is nothing now."""

@@ -65,7 +65,7 @@ def find_orphans(
     living = {pid: line for pid, line in lines if line is not None and line.state != ZOMBIE}
     marker = f"{ENV_RUN_DIR}={folder}".encode()
     found = {pid for pid, ticks in known.items() if pid in living and living[pid].started_ticks == ticks}
-    found |= {pid for pid in living if marker in _environment(proc / str(pid))}
+    found |= {pid for pid in living if marker in _environment(proc / str(pid)) or _is_agent_of(folder, proc / str(pid))}
     family = _with_children({*found, *roots}, {pid: line.parent for pid, line in living.items()})
     return sorted((family & living.keys()) - {os.getpid()})
 
@@ -142,6 +142,14 @@ def _kill(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
+
+
+def _is_agent_of(folder: Path, process: Path) -> bool:
+    """An agent that outlived its harness, since somebody had suspended it."""
+    with contextlib.suppress(OSError):
+        words = (process / "cmdline").read_bytes().split(b"\0")
+        return b"seatrial.agent" in words and os.fsencode(AttemptPaths(folder).agent_order) in words
+    return False
 
 
 def _is_collected(pid: int) -> bool:

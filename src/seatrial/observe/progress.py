@@ -76,6 +76,8 @@ class Progress:
     """Something was heard of the workload, now or before: a step of every rank, or for scripts without the probe any output."""
     ranks: tuple[RankMark, ...] = ()
     """One for each rank that has ended a step, by rank; for a script without the probe one at most, as rank 0."""
+    num_ranks: int = 0
+    """Ranks that the place has; 0 where nobody knows."""
     standings: tuple[RankStanding, ...] = ()
     """One for each rank with the probe, by rank; none for a script without it."""
     output_bytes: int = 0
@@ -108,6 +110,7 @@ class ProgressReader:
         return replace(
             progress,
             total=self._spec.steps,
+            num_ranks=self._spec.place.ranks,
             output_bytes=_length_bytes(self._attempt.launcher_log),
             memory_bytes=newest_rss_bytes(self._attempt.host_telemetry),
             written_bytes=written.bytes,

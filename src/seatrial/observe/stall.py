@@ -103,6 +103,8 @@ class StallWatch:
         self._stall: StallSpec = limits.stall or StallSpec()
         self._off = limits.stall is None
         self._start_s = math.inf if limits.start_s is None else limits.start_s
+        self.silent: frozenset[int] = frozenset()
+        """Ranks that were not heard of for long, at the last look."""
         self._clocks: dict[int, _RankClock] = {}
         self._begun = False
         self._looked_m: float | None = None
@@ -138,7 +140,7 @@ class StallWatch:
     def _of_ranks(self, progress: Progress, now_m: float) -> Stall | None:
         for standing in progress.standings:
             self._hear(standing, now_m)
-        silent = frozenset(rank for rank, clock in self._clocks.items() if now_m - clock.heard_m > SILENT_S)
+        self.silent = silent = frozenset(rank for rank, clock in self._clocks.items() if now_m - clock.heard_m > SILENT_S)
         self._begun = self._begun or _has_begun(progress, silent)
         if not self._begun:
             return None
@@ -146,8 +148,11 @@ class StallWatch:
         if any(standing.is_paused and standing.rank not in silent for standing in progress.standings):
             self._hold(now_m)
             return None
-        if not look.going_on:
+        if not look.going_on and len(progress.standings) >= progress.num_ranks:
             return self._at_the_end(look)
+        if not look.going_on:
+            # A rank that never came to its probe is the start limit's.
+            return None
         self._wait_between_steps(look)
         return self._within_steps(look) or self._beyond_a_start(look)
 

@@ -30,11 +30,13 @@ class Alarm:
     """What that rank is doing, in the probe's words."""
 
 
-def alarm(progress: Progress, elapsed_s: float, limits: LimitsSpec, stall: Stall | None = None) -> Alarm | None:
-    """The limit that was passed `elapsed_s` after launch, if any; `stall` is what a StallWatch says of the same progress."""
+def alarm(
+    progress: Progress, elapsed_s: float, limits: LimitsSpec, stall: Stall | None = None, silent: frozenset[int] = frozenset()
+) -> Alarm | None:
+    """The limit that was passed `elapsed_s` after launch, if any; `stall` and `silent` are what a StallWatch says of the same progress."""
     return (
         _run(progress, elapsed_s, limits)
-        or _start(progress, elapsed_s, limits)
+        or _start(progress, elapsed_s, limits, silent)
         or _memory(progress, limits)
         or _disk(progress, limits)
         or _stall(progress, stall)
@@ -51,15 +53,20 @@ def _run(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | No
     )
 
 
-def _start(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | None:
+def _start(progress: Progress, elapsed_s: float, limits: LimitsSpec, silent: frozenset[int]) -> Alarm | None:
     if limits.start_s is None or progress.alive or elapsed_s <= limits.start_s:
         return None
     waiting = [standing for standing in progress.standings if standing.step is None]
-    last = culprit_of(behind(waiting), frozenset()) if waiting else None
+    last = culprit_of(behind(waiting), silent) if waiting else None
+    absent = sorted(set(range(progress.num_ranks)) - {standing.rank for standing in progress.standings})
     action = "read launcher.log for where it stands; raise limits.start_s when loading or compiling really takes longer"
     if last is None:
         text = f"no first step, and no output of a script without the probe, within {format_duration(limits.start_s)} (limits.start_s)"
         return Alarm(cause=Cause.START_LIMIT, text=text, action=action)
+    if absent:
+        came = f"{len(progress.standings)} of {progress.num_ranks} ranks came to their probe"
+        text = f"no first step within {format_duration(limits.start_s)} (limits.start_s): {came}, rank {absent[0]} did not"
+        return Alarm(cause=Cause.START_LIMIT, text=text, action=action, rank=absent[0])
     text = f"no first step of {_who(waiting, last)} within {format_duration(limits.start_s)} (limits.start_s); rank {last.rank} is in "
     return Alarm(cause=Cause.START_LIMIT, text=f"{text}'{last.phase}'", action=action, rank=last.rank, phase=last.phase)
 
@@ -107,7 +114,8 @@ def _stall(progress: Progress, stall: Stall | None) -> Alarm | None:
         text=text_of(stall, progress),
         action=action_of(stall),
         rank=stall.culprit.rank if stall.culprit else None,
-        phase=stall.culprit.phase if stall.culprit else "",
+        # Where a rank is that is not heard of any more, nobody knows; the text says where it was.
+        phase=stall.culprit.phase if stall.culprit and stall.silent_s is None else "",
     )
 
 

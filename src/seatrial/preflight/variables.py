@@ -44,11 +44,13 @@ SLOW = Question(
     fix="unset {names}, unless they are meant",
 )
 QUESTIONS = (LEFT_OVER, OWN, SLOW)
+# The one variable of ours that users set.
+FALLBACK = "SEATRIAL_FALLBACK_DIR"
 
 
 def checks(need: Need) -> Iterator[Check]:
     yield _answer(LEFT_OVER, misleading(need), need.caller)
-    yield _answer(OWN, sorted(name for name in need.caller if name.startswith(OWN_PREFIX)), need.caller)
+    yield _answer(OWN, sorted(name for name in need.caller if name.startswith(OWN_PREFIX) and name != FALLBACK), need.caller)
     slow = slowing(need)
     found = "; ".join(f"{name}={value}: {SLOWING[name][1]}" for name, value in slow.items())
     yield SLOW.answer(not slow, found or "none", names=" ".join(slow))

@@ -71,6 +71,8 @@ class AgentReport:
     many had to be), `stacks` (all stacks that could be had lie in attempt-N/stacks; detail: how they were taken), `lost`
     (said by the harness: the agent ended before it could say `gone`, and what it left was killed)."""
     t: float
+    m: float = 0.0
+    """Monotonic clock, which harness and agent of one host share; 0 where it is not known."""
     pid: int | None = None
     returncode: int | None = None
     killed: int = 0

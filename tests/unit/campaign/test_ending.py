@@ -15,7 +15,7 @@ ALARM = Alarm(cause=Cause.RUN_LIMIT, text="t", action="a")
     ("ending", "ranks", "outcome", "cause"),
     [
         (Ending(returncode=0), RankRecord(started=2, done=2, stepped=True), Outcome.OK, Cause.NONE),
-        (Ending(returncode=0), RankRecord(), Outcome.OK, Cause.NONE),
+        (Ending(returncode=0), RankRecord(), Outcome.FAILED, Cause.RANKS_MISSING),
         (Ending(returncode=0), RankRecord(started=2, done=1, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
         (Ending(returncode=0), RankRecord(started=1, done=1, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
         (Ending(returncode=0), RankRecord(started=2, done=0, stepped=True), Outcome.FAILED, Cause.RANKS_MISSING),
@@ -32,6 +32,10 @@ def test_judgement(ending: Ending, ranks: RankRecord, outcome: Outcome, cause: C
     judged = judge_ending(ending, ranks, world_size=2, steps=None)
     assert (judged.outcome, judged.cause) == (outcome, cause)
     assert judged.needs_log == (cause is Cause.UNKNOWN)
+
+
+def test_a_script_without_the_probe_is_judged_by_its_exit_code_alone() -> None:
+    assert judge_ending(Ending(returncode=0), RankRecord(), world_size=0, steps=None).outcome is Outcome.OK
 
 
 @pytest.mark.parametrize(("least_steps", "steps", "cause"), [(12, 60, Cause.ENDED_EARLY), (60, 60, Cause.NONE), (12, None, Cause.NONE)])
