@@ -45,7 +45,7 @@ def main() -> None:
         figures = {
             "unaccounted": unaccounted(folder, count),
             "orphans": len(processes_of(folder)) + len(segments() - before),
-            "rss_growth_mib": round(growth_mib, 1),
+            "rss_growth_mib": growth_mib,
         }
         faulty = sum(bool(ordered(number).settings) for number in range(count))
         minutes = round((time.monotonic() - began_s) / 60, 1)
@@ -53,8 +53,8 @@ def main() -> None:
         report("endurance", figures, bounds, runs=count, faulty=faulty, minutes=minutes)
 
 
-def run_campaign(folder: Path, count: int) -> float:
-    """Run it all and follow the harness's memory; its growth in MiB."""
+def run_campaign(folder: Path, count: int) -> float | None:
+    """Run it all and follow the harness's memory; its growth in MiB, None where too few runs were seen."""
     plan = {
         "name": "endurance",
         "workload": {"script": str(Path(__file__).with_name("endurance_job.py")), "args": ["{number}"]},
@@ -72,7 +72,7 @@ def run_campaign(folder: Path, count: int) -> float:
         samples = sampled(harness, CampaignPaths(folder / "out"), count)
     settled = [rss for finished, rss in samples if SETTLED_AFTER_RUNS <= finished < 2 * SETTLED_AFTER_RUNS]
     last = [rss for finished, rss in samples if finished >= count - SETTLED_AFTER_RUNS]
-    return (median(last) - median(settled)) / MIB if settled and last else 0.0
+    return round((median(last) - median(settled)) / MIB, 1) if settled and last else None
 
 
 def sampled(harness: subprocess.Popen[bytes], out: CampaignPaths, count: int) -> list[tuple[int, int]]:

@@ -107,14 +107,6 @@ class AppendFile:
         self._size = before + len(data) - len(rest)
         return is_written
 
-    def flush_to_disk(self) -> None:
-        """What was written here is on the disk when this returns, or `last_error` says why not."""
-        if self._handle is not None and os.getpid() == self._pid:
-            try:
-                os.fsync(self._handle)
-            except OSError as error:
-                self.last_error = said(error)
-
     def close(self) -> bool:
         """False when the disk tells only now that it lost something; the file is closed all the same."""
         handle, self._handle = self._handle, None

@@ -58,12 +58,17 @@ class BoundedPattern:
     def _within_time(self, text: str) -> re.Match[str] | None:
         _claim_signal()
         try:
-            signal.setitimer(signal.ITIMER_VIRTUAL, self._longest_s)
-            _Timer.is_armed = True
-            return self._pattern.search(text)
+            return self._timed(text)
         except _OutOfTime:
             self.gave_up = True
             return None
+
+    def _timed(self, text: str) -> re.Match[str] | None:
+        """The signal may still come while the timer is being taken back: who calls this catches it."""
+        try:
+            signal.setitimer(signal.ITIMER_VIRTUAL, self._longest_s)
+            _Timer.is_armed = True
+            return self._pattern.search(text)
         finally:
             _Timer.is_armed = False
             signal.setitimer(signal.ITIMER_VIRTUAL, 0.0)

@@ -164,11 +164,6 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 yield value
 
 
-def last_json_line(path: Path) -> dict[str, Any] | None:
-    """The newest whole JSON object of a .jsonl file, reading only its end."""
-    return next(reversed(last_json_lines(path, 2)), None)
-
-
 def last_json_lines(path: Path, count: int) -> list[dict[str, Any]]:
     """Every whole JSON object among the last `count` lines of a .jsonl file, in order."""
     return [value for line in tail_lines(path, count) if (value := json_object(line)) is not None]

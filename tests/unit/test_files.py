@@ -66,9 +66,9 @@ def test_json_lines_pass_over_torn_and_foreign_lines(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"a": 1}\nrubbish \xff\n[1]\n{"a": 2}\n{"a": 3')
     assert list(files.read_json_lines(path)) == [{"a": 1}, {"a": 2}]
-    assert files.last_json_line(path) == {"a": 2}
+    assert files.last_json_lines(path, 2) == [{"a": 2}]
     assert list(files.read_json_lines(tmp_path / "missing")) == []
-    assert files.last_json_line(tmp_path / "missing") is None
+    assert files.last_json_lines(tmp_path / "missing", 2) == []
 
 
 def test_tail_lines_splits_progress_bars(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ class _Beat:
 
     def raise_once(self) -> None:
         present = _stored(self._paths)
-        if present is not None and present.token != self._owner.token:
+        if self._stopping.is_set() or (present is not None and present.token != self._owner.token):
             return
         self._owner = replace(self._owner, beat=self._owner.beat + 1)
         try:

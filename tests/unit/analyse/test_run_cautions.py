@@ -74,3 +74,11 @@ def test_many_ranks_are_told_by_number() -> None:
 def test_lines_of_a_script_are_not_lost_steps() -> None:
     rows = factory.steps_of([100.0] * 60).filter(pl.col("step") != 30)
     assert kinds(rows, source="log:nanogpt") == []
+
+
+def test_a_loss_that_is_no_number_is_said_with_its_first_step() -> None:
+    steps = factory.steps_of([100.0] * 60)
+    losses = [3.0] * 40 + [float("nan")] * 19 + [float("inf")]
+    (caution,) = (found for found in cautions(steps.with_columns(loss=pl.Series(losses))) if found.kind == "loss_not_finite")
+    assert caution.numbers == {"step": 40, "rank": 0, "losses": 20, "of": 60}
+    assert caution.text.startswith("The loss is no number from step 40 on (rank 0: nan; 20 of 60 losses)")

@@ -88,3 +88,17 @@ def test_who_has_not_begun_is_named(phases: dict[int, str | None], text: str, ra
     raised = alarm(Progress(standings=standings), 11.0, LimitsSpec(start_s=10))
     assert raised is not None
     assert (raised.text, raised.rank, raised.outcome) == (text, rank, Outcome.TIMEOUT)
+
+
+def test_at_the_start_a_rank_that_never_came_is_the_one() -> None:
+    standings = tuple(RankStanding(rank=rank, step=None, phase="startup:process_group") for rank in (0, 2))
+    raised = alarm(Progress(standings=standings, num_ranks=3), 11.0, LimitsSpec(start_s=10))
+    assert raised is not None
+    assert raised.text == "no first step within 10.0 s (limits.start_s): 2 of 3 ranks came to their probe, rank 1 did not"
+    assert raised.rank == 1
+
+
+def test_at_the_start_a_rank_that_fell_silent_is_the_one() -> None:
+    standings = tuple(RankStanding(rank=rank, step=None, phase=phase) for rank, phase in ((0, "bwd"), (1, "fwd"), (2, "fwd")))
+    raised = alarm(Progress(standings=standings, num_ranks=3), 11.0, LimitsSpec(start_s=10), None, frozenset({2}))
+    assert raised is not None and raised.rank == 2
