@@ -32,7 +32,7 @@ def report(
     """
     from rich.console import Console
 
-    from seatrial.campaign.results import remake
+    from seatrial.campaign.results import remake_or_say
     from seatrial.cli.carry_out import last_line
     from seatrial.cli.track import track_all, usable_trackers
     from seatrial.errors import CampaignError
@@ -41,11 +41,13 @@ def report(
     if out.is_dir() and not os.access(out, os.W_OK | os.X_OK):
         raise CampaignError(f"{out} cannot be written to, and that is where reports go: copy it to a place of your own and report the copy")
     trackers = usable_trackers(track or ())
-    results = remake(out)
+    results, unwritten = remake_or_say(out)
     print_report(results, Console(stderr=json))
     if svg is not None:
         save_svg(results, svg)
     track_all(trackers, out, Console(stderr=json))
     if json:
         sys.stdout.write(json_text.dumps(last_line(results)) + "\n")
+    if unwritten:
+        raise CampaignError(unwritten)
     return results.verdict.verdict.exit_code

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from seatrial.records.live import LiveState
 
 EXAMPLES = "seatrial watch outputs/tiny-lm-demo\n\nseatrial watch outputs/tiny-lm-demo --once"
+NOBODY = " (nobody runs it now)"
 LOOK_EVERY_S = 1.0
 
 
@@ -37,14 +38,14 @@ def watch(out: Folder, once: Annotated[bool, typer.Option("--once", help="Print 
     state = _state(paths.progress)
     owner = read_owner(paths)
     if once or owner is None:
-        print(state_line(state) if state.over or owner else f"{state_line(state)} (nobody runs it now)")
+        print(state_line(state) if state.over or owner else f"{state_line(state)}{NOBODY}")
         return 0
     with live_view(Console()) as view:
         while not state.over and read_owner(paths) is not None:
             view.progress(state)
             time.sleep(LOOK_EVERY_S)
             state = _state(paths.progress)
-    print(state_line(state))
+    print(state_line(state) if state.over else f"{state_line(state)}{NOBODY}")
     return 0
 
 

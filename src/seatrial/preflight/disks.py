@@ -120,7 +120,8 @@ def _environments(need: Need) -> list[dict[str, str]]:
 
 
 def space(disk: DiskFacts) -> Check:
-    least = format_bytes(LEAST_FREE_BYTES)
+    # What it is refused for, and what it is warned of.
+    least = format_bytes(LEAST_FREE_BYTES if disk.free_bytes < LEAST_FREE_BYTES else LITTLE_FREE_BYTES)
     if disk.problem:
         return SPACE.answer(False, f"{disk.folder} cannot be asked: {disk.problem}", least=least)
     if disk.total_bytes == 0:
