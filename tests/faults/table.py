@@ -261,6 +261,12 @@ PARTS = (
                 f"{TORCH}::test_harness_or_agent_killed_leaves_no_rank",
             ),
             Row(
+                "The agent is sent TERM",
+                "It ends the run and says why.",
+                "`failed`, cause `agent_lost`.",
+                f"{HARNESS}::test_the_agent_sent_term_ends_the_run_and_is_named",
+            ),
+            Row(
                 "The agent is suspended",
                 "It is let go on when the run is to end.",
                 "`timeout` at its limit, as without.",

@@ -80,6 +80,14 @@ def test_the_agent_killed_is_seen_and_its_work_is_done(harness: Harness) -> None
     assert harness.left_behind() == []
 
 
+def test_the_agent_sent_term_ends_the_run_and_is_named(harness: Harness) -> None:
+    process = start_long(harness)
+    agent_of(process.pid).terminate()
+    assert process.wait(30) == 2
+    ended = outcome(harness)
+    assert (ended["outcome"], ended["cause"]) == ("failed", "agent_lost") and "was sent TERM" in ended["detail"]
+
+
 def test_a_suspended_agent_is_let_go_on_to_end_the_run(harness: Harness) -> None:
     process = start_long(harness, plan=dummy(steps=60_000, limits="run_s: 6"))
     agent_of(process.pid).suspend()

@@ -30,7 +30,7 @@ from seatrial.agent.shared_memory import remove_left_behind
 from seatrial.agent.stacks import Stacks
 from seatrial.agent.tree import adopt_orphans, descendants, end_all, kill_children, reap, resume, send
 from seatrial.paths import AttemptPaths
-from seatrial.records.command import AgentOrder
+from seatrial.records.command import AGENT_GOT_TERM, AgentOrder
 
 if TYPE_CHECKING:
     from seatrial.observe.telemetry import Telemetry
@@ -72,6 +72,7 @@ class Supervisor:
         self._harness_pid = os.getppid()
         self._started: list[Started] = []
         self._returncode: int | None = None
+        self._stopped_by = ""
         self._over = False
         self._children_left = True
         self._term_at = self._kill_at = math.inf
@@ -183,6 +184,7 @@ class Supervisor:
 
     def _on_signals(self, numbers: bytes) -> None:
         if signal.SIGTERM in numbers:
+            self._stopped_by = self._stopped_by or AGENT_GOT_TERM
             self._stop()
 
     def _on_control(self) -> None:
@@ -275,7 +277,7 @@ class Supervisor:
         self._drain(LONGEST_DRAIN_S)
         if self._returncode is None and all(started.returncode == 0 for started in self._started):
             self._returncode = 0
-        report("exited", returncode=self._returncode, detail=detail)
+        report("exited", returncode=self._returncode, detail=detail or self._stopped_by)
         if self._telemetry:
             self._telemetry.stop()
         now, self._over, self._term_sent = self._clock.now(), True, False

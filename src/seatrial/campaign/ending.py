@@ -33,6 +33,8 @@ class Ending:
     alarm: Alarm | None = None
     interrupted: bool = False
     agent_lost: bool = False
+    agent_stopped: bool = False
+    """Somebody outside sent TERM to the agent."""
     elapsed_s: float = 0.0
 
 
@@ -59,6 +61,13 @@ def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int 
             cause=Cause.AGENT_LOST,
             detail="the agent that watched this run was killed",
             action="look for the out-of-memory killer in the kernel log, then run again",
+        )
+    if ending.returncode != 0 and ending.agent_stopped:
+        return Judgement(
+            outcome=Outcome.FAILED,
+            cause=Cause.AGENT_LOST,
+            detail="the agent that watched this run was sent TERM from outside, and ended it",
+            action="look for what ends processes on this host (a scheduler, a reaper, a clean-up script), then run again",
         )
     if ending.returncode != 0:
         return Judgement(outcome=Outcome.FAILED, cause=Cause.UNKNOWN, needs_log=True)

@@ -24,7 +24,7 @@ from seatrial.observe.stall import Stall, StallWatch
 from seatrial.observe.watchdog import Alarm, alarm
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
-from seatrial.records.command import AgentReport
+from seatrial.records.command import AGENT_GOT_TERM, AgentReport
 from seatrial.records.run_spec import RunSpec
 
 AGENT_WAIT_S = 0.2
@@ -49,7 +49,7 @@ class Follower:
         self._progress = Progress(total=spec.steps)
         self._alarm: Alarm | None = None
         self._told = ""
-        self._was_asked = self._stacks_taken = False
+        self._was_asked = self._stacks_taken = self._agent_stopped = False
         self._returncode: int | None = None
         self._exited_s: float | None = None
 
@@ -80,6 +80,7 @@ class Follower:
 
     def _hear(self, report: AgentReport, launched_m: float, now_s: float) -> None:
         if report.kind == "exited":
+            self._agent_stopped = report.detail == AGENT_GOT_TERM
             # By the agent's word: the harness may have been suspended when it happened.
             self._returncode, self._exited_s = report.returncode, min(now_s, max(0.0, report.m - launched_m)) if report.m else now_s
         elif report.kind == "stacks":
@@ -146,6 +147,7 @@ class Follower:
             alarm=self._alarm,
             interrupted=self._was_asked and self._ladder.rung is not Rung.NONE,
             agent_lost=lost,
+            agent_stopped=self._agent_stopped,
             # What a run left behind and the agent had to end is not part of its length.
             elapsed_s=elapsed_s if self._exited_s is None else self._exited_s,
         )

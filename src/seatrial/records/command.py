@@ -62,6 +62,10 @@ class AgentOrder:
     """GPUs of the run, by index or UUID; empty means those the command's CUDA_VISIBLE_DEVICES leaves, or all."""
 
 
+AGENT_GOT_TERM = "the agent was sent TERM"
+"""Detail of `exited` where that is why the run was ended."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentReport:
     """What the agent says, one JSON line each on its standard output."""

@@ -24,6 +24,8 @@ ALARM = Alarm(cause=Cause.RUN_LIMIT, text="t", action="a")
         (Ending(returncode=-9), RankRecord(), Outcome.FAILED, Cause.UNKNOWN),
         (Ending(returncode=-15, alarm=ALARM), RankRecord(), Outcome.TIMEOUT, Cause.RUN_LIMIT),
         (Ending(returncode=-15, interrupted=True), RankRecord(), Outcome.INTERRUPTED, Cause.USER),
+        (Ending(returncode=-15, agent_stopped=True), RankRecord(started=2), Outcome.FAILED, Cause.AGENT_LOST),
+        (Ending(returncode=0, agent_stopped=True), RankRecord(started=2, done=2, stepped=True), Outcome.OK, Cause.NONE),
         (Ending(returncode=None, agent_lost=True), RankRecord(), Outcome.FAILED, Cause.AGENT_LOST),
         (Ending(returncode=None, agent_lost=True, interrupted=True), RankRecord(), Outcome.INTERRUPTED, Cause.USER),
     ],
