@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 from seatrial.analyse.timing_points import SEED_ITER, seed_iter_ms, timing_points
-from seatrial.collect.events import STEP_SCHEMA, read_file
+from seatrial.collect.event_files import read_file
+from seatrial.collect.events import STEP_SCHEMA
 from seatrial.collect.log_source import stamped_lines
 from seatrial.collect.seed_lines import read_seed_lines
 from seatrial.eta.estimator import EtaEstimator

@@ -14,7 +14,8 @@ from seatrial.cli.stop_signals import SIGNALS, StopSignals
 
 @pytest.fixture(autouse=True)
 def handlers_as_before() -> Iterator[None]:
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    # Whoever started the tests may have one ignored, as nohup does.
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
