@@ -6,7 +6,8 @@ from tests.faults.table import PARTS
 
 HEAD = """# When things go wrong
 
-Made by `make docs` from the table beside the tests (tests/faults/table.py); each row names the test that does it to real processes.
+Made by `make docs` from the table beside the tests (tests/faults/table.py); each row names the test that does it, to real
+processes, or to real files where nothing runs.
 `make test-faults` runs them all. Dummy runs unless a row says torch.
 
 How a run is ended: its stacks are taken (from inside by a handler in C, from outside by py-spy), `halt.json` asks all ranks to end at
@@ -17,7 +18,8 @@ TAIL = """
 ## Not shown on hardware here
 
 NVML that hangs is shown with a stub of the library; file systems without locks, and a campaign folder shared by two hosts, with a file
-that beats; ECC errors, a GPU that falls off the bus and InfiniBand on recorded text.
+that beats. ECC errors, a GPU that falls off the bus and InfiniBand are not shown. Without root under `ptrace_scope` 1, py-spy may be
+refused for ranks below a launcher: then ABRT is the way to their stacks.
 """
 
 

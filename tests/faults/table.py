@@ -70,7 +70,7 @@ PARTS = (
             Row(
                 "A rank hangs in C and keeps the GIL",
                 "Its heartbeat stops too; the stack is written by a handler in C.",
-                "The same.",
+                "`stalled` with rank and line; of its phase only what it told last.",
                 f"{RUNS}::test_a_hang_in_c_that_keeps_the_gil_is_seen_and_named",
             ),
             Row(
@@ -106,7 +106,7 @@ PARTS = (
             Row(
                 "It takes longer than allowed",
                 "`limits.run_s`: all ranks end at the same step by themselves.",
-                "`timeout`, cause `run_limit`; the steps so far count.",
+                "`timeout`, cause `run_limit`; the steps so far are on disk.",
                 f"{RUNS}::test_the_run_limit_ends_a_run_softly",
             ),
             Row(
