@@ -116,7 +116,9 @@ def test_by_hand_the_exit_code_passes_and_one_failed_rank_ends_the_others(tmp_pa
 def test_by_hand_interrupt_ends_every_rank(tmp_path: Path) -> None:
     text = "import os, pathlib, time\npathlib.Path('up' + os.environ['RANK']).touch()\ntime.sleep(600)\n"
     attempt = _prepared(tmp_path, text, ranks=2)
-    script = subprocess.Popen(["bash", str(attempt.command)], stdout=subprocess.PIPE, start_new_session=True)
+    # Tests that run in the background have INT ignored, and a shell that is started so can never catch it.
+    command = ["env", "--default-signal=INT", "bash", str(attempt.command)]
+    script = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
     wait_until(lambda: (tmp_path / "up0").exists() and (tmp_path / "up1").exists(), "both ranks are up")
     script.send_signal(signal.SIGINT)
     # The pipe is at its end only when every rank that held it is gone.
