@@ -23,8 +23,8 @@ LEAVES = """\
 import os, time
 from multiprocessing import resource_tracker, shared_memory
 resource_tracker.register = lambda *_: None
-held = shared_memory.SharedMemory(create=True, size=4096)
-left = shared_memory.SharedMemory(create=True, size=4096)
+held = shared_memory.SharedMemory(name=f"torch_{os.getpid()}_1_0", create=True, size=4096)
+left = shared_memory.SharedMemory(name=f"torch_{os.getpid()}_2_0", create=True, size=4096)
 left.close()
 open("names.part", "w").write(f"{held.name} {left.name}")
 os.rename("names.part", "names")

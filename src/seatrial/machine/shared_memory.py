@@ -1,7 +1,8 @@
 """Shared-memory segments under /dev/shm that a run left when it was killed: libraries unlink them at their own end, which never came.
 
 In: the names that were there before the run. Out: the files that are new, belong to this user, carry the name of a library that
-makes them for one run, and are open or mapped in no living process. Nothing is removed here.
+makes them for one run, and are open or mapped in no living process; while another campaign runs on this host, only those whose names
+tell a maker that is gone. Nothing is removed here.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ PREFIXES = (
     "sem.loky-",
     "loky-",
 )
+AGENT = b"seatrial.agent"
 # torch writes the pid of the maker into the name.
 _MAKER = re.compile(r"torch_(?P<pid>\d+)_")
 
@@ -49,6 +51,9 @@ def left_behind(before: Collection[str], *, newest_t: float | None = None, root:
     """Files made since `before` was taken (not after `newest_t`, where that is known) that nobody uses."""
     new = [root / name for name in present(root) if name not in before]
     candidates = [path for path in new if _is_own_file(path, newest_t) and not _maker_lives(path.name, proc)]
+    if candidates and _another_agent_runs(proc):
+        # Whose a segment is can then be told only where its maker's pid stands in the name.
+        candidates = [path for path in candidates if _MAKER.match(path.name)]
     if not candidates:
         return []
     used = set(_used(str(root), proc))
@@ -61,6 +66,16 @@ def _is_own_file(path: Path, newest_t: float | None) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and (newest_t is None or status.st_ctime <= newest_t)
+
+
+def _another_agent_runs(proc: Path) -> bool:
+    """Whether another campaign is under way on this host, whose segments come and go meanwhile."""
+    for process in proc.iterdir():
+        if process.name.isdigit() and process.name != str(os.getpid()):
+            with contextlib.suppress(OSError):
+                if AGENT in (process / "cmdline").read_bytes().split(b"\0"):
+                    return True
+    return False
 
 
 def _maker_lives(name: str, proc: Path) -> bool:

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.machine import shared_memory
 from seatrial.machine.shared_memory import left_behind, present
+
+
+@pytest.fixture(autouse=True)
+def alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever other tests run beside: no other campaign, but where a test makes one."""
+    if "another_campaign" not in request.node.name:
+        monkeypatch.setattr(shared_memory, "_another_agent_runs", lambda proc: False)
 
 
 @pytest.fixture
@@ -73,3 +81,13 @@ def test_memory_younger_than_the_run_is_not_its_own(root: Path) -> None:
 
 def test_no_such_folder_holds_nothing(tmp_path: Path) -> None:
     assert present(tmp_path / "none") == () and left_behind((), root=tmp_path / "none") == []
+
+
+def test_while_another_campaign_runs_only_segments_whose_maker_is_known_and_gone_are_left_behind(root: Path, tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    (proc / "77").mkdir(parents=True)
+    for name in ("psm_ab12cd", "torch_4000000_9_0"):
+        (root / name).write_bytes(b"x")
+    assert {path.name for path in left_behind((), root=root, proc=proc)} == {"psm_ab12cd", "torch_4000000_9_0"}
+    (proc / "77" / "cmdline").write_bytes(b"python\0-m\0seatrial.agent\0/out/agent.json\0")
+    assert [path.name for path in left_behind((), root=root, proc=proc)] == ["torch_4000000_9_0"]
