@@ -141,7 +141,8 @@ PARTS = (
             ),
             Row(
                 "Shared memory left in /dev/shm",
-                "What was not there before, is named as torch, NCCL and Python name theirs, and is in no process's use is removed; beside another campaign only what names a maker that is gone.",
+                "What is new, named as torch, NCCL and Python name theirs, and in no process's use is removed; beside another "
+                "campaign only what names a maker that is gone.",
                 "Nothing.",
                 f"{RUNS}::test_shared_memory_that_a_run_leaves_is_given_back",
             ),
