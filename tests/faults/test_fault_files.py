@@ -112,7 +112,9 @@ def truth(campaign: Path, tmp_path_factory: pytest.TempPathFactory) -> Truth:
 def check(found: Told, truth: Truth, file: str, what: str) -> None:
     """Nothing else changed, nothing invented, and said."""
     check_figures(found, truth, file, what)
-    if found.runs != truth.told.runs:
+    # A bit that makes one digit of a sample another cannot be seen.
+    is_plausible = what == "flipped bits" and file.endswith("_telemetry.csv")
+    if found.runs != truth.told.runs and not is_plausible:
         assert found.names(file) or RUN in found.pending, f"{file}, {what}: nothing said: {found.cautions}"
 
 
