@@ -1,0 +1,213 @@
+"""What can be set of the contrastive speech–text trainer. Standard library only; checked when made.
+
+Flat, so that a plan's axes reach every one of them; the nested keys of `train.py` are mapped onto these in `hydra_keys`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
+
+NEEDS_TORCH = True
+ATTENTIONS = ("auto", "eager", "sdpa", "flash_attention_2")
+DTYPES = ("auto", "bf16", "fp16", "fp32")
+COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+CONFIG_NAMES = ("base", "tiny")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """wav2vec2 with attention pooling against a frozen BERT, on slices of LibriSpeech."""
+
+    steps: int = 100
+    """Number of optimiser steps."""
+    micro_batch: int = 8
+    """Utterances of one rank in one step; the loss compares each with the others of its rank."""
+    seed: int = 123456
+    """Seed of weights, order, slices and masks."""
+    device: str = "auto"
+    """Where to train: auto (CUDA where there is one), cpu or cuda."""
+    engine: str = "ddp"
+    """Who owns gradients and optimiser: ddp (torch) or deepspeed."""
+    zero_stage: int = 0
+    """Stage of DeepSpeed's ZeRO, 0 to 3; other engines have none and refuse anything but 0."""
+
+    speech_model: str = "tiny"
+    """wav2vec2 with weights from a folder or hub id, or `base` or `tiny` for that shape with random weights."""
+    text_model: str = "tiny"
+    """BERT with weights from a folder or hub id, or `base` or `tiny` for that shape with random weights and a tokenizer of its own."""
+    pretrained_checkpoint: str | None = None
+    """A .pth with weights of the whole model to start from."""
+    resume_from: str | None = None
+    """A checkpoint folder of an earlier run, or a run folder whose newest checkpoint is meant; training goes on after its step."""
+    gather_negatives: bool = False
+    """Compare with the utterances of all ranks instead of this rank's own."""
+    mask_time_prob: float = 0.05
+    """Share of audio frames hidden from the speech encoder while it trains (SpecAugment)."""
+    fast_paths: bool = True
+    """Use the front end as matrix products and the text encoder as one CUDA graph where they apply; false for the plain modules."""
+
+    dataset_root: str = "data/LibriSpeech/LibriSpeech"
+    """A LibriSpeech tree: SPLIT/SPEAKER/CHAPTER/*.flac with transcripts."""
+    dataset_manifest_path: str | None = None
+    """Manifest of the tree as `seatrial prepare librispeech` writes it; without one the tree is scanned."""
+    dataset_use_trim: bool = False
+    """Trim silence while loading; for a tree that was not trimmed beforehand."""
+    dataset_offline_trimmed: bool = True
+    """The tree was trimmed beforehand: loading then never trims."""
+    min_slice_s: float = 1.0
+    """Shortest random slice."""
+    max_slice_s: float = 3.0
+    """Longest random slice; an utterance shorter than this is fed whole."""
+    fixed_slice_s: float | None = None
+    """One length for every slice, in place of the two above."""
+    length_buckets: bool = False
+    """Make batches of slices of like length."""
+    bucket_boundaries_s: str = "1.0,1.5,2.0,2.5,3.0"
+    """Upper ends of the buckets, with commas between them."""
+    num_workers: int = 2
+    """Loader workers of a rank; 0 makes batches in the training process itself."""
+    prefetch_factor: int = 2
+    """Batches each worker makes ahead; no effect without workers."""
+
+    precision: str = "auto"
+    """Number format of the computation: auto, bf16, fp16 or fp32; auto is resolved on the node and reported."""
+    model_load_dtype: str = "auto"
+    """Number format of the frozen weights: auto follows precision."""
+    attn_impl: str = "auto"
+    """Attention of both encoders: auto, eager, sdpa or flash_attention_2; what cannot be had is replaced, with the reason."""
+    speech_attn_impl: str | None = None
+    """Attention of the speech encoder, where it differs."""
+    text_attn_impl: str | None = None
+    """Attention of the text encoder, where it differs."""
+    tf32: bool = True
+    """Let fp32 products on CUDA use TF32."""
+    matmul_precision: str = "high"
+    """torch's float32 matmul precision: highest, high or medium."""
+    torch_compile: bool = False
+    """Use torch.compile; compiling is a named pause before the first step, and where it fails training goes on without, with the reason."""
+    torch_compile_mode: str = "default"
+    """Mode of torch.compile."""
+    torch_compile_dynamic: bool | None = None
+    """Compile for changing lengths; null lets the slices decide: fixed ones need it not."""
+    deterministic: bool = False
+    """Only algorithms that give the same bits each time."""
+    cudnn_benchmark: bool = False
+    """Let cuDNN try its algorithms and keep the fastest."""
+
+    lr: float = 1e-4
+    """Learning rate of Adam at the end of the warm-up."""
+    beta1: float = 0.8
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 3e-7
+    warmup_steps: int = 10_000
+    """Steps over which the learning rate rises; it rises with the logarithm of the step, as DeepSpeed's WarmupCosineLR does."""
+    schedule_steps: int = 100_000
+    """Steps after which the learning rate has come down to its least."""
+    min_lr_ratio: float = 1e-4
+    """Least learning rate as a share of lr."""
+    gradient_clipping: float = 1.0
+    """Largest norm of the gradient."""
+    torch_adam: bool | None = None
+    """True takes torch's own Adam under deepspeed, false insists on FusedAdam; null takes FusedAdam where it is built, else torch's."""
+    overlap_comm: bool = True
+    """Under ZeRO, let communication run beside the backward pass."""
+    bucket_size: int = 200_000_000
+    """Elements in one communication of ZeRO."""
+    wall_clock_breakdown: bool = False
+    """Let DeepSpeed time its own phases; it synchronises for that."""
+
+    log_every: int = 10
+    """Steps between two lines of loss; step 0 and the last step always have one. Reading a loss waits for the GPU."""
+    validation_every_steps: int | None = None
+    """Steps between two validations, which are named pauses; none comes after step 0."""
+    eval_batch_size: int = 128
+    """Utterances in one batch of a validation; it ends earlier where the validation set does."""
+    eval_batches: int | None = 16
+    """Most batches of one validation; null for the whole set."""
+    eval_sequential: bool = False
+    """Validate in the order of the files instead of a fixed shuffled one."""
+    checkpoint_every_steps: int | None = None
+    """Steps between two checkpoints, which are named pauses; none comes after step 0."""
+    checkpoint_keep: int = 1
+    """How many checkpoints are kept; older ones are removed once a newer one is whole."""
+    checkpoint_exclude_frozen: bool = True
+    """Leave the frozen encoders out of checkpoints."""
+    checkpoint_tag_style: str = "iter"
+    """Name of a checkpoint folder: iter (ckpt_iter_120) or global_step (global_step120)."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_at_least(self, steps=1, micro_batch=1, seed=0, zero_stage=0, num_workers=0, prefetch_factor=1, log_every=1)
+        check_at_least(self, validation_every_steps=1, checkpoint_every_steps=1, checkpoint_keep=1, eval_batch_size=2, eval_batches=1)
+        check_at_least(self, warmup_steps=0, schedule_steps=1, gradient_clipping=0, weight_decay=0, bucket_size=1, mask_time_prob=0)
+        check_one_of(self, device=("auto", "cpu", "cuda"), engine=("ddp", "deepspeed"), precision=DTYPES, model_load_dtype=DTYPES)
+        check_one_of(self, attn_impl=ATTENTIONS, matmul_precision=("highest", "high", "medium"), torch_compile_mode=COMPILE_MODES)
+        check_one_of(self, checkpoint_tag_style=("iter", "global_step"))
+        self._check_attention_of_one()
+        self._check_engine()
+        self._check_slices()
+        self._check_optimiser()
+        if self.device == "cpu" and self.precision == "fp16":
+            raise ValueError(FP16_ON_CPU)
+
+    @property
+    def slice_range_s(self) -> tuple[float, float]:
+        """Shortest and longest slice."""
+        return (self.min_slice_s, self.max_slice_s) if self.fixed_slice_s is None else (self.fixed_slice_s, self.fixed_slice_s)
+
+    @property
+    def boundaries_s(self) -> tuple[float, ...]:
+        """Upper ends of the length buckets, none where they are off."""
+        return tuple(map(float, self.bucket_boundaries_s.split(","))) if self.length_buckets else ()
+
+    @property
+    def speech_attention(self) -> str:
+        return self.speech_attn_impl or self.attn_impl
+
+    @property
+    def text_attention(self) -> str:
+        return self.text_attn_impl or self.attn_impl
+
+    def _check_attention_of_one(self) -> None:
+        for name in ("speech_attn_impl", "text_attn_impl"):
+            if getattr(self, name) is not None:
+                check_one_of(self, **{name: ATTENTIONS})
+
+    def _check_engine(self) -> None:
+        if self.zero_stage > 3:
+            raise ValueError(f"zero_stage is {self.zero_stage}; expected 0, 1, 2 or 3")
+        if self.engine == "ddp" and self.zero_stage:
+            raise ValueError(f"zero_stage is {self.zero_stage}, and ddp has no ZeRO: use engine=deepspeed, or zero_stage=0")
+
+    def _check_slices(self) -> None:
+        if self.fixed_slice_s is not None and self.fixed_slice_s <= 0:
+            raise ValueError(f"fixed_slice_s is {self.fixed_slice_s}; it must be above 0, or null for slices of random length")
+        if not 0 < self.min_slice_s <= self.max_slice_s:
+            raise ValueError(f"min_slice_s ({self.min_slice_s}) must be above 0 and at most max_slice_s ({self.max_slice_s})")
+        try:
+            bounds = [float(part) for part in self.bucket_boundaries_s.split(",")]
+        except ValueError:
+            bounds = []
+        if not bounds or bounds != sorted(set(bounds)) or bounds[0] <= 0:
+            raise ValueError(f"bucket_boundaries_s is '{self.bucket_boundaries_s}'; expected rising seconds with commas, as in 1.0,1.5,2.0")
+        if self.length_buckets and self.dataset_use_trim and not self.dataset_offline_trimmed:
+            raise ValueError(
+                "length_buckets need the length that is fed, and dataset_use_trim changes it while loading: "
+                "trim beforehand (seatrial prepare librispeech --trim) and set dataset_offline_trimmed"
+            )
+
+    def _check_optimiser(self) -> None:
+        for name in ("lr", "eps"):
+            if getattr(self, name) <= 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+        for name in ("beta1", "beta2", "min_lr_ratio", "mask_time_prob"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
+        if self.warmup_steps >= self.schedule_steps:
+            raise ValueError(f"warmup_steps ({self.warmup_steps}) must be below schedule_steps ({self.schedule_steps})")
+
+
+FP16_ON_CPU = "precision is 'fp16', and a CPU has no loss scaling for it: use precision=auto, bf16 or fp32, or a GPU"
