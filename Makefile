@@ -59,7 +59,7 @@ $(VENV)/.demo-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 
 $(VENV)/.test-ready: $(VENV)/.demo-ready
 	@echo "installing what the tests need"
-	$(PIP) -e '.[workloads,hf,dev]'
+	$(PIP) -e '.[stage1,dev]'
 	@touch $@
 
 clean:

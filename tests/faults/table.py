@@ -25,6 +25,7 @@ class Part:
 
 RUNS, TORCH, HARNESS, DISK = "test_fault_runs.py", "test_fault_torch.py", "test_fault_harness.py", "test_fault_disk.py"
 FILES, INPUT, MEASURING = "test_fault_files.py", "test_fault_input.py", "test_fault_measuring.py"
+STAGE1 = "test_fault_stage1.py"
 LEFTOVERS, MEMORY, WRITERS = "test_fault_agent_leftovers.py", "test_fault_agent_memory.py", "test_fault_writers.py"
 
 PARTS = (
@@ -54,6 +55,12 @@ PARTS = (
                 "Its ranks, in sessions of their own, become the agent's children and are ended.",
                 "`failed`, cause `killed`; no rank lives on.",
                 f"{TORCH}::test_torchrun_killed",
+            ),
+            Row(
+                "A sweep of DeepSpeed runs is killed in the middle",
+                "Every rank ends; the same command runs only what is missing.",
+                "The killed run gets a second attempt; those that were over are not run again.",
+                f"{STAGE1}::test_a_deepspeed_sweep_killed_in_the_middle_goes_on",
             ),
             Row(
                 "Exit code 0 without a step",

@@ -29,8 +29,18 @@ def test_a_bound_holds_when_its_figure_is_there_and_not_above(figures: dict[str,
     }
 
 
+@pytest.mark.parametrize(("rate", "holds"), [(2000.0, True), (1999.9, False), (None, False)])
+def test_a_lower_bound_holds_when_its_figure_is_not_below(rate: float | None, holds: bool, capsys: Any) -> None:
+    report("some", {"per_s": rate}, {}, {"per_s": 2000.0})
+
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["bounds"] == {"per_s": {"at_least": 2000.0}}
+    assert printed["holds"] is holds
+
+
 def test_every_benchmark_shows_how_it_is_run() -> None:
-    names = {path.stem for path in BENCHMARKS.glob("*.py")} - {"outcome", "eta_jobs", "endurance_job"}
-    assert names == {"probe_overhead", "sampler_cost", "harness_gap", "startup", "eta_error", "analysis_scale", "endurance"}
+    names = {path.stem for path in BENCHMARKS.glob("*.py")} - {"outcome", "eta_jobs", "endurance_job", "stage1_stock"}
+    own = {"probe_overhead", "sampler_cost", "harness_gap", "startup", "eta_error", "analysis_scale", "endurance"}
+    assert names == {*own, "prepare_speed", "stage1_speed"}
     lacking = [name for name in names if f"python benchmarks/{name}.py" not in (BENCHMARKS / f"{name}.py").read_text()]
     assert lacking == []

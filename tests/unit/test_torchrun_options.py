@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.torchrun_options import FLAGS, VALUED, long_option, option_of, split_words, values_in
+from seatrial.option_words import long_option
+from seatrial.torchrun_options import FLAGS, VALUED, option_of, split_words, values_in
 
 
 @pytest.mark.parametrize(

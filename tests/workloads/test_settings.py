@@ -124,6 +124,7 @@ def test_ranks_of_one_torchrun_agree_on_a_folder(monkeypatch):
 
 def test_ranks_started_one_by_one_must_name_their_folder(monkeypatch, capsys):
     monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("RANK", "1")
     with pytest.raises(SystemExit):
         load_settings(DummySettings, [])
     assert "give each the same --run-dir FOLDER" in capsys.readouterr().err

@@ -17,6 +17,7 @@ torch = pytest.importorskip("torch")
 from seatrial.probe import Probe  # noqa: E402
 from seatrial_workloads.common.distributed import Ranks  # noqa: E402
 from seatrial_workloads.common.precision import choose_precision  # noqa: E402
+from seatrial_workloads.tiny_lm import train  # noqa: E402
 from seatrial_workloads.tiny_lm.data import SyntheticText, train_loader  # noqa: E402
 from seatrial_workloads.tiny_lm.model import TinyLM, next_token_loss  # noqa: E402
 from seatrial_workloads.tiny_lm.settings import Settings  # noqa: E402
@@ -90,7 +91,6 @@ def test_ranks_share_no_sequence_and_each_has_its_steps():
         ("auto", (7, 0), "fp16", "compute capability 7.0 has no bf16: fp16 with loss scaling"),
         ("auto", None, "fp32", "CPU: fp32"),
         ("bf16", (7, 5), "fp16", "compute capability 7.5 has no bf16: fp16 with loss scaling"),
-        ("fp16", None, "fp32", "CPU has no loss scaling for fp16: computed in fp32"),
         ("bf16", None, "bf16", "as requested"),
         ("fp16", (9, 0), "fp16", "as requested"),
         ("fp32", (7, 0), "fp32", "as requested"),
@@ -100,6 +100,15 @@ def test_precision_is_resolved_with_its_reason(requested, capability, effective,
     found = choose_precision(requested, capability)
     assert (found.requested, found.effective, found.reason) == (requested, effective, reason)
     assert found.needs_scaler is (effective == "fp16")
+
+
+def test_fp16_without_a_gpu_is_refused_when_settings_are_made_and_else_before_ranks_join(monkeypatch, run_dir):
+    with pytest.raises(ValueError, match="a CPU has no loss scaling for it: use precision=auto, bf16 or fp32, or a GPU"):
+        Settings(device="cpu", precision="fp16")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(train, "joined_ranks", None)
+    with pytest.raises(ValueError, match="precision is 'fp16', and a CPU has no loss scaling for it"):
+        train.main(["--run-dir", str(run_dir), "--precision", "fp16"])
 
 
 @pytest.mark.slow

@@ -1,12 +1,15 @@
-"""Following torchrun's files, one for each rank and stream, while they are written.
+"""Following the files a launcher keeps for its ranks, while they are written.
 
-torchrun makes FOLDER/<id>/attempt_<n>/<local_rank>/{stdout,stderr}.log. What stood in FOLDER before the run is not followed.
+torchrun makes FOLDER/<id>/attempt_<n>/<local_rank>/{stdout,stderr}.log, one for each rank and stream; deepspeed makes
+FOLDER/<date and time>_rank<rank>.log, one for each rank. What stood in FOLDER before the run is not followed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +19,7 @@ from seatrial.agent.merge import Lines
 from seatrial.agent.reports import note
 
 STREAM_NAMES = ("stdout.log", "stderr.log")
+DEEPSPEED_NAME = re.compile(r"\d{14}_rank(\d{1,9})\.log")
 READ_BYTES = 64 * 1024
 # No more than this from one file before the others and the pipes get their turn.
 MOST_AT_ONCE_BYTES = 1024 * 1024
@@ -72,9 +76,9 @@ class RankFiles:
 
     def look(self, most_bytes: int = MOST_AT_ONCE_BYTES) -> None:
         """Find new files and read what every known one has to give: the way without inotify, and the safe one beside it."""
-        for path in self._find():
+        for path, rank in self._find():
             with contextlib.suppress(OSError):
-                self._files[path] = RankFile(path, int(path.parent.name))
+                self._files[path] = RankFile(path, rank)
                 self._watch(path, IN_MODIFY)
         for file in self._files.values():
             self._take(file, most_bytes)
@@ -99,8 +103,18 @@ class RankFiles:
             self.inotify = None
         return unread_bytes
 
-    def _find(self) -> Iterator[Path]:
-        """New stream files; every folder on the way is watched before it is listed, so that nothing can appear unseen."""
+    def _find(self) -> Iterator[tuple[Path, int]]:
+        """New files and their ranks; every folder on the way is watched before it is listed, so that nothing can appear unseen."""
+        found = itertools.chain(self._of_deepspeed(), self._of_torchrun())
+        yield from ((path, rank) for path, rank in found if path not in self._files)
+
+    def _of_deepspeed(self) -> Iterator[tuple[Path, int]]:
+        for path in _entries(self._folder):
+            name = DEEPSPEED_NAME.fullmatch(path.name)
+            if name and path not in self._old and path.is_file():
+                yield path, int(name.group(1))
+
+    def _of_torchrun(self) -> Iterator[tuple[Path, int]]:
         level = [self._folder]
         for _ in ("id", "attempt", "local_rank"):
             for folder in level:
@@ -110,7 +124,7 @@ class RankFiles:
             self._watch(folder, IN_CREATE | IN_MOVED_TO)
             if folder.name.isdigit() and folder.parent.name.startswith("attempt_"):
                 paths = (folder / name for name in STREAM_NAMES)
-                yield from (path for path in paths if path not in self._files and path.is_file())
+                yield from ((path, int(folder.name)) for path in paths if path.is_file())
 
     def _watch(self, path: Path, mask: int) -> None:
         if self.inotify is None or path in self._watched:
@@ -128,7 +142,11 @@ class RankFiles:
 
 
 def _folders(folder: Path) -> list[Path]:
+    return [child for child in _entries(folder) if child.is_dir()]
+
+
+def _entries(folder: Path) -> list[Path]:
     try:
-        return sorted(child for child in folder.iterdir() if child.is_dir())
+        return sorted(folder.iterdir())
     except OSError:
         return []

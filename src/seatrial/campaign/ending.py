@@ -1,7 +1,8 @@
 """How a run ended, from what was seen of it. Pure: what the supervisor saw goes in, outcome and cause come out.
 
 An exit code of 0 alone is not success: launchers have been seen to return it after a rank died. Where the ranks carry the probe,
-every one that started it must have written its `stop` event, and at least one step.
+every one that started it must have written its `stop` event, and at least one step. Where the launcher itself says how each rank
+ended, it must have said of every one that it ended well, or every one must have said so itself.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ class RankRecord:
     stepped: bool = False
     least_steps: int = 0
     """Steps of the rank that took the fewest, of those that are done."""
+    told_of: int | None = None
+    """Ranks of which the launcher said that they ended well; None for a launcher that says nothing of the kind."""
+    launched: int = 0
+    """Ranks that the launcher was to start, where it says how they ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +80,15 @@ def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int 
 
 
 def _judge_exit_0(ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
+    # Ranks that all said themselves that they were done need nobody's word.
+    if ranks.told_of is not None and max(ranks.told_of, ranks.done) < ranks.launched:
+        return Judgement(
+            outcome=Outcome.FAILED,
+            cause=Cause.RANKS_MISSING,
+            detail=f"exit code 0, but the launcher said of {ranks.told_of} of {ranks.launched} ranks that they ended well",
+            action="the launcher behind `deepspeed` was killed (it exits 0 then too): look for what kills processes on this host, such as "
+            "the out-of-memory killer in the kernel log, then run again",
+        )
     if not ranks.started and world_size:
         return Judgement(
             outcome=Outcome.FAILED,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,11 @@ from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.masking import masked_outcome
 from seatrial.campaign.standstill import where_it_stood
 from seatrial.collect.failure import diagnose
+from seatrial.collect.rank_endings import num_ended_well
 from seatrial.collect.recovered import recover
 from seatrial.errors import LaunchError
 from seatrial.launch.environment import environment, tuning_variables
+from seatrial.launch.launchers.registry import given_to_ranks
 from seatrial.launch.places.local import allocate
 from seatrial.launch.prepare import masked_spec, prepare
 from seatrial.machine.provenance import gather
@@ -67,13 +70,15 @@ def _close(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
 
 
 def _provenance(spec: RunSpec, attempt: AttemptPaths, command: Command, allocation: Allocation, plan_hash: str) -> Provenance:
+    variables = {**os.environ, **command.env}
+    recorded = {variable.name: variable.value for variable in environment(spec, allocation, attempt, os.environ)}
     return gather(
         Path(spec.cwd),
         allocation.devices,
         program=command.argv,
-        env={**os.environ, **command.env},
+        env=variables,
         tuning=tuning_variables(spec, os.environ),
-        environment={variable.name: variable.value for variable in environment(spec, allocation, attempt, os.environ)},
+        environment={**recorded, **given_to_ranks(spec, allocation, variables)},
         plan_hash=plan_hash,
         output=attempt.folder.parent.parent,
         code=code_folder(spec),
@@ -105,6 +110,13 @@ def rank_record(attempt: AttemptPaths) -> RankRecord:
     return RankRecord(started=len(endings), done=len(stops), stepped=stepped, least_steps=min(map(_steps, stops), default=0))
 
 
+def _told_by_launcher(spec: RunSpec, attempt: AttemptPaths, ranks: RankRecord) -> RankRecord:
+    """With what the launcher said of the ends of its ranks: deepspeed's exit code 0 does not tell."""
+    if spec.launcher.kind != "deepspeed":
+        return ranks
+    return replace(ranks, told_of=num_ended_well(attempt.launcher_log), launched=spec.place.ranks)
+
+
 def _last_events(path: Path) -> list[dict[str, Any]]:
     """The newest of a rank's own events; lines of another run or attempt in its file are none of it."""
     first = next(files.read_json_lines(path), {})
@@ -121,7 +133,7 @@ def _steps(stop: dict[str, Any]) -> int:
 
 
 def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int) -> RunOutcome:
-    ranks = rank_record(attempt)
+    ranks = _told_by_launcher(spec, attempt, rank_record(attempt)) if ending.returncode == 0 else rank_record(attempt)
     # A script may hold the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
     bundled = spec.workload.module is not None
     judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)

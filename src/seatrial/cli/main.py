@@ -27,6 +27,7 @@ VERBS = {
     "sweep": "Sweep a command over settings without writing a plan.",
     "init": "Write a plan from a command that works.",
     "plan": "Look at a plan before running it: matrix, commands, time; or its JSON Schema.",
+    "prepare": "Prepare a dataset for training, check a prepared one, or make a small one up.",
     "doctor": "Look at this host, or at what a plan needs of it, for what would spoil a campaign.",
     "report": "Make every table and report of a campaign again from what is on disk.",
     "diff": "Show what differs between two runs: settings, environment, versions, hardware, code.",

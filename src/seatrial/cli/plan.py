@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,16 +85,18 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
     from seatrial import shell
     from seatrial.errors import printable
     from seatrial.launch.launchers.registry import command_for
+    from seatrial.launch.places.local import allocation
+    from seatrial.machine.gpus import read_driver
     from seatrial.machine.secrets import mask, mask_words
-    from seatrial.records.command import Allocation
 
+    driver = read_driver()
     for number, spec in enumerate(plan.chosen, 1):
         if spec.run in done:
             console.print(f"{number:4d}  {spec.run}: finished, would not be run again")
             continue
         # A port is taken when a run starts; 0 stands for it here.
-        allocation = Allocation(ranks=spec.place.ranks, devices=spec.place.devices, master_port=0)
-        command = command_for(spec, allocation, paths.run(spec.run).next_attempt())
+        given = allocation(spec, master_port=0, driver=driver)
+        command = command_for(spec, given, paths.run(spec.run).next_attempt(), os.environ)
         times = f" × {len(command.ranks)} processes" if len(command.ranks) > 1 else ""
         variables = [f"{name}={mask(name, value)}" for name, value in sorted(command.env.items()) if not name.startswith("SEATRIAL_")]
         words = printable(shell.quote(["env", *variables, *mask_words(command.argv)]))

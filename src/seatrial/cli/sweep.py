@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,6 +94,7 @@ def sweep(
     The same line again resumes; more repeats extend. Exit code 0 PASS, 2 FAIL, 3 INCONCLUSIVE, 130 interrupted.
     """
     from seatrial.cli.carry_out import carry_out
+    from seatrial.plan.command_words import take_apart
     from seatrial.plan.from_command import mapping_from_command
     from seatrial.plan.load import plan_from_mapping
     from seatrial.plan.resolve import resolve
@@ -111,6 +113,8 @@ def sweep(
         output=out,
         more=_more_keys(run_limit, start_limit, window, env, seed=seed, rank_by=rank_by, stop_on_error=stop_on_error or None),
     )
+    for note in take_apart(command).notes:
+        print(f"note: {note}", file=sys.stderr)
     source = f"seatrial sweep -- {quote(command)}"
     plan = resolve(
         plan_from_mapping(mapping, source),

@@ -2,7 +2,7 @@
 
 In: the launcher's exit code and lines of its output. Out: a `Diagnosis`: cause, the telling line, and what to do.
 
-`SIGNS` is the registry: pattern → cause → action. When one rank dies the others complain too, and torchrun reports all of it
+`SIGNS` is the registry: pattern → cause → action. When one rank dies the others complain too, and the launcher reports all of it
 again: so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause. An exit code
 that a script chose for itself says more than what the other ranks say of having lost it.
 """
@@ -37,6 +37,8 @@ class Sign:
     pattern: str
     cause: Cause
     after_effect: bool = False
+    action: str = ""
+    """What to do where it is more than the cause's own advice."""
 
 
 ACTIONS: dict[Cause, str] = {
@@ -58,11 +60,42 @@ ACTIONS: dict[Cause, str] = {
     "the group ends.",
     Cause.EXCEPTION: "Read the traceback in launcher.log; command.sh in the same folder runs the same command by hand.",
     Cause.EXIT_CODE: "Read the end of launcher.log; command.sh in the same folder runs the same command by hand.",
+    Cause.OP_BUILD: "Read the compiler's first error in launcher.log; a C++ compiler must be there, and nvcc of torch's version for CUDA.",
     Cause.UNKNOWN: "Read the end of launcher.log.",
 }
+INSTALL_DEEPSPEED = (
+    "Install DeepSpeed into the environment that starts it (pip install 'seatrial[stage1]'), or activate the one that has it."
+)
+INSTALL_NINJA = (
+    "Install ninja (pip install ninja) and have its folder on PATH, or give the optimizer `torch_adam: true`: that builds nothing."
+)
+NO_SHM_COMM = (
+    "On CPU nothing of DeepSpeed's must be built: set `deepspeed.ops.__compatible_ops__['deepspeed_shm_comm'] = False` before "
+    "init_distributed, or install a C++ compiler and ninja."
+)
+NO_SLOT = "Name GPUs that `nvidia-smi -L` lists; for CPU ranks say how many (place.ranks, --num_gpus) and name none."
+NO_HOSTFILE = "Check the path and the host names of the hostfile; on one machine leave --hostfile, --num_nodes and other hosts out."
+NO_PDSH = (
+    "Install it on this host (apt-get install pdsh), or run on this machine alone: leave --launcher, --hostfile and --force_multi out."
+)
+TAKE_LOCAL_RANK = "deepspeed gives every script --local_rank=N: let the script take it, or put --no_local_rank into the launcher's options."
 
 _RAISED = r"^(?:\w+\.)*"
 SIGNS: tuple[Sign, ...] = (
+    Sign(r"Unable to JIT load the \w+ op due to ninja not being installed", Cause.PROGRAM_MISSING, action=INSTALL_NINJA),
+    Sign(r"Ninja is required to load C\+\+ extensions", Cause.PROGRAM_MISSING, action=INSTALL_NINJA),
+    Sign(r"Error building extension 'deepspeed_shm_comm'|^\S*/cpu/comm/shm\S*[:(]\d+.*\berror\b", Cause.OP_BUILD, action=NO_SHM_COMM),
+    Sign(r"Error building extension '|^\S+\.(?:c|cc|cpp|cu|cuh|h|hpp)[:(]\d+.*\berror\b", Cause.OP_BUILD),
+    Sign(r"launcher '\w+' not installed", Cause.PROGRAM_MISSING, action=NO_PDSH),
+    Sign(r"No slot '\d+' specified on host|no GPU resources available", Cause.BAD_ARGUMENT, action=NO_SLOT),
+    Sign(r"not found in hostfile|no extra nodes available via hostfile|was not reachable via ssh", Cause.BAD_ARGUMENT, action=NO_HOSTFILE),
+    Sign(
+        r"(?:^|[ :'‘/])deepspeed['’]?: (?:No such file or directory|(?:command )?not found)",
+        Cause.PROGRAM_MISSING,
+        action=INSTALL_DEEPSPEED,
+    ),
+    Sign(r"No module named '?deepspeed\b", Cause.IMPORT_ERROR, action=INSTALL_DEEPSPEED),
+    Sign(r"^\S+: error: unrecognized arguments: .*--local[-_]rank", Cause.BAD_ARGUMENT, action=TAKE_LOCAL_RANK),
     Sign(r"CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED", Cause.CUDA_OOM),
     Sign(r"DefaultCPUAllocator: .*(?:can't allocate|not enough) memory|Cannot allocate memory|Out of memory: Kill", Cause.HOST_OOM),
     Sign(rf"{_RAISED}MemoryError\b|is killed by signal: Killed|insufficient shared memory", Cause.HOST_OOM),
@@ -96,6 +129,8 @@ EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Int
 ROOT_CAUSE = "Root Cause (first observed failure)"
 REPORTED = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
 REPORT_LINES = 8
+# That of deepspeed's launcher.
+DEEPSPEED_REPORTED = re.compile(r"\[launch\.py:\d+:\w+\] .* exits with return code = (-?\d{1,9})$")
 # Exit codes of a rank that raised, aborted or was asked to stop: its own lines tell more.
 COMPLAINTS = (1, -6, -15)
 # Signals that a fault in native code ends with; an abort (6) is also how torch ends after an error it has printed.
@@ -133,35 +168,46 @@ def _root_cause(lines: Sequence[str]) -> Diagnosis | None:
     """The earliest telling line, be it a sign or the end of a traceback."""
     sign_at = next((index for index, line in enumerate(lines) if _is_root(_sign(_text(line)))), None)
     raised = _first_raised(lines)
-    if raised is not None and (sign_at is None or raised[0] < sign_at):
-        sign = _sign(raised[1])
-        return _diagnosis(sign.cause if sign else Cause.EXCEPTION, raised[1])
-    if sign_at is None:
-        return None
-    text = _text(lines[sign_at])
+    # Of a chain the last one counts; where that has no sign and the first has, the first tells more.
+    if raised is not None and (sign_at is None or raised[0] < sign_at or (raised[0] == sign_at and _is_root(_sign(raised[1])))):
+        return _told(raised[1]) or _diagnosis(Cause.EXCEPTION, raised[1])
+    return None if sign_at is None else _told(_text(lines[sign_at]))
+
+
+def _told(text: str) -> Diagnosis | None:
+    """What a line with a sign in it says."""
     sign = _sign(text)
-    return _diagnosis(sign.cause, text) if sign else None
+    return _diagnosis(sign.cause, text, sign.action) if sign else None
 
 
 def _reported(lines: Sequence[str]) -> Diagnosis | None:
-    """What torchrun says of the rank that ended first, where that says more than the other ranks' complaints."""
-    begin = next((index for index, line in enumerate(lines) if line.startswith(ROOT_CAUSE)), len(lines))
-    told = {match.group(1): match.group(2) for line in lines[begin : begin + REPORT_LINES] if (match := REPORTED.match(line))}
-    code = int(told.get("exitcode", COMPLAINTS[0]))
+    """What the launcher says of the rank that ended first, where that says more than the other ranks' complaints."""
+    rank, code = _reported_by_torchrun(lines) or _reported_by_deepspeed(lines) or ("", COMPLAINTS[0])
     if code in COMPLAINTS:
         return None
-    rank = told.get("rank", "?")
     if code == -9:
-        return _diagnosis(Cause.KILLED, f"rank {rank} was killed by signal 9")
+        return _diagnosis(Cause.KILLED, f"{rank} was killed by signal 9")
     if -code in NATIVE_SIGNALS:
-        return _diagnosis(Cause.NATIVE_CRASH, f"rank {rank} crashed: {signal.Signals(-code).name}")
+        return _diagnosis(Cause.NATIVE_CRASH, f"{rank} crashed: {signal.Signals(-code).name}")
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return _diagnosis(Cause.EXIT_CODE, f"rank {rank} ended first, {how}, and said nothing that tells why")
+    return _diagnosis(Cause.EXIT_CODE, f"{rank} ended first, {how}, and said nothing that tells why")
+
+
+def _reported_by_torchrun(lines: Sequence[str]) -> tuple[str, int] | None:
+    """(which rank, its exit code)"""
+    begin = next((index for index, line in enumerate(lines) if line.startswith(ROOT_CAUSE)), len(lines))
+    told = {match.group(1): match.group(2) for line in lines[begin : begin + REPORT_LINES] if (match := REPORTED.match(line))}
+    return (f"rank {told.get('rank', '?')}", int(told["exitcode"])) if "exitcode" in told else None
+
+
+def _reported_by_deepspeed(lines: Sequence[str]) -> tuple[str, int] | None:
+    """Likewise. The command it prints beside the code is that of its last rank, whichever ended: no rank can be told from it."""
+    codes = (int(match.group(1)) for line in lines if (match := DEEPSPEED_REPORTED.search(line)))
+    return next((("a rank", code) for code in codes), None)
 
 
 def _after_effect(lines: Sequence[str]) -> Diagnosis | None:
-    told = ((sign, text) for text in map(_text, lines) if (sign := _sign(text)))
-    return next((_diagnosis(sign.cause, text) for sign, text in told), None)
+    return next((found for found in map(_told, map(_text, lines)) if found), None)
 
 
 def _tail(lines: Sequence[str]) -> list[str]:
@@ -231,7 +277,7 @@ def _by_exit_code(exit_code: int | None) -> Diagnosis:
     return _diagnosis(Cause.EXIT_CODE, f"the launcher ended with exit code {exit_code} and the log tells no cause")
 
 
-def _diagnosis(cause: Cause, detail: str) -> Diagnosis:
+def _diagnosis(cause: Cause, detail: str, action: str = "") -> Diagnosis:
     detail = " ".join(detail.split())
     shortened = detail if len(detail) <= LONGEST_DETAIL else detail[: LONGEST_DETAIL - 1] + "…"
-    return Diagnosis(cause=cause, detail=shortened, action=ACTIONS[cause])
+    return Diagnosis(cause=cause, detail=shortened, action=action or ACTIONS[cause])

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from seatrial.machine.deepspeed_devices import ACCELERATOR, CPU
+from seatrial.machine.gpus import LIMIT
 from seatrial.machine.secrets import mask
 from seatrial.paths import AttemptPaths
 from seatrial.records import events
@@ -90,8 +92,9 @@ def _added(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller:
     for name, value in _defaults(spec, allocation).items():
         if name not in caller:
             yield "seatrial", name, value
-    if allocation.devices:
-        yield "place", "CUDA_VISIBLE_DEVICES", ",".join(allocation.devices)
+    # deepspeed sets it for its ranks, from --include. Set for itself too, it may find but one GPU and refuse to be told of a second.
+    if allocation.devices and spec.launcher.kind != "deepspeed":
+        yield "place", LIMIT, ",".join(allocation.devices)
     for name, value in spec.env.items():
         yield "plan", name, value
 
@@ -123,4 +126,7 @@ def _defaults(spec: RunSpec, allocation: Allocation) -> dict[str, str]:
     if allocation.ranks > 1:
         # Every rank would otherwise start a thread a core; torchrun sets the same, with a warning.
         wanted["OMP_NUM_THREADS"] = "1"
+    if allocation.cpu_only and spec.launcher.kind == "deepspeed":
+        # It would look for every accelerator it knows, and on a host with GPUs take them for a run that is to leave them alone.
+        wanted[ACCELERATOR] = CPU
     return wanted

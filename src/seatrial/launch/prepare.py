@@ -13,7 +13,7 @@ from dataclasses import replace
 from seatrial.files import READABLE, write_json, write_text
 from seatrial.launch.command_file import command_text
 from seatrial.launch.environment import environment
-from seatrial.launch.launchers.registry import command_for, rank_logs_for
+from seatrial.launch.launchers.registry import command_for, given_to_ranks, rank_logs_for
 from seatrial.launch.program import resolved
 from seatrial.machine.secrets import looks_secret, mask, mask_words
 from seatrial.machine.shared_memory import present
@@ -42,7 +42,8 @@ def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller
         devices=allocation.devices,
     )
     recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, caller)}
-    recorded.update({variable.name: variable for variable in _launcher_variables(command, caller)})
+    of_launcher = {**_alike(command), **given_to_ranks(spec, allocation, {**caller, **command.env})}
+    recorded.update({variable.name: variable for variable in _launcher_variables(of_launcher, caller)})
     attempt.folder.mkdir(parents=True, exist_ok=True)
     write_json(attempt.spec, to_json(masked_spec(spec)))
     write_json(attempt.environment, {"variables": [to_json(_masked(recorded[name])) for name in sorted(recorded)]})
@@ -71,13 +72,16 @@ def _masked_values(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {name: mask(name, value) if isinstance(value, str) else value for name, value in values.items()}
 
 
-def _launcher_variables(command: Command, caller: Mapping[str, str]) -> Iterator[EnvironmentVariable]:
-    """What the launcher gives to every rank alike; RANK and LOCAL_RANK differ and follow from the rank."""
+def _alike(command: Command) -> dict[str, str]:
+    """What the processes of a command are all given; RANK and LOCAL_RANK differ and follow from the rank."""
     first, *others = command.ranks
-    for name, value in first.items():
-        if all(overlay.get(name) == value for overlay in others):
-            replaced = caller.get(name)
-            yield EnvironmentVariable(name=name, value=value, set_by="launcher", replaced=None if replaced == value else replaced)
+    return {name: value for name, value in first.items() if all(overlay.get(name) == value for overlay in others)}
+
+
+def _launcher_variables(given: Mapping[str, str], caller: Mapping[str, str]) -> Iterator[EnvironmentVariable]:
+    for name, value in given.items():
+        replaced = caller.get(name)
+        yield EnvironmentVariable(name=name, value=value, set_by="launcher", replaced=None if replaced == value else replaced)
 
 
 def _masked(variable: EnvironmentVariable) -> EnvironmentVariable:

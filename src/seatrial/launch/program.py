@@ -18,7 +18,7 @@ from seatrial.shell import find_program
 _COMES_WITH = {
     "torchrun": "install torch (pip install 'seatrial[workloads]')",
     "accelerate": "install it (pip install accelerate)",
-    "deepspeed": "install it (pip install deepspeed)",
+    **dict.fromkeys(("deepspeed", "ds"), "install DeepSpeed (pip install 'seatrial[stage1]')"),
 }
 
 

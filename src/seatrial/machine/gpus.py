@@ -9,6 +9,7 @@ import functools
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from seatrial.machine.gpu_questions import FACTS, answers, as_text
@@ -18,6 +19,7 @@ from seatrial.machine.patience import NoAnswer
 # Stands for the driver's version, so that such a run is not taken for one on a sound host, or on one without GPUs.
 NO_ANSWER = "no answer"
 LIMIT = "CUDA_VISIBLE_DEVICES"
+DEVICE_FILE = Path("/dev/nvidiactl")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,11 @@ def read_driver() -> Driver:
         return ask(_driver)
     except NoAnswer:
         return HUNG
+
+
+def is_certain(found: Driver, device_file: bool) -> bool:
+    """Whether it is known which GPUs there are: NVML answers, or there is no trace of a driver. Else CUDA may see more than we do."""
+    return not found.problem or (found.no_driver and not device_file)
 
 
 def driver_cuda() -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from seatrial import deepspeed_options, torchrun_options
 from seatrial.errors import UsageError, did_you_mean
 from seatrial.log_lines import compile_patterns
 from seatrial.plan import checks_of_axes
@@ -17,18 +18,24 @@ from seatrial.plan.placeholders import PlaceholderProblem, names_in
 from seatrial.plan.schema import Plan, Workload
 from seatrial.records.criteria_catalog import METRICS
 from seatrial.records.log_formats import READY
-from seatrial.torchrun_options import option_of
 
 RUN_NAMES = ("run", "group", "repeat", "seed")
 """Placeholders every plan knows; `steps` joins them where the plan says it."""
 # Each rank's own, set when it is started: a fixed value would be overwritten.
 SET_FOR_EACH_RANK = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
-# Options of torchrun that Seatrial gives itself, and the key that says it instead.
+# Options of a launcher that Seatrial gives itself, and the key that says it instead.
 GIVEN_BY_SEATRIAL = {
-    "nproc_per_node": "place.ranks says how many ranks there are",
-    "nnodes": "runs on several nodes are not built yet",
-    "node_rank": "runs on several nodes are not built yet",
+    "torchrun": {
+        "nproc_per_node": "place.ranks says how many ranks there are",
+        "nnodes": "runs on several nodes are not built yet",
+        "node_rank": "runs on several nodes are not built yet",
+    },
+    "deepspeed": {
+        "include": "place.include says which GPUs there are",
+        "num_gpus": "place.ranks says how many ranks there are",
+    },
 }
+OPTIONS = {"torchrun": torchrun_options.OPTIONS, "deepspeed": deepspeed_options.OPTIONS}
 
 
 def check(plan: Plan) -> None:
@@ -98,7 +105,7 @@ def _bundled_keys(plan: Plan) -> None:
             )
     if plan.launcher.kind == "command":
         raise plan.locations.error(
-            ("launcher", "kind"), "'command' starts a program of your own; a bundled workload needs python or torchrun"
+            ("launcher", "kind"), "'command' starts a program of your own; a bundled workload needs python, torchrun or deepspeed"
         )
 
 
@@ -119,16 +126,26 @@ def _launcher(plan: Plan) -> None:
         raise plan.locations.error(
             ("launcher", key), "has no meaning for launcher 'command'; put the words in workload.script and workload.args"
         )
-    if plan.launcher.kind != "torchrun":
+    if plan.launcher.kind not in OPTIONS:
         return
     words = plan.launcher.args
     for position, word in enumerate(words):
-        name, inline = option_of(word)
+        name, inline = OPTIONS[plan.launcher.kind].option_of(word)
         value = inline if inline is not None else words[position + 1] if position + 1 < len(words) else ""
-        # A number of ranks that torchrun finds out by itself cannot be said in place.ranks.
-        counted_there = name == "nproc_per_node" and not value.isdigit() and "{" not in value
-        if name in GIVEN_BY_SEATRIAL and not counted_there:
-            raise plan.locations.error(("launcher", "args", position), f"'{word}' is Seatrial's to give: {GIVEN_BY_SEATRIAL[name]}")
+        problem = _option_problem(plan.launcher.kind, name or "", value)
+        if problem:
+            raise plan.locations.error(("launcher", "args", position), f"'{word}' {problem}")
+
+
+def _option_problem(kind: str, name: str, value: str) -> str:
+    """Why an option cannot stand in launcher.args; empty for one that can."""
+    # A number of ranks that torchrun finds out by itself cannot be said in place.ranks.
+    counted_there = name == "nproc_per_node" and not value.isdigit() and "{" not in value
+    if name in GIVEN_BY_SEATRIAL[kind] and not counted_there:
+        return f"is Seatrial's to give: {GIVEN_BY_SEATRIAL[kind][name]}"
+    if kind == "deepspeed" and name in deepspeed_options.NOT_PASSED_ON:
+        return f"is not taken: {deepspeed_options.NOT_PASSED_ON[name]}"
+    return f"is not taken: {deepspeed_options.QUIET}" if kind == "deepspeed" and deepspeed_options.is_quiet(name, value) else ""
 
 
 def _place(plan: Plan) -> None:
@@ -143,6 +160,23 @@ def _place(plan: Plan) -> None:
         raise plan.locations.error(
             ("place", "ranks"), f"{ranks} ranks, but include names {len(devices)} GPUs ({include}); leave ranks out or make them agree"
         )
+    if plan.launcher.kind == "deepspeed":
+        _for_deepspeed(plan, devices)
+
+
+def _for_deepspeed(plan: Plan, devices: tuple[str, ...]) -> None:
+    """It is told numbers, and puts them in rising order: rank 0 would not be on the GPU that is named first."""
+    named = next((device for device in devices if not device.isdecimal()), None)
+    if named is not None:
+        raise plan.locations.error(
+            ("place", "include"),
+            f"launcher deepspeed takes GPUs by number, not '{named}'; write localhost:0,1 (`nvidia-smi -L` lists them)",
+        )
+    rising = sorted(devices, key=int)
+    if rising != list(devices):
+        raise plan.locations.error(
+            ("place", "include"), f"launcher deepspeed takes GPUs in rising order; write localhost:{','.join(rising)}"
+        )
 
 
 def _environment(plan: Plan) -> None:
@@ -151,15 +185,19 @@ def _environment(plan: Plan) -> None:
         problem = checks_of_axes.variable_problem(str(path[-1]))
         if problem:
             raise plan.locations.error(path, problem)
-        if str(path[-1]).startswith("SEATRIAL_") or (path[-1] in SET_FOR_EACH_RANK and _sets_ranks(plan)):
+        if str(path[-1]).startswith("SEATRIAL_") or path[-1] in _set_for_each_rank(plan):
             raise plan.locations.error(path, "is set for each rank when it is started; leave it out")
         if path[-1] == "CUDA_VISIBLE_DEVICES" and plan.place.include is not None:
             raise plan.locations.error(path, "is set from place.include; keep one of the two")
 
 
-def _sets_ranks(plan: Plan) -> bool:
-    """Whether each rank is told its number; a single plain process runs as it would without Seatrial."""
-    return plan.launcher.kind == "torchrun" or (plan.launcher.kind == "python" and (plan.place.ranks or 1) > 1)
+def _set_for_each_rank(plan: Plan) -> tuple[str, ...]:
+    """What each rank is told of its number; a single plain process runs as it would without Seatrial."""
+    if plan.launcher.kind == "deepspeed":
+        # It has another name for the last one.
+        return SET_FOR_EACH_RANK[:-1]
+    several = plan.launcher.kind == "torchrun" or (plan.launcher.kind == "python" and (plan.place.ranks or 1) > 1)
+    return SET_FOR_EACH_RANK if several else ()
 
 
 def _placeholders(plan: Plan) -> None:

@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
+from seatrial import deepspeed_options, torchrun_options
 from seatrial.errors import UsageError
-from seatrial.torchrun_options import long_option, split_words
+from seatrial.option_words import TypedOption, long_option
 
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
-# Options by which other programs, or torchrun behind one of them, are told the number of processes.
+DEEPSPEED_PROGRAMS = ("deepspeed", "ds")
+DEEPSPEED_MODULES = ("deepspeed.launcher.runner",)
+# Options by which other programs, or torchrun or deepspeed behind one of them, are told the number of processes.
 _RANK_OPTIONS = ("nproc_per_node", "num_processes")
-DEEPSPEED = ("deepspeed", "deepspeed.launcher.runner", "ds")
+_DEEPSPEED_RANK_OPTIONS = ("num_gpus", "num_accelerators")
 _PYTHON = re.compile(r"python(\d+(\.\d+)*)?")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 # Options of the interpreter whose value is the next word.
@@ -28,14 +31,18 @@ class CommandParts:
     """A command, word for word."""
 
     kind: str
-    """`python`, `torchrun`, or `command` for any other program."""
+    """`python`, `torchrun`, `deepspeed`, or `command` for any other program."""
     program: tuple[str, ...] = ()
     """What starts the launcher, as typed; empty for `command`."""
     launcher_args: tuple[str, ...] = ()
     script: str
     args: tuple[str, ...]
     ranks: str | None = None
-    """torchrun's nproc_per_node, or accelerate's num_processes, where it is a number or a placeholder."""
+    """torchrun's nproc_per_node, deepspeed's num_gpus, or accelerate's num_processes, where it is a number or a placeholder."""
+    include: str | None = None
+    """deepspeed's include: the GPUs to use, as typed."""
+    takes_every_gpu: bool = False
+    """The launcher was told neither which GPUs nor how many, and takes all it sees."""
     env: dict[str, str] = field(default_factory=dict)
     """Assignments in front of the command: `OMP_NUM_THREADS=1 torchrun …`."""
     notes: tuple[str, ...] = ()
@@ -48,8 +55,8 @@ def take_apart(argv: Sequence[str]) -> CommandParts:
     if not words:
         raise UsageError("no command was given; write it after --, as in: -- torchrun --nproc_per_node 2 train.py")
     program = PurePath(words[0]).name
-    if program in DEEPSPEED:
-        raise _no_deepspeed()
+    if program in DEEPSPEED_PROGRAMS:
+        return _deepspeed(words[:1], words[1:], env)
     if program == "torchrun":
         return _torchrun(words[:1], words[1:], env)
     if _PYTHON.fullmatch(program):
@@ -60,10 +67,12 @@ def take_apart(argv: Sequence[str]) -> CommandParts:
 def _program(words: Sequence[str], env: dict[str, str]) -> CommandParts:
     """Any other program: started as typed, its number of ranks read where it is said."""
     ranks = None
+    # Elsewhere a number of GPUs may be anything.
+    behind = _DEEPSPEED_RANK_OPTIONS if any(PurePath(word).name in DEEPSPEED_PROGRAMS for word in words) else ()
     for position, word in enumerate(words):
         name, inline = long_option(word)
         value = inline if inline is not None else "".join(words[position + 1 : position + 2])
-        if name in _RANK_OPTIONS and (value.isdigit() or "{" in value):
+        if name in (*_RANK_OPTIONS, *behind) and (value.isdigit() or "{" in value):
             ranks = value
     return CommandParts(kind="command", script=words[0], args=tuple(words[1:]), ranks=ranks, env=env)
 
@@ -75,13 +84,6 @@ def _assignments(argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         env[match[1]] = match[2]
         words.pop(0)
     return env, words
-
-
-def _no_deepspeed() -> UsageError:
-    return UsageError(
-        "the deepspeed launcher is not there yet; start the script with torchrun instead, "
-        "under which DeepSpeed works too: torchrun --nproc_per_node 2 train.py …"
-    )
 
 
 def _python(words: Sequence[str], env: dict[str, str]) -> CommandParts:
@@ -107,8 +109,8 @@ def _python_module(words: Sequence[str], position: int, options: list[str], env:
     if position + 1 >= len(words):
         raise UsageError("python -m is not followed by a module")
     module, rest = words[position + 1], words[position + 2 :]
-    if module in DEEPSPEED:
-        raise _no_deepspeed()
+    if module in DEEPSPEED_MODULES:
+        return _deepspeed(words[: position + 2], rest, env)
     if module.partition(".")[0] == "accelerate":
         return _program(words, env)
     if module in TORCHRUN_MODULES:
@@ -117,9 +119,9 @@ def _python_module(words: Sequence[str], position: int, options: list[str], env:
 
 
 def _torchrun(program: Sequence[str], words: Sequence[str], env: dict[str, str]) -> CommandParts:
-    split = split_words(words)
+    split = torchrun_options.split_words(words)
     if not split.rest:
-        raise UsageError(f"there is no script in the command: {' '.join([*program, *words])}")
+        raise _no_script(program, words)
     kept: list[str] = []
     ranks, notes = None, []
     for option in split.options:
@@ -151,3 +153,58 @@ def _is_for_one_node(name: str, value: str) -> bool:
     if name == "node_rank" and value != "0":
         raise UsageError(f"runs on several nodes are not there yet (--node_rank {value}); sweep on one node")
     return name in ("nnodes", "node_rank")
+
+
+def _deepspeed(program: Sequence[str], words: Sequence[str], env: dict[str, str]) -> CommandParts:
+    split = deepspeed_options.split_words(words)
+    if not split.rest:
+        raise _no_script(program, words)
+    kept: list[str] = []
+    notes: list[str] = []
+    devices: dict[str, str] = {}
+    for option in split.options:
+        name, value = option.name, option.value
+        if name in ("include", "num_gpus"):
+            devices[name] = value
+        elif deepspeed_options.is_quiet(name, value):
+            notes.append(f"{' '.join(option.words)} is left out: {deepspeed_options.QUIET.partition(';')[0]}")
+        elif not deepspeed_options.is_for_one_host(name, value):
+            kept += _passed_on(option)
+    _check_devices(devices)
+    if not devices:
+        notes.append("deepspeed, told neither --include nor --num_gpus, takes every GPU it sees; place.ranks is their number here")
+    return CommandParts(
+        kind="deepspeed",
+        program=tuple(program),
+        launcher_args=tuple(kept),
+        script=split.rest[0],
+        args=split.rest[1:],
+        ranks=devices.get("num_gpus"),
+        include=devices.get("include"),
+        takes_every_gpu=not devices,
+        env=env,
+        notes=tuple(notes),
+    )
+
+
+def _passed_on(option: TypedOption) -> tuple[str, ...]:
+    """The option's words; UsageError for one that deepspeed does not have in this spelling, or that Seatrial does not take."""
+    name, typed = option.name, " ".join(option.words)
+    if name in deepspeed_options.NOT_PASSED_ON:
+        raise UsageError(f"{typed}: {deepspeed_options.NOT_PASSED_ON[name]}")
+    underscored = name.replace("-", "_")
+    if name != underscored and underscored in deepspeed_options.OPTIONS.names:
+        raise UsageError(f"deepspeed has no option --{name}; write --{underscored}")
+    return option.words
+
+
+def _check_devices(typed: dict[str, str]) -> None:
+    if len(typed) > 1:
+        raise UsageError("--include and --num_gpus are both given, and deepspeed takes one of them; keep --include")
+    ranks = typed.get("num_gpus", "1")
+    if not ranks.isdecimal() and "{" not in ranks:
+        raise UsageError(f"--num_gpus {ranks}: must be a number or one axis such as {{np}}")
+
+
+def _no_script(program: Sequence[str], words: Sequence[str]) -> UsageError:
+    return UsageError(f"there is no script in the command: {' '.join([*program, *words])}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -14,6 +15,8 @@ from types import MappingProxyType
 from typing import Any
 
 from seatrial.errors import UsageError, did_you_mean, nearest
+from seatrial.machine.deepspeed_devices import is_on_cpu
+from seatrial.machine.gpus import DEVICE_FILE, is_certain, read_driver, visible_gpus
 from seatrial.plan.checks import RUN_NAMES
 from seatrial.plan.checks_of_axes import RANKS_AXIS, is_harness_axis
 from seatrial.plan.command_words import CommandParts, take_apart
@@ -51,17 +54,18 @@ def mapping_from_command(
     _check_names(argv, [text for text in (samples_per_step, tokens_per_step) if text], axes, steps)
     stem = f"sweep-{_stem(parts)}"
     folder = f"outputs/{stem}-{_digest([list(argv), dict(axes), steps, more.get('env')])}"
+    env = {**parts.env, **more.get("env", {})}
     plan = {
         "name": name or stem,
         "workload": _filled({"script": parts.script, "args": list(parts.args), **reading}),
         "launcher": _filled({"kind": parts.kind, "args": list(parts.launcher_args), "program": list(parts.program)}),
-        "place": _place(parts),
+        "place": _place(parts, env),
         "axes": {axis: list(values) for axis, values in axes.items()},
         "repeats": repeats,
         "steps": steps,
         "output": output or folder,
         **more,
-        "env": {**parts.env, **more.get("env", {})},
+        "env": env,
     }
     return _ranks_as_axis(_filled(plan), parts)
 
@@ -92,9 +96,28 @@ def _names(texts: Sequence[str]) -> set[str]:
         raise UsageError(str(problem)) from problem
 
 
-def _place(parts: CommandParts) -> dict[str, Any]:
-    ranks = {"ranks": int(parts.ranks)} if parts.ranks is not None and parts.ranks.isdigit() else {}
-    return {"kind": "local", **ranks}
+def _place(parts: CommandParts, env: Mapping[str, str]) -> dict[str, Any]:
+    """Where it runs; `env` is what the plan sets."""
+    variables = {**os.environ, **env}
+    if parts.takes_every_gpu:
+        return {"kind": "local", "ranks": _num_gpus_here(variables)}
+    if parts.include is not None and is_on_cpu(variables):
+        # Slots of a CPU are nothing but a number of ranks.
+        return {"kind": "local", "ranks": len(parts.include.partition(":")[2].split(","))}
+    ranks = int(parts.ranks) if parts.ranks is not None and parts.ranks.isdigit() else None
+    return _filled({"kind": "local", "include": parts.include, "ranks": ranks})
+
+
+def _num_gpus_here(variables: Mapping[str, str]) -> int:
+    """How many GPUs a process with these variables sees on this host; on the CPU what LOCAL_SIZE says, else 1."""
+    local_size = variables.get("LOCAL_SIZE", "")
+    num_cpu_ranks = int(local_size) if local_size.isdecimal() and int(local_size) else 1
+    if is_on_cpu(variables):
+        return num_cpu_ranks
+    driver = read_driver()
+    if not is_certain(driver, DEVICE_FILE.exists()):
+        raise UsageError(f"deepspeed takes every GPU it sees, and how many there are cannot be told ({driver.problem}); add --num_gpus N")
+    return len(visible_gpus(driver.gpus, (), variables)) or num_cpu_ranks
 
 
 def _ranks_as_axis(plan: dict[str, Any], parts: CommandParts) -> dict[str, Any]:

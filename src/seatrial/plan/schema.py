@@ -51,8 +51,8 @@ class Workload(Part):
 class Launcher(Part):
     """How processes start. Short form: the kind."""
 
-    kind: Literal["python", "torchrun", "command"] = "python"
-    """`python` starts one process a rank, `torchrun` starts them all, `command` starts the script as a program, as typed."""
+    kind: Literal["python", "torchrun", "deepspeed", "command"] = "python"
+    """`python` starts one process a rank, `torchrun` and `deepspeed` start them all, `command` starts the script as a program, as typed."""
     args: list[Word] = Field(default_factory=list)
     """Options for the launcher itself, such as `["--max-restarts", "0"]`. Placeholders as in `workload.args`."""
     program: list[Word] = Field(default_factory=list)
@@ -67,7 +67,8 @@ class Place(Part):
     ranks: int | None = Field(default=None, ge=1, le=4096)
     """Number of processes of the job; 1, or one for each GPU of `include`, when left out."""
     include: str | None = None
-    """GPUs to use, `localhost:0,1`: sets CUDA_VISIBLE_DEVICES, one rank for each. Leave it out for CPU ranks."""
+    """GPUs to use, `localhost:0,1`: sets CUDA_VISIBLE_DEVICES, one rank for each; `deepspeed` takes numbers, in rising order. Leave it \
+out for CPU ranks."""
 
 
 class Axis(Part):

@@ -12,7 +12,6 @@ KEYS: dict[KeyPath, str] = {
     ("limits", "restarts"): "the same command again resumes what failed",
 }
 KINDS: dict[KeyPath, dict[str, str]] = {
-    ("launcher", "kind"): {"deepspeed": "start the script with `launcher: torchrun`, under which DeepSpeed works too"},
     ("place", "kind"): dict.fromkeys(("hostfile", "pernode", "slurm", "kubernetes"), "use `kind: local` on one machine"),
 }
 

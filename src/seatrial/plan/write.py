@@ -16,7 +16,7 @@ _ORDER = ("name", "extends", "workload", "settings", "launcher", "place", "axes"
 _PLAIN = re.compile(r"[A-Za-z_./][A-Za-z0-9_./-]*")
 _REASONS = {
     "workload": "What is run. {AXIS}, {steps}, {run}, {group}, {repeat} and {seed} are filled in; {{ and }} are braces.",
-    "launcher": "How processes start: python, torchrun, or command for any other program.",
+    "launcher": "How processes start: python, torchrun, deepspeed, or command for any other program.",
     "place": 'Where they run. For GPUs write {kind: local, include: "localhost:0,1"} instead of ranks.',
     "axes": "The matrix: every combination of these values is one group.",
     "repeats": "How often each group is run; two or more give an interval.",

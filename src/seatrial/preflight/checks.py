@@ -15,6 +15,7 @@ from pathlib import Path
 from seatrial.paths import AttemptPaths
 from seatrial.preflight import (
     datasets,
+    deepspeed,
     disks,
     folders,
     gpus,
@@ -30,6 +31,7 @@ from seatrial.preflight import (
     shared_memory,
     telemetry,
     variables,
+    workload_settings,
 )
 from seatrial.preflight.need import Need, need_of
 from seatrial.preflight.question import Question, Section
@@ -59,6 +61,8 @@ SUBJECTS = (
     Subject(title="programs", questions=programs.QUESTIONS, checks=programs.checks),
     Subject(title="Python and torch", questions=pythons.QUESTIONS, checks=pythons.checks),
     Subject(title="GPUs", questions=gpus.QUESTIONS, checks=gpus.checks),
+    Subject(title="DeepSpeed", questions=deepspeed.QUESTIONS, checks=deepspeed.checks),
+    Subject(title="workload settings", questions=workload_settings.QUESTIONS, checks=workload_settings.checks),
     Subject(title="output", questions=folders.QUESTIONS, checks=folders.checks),
     Subject(title="data", questions=datasets.QUESTIONS, checks=datasets.checks),
     Subject(title="disks", questions=disks.QUESTIONS, checks=disks.checks),

@@ -6,10 +6,9 @@ Every check is a function of `GpuState`s and of the plan's runs, so odd ones can
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 
 from seatrial.machine.gpu_state import GpuState, read_states
-from seatrial.machine.gpus import HUNG, LIMIT, Driver, Gpu, chosen, read_driver, visible_gpus, visible_ids
+from seatrial.machine.gpus import DEVICE_FILE, HUNG, LIMIT, Driver, Gpu, chosen, is_certain, read_driver, visible_gpus, visible_ids
 from seatrial.preflight.need import Need, asks_for_gpus, may_use_gpus
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
@@ -30,13 +29,12 @@ SLOWING = {
     "hw_thermal_slowdown": "hardware thermal",
     "hw_power_brake_slowdown": "power brake",
 }
-DEVICE_FILE = Path("/dev/nvidiactl")
 
 COUNT = Question(
     name="GPUs",
     looks_at="that the GPUs the plan asks for are on this host",
     prevents="CUDA error: invalid device ordinal",
-    fix="take ids that `nvidia-smi -L` lists, or use place: {{kind: local, ranks: N}} for CPU ranks",
+    fix="take ids that `nvidia-smi -L` lists, or use place: {{kind: local, ranks: N}} for CPU ranks (deepspeed: --num_gpus N)",
     refuses=True,
 )
 DRIVER = Question(
@@ -132,11 +130,6 @@ def checks(need: Need) -> Iterator[Check]:
     if watched and states is not None:
         by_index = {state.index: state for state in states}
         yield from judge([by_index[gpu.index] for gpu in watched if gpu.index in by_index], states, need)
-
-
-def is_certain(found: Driver, device_file: bool) -> bool:
-    """Whether it is known which GPUs there are: NVML answers, or there is no trace of a driver. Else CUDA may see more than we do."""
-    return not found.problem or (found.no_driver and not device_file)
 
 
 def driver(found: Driver, need: Need, *, certain: bool) -> Check:

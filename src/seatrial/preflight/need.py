@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from seatrial.option_words import long_option
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.run_spec import RunSpec
-from seatrial.torchrun_options import long_option
 
 WORKER_SETTINGS = ("num_workers", "dataloader_num_workers", "workers", "nw")
 
@@ -81,7 +81,12 @@ def needs_torch(spec: RunSpec) -> bool:
     if not spec.workload.module:
         return False
     settings = importlib.import_module(f"{spec.workload.module.rpartition('.')[0]}.settings")
-    return bool(settings.NEEDS_TORCH) or spec.launcher.kind == "torchrun"
+    return bool(settings.NEEDS_TORCH) or spec.launcher.kind in ("torchrun", "deepspeed")
+
+
+def uses_deepspeed(spec: RunSpec) -> bool:
+    """Whether DeepSpeed is known to run in it: it starts the ranks, or a bundled workload is told to train with it."""
+    return spec.launcher.kind == "deepspeed" or spec.settings.get("engine") == "deepspeed"
 
 
 def asks_for_gpus(spec: RunSpec) -> bool:

@@ -8,16 +8,16 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from seatrial import deepspeed_options, torchrun_options
 from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
 from seatrial.records.run_spec import RunSpec
-from seatrial.torchrun_options import values_in
 
 LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
-# torchrun's own when nobody names one.
+# torchrun's and deepspeed's own when nobody names one.
 USUAL_PORT = 29500
 
 BIND = Question(
@@ -29,7 +29,7 @@ BIND = Question(
 )
 NAMED = Question(
     name="port {port}",
-    looks_at="that a port which the plan itself names (--master-port, --rdzv-endpoint, MASTER_PORT) is free",
+    looks_at="that a port which the plan itself names (--master-port, --master_port, --rdzv-endpoint, MASTER_PORT) is free",
     prevents="RuntimeError: The server socket has failed to listen on any local network address. EADDRINUSE: address already in use",
     fix="end what listens there (`ss -ltnp 'sport = :{port}'`), or leave the option out: Seatrial holds a free port for each run",
     refuses=True,
@@ -82,9 +82,11 @@ def _ports(spec: RunSpec) -> Iterator[int]:
         else []
     )
     if spec.launcher.kind == "torchrun":
-        typed = values_in(spec.launcher.args)
+        typed = torchrun_options.values_in(spec.launcher.args)
         host, _, port = typed.get("rdzv_endpoint", "").rpartition(":")
         named = [] if "standalone" in typed else [(typed.get("master_addr", ""), typed.get("master_port", "")), (host, port)]
+    if spec.launcher.kind == "deepspeed":
+        named = [("", deepspeed_options.values_in(spec.launcher.args).get("master_port", ""))]
     # Port 0 asks for any free one; on another host somebody else listens.
     yield from (int(port) for host, port in named if port.isdigit() and 0 < int(port) < 65536 and _is_here(host))
 
@@ -96,6 +98,6 @@ def _is_here(host: str) -> bool:
 def _range() -> str:
     with contextlib.suppress(OSError, ValueError):
         low, high = RANGE.read_text(encoding="ascii").split()
-        inside = f"; torchrun's usual {USUAL_PORT} is one of them" if int(low) <= USUAL_PORT <= int(high) else ""
+        inside = f"; the usual {USUAL_PORT} of torchrun and deepspeed is one of them" if int(low) <= USUAL_PORT <= int(high) else ""
         return f"{low} to {high}{inside}"
     return "not told by the kernel"

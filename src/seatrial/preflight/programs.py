@@ -86,7 +86,8 @@ def _absence(name: str, cwd: Path) -> str:
 def _way_to(name: str, cwd: str) -> str:
     if "/" in name:
         return f"check the path (a relative one counts from {cwd}) and that the file may be executed"
-    return f"install {name}, activate the environment that has it, or give its full path"
+    how = " (pip install 'seatrial[stage1]')" if name in ("deepspeed", "ds") else ""
+    return f"install {name}{how}, activate the environment that has it, or give its full path"
 
 
 def _starts_our_torchrun(spec: RunSpec) -> bool:

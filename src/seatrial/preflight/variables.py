@@ -14,6 +14,8 @@ RENDEZVOUS = (
     "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT",
     "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_SIZE",
 )  # fmt: skip
+# Of these, what deepspeed's launcher does not set anew for its ranks.
+LEFT_BY_DEEPSPEED = ("LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
 # torchrun takes each of its options from PET_OPTION too.
 TORCHRUN_PREFIX = "PET_"
 OWN_PREFIX = "SEATRIAL_"
@@ -64,9 +66,11 @@ def misleading(need: Need) -> list[str]:
 
 
 def _taken_by(spec: RunSpec, name: str) -> bool:
-    """torchrun sets each rank's variables itself and so does `python` for several ranks; a single process takes what it finds."""
+    """Launchers set each rank's variables themselves and so does `python` for several ranks; a single process takes what it finds."""
     if spec.launcher.kind == "torchrun":
         return name.startswith(TORCHRUN_PREFIX)
+    if spec.launcher.kind == "deepspeed":
+        return name in LEFT_BY_DEEPSPEED
     if spec.launcher.kind == "python" and spec.place.ranks > 1:
         return False
     return name in RENDEZVOUS

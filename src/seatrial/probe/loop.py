@@ -108,6 +108,11 @@ class Probe:
         """The same loader, timed: each wait for a batch counts as data_wait of the coming step. At a halt it is over."""
         return loader if self._writer is None else TimedLoader(loader, self._timeline, self._until_first_step)
 
+    def resume_at(self, step: int) -> None:
+        """Number the coming steps from here on: for a training that goes on after a checkpoint. To be called before the first step."""
+        if self._writer is not None:
+            self._timeline.ended_steps = step
+
     def step(self, *, samples: float | None = None, tokens: float | None = None) -> StepContext | Nothing:
         """One training step of this rank, and how much work is in it."""
         return NOTHING if self._writer is None else StepContext(self._timeline, samples, tokens)
@@ -171,7 +176,7 @@ class Probe:
         self._close(clean=_is_clean(error))
 
     def _until_first_step(self, name: str) -> SpanContext | Nothing:
-        return NOTHING if self._timeline.ended_steps else self.startup(name)
+        return NOTHING if self._timeline.newest else self.startup(name)
 
     def _close_at_exit(self) -> None:
         # By now an uncaught exception is gone from sys.exc_info, and sys.exit leaves no trace at all.

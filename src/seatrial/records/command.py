@@ -15,6 +15,8 @@ class Allocation:
     devices: tuple[str, ...] = ()
     master_addr: str = "127.0.0.1"
     master_port: int
+    cpu_only: bool = False
+    """No GPU is asked for and none could be used; False also where nobody has looked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +28,7 @@ class Command:
     """Only what Seatrial, the place, the launcher and the plan set; the caller's own environment lies beneath."""
     cwd: str
     ranks: tuple[dict[str, str], ...] = ({},)
-    """One entry a process: torchrun needs one entry, plain python one for each rank."""
+    """One entry a process: torchrun and deepspeed need one entry, plain python one for each rank."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +50,8 @@ class AgentOrder:
     command: Command
     attempt_folder: str
     rank_logs: str | None = None
-    """Where the launcher redirects each rank's output (torchrun's --log-dir), to be merged into launcher.log."""
+    """Where the launcher redirects each rank's output (torchrun's --log-dir, deepspeed's --enable_each_rank_log), to be merged
+    into launcher.log."""
     term_s: float = 10.0
     telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)
     """What the agent samples while the command runs."""

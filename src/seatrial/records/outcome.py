@@ -56,6 +56,7 @@ class Cause(str, enum.Enum):
     PEER_LOST = "peer_lost"
     RENDEZVOUS_TIMEOUT = "rendezvous_timeout"
     IMPORT_ERROR = "import_error"
+    OP_BUILD = "op_build"
     BAD_ARGUMENT = "bad_argument"
     FILE_MISSING = "file_missing"
     DISK_FULL = "disk_full"

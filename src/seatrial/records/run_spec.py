@@ -42,7 +42,7 @@ class LauncherSpec:
     """How processes start."""
 
     kind: str
-    """`python`, `torchrun` or `command` (the program as typed)."""
+    """`python`, `torchrun`, `deepspeed` or `command` (the program as typed)."""
     args: tuple[str, ...] = ()
     """Options for the launcher itself, placeholders filled."""
     program: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Ranks and their process group. In: the launcher's variables, the wanted device, the probe that times it. Out: Ranks, and a clean end.
 
-gloo between CPUs, NCCL between GPUs; a single process needs no group. The device follows LOCAL_RANK: the global rank would name a
-GPU that does not exist on the second node.
+gloo between CPUs, NCCL between GPUs; a single process needs no group, unless a library insists (`ensure_group`). The device follows
+LOCAL_RANK: the global rank would name a GPU that does not exist on the second node.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import gc
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -47,24 +48,50 @@ class Ranks:
 
 @contextlib.contextmanager
 def joined_ranks(device_wanted: str, probe: Probe) -> Iterator[Ranks]:
-    """The process group around a training. After an error it is left as it is: ending it would wait for ranks that never come."""
+    """The process group around a training. After an error among several ranks it is left as it is: ending it would wait for ranks that
+    never come."""
     with probe.startup("process_group"):
         ranks = _join(device_wanted)
-    yield ranks
-    if ranks.world_size > 1:
+    try:
+        yield ranks
+    except BaseException:
+        if ranks.world_size == 1 and dist.is_initialized():
+            dist.destroy_process_group()
+        raise
+    if dist.is_initialized():
         # gloo aborts now and then when the group ends before a model that still uses it, or on one rank before the other.
         gc.collect()
-        dist.barrier()
+        ranks.barrier()
         dist.destroy_process_group()
+
+
+def ensure_group(ranks: Ranks) -> None:
+    """A process group also for a rank alone: DeepSpeed cannot do without one. It needs no port, and `joined_ranks` ends it."""
+    if not dist.is_initialized():
+        _init_group(ranks.device, store=dist.HashStore(), rank=0, world_size=1)
+
+
+def lowest_capability(ranks: Ranks) -> tuple[int, int] | None:
+    """Of the GPUs of all ranks, so that all of them decide alike; None on CPUs. All ranks must ask."""
+    if ranks.device.type != "cuda":
+        return None
+    major, minor = torch.cuda.get_device_capability(ranks.device)
+    # One number for both, and its negative, since what is found is the largest.
+    negative = ranks.largest([-(100 * major + minor)])[0]
+    return divmod(int(-negative), 100)
 
 
 def _join(device_wanted: str) -> Ranks:
     local_rank, world_size = int(os.environ.get("LOCAL_RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
     device = _device(device_wanted, local_rank)
     if world_size > 1:
-        on_gpu = device.type == "cuda"
-        dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None)
+        _init_group(device)
     return Ranks(rank=int(os.environ.get("RANK") or 0), local_rank=local_rank, world_size=world_size, device=device)
+
+
+def _init_group(device: torch.device, **rendezvous: Any) -> None:
+    on_gpu = device.type == "cuda"
+    dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None, **rendezvous)
 
 
 def _device(wanted: str, local_rank: int) -> torch.device:

@@ -16,7 +16,6 @@ import itertools
 import json
 import os
 import textwrap
-import time
 import typing
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from seatrial_workloads.common.settings_checks import field_names, kind_in_words, without_none
+from seatrial_workloads.common.start_time import NoCommonTime, shared_start_name
 
 Settings = TypeVar("Settings")
 
@@ -64,7 +64,7 @@ def _parser(kind: type) -> argparse.ArgumentParser:
     parser.add_argument(
         "--run-dir", type=Path, metavar="FOLDER", help=f"where events and train.log go (default: ${ENV_RUN_DIR}, else ./runs/NAME-TIME)"
     )
-    hints, texts = typing.get_type_hints(kind), _field_texts(kind)
+    hints, texts = typing.get_type_hints(kind), field_texts(kind)
     for field in fields(kind):
         help_text = f"{texts.get(field.name, '')} (default: {_shown(field.default)})".replace("%", "%%")
         parser.add_argument(
@@ -114,26 +114,17 @@ def _run_dir(given: Path | None, workload: str) -> Path:
     from_harness = os.environ.get(ENV_RUN_DIR)
     if from_harness:
         return Path(from_harness)
-    return Path("runs") / f"{workload}-{time.strftime('%Y%m%d-%H%M%S', time.localtime(_shared_start_t()))}"
-
-
-def _shared_start_t() -> float:
-    """A time that every rank of one start agrees on: now for a single process, torchrun's own start for its ranks."""
-    if int(os.environ.get("WORLD_SIZE") or 1) == 1:
-        return time.time()
-    if "TORCHELASTIC_RUN_ID" not in os.environ:
-        raise ValueError("ranks that were started one by one must share a folder: give each the same --run-dir FOLDER")
-    after_name = Path(f"/proc/{os.getppid()}/stat").read_text().rpartition(")")[2].split()
-    ticks_after_boot = int(after_name[19])
-    boot_t = next(float(line.split()[1]) for line in Path("/proc/stat").read_text().splitlines() if line.startswith("btime"))
-    return boot_t + ticks_after_boot / os.sysconf("SC_CLK_TCK")
+    try:
+        return Path("runs") / f"{workload}-{shared_start_name(os.environ)}"
+    except NoCommonTime as which:
+        raise ValueError(f"ranks {which} must share a folder: give each the same --run-dir FOLDER") from None
 
 
 def _workload(kind: type) -> str:
     return kind.__module__.split(".")[-2] if "." in kind.__module__ else kind.__module__
 
 
-def _field_texts(kind: type) -> dict[str, str]:
+def field_texts(kind: type) -> dict[str, str]:
     """The docstring line under each field."""
     try:
         body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0].body  # type: ignore[attr-defined]

@@ -1,12 +1,15 @@
 """What can be set of the contrastive speech–text trainer. Standard library only; checked when made.
 
-Flat, so that a plan's axes reach every one of them; the nested keys of `train.py` are mapped onto these in `hydra_keys`.
+Flat, so that a plan's axes reach every one of them; the nested keys of `train.py` are mapped onto these in `hydra_config`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
+from seatrial_workloads.common.precision import FP16_ON_CPU
 from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
 
 NEEDS_TORCH = True
@@ -153,6 +156,29 @@ class Settings:
         if self.device == "cpu" and self.precision == "fp16":
             raise ValueError(FP16_ON_CPU)
 
+    def host_problems(self, *, num_gpus: int, cwd: Path) -> list[tuple[str, str]]:
+        """Settings that cannot work on this host, each with a sentence that says why and what to do; asked before anything is started."""
+        problems = [(name, sentence) for name, sentence in self._missing_files(cwd) if sentence]
+        if not num_gpus and self.precision == "fp16" and self.device != "cpu":
+            problems.append(("precision", f"no usable GPU here, and {FP16_ON_CPU}"))
+        if not num_gpus and self.device == "cuda":
+            problems.append(("device", "device is cuda, and no usable GPU was found here: use device=auto or cpu"))
+        return problems
+
+    def _missing_files(self, cwd: Path) -> Iterator[tuple[str, str]]:
+        if not (cwd / self.dataset_root).is_dir():
+            yield (
+                "dataset_root",
+                f"there is no folder {self.dataset_root}: prepare LibriSpeech (seatrial prepare librispeech --input-root …), "
+                f"or make a small one to try things with (seatrial prepare librispeech --synthetic 200 --output-root {self.dataset_root})",
+            )
+        for name, what in (("dataset_manifest_path", "manifest"), ("pretrained_checkpoint", "file")):
+            given = getattr(self, name)
+            if given is not None and not (cwd / given).is_file():
+                yield name, f"there is no {what} {given}: correct {name}, or leave it out"
+        if self.resume_from is not None and not (cwd / self.resume_from).is_dir():
+            yield "resume_from", f"there is no folder {self.resume_from}: give a checkpoint folder, or a run folder that has one"
+
     @property
     def slice_range_s(self) -> tuple[float, float]:
         """Shortest and longest slice."""
@@ -208,6 +234,3 @@ class Settings:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
         if self.warmup_steps >= self.schedule_steps:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) must be below schedule_steps ({self.schedule_steps})")
-
-
-FP16_ON_CPU = "precision is 'fp16', and a CPU has no loss scaling for it: use precision=auto, bf16 or fp32, or a GPU"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seatrial_workloads.common.precision import FP16_ON_CPU
 from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
 
 NEEDS_TORCH = True
@@ -53,6 +54,8 @@ class Settings:
         check_at_least(self, steps=1, micro_batch=1, seq_len=2, d_model=1, n_layers=1, n_heads=1, vocab_size=8, num_workers=0)
         check_at_least(self, prefetch_factor=1, log_every=1, eval_every=1, checkpoint_every=1, seed=0)
         check_one_of(self, precision=("auto", "bf16", "fp16", "fp32"), device=("auto", "cpu", "cuda"))
+        if self.device == "cpu" and self.precision == "fp16":
+            raise ValueError(FP16_ON_CPU)
         if self.d_model % self.n_heads:
             near = self.n_heads * max(1, round(self.d_model / self.n_heads))
             raise ValueError(f"d_model ({self.d_model}) is not a multiple of n_heads ({self.n_heads}): use for example d_model={near}")

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from seatrial.probe import Probe
-from seatrial_workloads.common.distributed import Ranks, joined_ranks
+from seatrial_workloads.common.distributed import Ranks, joined_ranks, lowest_capability
 from seatrial_workloads.common.human_lines import HumanLines
-from seatrial_workloads.common.precision import Precision, resolve_precision
+from seatrial_workloads.common.precision import Precision, choose_precision, refuse_fp16_without_gpu
 from seatrial_workloads.common.settings_file import load_settings
 from seatrial_workloads.common.timing_lines import TimingLines
 from seatrial_workloads.tiny_lm.data import eval_batches, train_loader
@@ -31,6 +31,7 @@ from seatrial_workloads.tiny_lm.settings import Settings
 def main(argv: list[str] | None = None) -> None:
     start = load_settings(Settings, argv)
     settings, run_dir = start.settings, start.run_dir
+    refuse_fp16_without_gpu(settings.precision, settings.device)
     with Probe(run_dir) as probe, joined_ranks(settings.device, probe) as ranks:
         timing = TimingLines(ranks.rank, settings.steps, probe.recent, ranks.largest)
         with HumanLines(run_dir, ranks.rank, timing) as lines:
@@ -43,7 +44,7 @@ class Trainer:
     def __init__(self, settings: Settings, run_dir: Path, ranks: Ranks, probe: Probe, lines: HumanLines) -> None:
         torch.manual_seed(settings.seed)
         self.settings, self.run_dir, self.ranks, self.probe, self.lines = settings, run_dir, ranks, probe, lines
-        self.precision = resolve_precision(settings.precision, ranks.device)
+        self.precision = choose_precision(settings.precision, lowest_capability(ranks))
         with probe.startup("model"):
             self.bare_model = new_model(settings).to(ranks.device)
             self.model = wrap(self.bare_model, settings, ranks)

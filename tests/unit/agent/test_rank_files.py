@@ -1,4 +1,4 @@
-"""Rank files as torchrun makes them, followed with the real inotify and without."""
+"""Rank files as torchrun and deepspeed make them, followed with the real inotify and without."""
 
 from __future__ import annotations
 
@@ -69,6 +69,21 @@ def test_new_files_and_growth_are_told(tmp_path: Path, follow: Callable[[], Foll
     assert follower.text == b"[rank0]: one\n[rank11]: warned\n[rank0]: two\n"
 
 
+def test_files_of_deepspeed_are_followed(tmp_path: Path, follow: Callable[[], Follower]) -> None:
+    _print(tmp_path / "20261114090000_rank0.log", "yesterday\n")
+    follower = follow()
+    first, second = tmp_path / "20261115124634_rank0.log", tmp_path / "20261115124634_rank11.log"
+    first.touch()
+    second.touch()
+    follower.told()
+    _print(second, "warned\n")
+    _print(first, "one\ntw")
+    follower.told()
+    _print(first, "o\n")
+    follower.told()
+    assert sorted(follower.text.splitlines()) == [b"[rank0]: one", b"[rank0]: two", b"[rank11]: warned"]
+
+
 def test_restarted_ranks_are_followed_too(tmp_path: Path, follow: Callable[[], Follower]) -> None:
     follower = follow()
     _print(_stream(tmp_path, 0), "first try\n")
@@ -105,7 +120,13 @@ def test_older_jobs_in_the_same_folder_are_left_alone(tmp_path: Path, follow: Ca
 
 def test_foreign_files_are_not_taken_for_ranks(tmp_path: Path, follow: Callable[[], Follower]) -> None:
     follower = follow()
-    for path in (tmp_path / "rank0.log", tmp_path / "a" / "b" / "0" / "stdout.log", tmp_path / "a" / "attempt_0" / "x" / "stdout.log"):
+    (tmp_path / "20261115124634_rank1.log").mkdir()
+    for path in (
+        tmp_path / "rank0.log",
+        tmp_path / "2026_rank0.log",
+        tmp_path / "a" / "b" / "0" / "stdout.log",
+        tmp_path / "a" / "attempt_0" / "x" / "stdout.log",
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("not a rank\n")
     follower.files.look()

@@ -44,3 +44,23 @@ def test_a_script_without_the_probe_is_judged_by_its_exit_code_alone() -> None:
 def test_a_rank_that_stopped_early_is_no_success(least_steps: int, steps: int | None, cause: Cause) -> None:
     ranks = RankRecord(started=2, done=2, stepped=True, least_steps=least_steps)
     assert judge_ending(Ending(returncode=0), ranks, world_size=2, steps=steps).cause is cause
+
+
+@pytest.mark.parametrize(
+    ("ranks", "cause"),
+    [
+        (RankRecord(told_of=2, launched=2), Cause.NONE),
+        (RankRecord(told_of=0, launched=2), Cause.RANKS_MISSING),
+        (RankRecord(told_of=1, launched=2), Cause.RANKS_MISSING),
+        # The probe in rank 0 only says nothing of rank 1.
+        (RankRecord(told_of=1, launched=2, started=1, done=1, stepped=True), Cause.RANKS_MISSING),
+        # Where every rank said itself that it was done, the launcher's words may be missing.
+        (RankRecord(told_of=0, launched=2, started=2, done=2, stepped=True), Cause.NONE),
+    ],
+)
+def test_exit_code_0_of_deepspeed_needs_a_word_on_every_rank(ranks: RankRecord, cause: Cause) -> None:
+    judged = judge_ending(Ending(returncode=0), ranks, world_size=ranks.started, steps=None)
+    assert judged.cause is cause
+    if cause is not Cause.NONE:
+        assert judged.detail == f"exit code 0, but the launcher said of {ranks.told_of} of 2 ranks that they ended well"
+        assert "was killed" in judged.action

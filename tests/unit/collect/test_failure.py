@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from seatrial.collect import failure
 from seatrial.collect.failure import ACTIONS, SIGNS, diagnose
 from seatrial.records.outcome import Cause
 
@@ -215,3 +218,70 @@ def test_only_the_end_of_a_huge_log_is_read() -> None:
 
 def test_every_sign_has_an_action() -> None:
     assert {sign.cause for sign in SIGNS} <= set(ACTIONS)
+
+
+RECORDED = Path(__file__).parents[2] / "recorded" / "failures"
+RECORDED_CAUSES = {
+    "deepspeed_no_ninja": (Cause.PROGRAM_MISSING, "Unable to JIT load the fused_adam op due to ninja", failure.INSTALL_NINJA),
+    "deepspeed_shm_comm_build": (Cause.OP_BUILD, "Error building extension 'deepspeed_shm_comm'", failure.NO_SHM_COMM),
+    "deepspeed_no_pdsh": (Cause.PROGRAM_MISSING, "launcher 'pdsh' not installed", failure.NO_PDSH),
+    "deepspeed_no_slot": (Cause.BAD_ARGUMENT, "No slot '1' specified on host 'localhost'", failure.NO_SLOT),
+    "deepspeed_no_hostfile": (Cause.BAD_ARGUMENT, "no extra nodes available via hostfile", failure.NO_HOSTFILE),
+    "deepspeed_host_not_in_hostfile": (Cause.BAD_ARGUMENT, "Hostname 'worker-1' not found in hostfile", failure.NO_HOSTFILE),
+    "deepspeed_missing_bash": (Cause.PROGRAM_MISSING, "deepspeed: command not found", failure.INSTALL_DEEPSPEED),
+    "deepspeed_missing_env": (Cause.PROGRAM_MISSING, "deepspeed’: No such file or directory", failure.INSTALL_DEEPSPEED),
+    "deepspeed_missing_sh": (Cause.PROGRAM_MISSING, "/opt/venv/bin/deepspeed: not found", failure.INSTALL_DEEPSPEED),
+    "deepspeed_not_installed": (Cause.IMPORT_ERROR, "No module named 'deepspeed'", failure.INSTALL_DEEPSPEED),
+    "deepspeed_local_rank": (Cause.BAD_ARGUMENT, "unrecognized arguments: --local_rank=0", failure.TAKE_LOCAL_RANK),
+    "deepspeed_rank_killed": (Cause.KILLED, "a rank was killed by signal 9", ACTIONS[Cause.KILLED]),
+}
+
+
+@pytest.mark.parametrize("name", RECORDED_CAUSES)
+def test_recorded_ends_of_deepspeed(name: str) -> None:
+    cause, words, action = RECORDED_CAUSES[name]
+    # deepspeed hands on -9 as 247.
+    found = diagnose(247 if "killed" in name else 1, (RECORDED / f"{name}.log").read_text().splitlines())
+    assert (found.cause, found.action) == (cause, action)
+    assert words in found.detail
+
+
+def test_every_recorded_end_is_read() -> None:
+    assert {path.stem for path in RECORDED.glob("*.log")} == set(RECORDED_CAUSES)
+
+
+@pytest.mark.parametrize(
+    ("line", "action"),
+    [
+        ("/opt/venv/lib/deepspeed/ops/csrc/cpu/comm/shm.cpp:12:10: fatal error: numa.h: No such file or directory", failure.NO_SHM_COMM),
+        ("/opt/venv/lib/ops/csrc/adam/multi_tensor_adam.cu(31): error: identifier is undefined", ACTIONS[Cause.OP_BUILD]),
+    ],
+)
+def test_a_compiler_that_prints_before_the_traceback_is_told(line: str, action: str) -> None:
+    found = diagnose(1, [line, *traceback("RuntimeError: Error building extension 'x'")])
+    assert (found.cause, found.detail, found.action) == (Cause.OP_BUILD, line, action)
+
+
+def test_of_a_chain_the_last_sign_counts_before_the_first() -> None:
+    lines = [
+        *traceback("FileNotFoundError: [Errno 2] No such file or directory: 'ninja'"),
+        "The above exception was the direct cause of the following exception:",
+        *traceback("RuntimeError: Unable to JIT load the cpu_adam op due to ninja not being installed."),
+    ]
+    assert diagnose(1, lines).action == failure.INSTALL_NINJA
+    lines[-1] = "RuntimeError: could not set up the optimiser"
+    assert diagnose(1, lines).cause is Cause.FILE_MISSING
+
+
+@pytest.mark.parametrize(
+    ("code", "cause", "detail"),
+    [
+        (-11, Cause.NATIVE_CRASH, "a rank crashed: SIGSEGV"),
+        (7, Cause.EXIT_CODE, "a rank ended first, with exit code 7, and said nothing that tells why"),
+        (1, Cause.PEER_LOST, "RuntimeError: [pair.cc:553] Connection closed by peer [127.0.0.1]:7565"),
+    ],
+)
+def test_a_rank_that_died_in_silence_is_told_from_deepspeed_s_report(code: int, cause: Cause, detail: str) -> None:
+    report = f"[2026-11-15 12:43:31,393] [ERROR] [launch.py:259:sigkill_handler] ['python', 't.py'] exits with return code = {code}"
+    found = diagnose(code % 256, ["step 1", *LOST_PEER, report])
+    assert (found.cause, found.detail) == (cause, detail)

@@ -133,6 +133,16 @@ def test_lines_without_a_loss_win_over_a_bar_without_one(tmp_path: Path) -> None
     assert tables is not None and tables.source == "log:deepspeed"
 
 
+def test_lines_of_deepspeed_s_own_launcher_are_none_of_the_script_s(tmp_path: Path) -> None:
+    launcher = (RECORDED.parent / "failures" / "deepspeed_rank_killed.log").read_text().splitlines(keepends=True)
+    begin, end = launcher[:9], launcher[-4:]
+    ranks = [f"[rank0]: {line}" for line in (RECORDED / "deepspeed.log").read_text().splitlines(keepends=True)]
+    tables = read(tmp_path, "".join([*begin, *ranks, *end]))
+    assert tables is not None and tables.source == "log:deepspeed"
+    assert tables.steps["step"].to_list() == list(range(10, 101, 10))
+    assert set(tables.steps["rank"].to_list()) == {0}
+
+
 def test_a_trainer_without_its_bar_is_not_read_by_the_bar_of_something_else(tmp_path: Path) -> None:
     text = "".join(bar(done, 300) for done in range(301)) + "\n" + (RECORDED / "hf_trainer_quiet.log").read_text()
     tables = read(tmp_path, text)

@@ -79,6 +79,23 @@ def test_devices_are_shown_and_none_are_hidden_from_cpu_ranks() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in _variables({}, ranks=4)
 
 
+def test_deepspeed_is_left_to_show_the_devices_itself() -> None:
+    assert "CUDA_VISIBLE_DEVICES" not in _variables({}, kind="deepspeed", devices=("0", "2"), ranks=2)
+
+
+def test_deepspeed_is_told_where_no_gpu_is_to_be_used() -> None:
+    def accelerator(caller: dict[str, str], cpu_only: bool, kind: str = "deepspeed") -> tuple[str, str] | None:
+        spec = make_spec(CWD, kind=kind, ranks=2)
+        allocation = dataclasses.replace(allocation_for(spec), cpu_only=cpu_only)
+        found = {variable.name: variable for variable in environment(spec, allocation, ATTEMPT, caller)}.get("DS_ACCELERATOR")
+        return (found.value, found.set_by) if found else None
+
+    assert accelerator({}, cpu_only=True) == ("cpu", "seatrial")
+    assert accelerator({"DS_ACCELERATOR": "cuda"}, cpu_only=True) == ("cuda", "caller")
+    assert accelerator({}, cpu_only=False) is None
+    assert accelerator({}, cpu_only=True, kind="torchrun") is None
+
+
 def test_plan_wins_and_says_what_it_replaced() -> None:
     found = _variables({"NCCL_DEBUG": "INFO", "NCCL_ALGO": "Ring"}, env={"NCCL_DEBUG": "WARN", "NCCL_ALGO": "Ring"})
     assert found["NCCL_DEBUG"] == EnvironmentVariable(name="NCCL_DEBUG", value="WARN", set_by="plan", replaced="INFO")

@@ -113,6 +113,72 @@ def test_torchrun_rank_logs_are_followed_where_they_are(typed: tuple[str, ...], 
     assert rank_logs_for(make_spec(CWD, kind="torchrun", launcher_args=typed), ATTEMPT) == folder
 
 
+def test_deepspeed_gets_what_is_missing() -> None:
+    assert _argv(kind="deepspeed", ranks=2, args=("--bs", "8")) == (
+        *(sys.executable, "-m", "deepspeed.launcher.runner"),
+        # A hostfile that lies where deepspeed looks by itself is not taken.
+        *("--hostfile", "/dev/null"),
+        *("--num_gpus", "2"),
+        *("--master_port", "29650"),
+        *("--enable_each_rank_log", str(ATTEMPT.rank_logs)),
+        *("train.py", "--bs", "8"),
+    )
+
+
+def test_deepspeed_module_takes_no_local_rank() -> None:
+    words = _argv(kind="deepspeed", ranks=2, program=("deepspeed",), module="seatrial_workloads.tiny_lm.train")
+    assert words[0] == "deepspeed"
+    assert words[-5:] == ("--no_local_rank", "--module", "seatrial_workloads.tiny_lm.train", "--settings", str(ATTEMPT.settings))
+
+
+@pytest.mark.parametrize(
+    ("choices", "caller", "told"),
+    [
+        ({"devices": ("0", "1"), "ranks": 2}, {}, ("--include", "localhost:0,1")),
+        ({"ranks": 2}, {"CUDA_VISIBLE_DEVICES": "4,5"}, ("--include", "localhost:4,5")),
+        ({"ranks": 1, "env": {"CUDA_VISIBLE_DEVICES": "3"}}, {"CUDA_VISIBLE_DEVICES": "4,5"}, ("--include", "localhost:3")),
+        ({"ranks": 2, "env": {"DS_ACCELERATOR": "cpu"}}, {"CUDA_VISIBLE_DEVICES": "4"}, ("--num_gpus", "2")),
+    ],
+)
+def test_deepspeed_is_told_of_the_gpus_the_run_may_use(choices: dict[str, object], caller: dict[str, str], told: tuple[str, ...]) -> None:
+    spec = make_spec(CWD, kind="deepspeed", **choices)  # type: ignore[arg-type]
+    words = command_for(spec, allocation_for(spec), ATTEMPT, caller).argv
+    assert words[5:7] == told
+
+
+def test_deepspeed_is_not_told_of_gpus_by_their_uuid() -> None:
+    spec = make_spec(CWD, kind="deepspeed")
+    with pytest.raises(LaunchError, match=r"'GPU-0a' is none; name GPUs by number in place\.include, as in localhost:0,1"):
+        command_for(spec, allocation_for(spec), ATTEMPT, {"CUDA_VISIBLE_DEVICES": "GPU-0a"})
+
+
+@pytest.mark.parametrize(
+    ("typed", "left_out"),
+    [
+        (("--master_port", "1234"), "--master_port"),
+        (("--master_p=1234",), "--master_port"),
+        (("--enable_each_rank_log", "logs"), "--enable_each_rank_log"),
+    ],
+)
+def test_deepspeed_option_the_user_typed_stands_alone(typed: tuple[str, ...], left_out: str) -> None:
+    words = _argv(kind="deepspeed", ranks=2, program=("deepspeed",), launcher_args=typed)
+    assert left_out not in words[1 : words.index(typed[0])]
+    assert words[-1 - len(typed) :] == (*typed, "train.py")
+
+
+@pytest.mark.parametrize(
+    ("typed", "folder"),
+    [
+        ((), str(ATTEMPT.rank_logs)),
+        (("--enable_each_rank_log", "logs"), str(CWD / "logs")),
+        (("--enable=/var/logs",), "/var/logs"),
+        (("--enable_each_rank_log", "None"), None),
+    ],
+)
+def test_deepspeed_rank_logs_are_followed_where_they_are(typed: tuple[str, ...], folder: str | None) -> None:
+    assert rank_logs_for(make_spec(CWD, kind="deepspeed", launcher_args=typed), ATTEMPT) == folder
+
+
 def test_command_is_taken_as_typed() -> None:
     words = _argv(kind="command", program=("accelerate",), launcher_args=("launch",), args=("--bs", "8"))
     assert words == ("accelerate", "launch", "train.py", "--bs", "8")

@@ -43,6 +43,26 @@ def test_torchrun_order_names_the_rank_logs(tmp_path: Path) -> None:
     assert prepare(spec, attempt, allocation_for(spec), {}).rank_logs == str(attempt.rank_logs)
 
 
+@pytest.mark.parametrize(
+    ("caller", "devices", "shown", "replaced"),
+    [({}, ("0", "1"), "0,1", None), ({}, (), "0,1", None), ({"CUDA_VISIBLE_DEVICES": "4,5,6"}, (), "4,5", "4,5,6")],
+)
+def test_what_deepspeed_shows_its_ranks_is_recorded(
+    caller: dict[str, str], devices: tuple[str, ...], shown: str, replaced: str | None, tmp_path: Path
+) -> None:
+    spec, attempt = make_spec(tmp_path, kind="deepspeed", ranks=2, devices=devices), attempt_in(tmp_path)
+    order = prepare(spec, attempt, allocation_for(spec), caller)
+    recorded = {variable["name"]: variable for variable in read_json(attempt.environment)["variables"]}
+    assert recorded["CUDA_VISIBLE_DEVICES"] == {
+        "name": "CUDA_VISIBLE_DEVICES",
+        "value": shown,
+        "set_by": "launcher",
+        "replaced": replaced,
+    }
+    assert "CUDA_VISIBLE_DEVICES" not in order.command.env
+    assert order.rank_logs == str(attempt.rank_logs)
+
+
 def test_secrets_are_where_they_must_be_and_nowhere_else(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, env={"HF_TOKEN": "hf_plan_secret_0001"})
     attempt = attempt_in(tmp_path)

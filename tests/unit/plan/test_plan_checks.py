@@ -66,7 +66,27 @@ BUNDLED = {
     "launcher: {kind: torchrun, args: [--nproc-per-node=2]}": (
         "launcher.args[0]: '--nproc-per-node=2' is Seatrial's to give: place.ranks says how many ranks there are"
     ),
-    "launcher: command": "launcher.kind: 'command' starts a program of your own; a bundled workload needs python or torchrun",
+    "launcher: command": "launcher.kind: 'command' starts a program of your own; a bundled workload needs python, torchrun or deepspeed",
+    "launcher: {kind: deepspeed, args: [--num_gpus=2]}": (
+        "launcher.args[0]: '--num_gpus=2' is Seatrial's to give: place.ranks says how many ranks there are"
+    ),
+    "launcher: {kind: deepspeed, args: [--save_pid, -i, 'localhost:0']}": (
+        "launcher.args[1]: '-i' is Seatrial's to give: place.include says which GPUs there are"
+    ),
+    "launcher: {kind: deepspeed, args: [-H, hosts]}": (
+        "launcher.args[0]: '-H' is not taken: runs on several hosts are not built yet; leave it out and run on this machine"
+    ),
+    "launcher: {kind: deepspeed, args: [--log_level, error]}": (
+        "launcher.args[0]: '--log_level' is not taken: Seatrial counts deepspeed's own lines of the ranks that ended well, since its exit "
+        "code 0 does not tell; leave it out"
+    ),
+    "{launcher: deepspeed, place: {include: 'localhost:GPU-0a'}}": (
+        "place.include: launcher deepspeed takes GPUs by number, not 'GPU-0a'; write localhost:0,1 (`nvidia-smi -L` lists them)"
+    ),
+    "{launcher: deepspeed, place: {include: 'localhost:3,1'}}": (
+        "place.include: launcher deepspeed takes GPUs in rising order; write localhost:1,3"
+    ),
+    "{launcher: deepspeed, env: {RANK: 0}}": "env.RANK: is set for each rank when it is started; leave it out",
     "timing: {window: '200:100'}": "timing.window: '200:100' is empty: the first step must be below the last",
     "timing: {window: soon}": 'timing.window: \'soon\' does not fit; expected "auto", "100:", "100:900" or ":900"',
     "{steps: 10, timing: {log_every: 50}}": ("timing.log_every: 50 is larger than steps (10): no timing point would be recorded; lower it"),

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from seatrial.errors import UsageError
+from seatrial.machine.gpus import HUNG, Driver, Gpu
+from seatrial.plan import from_command
 from seatrial.plan.command_words import take_apart
 from seatrial.plan.from_command import mapping_from_command
 from seatrial.plan.load import plan_from_mapping
@@ -20,6 +22,28 @@ COMMANDS: dict[str, tuple[str, list[str], list[str], str, list[str], str | None]
     "torchrun --nproc-per 2 x.py": ("torchrun", ["torchrun"], [], "x.py", [], "2"),
     "torchrun --nproc_per=2 --stand --nn 1 x.py --nproc 9": ("torchrun", ["torchrun"], ["--stand"], "x.py", ["--nproc", "9"], "2"),
     "torchrun --max-r 0 -r3 -m pkg.train": ("torchrun", ["torchrun"], ["--max-r", "0", "-r3", "-m"], "pkg.train", [], None),
+    "deepspeed --num_gpus 2 train.py --bs 8": ("deepspeed", ["deepspeed"], [], "train.py", ["--bs", "8"], "2"),
+    "ds --num_acc=2 --master_port 29501 train.py": ("deepspeed", ["ds"], ["--master_port", "29501"], "train.py", [], "2"),
+    "deepspeed --include localhost:0,1 --module pkg.train": ("deepspeed", ["deepspeed"], ["--module"], "pkg.train", [], None),
+    "DS_ACCELERATOR=cpu deepspeed -i localhost:0,1 train.py": ("deepspeed", ["deepspeed"], [], "train.py", [], None),
+    "deepspeed --num_gpus 2 --num_nodes 1 --no_ssh --node_rank 0 -q train.py": ("deepspeed", ["deepspeed"], [], "train.py", [], "2"),
+    "python -m deepspeed.launcher.runner --num_gpus=2 train.py --num_gpus 9": (
+        "deepspeed",
+        ["python", "-m", "deepspeed.launcher.runner"],
+        [],
+        "train.py",
+        ["--num_gpus", "9"],
+        "2",
+    ),
+    "conda run -n x deepspeed --num_gpus 2 t.py": (
+        "command",
+        [],
+        [],
+        "conda",
+        ["run", "-n", "x", "deepspeed", "--num_gpus", "2", "t.py"],
+        "2",
+    ),
+    "./train.sh --num_gpus 4": ("command", [], [], "./train.sh", ["--num_gpus", "4"], None),
     "./train.sh --np 4": ("command", [], [], "./train.sh", ["--np", "4"], None),
     "torchrun --standalone --nproc-per-node=4 --nnodes=1 train.py": ("torchrun", ["torchrun"], ["--standalone"], "train.py", [], "4"),
     "/opt/venv/bin/torchrun --rdzv_backend c10d -m pkg.train --nproc_per_node 9": (
@@ -62,9 +86,20 @@ REFUSED = {
     "torchrun --nproc_per_node 2": "there is no script in the command: torchrun --nproc_per_node 2",
     "python -u": "there is no script in the command: python -u",
     "python -m": "python -m is not followed by a module",
-    "deepspeed --num_gpus 2 train.py": (
-        "the deepspeed launcher is not there yet; start the script with torchrun instead, under which DeepSpeed works too: "
-        "torchrun --nproc_per_node 2 train.py …"
+    "deepspeed --num_gpus 2": "there is no script in the command: deepspeed --num_gpus 2",
+    "deepspeed -H hosts train.py": "-H hosts: runs on several hosts are not built yet; leave it out and run on this machine",
+    "deepspeed --num_gpus 2 --num_nodes 2 train.py": (
+        "--num_nodes 2: runs on several hosts are not built yet; leave it out and run on this machine"
+    ),
+    "deepspeed --launcher pdsh train.py": "--launcher pdsh: runs on several hosts are not built yet; leave it out and run on this machine",
+    "deepspeed --exclude localhost:1 train.py": "--exclude localhost:1: name the GPUs to use instead, with place.include",
+    "deepspeed --autotuning run train.py": (
+        "--autotuning run: it starts runs of its own that nobody watches; make the settings it would try axes of the plan"
+    ),
+    "deepspeed --num-gpus 2 train.py": "deepspeed has no option --num-gpus; write --num_gpus",
+    "deepspeed --num_gpus two train.py": "--num_gpus two: must be a number or one axis such as {np}",
+    "deepspeed --num_gpus 2 --include localhost:0,1 train.py": (
+        "--include and --num_gpus are both given, and deepspeed takes one of them; keep --include"
     ),
     "torchrun --nnodes 2 train.py": "runs on several nodes are not there yet (--nnodes 2); sweep on one node with --nnodes 1",
     "torchrun --nnodes=1:4 train.py": "runs on several nodes are not there yet (--nnodes 1:4); sweep on one node with --nnodes 1",
@@ -187,3 +222,54 @@ def test_other_keys_of_a_plan_are_passed_on() -> None:
     mapping = mapping_from_command(["python", "t.py"], more={"rank_by": "duration_s", "limits": {"run_s": 5}}, steps=7)
     plan = plan_from_mapping(mapping, "x")
     assert (plan.rank_by, plan.limits.run_s, plan.steps) == ("duration_s", 5, 7)
+
+
+def test_gpus_that_deepspeed_is_told_of_are_the_place_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DS_ACCELERATOR", raising=False)
+    mapping = mapping_from_command(shlex.split("deepspeed --include=localhost:2,3 train.py"))
+    assert mapping["place"] == {"kind": "local", "include": "localhost:2,3"}
+    run = resolve(plan_from_mapping(mapping, "x"), source="x", cwd=Path("/")).runs[0]
+    assert (run.place.ranks, run.place.devices) == (2, ("2", "3"))
+    mapping = mapping_from_command(shlex.split("deepspeed --num_gpus {np} train.py"), axes={"np": [1, 2]})
+    assert [run.place.ranks for run in resolve(plan_from_mapping(mapping, "x"), source="x", cwd=Path("/")).runs] in ([1, 2], [2, 1])
+
+
+def test_slots_of_a_cpu_are_a_number_of_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
+    command, expected = shlex.split("deepspeed --include localhost:0,1 train.py"), {"kind": "local", "ranks": 2}
+    assert mapping_from_command(["DS_ACCELERATOR=cpu", "LOCAL_SIZE=2", *command])["place"] == expected
+    assert mapping_from_command(command, more={"env": {"DS_ACCELERATOR": "cpu"}})["place"] == expected
+    monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    assert mapping_from_command(command)["place"] == expected
+
+
+@pytest.mark.parametrize(
+    ("num_gpus", "variables", "ranks"),
+    [(8, {}, 8), (8, {"CUDA_VISIBLE_DEVICES": "2,3"}, 2), (0, {}, 1), (0, {"LOCAL_SIZE": "2"}, 2), (8, {"DS_ACCELERATOR": "cpu"}, 1)],
+)
+def test_deepspeed_that_is_told_nothing_takes_every_gpu(
+    num_gpus: int, variables: dict[str, str], ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("CUDA_VISIBLE_DEVICES", "LOCAL_SIZE", "DS_ACCELERATOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    here = Driver(gpus=tuple(Gpu(index=index) for index in range(num_gpus)))
+    monkeypatch.setattr(from_command, "read_driver", lambda: here)
+    assert mapping_from_command(["deepspeed", "train.py"])["place"] == {"kind": "local", "ranks": ranks}
+    assert "takes every GPU it sees" in take_apart(["deepspeed", "train.py"]).notes[0]
+
+
+def test_gpus_that_nobody_can_count_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(from_command, "read_driver", lambda: HUNG)
+    with pytest.raises(UsageError, match=r"how many there are cannot be told \(the driver does not answer\); add --num_gpus N"):
+        mapping_from_command(["deepspeed", "train.py"])
+
+
+def test_what_is_left_out_of_a_deepspeed_command_is_noted() -> None:
+    parts = take_apart(shlex.split("deepspeed --num_gpus 2 --log_level error train.py"))
+    assert parts.launcher_args == ()
+    assert parts.notes == (
+        "--log_level error is left out: Seatrial counts deepspeed's own lines of the ranks that ended well, since its exit code 0 does "
+        "not tell",
+    )
+    assert take_apart(shlex.split("deepspeed --num_gpus 2 --log_level debug train.py")).launcher_args == ("--log_level", "debug")

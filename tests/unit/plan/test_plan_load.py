@@ -60,9 +60,6 @@ NOT_BUILT = {
     "price_per_gpu_hour: 2.5": (
         "price_per_gpu_hour: is a known key that is not built yet; leave it out (multiply the duration of a run by your price meanwhile)"
     ),
-    "launcher: deepspeed": (
-        "launcher.kind: 'deepspeed' is known but not built yet; start the script with `launcher: torchrun`, under which DeepSpeed works too"
-    ),
     "place: {kind: slurm}": "place.kind: 'slurm' is known but not built yet; use `kind: local` on one machine",
 }
 

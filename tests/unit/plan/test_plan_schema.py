@@ -34,7 +34,7 @@ def test_what_is_not_built_is_not_in_it() -> None:
 
 def test_short_forms_are_taken() -> None:
     properties: dict[str, Any] = json_schema()["properties"]
-    assert properties["launcher"]["anyOf"] == [{"$ref": "#/$defs/Launcher"}, {"enum": ["python", "torchrun", "command"]}]
+    assert properties["launcher"]["anyOf"] == [{"$ref": "#/$defs/Launcher"}, {"enum": ["python", "torchrun", "deepspeed", "command"]}]
     assert properties["workload"]["anyOf"] == [{"$ref": "#/$defs/Workload"}, {"type": "string"}]
     assert properties["axes"]["additionalProperties"]["anyOf"][1]["type"] == "array"
 

@@ -29,7 +29,7 @@ workload:
   script: train.py
   args: ["--batch-size", "8", "--num-workers=0", "--lr", "1e-3"]
 
-# How processes start: python, torchrun, or command for any other program.
+# How processes start: python, torchrun, deepspeed, or command for any other program.
 launcher:
   kind: torchrun
   program: [torchrun]
@@ -67,6 +67,7 @@ COMMANDS: list[tuple[str, dict[str, list[Any]]]] = [
     ("torchrun --nproc_per_node 2 train.py --bs {bs} --workers {nw}", {"bs": [8, 16], "nw": [0, 2]}),
     ("python -u train.py --lr {lr} --opt {opt}", {"lr": [1e-3, 3e-4], "opt": ["adamw", "yes", "8", "a b", "x: y", "#1", ""]}),
     ("torchrun --nproc_per_node {np} train.py", {"np": [1, 2]}),
+    ("deepspeed --include localhost:0,1 train.py --bs {bs}", {"bs": [8, 16]}),
     ("A=true B=1e-3 ./train.sh '{{\"a\": [1, 2]}}' 'it'\"'\"'s' 'naïve ✓' '- x' 'null'", {}),
     ("accelerate launch train.py", {}),
     ("python t.py 'tab\there' 'line\nbreak' '\u2028'", {}),

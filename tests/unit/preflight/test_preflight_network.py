@@ -30,6 +30,11 @@ def test_a_port_the_plan_names_is_taken(option: str) -> None:
     assert by_name(ports.checks(make_need(run)))[f"port {port}"].ok, "free again"
 
 
+def test_a_port_that_deepspeed_is_given() -> None:
+    run = make_run(HERE, script="t.py", kind="deepspeed", launcher_args=("--master_port", "29503"), env={"MASTER_PORT": "29504"})
+    assert ports.named_ports(make_need(run)) == {29503}
+
+
 def test_ports_that_nobody_will_listen_on_are_not_asked_for() -> None:
     standalone = make_run(HERE, script="t.py", kind="torchrun", launcher_args=("--standalone", "--master_port=29500"))
     any_port = make_run(HERE, script="t.py", kind="torchrun", launcher_args=("--rdzv-endpoint=localhost:0",))
@@ -73,6 +78,7 @@ LEFT = {"RANK": "0", "WORLD_SIZE": "8", "MASTER_PORT": "29500", "PET_NNODES": "4
     ("more", "misled_by"),
     [
         ({"kind": "torchrun", "ranks": 2}, ["PET_NNODES"]),
+        ({"kind": "deepspeed", "ranks": 2}, []),
         ({"ranks": 2}, []),
         ({"ranks": 1}, ["MASTER_PORT", "RANK", "WORLD_SIZE"]),
         ({"kind": "command"}, ["MASTER_PORT", "RANK", "WORLD_SIZE"]),
@@ -81,6 +87,11 @@ LEFT = {"RANK": "0", "WORLD_SIZE": "8", "MASTER_PORT": "29500", "PET_NNODES": "4
 )
 def test_left_over_variables_count_where_a_run_would_take_them(more: dict[str, object], misled_by: list[str]) -> None:
     assert variables.misleading(make_need(make_run(HERE, script="t.py", **more), caller=LEFT)) == misled_by
+
+
+def test_what_deepspeed_does_not_set_anew_reaches_its_ranks() -> None:
+    caller = {**LEFT, "LOCAL_WORLD_SIZE": "8"}
+    assert variables.misleading(make_need(make_run(HERE, script="t.py", kind="deepspeed"), caller=caller)) == ["LOCAL_WORLD_SIZE"]
 
 
 def test_without_a_plan_every_left_over_is_told() -> None:

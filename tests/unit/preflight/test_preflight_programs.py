@@ -72,6 +72,15 @@ def test_missing_program_is_told_with_its_fix(tmp_path: Path) -> None:
     assert found["program ./plain.sh"].fix.startswith("check the path")
 
 
+def test_missing_deepspeed_is_told_with_what_brings_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    check = checked(make_run(tmp_path, script="t.py", kind="deepspeed", program=("deepspeed",)), caller={"PATH": "/nowhere"})[
+        "program deepspeed"
+    ]
+    assert (check.ok, check.refuses, check.prevents) == (False, True, "deepspeed: No such file or directory")
+    assert check.fix == "install deepspeed (pip install 'seatrial[stage1]'), activate the environment that has it, or give its full path"
+
+
 def test_script_behind_a_command_is_not_taken_for_a_program(tmp_path: Path) -> None:
     run = make_run(tmp_path, script="train.py", kind="command", program=("sh",))
     assert [name for name in checked(run) if name.startswith("program")] == ["program sh"]

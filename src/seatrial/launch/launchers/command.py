@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from seatrial.errors import LaunchError
 from seatrial.launch.launchers.workload import workload_words
 from seatrial.paths import AttemptPaths
@@ -9,11 +11,11 @@ from seatrial.records.command import Allocation
 from seatrial.records.run_spec import RunSpec
 
 
-def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths) -> tuple[str, ...]:
+def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
     if spec.workload.module and not spec.launcher.program:
         raise LaunchError(
             f"workload '{spec.workload.name}' is a Python module and launcher 'command' starts programs: "
-            "use launcher 'python' or 'torchrun', or name the interpreter as its program"
+            "use launcher 'python', 'torchrun' or 'deepspeed', or name the interpreter as its program"
         )
     typed = (*spec.launcher.program, *spec.launcher.args, *workload_words(spec, attempt))
     if not typed:

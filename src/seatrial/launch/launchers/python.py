@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 
 from seatrial.launch.launchers.workload import workload_words
 from seatrial.paths import AttemptPaths
@@ -10,7 +11,7 @@ from seatrial.records.command import Allocation
 from seatrial.records.run_spec import RunSpec
 
 
-def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths) -> tuple[str, ...]:
+def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
     program = spec.launcher.program or (sys.executable,)
     return (*program, *spec.launcher.args, *workload_words(spec, attempt))
 

@@ -7,24 +7,30 @@ from types import MappingProxyType, ModuleType
 
 from seatrial.errors import LaunchError, did_you_mean
 from seatrial.launch.environment import added, environment
-from seatrial.launch.launchers import command, python, torchrun
+from seatrial.launch.launchers import command, deepspeed, python, torchrun
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import Allocation, Command
 from seatrial.records.run_spec import RunSpec
 
-LAUNCHERS: Mapping[str, ModuleType] = MappingProxyType({"python": python, "torchrun": torchrun, "command": command})
+LAUNCHERS: Mapping[str, ModuleType] = MappingProxyType({"python": python, "torchrun": torchrun, "deepspeed": deepspeed, "command": command})
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def command_for(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str] = _NOTHING) -> Command:
     """The processes to start. `caller` is the environment beneath: a default of ours gives way to what it already sets."""
     launcher = launcher_of(spec)
+    env = added(environment(spec, allocation, attempt, caller))
     return Command(
-        argv=launcher.words(spec, allocation, attempt),
-        env=added(environment(spec, allocation, attempt, caller)),
+        argv=launcher.words(spec, allocation, attempt, {**caller, **env}),
+        env=env,
         cwd=spec.cwd,
         ranks=launcher.overlays(spec, allocation),
     )
+
+
+def given_to_ranks(spec: RunSpec, allocation: Allocation, variables: Mapping[str, str]) -> dict[str, str]:
+    """What the launcher's own program sets for every rank in the place of `variables`, to be written down."""
+    return deepspeed.given_to_ranks(allocation, variables) if launcher_of(spec) is deepspeed else {}
 
 
 def rank_logs_for(spec: RunSpec, attempt: AttemptPaths) -> str | None:

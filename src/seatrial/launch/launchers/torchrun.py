@@ -6,7 +6,7 @@ An option the user typed stands; Seatrial adds only what is missing: number of r
 from __future__ import annotations
 
 import sys
-from collections.abc import Container
+from collections.abc import Container, Mapping
 from pathlib import Path
 
 from seatrial.launch.launchers.workload import workload_words
@@ -19,7 +19,7 @@ from seatrial.torchrun_options import values_in
 RENDEZVOUS_OPTIONS = ("standalone", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf")
 
 
-def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths) -> tuple[str, ...]:
+def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
     program = spec.launcher.program or (sys.executable, "-m", "torch.distributed.run")
     typed = values_in(spec.launcher.args)
     return (

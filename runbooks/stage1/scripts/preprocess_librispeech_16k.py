@@ -1,0 +1,15 @@
+"""`seatrial prepare librispeech` under the name and with the flags that the Stage 1 procedure uses.
+
+python runbooks/stage1/scripts/preprocess_librispeech_16k.py \
+    --input-root data/LibriSpeech/LibriSpeech --output-root data/LibriSpeech/LibriSpeech_16k_trim --target-sr 16000 --trim \
+    --manifest-path data/LibriSpeech/LibriSpeech_16k_trim/manifest_16k_trim.tsv --workers 16 --log-every 1000
+"""
+
+from __future__ import annotations
+
+import sys
+
+from seatrial_workloads.librispeech.prepare import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,9 @@
+"""Stage 1 training under the name that its commands use; `python train.py --help` lists every key, docs/stage1.md explains them.
+
+deepspeed --include localhost:0,1 train.py +experiment=limit_longest_1-3_stage1_bf16 ++dataset.root_dir=data/LibriSpeech_16k_trim
+"""
+
+from seatrial_workloads.contrastive.hydra_config.train import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""`seatrial prepare librispeech`: the data of the contrastive workload, prepared, checked or made up.
+
+seatrial prepare librispeech --input-root data/LibriSpeech --output-root data/LibriSpeech_16k_trim --trim --workers 8
+
+28539 files prepared: 28539 now, 0 before; 100.2 hours of audio; none rejected; 43.1 s, 661.9 files/s
+manifest: data/LibriSpeech_16k_trim/manifest.tsv
+
+The work is that of `python -m seatrial_workloads.librispeech.prepare`, started here as a process of its own on the same terminal.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from seatrial.cli.stop_signals import INTERRUPTED
+from seatrial.errors import SeatrialError, UsageError, did_you_mean
+
+EXAMPLES = (
+    "seatrial prepare librispeech --input-root data/LibriSpeech --output-root data/LibriSpeech_16k_trim --trim --workers 8\n\n"
+    "seatrial prepare librispeech --synthetic 200 --output-root data/synthetic"
+)
+MODULES = {"librispeech": "seatrial_workloads.librispeech.prepare"}
+DONE, FAILED = 0, 1
+SAME_EXIT_CODES = (DONE, FAILED, INTERRUPTED)
+WHAT, CONVERSION, WORK, INSTEAD = "Trees", "What is done to a file", "How it is done", "Instead of preparing"
+
+Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="What to prepare: librispeech.", show_default=False)]
+InputRoot = Annotated[
+    str | None,
+    typer.Option(metavar="FOLDER", help="The tree to prepare; every .flac and .txt under it is taken.", rich_help_panel=WHAT),
+]
+OutputRoot = Annotated[
+    str,
+    typer.Option(metavar="FOLDER", help="Where the prepared tree is, or will be.", rich_help_panel=WHAT, show_default=False),
+]
+ManifestPath = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="The table of all prepared files, for the trainer. Default: manifest.tsv in the output tree.",
+        rich_help_panel=WHAT,
+    ),
+]
+TargetSr = Annotated[
+    int, typer.Option(metavar="HZ", help="Resample to this rate; speech models want 16000 Hz.", rich_help_panel=CONVERSION)
+]
+Trim = Annotated[bool, typer.Option("--trim", help="Cut silence off both ends, so that slices hold speech.", rich_help_panel=CONVERSION)]
+TrimTopDb = Annotated[
+    float,
+    typer.Option(metavar="DB", help="Take for silence what is this many decibels below the loudest.", rich_help_panel=CONVERSION),
+]
+Workers = Annotated[
+    int, typer.Option(metavar="N", help="Work with this many processes; as many as there are cores is best.", rich_help_panel=WORK)
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option("--overwrite", help="Make every file anew, also where the tree was prepared otherwise.", rich_help_panel=WORK),
+]
+LogEvery = Annotated[
+    int,
+    typer.Option(metavar="N", help="Say a line every so many files where there is no terminal; 0 for none.", rich_help_panel=WORK),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No bar and no lines on the way, only how it ended.", rich_help_panel=WORK)]
+Verify = Annotated[
+    bool,
+    typer.Option(
+        "--verify", help="Check the output tree against its manifest, decoding every file; write nothing.", rich_help_panel=INSTEAD
+    ),
+]
+Synthetic = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N", help="Make a small tree of N utterances that can be learnt from, without a download.", rich_help_panel=INSTEAD
+    ),
+]
+Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the synthetic tree. Default: 0.", rich_help_panel=INSTEAD)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb."""
+    app.command("prepare", epilog=EXAMPLES)(prepare)
+
+
+def prepare(
+    dataset: Dataset,
+    output_root: OutputRoot,
+    input_root: InputRoot = None,
+    manifest_path: ManifestPath = None,
+    target_sr: TargetSr = 16_000,
+    trim: Trim = False,
+    trim_top_db: TrimTopDb = 60.0,
+    workers: Workers = 1,
+    overwrite: Overwrite = False,
+    log_every: LogEvery = 500,
+    quiet: Quiet = False,
+    verify: Verify = False,
+    synthetic: Synthetic = None,
+    seed: Seed = None,
+) -> int:
+    """Prepare a dataset for training: one sample rate, mono, silence trimmed, transcripts copied, a manifest of all files.
+
+    The same command again goes on where it was interrupted and leaves the same files. What cannot be decoded is listed in rejected.tsv
+    and does not stop the rest. Exit code 0 when files were prepared, 1 when none were, when there was trouble or --verify found some.
+    """
+    if dataset not in MODULES:
+        raise UsageError(f"there is no dataset '{dataset}': {did_you_mean(dataset, MODULES)}")
+    options = {
+        "--input-root": input_root,
+        "--output-root": output_root,
+        "--manifest-path": manifest_path,
+        "--target-sr": target_sr,
+        "--trim": trim,
+        "--trim-top-db": trim_top_db,
+        "--workers": workers,
+        "--overwrite": overwrite,
+        "--log-every": log_every,
+        "--quiet": quiet,
+        "--verify": verify,
+        "--synthetic": synthetic,
+        "--seed": seed,
+    }
+    return exit_code_of([sys.executable, "-m", MODULES[dataset], *words_of(options)])
+
+
+def words_of(options: dict[str, Any]) -> list[str]:
+    """Options as words of a command line. With `=`, so that a value that begins with a dash stays one."""
+    given = {name: value for name, value in options.items() if value is not None and value is not False}
+    return [name if value is True else f"{name}={value}" for name, value in given.items()]
+
+
+def exit_code_of(command: list[str]) -> int:
+    """Run the command on this terminal and wait until it is over, also when asked to stop: it then ends by itself, with whole files."""
+    process = subprocess.Popen(command)
+    try:
+        code = process.wait()
+    except KeyboardInterrupt:
+        # Ctrl-C has reached it already; a signal to this process alone has not.
+        process.terminate()
+        process.wait()
+        raise
+    if code < 0:
+        raise SeatrialError(f"preparing was killed by signal {-code}: what is done stays, and the same command goes on from there")
+    return code if code in SAME_EXIT_CODES else FAILED

@@ -1,0 +1,83 @@
+"""`deepspeed`: a runner that starts a launcher that starts the ranks, each with its output in a file of its own under attempt-N/ranks/.
+
+An option the user typed stands; Seatrial adds only what is missing: which devices, a held port, where ranks write, and that there are
+no other hosts. The runner is told of no hostfile: it would silently take one that lies at /job/hostfile.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Container, Mapping
+from pathlib import Path
+
+from seatrial.deepspeed_options import values_in
+from seatrial.errors import LaunchError
+from seatrial.launch.launchers.workload import workload_words
+from seatrial.machine.deepspeed_devices import gpu_numbers
+from seatrial.machine.gpus import LIMIT
+from seatrial.paths import AttemptPaths
+from seatrial.records.command import Allocation
+from seatrial.records.run_spec import RunSpec
+
+# No plain file, so the runner takes it for missing and stays on this host, whatever lies where it looks by itself.
+NO_HOSTFILE = "/dev/null"
+# The word by which its user says that ranks are to write to the common output.
+NO_RANK_LOGS = "None"
+
+
+def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
+    program = spec.launcher.program or (sys.executable, "-m", "deepspeed.launcher.runner")
+    typed = values_in(spec.launcher.args)
+    return (
+        *program,
+        *("--hostfile", NO_HOSTFILE),
+        *_devices(allocation, variables),
+        *_port(typed, allocation),
+        *_logs(typed, attempt),
+        *spec.launcher.args,
+        *_workload(spec, attempt),
+    )
+
+
+def overlays(spec: RunSpec, allocation: Allocation) -> tuple[dict[str, str], ...]:
+    """deepspeed gives each rank its variables itself."""
+    return ({},)
+
+
+def given_to_ranks(allocation: Allocation, variables: Mapping[str, str]) -> dict[str, str]:
+    """Of the variables that deepspeed sets, the one that takes the place of the caller's: for the record."""
+    return {LIMIT: ",".join(_numbers(allocation, variables) or map(str, range(allocation.ranks)))}
+
+
+def rank_logs(spec: RunSpec, attempt: AttemptPaths) -> str | None:
+    """The folder whose files the agent merges; None when the user wants all ranks in deepspeed's own output."""
+    typed = values_in(spec.launcher.args).get("enable_each_rank_log", str(attempt.rank_logs))
+    return None if typed == NO_RANK_LOGS else str(Path(spec.cwd) / typed)
+
+
+def _devices(allocation: Allocation, variables: Mapping[str, str]) -> tuple[str, ...]:
+    numbers = _numbers(allocation, variables)
+    return ("--include", f"localhost:{','.join(numbers)}") if numbers else ("--num_gpus", str(allocation.ranks))
+
+
+def _numbers(allocation: Allocation, variables: Mapping[str, str]) -> tuple[str, ...]:
+    try:
+        return gpu_numbers(allocation.devices, allocation.ranks, variables)
+    except ValueError as error:
+        raise LaunchError(f"{error}; name GPUs by number in place.include, as in localhost:0,1") from error
+
+
+def _port(typed: Container[str], allocation: Allocation) -> tuple[str, ...]:
+    return () if "master_port" in typed else ("--master_port", str(allocation.master_port))
+
+
+def _logs(typed: Container[str], attempt: AttemptPaths) -> tuple[str, ...]:
+    return () if "enable_each_rank_log" in typed else ("--enable_each_rank_log", str(attempt.rank_logs))
+
+
+def _workload(spec: RunSpec, attempt: AttemptPaths) -> tuple[str, ...]:
+    """A bundled workload reads LOCAL_RANK and takes no --local_rank=N; the user's script gets it, as DeepSpeed's users expect."""
+    if not spec.workload.module:
+        return workload_words(spec, attempt)
+    _, *module = workload_words(spec, attempt)
+    return ("--no_local_rank", "--module", *module)

@@ -1,0 +1,126 @@
+"""torch's own way: DistributedDataParallel between ranks, AdamW, autocast and loss scaling. In: see engine.py. Out: an Engine.
+
+model.pt              weights (without the frozen ones where that was asked for); also good as pretrained_checkpoint
+training.pt           optimiser, scaler, number of updates, and what the trainer adds
+random_states_rank*.pt
+"""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from seatrial_workloads.common.choice import Choice
+from seatrial_workloads.common.distributed import Ranks
+from seatrial_workloads.common.engines.engine import EngineOptions, trainable
+from seatrial_workloads.common.engines.engine_files import (
+    load_own_random_states,
+    load_trained_weights,
+    save_own_random_states,
+    trained_weights,
+)
+from seatrial_workloads.common.engines.warm_up import forward_and_backward
+from seatrial_workloads.common.precision import Precision
+from seatrial_workloads.common.saved_tensors import load_tensors, save_tensors
+
+MODEL, TRAINING = "model.pt", "training.pt"
+
+
+class DdpEngine:
+    """A rank alone trains the bare model."""
+
+    name = "ddp"
+    cannot_compile = None
+
+    def __init__(self, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions) -> None:
+        self.model = model.to(ranks.device)
+        self._ranks, self._precision, self._options = ranks, precision, options
+        self._parameters = trainable(self.model)
+        self._wrapped = self._wrap()
+        on_gpu = ranks.device.type == "cuda"
+        self._optimizer = torch.optim.AdamW(
+            self._parameters,
+            lr=options.lr,
+            betas=options.betas,
+            eps=options.eps,
+            weight_decay=options.weight_decay,
+            fused=on_gpu,
+        )
+        self._scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision.needs_scaler)
+        self._updates = 0
+        self.choices = ddp_choices(options, on_gpu=on_gpu)
+
+    def _wrap(self) -> nn.Module:
+        if self._ranks.world_size == 1:
+            return self.model
+        # No static graph: a weight that only some batches use would be counted on for ever after the first one.
+        return DistributedDataParallel(
+            self.model,
+            device_ids=[self._ranks.device.index] if self._ranks.device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+            **_buffers_stay(),
+        )
+
+    def forward(self, **inputs: Any) -> Tensor:
+        with self._precision.autocast(self._ranks.device):
+            loss: Tensor = self._wrapped(**inputs)
+        return loss
+
+    def backward(self, loss: Tensor) -> None:
+        self._scaler.scale(loss).backward()
+
+    def step(self) -> None:
+        for group in self._optimizer.param_groups:
+            group["lr"] = self._options.lr_at(self._updates)
+        if self._options.gradient_clipping:
+            self._scaler.unscale_(self._optimizer)
+            nn.utils.clip_grad_norm_(self._parameters, self._options.gradient_clipping)
+        self._scaler.step(self._optimizer)
+        self._scaler.update()
+        self._optimizer.zero_grad()
+        self._updates += 1
+
+    def warm_up(self, **inputs: Any) -> None:
+        forward_and_backward(self.model, self._precision.autocast(self._ranks.device), inputs)
+
+    def save(self, folder: Path, extra: dict[str, Any]) -> None:
+        if self._ranks.rank == 0:
+            save_tensors(folder / MODEL, {"model": trained_weights(self.model, exclude_frozen=self._options.exclude_frozen)})
+            training = {"optimizer": self._optimizer.state_dict(), "scaler": self._scaler.state_dict(), "updates": self._updates}
+            save_tensors(folder / TRAINING, {**training, "extra": extra})
+        save_own_random_states(folder, self._ranks.rank)
+
+    def load(self, folder: Path) -> dict[str, Any]:
+        load_trained_weights(self.model, load_tensors(folder / MODEL)["model"], folder / MODEL)
+        training = load_tensors(folder / TRAINING)
+        self._optimizer.load_state_dict(training["optimizer"])
+        if training["scaler"] and self._scaler.is_enabled():
+            self._scaler.load_state_dict(training["scaler"])
+        self._updates = training["updates"]
+        load_own_random_states(folder, self._ranks.rank)
+        extra: dict[str, Any] = training["extra"]
+        return extra
+
+    def close(self) -> None:
+        self._wrapped = self.model
+
+
+def _buffers_stay() -> dict[str, bool]:
+    """No rank changes a buffer, so none is sent at every forward; the switch got another name in torch 2.13."""
+    names = inspect.signature(DistributedDataParallel).parameters
+    return {"forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers": False}
+
+
+def ddp_choices(options: EngineOptions, *, on_gpu: bool) -> dict[str, Choice]:
+    """The optimiser, and what was asked for that only DeepSpeed has."""
+    kind = "AdamW, fused" if on_gpu else "AdamW"
+    reason = "ddp has torch's own; FusedAdam is DeepSpeed's" if options.torch_adam is False else "torch's own"
+    choices = {"optimizer": Choice({None: "auto", True: "AdamW", False: "FusedAdam"}[options.torch_adam], kind, reason)}
+    if options.wall_clock_breakdown:
+        choices["wall_clock_breakdown"] = Choice(True, False, "only DeepSpeed times its own phases")
+    return choices

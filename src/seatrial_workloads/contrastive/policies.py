@@ -1,0 +1,68 @@
+"""What precision, attention and arithmetic come to on these ranks. In: settings and ranks. Out: Policies, decided alike on every rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seatrial_workloads.common.attention import common_word, resolve_attention
+from seatrial_workloads.common.choice import Choice
+from seatrial_workloads.common.distributed import Ranks, lowest_capability
+from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
+from seatrial_workloads.common.precision import Precision, choose_load_dtype, choose_precision
+from seatrial_workloads.contrastive.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policies:
+    """What is used; `choices` has each with what was asked for and why."""
+
+    precision: Precision
+    speech_attention: str
+    text_attention: str
+    load_dtype: str
+    choices: dict[str, Choice]
+
+
+def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
+    """Also sets torch's switches for the arithmetic."""
+    lowest = lowest_capability(ranks)
+    precision = choose_precision(settings.precision, lowest)
+    speech = resolve_attention(settings.speech_attention, precision.effective, lowest)
+    text = resolve_attention(settings.text_attention, precision.effective, lowest)
+    load_dtype = choose_load_dtype(settings.model_load_dtype, precision, (speech.effective, text.effective), on_gpu=lowest is not None)
+    choices = {
+        "precision": precision,
+        "model_load_dtype": load_dtype,
+        "attn_impl": Choice(settings.attn_impl, common_word((speech, text)), "; ".join(dict.fromkeys((speech.reason, text.reason)))),
+        "speech_attn_impl": speech,
+        "text_attn_impl": text,
+        "device": Choice(settings.device, str(ranks.device), ranks.device_name),
+        **set_math_backend(math_options(settings), lowest),
+        **_without_effect(settings),
+    }
+    return Policies(
+        precision=precision,
+        speech_attention=speech.effective,
+        text_attention=text.effective,
+        load_dtype=load_dtype.effective,
+        choices=choices,
+    )
+
+
+def math_options(settings: Settings) -> MathOptions:
+    return MathOptions(
+        tf32=settings.tf32,
+        matmul_precision=settings.matmul_precision,
+        deterministic=settings.deterministic,
+        cudnn_benchmark=settings.cudnn_benchmark,
+    )
+
+
+def _without_effect(settings: Settings) -> dict[str, Choice]:
+    """A setting that does nothing says so."""
+    told = {}
+    if not settings.num_workers:
+        told["prefetch_factor"] = Choice(settings.prefetch_factor, None, "num_workers is 0: nothing is made ahead")
+    if settings.dataset_use_trim and settings.dataset_offline_trimmed:
+        told["dataset_use_trim"] = Choice(True, False, "dataset_offline_trimmed: the tree was trimmed beforehand")
+    return told

@@ -1,0 +1,64 @@
+"""Where the two encoders come from. In: the settings' word for each. Out: transformers' models, with weights from a folder or hub id, or
+built from a configuration here with random weights.
+
+`base` is the shape of wav2vec2-base and bert-base-uncased; `tiny` has the same parts and trains on a CPU in seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from transformers import BertConfig, BertModel, Wav2Vec2Config, Wav2Vec2Model
+
+from seatrial_workloads.contrastive.settings import CONFIG_NAMES
+
+# Random weights of BERT's usual size (0.02) give almost the same [CLS] for every text, and there would be nothing to learn: these are
+# larger, by how much was tried out.
+SPEECH_CONFIGS: dict[str, dict[str, Any]] = {
+    "base": {},
+    "tiny": {
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "conv_dim": (32,) * 7,
+        "num_conv_pos_embeddings": 16,
+        "num_conv_pos_embedding_groups": 4,
+        "initializer_range": 0.05,
+    },
+}
+TEXT_CONFIGS: dict[str, dict[str, Any]] = {
+    "base": {"initializer_range": 0.08},
+    "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "initializer_range": 0.2},
+}
+
+
+def speech_model(source: str, attention: str) -> Wav2Vec2Model:
+    """wav2vec2 in fp32: what is trained keeps its full precision."""
+    if source in CONFIG_NAMES:
+        return Wav2Vec2Model(Wav2Vec2Config(**SPEECH_CONFIGS[source], attn_implementation=attention))
+    return _loaded(Wav2Vec2Model, "speech_model", source, attention)
+
+
+def text_model(source: str, attention: str, vocab_size: int) -> BertModel:
+    """BERT without its pooling layer: the loss takes [CLS] as it is."""
+    if source in CONFIG_NAMES:
+        config = BertConfig(**TEXT_CONFIGS[source], vocab_size=vocab_size, attn_implementation=attention)
+        return BertModel(config, add_pooling_layer=False)
+    return _loaded(BertModel, "text_model", source, attention, add_pooling_layer=False)
+
+
+def described(source: str) -> str:
+    """For people: a toy with random weights must not pass for the real thing."""
+    return f"{source} (random weights)" if source in CONFIG_NAMES else source
+
+
+def _loaded(kind: Any, setting: str, source: str, attention: str, **options: Any) -> Any:
+    try:
+        return kind.from_pretrained(source, attn_implementation=attention, dtype=torch.float32, **options)
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{setting} is '{source}', which is neither a folder with a model here nor a hub id that can be reached "
+            f"({str(error).splitlines()[0]}): correct it, or use 'base' or 'tiny' for random weights"
+        ) from error

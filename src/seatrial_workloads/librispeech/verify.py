@@ -1,0 +1,122 @@
+"""Whether a tree is what its manifest says. In: a tree with a manifest. Out: what is wrong, by name; nothing is written.
+
+Every row's file is decoded to its end. What is checked: it is there, its length, sample rate and channels; the row's seconds; a transcript
+for its id beside it; and that no FLAC file lies in the tree without a row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from seatrial_workloads.librispeech.manifest import ManifestError, Row, read_manifest
+from seatrial_workloads.librispeech.outcomes import RejectedError
+from seatrial_workloads.librispeech.pool import Died, Pool
+from seatrial_workloads.librispeech.progress import progress
+from seatrial_workloads.librispeech.record import PrepareError
+from seatrial_workloads.librispeech.tree import look_through
+
+TRANSCRIPTS = ".trans.txt"
+# The manifest has six decimals.
+SAME_S = 1e-6
+
+
+@dataclass(frozen=True)
+class CheckOne:
+    """What a worker does with a row: the problem with its file, or None."""
+
+    root: Path
+    sample_rate: int
+
+    def __call__(self, row: Row) -> str | None:
+        from seatrial_workloads.librispeech.flac import read_flac
+
+        if not (self.root / row.rel_path).exists():
+            return "is in the manifest and not on disk"
+        try:
+            audio, sample_rate = read_flac(self.root / row.rel_path)
+        except RejectedError as error:
+            return str(error)
+        if sample_rate != self.sample_rate:
+            return f"has {sample_rate} samples a second; expected {self.sample_rate}"
+        if audio.ndim != 1:
+            return f"has {audio.shape[1]} channels; expected one"
+        if len(audio) != row.num_samples:
+            return f"has {len(audio)} samples; the manifest says {row.num_samples}"
+        return None
+
+
+def problems_of_tree(
+    root: Path, manifest_path: Path, sample_rate: int, *, num_workers: int = 1, log_every: int = 500, quiet: bool = False
+) -> tuple[list[str], int]:
+    """Every problem as `name: what is wrong`, sorted, and how many rows were checked."""
+    rows = _rows(manifest_path)
+    problems = [*_problems_of_rows(rows, sample_rate), *_problems_of_folders(root, rows)]
+    inside = [row for row in rows if _is_inside(row.rel_path)]
+    with progress("checking", len(inside), log_every, quiet=quiet) as bar, Pool(CheckOne(root, sample_rate), num_workers) as pool:
+        for row, outcome in pool.results(inside):
+            problem = f"the process decoding it {outcome.how}, twice" if isinstance(outcome, Died) else outcome
+            if problem:
+                problems.append(f"{row.rel_path}: {problem}")
+            bar.advance(f"{len(problems)} problems" if problems else "")
+    return sorted(problems), len(rows)
+
+
+def _rows(manifest_path: Path) -> list[Row]:
+    try:
+        rows = read_manifest(manifest_path)
+    except ManifestError as error:
+        raise PrepareError(str(error)) from error
+    except OSError as error:
+        raise PrepareError(f"the manifest {manifest_path} cannot be read ({error.strerror}): name it with --manifest-path") from error
+    if not rows:
+        raise PrepareError(f"the manifest {manifest_path} has no rows")
+    return rows
+
+
+def _problems_of_rows(rows: list[Row], sample_rate: int) -> Iterator[str]:
+    for rel_path, count in Counter(row.rel_path for row in rows).items():
+        if count > 1:
+            yield f"{rel_path}: has {count} rows in the manifest"
+    for row in rows:
+        if not _is_inside(row.rel_path):
+            yield f"{row.rel_path}: is a path out of the tree"
+        if abs(row.duration_s - row.num_samples / sample_rate) > SAME_S:
+            yield f"{row.rel_path}: the manifest says {row.num_samples} samples and {row.duration_s} s, which do not agree"
+
+
+def _is_inside(rel_path: str) -> bool:
+    path = PurePosixPath(rel_path)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def _problems_of_folders(root: Path, rows: list[Row]) -> Iterator[str]:
+    """Transcripts that are missing, and files without a row."""
+    found = look_through(root)
+    listed = {row.rel_path for row in rows}
+    ids_by_folder = _ids_by_folder(root, found.texts)
+    for rel_path in listed:
+        path = PurePosixPath(rel_path)
+        if path.stem not in ids_by_folder.get(str(path.parent), set()):
+            yield f"{rel_path}: no transcript for {path.stem} in its folder's {TRANSCRIPTS} files"
+    for rel_path in found.flacs:
+        if rel_path not in listed:
+            yield f"{rel_path}: is on disk and not in the manifest"
+    for rel_path, reason in found.refused.items():
+        yield f"{rel_path!r}: {reason}"
+
+
+def _ids_by_folder(root: Path, texts: list[str]) -> dict[str, set[str]]:
+    """Folder → ids that have words in its transcripts."""
+    ids: dict[str, set[str]] = {}
+    for rel_path in texts:
+        if rel_path.lower().endswith(TRANSCRIPTS):
+            try:
+                lines = (root / rel_path).read_text(encoding="utf-8", errors="replace").splitlines()
+            except OSError:
+                continue
+            words = (line.split() for line in lines)
+            ids.setdefault(str(PurePosixPath(rel_path).parent), set()).update(line[0] for line in words if len(line) > 1)
+    return ids

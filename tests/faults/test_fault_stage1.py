@@ -1,0 +1,54 @@
+"""Stage 1 under the real deepspeed launcher: a sweep that is killed in the middle and goes on where it stopped."""
+
+from __future__ import annotations
+
+import importlib.util
+import signal
+
+import pytest
+
+from tests.faults.campaigns import outcomes, send, started_ranks
+from tests.harness import Harness, wait_until
+
+pytestmark = [
+    pytest.mark.torch,
+    pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="deepspeed is not installed"),
+]
+
+SWEEP = """
+name: stage1
+workload: contrastive
+settings:
+  engine: deepspeed
+  device: cpu
+  dataset_root: data
+  dataset_manifest_path: data/manifest.tsv
+  fixed_slice_s: 1.0
+launcher: deepspeed
+place: {kind: local, ranks: 2}
+axes: {zero_stage: [0, 1], micro_batch: [4], num_workers: [0, 1], prefetch_factor: [2]}
+order: sequential
+repeats: 1
+steps: 30
+env: {OMP_NUM_THREADS: 1}
+telemetry: {gpu_s: null, host_s: null}
+limits: {soft_s: 3, term_s: 3}
+output: out
+"""
+
+
+@pytest.mark.timeout(600)
+def test_a_deepspeed_sweep_killed_in_the_middle_goes_on(harness: Harness) -> None:
+    harness.run("prepare", "librispeech", "--synthetic", "40", "--output-root", "data")
+    plan = str(harness.plan(SWEEP))
+    killed = harness.start("run", plan)
+    wait_until(lambda: any(harness.out.folder.glob("*/attempt-1/outcome.json")), "the first run ends", 120)
+    started_ranks(harness, 2)
+    send(killed.pid, signal.SIGKILL)
+    wait_until(lambda: not harness.left_behind(), "every process of it ends", 20)
+    killed.wait(30)
+    harness.run("run", plan)
+    ended = outcomes(harness)
+    assert len([key for key, (outcome, _) in ended.items() if outcome == "ok"]) == 4
+    assert len([key for key in ended if key.endswith("/2")]) == 1, "only the run that was killed is run again"
+    assert [row["zero_stage"] for row in harness.table(harness.out.folder / "per_run_metrics.csv")].count("1") == 2

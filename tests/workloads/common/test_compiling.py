@@ -1,0 +1,124 @@
+"""torch.compile, and the plain function where it fails."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+
+from seatrial_workloads.common.compiling import compile_or_fall_back, first_words  # noqa: E402
+from seatrial_workloads.common.distributed import Ranks  # noqa: E402
+
+ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
+INPUT = torch.ones(2, 3)
+
+
+class TwoRanks(Ranks):
+    """As if another rank had given these numbers."""
+
+    def largest(self, values):
+        return [1.0 for _ in values]
+
+
+@pytest.fixture
+def layer():
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Dropout(0.5), torch.nn.ReLU())
+
+
+def forward_and_backward(function):
+    random.random()
+    function(INPUT).sum().backward()
+
+
+def state(layer):
+    weights = {name: value.clone() for name, value in layer.state_dict().items()}
+    return weights, [parameter.grad for parameter in layer.parameters()], torch.get_rng_state().tolist(), random.getstate()
+
+
+def assert_no_trace(layer, before):
+    weights, gradients, torch_state, python_state = before
+    assert all(torch.equal(value, weights[name]) for name, value in layer.state_dict().items())
+    assert list(layer.state_dict()) == list(weights)
+    assert [parameter.grad for parameter in layer.parameters()] == gradients == [None, None]
+    assert torch.get_rng_state().tolist() == torch_state
+    assert random.getstate() == python_state
+
+
+def test_what_compiles_is_used_and_leaves_no_trace(layer):
+    before = state(layer)
+    compiled, choice = compile_or_fall_back(layer, forward_and_backward, ranks=ALONE, backend="eager")
+    assert (choice.requested, choice.effective, choice.reason) == (True, True, "compiled, mode default")
+    assert_no_trace(layer, before)
+    layer.eval()
+    torch.testing.assert_close(compiled(INPUT), layer(INPUT))
+    assert compiled is not layer
+
+
+def test_what_does_not_compile_falls_back_with_the_reason_and_leaves_no_trace(layer):
+    before = state(layer)
+
+    def broken(graph, inputs):
+        raise ValueError("a compiler of straw\nand its second line")
+
+    used, choice = compile_or_fall_back(layer, forward_and_backward, ranks=ALONE, backend=broken)
+    assert used is layer
+    assert choice.effective is False
+    assert "a compiler of straw" in choice.reason
+    assert "second line" not in choice.reason
+    assert_no_trace(layer, before)
+    assert used(INPUT).shape == (2, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_without_a_compiler_on_the_machine_the_reason_says_so(layer, monkeypatch):
+    import torch._inductor.config as inductor
+
+    monkeypatch.setattr(inductor.cpp, "cxx", (None, "no-such-compiler"))
+    monkeypatch.setattr(inductor, "fx_graph_cache", False)
+    used, choice = compile_or_fall_back(layer, forward_and_backward, ranks=ALONE)
+    assert used is layer
+    assert "No working C++ compiler found" in choice.reason
+
+
+def test_one_rank_that_fails_makes_all_fall_back(layer):
+    ranks = TwoRanks(rank=0, local_rank=0, world_size=2, device=torch.device("cpu"))
+    used, choice = compile_or_fall_back(layer, forward_and_backward, ranks=ranks, backend="eager")
+    assert (used, choice.effective, choice.reason) == (layer, False, "another rank could not compile")
+
+
+def test_what_an_engine_cannot_do_is_not_tried(layer):
+    used, choice = compile_or_fall_back(layer, pytest.fail, ranks=ALONE, cannot_compile="it is all hooks")
+    assert (used, choice.effective, choice.reason) == (layer, False, "it is all hooks")
+
+
+def test_a_plain_function_compiles_too():
+    compiled, choice = compile_or_fall_back(lambda value: value * 2, lambda function: function(INPUT), ranks=ALONE, backend="eager")
+    assert choice.effective
+    assert torch.equal(compiled(INPUT), INPUT * 2)
+
+
+def test_an_interrupt_is_no_failure_to_compile(layer):
+    def interrupted(function):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_or_fall_back(layer, interrupted, ranks=ALONE, backend="eager")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one line", "RuntimeError: one line"),
+        ("backend='inductor' raised:\nCppCompileError: no compiler\nmore", "RuntimeError: CppCompileError: no compiler"),
+        ("only announced:", "RuntimeError: only announced:"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_an_error_in_a_few_words(text, expected):
+    assert first_words(RuntimeError(text)) == expected
