@@ -16,7 +16,6 @@ cores: rounds in which other processes took more than a twentieth of the machine
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import shutil
@@ -28,6 +27,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
+
+from outcome import report
 
 AT_LEAST = {"fraction_of_bare_loop": 0.95, "two_workers_ratio": 1.8, "same_trims_as_librosa": True}
 FILES, ROUNDS = 1_500, 5
@@ -68,13 +69,8 @@ def main() -> None:
         trims = same_trims(source)
     quiet = [one for one in rounds if one.is_quiet]
     counted = quiet if len(quiet) == options.rounds else rounds
-    report(figures_of(counted, options.files) | {"same_trims_as_librosa": trims}, len(rounds), len(quiet))
-
-
-def report(figures: dict[str, float | bool | None], num_rounds: int, num_quiet: int) -> None:
-    holds = all((figure := figures[name]) is not None and figure >= bound for name, bound in AT_LEAST.items())
-    notes = {"rounds": num_rounds, "quiet_rounds": num_quiet, "cores": os.cpu_count()}
-    print(json.dumps({"benchmark": "prepare_speed", "figures": figures, "bounds": AT_LEAST, "holds": holds, **notes}))
+    figures = figures_of(counted, options.files) | {"same_trims_as_librosa": trims}
+    report("prepare_speed", figures, {}, AT_LEAST, rounds=len(rounds), quiet_rounds=len(quiet), cores=os.cpu_count())
 
 
 def figures_of(rounds: Sequence[Round], num_files: int) -> dict[str, float | bool | None]:

@@ -46,6 +46,9 @@ class AttemptPaths:
     arrivals = _InFolder("launcher_arrivals.csv")
     rank_logs = _InFolder("ranks")
     train_log = _InFolder("train.log")
+    resolved_config = _InFolder("resolved_config.yaml")
+    run_context = _InFolder("run_context.json")
+    checkpoints = _InFolder("checkpoints")
     gpu_telemetry = _InFolder("gpu_telemetry.csv")
     host_telemetry = _InFolder("host_telemetry.csv")
     telemetry = _InFolder("telemetry.json")
@@ -87,6 +90,7 @@ class AttemptPaths:
     def linked(self) -> Iterator[Path]:
         """What the run folder shows of its current attempt, under the same names."""
         yield from (self.launcher_log, self.train_log, self.command, self.outcome, self.spec)
+        yield from (self.resolved_config, self.run_context, self.checkpoints)
         yield from (self.gpu_telemetry, self.host_telemetry, self.telemetry, self.alarms)
         yield from self.all_events()
         yield from self.all_heartbeats()

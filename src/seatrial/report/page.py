@@ -71,11 +71,21 @@ def _ranking(results: CampaignResults) -> Iterator[str]:
     if len(main_lane) < len(placed):
         yield "Off the main lane, ranked apart:"
         yield _ranking_table(results, [standing for standing in placed if not standing.group.lane])
-    reasons = [f"- {escape(s.group.group)}: {escape(s.note)}, {escape(s.place.reason)}" for s in placed if s.place.reason and s.note]
+    reasons = "\n".join(_reasons(placed))
     if reasons:
-        yield "\n".join(reasons)
+        yield reasons
     if placed:
         yield f"{'Higher' if ranking.higher_is_better else 'Lower'} is better. Figures are wall clock over the window, {_means()}."
+
+
+def _reasons(placed: Sequence[Standing]) -> Iterator[str]:
+    """Why groups stand where they do; those with the same reason in one line."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for standing in placed:
+        if standing.place.reason and standing.note:
+            groups.setdefault((standing.note, standing.place.reason), []).append(standing.group.group)
+    for (note, reason), names in groups.items():
+        yield f"- {escape(', '.join(names))}: {escape(reason if reason.startswith(note) else f'{note}, {reason}')}"
 
 
 def _ranking_table(results: CampaignResults, placed: Sequence[Standing]) -> str:
