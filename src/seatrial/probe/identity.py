@@ -140,7 +140,8 @@ def _launched_by(env: Mapping[str, str]) -> str:
     if "TORCHELASTIC_RUN_ID" in env:
         return "torchrun"
     if env.get("RANK"):
-        return "environment"
+        # deepspeed's launcher says how many ranks it started on this node, and nobody else does under this name.
+        return "deepspeed" if env.get("LOCAL_SIZE") else "environment"
     if env.get("SLURM_PROCID"):
         return "slurm"
     return "mpi" if env.get("OMPI_COMM_WORLD_RANK") else "python"

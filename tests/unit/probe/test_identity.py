@@ -18,6 +18,7 @@ from seatrial.probe.identity import identify
         ({}, (0, 1, "python")),
         ({"RANK": "3", "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "none"}, (3, 8, "torchrun")),
         ({"RANK": "1", "WORLD_SIZE": "2"}, (1, 2, "environment")),
+        ({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_SIZE": "2"}, (1, 2, "deepspeed")),
         ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6"}, (5, 6, "slurm")),
         ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, (1, 4, "mpi")),
         ({"RANK": "2", "WORLD_SIZE": "4", "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "TORCHELASTIC_RUN_ID": "x"}, (2, 4, "torchrun")),
