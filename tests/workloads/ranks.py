@@ -26,11 +26,14 @@ def run_ranks(workload: str, run_dir: Path, *, world_size: int = 1, **settings: 
     """Plain python ranks, as the `python` launcher starts them."""
     file = run_dir.parent / "settings.json"
     file.write_text(json.dumps(settings))
-    argv = [sys.executable, "-m", f"seatrial_workloads.{workload}.train", "--settings", str(file), "--run-dir", str(run_dir)]
-    started = [
-        subprocess.Popen(argv, env=rank_environment(rank, world_size), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for rank in range(world_size)
-    ]
+    return run_module([f"seatrial_workloads.{workload}.train", "--settings", str(file), "--run-dir", str(run_dir)], world_size)
+
+
+def run_module(words: list[str], world_size: int = 1, **variables: str) -> Finished:
+    """`python -m` with these words, once for each rank."""
+    argv = [sys.executable, "-m", *words]
+    environments = [rank_environment(rank, world_size) | variables for rank in range(world_size)]
+    started = [subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for env in environments]
     try:
         said = [process.communicate(timeout=LONGEST_S) for process in started]
     finally:

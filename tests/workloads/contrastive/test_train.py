@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ pytest.importorskip("transformers")
 
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
 from seatrial_workloads.contrastive.train import train  # noqa: E402
-from tests.workloads.ranks import LONGEST_S, Finished, column, events, rank_environment  # noqa: E402
+from tests.workloads.ranks import Finished, column, events, run_module  # noqa: E402
 
 QUICK = {"device": "cpu", "num_workers": 0, "micro_batch": 8, "lr": 2e-3, "warmup_steps": 2, "eval_batch_size": 4, "log_every": 1}
 GOLDEN = Path(__file__).parent / "golden_loss.json"
@@ -32,20 +30,11 @@ def run(run_dir: Path, tree: Path, *, world_size: int = 1, module: list[str] | N
     """Ranks with a rendezvous of their own; `module` stands in for the trainer."""
     file = run_dir.with_suffix(".json")
     file.write_text(json.dumps({**QUICK, **data_settings(tree), **settings}))
-    argv = [sys.executable, "-m", *(module or [MODULE, "--settings", str(file), "--run-dir", str(run_dir)])]
     with socket.create_server(("127.0.0.1", 0)) as held:
-        port = held.getsockname()[1]
-    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "LOCAL_WORLD_SIZE": str(world_size), "DS_ACCELERATOR": "cpu"}
-    started = [
-        subprocess.Popen(argv, env=rank_environment(rank, world_size) | place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for rank in range(world_size)
-    ]
-    try:
-        said = [process.communicate(timeout=LONGEST_S) for process in started]
-    finally:
-        for process in started:
-            process.kill()
-    return Finished([process.returncode for process in started], said[0][0], [stderr for _, stderr in said])
+        port = str(held.getsockname()[1])
+    words = module or [MODULE, "--settings", str(file), "--run-dir", str(run_dir)]
+    place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "LOCAL_WORLD_SIZE": str(world_size), "DS_ACCELERATOR": "cpu"}
+    return run_module(words, world_size, **place)
 
 
 def train_here(run_dir: Path, tree: Path, **settings: Any) -> None:
