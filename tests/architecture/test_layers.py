@@ -17,6 +17,10 @@ FOUNDATION = (
     "append",
     "files",
     "shell",
+    "kinship",
+    "bounded_pattern",
+    "fallback",
+    "merging",
     "paths",
     "tables",
     "log_lines",
@@ -81,7 +85,7 @@ def test_harness_never_imports_a_workload() -> None:
 
 
 # Standard library only, all of them.
-LIGHT = ("probe", "records", "eta", "files", "shell")
+LIGHT = ("probe", "records", "eta", "files", "shell", "kinship")
 
 
 def test_workloads_take_only_what_is_light() -> None:

@@ -7,30 +7,25 @@ the tree, whatever sessions and process groups it makes for itself. `reap()` fin
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import psutil
 
+from seatrial import kinship
 from seatrial.agent.reports import note
 from seatrial.machine.process_tree import PROC, read_line
 
-OWN_TASKS = PROC / "self/task"
 STOPPED = "T"
 # Of an agent that failed itself: what is left then gets no patience, and the agent has none to give.
 LAST_CARE_S = 2.0
-_PR_SET_PDEATHSIG = 1
-_PR_SET_CHILD_SUBREAPER = 36
-_PR_SET_PTRACER = 0x59616D61
 
 
 def adopt_orphans() -> None:
     """Make this process the parent of every orphan below it (Linux)."""
-    if not _prctl(_PR_SET_CHILD_SUBREAPER, 1):
+    if not kinship.adopt_orphans():
         note("this kernel has no child subreaper: processes that detach themselves may outlive the run")
 
 
@@ -39,9 +34,8 @@ def bind_to_parent() -> None:
 
     TERM and not KILL: a launcher ends its ranks at TERM, and killed it would leave them alive with nobody to end them.
     """
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    # Where Yama lets only ancestors look into a process, it makes this exception; elsewhere the call does nothing.
-    _prctl(_PR_SET_PTRACER, os.getppid())
+    kinship.end_with_parent(signal.SIGTERM)
+    kinship.let_look(os.getppid())
 
 
 def reap() -> tuple[dict[int, int], bool]:
@@ -94,21 +88,11 @@ def kill_children() -> set[int]:
     Far quicker than a look at the whole tree, so that a process which forks anew whenever it ends is caught between two forks.
     """
     killed: set[int] = set()
-    for pid in children():
+    for pid in kinship.children():
         with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
             killed.add(pid)
     return killed
-
-
-def children(tasks: Path = OWN_TASKS) -> set[int]:
-    """Direct children that were not collected yet; none where the kernel does not list them."""
-    found: set[int] = set()
-    with contextlib.suppress(OSError):
-        for task in os.listdir(tasks):  # noqa: PTH208 (a race that a Path for each would lose)
-            with contextlib.suppress(OSError), open(f"{tasks}/{task}/children", "rb", buffering=0) as listed:
-                found.update(int(pid) for pid in listed.read(64 * 1024).split())
-    return found
 
 
 def end_all(sleep: Callable[[float], None] = time.sleep) -> None:
@@ -127,11 +111,3 @@ def _is_zombie(process: psutil.Process) -> bool:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
-
-
-def _prctl(option: int, value: int) -> bool:
-    try:
-        libc = ctypes.CDLL(None, use_errno=True)
-        return bool(libc.prctl(option, value, 0, 0, 0) == 0)
-    except (OSError, AttributeError):
-        return False

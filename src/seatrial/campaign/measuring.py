@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import ctypes
 import multiprocessing.connection
 import os
 import signal
@@ -18,6 +17,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 
+from seatrial.kinship import end_with_parent
 from seatrial.machine.host import usable_cpu_count
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
@@ -27,7 +27,6 @@ from seatrial.records.results import MeasuredRun
 LEAST_FOR_A_WORKER = 100
 MOST_WORKERS = 8
 HANDED_OUT_AT_ONCE = 16
-PR_SET_PDEATHSIG = 1
 
 
 def measure_all(attempts: Sequence[Attempt]) -> tuple[MeasuredRun, ...]:
@@ -110,7 +109,7 @@ def _work(pipe: Connection, parent: int) -> None:
     """Measure what comes through the pipe until it is closed."""
     # Ctrl-C is for the parent to act on, and a worker ends with it whichever way it ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_parent(signal.SIGKILL)
     # The other cores have workers of their own.
     os.environ["POLARS_MAX_THREADS"] = "1"
     with contextlib.suppress(EOFError, OSError):

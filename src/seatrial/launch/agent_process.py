@@ -22,7 +22,8 @@ from types import TracebackType
 
 from seatrial.errors import LaunchError
 from seatrial.files import tail_lines
-from seatrial.launch.orphans import adopt_orphans, children, kill_orphans, start_ticks
+from seatrial.kinship import adopt_orphans, children
+from seatrial.launch.orphans import kill_orphans, start_ticks
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import from_json
 from seatrial.records.command import AgentReport

@@ -8,7 +8,6 @@ adopts orphans also becomes the parent of all of them when the agent dies. Share
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -27,23 +26,6 @@ PATIENCE_S = 5.0
 LOOK_EVERY_S = 0.1
 # How long after the last sign of life of an attempt shared memory may still be its own.
 SIGN_OF_LIFE_S = 60.0
-_PR_SET_CHILD_SUBREAPER = 36
-
-
-def adopt_orphans(adopts: bool) -> None:
-    """Become, or cease to be, the parent of every orphan below this process; without effect where the kernel knows no such thing."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(adopts), 0, 0, 0)
-
-
-def children(proc: Path = PROC) -> set[int]:
-    """Direct children of this process that were not collected yet; none where the kernel does not list them."""
-    found: set[int] = set()
-    with contextlib.suppress(OSError):
-        for task in (proc / "self/task").iterdir():
-            with contextlib.suppress(OSError):
-                found.update(int(pid) for pid in (task / "children").read_bytes().split())
-    return found
 
 
 def start_ticks(pid: int, proc: Path = PROC) -> int | None:

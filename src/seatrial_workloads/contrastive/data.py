@@ -8,8 +8,6 @@ and the result does not depend on the number of ranks.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import multiprocessing
 import os
 import signal
@@ -23,6 +21,7 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase
 
+from seatrial.kinship import end_with_parent
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.contrastive.batch import SAMPLE_RATE, Batch
 from seatrial_workloads.contrastive.loading.dataset import SpeechTextBatches
@@ -36,7 +35,6 @@ __all__ = ["BatchLoader", "DatasetError", "load_tokenizer", "train_loader", "val
 
 SHARED_MEMORY = Path("/dev/shm")
 BYTES_PER_SAMPLE = 4
-_PR_SET_PDEATHSIG = 1
 
 
 def train_loader(
@@ -171,9 +169,7 @@ def _as_it_is(batch: Batch) -> Batch:
 def _start_worker(worker: int) -> None:
     """One thread a worker, and an end with the trainer: torch's own watch takes seconds, in which an orphan keeps the GPU's memory."""
     torch.set_num_threads(1)
-    # Only Linux has it; elsewhere the watch must do.
-    with contextlib.suppress(AttributeError, OSError):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    end_with_parent(signal.SIGKILL)
     trainer = multiprocessing.parent_process()
     if trainer is None or os.getppid() != trainer.pid:
         # It was gone before its end could be asked for.

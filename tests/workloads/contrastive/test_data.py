@@ -125,21 +125,28 @@ def test_trimming_while_loading_feeds_what_is_left(train):
     assert_same(plain, train(**options, dataset_use_trim=True, dataset_offline_trimmed=True))
 
 
+def started_since(before: set[psutil.Process]) -> set[psutil.Process]:
+    """Children of this process; whoever was there before belongs to another test."""
+    return set(psutil.Process().children()) - before
+
+
 def test_a_worker_names_the_file_it_cannot_read(train, own_tree):
+    before = started_since(set())
     path = sorted(own_tree.glob("train-clean-100/*/*/*.flac"))[5]
     path.write_bytes(b"rubbish")
     with pytest.raises(DatasetError, match=f"{path} cannot be read"):
         train(own_tree, steps=8, micro_batch=8, num_workers=2)
     # Ended by the error itself, not by whoever collects garbage later.
-    assert psutil.Process().children() == []
+    assert not started_since(before)
 
 
 def test_workers_end_with_the_pass_also_when_it_is_left_early(speech_settings, tokenizer):
+    before = started_since(set())
     batches = iter(train_loader(speech_settings(steps=20, micro_batch=4, num_workers=2), cpu_ranks(), tokenizer, num_frames))
     next(batches)
-    assert len(psutil.Process().children()) == 2
+    assert len(started_since(before)) == 2
     batches.close()
-    assert psutil.Process().children() == []
+    assert not started_since(before)
 
 
 def test_too_few_utterances_are_refused_before_anything_is_loaded(train):
