@@ -27,7 +27,7 @@ settings:
 launcher: deepspeed
 place: {kind: local, ranks: 2}
 axes: {zero_stage: [0, 1], micro_batch: [4], num_workers: [0, 1], prefetch_factor: [2]}
-order: sequential
+order: nested
 repeats: 1
 steps: 30
 env: {OMP_NUM_THREADS: 1}
