@@ -16,7 +16,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -198,6 +198,17 @@ def refuse_misfit(checkpoint: Checkpoint, *, engine: str, zero_stage: int, world
             raise CheckpointError(
                 f"{checkpoint.folder} was saved with {name} {saved}, and this run has {value}: "
                 f"resume with {name} {saved}, or start from its weights alone (pretrained_checkpoint)"
+            )
+
+
+def refuse_other_settings(checkpoint: Checkpoint, settings: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Settings with which the training that goes on would be another one."""
+    for name in names:
+        saved = checkpoint.facts.settings.get(name, settings[name])
+        if saved != settings[name]:
+            raise CheckpointError(
+                f"{checkpoint.folder} was saved with {name} {saved}, and this run has {settings[name]}: what comes after would be another "
+                f"training; resume with {name} {saved}, or start from its weights alone (pretrained_checkpoint)"
             )
 
 

@@ -10,6 +10,7 @@ round differently would drift apart. Gradients and the states of all random numb
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -40,7 +41,11 @@ def compile_or_fall_back(
     function = plain.forward if isinstance(plain, nn.Module) else plain
     compiled = torch.compile(function, backend=backend, mode=None if mode == "default" else mode, dynamic=dynamic)
     failure = None
-    with _without_a_trace(plain):
+    with _without_a_trace(plain), warnings.catch_warnings():
+        # The compiler remarks on what it leaves to torch, as it may: transforms of Fourier's, for one.
+        warnings.filterwarnings(
+            "ignore", message="Torchinductor does not support code generation for complex operators", category=UserWarning
+        )
         try:
             warm_up(compiled)
         except Exception as error:

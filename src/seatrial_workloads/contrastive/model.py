@@ -82,7 +82,7 @@ class SpeechTextModel(nn.Module):
         """Symmetric cross entropy, in fp32 whatever the encoders computed in."""
         with torch.autocast(speech.device.type, enabled=False):
             speech, words = functional.normalize(speech.float(), dim=-1), functional.normalize(words.float(), dim=-1)
-            scale = self.log_scale.float().clamp(max=math.log(LARGEST_SCALE)).exp()
+            scale = held_below(self.log_scale.float(), math.log(LARGEST_SCALE)).exp()
             if self.gather_negatives:
                 return symmetric_loss(speech, words, scale, gather_rows(speech), gather_rows(words), own_first_row(speech.shape[0]))
             return symmetric_loss(speech, words, scale, speech, words)
@@ -171,6 +171,11 @@ def symmetric_loss(speech: Tensor, words: Tensor, scale: Tensor, all_speech: Ten
     to_words = functional.cross_entropy(scale * speech @ all_words.T, own)
     to_speech = functional.cross_entropy(scale * words @ all_speech.T, own)
     return (to_words + to_speech) / 2
+
+
+def held_below(value: Tensor, most: float) -> Tensor:
+    """At most `most`, with the gradient of the value itself: one that has grown beyond it can still come down."""
+    return value + (value.clamp(max=most) - value).detach()
 
 
 def own_first_row(rows: int) -> int:

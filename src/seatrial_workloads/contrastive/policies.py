@@ -33,7 +33,7 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
     choices = {
         "precision": precision,
         "model_load_dtype": load_dtype,
-        "attn_impl": Choice(settings.attn_impl, common_word((speech, text)), "; ".join(dict.fromkeys((speech.reason, text.reason)))),
+        "attn_impl": _common_attention(settings, speech, text),
         "speech_attn_impl": speech,
         "text_attn_impl": text,
         "device": Choice(settings.device, str(ranks.device), ranks.device_name),
@@ -47,6 +47,12 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
         load_dtype=load_dtype.effective,
         choices=choices,
     )
+
+
+def _common_attention(settings: Settings, speech: Choice, text: Choice) -> Choice:
+    if speech.effective == text.effective:
+        return Choice(settings.attn_impl, speech.effective, speech.reason)
+    return Choice(settings.attn_impl, common_word((speech, text)), f"speech {speech.effective}, text {text.effective}")
 
 
 def math_options(settings: Settings) -> MathOptions:

@@ -153,6 +153,10 @@ class Settings:
         self._check_engine()
         self._check_slices()
         self._check_optimiser()
+        if self.micro_batch == 1 and not self.gather_negatives:
+            raise ValueError(
+                "micro_batch is 1, and an utterance alone has nothing to be told apart from: use 2 or more, or gather_negatives"
+            )
         if self.device == "cpu" and self.precision == "fp16":
             raise ValueError(FP16_ON_CPU)
 

@@ -20,7 +20,15 @@ import torch
 from torch import Tensor
 
 from seatrial.probe import Probe
-from seatrial_workloads.common.checkpoints import Facts, find_checkpoint, load_weights, refuse_misfit, save_checkpoint, tag_of
+from seatrial_workloads.common.checkpoints import (
+    Facts,
+    find_checkpoint,
+    load_weights,
+    refuse_misfit,
+    refuse_other_settings,
+    save_checkpoint,
+    tag_of,
+)
 from seatrial_workloads.common.choice import Choice
 from seatrial_workloads.common.compiling import compile_or_fall_back
 from seatrial_workloads.common.distributed import Ranks, joined_ranks
@@ -38,7 +46,11 @@ from seatrial_workloads.contrastive.policies import Policies, math_options, reso
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.contrastive.sources import described, speech_model, text_model
 
-SHOWN_KEYS = 8
+# What a checkpoint was made with and a training that goes on after it must have too: the frozen encoders come from models and seed, and
+# which utterances were seen already follows from seed and batch.
+SAME_ON_RESUME = ("seed", "speech_model", "text_model", "micro_batch", "length_buckets", "gather_negatives")
+# What may well be other, and is not worth a word.
+FREE_ON_RESUME = ("steps", "resume_from", "log_every", "num_workers", "prefetch_factor", "pretrained_checkpoint")
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -75,7 +87,8 @@ class Trainer:
             self.engine = make_engine(settings.engine, self.model, ranks, self.policies.precision, engine_options(settings))
             self.start_step = self._resume()
             self.choices |= self.engine.choices
-            self.choices |= take_fast_parts(self.model, settings, ranks.device, self.policies.load_dtype)
+            self.choices["model_load_dtype"] = self._load_dtype()
+            self.choices |= take_fast_parts(self.model, settings, ranks.device, self.choices["model_load_dtype"].effective)
         with probe.startup("data"):
             self.loader = train_loader(settings, ranks, self.tokenizer, self.model.tower.num_frames, self.start_step)
             # Made now: a validation set that is not there is told before the training, not in the middle of it.
@@ -101,10 +114,13 @@ class Trainer:
             return
         loaded = load_weights(self.model, Path(self.settings.pretrained_checkpoint))
         self.lines.say(f"Weights from {self.settings.pretrained_checkpoint}")
+        frozen = {name for name, parameter in self.model.named_parameters() if not parameter.requires_grad}
         for what, keys in (("missing in it", loaded.missing), ("unexpected in it", loaded.unexpected)):
-            if keys:
-                more = f" and {len(keys) - SHOWN_KEYS} more" if len(keys) > SHOWN_KEYS else ""
-                self.lines.say(f"{len(keys)} keys {what}: {', '.join(keys[:SHOWN_KEYS])}{more}")
+            named = [key for key in keys if key not in frozen]
+            if named:
+                self.lines.say(f"{len(named)} keys {what}: {', '.join(named)}")
+            if len(named) < len(keys):
+                self.lines.say(f"{len(keys) - len(named)} keys of the frozen encoders {what}: they stay as they are")
 
     def _resume(self) -> int:
         """The step to begin with."""
@@ -113,12 +129,25 @@ class Trainer:
             return 0
         checkpoint = find_checkpoint(Path(settings.resume_from))
         refuse_misfit(checkpoint, engine=settings.engine, zero_stage=settings.zero_stage, world_size=self.ranks.world_size)
+        refuse_other_settings(checkpoint, dataclasses.asdict(settings), SAME_ON_RESUME)
         self.engine.load(checkpoint.folder)
         done = checkpoint.facts.step
         if done + 1 >= settings.steps:
             raise ValueError(f"{checkpoint.folder} is of step {done}, and steps is {settings.steps}: nothing is left to do")
         self.lines.say(f"Going on after step {done} from {checkpoint.folder}")
+        for name, value in dataclasses.asdict(settings).items():
+            saved = checkpoint.facts.settings.get(name, value)
+            if saved != value and name not in FREE_ON_RESUME:
+                self.lines.say(f"{name} was {saved} and is {value} from here on")
         return done + 1
+
+    def _load_dtype(self) -> Choice:
+        """What the frozen weights are in, once the engine has had its way with them."""
+        choice, mixed = self.choices["model_load_dtype"], self.choices.get("mixed_precision")
+        effective = self.policies.precision.effective
+        if mixed is None or mixed.effective != "weights" or choice.effective == effective:
+            return choice
+        return Choice(choice.requested, effective, f"ZeRO {self.settings.zero_stage} casts the whole model to {effective}")
 
     def _compile_and_capture(self) -> None:
         """What takes long once, before the first step and outside of its time."""

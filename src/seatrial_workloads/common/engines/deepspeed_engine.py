@@ -20,7 +20,7 @@ from seatrial_workloads.common.compiling import first_words
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.engines.adam import make_adam
 from seatrial_workloads.common.engines.deepspeed_config import choose_mixed_precision, deepspeed_config
-from seatrial_workloads.common.engines.deepspeed_files import CheckpointFiles
+from seatrial_workloads.common.engines.deepspeed_files import CheckpointFiles, put_in_place
 from seatrial_workloads.common.engines.deepspeed_start import start_deepspeed
 from seatrial_workloads.common.engines.engine import EngineOptions, trainable
 from seatrial_workloads.common.engines.engine_files import load_own_random_states, load_trained_weights, save_own_random_states
@@ -60,8 +60,9 @@ class DeepSpeedEngine:
     def _make_lean(self, parameters: list[nn.Parameter]) -> None:
         """ZeRO 0 without what costs time and gives nothing: DeepSpeed's clipping takes weights one by one and waits for the GPU, and its
         all-reduce copies every gradient twice also where a rank is alone."""
-        self._engine.clip_fp32_gradients = functools.partial(nn.utils.clip_grad_norm_, parameters, self._options.gradient_clipping)
-        self._engine.enable_backward_allreduce = self._ranks.world_size > 1
+        clip = functools.partial(nn.utils.clip_grad_norm_, parameters, self._options.gradient_clipping)
+        put_in_place(self._engine, "clip_fp32_gradients", clip)
+        put_in_place(self._engine, "enable_backward_allreduce", self._ranks.world_size > 1)
 
     def forward(self, **inputs: Any) -> Tensor:
         loss: Tensor = self._engine(**inputs)

@@ -20,9 +20,9 @@ class CheckpointFiles:
     def __init__(self, engine: Any) -> None:
         self._failure: Exception | None = None
         self._copy_recovery_script = engine._copy_recovery_script
-        engine._copy_recovery_script = self.copy_recovery_script
-        engine.checkpoint_engine.save = self.save
-        engine.checkpoint_engine.load = self.load
+        put_in_place(engine, "_copy_recovery_script", self.copy_recovery_script)
+        put_in_place(engine.checkpoint_engine, "save", self.save)
+        put_in_place(engine.checkpoint_engine, "load", self.load)
 
     def save(self, state_dict: Any, path: str) -> None:
         with self._kept():
@@ -50,6 +50,17 @@ class CheckpointFiles:
             yield
         except (OSError, RuntimeError) as error:
             self._failure = self._failure or error
+
+
+def put_in_place(owner: Any, name: str, value: Any) -> None:
+    """Take the place of something of DeepSpeed's that is not meant to be replaced: under another name it would be in vain, silently."""
+    if not hasattr(owner, name):
+        import deepspeed
+
+        raise RuntimeError(
+            f"DeepSpeed {deepspeed.__version__} has no {type(owner).__name__}.{name}: install 0.19.8, with which this was tried"
+        )
+    setattr(owner, name, value)
 
 
 def known_classes() -> list[type]:

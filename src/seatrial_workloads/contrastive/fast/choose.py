@@ -68,7 +68,8 @@ def longest_samples(settings: Settings) -> int:
 
 
 def padded(inputs: dict[str, Tensor | None], num_samples: int, num_frames: int) -> dict[str, Tensor | None]:
-    """The same batch in the one shape that was captured: zeros behind the audio, which a frame mask then hides."""
+    """The same batch in the one shape that was captured: zeros behind the audio, which a frame mask then hides. The CNN's group norm sees
+    them, as it sees those behind the shorter rows of any batch."""
     audio, time_mask = inputs["audio"], inputs["time_mask"]
     assert audio is not None
     missing = num_samples - audio.shape[1]
