@@ -46,7 +46,7 @@ def config_cells(
     cells["git_commit_short"] = provenance.git_commit_hash[:SHORT_COMMIT] or None
     cells["world_size"] = ranks
     cells["global_batch"] = global_batch(spec, effective, ranks)
-    cells["log_every_steps"] = spec.timing.log_every
+    cells["log_every_steps"] = log_every(spec)
     cells["enable_cuda_sync_timing"] = spec.timing.sync
     cells["timing_rank_scope"] = spec.rank_scope
     return {**cells, **telemetry_cells(telemetry)}
@@ -80,6 +80,11 @@ def global_batch(spec: RunSpec, effective: Effective, world_size: int) -> float 
     if isinstance(per_rank, bool) or not isinstance(per_rank, (int, float)):
         per_rank = spec.workload.samples_per_step
     return per_rank * world_size if per_rank is not None else None
+
+
+def log_every(spec: RunSpec) -> Scalar:
+    """Steps between two lines of the workload, where it has such a setting; else between two timing points."""
+    return spec.settings.get("log_every", spec.timing.log_every)
 
 
 def _done(name: str, spec: RunSpec, effective: Effective) -> Scalar:

@@ -174,5 +174,5 @@ def test_cuda_without_a_gpu_is_refused_with_the_remedy(monkeypatch):
     from seatrial_workloads.common.distributed import joined_ranks
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(RuntimeError, match="use device=auto or cpu"), joined_ranks("cuda", Probe()):
+    with pytest.raises(ValueError, match="use device=auto or cpu"), joined_ranks("cuda", Probe()):
         pass

@@ -22,6 +22,8 @@ DOMINANT_SHARE = 0.2
 """One step with this much of the window's time moves throughput by as much: more than most differences between groups."""
 DOMINANT_OVER_MEDIAN = 2.0
 """And only a step that took this many times the median: of four equal steps each has a quarter of the time."""
+WARNS = "caution: "
+"""How a workload begins the reason of an effective setting that a reader of the report must know of."""
 NAMED_RANKS = 4
 """Ranks named in a sentence; of more, their number is told."""
 
@@ -33,6 +35,8 @@ def run_cautions(counted: Counted, tables: StepTables, spec: RunSpec) -> Iterato
     yield from _other_number_of_steps(tables, spec)
     yield from _clock_was_set(tables, spec)
     yield from _loss_is_no_number(tables, spec)
+    yield from _workload_warns(tables, spec)
+    yield from _axes_without_effect(tables, spec)
     if tables.source == "events":
         yield from _steps_lost(counted, spec)
         yield from _missing_ranks(counted, tables, spec)
@@ -105,6 +109,31 @@ def _loss_is_no_number(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
         text=f"The loss is no number from step {first['step']} on (rank {first['rank']}: {first['loss']}; {odd.height} of {told.height} "
         "losses): its times are those of a training that has failed.",
     )
+
+
+def _workload_warns(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    for name, (_, effective, reason) in tables.effective.items():
+        if reason.startswith(WARNS):
+            yield Caution(
+                kind="workload_warns",
+                subject=spec.run,
+                numbers={"setting": name, "effective": effective},
+                text=f"{name} is {effective}: {reason.removeprefix(WARNS)}.",
+            )
+
+
+def _axes_without_effect(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    """Two groups that differ only in such an axis are one, ranked twice."""
+    for name, asked in spec.axes.items():
+        requested, effective, reason = tables.effective.get(name, (asked, asked, ""))
+        if requested != effective and requested != "auto":
+            yield Caution(
+                kind="axis_without_effect",
+                subject=spec.run,
+                numbers={"axis": name, "requested": requested, "effective": effective},
+                text=f"The axis {name} asks for {requested} and this run had {'none' if effective is None else effective} ({reason}): "
+                "groups that differ in it alone are the same.",
+            )
 
 
 def _one_step_dominates(counted: Counted, spec: RunSpec) -> Iterator[Caution]:

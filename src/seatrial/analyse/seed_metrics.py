@@ -19,6 +19,7 @@ from seatrial.analyse.timing_points import SEED_ITER, logged_rows
 from seatrial.records.eta import EtaPoint
 from seatrial.records.measure import Cell, TimingPoint
 from seatrial.records.run_spec import RunSpec
+from seatrial.seed_columns import log_every
 from seatrial.units import format_hms
 
 Floats = npt.NDArray[np.float64]
@@ -46,7 +47,7 @@ def seed_cells(
         **_eta(estimates),
     }
     cells["global_batch"] = global_batch
-    cells["log_every_steps"] = spec.timing.log_every
+    cells["log_every_steps"] = log_every(spec)
     cells["timing_points"] = len(points)
     cells["last_step"] = _whole(steps["step"].max())
     return cells

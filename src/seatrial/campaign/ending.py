@@ -87,8 +87,8 @@ def _judge_exit_0(ranks: RankRecord, world_size: int, steps: int | None) -> Judg
             cause=Cause.RANKS_MISSING,
             detail=f"exit code 0, but the launcher said of {ranks.told_of} of {ranks.launched} ranks that they ended well",
             action="the launcher behind `deepspeed` was killed (it exits 0 then too): look for what kills processes on this host, such as "
-            "the out-of-memory killer in the kernel log, then run again; if launcher.log shows that all went well, this DeepSpeed words its "
-            "lines otherwise: put the probe into the script",
+            "the out-of-memory killer in the kernel log, then run again; if launcher.log shows that all went well, this DeepSpeed words "
+            "its lines otherwise: put the probe into the script",
         )
     if not ranks.started and world_size:
         return Judgement(

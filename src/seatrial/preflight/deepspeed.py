@@ -109,9 +109,11 @@ def ninjas(need: Need, using: Sequence[RunSpec], driver: Driver) -> Iterator[Che
     """Whether the ops can be built, and by whom."""
     paths = {need.environment(spec).get("PATH", os.defpath): spec for spec in using}
     found = {path: every_ninja(path, Path(spec.cwd)) for path, spec in paths.items()}
-    if not all(is_on_cpu(_variables(need, spec, driver)) for spec in using):
-        first = next((there[0] for there in found.values() if there), "")
-        yield NINJA.answer(all(found.values()), first if all(found.values()) else "not on PATH")
+    if all(is_on_cpu(_variables(need, spec, driver)) for spec in using):
+        # Nothing is built for them.
+        return
+    first = next((there[0] for there in found.values() if there), "")
+    yield NINJA.answer(all(found.values()), first if all(found.values()) else "not on PATH")
     most = max(found.values(), key=len)
     yield TWO_NINJAS.answer(len(most) < 2, " and ".join(most) or "none")
 

@@ -233,6 +233,11 @@ def load_weights(model: nn.Module, path: Path) -> LoadedWeights:
         raise CheckpointError(
             f"{path} has no weight of this model: its first is '{next(iter(found))}', the model's is '{next(iter(own), 'nothing')}'"
         )
+    if any(not found[name].numel() and own[name].numel() for name in matched):
+        raise CheckpointError(
+            f"{path} holds no weights, only their places: ZeRO 3 keeps them apart; make one file of the checkpoint "
+            "(python zero_to_fp32.py . OUT in its `checkpoints` folder) and give OUT/pytorch_model.bin"
+        )
     for name in matched:
         if found[name].shape != own[name].shape:
             raise CheckpointError(

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from seatrial.probe import Probe
+from seatrial_workloads.common.startup_error import StartupError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,10 +102,10 @@ def _device(wanted: str, local_rank: int) -> torch.device:
             torch.set_num_threads(1)
         return torch.device("cpu")
     if not torch.cuda.is_available():
-        raise RuntimeError("device is cuda, but torch sees no GPU here: install a CUDA build of torch, or use device=auto or cpu")
+        raise StartupError("device is cuda, but torch sees no GPU here: install a CUDA build of torch, or use device=auto or cpu")
     num_gpus = torch.cuda.device_count()
     if local_rank >= num_gpus:
-        raise RuntimeError(
+        raise StartupError(
             f"local rank {local_rank} has no GPU ({num_gpus} visible): start fewer ranks a node or widen CUDA_VISIBLE_DEVICES"
         )
     device = torch.device("cuda", local_rank)

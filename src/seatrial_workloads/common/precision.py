@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seatrial_workloads.common.choice import AS_REQUESTED, Choice
+from seatrial_workloads.common.startup_error import StartupError
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +70,7 @@ def choose_precision(requested: str, lowest: Capability | None) -> Precision:
 def _choose(requested: str, lowest: Capability | None) -> tuple[str, str]:
     if lowest is None:
         if requested == "fp16":
-            raise ValueError(FP16_ON_CPU)
+            raise StartupError(FP16_ON_CPU)
         return ("fp32", "CPU: fp32") if requested == "auto" else (requested, AS_REQUESTED)
     capability = f"compute capability {lowest[0]}.{lowest[1]}"
     if lowest[0] >= AMPERE:
@@ -86,14 +87,14 @@ def refuse_fp16_without_gpu(precision: str, device_wanted: str) -> None:
     import torch
 
     if device_wanted == "cpu" or (device_wanted == "auto" and not torch.cuda.is_available()):
-        raise ValueError(FP16_ON_CPU)
+        raise StartupError(FP16_ON_CPU)
 
 
 def choose_load_dtype(requested: str, precision: Precision, attentions: Sequence[str], *, on_gpu: bool) -> Choice:
     """The format of weights that do not train; `attentions` are the effective ones of the encoders."""
     _check_word("model_load_dtype", requested)
     if requested == "fp16" and not on_gpu:
-        raise ValueError(FP16_WEIGHTS_ON_CPU)
+        raise StartupError(FP16_WEIGHTS_ON_CPU)
     if requested == "auto":
         return Choice(requested, precision.effective, f"follows precision ({precision.effective})")
     if requested == "fp32" and FLASH in attentions:

@@ -15,10 +15,12 @@ from typing import Any
 
 import torch
 
+from seatrial_workloads.common.startup_error import StartupError
+
 _FOREIGN = re.compile(r"GLOBAL (\S+) was not an allowed global")
 
 
-class CheckpointError(RuntimeError):
+class CheckpointError(StartupError):
     """A checkpoint that cannot be written, found or used: what happened, what was expected, what to do."""
 
 

@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase
 
 from seatrial.kinship import end_with_parent
+from seatrial_workloads.common.choice import Choice
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.contrastive.batch import SAMPLE_RATE, Batch
 from seatrial_workloads.contrastive.loading.dataset import SpeechTextBatches
@@ -92,6 +93,15 @@ class BatchLoader:
             # Its seed is never used, but drawing it from torch's own generator would change what the model draws after it.
             generator=torch.Generator(),
         )
+
+    def choices(self) -> dict[str, Choice]:
+        """Length buckets that put nothing apart from anything say so."""
+        buckets = self.order.buckets if isinstance(self.order, StepOrder) else None
+        if buckets is None or buckets.num_used() > 1:
+            return {}
+        return {
+            "length_buckets": Choice(True, False, "every slice is in one bucket: set bucket_boundaries_s between the lengths that are fed")
+        }
 
     def __len__(self) -> int:
         return len(self.order)

@@ -83,7 +83,8 @@ class SpeechTextModel(nn.Module):
         with torch.autocast(speech.device.type, enabled=False):
             speech, words = functional.normalize(speech.float(), dim=-1), functional.normalize(words.float(), dim=-1)
             scale = held_below(self.log_scale.float(), math.log(LARGEST_SCALE)).exp()
-            if self.gather_negatives:
+            # A validation is the same on every rank: gathered, each row would meet itself as a stranger.
+            if self.gather_negatives and self.training:
                 return symmetric_loss(speech, words, scale, gather_rows(speech), gather_rows(words), own_first_row(speech.shape[0]))
             return symmetric_loss(speech, words, scale, speech, words)
 

@@ -5,6 +5,7 @@ Flat, so that a plan's axes reach every one of them; the nested keys of `train.p
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ ATTENTIONS = ("auto", "eager", "sdpa", "flash_attention_2")
 DTYPES = ("auto", "bf16", "fp16", "fp32")
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CONFIG_NAMES = ("base", "tiny")
+# 400 samples at 16 kHz: what wav2vec2's CNN needs for one frame.
+SHORTEST_SLICE_S = 0.025
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,9 +157,7 @@ class Settings:
         self._check_slices()
         self._check_optimiser()
         if self.micro_batch == 1 and not self.gather_negatives:
-            raise ValueError(
-                "micro_batch is 1, and an utterance alone has nothing to be told apart from: use 2 or more, or gather_negatives"
-            )
+            raise ValueError("micro_batch is 1: an utterance alone has nothing to be told apart from; use 2 or more, or gather_negatives")
         if self.device == "cpu" and self.precision == "fp16":
             raise ValueError(FP16_ON_CPU)
 
@@ -215,13 +216,16 @@ class Settings:
     def _check_slices(self) -> None:
         if self.fixed_slice_s is not None and self.fixed_slice_s <= 0:
             raise ValueError(f"fixed_slice_s is {self.fixed_slice_s}; it must be above 0, or null for slices of random length")
+        if self.slice_range_s[0] < SHORTEST_SLICE_S:
+            name = "min_slice_s" if self.fixed_slice_s is None else "fixed_slice_s"
+            raise ValueError(f"{name} is {self.slice_range_s[0]}: the speech encoder makes no frame of less than {SHORTEST_SLICE_S} s")
         if not 0 < self.min_slice_s <= self.max_slice_s:
             raise ValueError(f"min_slice_s ({self.min_slice_s}) must be above 0 and at most max_slice_s ({self.max_slice_s})")
         try:
             bounds = [float(part) for part in self.bucket_boundaries_s.split(",")]
         except ValueError:
             bounds = []
-        if not bounds or bounds != sorted(set(bounds)) or bounds[0] <= 0:
+        if not bounds or not all(map(math.isfinite, bounds)) or bounds != sorted(set(bounds)) or bounds[0] <= 0:
             raise ValueError(f"bucket_boundaries_s is '{self.bucket_boundaries_s}'; expected rising seconds with commas, as in 1.0,1.5,2.0")
         if self.length_buckets and self.dataset_use_trim and not self.dataset_offline_trimmed:
             raise ValueError(

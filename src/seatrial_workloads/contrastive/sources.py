@@ -11,8 +11,15 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertModel, Wav2Vec2Config, Wav2Vec2Model
 
-from seatrial_workloads.contrastive.settings import CONFIG_NAMES
+from seatrial_workloads.common.choice import Choice
+from seatrial_workloads.common.startup_error import StartupError
+from seatrial_workloads.contrastive.settings import CONFIG_NAMES, Settings
 
+# A reason that begins so stands as a caution in the report.
+RANDOM = {
+    "base": "caution: random weights in the real shape; the speed is that of a real training, the loss is not",
+    "tiny": "caution: a toy with random weights, to try things out; neither its speed nor its loss says anything of a real training",
+}
 # Random weights of BERT's usual size (0.02) give almost the same [CLS] for every text, and there would be nothing to learn: these are
 # larger, by how much was tried out.
 SPEECH_CONFIGS: dict[str, dict[str, Any]] = {
@@ -49,6 +56,12 @@ def text_model(source: str, attention: str, vocab_size: int) -> BertModel:
     return _loaded(BertModel, "text_model", source, attention, add_pooling_layer=False)
 
 
+def told_of_sources(settings: Settings) -> dict[str, Choice]:
+    """For the record, with a word of caution where weights are random."""
+    sources = {"speech_model": settings.speech_model, "text_model": settings.text_model}
+    return {name: Choice(source, source, RANDOM[source]) for name, source in sources.items() if source in CONFIG_NAMES}
+
+
 def described(source: str) -> str:
     """For people: a toy with random weights must not pass for the real thing."""
     return f"{source} (random weights)" if source in CONFIG_NAMES else source
@@ -58,7 +71,7 @@ def _loaded(kind: Any, setting: str, source: str, attention: str, **options: Any
     try:
         return kind.from_pretrained(source, attn_implementation=attention, dtype=torch.float32, **options)
     except (OSError, ValueError) as error:
-        raise ValueError(
+        raise StartupError(
             f"{setting} is '{source}', which is neither a folder with a model here nor a hub id that can be reached "
             f"({str(error).splitlines()[0]}): correct it, or use 'base' or 'tiny' for random weights"
         ) from error

@@ -13,6 +13,8 @@ CUDA graphs → steps. People who type Hydra's keys come in through `hydra_confi
 from __future__ import annotations
 
 import dataclasses
+import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +22,7 @@ import torch
 from torch import Tensor
 
 from seatrial.probe import Probe
+from seatrial.probe.identity import rank_and_world_size
 from seatrial_workloads.common.checkpoints import (
     Facts,
     find_checkpoint,
@@ -36,7 +39,9 @@ from seatrial_workloads.common.engines import EngineOptions, make_engine
 from seatrial_workloads.common.human_lines import HumanLines
 from seatrial_workloads.common.math_backend import prepare_determinism
 from seatrial_workloads.common.precision import refuse_fp16_without_gpu, torch_dtype
+from seatrial_workloads.common.run_folder import refuse_used_folder
 from seatrial_workloads.common.settings_file import load_settings
+from seatrial_workloads.common.startup_error import StartupError
 from seatrial_workloads.common.timing_lines import TimingLines
 from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.data import load_tokenizer, train_loader, validation_loader
@@ -44,7 +49,7 @@ from seatrial_workloads.contrastive.fast.choose import capture_tower, longest_sa
 from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTextModel
 from seatrial_workloads.contrastive.policies import Policies, math_options, resolve_policies
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.sources import described, speech_model, text_model
+from seatrial_workloads.contrastive.sources import described, speech_model, text_model, told_of_sources
 
 # What a checkpoint was made with and a training that goes on after it must have too: the frozen encoders come from models and seed, and
 # which utterances were seen already follows from seed and batch.
@@ -55,7 +60,12 @@ FREE_ON_RESUME = ("steps", "resume_from", "log_every", "num_workers", "prefetch_
 
 def main(argv: list[str] | None = None) -> None:
     start = load_settings(Settings, argv)
-    train(start.settings, start.run_dir)
+    try:
+        if rank_and_world_size(os.environ)[0] == 0:
+            refuse_used_folder(start.run_dir)
+        train(start.settings, start.run_dir)
+    except StartupError as error:
+        sys.exit(f"contrastive: error: {error}")
 
 
 def train(settings: Settings, run_dir: Path, no_effect: Mapping[str, Choice] | None = None) -> None:
@@ -79,10 +89,11 @@ class Trainer:
         torch.manual_seed(settings.seed)
         self.settings, self.run_dir, self.ranks, self.probe, self.lines = settings, run_dir, ranks, probe, lines
         self.policies = resolve_policies(settings, ranks)
-        self.choices: dict[str, Choice] = dict(self.policies.choices)
+        self.choices: dict[str, Choice] = {**self.policies.choices, **told_of_sources(settings)}
         with probe.startup("model"):
             self.tokenizer = load_tokenizer(settings.text_model)
             self.model = new_model(settings, self.policies, len(self.tokenizer))
+            self.num_parameters = num_parameters(self.model)
             self._start_from_weights()
             self.engine = make_engine(settings.engine, self.model, ranks, self.policies.precision, engine_options(settings))
             self.start_step = self._resume()
@@ -92,6 +103,7 @@ class Trainer:
         with probe.startup("data"):
             self.loader = train_loader(settings, ranks, self.tokenizer, self.model.tower.num_frames, self.start_step)
             # Made now: a validation set that is not there is told before the training, not in the middle of it.
+            self.choices |= self.loader.choices()
             self.validation = validation_loader(settings, ranks, self.tokenizer) if settings.validation_every_steps else None
 
     def train(self, no_effect: Mapping[str, Choice]) -> None:
@@ -133,7 +145,7 @@ class Trainer:
         self.engine.load(checkpoint.folder)
         done = checkpoint.facts.step
         if done + 1 >= settings.steps:
-            raise ValueError(f"{checkpoint.folder} is of step {done}, and steps is {settings.steps}: nothing is left to do")
+            raise StartupError(f"{checkpoint.folder} is of step {done}, and steps is {settings.steps}: nothing is left to do")
         self.lines.say(f"Going on after step {done} from {checkpoint.folder}")
         for name, value in dataclasses.asdict(settings).items():
             saved = checkpoint.facts.settings.get(name, value)
@@ -233,9 +245,14 @@ class Trainer:
         if is_due(step, settings.validation_every_steps):
             with self.probe.pause("eval"):
                 self._validate(step)
-        if is_due(step, settings.checkpoint_every_steps):
+        if is_due(step, settings.checkpoint_every_steps) or self._is_last_to_be_saved(step):
             with self.probe.pause("checkpoint"):
                 self._save(step)
+
+    def _is_last_to_be_saved(self, step: int) -> bool:
+        """The last step has a checkpoint too, unless they are farther apart than the run is long: that is how never is said of old."""
+        every = self.settings.checkpoint_every_steps
+        return every is not None and every <= self.settings.steps and step == self.settings.steps - 1
 
     @torch.no_grad()
     def _validate(self, step: int) -> None:
@@ -267,11 +284,10 @@ class Trainer:
 
     def _tell(self, choices: Mapping[str, Choice]) -> None:
         """What the settings came to on this machine, for the record and for people."""
-        settings, ranks, model = self.settings, self.ranks, self.model
+        settings, ranks = self.settings, self.ranks
         for name, choice in choices.items():
             self.probe.effective(name, requested=choice.requested, effective=choice.effective, reason=choice.reason)
-        trained = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
-        everything = sum(parameter.numel() for parameter in model.parameters())
+        trained, everything = self.num_parameters
         self.lines.say(
             f"contrastive: {trained:,} trained of {everything:,} parameters, speech {described(settings.speech_model)}, "
             f"text {described(settings.text_model)}, batch {settings.micro_batch} x {ranks.world_size} ranks, "
@@ -297,6 +313,12 @@ def new_model(settings: Settings, policies: Policies, vocab_size: int) -> Speech
         # Nothing is masked, so what stands for masked frames has no gradient, and ranks would wait for one.
         model.tower.speech.masked_spec_embed.requires_grad_(False)
     return model
+
+
+def num_parameters(model: torch.nn.Module) -> tuple[int, int]:
+    """Trained ones, and all; asked before ZeRO 3 shares them out."""
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    return sum(size for size, trains in sizes if trains), sum(size for size, _ in sizes)
 
 
 def engine_options(settings: Settings) -> EngineOptions:

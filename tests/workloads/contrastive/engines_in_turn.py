@@ -1,8 +1,8 @@
 """One rank that trains the same thing under several engines, one after the other: importing DeepSpeed costs more than training does.
 
-python -m tests.workloads.contrastive.engines_in_turn FOLDER '{"dataset_root": …}' ddp:0 deepspeed:0 deepspeed:3
+python -m tests.workloads.contrastive.engines_in_turn FOLDER '{"dataset_root": …}' ddp:0 deepspeed:0 deepspeed:3:bf16
 
-One process group serves them all: DeepSpeed keeps the first it is given for good.
+A third word is the precision. One process group serves them all: DeepSpeed keeps the first it is given for good.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from seatrial_workloads.contrastive.train import Trainer
 
 def main() -> None:
     folder, settings, *engines = sys.argv[1:]
-    with joined_ranks("cpu", Probe()) as ranks:
+    common = json.loads(settings)
+    with joined_ranks(common["device"], Probe()) as ranks:
         for word in engines:
-            train_one(json.loads(settings), word, Path(folder) / word.replace(":", "-"), ranks)
+            engine, stage, *precision = word.split(":")
+            chosen = {"engine": engine, "zero_stage": int(stage), "precision": precision[0] if precision else "auto"}
+            train_one({**common, **chosen}, Path(folder) / word.replace(":", "-"), ranks)
 
 
-def train_one(settings: dict[str, Any], word: str, run_dir: Path, ranks: Ranks) -> None:
-    engine, stage = word.split(":")
+def train_one(settings: dict[str, Any], run_dir: Path, ranks: Ranks) -> None:
     with Probe(run_dir) as probe, HumanLines(run_dir, ranks.rank) as lines:
-        trainer = Trainer(Settings(**settings, engine=engine, zero_stage=int(stage)), run_dir, ranks, probe, lines)
+        trainer = Trainer(Settings(**settings), run_dir, ranks, probe, lines)
         trainer.train({})
         trainer.close()
 

@@ -16,8 +16,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from seatrial.launch.ports import reserve_port  # noqa: E402
+from seatrial_workloads.common.startup_error import StartupError  # noqa: E402
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
-from seatrial_workloads.contrastive.train import train  # noqa: E402
+from seatrial_workloads.contrastive.train import main, train  # noqa: E402
 from tests.workloads.ranks import Finished, column, events, run_module  # noqa: E402
 
 QUICK = {"device": "cpu", "num_workers": 0, "micro_batch": 8, "lr": 2e-3, "warmup_steps": 2, "eval_batch_size": 4, "log_every": 1}
@@ -62,8 +63,8 @@ def test_lines_checkpoints_and_validation_are_there(tree, tmp_path):
     assert "Validation Finished for Step 30. Avg Loss: " in log
     assert "Timing(window=100): data_wait_ms:p50=" in log
     assert "speech tiny (random weights)" in log
-    assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "ckpt_iter_50"
-    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["ckpt_iter_50", "latest"]
+    assert (tmp_path / "run" / "checkpoints" / "latest").read_text() == "ckpt_iter_59", "the last step has one too"
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["ckpt_iter_59", "latest"]
     told = effective(tmp_path / "run")
     assert told["precision"] == ("auto", "fp32", "CPU: fp32")
     assert told["attn_impl"][:2] == ("auto", "sdpa")
@@ -86,12 +87,12 @@ def test_curve_is_the_golden_one(tree, tmp_path):
     assert losses(tmp_path / "run") == pytest.approx(golden["loss"], abs=golden["tolerance"])
 
 
-WHOLE = {"steps": 10, "checkpoint_every_steps": 5}
+WHOLE = {"steps": 10, "checkpoint_every_steps": 5, "checkpoint_keep": 2}
 
 
 def test_training_goes_on_after_a_checkpoint_to_the_bit(tree, tmp_path, capsys):
     train_here(tmp_path / "whole", tree, **WHOLE)
-    train_here(tmp_path / "rest", tree, **WHOLE, resume_from=str(tmp_path / "whole"))
+    train_here(tmp_path / "rest", tree, **WHOLE, resume_from=str(tmp_path / "whole/checkpoints/ckpt_iter_5"))
     assert "Going on after step 5" in capsys.readouterr().out
     assert column(tmp_path / "rest", "step") == [6, 7, 8, 9]
     assert events(tmp_path / "rest", "stop")[0]["steps"] == 10
@@ -102,7 +103,7 @@ def test_training_goes_on_after_a_checkpoint_to_the_bit(tree, tmp_path, capsys):
 def test_another_training_does_not_go_on_after_a_checkpoint(changed, tree, tmp_path):
     train_here(tmp_path / "whole", tree, steps=3, checkpoint_every_steps=2)
     (name,) = changed
-    with pytest.raises(RuntimeError, match=f"was saved with {name} .*resume with {name}"):
+    with pytest.raises(ValueError, match=f"was saved with {name} .*resume with {name}"):
         train_here(tmp_path / "rest", tree, steps=5, resume_from=str(tmp_path / "whole"), **changed)
 
 
@@ -127,7 +128,7 @@ def test_audio_and_text_are_made_ready_by_the_workers(tree, tmp_path, monkeypatc
 def test_deepspeed_goes_on_after_a_checkpoint_to_the_bit(tree, tmp_path):
     settings = {**WHOLE, "engine": "deepspeed", "zero_stage": 1}
     assert run(tmp_path / "whole", tree, **settings).returncodes == [0]
-    finished = run(tmp_path / "rest", tree, **settings, resume_from=str(tmp_path / "whole"))
+    finished = run(tmp_path / "rest", tree, **settings, resume_from=str(tmp_path / "whole/checkpoints/ckpt_iter_5"))
     assert finished.returncodes == [0], finished.stderr
     assert losses(tmp_path / "rest") == losses(tmp_path / "whole")[6:]
 
@@ -153,12 +154,20 @@ def test_every_engine_and_stage_gives_the_same_losses(tree, tmp_path):
 
 def test_negatives_of_all_ranks_make_two_ranks_one(tree, tmp_path):
     """Two ranks of four rows that see each other's rows train as one rank of eight; dropout and masks off, which differ by rank."""
-    shared = {"steps": 4, "mask_time_prob": 0.0, "speech_model": str(undropped(tmp_path)), "fixed_slice_s": 1.0}
+    shared = {
+        "steps": 4,
+        "validation_every_steps": 3,
+        "mask_time_prob": 0.0,
+        "speech_model": str(undropped(tmp_path)),
+        "fixed_slice_s": 1.0,
+    }
     train_here(tmp_path / "one", tree, **shared)
     finished = run(tmp_path / "two", tree, world_size=2, micro_batch=4, gather_negatives=True, **shared)
     assert finished.returncodes == [0, 0], finished.stderr
     means = [sum(pair) / 2 for pair in zip(losses(tmp_path / "two"), losses(tmp_path / "two", rank=1), strict=True)]
     assert means == pytest.approx(losses(tmp_path / "one"), rel=1e-4)
+    validated = [(tmp_path / name / "train.log").read_text().split("Avg Loss: ")[1][:6] for name in ("one", "two")]
+    assert float(validated[0]) == pytest.approx(float(validated[1]), abs=2e-3), "the same batches, whatever the number of ranks"
 
 
 def undropped(folder: Path) -> Path:
@@ -210,6 +219,32 @@ def test_keys_that_were_to_be_trained_are_listed_by_name(tree, tmp_path, capsys)
     ],
 )
 def test_what_is_missing_is_said_with_the_setting(settings, problem, tree, tmp_path):
-    with pytest.raises((ValueError, RuntimeError), match=problem):
+    with pytest.raises(StartupError, match=problem):
         train_here(tmp_path / "run", tree, steps=2, **settings)
     assert events(tmp_path / "run", "step") == events(tmp_path / "run", "stop") == []
+
+
+def test_such_a_mistake_is_one_line_and_a_second_run_into_one_folder_is_another(tree, tmp_path, capsys):
+    file = tmp_path / "settings.json"
+    file.write_text(json.dumps({**QUICK, **data_settings(tree), "steps": 2}))
+    words = ["--settings", str(file), "--run-dir", str(tmp_path / "run")]
+    with pytest.raises(SystemExit, match=r"^contrastive: error: micro_batch .* use micro_batch=32"):
+        main([*words, "--micro_batch", "5000"])
+    main(words)
+    with pytest.raises(SystemExit, match="holds an earlier run"):
+        main(words)
+
+
+def test_no_checkpoint_where_they_are_farther_apart_than_the_run_is_long(tree, tmp_path):
+    train_here(tmp_path / "run", tree, steps=3, checkpoint_every_steps=1_000_000)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_buckets_that_put_nothing_apart_say_so(tree, tmp_path):
+    train_here(tmp_path / "run", tree, steps=2, length_buckets=True, bucket_boundaries_s="10,20")
+    assert effective(tmp_path / "run")["length_buckets"][:2] == (True, False)
+
+
+def test_a_toy_says_that_it_is_one(tree, tmp_path):
+    train_here(tmp_path / "run", tree, steps=2)
+    assert effective(tmp_path / "run")["speech_model"][2].startswith("caution: a toy with random weights")

@@ -57,9 +57,7 @@ def put_in_place(owner: Any, name: str, value: Any) -> None:
     if not hasattr(owner, name):
         import deepspeed
 
-        raise RuntimeError(
-            f"DeepSpeed {deepspeed.__version__} has no {type(owner).__name__}.{name}: install 0.19.8, with which this was tried"
-        )
+        raise RuntimeError(f"DeepSpeed {deepspeed.__version__} has no {type(owner).__name__}.{name}: install 0.19.8, where it was tried")
     setattr(owner, name, value)
 
 

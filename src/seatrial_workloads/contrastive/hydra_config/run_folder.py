@@ -11,13 +11,13 @@ from pathlib import Path
 
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial_workloads.common.choice import Choice
+from seatrial_workloads.common.run_folder import holds_a_run
 from seatrial_workloads.common.start_time import NoCommonTime, shared_start_name
 from seatrial_workloads.contrastive.hydra_config.checks import ConfigurationError
 from seatrial_workloads.contrastive.hydra_config.keys import OUTPUT_DIR
 
 HYDRA_DIR = "hydra.run.dir"
 DEFAULT_PARENT = Path("outputs/train")
-FIRST_EVENTS = "events_rank0.jsonl"
 
 
 def choose_run_dir(output_dir: str | None, hydra_dir: str | None, env: Mapping[str, str]) -> tuple[Path, dict[str, Choice]]:
@@ -33,8 +33,7 @@ def choose_run_dir(output_dir: str | None, hydra_dir: str | None, env: Mapping[s
 
 def make_run_dir(run_dir: Path, env: Mapping[str, str]) -> None:
     """By rank 0, before it writes there; refused where that cannot be, or where an earlier run's events would be mixed with ours."""
-    is_started_again = env.get(ENV_RUN_DIR) or env.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
-    if not is_started_again and (run_dir / FIRST_EVENTS).exists():
+    if holds_a_run(run_dir, env):
         raise ConfigurationError(
             f"{OUTPUT_DIR} is {run_dir}, which holds an earlier run: give a folder of its own; "
             f"to go on after its newest checkpoint add train.resume_from={run_dir}"

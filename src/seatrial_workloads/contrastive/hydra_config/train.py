@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.probe.identity import rank_and_world_size
+from seatrial_workloads.common.startup_error import StartupError
 from seatrial_workloads.contrastive.hydra_config.checks import ConfigurationError
 from seatrial_workloads.contrastive.hydra_config.command_line import HELP, SHOW, read_command_line
 from seatrial_workloads.contrastive.hydra_config.compose import Start, start_of
@@ -22,6 +23,7 @@ from seatrial_workloads.contrastive.hydra_config.help_text import help_text
 from seatrial_workloads.contrastive.hydra_config.keys import source_of
 from seatrial_workloads.contrastive.hydra_config.run_context import config_text, write_startup_files
 from seatrial_workloads.contrastive.hydra_config.run_folder import make_run_dir
+from seatrial_workloads.contrastive.hydra_config.to_settings import in_typed_words
 
 TRAINER = "seatrial_workloads.contrastive.train"
 WRONG_USE = 1
@@ -79,7 +81,11 @@ def _train(start: Start, rank: int, words: Sequence[str]) -> None:
     if rank == 0:
         for sentence in write_startup_files(start, words):
             print(f"train.py: {sentence}", file=sys.stderr)
-    trainer.train(start.settings, start.run_dir, start.no_effect)
+    try:
+        trainer.train(start.settings, start.run_dir, start.no_effect)
+    except StartupError as error:
+        print(f"train.py: error: {in_typed_words(str(error))}", file=sys.stderr)
+        raise SystemExit(WRONG_USE) from None
 
 
 def _show(text: str, rank: int) -> None:

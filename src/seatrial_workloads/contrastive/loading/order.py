@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from seatrial_workloads.common.startup_error import StartupError
 from seatrial_workloads.contrastive.loading.draws import Stream, words
 
 
@@ -38,6 +39,10 @@ class Buckets:
     fed_lengths: Callable[[int], NDArray[np.int64]]
     """Epoch → length of the slice of every utterance, in samples."""
 
+    def num_used(self) -> int:
+        """Buckets that hold anything in the first epoch."""
+        return len(np.unique(np.searchsorted(self.upper_ends, self.fed_lengths(0))))
+
 
 @dataclass(frozen=True, kw_only=True)
 class StepOrder:
@@ -54,12 +59,12 @@ class StepOrder:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start_step <= self.steps:
-            raise ValueError(f"training would go on at step {self.start_step}, and steps is {self.steps}: raise steps")
+            raise StartupError(f"training would go on at step {self.start_step}, and steps is {self.steps}: raise steps")
         if self.num_utterances >= self.global_batch:
             return
         largest = self.num_utterances // self.world_size
         remedy = f"use micro_batch={largest} or less" if largest else f"use at most {self.num_utterances} ranks"
-        raise ValueError(
+        raise StartupError(
             f"micro_batch ({self.micro_batch}) × {self.world_size} ranks is {self.global_batch} utterances a step, and there are "
             f"{self.num_utterances} to train on: {remedy}, or a larger set"
         )

@@ -39,10 +39,6 @@ class SliceRule:
     @classmethod
     def of(cls, settings: Settings) -> SliceRule:
         shortest, longest = (round(seconds * SAMPLE_RATE) for seconds in settings.slice_range_s)
-        if shortest < FEWEST_SAMPLES:
-            name = "min_slice_s" if settings.fixed_slice_s is None else "fixed_slice_s"
-            least_s = FEWEST_SAMPLES / SAMPLE_RATE
-            raise ValueError(f"{name} is {settings.slice_range_s[0]}: the speech encoder makes no frame of less than {least_s} s; raise it")
         return cls(seed=settings.seed, shortest_samples=shortest, longest_samples=longest)
 
     def cut(self, epoch: int, indices: NDArray[np.integer], num_samples: NDArray[np.int64]) -> Slices:

@@ -15,6 +15,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
+from seatrial_workloads.common.startup_error import StartupError
 from seatrial_workloads.contrastive.loading.common_words import COMMON_WORDS
 from seatrial_workloads.contrastive.settings import CONFIG_NAMES
 
@@ -76,10 +77,10 @@ def _pretrained(text_model: str) -> PreTrainedTokenizerBase:
         tokenizer = AutoTokenizer.from_pretrained(text_model)
     except (OSError, ValueError) as error:
         reason = str(error).strip().splitlines()[0]
-        raise ValueError(
+        raise StartupError(
             f"text_model '{text_model}' gives no tokenizer ({reason}): expected a folder with tokenizer.json or vocab.txt, a hub id that "
             f"can be reached, or one of {', '.join(CONFIG_NAMES)}"
         ) from error
     if tokenizer.pad_token_id is None or tokenizer.cls_token_id is None:
-        raise ValueError(f"text_model '{text_model}' has a tokenizer without [PAD] or [CLS]; expected a BERT")
+        raise StartupError(f"text_model '{text_model}' has a tokenizer without [PAD] or [CLS]; expected a BERT")
     return tokenizer

@@ -20,6 +20,7 @@ import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
+from seatrial_workloads.common.startup_error import StartupError
 from seatrial_workloads.contrastive.loading.packed import PackedTexts
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.librispeech.manifest import ManifestError, read_manifest
@@ -29,10 +30,10 @@ SPLITS = {
     "validation": ("dev-clean", "dev-other"),
     "test": ("test-clean", "test-other"),
 }
-REMEDY = "for a small set without a download: seatrial prepare librispeech --synthetic 200 --output-root {root}"
+REMEDY = "for a small set without a download: seatrial prepare librispeech --synthetic 200 --output-root data/synthetic"
 
 
-class DatasetError(RuntimeError):
+class DatasetError(StartupError):
     """The data on disk is not what the settings say."""
 
 
@@ -91,8 +92,8 @@ def header_samples(path: Path) -> int:
 
 def unreadable(path: Path, error: object) -> str:
     return (
-        f"{path} cannot be read ({error}); training leaves no data out by itself: prepare the tree again (seatrial prepare librispeech), "
-        "which lists such files in rejected.tsv"
+        f"{path} cannot be read ({error}); training leaves no data out by itself: make it again (seatrial prepare librispeech "
+        "--overwrite), which lists what cannot be made in rejected.tsv, and check the tree with --verify"
     )
 
 

@@ -160,7 +160,10 @@ def test_no_repository_and_no_git_are_said(tmp_path, monkeypatch):
 
 def test_a_folder_with_an_earlier_run_is_refused(tmp_path):
     make_run_dir(tmp_path / "a" / "b", {})
-    (tmp_path / "a" / "b" / "events_rank0.jsonl").touch()
+    (tmp_path / "a" / "b" / "events_rank0.jsonl").write_text('{"kind":"start"}\n')
+    # One that did not get as far as a step is no run that could be mixed up with another.
+    make_run_dir(tmp_path / "a" / "b", {})
+    (tmp_path / "a" / "b" / "events_rank0.jsonl").write_text('{"kind":"start"}\n{"kind":"step","step":0}\n')
     with pytest.raises(ConfigurationError, match=r"holds an earlier run: give a folder of its own; .*add train\.resume_from="):
         make_run_dir(tmp_path / "a" / "b", {})
     # The harness knows what it does, and so does a launcher that starts its ranks again.

@@ -88,7 +88,7 @@ def test_other_ranks_write_nothing(trained, tmp_path):
 
 def test_a_second_run_into_the_same_folder_is_refused(trained, tmp_path, capsys):
     hydra_train.main(["experiment_output_dir=out", HERE])
-    (tmp_path / "out" / "events_rank0.jsonl").touch()
+    (tmp_path / "out" / "events_rank0.jsonl").write_text('{"kind":"step","step":0}')
     with pytest.raises(SystemExit) as ended:
         hydra_train.main(["experiment_output_dir=out", HERE])
     assert ended.value.code == 1

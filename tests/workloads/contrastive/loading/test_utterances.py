@@ -78,9 +78,7 @@ def test_an_empty_text_is_a_text(own_tree):
 
 
 def test_a_missing_root_names_its_key_and_the_remedy(tmp_path):
-    with pytest.raises(
-        DatasetError, match=rf"dataset_root {tmp_path}/none is not there; expected a folder with .*{REMEDY} {tmp_path}/none"
-    ):
+    with pytest.raises(DatasetError, match=rf"dataset_root {tmp_path}/none is not there; expected a folder with .*{REMEDY} data/synthetic"):
         find_utterances(settings_of(tmp_path / "none", None), "train")
 
 
