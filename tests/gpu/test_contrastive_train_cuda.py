@@ -28,7 +28,7 @@ QUICK = {
     "num_workers": 2,
     "torch_adam": True,
     "checkpoint_every_steps": 11,
-    "checkpoint_keep": 2,
+    "checkpoint_keep": 4,
 }
 WORDS = ["ddp:0:bf16", *(f"deepspeed:{stage}:bf16" for stage in range(4)), "ddp:0:fp16", "deepspeed:0:fp16", "deepspeed:1:fp16"]
 

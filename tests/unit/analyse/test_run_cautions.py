@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -82,3 +84,20 @@ def test_a_loss_that_is_no_number_is_said_with_its_first_step() -> None:
     (caution,) = (found for found in cautions(steps.with_columns(loss=pl.Series(losses))) if found.kind == "loss_not_finite")
     assert caution.numbers == {"step": 40, "rank": 0, "losses": 20, "of": 60}
     assert caution.text.startswith("The loss is no number from step 40 on (rank 0: nan; 20 of 60 losses)")
+
+
+def said_of(effective: dict[str, tuple[object, object, str]], **spec: object) -> list[Caution]:
+    tables = replace(factory.tables(factory.steps_of([100.0] * 60)), effective=effective)
+    return list(measure_run(factory.attempt(replace(factory.spec("a"), **spec)), tables).cautions)
+
+
+def test_what_a_workload_warns_of_stands_in_the_report() -> None:
+    (caution,) = said_of({"model": ("tiny", "tiny", "caution: a toy"), "device": ("auto", "cpu", "no GPU")})
+    assert (caution.kind, caution.text) == ("workload_warns", "model is tiny: a toy.")
+
+
+def test_an_axis_without_effect_is_told() -> None:
+    effective = {"prefetch": (4, None, "no workers"), "precision": ("auto", "fp32", "CPU"), "tf32": (True, False, "no GPU")}
+    (caution,) = said_of(effective, axes={"prefetch": 4, "precision": "auto"})
+    assert caution.kind == "axis_without_effect"
+    assert caution.text.startswith("The axis prefetch asks for 4 and this run had none (no workers): groups that differ in it alone")
