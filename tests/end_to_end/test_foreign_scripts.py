@@ -75,7 +75,7 @@ def test_steps_of_unlike_batches_are_not_passed_off_as_throughput(harness: Harne
         (["-P", "bs=8,16", "--", "python", "train.py"], "bs"),
         (["-P", "bs=8,8", "--", "python", "train.py", "{bs}"], "8"),
         (["-P", "bs", "--", "python", "train.py", "{bs}"], "NAME="),
-        (["--", "deepspeed", "train.py"], "deepspeed"),
+        (["--", "deepspeed", "--hostfile", "hosts", "train.py"], "hostfile"),
         (["--reads", "nanogtp", "--", "python", "train.py"], "nanogpt"),
         (["--pattern", "(", "--", "python", "train.py"], "regular expression"),
     ],

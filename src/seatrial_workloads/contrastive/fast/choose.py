@@ -4,7 +4,7 @@ and for each part whether it was taken and why not.
 front_end      the frozen CNN as matrix products                 anywhere
 positions      the positional convolution by Fourier transform   anywhere
 text_graph     the frozen text encoder as CUDA graphs            CUDA, sdpa
-tower_graph    the speech tower as CUDA graphs                   CUDA, batches of one shape
+tower_graph    the speech tower as CUDA graphs                   CUDA, batches of one shape, no ZeRO
 
 Every one has its plain counterpart beside it and a test that both give the same. `fast_paths=false` takes none of them.
 """
@@ -22,13 +22,11 @@ from seatrial_workloads.contrastive.fast import front_end
 from seatrial_workloads.contrastive.fast.positions import FourierPositions
 from seatrial_workloads.contrastive.fast.text_graph import GraphedTextEncoder
 from seatrial_workloads.contrastive.fast.tower_graph import GraphedTower
-from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTextModel
+from seatrial_workloads.contrastive.model import SpeechTextModel
 from seatrial_workloads.contrastive.settings import Settings
 
 # Modes in which torch.compile captures graphs of its own.
 CAPTURING_MODES = ("reduce-overhead", "max-autotune")
-# What a library does once, at its first call in a backward pass, spoils the first capture and not the second.
-CAPTURE_TRIES = 2
 
 
 def take_fast_parts(model: SpeechTextModel, settings: Settings, device: torch.device, load_dtype: str) -> dict[str, Choice]:
@@ -53,24 +51,15 @@ def capture_tower(model: SpeechTextModel, settings: Settings, device: torch.devi
     reason = _why_plain(settings) or _why_no_tower_graph(settings, model, device)
     if reason:
         return _choice(settings, reason)
-    plain, failure = model.paths.speech, ""
-    for _ in range(CAPTURE_TRIES):
-        try:
-            model.paths.speech = _captured(model, plain, settings, device, precision)
-            return as_requested(True)
-        except RuntimeError as error:
-            failure = first_words(error)
-    return Choice(True, False, failure)
-
-
-def _captured(
-    model: SpeechTextModel, encode: SpeechEncoder, settings: Settings, device: torch.device, precision: Precision
-) -> GraphedTower:
-    with torch.no_grad():
-        features = model.paths.front_end(torch.zeros(settings.micro_batch, longest_samples(settings), device=device))
-    graphed = GraphedTower(model.tower, encode)
-    graphed.capture(features, torch.autocast(device.type, precision.dtype, enabled=precision.effective != "fp32", cache_enabled=False))
-    return graphed
+    graphed = GraphedTower(model.tower, model.paths.speech)
+    try:
+        with torch.no_grad():
+            features = model.paths.front_end(torch.zeros(settings.micro_batch, longest_samples(settings), device=device))
+        graphed.capture(features, torch.autocast(device.type, precision.dtype, enabled=precision.effective != "fp32", cache_enabled=False))
+    except RuntimeError as error:
+        return Choice(True, False, first_words(error))
+    model.paths.speech = graphed
+    return as_requested(True)
 
 
 def longest_samples(settings: Settings) -> int:
@@ -122,6 +111,8 @@ def _why_no_text_graph(model: SpeechTextModel, device: torch.device) -> str:
 def _why_no_tower_graph(settings: Settings, model: SpeechTextModel, device: torch.device) -> str:
     if device.type != "cuda":
         return "no GPU"
+    if settings.zero_stage:
+        return f"ZeRO {settings.zero_stage} hooks into the gradients, and a capture beside its hooks was seen to fail"
     if settings.length_buckets:
         return "length_buckets: batches are of several shapes"
     if settings.torch_compile and settings.torch_compile_mode in CAPTURING_MODES:
