@@ -49,7 +49,7 @@ ACTIONS: dict[Cause, str] = {
     Cause.PEER_LOST: "Another rank ended first and left no word: `seatrial logs RUN --rank N` shows each one's last lines.",
     Cause.RENDEZVOUS_TIMEOUT: "See that every node starts, reaches the master address and uses the same port; then run again.",
     Cause.IMPORT_ERROR: "Install the missing package into the environment that starts the script, or start it with the right interpreter.",
-    Cause.BAD_ARGUMENT: "Mend the arguments: the script does not take them; `seatrial plan show` prints what is run.",
+    Cause.BAD_ARGUMENT: "Mend the arguments: what that line begins with does not take them; `seatrial plan show` prints what is run.",
     Cause.FILE_MISSING: "Check the path: it is looked for from the folder the command is started in.",
     Cause.PROGRAM_MISSING: "Install the program, or write its full path in the plan.",
     Cause.DISK_FULL: "Free space on that disk, or write the output elsewhere.",

@@ -27,10 +27,6 @@ class Batch:
     same_length: bool
     """Every row fills the batch. Known here, where the lengths are on the CPU: asking the GPU would wait for it."""
 
-    @property
-    def rows(self) -> int:
-        return self.audio.shape[0]
-
     def pin_memory(self) -> Batch:
         """For the loader's pinning thread."""
         return self._mapped(lambda part: part.pin_memory())

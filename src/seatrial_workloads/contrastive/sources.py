@@ -6,6 +6,8 @@ built from a configuration here with random weights.
 
 from __future__ import annotations
 
+import difflib
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -68,6 +70,10 @@ def described(source: str) -> str:
 
 
 def _loaded(kind: Any, setting: str, source: str, attention: str, **options: Any) -> Any:
+    near = difflib.get_close_matches(source, CONFIG_NAMES, n=1)
+    if near and not Path(source).exists():
+        # Asking a hub for it would take half a minute.
+        raise StartupError(f"{setting} is '{source}', and there is no such folder: did you mean '{near[0]}'?")
     try:
         return kind.from_pretrained(source, attn_implementation=attention, dtype=torch.float32, **options)
     except (OSError, ValueError) as error:

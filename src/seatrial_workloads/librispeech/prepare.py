@@ -19,9 +19,9 @@ from collections.abc import Iterator, Sequence
 
 from seatrial_workloads.librispeech.options import FAILED, check, manifest_path, parser
 from seatrial_workloads.librispeech.pool import PoolError
-from seatrial_workloads.librispeech.preparation import Account, Request, prepare_tree
+from seatrial_workloads.librispeech.prepare_tree import Account, Request, prepare_tree
 from seatrial_workloads.librispeech.record import Conversion, Making, PrepareError, read_record
-from seatrial_workloads.librispeech.saying import say, warn
+from seatrial_workloads.librispeech.spoken_lines import say, warn
 from seatrial_workloads.librispeech.tree import TreePaths
 from seatrial_workloads.librispeech.verify import problems_of_tree
 
@@ -105,7 +105,7 @@ def verify(options: argparse.Namespace) -> int:
 
 def synthesize(options: argparse.Namespace) -> int:
     # Imports what it makes sounds with, which the others leave to their workers.
-    from seatrial_workloads.librispeech.making import make_synthetic_tree
+    from seatrial_workloads.librispeech.make_synthetic import make_synthetic_tree
 
     count = make_synthetic_tree(
         options.output_root,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 
-from seatrial_workloads.librispeech.saying import say
+from seatrial_workloads.librispeech.spoken_lines import say
 
 REFRESHES_PER_S = 4
 

@@ -142,6 +142,11 @@ def test_missing_weights_name_the_setting_and_the_remedy(load, setting, tmp_path
         load(str(tmp_path / "nothing"), "sdpa")
 
 
+def test_a_misspelled_shape_is_not_looked_for_on_a_hub():
+    with pytest.raises(ValueError, match="speech_model is 'tinny', and there is no such folder: did you mean 'tiny'"):
+        speech_model("tinny", "sdpa")
+
+
 def test_random_weights_are_said():
     assert described("base") == "base (random weights)"
     assert described("data/weights/wav2vec2-base") == "data/weights/wav2vec2-base"

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seatrial_workloads.librispeech.prepared import HEADER, Appender, Output, Source, read_outputs
+from seatrial_workloads.librispeech.finished_outputs import HEADER, Appender, Output, Source, read_outputs
 from seatrial_workloads.librispeech.synthetic import make_tree
 from tests.harness import wait_until
 from tests.workloads.librispeech.trees import COMMAND, PATIENCE_S, bytes_of, prepare

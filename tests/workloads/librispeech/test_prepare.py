@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from seatrial_workloads.librispeech import preparation
+from seatrial_workloads.librispeech import prepare_tree
 from seatrial_workloads.librispeech.manifest import read_manifest
 from seatrial_workloads.librispeech.prepare import main
 from seatrial_workloads.librispeech.record import PrepareError
@@ -132,7 +132,7 @@ def test_other_settings_are_refused_until_overwritten(source: Path, target: Path
 def test_overwriting_that_was_broken_off_is_not_taken_for_done(source: Path, target: Path, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     run(source, target)
     with monkeypatch.context() as patch:
-        patch.setattr(preparation, "_convert_all", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(prepare_tree, "_convert_all", lambda *words: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(source, target, "--trim", "--overwrite") == 130
     assert not (target / "manifest.tsv").exists()
     run(source, target, "--trim")
@@ -181,7 +181,7 @@ def test_a_source_that_has_gone_bad_takes_its_output_with_it(source: Path, targe
 
 
 def test_a_file_that_kills_its_worker_twice_is_rejected(source: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preparation, "ConvertOne", DyingConvertOne)
+    monkeypatch.setattr(prepare_tree, "ConvertOne", DyingConvertOne)
     assert run(source, target) == 0
     assert list(rejected(target).values()) == ["the process preparing it was killed by SIGKILL (out of memory?), twice"]
     assert len(read_manifest(target / "manifest.tsv")) == NUM_FILES - 1
@@ -273,7 +273,7 @@ def test_missing_libraries_are_named_with_the_remedy(source: Path, target: Path,
 
 
 def test_a_second_preparation_of_the_same_folder_is_refused(source: Path, target: Path) -> None:
-    with preparation.owned_folder(target):
+    with prepare_tree.owned_folder(target):
         assert "another process is preparing" in prepare("--input-root", source, "--output-root", target, code=1)
 
 
@@ -291,7 +291,7 @@ def test_trouble_with_the_output_ends_the_run(number: int, says: str, source: Pa
     def refuse(*words: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(preparation, "write_outputs", refuse)
+    monkeypatch.setattr(prepare_tree, "write_outputs", refuse)
     assert run(source, target) == 1
     assert says in capsys.readouterr().err
     assert not (target / "manifest.tsv").exists()
@@ -323,11 +323,11 @@ def test_a_disk_that_fills_up_leaves_whole_files_only(source: Path, small_disk: 
 
 def test_an_input_that_vanishes_is_said(tmp_path: Path) -> None:
     with pytest.raises(PrepareError, match="cannot be read"):
-        preparation._sources(
-            preparation.Request(
+        prepare_tree._sources(
+            prepare_tree.Request(
                 input_root=tmp_path / "gone",
                 output_root=tmp_path / "out",
                 manifest_path=tmp_path / "out" / "manifest.tsv",
-                conversion=preparation.Conversion(target_sr=16_000, trim_top_db=None),
+                conversion=prepare_tree.Conversion(target_sr=16_000, trim_top_db=None),
             )
         )

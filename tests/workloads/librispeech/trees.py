@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial_workloads.librispeech.preparation import ConvertOne
+from seatrial_workloads.librispeech.prepare_tree import ConvertOne
 
 COMMAND = [sys.executable, "-m", "seatrial_workloads.librispeech.prepare"]
 PATIENCE_S = 120

@@ -116,7 +116,7 @@ def test_a_fixed_slice_fills_the_batch_and_says_so(batches):
 
 def test_one_row_is_a_batch(batches):
     batch = batches(mask_time_prob=0.05, num_frames=num_frames)[Rows(0, np.array([3]))]
-    assert batch.rows == 1
+    assert len(batch.audio) == 1
     assert batch.same_length
     assert batch.time_mask.shape == (1, num_frames(batch.audio.shape[1]))
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial_workloads.librispeech.aside import write_text, written_aside
+from seatrial_workloads.librispeech.finished_outputs import Appender, Output, Source, keep_all, read_outputs, source_of, write_outputs
 from seatrial_workloads.librispeech.manifest import write_manifest
 from seatrial_workloads.librispeech.outcomes import Rejected, RejectedError, Unwritten, Written
 from seatrial_workloads.librispeech.output_folder import owned_folder, unwritten
 from seatrial_workloads.librispeech.pool import Died, Pool
-from seatrial_workloads.librispeech.prepared import Appender, Output, Source, keep_all, read_outputs, source_of, write_outputs
 from seatrial_workloads.librispeech.progress import progress
 from seatrial_workloads.librispeech.record import Conversion, PrepareError, differences, read_record, write_record
 from seatrial_workloads.librispeech.tree import Found, TreePaths, look_through, sweep
