@@ -6,9 +6,11 @@ LOCAL_RANK: the global rank would name a GPU that does not exist on the second n
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,9 @@ import torch.distributed as dist
 
 from seatrial.probe import Probe
 from seatrial_workloads.common.startup_error import StartupError
+
+# A group that waits for a rank that is gone is left after so long; launchers kill what is left a little later.
+LONGEST_END_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,14 +54,16 @@ class Ranks:
 
 @contextlib.contextmanager
 def joined_ranks(device_wanted: str, probe: Probe) -> Iterator[Ranks]:
-    """The process group around a training. After an error among several ranks it is left as it is: ending it would wait for ranks that
-    never come."""
+    """The process group around a training. After an error among several ranks it ends with the process, when the error has been printed:
+    an end that fails or hangs, for ranks that never come, must not keep the reason back."""
     with probe.startup("process_group"):
         ranks = _join(device_wanted)
     try:
         yield ranks
     except BaseException:
-        if ranks.world_size == 1 and dist.is_initialized():
+        if ranks.world_size > 1:
+            atexit.register(_end_group_in_time)
+        elif dist.is_initialized():
             dist.destroy_process_group()
         raise
     if dist.is_initialized():
@@ -64,6 +71,12 @@ def joined_ranks(device_wanted: str, probe: Probe) -> Iterator[Ranks]:
         gc.collect()
         ranks.barrier()
         dist.destroy_process_group()
+
+
+def _end_group_in_time() -> None:
+    ending = threading.Thread(target=dist.destroy_process_group, daemon=True)
+    ending.start()
+    ending.join(LONGEST_END_S)
 
 
 def ensure_group(ranks: Ranks) -> None:

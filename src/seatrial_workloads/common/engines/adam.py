@@ -6,7 +6,11 @@ which computes the same. On a CPU nothing is compiled unless FusedAdam is insist
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
 import shutil
+from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -20,6 +24,8 @@ from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.engines.engine import EngineOptions
 
 TORCH, FUSED = "AdamW", "FusedAdam"
+ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
+LETTERED = re.compile(r"(\d+\.\d+)[a-z]")
 _WORDS = {None: "auto", True: TORCH, False: FUSED}
 
 
@@ -92,10 +98,25 @@ def _try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[
     from deepspeed.ops.adam import FusedAdam
 
     try:
-        return FusedAdam(parameters, adam_w_mode=True, **_update(options)), "another rank could not build it"
+        with plain_architectures(os.environ):
+            return FusedAdam(parameters, adam_w_mode=True, **_update(options)), "another rank could not build it"
     # A compiler can fail in every way; subprocess errors, missing headers and mismatched versions among them.
     except Exception as error:
         return None, first_words(error)
+
+
+@contextlib.contextmanager
+def plain_architectures(environment: MutableMapping[str, str]) -> Iterator[None]:
+    """GPUs to compile for without the letter behind their number (9.0a), at which DeepSpeed 0.19 stumbles."""
+    given = environment.get(ARCHITECTURES)
+    if given is not None:
+        environment[ARCHITECTURES] = LETTERED.sub(r"\1", given)
+    try:
+        yield
+    finally:
+        # The build writes its own list there.
+        if given is not None:
+            environment[ARCHITECTURES] = given
 
 
 def _torch_adam(parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks) -> torch.optim.Optimizer:
