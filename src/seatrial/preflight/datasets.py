@@ -13,6 +13,7 @@ from pathlib import Path
 
 from seatrial.preflight.need import Need, options
 from seatrial.preflight.question import Question
+from seatrial.preflight.workload_settings import judges_its_host
 from seatrial.records.check import Check
 from seatrial.records.run_spec import RunSpec
 
@@ -50,7 +51,7 @@ def named_paths(need: Need) -> set[tuple[Question, str, str, str]]:
     """(question, key, value, folder it counts from) of every path the runs read, once."""
     found = set()
     for spec in need.runs:
-        found |= {(SETTING, key, value, spec.cwd) for key, value in _settings(spec)}
+        found |= {(SETTING, key, value, spec.cwd) for key, value in _settings(spec) if not _is_told_of(spec, value)}
         found |= {(ARGUMENT, key, value, spec.cwd) for key, value in options(spec) if _is_data(key, value)}
     return found
 
@@ -71,6 +72,11 @@ def _settings(spec: RunSpec) -> Iterator[tuple[str, str]]:
     for key, value in spec.settings.items():
         if isinstance(value, str) and value and key.endswith(PATH_ENDINGS) and not _WRITTEN.search(key) and not _is_hub_name(key, value):
             yield key, value
+
+
+def _is_told_of(spec: RunSpec, value: str) -> bool:
+    """Whether the workload itself will say that this is missing, and what to do about it."""
+    return judges_its_host(spec) and not (Path(spec.cwd) / value).exists()
 
 
 def _is_data(key: str, value: str) -> bool:

@@ -30,7 +30,7 @@ QUESTIONS = (SETTING,)
 
 
 def checks(need: Need) -> Iterator[Check]:
-    asked = [spec for spec in need.runs if spec.workload.module and hasattr(settings_class(spec.workload.module), HOOK)]
+    asked = [spec for spec in need.runs if judges_its_host(spec)]
     if not asked:
         return
     driver = read_driver()
@@ -39,6 +39,11 @@ def checks(need: Need) -> Iterator[Check]:
     for workload, key, sentence in told:
         # Where nobody can tell how many GPUs there are, the workload judged by too little.
         yield SETTING.answer(False, sentence.rstrip("."), refuses=certain, key=key, workload=workload)
+
+
+def judges_its_host(spec: RunSpec) -> bool:
+    """Whether its workload says itself which settings cannot work here."""
+    return spec.workload.module is not None and hasattr(settings_class(spec.workload.module), HOOK)
 
 
 def settings_class(module: str) -> type[Any]:
