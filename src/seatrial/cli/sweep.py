@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -94,7 +95,6 @@ def sweep(
     The same line again resumes; more repeats extend. Exit code 0 PASS, 2 FAIL, 3 INCONCLUSIVE, 130 interrupted.
     """
     from seatrial.cli.carry_out import carry_out
-    from seatrial.plan.command_words import take_apart
     from seatrial.plan.from_command import mapping_from_command
     from seatrial.plan.load import plan_from_mapping
     from seatrial.plan.resolve import resolve
@@ -113,8 +113,7 @@ def sweep(
         output=out,
         more=_more_keys(run_limit, start_limit, window, env, seed=seed, rank_by=rank_by, stop_on_error=stop_on_error or None),
     )
-    for note in take_apart(command).notes:
-        print(f"note: {note}", file=sys.stderr)
+    _print_notes(command)
     source = f"seatrial sweep -- {quote(command)}"
     plan = resolve(
         plan_from_mapping(mapping, source),
@@ -172,3 +171,11 @@ def _assignment(text: str, option: str) -> tuple[str, str]:
     if not equals or not name:
         raise UsageError(f"{option} {text}: write {option} NAME={'VALUE' if option == '--env' else 'VALUE,VALUE'}")
     return name, value
+
+
+def _print_notes(command: Sequence[str]) -> None:
+    """What the user should know of how the command was taken."""
+    from seatrial.plan.command_words import take_apart
+
+    for note in take_apart(command).notes:
+        print(f"note: {note}", file=sys.stderr)

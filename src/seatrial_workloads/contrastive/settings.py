@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial_workloads.common.attention import CHOICES as ATTENTIONS
+from seatrial_workloads.common.precision import CHOICES as DTYPES
 from seatrial_workloads.common.precision import FP16_ON_CPU
 from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
 
 NEEDS_TORCH = True
-ATTENTIONS = ("auto", "eager", "sdpa", "flash_attention_2")
-DTYPES = ("auto", "bf16", "fp16", "fp32")
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CONFIG_NAMES = ("base", "tiny")
 # 400 samples at 16 kHz: what wav2vec2's CNN needs for one frame.

@@ -15,6 +15,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -39,10 +40,10 @@ from seatrial_workloads.common.engines import EngineOptions, make_engine
 from seatrial_workloads.common.human_lines import HumanLines
 from seatrial_workloads.common.math_backend import prepare_determinism
 from seatrial_workloads.common.precision import refuse_fp16_without_gpu, torch_dtype
-from seatrial_workloads.common.run_folder import refuse_used_folder
 from seatrial_workloads.common.settings_file import load_settings
 from seatrial_workloads.common.startup_error import StartupError
 from seatrial_workloads.common.timing_lines import TimingLines
+from seatrial_workloads.common.used_folder import refuse_used_folder
 from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.data import load_tokenizer, train_loader, validation_loader
 from seatrial_workloads.contrastive.fast.choose import capture_tower, longest_samples, padded, take_fast_parts
@@ -132,7 +133,9 @@ class Trainer:
             if named:
                 self.lines.say(f"{len(named)} keys {what}: {', '.join(named)}")
             if len(named) < len(keys):
-                self.lines.say(f"{len(keys) - len(named)} keys of the frozen encoders {what}: they stay as they are")
+                places = Counter(key.rsplit(".layer", 1)[0].rsplit(".conv_layers", 1)[0] for key in keys if key in frozen)
+                told = ", ".join(f"{place}.* ({count})" for place, count in places.items())
+                self.lines.say(f"keys of the frozen encoders {what}, which stay as they are: {told}")
 
     def _resume(self) -> int:
         """The step to begin with."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial_workloads.common.choice import Choice
-from seatrial_workloads.common.run_folder import holds_a_run
 from seatrial_workloads.common.start_time import NoCommonTime, shared_start_name
+from seatrial_workloads.common.used_folder import holds_a_run
 from seatrial_workloads.contrastive.hydra_config.checks import ConfigurationError
 from seatrial_workloads.contrastive.hydra_config.keys import OUTPUT_DIR
 

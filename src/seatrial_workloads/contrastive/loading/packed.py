@@ -27,7 +27,3 @@ class PackedTexts:
         if not 0 <= index < len(self):
             raise IndexError(f"text {index} of {len(self)}")
         return self._bytes[self._ends[index] : self._ends[index + 1]].decode()
-
-    @property
-    def num_bytes(self) -> int:
-        return len(self._bytes) + self._ends.nbytes
