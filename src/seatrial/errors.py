@@ -54,7 +54,11 @@ class CampaignError(SeatrialError):
 
 
 class LaunchError(SeatrialError):
-    """The launcher could not be started: program missing, port taken, agent gone."""
+    """The launcher could not be started: program missing, agent gone."""
+
+
+class PortTakenError(LaunchError):
+    """The port that a run must have is held by somebody else."""
 
 
 def printable(text: str) -> str:

@@ -79,8 +79,12 @@ def test_every_folder_of_the_harness_has_a_rule() -> None:
     assert folders == set(MAY_IMPORT)
 
 
-def test_harness_never_imports_a_workload() -> None:
-    wrong = [path for path in modules("seatrial") for name in imported(path) if name.split(".")[0] == "seatrial_workloads"]
+@pytest.mark.parametrize(
+    ("package", "above"),
+    [("seatrial", "seatrial_workloads"), ("seatrial", "seatrial_runbooks"), ("seatrial_workloads", "seatrial_runbooks")],
+)
+def test_a_package_never_imports_one_above_it(package: str, above: str) -> None:
+    wrong = [path for path in modules(package) for name in imported(path) if name.split(".")[0] == above]
     assert wrong == []
 
 

@@ -59,14 +59,14 @@ class CampaignEnd:
     """Runs that are still to be run, one that was broken off included."""
 
 
-def run_all(plan: CampaignPlan, listener: Listener) -> CampaignEnd:
-    """Run what is not finished yet of `plan`."""
+def run_all(plan: CampaignPlan, listener: Listener, *, again: bool = False) -> CampaignEnd:
+    """Run what is not finished yet of `plan`, or all of it `again`."""
     paths = CampaignPaths(Path(plan.output))
     with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
         listener.warned(refuse_what_can_only_fail(plan, paths))
         tidy_up(paths)
         plan_hash = save_plan(plan, paths)
-        return _Campaign(plan, plan_hash, paths, interrupts, listener).run()
+        return _Campaign(plan, plan_hash, paths, interrupts, listener).run(again=again)
 
 
 def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
@@ -124,8 +124,8 @@ class _Campaign:
         self._began_m = time.monotonic()
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=plan.name, count=0)
 
-    def run(self) -> CampaignEnd:
-        todo = self._still_to_do()
+    def run(self, *, again: bool) -> CampaignEnd:
+        todo = list(self._plan.chosen) if again else self._still_to_do()
         self._state = dataclasses.replace(self._state, count=len(todo))
         try:
             return self._run_in_order(todo)

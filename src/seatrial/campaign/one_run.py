@@ -24,7 +24,7 @@ from seatrial.campaign.standstill import where_it_stood
 from seatrial.collect.failure import diagnose
 from seatrial.collect.rank_endings import num_ended_well
 from seatrial.collect.recovered import recover
-from seatrial.errors import LaunchError
+from seatrial.errors import LaunchError, PortTakenError
 from seatrial.launch.environment import environment, tuning_variables
 from seatrial.launch.launchers.registry import given_to_ranks
 from seatrial.launch.places.local import allocate
@@ -36,6 +36,7 @@ from seatrial.records.command import Allocation, Command, Provenance
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
 
+TAKE_ANOTHER_PORT = "end what holds the port (`ss -ltnp` names it), name another one, or leave it for Seatrial to choose"
 FAILURE_TAIL_LINES = 80
 LAST_EVENTS = 50
 DIAGNOSIS_LINES = 2000
@@ -171,9 +172,9 @@ def _not_started(spec: RunSpec, attempt: AttemptPaths, error: LaunchError, start
         attempt=attempt.number,
         hash=spec.hash,
         outcome=Outcome.FAILED,
-        cause=Cause.PROGRAM_MISSING,
+        cause=Cause.PORT_IN_USE if isinstance(error, PortTakenError) else Cause.PROGRAM_MISSING,
         detail=str(error),
-        action="install the program or name it in full, then run again",
+        action=TAKE_ANOTHER_PORT if isinstance(error, PortTakenError) else "install the program or name it in full, then run again",
         started_t=started_t,
         ended_t=time.time(),
     )

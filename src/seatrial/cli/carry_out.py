@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from rich.console import Console
@@ -13,7 +14,7 @@ from seatrial.campaign.all_runs import CampaignEnd, run_all
 from seatrial.campaign.results import NO_POLARS, can_measure, remake_or_say
 from seatrial.campaign.tracking import Tracking, TrackingListener
 from seatrial.cli.before_start import refuse_unasked, refuse_unusable_output
-from seatrial.cli.live_view import live_view
+from seatrial.cli.live_view import PlainView, live_view
 from seatrial.cli.track import say_account, stop_wishes, tracking_to, usable_trackers
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
@@ -25,25 +26,35 @@ from seatrial.report.terminal import print_report
 DISK_TROUBLE = 1
 INTERRUPTED = 130
 
+MakeView = Callable[[Console, float | None], AbstractContextManager[PlainView]]
+"""Console and seconds between two heartbeats (None for the view's own) → what shows the campaign as it goes."""
+
 
 def carry_out(
-    plan: CampaignPlan, *, yes: bool = False, as_json: bool = False, track: Sequence[str] = (), heartbeat_s: float | None = None
+    plan: CampaignPlan,
+    *,
+    yes: bool = False,
+    as_json: bool = False,
+    track: Sequence[str] = (),
+    heartbeat_s: float | None = None,
+    again: bool = False,
+    view: MakeView = live_view,
 ) -> int:
-    """Run the campaign, sending each run that ends to the trackers, and return the exit code."""
+    """Run the campaign, sending each run that ends to the trackers, and return the exit code; `again` runs finished runs too."""
     console = Console(stderr=as_json)
     out, trackers = Path(plan.output), usable_trackers(track)
     refuse_unasked(plan, yes)
     refuse_unusable_output(out)
     with stop_wishes(out) as stop_wished, tracking_to(trackers, out, console, stop_wished) as tracking:
-        return _run_and_report(plan, console, tracking, as_json=as_json, heartbeat_s=heartbeat_s)
+        with view(console, heartbeat_s) as shown:
+            end = run_all(plan, TrackingListener(shown, tracking), again=again)
+        if not can_measure():
+            console.print(NO_POLARS, style="yellow", markup=False)
+            return INTERRUPTED if end.interrupted else Verdict.FAIL.exit_code if shown.failed else Verdict.INCONCLUSIVE.exit_code
+        return _report(plan, end, console, tracking, as_json=as_json)
 
 
-def _run_and_report(plan: CampaignPlan, console: Console, tracking: Tracking, *, as_json: bool, heartbeat_s: float | None) -> int:
-    with live_view(console, heartbeat_s) as view:
-        end = run_all(plan, TrackingListener(view, tracking))
-    if not can_measure():
-        console.print(NO_POLARS, style="yellow", markup=False)
-        return INTERRUPTED if end.interrupted else Verdict.FAIL.exit_code if view.failed else Verdict.INCONCLUSIVE.exit_code
+def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, *, as_json: bool) -> int:
     results, unwritten = remake_or_say(Path(plan.output))
     print_report(results, console)
     _say_what_is_left(console, end, plan)

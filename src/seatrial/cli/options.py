@@ -51,5 +51,6 @@ Heartbeat = Annotated[
         show_default=False,
     ),
 ]
+Again = Annotated[bool, typer.Option("--again", help="Run finished runs again too; their older attempts stay and no longer count.")]
 Yes = Annotated[bool, typer.Option("--yes", help="More than 1,000 runs are meant, and not a slip in the axes: start them.")]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]

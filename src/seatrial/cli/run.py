@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from seatrial.cli.options import AsJson, Budget, Heartbeat, Only, Out, Overrides, PlanFile, Track, Yes
+from seatrial.cli.options import Again, AsJson, Budget, Heartbeat, Only, Out, Overrides, PlanFile, Track, Yes
 
 if TYPE_CHECKING:
     from seatrial.records.campaign_plan import CampaignPlan
@@ -28,6 +28,7 @@ def run(
     out: Out = None,
     track: Track = None,
     heartbeat: Heartbeat = None,
+    again: Again = False,
     yes: Yes = False,
     json: AsJson = False,
 ) -> int:
@@ -37,7 +38,7 @@ def run(
     """
     from seatrial.cli.carry_out import carry_out
 
-    return carry_out(resolved(plan, set, only, budget, out), yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
+    return carry_out(resolved(plan, set, only, budget, out), yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again)
 
 
 def resolved(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out) -> CampaignPlan:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import TracebackType
 
-from seatrial.errors import LaunchError
+from seatrial.errors import LaunchError, PortTakenError
 
 # As the seeds do. Below the kernel's usual range for outgoing connections (32768 and up), where a client could hold it by chance.
 FIRST_PORT = 29650
 NUM_PORTS = 200
+LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -36,16 +38,35 @@ class ReservedPort:
         self.close()
 
 
-def reserve_port() -> ReservedPort:
-    """A free port of the 200 from FIRST_PORT on, else any free one."""
-    for port in candidates():
-        reserved = _bound(port)
-        if reserved:
-            return reserved
-    reserved = _bound(0)
+def reserve_port(port: int | None = None, base: int | None = None) -> ReservedPort:
+    """This very `port`; else the first free one of the 200 from `base` on; else one of the 200 from FIRST_PORT on, or any free one."""
+    if port is not None:
+        return _this_one(port)
+    reserved = _first_free(candidates() if base is None else in_order(base)) or (_bound(0) if base is None else None)
     if reserved is None:
-        raise LaunchError(f"no TCP port is free on this machine (tried {NUM_PORTS} from {FIRST_PORT}, then any); end what holds them")
+        first, then = base or FIRST_PORT, ", then any" if base is None else ""
+        raise PortTakenError(f"no TCP port is free on this machine (tried {NUM_PORTS} from {first}{then}); end what holds them")
     return reserved
+
+
+def _this_one(port: int) -> ReservedPort:
+    reserved = _bound(port)
+    if reserved is not None:
+        return reserved
+    free = _first_free(in_order(port + 1))
+    if free is not None:
+        free.close()
+    other = f"the next free one is {free.port}" if free is not None else f"none of the {NUM_PORTS} after it is free"
+    raise PortTakenError(f"port {port} is in use, or not ours to take; {other}")
+
+
+def _first_free(ports: Sequence[int]) -> ReservedPort | None:
+    return next((reserved for reserved in map(_bound, ports) if reserved), None)
+
+
+def in_order(first: int) -> list[int]:
+    """The ports from `first` on, one after the other."""
+    return [port for port in range(first, first + NUM_PORTS) if port <= LAST_PORT]
 
 
 def candidates() -> list[int]:

@@ -45,7 +45,9 @@ def check(plan: Plan) -> None:
     _launcher(plan)
     _place(plan)
     _environment(plan)
-    checks_of_axes.check_axes(plan, names_that_reach_the_run(plan))
+    used = names_that_reach_the_run(plan)
+    checks_of_axes.check_script_settings(plan, used)
+    checks_of_axes.check_axes(plan, used)
     _placeholders(plan)
     _timing(plan)
     _limits(plan)
@@ -90,8 +92,6 @@ def _workload(plan: Plan) -> None:
         raise plan.locations.error(("workload",), f"{missing}; give a bundled workload or a script of your own")
     if script is not None and not script.strip():
         raise plan.locations.error(("workload", "script"), "is empty; name a script or program")
-    if script is not None and plan.settings:
-        raise plan.locations.error(("settings",), "belongs to bundled workloads; give your script its settings in workload.args")
     if module is not None:
         _bundled_keys(plan)
 
@@ -149,6 +149,9 @@ def _option_problem(kind: str, name: str, value: str) -> str:
 
 
 def _place(plan: Plan) -> None:
+    _port(plan)
+    if plan.place.kind == "hostfile" or plan.place.hostfile is not None:
+        _hostfile(plan)
     include, ranks = plan.place.include, plan.place.ranks
     if include is None:
         return
@@ -162,6 +165,30 @@ def _place(plan: Plan) -> None:
         )
     if plan.launcher.kind == "deepspeed":
         _for_deepspeed(plan, devices)
+
+
+def _port(plan: Plan) -> None:
+    if plan.place.port is None:
+        return
+    if plan.place.port_base is not None:
+        raise plan.locations.error(("place", "port_base"), "has no meaning beside place.port; keep one of the two")
+    options = OPTIONS.get(plan.launcher.kind)
+    if options is not None and "master_port" in options.values_in(plan.launcher.args):
+        raise plan.locations.error(("place", "port"), "is said by launcher.args too; keep one of the two")
+
+
+def _hostfile(plan: Plan) -> None:
+    """What such a place needs, and what it cannot have yet."""
+    if plan.place.kind != "hostfile":
+        raise plan.locations.error(("place", "hostfile"), "belongs to `kind: hostfile`; leave it out to run on this machine")
+    if not (plan.place.hostfile or "").strip():
+        raise plan.locations.error(("place", "hostfile"), "name the file that lists the hosts, such as /etc/deepspeed/hostfile")
+    if plan.launcher.kind != "deepspeed":
+        raise plan.locations.error(("place", "kind"), f"'hostfile' is read by launcher deepspeed, not {plan.launcher.kind}")
+    if plan.place.ranks is None:
+        raise plan.locations.error(("place", "ranks"), "say how many ranks there are on all hosts together")
+    if plan.place.include is not None:
+        raise plan.locations.error(("place", "include"), "names GPUs of this machine; the hostfile's slots say how many each host has")
 
 
 def _for_deepspeed(plan: Plan, devices: tuple[str, ...]) -> None:
@@ -202,6 +229,8 @@ def _set_for_each_rank(plan: Plan) -> tuple[str, ...]:
 
 def _placeholders(plan: Plan) -> None:
     known = {*plan.axes, *RUN_NAMES, *(("steps",) if plan.steps is not None else ())}
+    if plan.workload.script is not None:
+        known |= {*plan.settings, *checks_of_axes.members(plan)}
     for path, text in templates(plan):
         for name in names_in(text):
             if name not in known:
@@ -211,7 +240,7 @@ def _placeholders(plan: Plan) -> None:
 def _unknown_placeholder(name: str, known: set[str]) -> str:
     if name == "steps":
         return "{steps} cannot be filled: the plan does not say `steps`"
-    return f"{{{name}}} is no axis of the plan; {did_you_mean(name, known)} (for braces of your own write {{{{ and }}}})"
+    return f"{{{name}}} is no axis or setting of the plan; {did_you_mean(name, known)} (for braces of your own write {{{{ and }}}})"
 
 
 def _timing(plan: Plan) -> None:

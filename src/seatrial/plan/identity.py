@@ -58,7 +58,7 @@ def _what_counts(spec: RunSpec) -> dict[str, Any]:
         "settings": spec.settings,
         "axes": spec.axes,
         "launcher": [spec.launcher.kind, list(spec.launcher.args), list(spec.launcher.program)],
-        "place": [spec.place.kind, spec.place.ranks, list(spec.place.devices)],
+        "place": [spec.place.kind, spec.place.ranks, list(spec.place.devices), *([spec.place.hostfile] if spec.place.hostfile else [])],
         "env": spec.env,
         "steps": spec.steps,
         "rank_scope": spec.rank_scope,

@@ -29,17 +29,18 @@ class GroupPoint:
     name: str
     axes: dict[str, Scalar]
     settings: dict[str, Scalar]
-    """All settings of a bundled workload; empty for a script."""
+    """All settings of a bundled workload; of a script, its fixed values and those of the bundles."""
     lane: bool
 
 
 def axis_labels(plan: Plan) -> dict[str, str]:
-    """Axis name to the word that stands for it in group names."""
-    return labels_of({name: axis.label for name, axis in plan.axes.items()})
+    """Axis name to the word that stands for it in group names; a bundle's own name needs none before it."""
+    labels = labels_of({name: axis.label for name, axis in plan.axes.items() if not axis.bundles})
+    return {name: labels.get(name, "") for name in plan.axes}
 
 
 def typed_axes(plan: Plan, owner: type | None) -> dict[str, list[Scalar]]:
-    """Each axis's values, as the type its setting has."""
+    """Each axis's values, as the type its setting has; the names of bundles."""
     return {name: _axis_values(plan, name, owner) for name in plan.axes}
 
 
@@ -49,14 +50,13 @@ def expand(plan: Plan) -> list[GroupPoint]:
     owner = settings_owner(plan)
     axes = typed_axes(plan, owner)
     labels = axis_labels(plan)
-    named = [
-        [(value, (labels[axis], text)) for value, text in zip(values, value_names(values), strict=True)] for axis, values in axes.items()
-    ]
+    named = [_named(values, labels[axis]) for axis, values in axes.items()]
     fixed = _fixed_settings(plan, owner)
+    bundles = _typed_bundles(plan, owner)
     groups = []
     for combination in itertools.product(*named):
         point = dict(zip(axes, (value for value, _ in combination), strict=True))
-        settings = _settings_at(plan, owner, fixed, point)
+        settings = _settings_at(plan, owner, fixed, point, bundles)
         name = group_name(plan.prefix, [part for _, part in combination])
         groups.append(GroupPoint(name=name, axes=point, settings=settings, lane=_in_lane(plan, {**settings, **point})))
     _check_lane(plan, groups)
@@ -64,8 +64,15 @@ def expand(plan: Plan) -> list[GroupPoint]:
     return groups
 
 
+def _named(values: list[Scalar], label: str) -> list[tuple[Scalar, tuple[str, str]]]:
+    """Each value of an axis with its part of the group's name; the names of bundles, which have no label, stand as they are."""
+    if not label:
+        return [(name, (label, str(name))) for name in values]
+    return [(value, (label, text)) for value, text in zip(values, value_names(values), strict=True)]
+
+
 def _refuse_too_many(plan: Plan) -> None:
-    sizes = {name: len(axis.values) for name, axis in plan.axes.items()}
+    sizes = {name: len(axis.choices) for name, axis in plan.axes.items()}
     runs = math.prod(sizes.values()) * plan.repeats
     if runs > MOST_RUNS:
         path: KeyPath = ("axes",) if plan.axes else ("repeats",)
@@ -97,8 +104,8 @@ def settings_owner(plan: Plan) -> type | None:
 
 
 def _axis_values(plan: Plan, name: str, owner: type | None) -> list[Scalar]:
-    values: list[Scalar] = plan.axes[name].values
-    if owner is None or is_harness_axis(name):
+    values: list[Scalar] = plan.axes[name].choices
+    if owner is None or is_harness_axis(name) or plan.axes[name].bundles:
         return values
     checked: list[Scalar] = []
     for position, value in enumerate(values):
@@ -109,17 +116,35 @@ def _axis_values(plan: Plan, name: str, owner: type | None) -> list[Scalar]:
     return checked
 
 
+Bundles = Mapping[str, Mapping[Scalar, Mapping[str, Scalar]]]
+"""Axis → name of a bundle → the settings in it."""
+
+
+def _typed_bundles(plan: Plan, owner: type | None) -> Bundles:
+    return {
+        axis: {name: _typed_bundle(plan, owner, axis, name) for name in asked.bundles} for axis, asked in plan.axes.items() if asked.bundles
+    }
+
+
+def _typed_bundle(plan: Plan, owner: type | None, axis: str, name: str) -> dict[str, Scalar]:
+    bundle: dict[str, Scalar] = plan.axes[axis].bundles[name]
+    if owner is None:
+        return bundle
+    return {key: _typed(plan, owner, key, value, ("axes", axis, "bundles", name, key)) for key, value in bundle.items()}
+
+
 def _typed(plan: Plan, owner: type, name: str, value: Scalar, path: KeyPath) -> Scalar:
     try:
         return bundled.typed(owner, name, value)
     except bundled.SettingProblem as problem:
-        at = path[:2] if "unknown setting" in str(problem) else path
+        # The name is at fault, not the one of its values that was looked at.
+        at = path[:2] if "unknown setting" in str(problem) and "bundles" not in path else path
         raise plan.locations.error(at, str(problem)) from problem
 
 
 def _fixed_settings(plan: Plan, owner: type | None) -> dict[str, Scalar]:
     if owner is None:
-        return {}
+        return dict(plan.settings)
     fixed = {name: _typed(plan, owner, name, value, ("settings", name)) for name, value in plan.settings.items()}
     if plan.steps is not None:
         if fixed.get("steps", plan.steps) != plan.steps:
@@ -128,10 +153,13 @@ def _fixed_settings(plan: Plan, owner: type | None) -> dict[str, Scalar]:
     return fixed
 
 
-def _settings_at(plan: Plan, owner: type | None, fixed: Mapping[str, Scalar], point: Mapping[str, Scalar]) -> dict[str, Scalar]:
+def _settings_at(
+    plan: Plan, owner: type | None, fixed: Mapping[str, Scalar], point: Mapping[str, Scalar], bundles: Bundles
+) -> dict[str, Scalar]:
+    together = {key: value for axis, named in bundles.items() for key, value in named[point[axis]].items()}
     if owner is None:
-        return {}
-    varied = {name: value for name, value in point.items() if not is_harness_axis(name)}
+        return {**fixed, **together}
+    varied = {**{name: value for name, value in point.items() if not is_harness_axis(name) and name not in bundles}, **together}
     try:
         return bundled.complete(owner, {**fixed, **varied})
     except bundled.SettingProblem as problem:

@@ -62,7 +62,9 @@ def _compared(text: str) -> str:
 
 
 def _joined(label: str, value: str) -> str:
-    """`mb8`, but `precision-bf16` and `top5-3`, where the two would run into one word or number."""
+    """`mb8`, but `precision-bf16` and `top5-3`, where the two would run into one word or number; a bundle has no label."""
+    if not label:
+        return value
     return f"{label}-{value}" if value[0].isalpha() or label[-1].isdigit() else f"{label}{value}"
 
 

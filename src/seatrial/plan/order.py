@@ -10,9 +10,11 @@ Group = TypeVar("Group")
 
 
 def ordered(groups: Sequence[Group], repeats: int, order: str, seed: int) -> list[tuple[Group, int]]:
-    """Every group with every repeat, first to run first; `interleaved` in shuffled rounds, `nested` as written."""
+    """Every group with every repeat, first to run first: in shuffled rounds, in `rounds` as written, or group after group (`nested`)."""
     if order == "nested":
         return [(group, repeat) for group in groups for repeat in range(1, repeats + 1)]
+    if order == "rounds":
+        return [(group, repeat) for repeat in range(1, repeats + 1) for group in groups]
     return [(group, repeat) for repeat in range(1, repeats + 1) for group in shuffled_round(groups, repeat, seed)]
 
 

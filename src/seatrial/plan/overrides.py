@@ -61,7 +61,7 @@ def _refuse_unknown(path: KeyPath, source: str) -> None:
 
 
 def _axis_path(rest: str) -> KeyPath:
-    for ending in ("values", "label"):
+    for ending in ("values", "label", "bundles"):
         if rest.endswith(f".{ending}"):
             return "axes", rest.removesuffix(f".{ending}"), ending
     return "axes", rest

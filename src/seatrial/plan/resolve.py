@@ -69,6 +69,7 @@ def resolve(
         order=plan.order,
         seed=plan.seed,
         rank_by=plan.rank_by,
+        baseline=plan.baseline,
         criteria=_criteria(plan),
         stop_on_error=plan.stop_on_error,
         budget_s=budget_s if budget_s is not None else plan.budget,
@@ -97,7 +98,8 @@ def _run(plan: Plan, group: GroupPoint, repeat: int, cwd: Path, key: str) -> Run
 
 
 def _spec(plan: Plan, group: GroupPoint, cwd: Path, repeat_values: dict[str, Scalar]) -> RunSpec:
-    values: dict[str, Scalar] = {"seed": plan.seed, "steps": plan.steps, **group.axes, "group": group.name, **repeat_values}
+    fixed = group.settings if plan.workload.script is not None else {}
+    values: dict[str, Scalar] = {"seed": plan.seed, "steps": plan.steps, **fixed, **group.axes, "group": group.name, **repeat_values}
     repeat = repeat_values["repeat"]
     launcher_args = tuple(fill(word, values) for word in plan.launcher.args)
     workload = _workload(plan, values)
@@ -164,7 +166,15 @@ def _place(plan: Plan, group: GroupPoint) -> PlaceSpec:
     if devices and ranks > len(devices):
         path: KeyPath = ("axes", "place.ranks")
         raise plan.locations.error(path, f"{ranks} ranks, but include names {len(devices)} GPUs ({plan.place.include})")
-    return PlaceSpec(kind=plan.place.kind, ranks=ranks, devices=devices[:ranks])
+    asked = plan.place
+    return PlaceSpec(
+        kind=asked.kind,
+        ranks=ranks,
+        devices=devices[:ranks],
+        hostfile=asked.hostfile or "",
+        port=asked.port,
+        port_base=asked.port_base,
+    )
 
 
 def _environment(plan: Plan, group: GroupPoint, values: dict[str, Scalar]) -> dict[str, str]:

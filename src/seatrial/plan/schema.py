@@ -62,22 +62,37 @@ class Launcher(Part):
 class Place(Part):
     """Where processes run. Short form: the kind."""
 
-    kind: Literal["local"] = "local"
-    """`local`: this machine."""
+    kind: Literal["local", "hostfile"] = "local"
+    """`local`: this machine. `hostfile`: the hosts of a DeepSpeed hostfile; `plan show` prints such runs, `run` refuses them for now."""
     ranks: int | None = Field(default=None, ge=1, le=4096)
     """Number of processes of the job; 1, or one for each GPU of `include`, when left out."""
     include: str | None = None
     """GPUs to use, `localhost:0,1`: sets CUDA_VISIBLE_DEVICES, one rank for each; `deepspeed` takes numbers, in rising order. Leave it \
 out for CPU ranks."""
+    hostfile: str | None = None
+    """For `hostfile`: the file with a line `host slots=n` for each host, such as `/etc/deepspeed/hostfile`."""
+    port: int | None = Field(default=None, ge=1, le=65535)
+    """The port at which ranks meet, where it must be this one: a run that cannot have it ends as `port_in_use`. A free one is held for \
+each run when left out."""
+    port_base: int | None = Field(default=None, ge=1, le=65535)
+    """First of the 200 ports that are tried, one after the other; 29650 and up when left out."""
 
 
 class Axis(Part):
-    """One setting with several values. Short form: the list of values."""
+    """One setting with several values, or several settings that change together. Short form: the list of values."""
 
     label: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9.-]*$", max_length=40)
     """Short word for it in group names; `mb` for micro_batch, else made from the name."""
-    values: list[ScalarValue]
+    values: list[ScalarValue] = Field(default_factory=list)
     """The values to try, each once."""
+    bundles: dict[str, dict[str, ScalarValue]] = Field(default_factory=dict)
+    """In place of values: named sets of settings, `{old: {lr: 0.1, bs: 8}, new: {lr: 0.2, bs: 16}}`, each naming the same ones. The \
+name stands in the group's name as it is; each setting is set, or fills its placeholder."""
+
+    @property
+    def choices(self) -> list[ScalarValue]:
+        """What the axis takes in turn: its values, or the names of its bundles."""
+        return list(self.bundles) if self.bundles else self.values
 
 
 class Timing(Part):
@@ -172,7 +187,7 @@ class Plan(Part):
     workload: Workload
     """What is run."""
     settings: dict[str, ScalarValue] = Field(default_factory=dict)
-    """Fixed settings of a bundled workload, checked against its own list."""
+    """Fixed settings of a bundled workload, checked against its own list; for a script, fixed values of its placeholders."""
     launcher: Launcher = Field(default_factory=Launcher)
     """How processes start."""
     place: Place = Field(default_factory=Place)
@@ -183,8 +198,9 @@ class Plan(Part):
     """How often each group is run. Two or more give an interval."""
     steps: int | None = Field(default=None, ge=1)
     """Steps of each run: the bundled workload's setting `steps`, or `{steps}` in a script's arguments."""
-    order: Literal["interleaved", "nested"] = "interleaved"
-    """`interleaved`: repeats in rounds, shuffled within a round, so that drift hits all groups alike; `nested`: as the axes are written."""
+    order: Literal["interleaved", "rounds", "nested"] = "interleaved"
+    """`interleaved`: repeats in rounds, shuffled within a round, so that drift hits all groups alike; `rounds`: each as the axes are \
+written; `nested`: as they are written too, all repeats of a group one after the other."""
     seed: int = 0
     """Seed of that shuffle; also `{seed}`."""
     mode: str = Field(default="sweep", pattern=r"^[a-z0-9_-]+$", max_length=40)
@@ -203,6 +219,8 @@ class Plan(Part):
     """When a run is stopped."""
     telemetry: Telemetry = Field(default_factory=Telemetry)
     """How often GPUs and host are sampled."""
+    baseline: str = Field(default="old_like", max_length=200)
+    """The group that `speedup_vs_baseline` compares with; the column stays empty where there is no such group."""
     criteria: list[CriterionPart] | None = None
     """What must hold for PASS; `failed_runs at_most 0` when left out."""
     stop_on_error: bool = False

@@ -12,7 +12,7 @@ KEYS: dict[KeyPath, str] = {
     ("limits", "restarts"): "the same command again resumes what failed",
 }
 KINDS: dict[KeyPath, dict[str, str]] = {
-    ("place", "kind"): dict.fromkeys(("hostfile", "pernode", "slurm", "kubernetes"), "use `kind: local` on one machine"),
+    ("place", "kind"): dict.fromkeys(("pernode", "slurm", "kubernetes"), "use `kind: local` on one machine"),
 }
 
 

@@ -23,6 +23,7 @@ from seatrial.preflight import (
     load,
     memory,
     names,
+    places,
     ports,
     processes,
     processors,
@@ -58,6 +59,7 @@ class Subject:
 
 
 SUBJECTS = (
+    Subject(title="places", questions=places.QUESTIONS, checks=places.checks),
     Subject(title="programs", questions=programs.QUESTIONS, checks=programs.checks),
     Subject(title="Python and torch", questions=pythons.QUESTIONS, checks=pythons.checks),
     Subject(title="GPUs", questions=gpus.QUESTIONS, checks=gpus.checks),

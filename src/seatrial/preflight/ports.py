@@ -34,6 +34,12 @@ NAMED = Question(
     fix="end what listens there (`ss -ltnp 'sport = :{port}'`), or leave the option out: Seatrial holds a free port for each run",
     refuses=True,
 )
+OF_PLACE = Question(
+    name="port {port} of the place",
+    looks_at="that the port of `place.port` is free now; it is taken anew for each run",
+    prevents="a run that ends as port_in_use before it starts",
+    fix="end what listens there (`ss -ltnp 'sport = :{port}'`), or leave place.port out: Seatrial holds a free port for each run",
+)
 EPHEMERAL = Question(
     name="ephemeral ports",
     looks_at="which ports the kernel gives to outgoing connections",
@@ -41,7 +47,7 @@ EPHEMERAL = Question(
     fix="choose fixed ports outside of it",
     only_tells=True,
 )
-QUESTIONS = (BIND, NAMED, EPHEMERAL)
+QUESTIONS = (BIND, NAMED, OF_PLACE, EPHEMERAL)
 
 
 def checks(need: Need) -> Iterator[Check]:
@@ -49,6 +55,9 @@ def checks(need: Need) -> Iterator[Check]:
     for port in sorted(named_ports(need)):
         refused = cannot_bind(EVERYWHERE, port)
         yield NAMED.answer(not refused, refused or "free", port=port)
+    for port in sorted({spec.place.port for spec in need.runs if spec.place.port is not None}):
+        refused = cannot_bind(EVERYWHERE, port)
+        yield OF_PLACE.answer(not refused, refused or "free", port=port)
     yield EPHEMERAL.answer(True, _range())
 
 

@@ -19,10 +19,12 @@ class CampaignPlan:
     axes: dict[str, tuple[Scalar, ...]] = field(default_factory=dict)
     repeats: int = 1
     order: str = "interleaved"
-    """`interleaved`: repeats in rounds, shuffled within a round by `seed`; `nested`: as the axes are written."""
+    """`interleaved`: repeats in rounds, shuffled within a round by `seed`; `rounds` and `nested`: as the axes are written."""
     seed: int = 0
     rank_by: str = "throughput"
     """`throughput` (samples/s, else tokens/s, else steps/s, else length of the run), or a metric by name."""
+    baseline: str = "old_like"
+    """The group that `speedup_vs_baseline` compares with."""
     criteria: tuple[Criterion, ...] = ()
     stop_on_error: bool = False
     budget_s: float | None = None

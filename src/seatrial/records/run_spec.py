@@ -58,6 +58,12 @@ class PlaceSpec:
     """Number of ranks on this machine."""
     devices: tuple[str, ...] = ()
     """GPU ids from `include`; empty means CPU ranks, or whatever the caller's CUDA_VISIBLE_DEVICES shows."""
+    hostfile: str = ""
+    """Of kind `hostfile`: the file that lists the hosts."""
+    port: int | None = None
+    """The port that ranks must meet at; None where any free one will do."""
+    port_base: int | None = None
+    """First of the ports that are tried; None for Seatrial's own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,11 +148,11 @@ class RunSpec:
     """False when a setting is off the plan's main lane: such groups are ranked apart."""
     workload: WorkloadSpec
     settings: dict[str, Scalar] = field(default_factory=dict)
-    """Settings of a bundled workload, fixed ones and axes together."""
+    """Settings of a bundled workload, fixed ones and axes together; of a script, its fixed values and the bundle's."""
     axes: dict[str, Scalar] = field(default_factory=dict)
     """This group's value on each axis, in the plan's order."""
     labels: dict[str, str] = field(default_factory=dict)
-    """Axis name to the short word its group name uses."""
+    """Axis name to the short word its group name uses; empty for an axis of bundles."""
     launcher: LauncherSpec
     place: PlaceSpec
     env: dict[str, str] = field(default_factory=dict)

@@ -106,7 +106,13 @@ def best_overrides(best: Best) -> str:
     if best.row.get("zero_stage") is not None:
         lines += [f"{key}={_yaml(best.row[column])}" for column, key in HYDRA_KEYS if best.row.get(column) is not None]
         lines += _precision_lines(best.row)
-    lines += [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items()]
+    # A bundle is chosen by its name: the axis takes no values.
+    bundles = {name: value for name, value in best.group.axes.items() if best.spec and best.spec.labels.get(name) == ""}
+    lines += [
+        f"# {name} {format_cell(value)} is a bundle of the plan: `--only {format_cell(best.group.group)}`"
+        for name, value in bundles.items()
+    ]
+    lines += [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items() if name not in bundles]
     return "\n".join(lines) + "\n"
 
 

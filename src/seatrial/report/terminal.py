@@ -86,7 +86,7 @@ def _table(results: CampaignResults, placed: Sequence[Standing], axes: Sequence[
     table.add_column("#", justify="right", no_wrap=True)
     table.add_column("group", overflow="fold", min_width=8, max_width=LONGEST_NAME)
     for axis in axes:
-        table.add_column(Text(labels.get(axis, axis)), justify="right", overflow="fold")
+        table.add_column(Text(labels.get(axis) or axis), justify="right", overflow="fold")
     table.add_column(Text(unit), justify="right", min_width=9)
     for title in ("±", "n", *(("to best",) if width >= NARROW else ()), "p90/p50", *(("start",) if width >= WIDE else ()), "ok"):
         table.add_column(title, justify="right", no_wrap=True)

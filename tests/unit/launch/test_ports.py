@@ -4,9 +4,11 @@ import os
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from seatrial.errors import PortTakenError
 from seatrial.launch import ports
 from seatrial.launch.places.local import allocate
 from seatrial.launch.ports import reserve_port
@@ -90,3 +92,31 @@ def test_torch_store_serves_on_a_held_port() -> None:
     with reserve_port() as reserved:
         done = subprocess.run([sys.executable, "-c", text, str(reserved.port)], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_named_port_is_held_or_the_next_free_one_is_named() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        taken = server.getsockname()[1]
+        with pytest.raises(PortTakenError, match=rf"port {taken} is in use, or not ours to take; the next free one is \d+"):
+            reserve_port(taken)
+    with reserve_port(taken) as reserved:
+        assert reserved.port == taken
+
+
+def test_from_a_base_ports_are_tried_one_after_the_other() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        taken = server.getsockname()[1]
+        with reserve_port(base=taken) as reserved:
+            assert taken < reserved.port < taken + ports.NUM_PORTS
+
+
+def test_a_base_near_the_end_stays_below_it() -> None:
+    assert ports.in_order(65530) == list(range(65530, 65536))
+
+
+def test_the_place_says_which_port() -> None:
+    with reserve_port() as free:
+        port = free.port
+    spec = make_spec(".")
+    with allocate(replace(spec, place=replace(spec.place, port=port))) as allocation:
+        assert allocation.master_port == port

@@ -87,6 +87,48 @@ BUNDLED = {
         "place.include: launcher deepspeed takes GPUs in rising order; write localhost:1,3"
     ),
     "{launcher: deepspeed, env: {RANK: 0}}": "env.RANK: is set for each rank when it is started; leave it out",
+    "axes: {v: {bundles: {a: {micro_batch: 4}}, values: [1]}}": (
+        "axes.v: `values` has no meaning beside `bundles`, whose names stand for themselves"
+    ),
+    "axes: {v: {label: w, bundles: {a: {micro_batch: 4}}}}": (
+        "axes.v: `label` has no meaning beside `bundles`, whose names stand for themselves"
+    ),
+    "axes: {place.ranks: {bundles: {a: {micro_batch: 4}}}}": (
+        "axes.place.ranks: takes values, not bundles; name the axis of bundles with a word of your own"
+    ),
+    "axes: {v: {bundles: {a b: {micro_batch: 4}}}}": (
+        "axes.v.bundles.a b: a bundle is named with letters, digits and . _ + -, as it stands in names of folders"
+    ),
+    "axes: {v: {bundles: {a: {}}}}": "axes.v.bundles.a: is empty; name the settings it stands for",
+    "axes: {v: {bundles: {a: {micro_batch: 4}, b: {micro_batch: 4, seed: 1}}}}": (
+        "axes.v.bundles.b: 'seed' stands in only one of 'a' and 'b'; give each bundle the same settings"
+    ),
+    "axes: {v: {bundles: {a: {micro_batsh: 4}}}}": "axes.v.bundles.a.micro_batsh: unknown setting; did you mean 'micro_batch'?",
+    "axes: {v: {bundles: {a: {micro_batch: x}}}}": "axes.v.bundles.a.micro_batch: must be a whole number, not 'x' (text)",
+    "{settings: {micro_batch: 2}, axes: {v: {bundles: {a: {micro_batch: 4}}}}}": (
+        "axes.v.bundles.a.micro_batch: is fixed by `settings.micro_batch` and varied as an axis; keep one of the two"
+    ),
+    "axes: {v: {bundles: {a: {micro_batch: 4}}}, micro_batch: [2]}": (
+        "axes.v.bundles.a.micro_batch: is varied by axis 'micro_batch' too; keep one of the two"
+    ),
+    "axes: {v: {bundles: {a: {micro_batch: 4}}}, w: {bundles: {b: {micro_batch: 4}}}}": (
+        "axes.w.bundles.b.micro_batch: is varied by axis 'v' too; keep one of the two"
+    ),
+    "place: {port: 29500, port_base: 29600}": "place.port_base: has no meaning beside place.port; keep one of the two",
+    "{launcher: {kind: deepspeed, args: [--master_port=29500]}, place: {port: 29500}}": (
+        "place.port: is said by launcher.args too; keep one of the two"
+    ),
+    "{launcher: deepspeed, place: {kind: hostfile, ranks: 4}}": (
+        "place.hostfile: name the file that lists the hosts, such as /etc/deepspeed/hostfile"
+    ),
+    "{launcher: torchrun, place: {kind: hostfile, hostfile: hosts, ranks: 4}}": (
+        "place.kind: 'hostfile' is read by launcher deepspeed, not torchrun"
+    ),
+    "{launcher: deepspeed, place: {kind: hostfile, hostfile: hosts}}": "place.ranks: say how many ranks there are on all hosts together",
+    "{launcher: deepspeed, place: {kind: hostfile, hostfile: hosts, ranks: 2, include: 'localhost:0,1'}}": (
+        "place.include: names GPUs of this machine; the hostfile's slots say how many each host has"
+    ),
+    "{launcher: deepspeed, place: {hostfile: hosts}}": ("place.hostfile: belongs to `kind: hostfile`; leave it out to run on this machine"),
     "timing: {window: '200:100'}": "timing.window: '200:100' is empty: the first step must be below the last",
     "timing: {window: soon}": 'timing.window: \'soon\' does not fit; expected "auto", "100:", "100:900" or ":900"',
     "{steps: 10, timing: {log_every: 50}}": ("timing.log_every: 50 is larger than steps (10): no timing point would be recorded; lower it"),
@@ -112,10 +154,20 @@ BUNDLED = {
     "workload: tiny_ml": "workload.module: there is no workload 'tiny_ml'; did you mean 'tiny_lm'?",
 }
 OF_SCRIPTS = {
-    "{}": "workload.args[1]: {bs} is no axis of the plan; known: group, repeat, run, seed (for braces of your own write {{ and }})",
+    "{}": (
+        "workload.args[1]: {bs} is no axis or setting of the plan; known: group, repeat, run, seed (for braces of your own write {{ and }})"
+    ),
     "axes: {bs: [8], nw: [2]}": "axes.nw: nothing uses it: put {nw} into workload.args where its value belongs, or remove the axis",
     "axes: {bs: [8, '8']}": "axes.bs[1]: the value '8' is there twice; repeats are asked for with `repeats`",
-    "{settings: {a: 1}, axes: {bs: [8]}}": "settings: belongs to bundled workloads; give your script its settings in workload.args",
+    "{settings: {a: 1}, axes: {bs: [8]}}": (
+        "settings.a: nothing uses it: put {a} into workload.args where its value belongs, or remove it"
+    ),
+    "{settings: {bs: 1}, axes: {bs: [8]}}": "axes.bs: is fixed by `settings.bs` and varied as an axis; keep one of the two",
+    "{settings: {run: 1}, axes: {bs: [8]}}": "settings.run: {run} is filled by Seatrial; give it another name",
+    "{settings: {steps: 1}, axes: {bs: [8]}}": "settings.steps: belongs to the plan's own key `steps`",
+    "{axes: {v: {bundles: {a: {nw: 1}}}, bs: [8]}}": (
+        "axes.v.bundles.a.nw: nothing uses it: put {nw} into workload.args where its value belongs, or remove it"
+    ),
     "workload: {script: t.py, args: '--bs 8'}": "workload.args: must be a list, as in [a, b], not '--bs 8' (text)",
     "workload: {script: t.py, args: ['{']}": "workload.args[0]: a lone '{' in '{': write '{{' for the brace itself",
     "workload: {script: t.py, args: ['{steps}']}": "workload.args[0]: {steps} cannot be filled: the plan does not say `steps`",

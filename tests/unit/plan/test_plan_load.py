@@ -17,7 +17,7 @@ TYPES_AND_KEYS = {
     "repeat: 2": "p.yaml:3: repeat: unknown key; did you mean 'repeats'?",
     "limits: {start: 3}": "p.yaml:3: limits.start: unknown key; did you mean 'start_s'?",
     "axes: {micro_batch: {vals: [1]}}": "p.yaml:3: axes.micro_batch.vals: unknown key; did you mean 'values'?",
-    "axes: {micro_batch: {label: mb}}": "p.yaml:3: axes.micro_batch: `values` is required and missing",
+    "axes: {micro_batch: {label: mb}}": "p.yaml:3: axes.micro_batch: has no values; list at least one, or remove the axis",
     "repeats: '2'": "p.yaml:3: repeats: must be a whole number, not '2' (text); take the quotes off",
     "repeats: true": "p.yaml:3: repeats: must be a whole number, not true (true or false)",
     "repeats: 1.5": "p.yaml:3: repeats: must be a whole number, not 1.5 (a number)",
@@ -78,7 +78,7 @@ def test_no_unbuilt_limit_is_taken_in_silence(complaint: Callable[..., str]) -> 
     assert "limits.restarts: is a known key that is not built yet; leave it out" in complaint(f"{HEAD}limits: {{restarts: 1}}\n")
 
 
-@pytest.mark.parametrize("kind", ["hostfile", "pernode", "kubernetes"])
+@pytest.mark.parametrize("kind", ["slurm", "pernode", "kubernetes"])
 def test_no_unbuilt_place_is_taken_in_silence(kind: str, complaint: Callable[..., str]) -> None:
     assert f"'{kind}' is known but not built yet" in complaint(f"{HEAD}place: {kind}\n")
 

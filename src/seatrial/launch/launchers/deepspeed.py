@@ -1,7 +1,7 @@
 """`deepspeed`: a runner that starts a launcher that starts the ranks, each with its output in a file of its own under attempt-N/ranks/.
 
 An option the user typed stands; Seatrial adds only what is missing: which devices, a held port, where ranks write, and that there are
-no other hosts. The runner is told of no hostfile: it would silently take one that lies at /job/hostfile.
+no other hosts. The runner is told of no hostfile where the plan names none: it would silently take one that lies at /job/hostfile.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variable
     typed = values_in(spec.launcher.args)
     return (
         *program,
-        *("--hostfile", NO_HOSTFILE),
-        *_devices(allocation, variables),
+        *_hosts(spec, allocation, variables),
         *_port(typed, allocation),
         *_logs(typed, attempt),
         *spec.launcher.args,
@@ -53,6 +52,12 @@ def rank_logs(spec: RunSpec, attempt: AttemptPaths) -> str | None:
     """The folder whose files the agent merges; None when the user wants all ranks in deepspeed's own output."""
     typed = values_in(spec.launcher.args).get("enable_each_rank_log", str(attempt.rank_logs))
     return None if typed == NO_RANK_LOGS else str(Path(spec.cwd) / typed)
+
+
+def _hosts(spec: RunSpec, allocation: Allocation, variables: Mapping[str, str]) -> tuple[str, ...]:
+    if spec.place.hostfile:
+        return ("--hostfile", spec.place.hostfile, "--launcher", "pdsh")
+    return ("--hostfile", NO_HOSTFILE, *_devices(allocation, variables))
 
 
 def _devices(allocation: Allocation, variables: Mapping[str, str]) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from seatrial.records.run_spec import RunSpec
 @contextlib.contextmanager
 def allocate(spec: RunSpec) -> Iterator[Allocation]:
     """An allocation whose port no other campaign can take until the block ends."""
-    with reserve_port() as reserved:
+    with reserve_port(spec.place.port, spec.place.port_base) as reserved:
         yield allocation(spec, reserved.port)
 
 

@@ -1,0 +1,1 @@
+"""The lane `make test-runbooks`: every fenced block of the procedures, run."""

@@ -1,0 +1,1 @@
+"""Tests of what stands behind the commands under runbooks/."""
