@@ -41,7 +41,7 @@ FIRST_STEPS = (0, 1)
 
 def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables | None = None) -> RunMeasure:
     """Everything that can be said of one attempt; what cannot be is None, and a caution says why."""
-    measured = _measure_steps(attempt, tables)
+    measured = replace(_measure_steps(attempt, tables), health=tables.health)
     if samples is None:
         return measured
     window = window_span(tables, measured.window)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seatrial.collect.signatures import advice, signature
+from seatrial.observe.progress import BETWEEN_STEPS
 from seatrial.observe.watchdog import Alarm
 from seatrial.records.outcome import Cause, Outcome
 
@@ -57,65 +59,44 @@ class Judgement:
 def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
     """What to call it. `world_size` and `steps` are what the run was to have; None where nobody can know."""
     if ending.alarm is not None:
-        return Judgement(outcome=ending.alarm.outcome, cause=ending.alarm.cause, detail=ending.alarm.text, action=ending.alarm.action)
+        alarm = ending.alarm
+        return Judgement(outcome=alarm.outcome, cause=alarm.cause, detail=alarm.text, action=_alarm_advice(alarm, ranks))
     if ending.interrupted:
-        return Judgement(outcome=Outcome.INTERRUPTED, cause=Cause.USER, detail="stopped by the user", action="the same command resumes")
+        return Judgement(outcome=Outcome.INTERRUPTED, cause=Cause.USER, detail="stopped by the user", action=advice(Cause.USER))
     if ending.agent_lost:
-        return Judgement(
-            outcome=Outcome.FAILED,
-            cause=Cause.AGENT_LOST,
-            detail="the agent that watched this run was killed",
-            action="look for the out-of-memory killer in the kernel log, then run again",
-        )
+        return _failed("agent_lost", "the agent that watched this run was killed")
     if ending.returncode != 0 and ending.agent_stopped:
-        return Judgement(
-            outcome=Outcome.FAILED,
-            cause=Cause.AGENT_LOST,
-            detail="the agent that watched this run was sent TERM from outside, and ended it",
-            action="look for what ends processes on this host (a scheduler, a reaper, a clean-up script), then run again",
-        )
+        return _failed("agent_stopped", "the agent that watched this run was sent TERM from outside, and ended it")
     if ending.returncode != 0:
         return Judgement(outcome=Outcome.FAILED, cause=Cause.UNKNOWN, needs_log=True)
     return _judge_exit_0(ranks, world_size, steps)
 
 
+def _alarm_advice(alarm: Alarm, ranks: RankRecord) -> str:
+    """The registry's; a stall is first worded by where each rank stands."""
+    if alarm.cause is not Cause.STALL:
+        return advice(alarm.cause)
+    # One rank alone, or one that stands outside of every collective, waits for no other GPU.
+    is_alone = ranks.started == 1 or alarm.phase in ("data_wait", BETWEEN_STEPS)
+    return alarm.action if is_alone else f"{alarm.action}. {advice(Cause.STALL)}"
+
+
 def _judge_exit_0(ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
     # Ranks that all said themselves that they were done need nobody's word.
     if ranks.told_of is not None and max(ranks.told_of, ranks.done) < ranks.launched:
-        return Judgement(
-            outcome=Outcome.FAILED,
-            cause=Cause.RANKS_MISSING,
-            detail=f"exit code 0, but the launcher said of {ranks.told_of} of {ranks.launched} ranks that they ended well",
-            action="the launcher behind `deepspeed` was killed (it exits 0 then too): look for what kills processes on this host, such as "
-            "the out-of-memory killer in the kernel log, then run again; if launcher.log shows that all went well, this DeepSpeed words "
-            "its lines otherwise: put the probe into the script",
-        )
+        told = f"the launcher said of {ranks.told_of} of {ranks.launched} ranks that they ended well"
+        return _failed("deepspeed_launcher_killed", f"exit code 0, but {told}")
     if not ranks.started and world_size:
-        return Judgement(
-            outcome=Outcome.FAILED,
-            cause=Cause.RANKS_MISSING,
-            detail="exit code 0, but the event files of its ranks are not there",
-            action="somebody or something has removed them while it ran: the same command runs it again",
-        )
+        return _failed("events_removed", "exit code 0, but the event files of its ranks are not there")
     if ranks.started and not ranks.stepped:
-        return Judgement(
-            outcome=Outcome.FAILED,
-            cause=Cause.NO_STEPS,
-            detail="exit code 0, but not one step was taken",
-            action="check the number of steps asked for and the length of the dataset",
-        )
+        return _failed("no_steps", "exit code 0, but not one step was taken")
     if ranks.started and ranks.done < world_size:
-        return Judgement(
-            outcome=Outcome.FAILED,
-            cause=Cause.RANKS_MISSING,
-            detail=f"exit code 0, but only {ranks.done} of {world_size} ranks said they were done",
-            action="look in the log of each rank (seatrial logs RUN --rank N) for one that died without a word",
-        )
+        return _failed("ranks_missing", f"exit code 0, but only {ranks.done} of {world_size} ranks said they were done")
     if ranks.started and steps is not None and ranks.least_steps < steps:
-        return Judgement(
-            outcome=Outcome.FAILED,
-            cause=Cause.ENDED_EARLY,
-            detail=f"exit code 0, but a rank took {ranks.least_steps} of {steps} steps",
-            action="look in its log for why it stopped: a dataset that ran out, or a stop rule of its own",
-        )
+        return _failed("ended_early", f"exit code 0, but a rank took {ranks.least_steps} of {steps} steps")
     return Judgement(outcome=Outcome.OK, cause=Cause.NONE)
+
+
+def _failed(id: str, detail: str) -> Judgement:
+    entry = signature(id)
+    return Judgement(outcome=Outcome.FAILED, cause=entry.cause, detail=detail, action=entry.action)

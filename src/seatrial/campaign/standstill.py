@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from seatrial.collect.signatures import advice
 from seatrial.collect.stacks import RankStack, frame_of, read_stacks, waits_for_others
 from seatrial.observe.watchdog import Alarm
 from seatrial.paths import AttemptPaths
@@ -29,6 +30,11 @@ class Standstill:
         if self.cause is Cause.SUSPENDED:
             return f"; {who}is suspended (SIGSTOP), at {self.frame or 'an unknown line'}"
         return f"; {who}stood at {self.frame}" if self.frame else ""
+
+    @property
+    def action(self) -> str:
+        """Better advice than the alarm's, for a better cause."""
+        return advice(self.cause) if self.cause is not None else ""
 
 
 def where_it_stood(attempt: AttemptPaths, alarm: Alarm | None) -> Standstill:

@@ -1,7 +1,7 @@
 """The steps of an attempt, from whichever source tells the most.
 
 In: an attempt. Out: `StepTables`: from the probe's events if there is a step in them, else from the script's own lines, else empty
-ones that say so: the run can then only be timed as a whole.
+ones that say so: the run can then only be timed as a whole. With them comes whether the run was well.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.collect.events import empty_pauses, empty_steps, read_events_said
+from seatrial.collect.health import read_health
 from seatrial.collect.logs import read_logs
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
@@ -21,6 +22,11 @@ from seatrial.records.steps import StepTables
 
 def read_steps(attempt: Attempt) -> StepTables:
     """Tables of the attempt's steps, never None."""
+    tables = _read_tables(attempt)
+    return replace(tables, health=read_health(attempt, tables.world_size))
+
+
+def _read_tables(attempt: Attempt) -> StepTables:
     tables, cautions = read_events_said(attempt)
     if tables is not None:
         return tables

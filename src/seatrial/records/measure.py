@@ -39,6 +39,28 @@ class TimingPoint:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HarmlessCount:
+    """One kind of warning that means nothing, and how often a run printed it."""
+
+    id: str
+    meaning: str
+    lines: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunHealth:
+    """Whether a run was well, beside its figures."""
+
+    ranks: int
+    """Ranks that were started."""
+    ranks_ended_well: int | None = None
+    """None where nothing tells: of a failed run whose script has no probe and whose launcher does not speak of single ranks."""
+    tracebacks: int = 0
+    """In its output, those too that a script caught and printed."""
+    harmless: tuple[HarmlessCount, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunMeasure:
     """One attempt, measured."""
 
@@ -76,6 +98,8 @@ class RunMeasure:
     """Of the points of the mode the plan asks for."""
     telemetry: dict[str, Cell] = field(default_factory=dict)
     """Figures of the machine over the window, by column name (TELEMETRY_FIGURES)."""
+    health: RunHealth | None = None
+    """None where nobody looked."""
     cautions: tuple[Caution, ...] = ()
 
 

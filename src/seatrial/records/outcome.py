@@ -60,6 +60,7 @@ class Cause(str, enum.Enum):
     BAD_ARGUMENT = "bad_argument"
     FILE_MISSING = "file_missing"
     DISK_FULL = "disk_full"
+    IO_ERROR = "io_error"
     PERMISSION = "permission"
     NAN = "nan"
     KILLED = "killed"

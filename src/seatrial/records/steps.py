@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.records.caution import Caution
 from seatrial.records.eta import EtaPoint
-from seatrial.records.measure import TimingPoint
+from seatrial.records.measure import RunHealth, TimingPoint
 from seatrial.records.run_spec import Scalar
 
 if TYPE_CHECKING:
@@ -45,4 +45,6 @@ class StepTables:
     """Likewise, from the seeds' `TimingETA` lines."""
     startup: StartupFacts | None = None
     """None where the workload has no probe."""
+    health: RunHealth | None = None
+    """What the attempt's output says beside its steps."""
     cautions: tuple[Caution, ...] = ()

@@ -13,6 +13,7 @@ from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding
 from seatrial.report import digest
 from seatrial.report.digest import Failure, Standing
+from seatrial.report.health_section import health_section
 from seatrial.report.markdown import code_block, escape, table
 from seatrial.report.numbers import NONE, count, figure, instant, interval, ratio
 from seatrial.report.rows import counted_runs
@@ -31,6 +32,7 @@ def page(results: CampaignResults, paths: CampaignPaths) -> str:
         *_ranking(results),
         *_failures(results),
         *_cautions(results),
+        *health_section(results),
         *seed_sections(results, paths),
         *startup_section(results),
         *telemetry_section(results),

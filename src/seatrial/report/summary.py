@@ -1,7 +1,7 @@
 """summary.json and summary.md: one campaign in one document, for programs and for people.
 
 In: CampaignResults. Out: the two files. summary.json has the seeds' keys first, with values as they are (no text for numbers,
-null where there is none), then the verdict, the ranking, cautions and windows.
+null where there is none), then the verdict, the ranking, cautions, windows and health.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from seatrial.records.run_spec import TimingSpec
 from seatrial.report import digest
 from seatrial.report.best import best_config, find_best
 from seatrial.report.eta_section import eta_line, pooled_quality
+from seatrial.report.health_section import health_of
 from seatrial.report.numbers import instant
 from seatrial.report.page import page
 from seatrial.report.rows import counted_runs, group_rows, per_run_rows, ranked_rows, rows_by_stability, skipped_rows
@@ -52,6 +53,7 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "windows": _windows(results),
             "eta_quality": _eta_quality(results),
             "old_attempts": _old_attempts(results),
+            "health": health_of(results),
         }
     )
     return told

@@ -24,6 +24,7 @@ from seatrial.records.verdict import Verdict
 from seatrial.report import digest
 from seatrial.report.digest import Failure, Standing
 from seatrial.report.eta_section import eta_line
+from seatrial.report.health_section import health_line
 from seatrial.report.interval_bars import Scale, bar, scale_of
 from seatrial.report.markdown import one_line
 from seatrial.report.numbers import NONE, figure, margin, ratio
@@ -197,6 +198,8 @@ def _cautions(results: CampaignResults) -> Iterator[RenderableType]:
 
 def _where(results: CampaignResults) -> Iterator[RenderableType]:
     yield Text("")
+    if well := health_line(results):
+        yield _text(well, "dim")
     if any(run.attempt.outcome for run in results.runs):
         yield _text(eta_line(results), "dim")
     yield Text.assemble("Report: ", (one_line(str(CampaignPaths(Path(results.output)).summary_md)), "cyan"), overflow="fold")

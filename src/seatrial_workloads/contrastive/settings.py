@@ -14,6 +14,7 @@ from seatrial_workloads.common.attention import CHOICES as ATTENTIONS
 from seatrial_workloads.common.precision import CHOICES as DTYPES
 from seatrial_workloads.common.precision import FP16_ON_CPU
 from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
+from seatrial_workloads.contrastive.manifests_nearby import clause_of_others
 
 NEEDS_TORCH = True
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -177,10 +178,12 @@ class Settings:
                 f"there is no folder {self.dataset_root}: prepare LibriSpeech (seatrial prepare librispeech --input-root …), "
                 f"or make a small one to try things with (seatrial prepare librispeech --synthetic 200 --output-root {self.dataset_root})",
             )
-        for name, what in (("dataset_manifest_path", "manifest"), ("pretrained_checkpoint", "file")):
-            given = getattr(self, name)
-            if given is not None and not (cwd / given).is_file():
-                yield name, f"there is no {what} {given}: correct {name}, or leave it out"
+        manifest, checkpoint = self.dataset_manifest_path, self.pretrained_checkpoint
+        if manifest is not None and not (cwd / manifest).is_file():
+            others = clause_of_others(self.dataset_root, cwd, "dataset_manifest_path")
+            yield "dataset_manifest_path", f"there is no manifest {manifest}{others or ': correct dataset_manifest_path, or leave it out'}"
+        if checkpoint is not None and not (cwd / checkpoint).is_file():
+            yield "pretrained_checkpoint", f"there is no file {checkpoint}: correct pretrained_checkpoint, or leave it out"
         if self.resume_from is not None and not (cwd / self.resume_from).is_dir():
             yield "resume_from", f"there is no folder {self.resume_from}: give a checkpoint folder, or a run folder that has one"
 

@@ -24,6 +24,7 @@ from seatrial_workloads.contrastive.hydra_config.keys import source_of
 from seatrial_workloads.contrastive.hydra_config.run_context import config_text, write_startup_files
 from seatrial_workloads.contrastive.hydra_config.run_folder import make_run_dir
 from seatrial_workloads.contrastive.hydra_config.to_settings import in_typed_words
+from seatrial_workloads.contrastive.manifests_nearby import clause_of_others
 
 TRAINER = "seatrial_workloads.contrastive.train"
 WRONG_USE = 1
@@ -71,7 +72,12 @@ def _check_paths(start: Start) -> None:
     for field in MUST_BE_THERE:
         path = getattr(start.settings, field)
         if path is not None and not Path(path).exists():
-            raise ConfigurationError(f"{source_of(field)} is {path}, and there is no such file or folder, seen from {Path.cwd()}")
+            others = _other_manifests(start) if field == "dataset_manifest_path" else ""
+            raise ConfigurationError(f"{source_of(field)} is {path}, and there is no such file or folder, seen from {Path.cwd()}{others}")
+
+
+def _other_manifests(start: Start) -> str:
+    return clause_of_others(start.settings.dataset_root, Path.cwd(), source_of("dataset_manifest_path"))
 
 
 def _train(start: Start, rank: int, words: Sequence[str]) -> None:
