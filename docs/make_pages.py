@@ -1,5 +1,5 @@
 """Write the pages that are made from the code: docs/cli.md from every verb's --help, docs/plan.md from the plan's schema, docs/doctor.md
-from the checks, docs/reliability.md from the fault table.
+from the checks, docs/reliability.md from the fault table, docs/troubleshooting.md and that of each runbook from the failure signatures.
 
 python docs/make_pages.py            write them
 python docs/make_pages.py --check    exit 1 and name each page that is not what would be written
@@ -19,10 +19,11 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.page import markdown as fault_table  # noqa: E402
 
 from seatrial.cli.main import VERBS  # noqa: E402
+from seatrial.collect.reference import markdown as troubleshooting  # noqa: E402
+from seatrial.collect.signature import STAGE1  # noqa: E402
 from seatrial.plan.reference import markdown as plan_reference  # noqa: E402
 from seatrial.preflight.reference import markdown as doctor_reference  # noqa: E402
 
-DOCS = Path(__file__).parent
 PARTS = {"plan": ("show", "schema")}
 # Fixed, so that the page does not depend on who makes it.
 HELP_ENVIRONMENT = {"COLUMNS": "110", "TERMINAL_WIDTH": "110", "NO_COLOR": "1", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
@@ -44,16 +45,28 @@ def cli_reference() -> str:
     return "\n".join(parts)
 
 
+def pages() -> dict[str, str]:
+    """Path from the repository's root → its text."""
+    return {
+        "docs/cli.md": cli_reference(),
+        "docs/plan.md": plan_reference(),
+        "docs/doctor.md": doctor_reference(),
+        "docs/reliability.md": fault_table(),
+        "docs/troubleshooting.md": troubleshooting(),
+        "runbooks/stage1/docs/troubleshooting.md": troubleshooting(STAGE1),
+    }
+
+
 def main() -> int:
-    pages = {"cli.md": cli_reference(), "plan.md": plan_reference(), "doctor.md": doctor_reference(), "reliability.md": fault_table()}
-    stale = [name for name, text in pages.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != text]
+    stale = {name: text for name, text in pages().items() if not (ROOT / name).exists() or (ROOT / name).read_text() != text}
     if "--check" in sys.argv:
         for name in stale:
-            print(f"docs/{name} is not what `make docs` would write")
+            print(f"{name} is not what `make docs` would write")
         return 1 if stale else 0
-    for name in stale:
-        (DOCS / name).write_text(pages[name])
-        print(f"wrote docs/{name}")
+    for name, text in stale.items():
+        (ROOT / name).parent.mkdir(parents=True, exist_ok=True)
+        (ROOT / name).write_text(text)
+        print(f"wrote {name}")
     return 0
 
 

@@ -4,6 +4,8 @@
     OUT/<group>_r<n>/           RunPaths: relative links to the current attempt, under the seeds' names
     OUT/<group>_r<n>/attempt-1/ AttemptPaths: what one attempt wrote; attempts never share a file
 
+    BENCH/                      OriginalPaths: a folder that the original stage-1 scripts wrote; BENCH/seatrial is the campaign made of it
+
 docs/files.md describes each of them.
 """
 
@@ -128,6 +130,7 @@ class CampaignPaths:
     stop_request = _InFolder(".stop.json")
     progress = _InFolder("progress.json")
     recovered = _InFolder("recovered.json")
+    translation = _InFolder("translation.json")
     preflight = _InFolder("preflight.json")
     manifest = _InFolder("run_manifest.tsv")
     timing_points = _InFolder("timing_points.csv")
@@ -154,6 +157,25 @@ class CampaignPaths:
         """Every folder that holds at least one attempt, by name."""
         found = {attempt.parent for attempt in self.folder.glob("*/attempt-*") if attempt.is_dir()}
         return [RunPaths(folder) for folder in sorted(found)]
+
+
+@dataclass(frozen=True)
+class OriginalPaths:
+    """A folder that the original stage-1 scripts wrote. Files of its runs have the names that AttemptPaths gives them."""
+
+    folder: Path
+
+    manifest = _InFolder("run_manifest.tsv")
+    summary_json = _InFolder("summary.json")
+    host_telemetry = _InFolder("host_telemetry.csv")
+    translated = _InFolder("seatrial")
+
+    def set_aside_manifests(self) -> list[Path]:
+        """Manifests that the driver kept when its header had changed, oldest first."""
+        return sorted(self.folder.glob(f"{self.manifest.name}.bak_*"))
+
+    def run(self, name: str) -> AttemptPaths:
+        return AttemptPaths(self.folder / name)
 
 
 def _rank_in_name(path: Path) -> int:

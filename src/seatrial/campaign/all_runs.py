@@ -29,6 +29,7 @@ from seatrial.campaign.owner import owned
 from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import record_run
 from seatrial.collect.recovered import recover
+from seatrial.collect.signatures import advice
 from seatrial.launch.environment import tuning_variables
 from seatrial.launch.orphans import kill_orphans
 from seatrial.launch.prepare import masked_spec
@@ -110,7 +111,7 @@ def close_abandoned(paths: CampaignPaths) -> None:
                 outcome=Outcome.INTERRUPTED,
                 cause=Cause.HARNESS_LOST,
                 detail="the harness ended before this attempt did",
-                action="nothing to do: it is run again",
+                action=advice(Cause.HARNESS_LOST),
             )
             files.write_json(attempt.outcome, to_json(outcome))
 

@@ -24,6 +24,7 @@ from seatrial.campaign.standstill import where_it_stood
 from seatrial.collect.failure import diagnose
 from seatrial.collect.rank_endings import num_ended_well
 from seatrial.collect.recovered import recover
+from seatrial.collect.signatures import advice
 from seatrial.errors import LaunchError, PortTakenError
 from seatrial.launch.environment import environment, tuning_variables
 from seatrial.launch.launchers.registry import given_to_ranks
@@ -36,7 +37,6 @@ from seatrial.records.command import Allocation, Command, Provenance
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
 
-TAKE_ANOTHER_PORT = "end what holds the port (`ss -ltnp` names it), name another one, or leave it for Seatrial to choose"
 FAILURE_TAIL_LINES = 80
 LAST_EVENTS = 50
 DIAGNOSIS_LINES = 2000
@@ -150,7 +150,7 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
         outcome=judged.outcome,
         cause=stood.cause or judged.cause,
         detail=f"{judged.detail}{stood.words}",
-        action=judged.action,
+        action=stood.action or judged.action,
         exit_code=ending.returncode,
         started_t=started_t,
         ended_t=started_t + ending.elapsed_s,
@@ -167,14 +167,15 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
 def _not_started(spec: RunSpec, attempt: AttemptPaths, error: LaunchError, started_t: float) -> RunOutcome:
     if not attempt.spec.exists():
         files.write_json(attempt.spec, to_json(masked_spec(spec)))
+    cause = Cause.PORT_IN_USE if isinstance(error, PortTakenError) else Cause.PROGRAM_MISSING
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,
         hash=spec.hash,
         outcome=Outcome.FAILED,
-        cause=Cause.PORT_IN_USE if isinstance(error, PortTakenError) else Cause.PROGRAM_MISSING,
+        cause=cause,
         detail=str(error),
-        action=TAKE_ANOTHER_PORT if isinstance(error, PortTakenError) else "install the program or name it in full, then run again",
+        action=advice(cause),
         started_t=started_t,
         ended_t=time.time(),
     )

@@ -29,6 +29,7 @@ from seatrial.collect.manifest import (
     write_manifest,
     write_timing_points,
 )
+from seatrial.collect.original.translation import translation_cautions
 from seatrial.collect.recovered import recover
 from seatrial.errors import CampaignError
 from seatrial.paths import AttemptPaths, CampaignPaths
@@ -40,7 +41,6 @@ from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.verdict import Criterion
 
-BASELINE_GROUP = "old_like"
 THROUGHPUT = "throughput"
 NO_POLARS = "polars is not installed here, so no tables can be made; copy the folder to a machine that has it and run `seatrial report`"
 
@@ -72,11 +72,11 @@ def known_durations_s(paths: CampaignPaths) -> dict[str, float]:
     return {key: fmean(values) for key, values in lengths.items()}
 
 
-def remake(folder: Path) -> CampaignResults:
-    """Read everything, write everything, and say it."""
+def remake(folder: Path, *, tail_points: int | None = None, baseline: str | None = None) -> CampaignResults:
+    """Read everything, write everything, and say it; with another tail or baseline than the plans say, where they are given."""
     paths = CampaignPaths(folder)
     recover(folder)
-    results = gather_results(paths)
+    results = gather_results(paths, tail_points=tail_points, baseline=baseline)
     results = replace(results, cautions=(*results.cautions, *folders_moved_aside(paths)))
     write_results(results, paths)
     return results
@@ -103,8 +103,9 @@ def write_results(results: CampaignResults, paths: CampaignPaths) -> None:
     write_report(results, paths)
 
 
-def gather_results(paths: CampaignPaths) -> CampaignResults:
-    """Everything known of the folder now; nothing is written."""
+def gather_results(paths: CampaignPaths, *, tail_points: int | None = None, baseline: str | None = None) -> CampaignResults:
+    """Everything known of the folder now; nothing is written. `tail_points` (timing points that the seeds' tail columns average) and
+    `baseline` (the group that speed-ups are against) are those of the plans where they are not given."""
     if not can_measure():
         raise CampaignError(NO_POLARS)
     from seatrial.analyse.groups import summarise
@@ -115,8 +116,10 @@ def gather_results(paths: CampaignPaths) -> CampaignResults:
     plans = read.plans
     asked = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
     stored = read_stored(paths, plans)
-    runs = measure_all([as_asked_now(attempt, asked) for attempt in stored.attempts])
-    groups = summarise(runs, BASELINE_GROUP)
+    attempts = [with_tail(as_asked_now(attempt, asked), tail_points) for attempt in stored.attempts]
+    runs = tuple(map(with_effective, measure_all(attempts)))
+    baseline = plans[-1].baseline if baseline is None else baseline
+    groups = summarise(runs, baseline)
     rank_by, unknown = _rank_by(plans[-1])
     ranking = rank(groups, rank_by)
     waiting = pending(plans, runs)
@@ -124,13 +127,13 @@ def gather_results(paths: CampaignPaths) -> CampaignResults:
         output=str(paths.folder),
         plans=tuple(plan.name for plan in plans),
         generated_t=time.time(),
-        baseline_group=BASELINE_GROUP,
+        baseline_group=baseline,
         runs=runs,
         pending=waiting,
         groups=groups,
         ranking=ranking,
         verdict=judge(_criteria(plans), runs, groups, ranking, waiting),
-        cautions=(*read.cautions, *stored.cautions, *unknown),
+        cautions=(*translation_cautions(paths), *read.cautions, *stored.cautions, *unknown),
     )
 
 
@@ -161,6 +164,24 @@ def as_asked_now(attempt: Attempt, asked: Mapping[tuple[str, str], RunSpec]) -> 
     """The attempt read as the plan asks for it now: window, patterns and lane may change without a run being made again."""
     spec = asked.get((attempt.spec.run, attempt.spec.hash))
     return attempt if spec is None else replace(attempt, spec=spec)
+
+
+def with_tail(attempt: Attempt, tail_points: int | None) -> Attempt:
+    """The attempt with so many timing points in its tail; as it is where None."""
+    if tail_points is None:
+        return attempt
+    timing = replace(attempt.spec.timing, tail_points=tail_points)
+    return replace(attempt, spec=replace(attempt.spec, timing=timing))
+
+
+def with_effective(run: MeasuredRun) -> MeasuredRun:
+    """What a run's settings came to, where its steps were read from its lines and its events tell the settings alone."""
+    if run.measure is None or run.measure.source == "events" or run.measure.effective:
+        return run
+    from seatrial.collect.effective import read_effective
+
+    effective = read_effective(AttemptPaths(Path(run.attempt.folder)).events(0), run.attempt)
+    return replace(run, measure=replace(run.measure, effective=effective))
 
 
 def pending(plans: list[CampaignPlan], runs: tuple[MeasuredRun, ...]) -> tuple[str, ...]:

@@ -65,14 +65,15 @@ def _side(folder: Path) -> RunSide:
 
 
 def _attempt(folder: Path) -> Attempt:
+    from seatrial.campaign.original import run_of
     from seatrial.cli.run_folder import attempts_of
     from seatrial.collect.attempts import ended, read_attempt
     from seatrial.errors import CampaignError
     from seatrial.paths import AttemptPaths
 
     # `.` and `..` have no name of their own.
-    one = AttemptPaths(folder if folder.name.strip(".") else folder.resolve())
-    wanted = [one] if one.number and folder.is_dir() else attempts_of(one.folder)
+    one = AttemptPaths(run_of(folder if folder.name.strip(".") else folder.resolve()))
+    wanted = [one] if one.number and one.folder.is_dir() else attempts_of(one.folder)
     readable = [attempt for paths in wanted if (attempt := read_attempt(paths))]
     if not readable:
         raise CampaignError(f"{folder} has no spec.json that can be read: it was never started, or is not what Seatrial writes")

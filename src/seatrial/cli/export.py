@@ -41,15 +41,17 @@ def register(app: typer.Typer) -> None:
 def export(out: Folder, tables: Tables = None, format: Format = None, output: Target = None) -> int:
     """Export any table of a campaign as CSV or Parquet, made anew from what is on disk; without TABLE, list the tables.
 
-    Numbers and flags are typed in Parquet. Columns are described in docs/files.md.
+    Numbers and flags are typed in Parquet. Columns are described in docs/files.md. A folder that the original stage-1 scripts wrote is
+    read through the campaign that is made of it in its subfolder `seatrial`.
     """
     from seatrial.campaign.export import Exporter, table_names
+    from seatrial.campaign.original import campaign_of
     from seatrial.paths import CampaignPaths
 
     names = table_names(tables or [])
     form = chosen_format(format, output)
     targets = chosen_targets(names, output, form)
-    exporter = Exporter(CampaignPaths(out))
+    exporter = Exporter(CampaignPaths(campaign_of(out)))
     if not names:
         _list(exporter)
     elif targets:

@@ -23,7 +23,8 @@ class Alarm:
     outcome: Outcome = Outcome.TIMEOUT
     """What the run is called that is ended for it."""
     text: str
-    action: str
+    action: str = ""
+    """What to do, where it depends on what was seen; the registry has the advice for the cause."""
     rank: int | None = None
     """The rank that holds the others up, where one does."""
     phase: str = ""
@@ -49,7 +50,6 @@ def _run(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | No
     return Alarm(
         cause=Cause.RUN_LIMIT,
         text=f"still running after {format_duration(limits.run_s)} (limits.run_s), at step {_step(progress)}",
-        action="raise limits.run_s, lower steps, or look in launcher.log for what takes the time",
     )
 
 
@@ -59,16 +59,15 @@ def _start(progress: Progress, elapsed_s: float, limits: LimitsSpec, silent: fro
     waiting = [standing for standing in progress.standings if standing.step is None]
     last = culprit_of(behind(waiting), silent) if waiting else None
     absent = sorted(set(range(progress.num_ranks)) - {standing.rank for standing in progress.standings})
-    action = "read launcher.log for where it stands; raise limits.start_s when loading or compiling really takes longer"
     if last is None:
         text = f"no first step, and no output of a script without the probe, within {format_duration(limits.start_s)} (limits.start_s)"
-        return Alarm(cause=Cause.START_LIMIT, text=text, action=action)
+        return Alarm(cause=Cause.START_LIMIT, text=text)
     if absent:
         came = f"{len(progress.standings)} of {progress.num_ranks} ranks came to their probe"
         text = f"no first step within {format_duration(limits.start_s)} (limits.start_s): {came}, rank {absent[0]} did not"
-        return Alarm(cause=Cause.START_LIMIT, text=text, action=action, rank=absent[0])
+        return Alarm(cause=Cause.START_LIMIT, text=text, rank=absent[0])
     text = f"no first step of {_who(waiting, last)} within {format_duration(limits.start_s)} (limits.start_s); rank {last.rank} is in "
-    return Alarm(cause=Cause.START_LIMIT, text=f"{text}'{last.phase}'", action=action, rank=last.rank, phase=last.phase)
+    return Alarm(cause=Cause.START_LIMIT, text=f"{text}'{last.phase}'", rank=last.rank, phase=last.phase)
 
 
 def _who(waiting: list[RankStanding], last: RankStanding) -> str:
@@ -85,8 +84,6 @@ def _memory(progress: Progress, limits: LimitsSpec) -> Alarm | None:
         outcome=Outcome.FAILED,
         text=f"its processes hold {format_bytes(held)} of memory (limit {limit}: limits.memory_gib; rss_kib, the newest sample), "
         f"at step {_step(progress)}",
-        action="see in host_telemetry.csv whether it grew all the while (a leak) or from the start: lower the batch or the number of "
-        "data workers, or raise limits.memory_gib",
     )
 
 
@@ -101,7 +98,6 @@ def _disk(progress: Progress, limits: LimitsSpec) -> Alarm | None:
         outcome=Outcome.FAILED,
         text=f"its logs and events take {format_bytes(progress.written_bytes)}{largest} (limit {limit}: limits.disk_gib), "
         f"at step {_step(progress)}",
-        action="let the script print less, set rank_scope: rank0 where events are what is large, or raise limits.disk_gib",
     )
 
 

@@ -56,6 +56,7 @@ def test_json_has_the_seeds_keys_first() -> None:
         "windows",
         "eta_quality",
         "old_attempts",
+        "health",
     ]
 
 

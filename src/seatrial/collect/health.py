@@ -1,0 +1,81 @@
+"""Whether a run was well, beside its figures: tracebacks, ranks that ended well, warnings that mean nothing.
+
+In: an attempt that is over and the number of its ranks. Out: `RunHealth`. Of a large launcher.log only the head and the end are looked at,
+as for its steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+from seatrial.collect.file_parts import MIB
+from seatrial.collect.harmless import HARMLESS, count_harmless
+from seatrial.collect.log_source import LARGEST_LOG_BYTES
+from seatrial.collect.rank_endings import num_ended_well
+from seatrial.files import json_object, open_file, tail_lines
+from seatrial.paths import AttemptPaths
+from seatrial.records.attempt import Attempt
+from seatrial.records.measure import HarmlessCount, RunHealth
+from seatrial.records.outcome import Outcome
+
+TRACEBACK = b"Traceback (most recent call last):"
+BLOCK_BYTES = 4 * MIB
+# A line that a block's border would cut is read to its end, within reason.
+LONGEST_LINE_BYTES = 64 << 10
+# The last words of a rank; `stop` is the very last, unless a thread of its script goes on writing.
+LAST_EVENTS = 50
+LAST_EVENTS_BYTES = 16 << 10
+
+
+def read_health(attempt: Attempt, world_size: int) -> RunHealth:
+    """What the attempt's output and event files say of its health; a log that cannot be read says nothing."""
+    paths = AttemptPaths(Path(attempt.folder))
+    seen: Counter[str] = Counter()
+    tracebacks = 0
+    for block in _blocks(paths.launcher_log):
+        tracebacks += block.count(TRACEBACK)
+        seen.update(count_harmless(block))
+    return RunHealth(
+        tracebacks=tracebacks,
+        ranks=world_size,
+        ranks_ended_well=_ended_well(attempt, paths, world_size),
+        harmless=tuple(HarmlessCount(id=one.id, meaning=one.meaning, lines=seen[one.id]) for one in HARMLESS if seen[one.id]),
+    )
+
+
+def _blocks(log: Path) -> Iterator[bytes]:
+    """The parts of the log that are looked at, a few mebibytes at once, each to the end of a line."""
+    with contextlib.suppress(OSError), open_file(log) as source:
+        size, half = os.fstat(source.fileno()).st_size, LARGEST_LOG_BYTES // 2
+        for start, end in [(0, size)] if size <= LARGEST_LOG_BYTES else [(0, half), (size - half, size)]:
+            source.seek(start)
+            while (left := end - source.tell()) > 0 and (block := source.read(min(BLOCK_BYTES, left))):
+                yield block if block.endswith(b"\n") else block + source.readline(LONGEST_LINE_BYTES)
+
+
+def _ended_well(attempt: Attempt, paths: AttemptPaths, world_size: int) -> int | None:
+    """All of a run that is `ok`, which means just that; of another as many as are known to, None where nothing tells."""
+    if attempt.outcome is not None and attempt.outcome.outcome is Outcome.OK:
+        return world_size
+    events = paths.all_events()
+    known = [sum(_is_done(path, attempt) for path in events)] if events else []
+    if attempt.spec.launcher.kind == "deepspeed" and _is_short(paths.launcher_log):
+        known.append(num_ended_well(paths.launcher_log))
+    return min(max(known), world_size) if known else None
+
+
+def _is_done(events: Path, attempt: Attempt) -> bool:
+    """Whether the rank itself said that it was done."""
+    last = (json_object(line) for line in tail_lines(events, LAST_EVENTS, LAST_EVENTS_BYTES) if '"stop"' in line)
+    own = (event for event in last if event and (event.get("run"), event.get("attempt")) == (attempt.spec.run, attempt.number))
+    return any(event.get("kind") == "stop" for event in own)
+
+
+def _is_short(log: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return log.stat().st_size <= LARGEST_LOG_BYTES
+    return False

@@ -1,0 +1,289 @@
+"""A folder of the original scripts becomes a campaign, and stays as it was itself."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from seatrial.collect.attempts import read_campaign, read_plans
+from seatrial.collect.effective import read_effective
+from seatrial.collect.original import translate as translate_module
+from seatrial.collect.original.sources import is_original
+from seatrial.collect.original.translate import translate
+from seatrial.collect.original.translation import read_translation
+from seatrial.collect.steps import read_steps
+from seatrial.errors import CampaignError
+from seatrial.paths import AttemptPaths, CampaignPaths
+from seatrial.records.attempt import Attempt
+from tests.original_campaign import OLD_COLUMNS, OriginalAttempt, OriginalRun, ab_run, sweep_run, write_original_campaign
+
+FIRST = "sweep_z0_mb128_nw6_pf4_r1"
+SECOND = "sweep_z0_mb160_nw6_pf4_r1"
+AGAIN = sweep_run(0, 160, attempts=(OriginalAttempt(status="failed", exit_code=1, last_step=100, iter_p50_ms=900.0), OriginalAttempt()))
+
+
+def translated(folder: Path, *runs: OriginalRun, **odd: object) -> list[Attempt]:
+    """Attempts as our own readers see them."""
+    write_original_campaign(folder, *runs, **odd)  # type: ignore[arg-type]
+    return read_campaign(CampaignPaths(translate(folder)))
+
+
+def kinds(folder: Path) -> dict[str, list[str]]:
+    found = read_translation(CampaignPaths(folder / "seatrial"))
+    assert found is not None
+    told: dict[str, list[str]] = {}
+    for caution in found.cautions:
+        told.setdefault(caution.kind, []).append(caution.subject)
+    return told
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = [path for path in folder.rglob("*") if path.is_file() and "seatrial" not in path.relative_to(folder).parts]
+    return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def test_an_attempt_holds_what_every_reader_takes(tmp_path: Path) -> None:
+    (attempt,) = translated(tmp_path, sweep_run(rank_scope="all"))
+    paths = AttemptPaths(Path(attempt.folder))
+    assert sorted(path.name for path in paths.folder.iterdir()) == [
+        "events_rank0.jsonl",
+        "gpu_telemetry.csv",
+        "host_telemetry.csv",
+        "launcher.log",
+        "launcher_arrivals.csv",
+        "outcome.json",
+        "provenance.json",
+        "spec.json",
+        "telemetry.json",
+        "train.log",
+    ]
+    assert attempt.current and attempt.cautions == () and attempt.telemetry is not None and attempt.telemetry.gpu is not None
+    assert attempt.telemetry.gpu.rows == 186 and attempt.provenance.driver_version == "550.54.15"
+    assert read_effective(paths.events(0), attempt)["attn_impl"] == ("auto", "sdpa", "")
+
+
+def test_lines_are_timed_by_their_stamps(tmp_path: Path) -> None:
+    (attempt,) = translated(tmp_path, sweep_run(rank_scope="all", attempts=(OriginalAttempt(wall_iter_ms=512.0),)))
+    tables = read_steps(attempt)
+    rank0 = tables.steps.filter(tables.steps["rank"] == 0)
+    assert tables.source == "log:seed" and rank0["step"].to_list() == [0, 50, 100, 150, 200, 250, 300]
+    assert rank0["iter_ms"].to_list()[1:] == pytest.approx([512.0] * 6) and rank0["span"].to_list()[1:] == [50] * 6
+    assert attempt.outcome is not None and rank0["t"][0] == attempt.outcome.started_t + 30
+    assert len(tables.timing_points) == 7 and len(tables.eta_points) == 6
+    assert sorted(set(tables.steps["rank"])) == [0, 1] and [caution.kind for caution in tables.cautions] == ["steps_between_lines"]
+
+
+def test_only_the_last_attempts_lines_count(tmp_path: Path) -> None:
+    old, new = translated(tmp_path, AGAIN)
+    assert [(one.number, one.current) for one in (old, new)] == [(1, False), (2, True)]
+    assert old.outcome is not None and new.outcome is not None and old.outcome.hash == new.outcome.hash
+    assert (old.outcome.outcome.value, new.outcome.outcome.value) == ("failed", "ok")
+    assert [point.values["iter_ms_p50"] for point in read_steps(old).timing_points] == [900.0] * 3
+    assert [point.values["iter_ms_p50"] for point in read_steps(new).timing_points] == [400.0] * 7
+    assert kinds(tmp_path)["original_appended"] == [SECOND]
+
+
+def test_the_originals_are_never_touched(tmp_path: Path) -> None:
+    write_original_campaign(tmp_path, AGAIN, sweep_run(), torn_line=True, own_tables=True, root_host_telemetry=True)
+    before = digests(tmp_path)
+    for path in tmp_path.rglob("*"):
+        if path.is_file():
+            path.chmod(0o444)
+    translate(tmp_path)
+    assert digests(tmp_path) == before and len(before) == 4 * 2 + 6
+
+
+def test_a_second_time_costs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    translated(tmp_path, sweep_run())
+    with monkeypatch.context() as patch:
+        patch.setattr(translate_module, "read_manifests", lambda folder: pytest.fail("read again"))
+        assert translate(tmp_path) == tmp_path / "seatrial" and is_original(tmp_path)
+
+
+def test_what_changed_is_translated_anew(tmp_path: Path) -> None:
+    write_original_campaign(tmp_path, sweep_run(attempts=(OriginalAttempt(has_row=False, last_step=50),)), sweep_run(0, 160))
+    found = read_campaign(CampaignPaths(translate(tmp_path)))
+    assert [one.outcome.outcome.value for one in found if one.outcome] == ["interrupted", "ok"]
+    shutil.rmtree(tmp_path / SECOND)
+    again = translated(tmp_path, sweep_run())
+    assert [one.spec.run for one in again] == [FIRST] and again[0].outcome is not None and again[0].outcome.outcome.value == "ok"
+    assert not list((tmp_path / "seatrial" / SECOND).glob("attempt-*"))
+
+
+def test_a_translation_that_was_cut_short_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_original_campaign(tmp_path, sweep_run(), sweep_run(0, 160))
+    with monkeypatch.context() as patch:
+        patch.setattr(translate_module, "write_translation", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+        with pytest.raises(KeyboardInterrupt):
+            translate(tmp_path)
+    assert len(read_campaign(CampaignPaths(translate(tmp_path)))) == 2 and kinds(tmp_path)["original_scripts"] == [""]
+
+
+def test_a_copied_folder_is_read_where_it_lies(tmp_path: Path) -> None:
+    translated(tmp_path / "here", sweep_run(), elsewhere="/code/outputs/gone")
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+    shutil.rmtree(tmp_path / "here")
+    (attempt,) = read_campaign(CampaignPaths(translate(tmp_path / "there")))
+    assert attempt.folder.startswith(str(tmp_path / "there")) and len(read_steps(attempt).timing_points) == 7
+    (plan,) = read_plans(CampaignPaths(tmp_path / "there" / "seatrial"))
+    assert plan.source == str(tmp_path / "there") and plan.output == str(tmp_path / "there" / "seatrial")
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"crlf": True, "bom": True},
+        {"columns": OLD_COLUMNS},
+        {"torn_line": True},
+        {"elsewhere": ""},
+        {"manifest": False},
+        {"backup_rows": [sweep_run()]},
+    ],
+)
+def test_every_oddity_gives_the_same_figures(tmp_path: Path, odd: dict[str, object]) -> None:
+    plain = translated(tmp_path / "plain", sweep_run(), AGAIN)
+    found = translated(tmp_path / "odd", sweep_run(), AGAIN, **odd)
+    seen = {(one.spec.run, one.number): [point.values for point in read_steps(one).timing_points] for one in found}
+    for one in plain:
+        number = one.number + (1 if "backup_rows" in odd and one.spec.run == FIRST else 0)
+        assert seen[one.spec.run, number] == [point.values for point in read_steps(one).timing_points]
+
+
+def test_missing_logs_are_told(tmp_path: Path) -> None:
+    runs = (sweep_run(launcher_log=False), sweep_run(0, 160, train_log=False), sweep_run(0, 192))
+    write_original_campaign(tmp_path, *runs)
+    shutil.rmtree(tmp_path / "sweep_z0_mb192_nw6_pf4_r1")
+    found = {one.spec.run: one for one in read_campaign(CampaignPaths(translate(tmp_path)))}
+    assert len(read_steps(found[FIRST]).timing_points) == 7 and read_steps(found[SECOND]).source == "whole"
+    assert len(kinds(tmp_path)["original_log_missing"]) == 3
+    assert found[FIRST].outcome is not None and found[FIRST].outcome.started_t == 0.0
+
+
+def test_steps_in_the_launchers_log_alone(tmp_path: Path) -> None:
+    write_original_campaign(tmp_path, sweep_run())
+    run = tmp_path / FIRST
+    printed = (run / "train.log").read_text()
+    (run / "launcher.log").write_text((run / "launcher.log").read_text() + printed)
+    (both,) = read_campaign(CampaignPaths(translate(tmp_path)))
+    assert read_steps(both).steps["step"].to_list() == [0, 50, 100, 150, 200, 250, 300]
+    (run / "train.log").unlink()
+    (alone,) = read_campaign(CampaignPaths(translate(tmp_path)))
+    assert read_steps(alone).steps["iter_ms"].to_list()[1:] == pytest.approx([500.0] * 6) and alone.spec.steps == 301
+
+
+def test_a_folder_without_a_row_is_interrupted_and_one_of_nobody_is_told(tmp_path: Path) -> None:
+    write_original_campaign(tmp_path, sweep_run(), sweep_run(0, 160, attempts=(OriginalAttempt(has_row=False, last_step=50),)))
+    (tmp_path / "by_hand").mkdir()
+    (tmp_path / "by_hand" / "train.log").write_text("Step 0: Loss 1.0\n")
+    shutil.copytree(tmp_path / FIRST, tmp_path / "copy_of_r1")
+    found = read_campaign(CampaignPaths(translate(tmp_path)))
+    assert [(one.spec.run, one.outcome.outcome.value) for one in found if one.outcome] == [(FIRST, "ok"), (SECOND, "interrupted")]
+    assert kinds(tmp_path)["original_no_row"] == [SECOND] and kinds(tmp_path)["original_stray"] == [""]
+
+
+def test_both_modes_in_one_folder(tmp_path: Path) -> None:
+    found = translated(tmp_path, ab_run("old_like"), ab_run("tuned"), sweep_run())
+    assert {one.spec.group: (one.spec.mode, len(read_steps(one).timing_points)) for one in found} == {
+        "old_like": ("ab", 61),
+        "tuned": ("ab", 4),
+        "sweep_z0_mb128_nw6_pf4": ("sweep", 7),
+    }
+    (plan,) = read_plans(CampaignPaths(tmp_path / "seatrial"))
+    assert plan.axes["variant"] == ("old_like", "tuned") and plan.axes["micro_batch"] == (128,) and plan.baseline == "old_like"
+
+
+def test_tail_and_baseline_are_those_of_the_original_summary(tmp_path: Path) -> None:
+    (attempt,) = translated(tmp_path, sweep_run(), own_tables=True, tail_points=10, baseline_group="tuned")
+    (plan,) = read_plans(CampaignPaths(tmp_path / "seatrial"))
+    assert attempt.spec.timing.tail_points == 10 and plan.baseline == "tuned"
+    (tmp_path / "summary.json").write_text(json.dumps({"tail_points": "many", "baseline_group": 3}))
+    translate(tmp_path)
+    (plan,) = read_plans(CampaignPaths(tmp_path / "seatrial"))
+    assert plan.runs[0].timing.tail_points == 20 and plan.baseline == "old_like"
+
+
+def test_an_unknown_zone_and_an_unknown_world_size_are_told(tmp_path: Path) -> None:
+    run = sweep_run(world_size=0, launcher_log=False, gpu_telemetry="none", host_telemetry="none")
+    translated(tmp_path, run)
+    assert kinds(tmp_path)["original_zone"] == [FIRST] and kinds(tmp_path)["original_world_size"] == [FIRST]
+
+
+def test_a_row_merged_back_beside_itself_is_one_attempt(tmp_path: Path) -> None:
+    manifest = write_original_campaign(tmp_path, sweep_run()) / "run_manifest.tsv"
+    manifest.write_text(manifest.read_text() + manifest.read_text().splitlines()[1] + "\n")
+    assert [one.number for one in read_campaign(CampaignPaths(translate(tmp_path)))] == [1]
+
+
+def test_what_stands_in_the_way_is_refused(tmp_path: Path) -> None:
+    write_original_campaign(tmp_path / "file", sweep_run())
+    (tmp_path / "file" / "seatrial").write_text("mine")
+    with pytest.raises(CampaignError, match="is a file"):
+        translate(tmp_path / "file")
+    write_original_campaign(tmp_path / "run", sweep_run())
+    translate(tmp_path / "run")
+    target = CampaignPaths(tmp_path / "run" / "seatrial")
+    target.plan.write_text(target.plan.read_text().replace('"name": "original-stage1-scripts"', '"name": "mine"', 1))
+    with pytest.raises(CampaignError, match="plan 'mine'"):
+        translate(tmp_path / "run")
+
+
+def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "run_manifest.tsv").write_text("group\trepeat\tstatus\n")
+    assert is_original(tmp_path)
+    with pytest.raises(CampaignError, match="holds no run"):
+        translate(tmp_path)
+
+
+def test_only_what_the_original_scripts_wrote_is_theirs(tmp_path: Path) -> None:
+    assert not is_original(tmp_path) and not is_original(tmp_path / "none")
+    write_original_campaign(tmp_path, sweep_run(), manifest=False)
+    assert is_original(tmp_path)
+    (tmp_path / "plan.json").write_text("{}")
+    assert not is_original(tmp_path)
+    (tmp_path / "plan.json").unlink()
+    (tmp_path / FIRST / "attempt-1").mkdir()
+    assert not is_original(tmp_path)
+
+
+def test_damage_anywhere_never_ends_the_translation(tmp_path: Path) -> None:
+    whole = write_original_campaign(tmp_path / "whole", AGAIN, sweep_run(), root_host_telemetry=True, own_tables=True)
+    chance = random.Random(5)
+    files = sorted(path.relative_to(whole) for path in whole.rglob("*") if path.is_file())
+    for number in range(20):
+        folder = tmp_path / f"damaged{number}"
+        shutil.copytree(whole, folder)
+        for _ in range(3):
+            _damage(folder / chance.choice(files), chance)
+        try:
+            found = read_campaign(CampaignPaths(translate(folder)))
+        except CampaignError:
+            continue
+        for attempt in found:
+            read_steps(attempt)
+        shutil.rmtree(folder)
+
+
+def _damage(path: Path, chance: random.Random) -> None:
+    """Cut off, bytes changed, emptied, a pipe or a folder in its place, or gone."""
+    data = path.read_bytes() if path.is_file() else b""
+    how = chance.randrange(6)
+    if path.is_dir():
+        return
+    path.unlink(missing_ok=True)
+    if how == 0:
+        path.write_bytes(data[: chance.randrange(len(data) + 1)])
+    elif how == 1:
+        odd = (0, 10, 13, 44, 48, 61, 255)
+        path.write_bytes(bytes(chance.choice(odd) if chance.random() < 0.01 else byte for byte in data))
+    elif how == 2:
+        path.write_bytes(b"")
+    elif how == 3:
+        os.mkfifo(path)
+    elif how == 4:
+        path.mkdir()
