@@ -57,10 +57,11 @@ def _harmless(line: str) -> str:
 
 
 def _attempt(run: Path, number: int | None) -> AttemptPaths:
+    from seatrial.campaign.original import run_of
     from seatrial.cli.run_folder import attempts_of
     from seatrial.errors import CampaignError
 
-    attempts = attempts_of(run)
+    attempts = attempts_of(run_of(run))
     chosen = [attempt for attempt in attempts if number in (None, attempt.number)]
     if not chosen:
         raise CampaignError(f"{run} has no attempt {number}; it has {', '.join(str(attempt.number) for attempt in attempts)}")

@@ -11,7 +11,7 @@ import io
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import typer
 
@@ -105,9 +105,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     if signals.raised:
         # A campaign that is interrupted says so itself, with what is left of it.
         code = _fail("interrupted", INTERRUPTED)
+    end_process(code, at_once=signals.raised)
+
+
+def end_process(code: int, *, at_once: bool) -> NoReturn:
+    """End with this exit code; `at_once` where a signal broke something off."""
     sys.stdout.flush()
     sys.stderr.flush()
-    if is_stuck() or signals.raised:
+    if is_stuck() or at_once:
         # A driver that hangs holds locks that the usual way out would wait for; and an interpreter that was broken off in the middle of
         # an import may end by a signal of its own instead of with the exit code.
         os._exit(code)

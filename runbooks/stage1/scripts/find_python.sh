@@ -1,0 +1,42 @@
+# Sourced by the scripts beside it. In: CONDA_ENV or SEATRIAL_PYTHON. Out: $python, an interpreter that has Seatrial, and $runbook, the
+# folder of train.py; or a sentence and exit code 1.
+#
+# The variables of a conda environment are taken over into this shell. Nothing stands between it and the driver then: a signal that is
+# sent to the script reaches the driver itself, and `conda run`, which would not pass it on, is over before the driver starts.
+runbook="$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")")"
+checkout="$(dirname -- "$(dirname -- "$runbook")")"
+install=""
+
+stop() {
+  printf '[ERROR] %s\n' "$1" >&2
+  exit 1
+}
+
+if [[ -n ${CONDA_ENV:-} ]]; then
+  conda="$(type -P conda || true)"
+  [[ -n $conda ]] || conda="${CONDA_EXE:-}"
+  [[ -n $conda ]] || stop "CONDA_ENV is $CONDA_ENV, and there is no conda on PATH nor in CONDA_EXE: activate conda, or leave CONDA_ENV out"
+  which=-n
+  [[ $CONDA_ENV == */* ]] && which=-p
+  said="$(mktemp)"
+  if ! variables="$("$conda" run "$which" "$CONDA_ENV" bash -c 'export -p' 2>"$said")"; then
+    why="$(grep -v '^[[:space:]]*$' "$said" | tail -n 1 || true)"
+    rm -f -- "$said"
+    stop "CONDA_ENV is $CONDA_ENV, and conda cannot use such an environment (${why:-it said nothing}): \`conda env list\` shows those there are"
+  fi
+  rm -f -- "$said"
+  # Not in a function: what is declared there ends with it. What is readonly is bash's own and would end this shell.
+  eval "$(sed '/^declare -[a-z]*r[a-z]* /d' <<<"$variables")"
+  python="$(type -P python || type -P python3 || true)"
+  install="conda run $which $CONDA_ENV pip install -e '$checkout[stage1]'"
+elif [[ -n ${SEATRIAL_PYTHON:-} ]]; then
+  python="$(type -P -- "$SEATRIAL_PYTHON" || true)"
+  [[ -n $python ]] || stop "SEATRIAL_PYTHON is $SEATRIAL_PYTHON, and no such program can be started: name a Python, or leave it out"
+elif [[ -x $checkout/.venv/bin/python ]]; then
+  python="$checkout/.venv/bin/python"
+else
+  python="$(type -P python3 || true)"
+fi
+[[ -n $python ]] || stop "there is no Python: install Python 3.11 or later, or name one in SEATRIAL_PYTHON"
+[[ -n $install ]] || install="$python -m pip install -e '$checkout[stage1]'"
+"$python" -P -c 'import seatrial_runbooks' 2>/dev/null || stop "$python cannot import seatrial_runbooks: $install"

@@ -1,0 +1,72 @@
+"""Where runs are made. In: INCLUDE, WORLD_SIZE and the ports as variables. Out: `place` of a plan, or a UsageError.
+
+`localhost:0,1` is two GPUs of this machine; `localhost` with WORLD_SIZE=n is n ranks on its CPU.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seatrial.errors import UsageError
+from seatrial.plan.include import THIS_MACHINE, devices_in
+from seatrial_runbooks.stage1.variables import Variables
+
+
+def place_of(variables: Variables) -> dict[str, Any]:
+    """`place`: kind, GPUs or a number of ranks, and a port where one was asked for."""
+    return {"kind": "local", **_ranks(variables["INCLUDE"], variables["WORLD_SIZE"]), **_port(variables)}
+
+
+def is_on_cpu(variables: Variables) -> bool:
+    """Whether INCLUDE names this machine and no GPU of it."""
+    return variables["INCLUDE"] in THIS_MACHINE
+
+
+def num_ranks(variables: Variables) -> int:
+    """How many ranks a run has."""
+    place = place_of(variables)
+    return int(place["ranks"]) if "ranks" in place else len(devices_in(place["include"]))
+
+
+def _ranks(include: str, world_size: int) -> dict[str, Any]:
+    if include in THIS_MACHINE:
+        if not world_size:
+            raise UsageError(
+                f"INCLUDE is '{include}', which names no GPUs: write localhost:0,1, or add WORLD_SIZE=2 for two ranks on the CPU"
+            )
+        return {"ranks": world_size}
+    devices = _devices(include)
+    if world_size not in (0, len(devices)):
+        raise UsageError(
+            f"WORLD_SIZE is {world_size}, and INCLUDE={include} names {len(devices)} GPUs, one rank each: leave WORLD_SIZE out, "
+            "or make the two agree"
+        )
+    return {"include": include}
+
+
+def _devices(include: str) -> tuple[str, ...]:
+    hosts = [part.partition(":")[0] for part in include.split("@")]
+    other = next((host for host in hosts if host and host not in THIS_MACHINE), None)
+    if other or len(hosts) > 1:
+        named = f"the host {other}" if other else "several hosts"
+        raise UsageError(
+            f"INCLUDE is '{include}', which names {named}: runs on other hosts are not built yet; write localhost:0,1 for GPUs of this one"
+        )
+    try:
+        devices = devices_in(include)
+    except ValueError as error:
+        raise UsageError(f"INCLUDE: {error}") from error
+    wrong = next((device for device in devices if not device.isdecimal()), None)
+    if wrong is not None:
+        raise UsageError(f"INCLUDE is '{include}': deepspeed takes GPUs by number, not '{wrong}'; write localhost:0,1")
+    rising = sorted(devices, key=int)
+    if list(devices) != rising:
+        raise UsageError(f"INCLUDE is '{include}': deepspeed takes GPUs in rising order; write localhost:{','.join(rising)}")
+    return devices
+
+
+def _port(variables: Variables) -> dict[str, int]:
+    """This very port stands over where to begin looking; without either the harness looks from a place of its own."""
+    if variables["MASTER_PORT"] is not None:
+        return {"port": variables["MASTER_PORT"]}
+    return {"port_base": variables["MASTER_PORT_BASE"]} if "MASTER_PORT_BASE" in variables.given else {}

@@ -1,0 +1,316 @@
+"""The driver's variables as plans: keys, words of train.py, names, hashes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.errors import UsageError
+from seatrial.plan.load import plan_from_mapping
+from seatrial.plan.resolve import resolve
+from seatrial.records.campaign_plan import CampaignPlan
+from seatrial_runbooks.stage1.to_plan import TRAINER, plan_mappings
+from seatrial_runbooks.stage1.variables import read
+from tests.unit.runbooks.conftest import NOW
+
+CWD = Path("/work here")
+TWO_GPUS = {"INCLUDE": "localhost:0,1"}
+SWEEP = {**TWO_GPUS, "MODE": "sweep", "OUTPUT_ROOT": "outputs/x"}
+
+
+def mappings(**environ: str) -> list[dict[str, Any]]:
+    return plan_mappings(read({**SWEEP, **environ}), CWD, NOW)
+
+
+def mapping(**environ: str) -> dict[str, Any]:
+    (only,) = mappings(**environ)
+    return only
+
+
+def plan(cwd: Path = CWD, **environ: str) -> CampaignPlan:
+    (only,) = plan_mappings(read({**SWEEP, **environ}), cwd, NOW)
+    return resolve(plan_from_mapping(only, "test"), source="test", cwd=cwd)
+
+
+def hashes(asked: CampaignPlan) -> dict[str, str]:
+    return {run.run: run.hash for run in asked.runs}
+
+
+def complaint(**environ: str) -> str:
+    with pytest.raises(UsageError) as caught:
+        mappings(**environ)
+    return str(caught.value)
+
+
+def test_a_sweep_is_the_matrix_in_the_order_of_old() -> None:
+    runs = [run.run for run in plan(SWEEP_MICRO_BATCHES="128,160", SWEEP_NUM_WORKERS_LIST="6", SWEEP_PREFETCH_LIST="2,4", REPEATS="2").runs]
+    assert runs[:5] == [
+        "sweep_z0_mb128_nw6_pf2_r1",
+        "sweep_z0_mb128_nw6_pf2_r2",
+        "sweep_z0_mb128_nw6_pf4_r1",
+        "sweep_z0_mb128_nw6_pf4_r2",
+        "sweep_z0_mb160_nw6_pf2_r1",
+    ]
+    assert len(runs) == 16 and runs[-1] == "sweep_z1_mb160_nw6_pf4_r2"
+
+
+def test_ab_compares_two_groups_in_rounds() -> None:
+    asked = plan(MODE="ab", REPEATS="2")
+    assert [run.run for run in asked.runs] == ["old_like_r1", "tuned_r1", "old_like_r2", "tuned_r2"]
+    old, tuned = (run.settings for run in asked.runs[:2])
+    names = ("log_every", "validation_every_steps", "checkpoint_every_steps", "deterministic", "cudnn_benchmark", "wall_clock_breakdown")
+    assert [old[name] for name in names] == [1, 500, 500, True, False, True]
+    assert [tuned[name] for name in names] == [20, 5000, 5000, False, False, False]
+    for settings in (old, tuned):
+        assert [settings[name] for name in ("micro_batch", "zero_stage", "num_workers", "prefetch_factor")] == [128, 1, 2, 2]
+
+
+def test_both_is_ab_then_sweep_into_one_folder() -> None:
+    ab, sweep = mappings(MODE="both")
+    assert (ab["mode"], sweep["mode"], ab["output"], sweep["output"]) == ("ab", "sweep", "/work here/outputs/x", "/work here/outputs/x")
+
+
+@pytest.mark.parametrize(("order", "of_ab", "of_sweep"), [("nested", "rounds", "nested"), ("interleaved", "interleaved", "interleaved")])
+def test_order(order: str, of_ab: str, of_sweep: str) -> None:
+    assert [one["order"] for one in mappings(MODE="both", ORDER=order)] == [of_ab, of_sweep]
+
+
+def test_the_keys_of_a_plan() -> None:
+    made = mapping(
+        REPEATS="2",
+        MAX_STEPS="1200",
+        SWEEP_LOG_EVERY="50",
+        TAIL_TIMING_POINTS="10",
+        RUN_TIMEOUT_SEC="2400",
+        TIMING_RANK_SCOPE="all",
+        ENABLE_CUDA_SYNC_TIMING="true",
+        ETA_DISTRIBUTED_MODE="global_max",
+        ETA_MIN_SAMPLES="12",
+        STALL_ALERT_RATIO="3",
+        STOP_ON_ERROR="1",
+        BASELINE_GROUP="tuned",
+        ENABLE_HOST_TELEMETRY="true",
+        GPU_TELEMETRY_INTERVAL_SEC="1",
+        MASTER_PORT_BASE="30000",
+    )
+    wanted = ("prefix", "launcher", "place", "repeats", "steps", "rank_scope", "timing", "limits", "telemetry", "stop_on_error", "baseline")
+    assert {key: made[key] for key in wanted} == {
+        "prefix": "sweep",
+        "launcher": "deepspeed",
+        "place": {"kind": "local", "include": "localhost:0,1", "port_base": 30000},
+        "repeats": 2,
+        "steps": 1201,
+        "rank_scope": "all",
+        "timing": {"log_every": 50, "tail_points": 10, "sync": True, "eta_mode": "global_max", "eta_min_samples": 12},
+        "limits": {"run_s": 2400.0, "start_s": 900.0, "spike_ratio": 3.0},
+        "telemetry": {"gpu_s": 1.0, "host_s": 2.0},
+        "stop_on_error": True,
+        "baseline": "tuned",
+    }
+
+
+def test_zero_means_no_limit_and_false_means_none() -> None:
+    made = mapping(MAX_WAIT_TRAIN_LOG_SEC="0", ENABLE_GPU_TELEMETRY="false", ENABLE_ETA_LOGGING="false")
+    assert (made["limits"]["run_s"], made["limits"]["start_s"]) == (None, None)
+    assert made["telemetry"] == {"gpu_s": None, "host_s": None}
+    assert made["timing"]["eta_mode"] == "off"
+
+
+def test_lines_farther_apart_than_the_run_is_long_leave_the_points_to_the_harness() -> None:
+    assert "log_every" not in mapping(MAX_STEPS="3")["timing"]
+    assert plan(MAX_STEPS="3").runs[0].settings["log_every"] == 100
+
+
+def test_one_step_is_no_pace() -> None:
+    made = mapping(ETA_MIN_SAMPLES="1")
+    assert made["timing"]["eta_min_samples"] == 2 and "++train.eta_min_samples=2" in made["workload"]["args"]
+
+
+def test_the_words_of_train_py() -> None:
+    run = plan(SWEEP_MICRO_BATCHES="160", SWEEP_NUM_WORKERS="8", MAX_STEPS="300", DATASET_ROOT="data/tree").runs[0]
+    assert run.workload.script == str(TRAINER) and TRAINER.is_file()
+    assert run.workload.args == (
+        "+experiment=limit_longest_1-3_stage1_bf16",
+        "++train.max_step_iterations=301",
+        "++train.log_every_steps=100",
+        "++train.validation_every_steps=1000000",
+        "++train.checkpoint_every_steps=1000000",
+        "++train.deterministic=false",
+        "++train.cudnn_benchmark=false",
+        "++train.data.num_workers=8",
+        "++train.data.prefetch_factor=2",
+        "++train.data.use_length_bucket=false",
+        "++train.data.bucket_boundaries_second=[1.0,1.5,2.0,2.5,3.0]",
+        "++train.enable_torch_compile=false",
+        "++train.torch_compile_mode=max-autotune",
+        "++train.torch_compile_dynamic=true",
+        "++train.enable_tf32=true",
+        "++train.matmul_precision=high",
+        "++train.pretrained_model_checkpoint=data/weights/csa/ckpt_epoch_8.pth",
+        "++train.fixed_slice_seconds=null",
+        "++dataset.root_dir=data/tree",
+        "++dataset.manifest_path=null",
+        "++dataset.use_trim=false",
+        "++dataset.offline_trimmed=true",
+        "++model.speech_encoder.pretrained_path=data/weights/wav2vec2-base",
+        "++model.text_encoder.pretrained_path=data/weights/bert-base-uncased",
+        "++model.speech_encoder.attn_implementation=auto",
+        "++model.text_encoder.attn_implementation=auto",
+        "++model.speech_encoder.torch_dtype=auto",
+        "++model.text_encoder.torch_dtype=auto",
+        "deepspeed_config_yaml.train_micro_batch_size_per_gpu=160",
+        "deepspeed_config_yaml.zero_optimization.stage=0",
+        "deepspeed_config_yaml.wall_clock_breakdown=false",
+        "++train.precision=auto",
+        "deepspeed_config_yaml.bf16.enabled=null",
+        "deepspeed_config_yaml.fp16.enabled=null",
+        "++train.enable_cuda_sync_timing=false",
+        "++train.timing_rank_scope=rank0",
+        "++train.enable_eta_logging=true",
+        "++train.eta_distributed_mode=rank0",
+        "++train.eta_min_samples=10",
+    )
+
+
+def test_settings_have_the_trainers_own_names() -> None:
+    """A column of a table is found by the setting's name."""
+    from seatrial_workloads.contrastive.settings import Settings
+
+    names = set(Settings.__dataclass_fields__)
+    for made in mappings(MODE="both", INCLUDE="localhost", WORLD_SIZE="2"):
+        bundles = made["axes"].get("variant", {}).get("bundles", {})
+        members = {name for bundle in bundles.values() for name in bundle}
+        axes = {name for name in made["axes"] if name != "variant"}
+        assert {*made["settings"], *members, *axes} <= names
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, {"precision": "auto", "steps": 5001, "zero_stage": 0, "micro_batch": 128}),
+        ({"PRECISION_MODE": "fp16", "MODEL_LOAD_DTYPE": "fp16"}, {"precision": "fp16", "model_load_dtype": "fp16"}),
+        ({"PRECISION_MODE": "bf16"}, {"precision": "bf16"}),
+        ({"ATTN_IMPL": "flash_attention_2"}, {"speech_attn_impl": "flash_attention_2", "text_attn_impl": "flash_attention_2"}),
+        ({"ATTN_IMPL": "sdpa", "TEXT_ATTN_IMPL": "eager"}, {"speech_attn_impl": "sdpa", "text_attn_impl": "eager"}),
+        ({"ENABLE_LENGTH_FIXED_SLICE": "true", "FIXED_SLICE_SECONDS": "2.0"}, {"fixed_slice_s": 2.0}),
+        ({"FIXED_SLICE_SECONDS": "2.0"}, {"fixed_slice_s": None}),
+        (
+            {"ENABLE_LENGTH_BUCKET": "true", "LENGTH_BUCKET_BOUNDARIES_SEC": "1,2.5"},
+            {"length_buckets": True, "bucket_boundaries_s": "1.0,2.5"},
+        ),
+        ({"PRETRAINED_CKPT": "none"}, {"pretrained_checkpoint": None}),
+        ({"INCLUDE": "localhost", "WORLD_SIZE": "2"}, {"device": "cpu"}),
+        ({"LIBRISPEECH_MANIFEST_PATH": "m.tsv"}, {"dataset_manifest_path": "m.tsv"}),
+        ({"DATASET_ROOT": "/my data/a (b), c=d"}, {"dataset_root": "/my data/a (b), c=d"}),
+        ({"DATASET_ROOT": "1e3"}, {"dataset_root": "1e3"}),
+        ({"DATASET_ROOT": "null"}, {"dataset_root": "null"}),
+        ({"DATASET_ROOT": "{x}/[y]"}, {"dataset_root": "{x}/[y]"}),
+        ({"EXPERIMENT": "limit_longest_1-3_stage1"}, {"precision": "auto"}),
+    ],
+)
+def test_what_train_py_makes_of_them(environ: dict[str, str], expected: dict[str, Any]) -> None:
+    from seatrial_workloads.contrastive.hydra_config.compose import settings_from
+
+    start = settings_from(plan(**environ).runs[0].workload.args, {})
+    assert {name: getattr(start.settings, name) for name in expected} == expected
+    # Nothing that the driver says is overruled by something else that it says.
+    assert set(start.no_effect) == {"deepspeed_config_yaml.steps_per_print"}
+
+
+def test_the_flat_settings_are_what_train_py_makes() -> None:
+    """So that the groups after the first can be checked without composing each."""
+    from seatrial_workloads.contrastive.hydra_config.compose import settings_from
+
+    for made in mappings(MODE="both", SWEEP_MICRO_BATCHES="160"):
+        for run in resolve(plan_from_mapping(made, "test"), source="test", cwd=CWD).runs:
+            composed = settings_from(run.workload.args, {}).settings
+            flat = {name: value for name, value in {**run.settings, **run.axes}.items() if name != "variant"}
+            assert {name: getattr(composed, name) for name in flat} == flat
+
+
+@pytest.mark.parametrize("path", ["it's", "a\\b", "${x}"])
+def test_a_path_that_cannot_be_passed_on_is_refused(path: str) -> None:
+    assert complaint(DATASET_ROOT=path).startswith(f"DATASET_ROOT is '{path}'")
+
+
+@pytest.mark.parametrize(
+    ("environ", "place"),
+    [
+        ({"INCLUDE": "localhost:0,4"}, {"kind": "local", "include": "localhost:0,4"}),
+        ({"INCLUDE": "localhost:0,1", "WORLD_SIZE": "2"}, {"kind": "local", "include": "localhost:0,1"}),
+        ({"INCLUDE": "localhost", "WORLD_SIZE": "2"}, {"kind": "local", "ranks": 2}),
+        ({"MASTER_PORT": "29500"}, {"kind": "local", "include": "localhost:0,1", "port": 29500}),
+        ({"MASTER_PORT": "29500", "MASTER_PORT_BASE": "30000"}, {"kind": "local", "include": "localhost:0,1", "port": 29500}),
+    ],
+)
+def test_place(environ: dict[str, str], place: dict[str, Any]) -> None:
+    assert mapping(**environ)["place"] == place
+
+
+@pytest.mark.parametrize(
+    ("environ", "told"),
+    [
+        ({"INCLUDE": "localhost"}, "INCLUDE is 'localhost', which names no GPUs: write localhost:0,1, or add WORLD_SIZE=2"),
+        ({"INCLUDE": "localhost:0,1", "WORLD_SIZE": "4"}, "WORLD_SIZE is 4, and INCLUDE=localhost:0,1 names 2 GPUs"),
+        ({"INCLUDE": "worker-1:0,1"}, "which names the host worker-1: runs on other hosts are not built yet"),
+        ({"INCLUDE": "localhost:0,1@worker-1:0,1"}, "which names the host worker-1"),
+        ({"INCLUDE": "localhost:0@localhost:1"}, "which names several hosts"),
+        ({"INCLUDE": "localhost:a"}, "INCLUDE: 'a' is not a GPU id"),
+        ({"INCLUDE": "localhost:"}, "INCLUDE: 'localhost:' names no GPUs"),
+        ({"INCLUDE": "localhost:1,1"}, "INCLUDE: 'localhost:1,1' names a GPU twice"),
+        ({"INCLUDE": "localhost:1,0"}, "deepspeed takes GPUs in rising order; write localhost:0,1"),
+        ({"INCLUDE": "localhost:GPU-1a"}, "deepspeed takes GPUs by number, not 'GPU-1a'"),
+        ({"INCLUDE": "/opt/intel/include"}, "INCLUDE is '/opt/intel/include'"),
+    ],
+)
+def test_a_place_that_cannot_be(environ: dict[str, str], told: str) -> None:
+    assert told in complaint(**environ)
+
+
+def test_names_say_the_matrix_and_nothing_else() -> None:
+    name = mapping(SWEEP_MICRO_BATCHES="160,128", SWEEP_NUM_WORKERS_LIST="6")["name"]
+    assert name == "stage1-sweep_z0+1_mb128+160_nw6_pf2"
+    same = mapping(SWEEP_MICRO_BATCHES="128,160", SWEEP_NUM_WORKERS="6", REPEATS="9", MAX_STEPS="10", PRECISION_MODE="fp16")["name"]
+    assert (name, mapping(MODE="ab")["name"]) == (same, "stage1-ab")
+    assert name != mapping(SWEEP_MICRO_BATCHES="128", SWEEP_NUM_WORKERS_LIST="6")["name"]
+
+
+def test_a_long_name_is_cut_and_stays_its_own() -> None:
+    many = ",".join(map(str, range(100, 140)))
+    one, other = (mapping(SWEEP_MICRO_BATCHES=text)["name"] for text in (many, many + ",140"))
+    assert (len(one), len(other)) == (80, 80) and one != other
+
+
+def test_a_longer_list_and_more_repeats_keep_the_runs_that_are_there() -> None:
+    before, after = hashes(plan(SWEEP_MICRO_BATCHES="128")), hashes(plan(SWEEP_MICRO_BATCHES="128,160", REPEATS="4", ORDER="interleaved"))
+    assert before.items() <= after.items() and len(after) == 16
+
+
+def test_what_changes_no_result_changes_no_run() -> None:
+    other = plan(
+        cwd=Path("/elsewhere"),
+        RUN_TIMEOUT_SEC="5",
+        MASTER_PORT="29500",
+        TAIL_TIMING_POINTS="3",
+        ENABLE_HOST_TELEMETRY="true",
+        STALL_ALERT_RATIO="4",
+        BASELINE_GROUP="x",
+        STOP_ON_ERROR="1",
+        OUTPUT_ROOT="elsewhere",
+    )
+    assert hashes(plan()) == hashes(other)
+
+
+@pytest.mark.parametrize("change", [{"MAX_STEPS": "10"}, {"PRECISION_MODE": "fp16"}, {"DATASET_ROOT": "b"}, {"TIMING_RANK_SCOPE": "all"}])
+def test_what_changes_a_result_changes_every_run(change: dict[str, str]) -> None:
+    assert not set(hashes(plan()).values()) & set(hashes(plan(**change)).values())
+
+
+def test_where_nobody_says_the_folder_has_the_time_in_its_name() -> None:
+    assert mapping(OUTPUT_ROOT="")["output"] == "/work here/outputs/bench_stage1_ab_20260218_175621"
+
+
+def test_braces_in_a_folder_are_braces(tmp_path: Path) -> None:
+    assert plan(OUTPUT_ROOT=str(tmp_path / "{time}")).output == str(tmp_path / "{time}")
