@@ -39,4 +39,5 @@ else
 fi
 [[ -n $python ]] || stop "there is no Python: install Python 3.11 or later, or name one in SEATRIAL_PYTHON"
 [[ -n $install ]] || install="$python -m pip install -e '$checkout[stage1]'"
+unset SEATRIAL_PYTHON # The interpreter is chosen: to the harness it would be a variable left over from another run.
 "$python" -P -c 'import seatrial_runbooks' 2>/dev/null || stop "$python cannot import seatrial_runbooks: $install"

@@ -24,13 +24,13 @@ from pathlib import Path
 from seatrial.errors import UsageError, printable
 from seatrial.paths import AttemptPaths
 from seatrial.tables import format_cell
-from seatrial_runbooks.stage1.leak_arithmetic import MemoryGrowth
+from seatrial_runbooks.stage1.leak_arithmetic import WARM_UP_PARTS, MemoryGrowth
 from seatrial_runbooks.stage1.leak_gpu import gpu_growth
 from seatrial_runbooks.stage1.leak_host import host_growth, read_host_file
 from seatrial_runbooks.stage1.leak_inputs import Campaign, LeakRun, RunFinder
 from seatrial_runbooks.stage1.leak_iter import IterDrift, iter_drift, log_points, points_of
 from seatrial_runbooks.stage1.leak_verdict import LeakFigures, LeakThresholds, verdict
-from seatrial_runbooks.stage1.manifest_rows import NO_FILE
+from seatrial_runbooks.stage1.manifest_rows import NO_FILE, Row, number
 from seatrial_runbooks.stage1.run_span import run_span
 from seatrial_runbooks.stage1.thresholds import DONE, INTERRUPTED, WRONG_USE, StrictParser, limit, say
 
@@ -98,7 +98,16 @@ def diagnose_run(run: LeakRun, thresholds: LeakThresholds) -> tuple[dict[str, st
     shown = (iters.tail_ms, *vars(figures).values())
     cells = [run.output_root, run.group, *(run.row.get(name, "") for name in FROM_MANIFEST.values()), *map(_cell, shown)]
     row = dict(zip(COLUMNS, [*cells, verdict(figures, thresholds)], strict=True))
-    return row, (*run.notes, gpu.note, host.note, iters.note)
+    return row, (*run.notes, gpu.note, host.note, iters.note, *_slow_start(run.row))
+
+
+def _slow_start(row: Row) -> list[str]:
+    """A run that is mostly start-up grows while it loads, whatever it does later."""
+    startup_s, duration_s = number(row.get("startup_sec", "")), number(row.get("duration_sec", ""))
+    if startup_s is None or not duration_s or startup_s * WARM_UP_PARTS <= duration_s:
+        return []
+    said = f"the first step came after {startup_s:.0f} of {duration_s:.0f} s, and only the first fifth is left out as warm-up"
+    return [f"growth may be that of the start: {said}; run longer"]
 
 
 def _host(run: LeakRun) -> MemoryGrowth:

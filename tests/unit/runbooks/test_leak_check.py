@@ -18,6 +18,7 @@ from seatrial.files import link_relative, write_json
 from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
 from seatrial.records.telemetry import HOST_COLUMNS
 from seatrial.tables import write_table
+from seatrial_runbooks.stage1 import leak_check
 from seatrial_runbooks.stage1.leak_check import COLUMNS, diagnose, main
 from seatrial_runbooks.stage1.leak_verdict import LeakThresholds
 from tests.original_campaign import OriginalAttempt, sweep_run, write_original_campaign
@@ -431,3 +432,8 @@ def test_arbitrary_bytes_are_taken(tmp_path: Path, data: list[bytes]) -> None:
     for (name, header), tail in zip(HEADERS.items(), data, strict=True):
         (tmp_path / name).write_bytes(header + tail)
     assert [row["verdict"] for row in diagnose([tmp_path], LeakThresholds()).rows] == ["not_enough_data"]
+
+
+@pytest.mark.parametrize(("startup_sec", "is_told"), [("70", True), ("20", False), ("", False)])
+def test_a_run_that_is_mostly_start_up_is_told(startup_sec: str, is_told: bool) -> None:
+    assert bool(leak_check._slow_start({"startup_sec": startup_sec, "duration_sec": "100"})) is is_told
