@@ -5,7 +5,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: demo test test-faults test-pythons fuzz bench lint format docs picture clean system-packages
+.PHONY: demo test test-faults test-runbooks test-pythons fuzz bench lint format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
@@ -16,6 +16,10 @@ test: $(VENV)/.test-ready system-packages
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m faults tests/faults
+
+# Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks. Twelve minutes on two cores.
+test-runbooks: $(VENV)/.test-ready
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m runbooks tests/runbooks
 
 # Arbitrary bytes for every parser, for a minute.
 fuzz: $(VENV)/.test-ready

@@ -12,7 +12,7 @@ import pytest
 from seatrial.cli.main import VERBS, run_command
 
 ROOT = Path(__file__).parents[2]
-PLANS = sorted((ROOT / "plans").glob("*.yaml"))
+PLANS = sorted((ROOT / "plans").rglob("*.yaml"))
 
 
 def help_of(*words: str) -> str:
@@ -40,7 +40,7 @@ def test_there_are_plans() -> None:
     assert PLANS
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.stem)
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: str(plan.relative_to(ROOT / "plans").with_suffix("")))
 def test_every_plan_parses_expands_and_dry_runs(plan: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["plan", "show", str(plan)]) == 0
     assert "runs" in capsys.readouterr().out
