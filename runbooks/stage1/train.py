@@ -3,7 +3,12 @@
 deepspeed --include localhost:0,1 train.py +experiment=limit_longest_1-3_stage1_bf16 ++dataset.root_dir=data/LibriSpeech_16k_trim
 """
 
-from seatrial_workloads.contrastive.hydra_config.train import main
+import sys
+
+try:
+    from seatrial_workloads.contrastive.hydra_config.train import main
+except ModuleNotFoundError as error:
+    sys.exit(f"train.py: {error} for {sys.executable}; activate the environment that seatrial is installed in")
 
 if __name__ == "__main__":
     main()

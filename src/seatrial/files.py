@@ -192,7 +192,9 @@ def tail_lines(path: Path, count: int, max_bytes: int = TAIL_CHUNK_BYTES) -> lis
 
 
 def link_relative(link: Path, target: Path) -> None:
-    """Make `link` a relative symlink to `target`, replacing whatever link stood there."""
+    """Make `link` a relative symlink to `target`, replacing whatever link stood there; what is no link is not ours to replace."""
+    if os.path.lexists(link) and not link.is_symlink():
+        raise FileExistsError(errno.EEXIST, "is no link", str(link))
     aside = link.with_name(f".{link.name}.{_writer()}.x{_LINK}")
     aside.unlink(missing_ok=True)
     aside.symlink_to(os.path.relpath(target, link.parent))

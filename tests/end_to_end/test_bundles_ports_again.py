@@ -6,6 +6,7 @@ import json
 import socket
 
 from tests.harness import Harness
+from tests.original_campaign import write_original_campaign
 
 AB = """
 name: ab
@@ -63,3 +64,26 @@ def test_again_runs_finished_runs_anew(harness: Harness) -> None:
         ("tuned", "1"),
         ("tuned", "2"),
     ]
+
+
+def test_a_failed_run_anew_is_run_by_the_next_command(harness: Harness) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as server:
+        port = server.getsockname()[1]
+    text = AB.replace("ranks: 2", f"ranks: 2, port: {port}").replace("repeats: 2", "repeats: 1")
+    plan = str(harness.plan(text))
+    harness.run("run", plan)
+    with socket.create_server(("0.0.0.0", port)):
+        harness.run("run", plan, "--again", code=2)
+
+    assert "finished before" not in harness.run("run", plan)
+    assert harness.verdict() == "PASS"
+
+
+def test_a_folder_of_the_original_scripts_is_not_written_into(harness: Harness) -> None:
+    write_original_campaign(harness.folder / "out")
+    before = {path: path.read_bytes() for path in sorted((harness.folder / "out").rglob("*")) if path.is_file()}
+
+    text = harness.run("run", str(harness.plan(AB)), code=1)
+
+    assert "was written by the original stage-1 scripts and stays as it is" in text
+    assert {path: path.read_bytes() for path in sorted((harness.folder / "out").rglob("*")) if path.is_file()} == before

@@ -94,6 +94,7 @@ WITHOUT_BLOCK = {
     "base": "what the others build on",
     "phase-c-candidates-4090": "the retest's command with other lists",
     "phase-c-candidates-v100": "the retest's command with other lists",
+    "leak-v100-flash": "the flash run's command with the V100's GPUs",
     "min-matrix": "run as a plan",
 }
 SEEDS, PAGES = seed_sections(), runbook_sections()

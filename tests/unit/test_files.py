@@ -181,3 +181,10 @@ def test_what_killed_writers_left_is_swept(tmp_path: Path) -> None:
         assert sorted(tmp_path.rglob(".*.part")) == sorted([of_another_host, folder, alive])
     assert files.sweep_parts(tmp_path, now_t=time.time() + 7200) == 1
     assert files.sweep_parts(tmp_path / "none") == 0
+
+
+def test_what_is_no_link_is_not_replaced_by_one(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text("mine")
+    with pytest.raises(FileExistsError):
+        files.link_relative(tmp_path / "train.log", tmp_path / "other")
+    assert (tmp_path / "train.log").read_text() == "mine"

@@ -18,15 +18,21 @@ if [[ -n ${CONDA_ENV:-} ]]; then
   [[ -n $conda ]] || stop "CONDA_ENV is $CONDA_ENV, and there is no conda on PATH nor in CONDA_EXE: activate conda, or leave CONDA_ENV out"
   which=-n
   [[ $CONDA_ENV == */* ]] && which=-p
-  said="$(mktemp)"
-  if ! variables="$("$conda" run "$which" "$CONDA_ENV" bash -c 'export -p' 2>"$said")"; then
+  said="$(mktemp)" taken="$(mktemp)"
+  # Into a file: what the environment's own activation prints is no variable.
+  if ! "$conda" run "$which" "$CONDA_ENV" bash -c 'env -0 >"$1"' bash "$taken" >"$said" 2>&1; then
     why="$(grep -v '^[[:space:]]*$' "$said" | tail -n 1 || true)"
-    rm -f -- "$said"
+    rm -f -- "$said" "$taken"
     stop "CONDA_ENV is $CONDA_ENV, and conda cannot use such an environment (${why:-it said nothing}): \`conda env list\` shows those there are"
   fi
-  rm -f -- "$said"
-  # Not in a function: what is declared there ends with it. What is readonly is bash's own and would end this shell.
-  eval "$(sed '/^declare -[a-z]*r[a-z]* /d' <<<"$variables")"
+  # Not in a function: what is declared there ends with it. Names that are bash's own, and functions, are passed over.
+  while IFS= read -r -d '' assignment; do
+    case "${assignment%%=*}" in
+      BASHOPTS | SHELLOPTS | BASH_VERSINFO | UID | EUID | PPID | _ | *[!A-Za-z0-9_]* | [0-9]*) ;;
+      *) export "$assignment" ;;
+    esac
+  done <"$taken"
+  rm -f -- "$said" "$taken"
   python="$(type -P python || type -P python3 || true)"
   install="conda run $which $CONDA_ENV pip install -e '$checkout[stage1]'"
 elif [[ -n ${SEATRIAL_PYTHON:-} ]]; then

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import sys
 
-from seatrial_workloads.librispeech.prepare import main
+try:
+    from seatrial_workloads.librispeech.prepare import main
+except ModuleNotFoundError as error:
+    sys.exit(f"preprocess_librispeech_16k.py: {error} for {sys.executable}; activate the environment that seatrial is installed in")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -81,11 +81,11 @@ def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
 
 
 def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
-    """The newest attempt of this very spec that ended well."""
+    """The attempt of this very spec that counts, where it ended well: the newest one that came to its own end."""
     for attempt in reversed(run.attempts()):
         outcome = described(RunOutcome, files.read_json(attempt.outcome))
-        if outcome is not None and outcome.hash == hash and outcome.outcome is Outcome.OK:
-            return outcome
+        if outcome is not None and outcome.hash == hash and not outcome.outcome.is_cut_short:
+            return outcome if outcome.outcome is Outcome.OK else None
     return None
 
 
@@ -126,22 +126,23 @@ class _Campaign:
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=plan.name, count=0)
 
     def run(self, *, again: bool) -> CampaignEnd:
-        todo = list(self._plan.chosen) if again else self._still_to_do()
+        todo = self._still_to_do(again=again)
         self._state = dataclasses.replace(self._state, count=len(todo))
         try:
             return self._run_in_order(todo)
         finally:
             self._tell(run=None, over=True)
 
-    def _still_to_do(self) -> list[RunSpec]:
+    def _still_to_do(self, *, again: bool) -> list[RunSpec]:
         todo = []
         code = cache(lambda folder: git_state(folder, self._paths.folder))
         for spec in self._plan.chosen:
             done = finished_attempt(self._paths.run(spec.run), spec.hash)
-            if done is None:
+            if done is not None:
+                self._lengths_s.setdefault(spec.group_key, []).append(done.duration_s)
+            if done is None or again:
                 todo.append(spec)
             else:
-                self._lengths_s.setdefault(spec.group_key, []).append(done.duration_s)
                 self._listener.skipped(spec, self._unlike(spec, done, code(code_folder(spec))))
         return todo
 

@@ -100,7 +100,8 @@ def link_current(run: RunPaths, attempt: AttemptPaths) -> None:
         if stale.is_symlink() and stale.name not in present:
             stale.unlink()
     for name, path in present.items():
-        files.link_relative(run.folder / name, path)
+        with contextlib.suppress(FileExistsError):
+            files.link_relative(run.folder / name, path)
 
 
 def rank_record(attempt: AttemptPaths) -> RankRecord:

@@ -29,8 +29,12 @@ def refuse_unasked(plan: CampaignPlan, yes: bool) -> None:
 
 
 def refuse_unusable_output(folder: Path) -> None:
-    """Raise where the output folder is not there and cannot be made, or cannot be written to."""
+    """Raise where the output folder is not there and cannot be made, cannot be written to, or holds what must not be written over."""
+    from seatrial.collect.original.sources import is_original
+
     problem = _problem_of(folder)
+    if not problem and is_original(folder):
+        problem = f"was written by the original stage-1 scripts and stays as it is (`seatrial report {folder}` reads it)"
     if problem:
         raise UsageError(f"the output folder {folder} {problem}; choose another with --out")
 

@@ -51,13 +51,13 @@ def carry_out(
         if not can_measure():
             console.print(NO_POLARS, style="yellow", markup=False)
             return INTERRUPTED if end.interrupted else Verdict.FAIL.exit_code if shown.failed else Verdict.INCONCLUSIVE.exit_code
-        return _report(plan, end, console, tracking, as_json=as_json)
+        return _report(plan, end, console, tracking, as_json=as_json, again=again)
 
 
-def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, *, as_json: bool) -> int:
+def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, *, as_json: bool, again: bool) -> int:
     results, unwritten = remake_or_say(Path(plan.output))
     print_report(results, console)
-    _say_what_is_left(console, end, plan)
+    _say_what_is_left(console, end, plan, "the same plan without --again resumes" if again else "the same command resumes")
     if unwritten:
         console.print(unwritten, style="red", markup=False, highlight=False)
     if not end.interrupted:
@@ -84,7 +84,7 @@ def last_line(results: CampaignResults) -> dict[str, object]:
     }
 
 
-def _say_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan) -> None:
+def _say_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan, how: str) -> None:
     why = (
         "interrupted"
         if end.interrupted
@@ -101,6 +101,4 @@ def _say_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan) ->
             f"--only: {len(plan.selected)} of the plan's {len(plan.runs)} runs were asked for; the verdict is on these.", markup=False
         )
     if why:
-        console.print(
-            f"{why}: {end.left} of {len(plan.runs)} runs are still to be run; the same command resumes.", style="yellow", markup=False
-        )
+        console.print(f"{why}: {end.left} of {len(plan.runs)} runs are still to be run; {how}.", style="yellow", markup=False)

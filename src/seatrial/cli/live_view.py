@@ -84,7 +84,10 @@ class PlainView:
 
     def _say(self, line: str) -> None:
         # Names and log lines are other people's: what they hold for a terminal to act on stays out of it.
-        self._console.print(Text(one_line(line)), soft_wrap=True)
+        self._console_for(line).print(Text(one_line(line)), soft_wrap=True)
+
+    def _console_for(self, line: str) -> Console:
+        return self._console
 
 
 class TerminalView(PlainView):

@@ -94,8 +94,8 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
         if spec.run in done:
             console.print(f"{number:4d}  {spec.run}: finished, would not be run again")
             continue
-        # A port is taken when a run starts; 0 stands for it here.
-        given = allocation(spec, master_port=0, driver=driver)
+        # A port is taken when a run starts; where the plan names none, 0 stands for it here.
+        given = allocation(spec, master_port=spec.place.port or 0, driver=driver)
         command = command_for(spec, given, paths.run(spec.run).next_attempt(), os.environ)
         times = f" × {len(command.ranks)} processes" if len(command.ranks) > 1 else ""
         variables = [f"{name}={mask(name, value)}" for name, value in sorted(command.env.items()) if not name.startswith("SEATRIAL_")]

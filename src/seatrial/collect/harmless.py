@@ -49,6 +49,15 @@ HARMLESS: tuple[HarmlessLine, ...] = (
         topics=(STAGE1, DEEPSPEED),
     ),
     HarmlessLine(
+        id="no_hostfile",
+        symptom="`Unable to find hostfile, will proceed with training with local resources only`",
+        patterns=(r"Unable to find hostfile, will proceed with training with local resources only",),
+        telling=(b"Unable to find hostfile",),
+        meaning="`deepspeed` says so of every run on one machine, where there is none to find. On several machines it is the sign of a "
+        "hostfile that is not where the command looks.",
+        topics=(STAGE1, DEEPSPEED),
+    ),
+    HarmlessLine(
         id="destroy_process_group",
         symptom="`destroy_process_group() was not called before program exit`, `process group has NOT been destroyed before we destruct "
         "ProcessGroupNCCL`",

@@ -6,6 +6,8 @@ from seatrial.collect.signature import DEEPSPEED, STAGE1, Signature
 from seatrial.records.outcome import Cause
 
 _TOPICS = (STAGE1, DEEPSPEED)
+# Where a compiler writes it: `adam.cpp:12:3: error: …`, `adam.cu(88): error: …`. A warning that speaks of errors is none.
+_ERROR_AT = r"(?::\d+(?::\d+)?|\(\d+\)): (?:fatal |catastrophic )?error\b"
 _FIND_DEEPSPEED = (
     "Set CONDA_ENV of the stage-1 driver to the environment that has it, or activate that environment so that it is on PATH, and start the "
     "same command again; where none has it: pip install 'seatrial[stage1]'."
@@ -22,6 +24,7 @@ OF_DEEPSPEED: tuple[Signature, ...] = (
         patterns=(
             r"Unable to JIT load the \w+ op due to ninja not being installed",
             r"Ninja is required to load C\+\+ extensions",
+            r"^\[FATAL\] ninja missing",
         ),
         topics=_TOPICS,
     ),
@@ -32,7 +35,7 @@ OF_DEEPSPEED: tuple[Signature, ...] = (
         why="On a CPU DeepSpeed compiles a collective of its own for shared memory, which it can do without.",
         action="On CPU nothing of DeepSpeed's must be built: set `deepspeed.ops.__compatible_ops__['deepspeed_shm_comm'] = False` before "
         "init_distributed, or install a C++ compiler and ninja.",
-        patterns=(r"Error building extension 'deepspeed_shm_comm'", r"^\S*/cpu/comm/shm\S*[:(]\d+.*\berror\b"),
+        patterns=(r"Error building extension 'deepspeed_shm_comm'", rf"^\S*/cpu/comm/shm\S*?{_ERROR_AT}"),
         topics=(DEEPSPEED,),
     ),
     Signature(
@@ -42,7 +45,7 @@ OF_DEEPSPEED: tuple[Signature, ...] = (
         why="An op that is compiled when it is first used did not compile.",
         action="Read the compiler's first error in launcher.log; a C++ compiler must be there (build-essential), and nvcc of torch's "
         "version for CUDA.",
-        patterns=(r"Error building extension '", r"^\S+\.(?:c|cc|cpp|cu|cuh|h|hpp)[:(]\d+.*\berror\b"),
+        patterns=(r"Error building extension '", rf"^\S+\.(?:c|cc|cpp|cu|cuh|h|hpp){_ERROR_AT}"),
         topics=_TOPICS,
     ),
     Signature(
@@ -53,7 +56,7 @@ OF_DEEPSPEED: tuple[Signature, ...] = (
         action="Install it on every host (apt-get install pdsh openssh-client, or in the image) and name it (`--launcher pdsh`). Without "
         "it, start one command a host with `--no_ssh --node_rank N --master_addr HOST --master_port PORT`. On one machine leave "
         "--launcher, --hostfile and --force_multi out.",
-        patterns=(r"launcher '\w+' not installed",),
+        patterns=(r"launcher '\w+' not installed", r"^\[FATAL\] pdsh missing"),
         topics=_TOPICS,
     ),
     Signature(
@@ -79,6 +82,7 @@ OF_DEEPSPEED: tuple[Signature, ...] = (
             r"no extra nodes available via hostfile",
             r"was not reachable via ssh",
             r"Hostfile (?:is empty|contains (?:a bad entry|multiple entries))",
+            r"^\[FATAL\] hostfile missing",
         ),
         topics=_TOPICS,
     ),

@@ -8,7 +8,7 @@ from seatrial.records.outcome import Cause
 OF_REPORTS: tuple[Signature, ...] = (
     Signature(
         id="telemetry_empty",
-        symptom="`gpu_telemetry.csv` or `host_telemetry.csv` without a row; `gpu_telemetry_empty_flag` is 1",
+        symptom="`gpu_telemetry.csv` or `host_telemetry.csv` without a row; `gpu_telemetry_empty_flag` is true (1 in older tables)",
         cause=Cause.NONE,
         why="No source answered the sampler, or the run was over before its first sample.",
         action="See that the driver answers (`nvidia-smi`) and that /proc can be read: `seatrial doctor` looks at both. Of a run that "

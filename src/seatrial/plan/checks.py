@@ -168,13 +168,12 @@ def _place(plan: Plan) -> None:
 
 
 def _port(plan: Plan) -> None:
-    if plan.place.port is None:
-        return
-    if plan.place.port_base is not None:
+    keys = [key for key in ("port", "port_base") if getattr(plan.place, key) is not None]
+    if len(keys) == 2:
         raise plan.locations.error(("place", "port_base"), "has no meaning beside place.port; keep one of the two")
     options = OPTIONS.get(plan.launcher.kind)
-    if options is not None and "master_port" in options.values_in(plan.launcher.args):
-        raise plan.locations.error(("place", "port"), "is said by launcher.args too; keep one of the two")
+    if keys and options is not None and "master_port" in options.values_in(plan.launcher.args):
+        raise plan.locations.error(("place", keys[0]), "has no meaning beside the port in launcher.args; keep one of the two")
 
 
 def _hostfile(plan: Plan) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.cli.before_start import RUNS_WITHOUT_ASKING
-from seatrial.errors import UsageError, nearest
+from seatrial.errors import UsageError, did_you_mean, nearest
+from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.run_spec import RunSpec
 from seatrial_runbooks.stage1.place import is_on_cpu
@@ -35,6 +36,15 @@ def refuse_what_cannot_work(plans: Sequence[CampaignPlan], variables: Variables,
     problems = dict.fromkeys([*formats, *of_plans, *_missing_weights(variables, cwd)])
     if problems:
         raise UsageError("\n  ".join(["this cannot be run:", *problems]) if len(problems) > 1 else next(iter(problems)))
+
+
+def refuse_unknown_baseline(plans: Sequence[CampaignPlan], variables: Variables) -> None:
+    """Raise where BASELINE_GROUP names no group of these plans, nor one that an earlier command left in the folder."""
+    asked = variables["BASELINE_GROUP"]
+    groups = sorted({run.group for plan in plans for run in plan.runs})
+    there = any(CampaignPaths(Path(plan.output)).run(f"{asked}_r1").folder.is_dir() for plan in plans)
+    if "BASELINE_GROUP" in variables.given and asked not in groups and not there and asked not in AB_GROUPS:
+        raise UsageError(f"BASELINE_GROUP is {asked}, and no group has that name: {did_you_mean(asked, groups)}")
 
 
 def refuse_unasked(plans: Sequence[CampaignPlan], yes: bool) -> None:

@@ -22,6 +22,7 @@ from seatrial.fallback import VARIABLE as FALLBACK_DIR
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial_runbooks.stage1.driver_log import logged_to, refuse_unusable_log
 from seatrial_runbooks.stage1.help_text import help_text
+from seatrial_runbooks.stage1.misspelled import shortened_names
 from seatrial_runbooks.stage1.notes import notes
 from seatrial_runbooks.stage1.program import WRONG_USE, answered, exit_with
 from seatrial_runbooks.stage1.to_plan import TRAINER, plan_mappings
@@ -83,7 +84,7 @@ def prepared(all_variables: Sequence[Variables], words: Words) -> list[Work]:
     """The plans of each set of variables, checked; nothing is started."""
     from seatrial.plan.load import plan_from_mapping
     from seatrial.plan.resolve import resolve
-    from seatrial_runbooks.stage1.before_start import refuse_unasked, refuse_what_cannot_work
+    from seatrial_runbooks.stage1.before_start import refuse_unasked, refuse_unknown_baseline, refuse_what_cannot_work
 
     cwd, now = Path.cwd(), datetime.now()
     if not words.trainer.is_file():
@@ -94,6 +95,7 @@ def prepared(all_variables: Sequence[Variables], words: Words) -> list[Work]:
             refuse_unusable_log(Path(variables["DRIVER_LOG_PATH"]))
         mappings = plan_mappings(variables, cwd, now, words.trainer)
         works = [Work(mapping=m, plan=resolve(plan_from_mapping(m, NAME), source=NAME, cwd=cwd), variables=variables) for m in mappings]
+        refuse_unknown_baseline([work.plan for work in works], variables)
         refuse_what_cannot_work([work.plan for work in works], variables, cwd)
         found += works
     refuse_unasked([work.plan for work in found], words.yes or words.dry_run)
@@ -159,7 +161,7 @@ def _drive(environ: MutableMapping[str, str], argv: Sequence[str]) -> int:
     works = prepared([variables], words)
     if words.dry_run or variables["DRY_RUN"]:
         return show(works)
-    told = take_over(environ, variables)
+    told = [*(f"[WARN] {text}" for text in shortened_names(environ, VARIABLES)), *take_over(environ, variables)]
     say_head(works, told)
     return run_works(works)
 

@@ -16,6 +16,8 @@ from seatrial.tables import format_cell
 from seatrial_runbooks.stage1.place import num_ranks
 from seatrial_runbooks.stage1.variables import Variables
 
+SNAPSHOT, REVISION = "Runtime snapshot", "Code revision"
+PRECISION = "Precision/attention (auto: decided by train.py where it runs)"
 # Title → word → variable.
 SAID = {
     "Dataset": {
@@ -32,7 +34,7 @@ SAID = {
         "eta_min_samples": "ETA_MIN_SAMPLES",
         "tail_points": "TAIL_TIMING_POINTS",
     },
-    "Precision/attention (auto: decided by train.py where it runs)": {
+    PRECISION: {
         "precision": "PRECISION_MODE",
         "model_dtype": "MODEL_LOAD_DTYPE",
         "speech_attn": "SPEECH_ATTN_IMPL",
@@ -50,6 +52,9 @@ SAID = {
         "stall_alert_ratio": "STALL_ALERT_RATIO",
     },
 }
+IN_ORDER = (
+    "Dataset", "Timing", SNAPSHOT, PRECISION, "Math backend", REVISION, "Compile", "Fixed slice", "Length bucketing", "Telemetry",
+)  # fmt: skip
 # Where the one says nothing the other counts.
 INHERITED = {"SPEECH_ATTN_IMPL": "ATTN_IMPL", "TEXT_ATTN_IMPL": "ATTN_IMPL"}
 
@@ -58,12 +63,12 @@ def head_lines(variables: Variables, plans: Sequence[CampaignPlan]) -> list[str]
     """The lines as they are printed."""
     output = Path(plans[0].output)
     asked = {name: variables[name] for name in ("REPEATS", "MAX_STEPS", "INCLUDE")}
+    told = {title: _told({word: _value(variables, name) for word, name in names.items()}) for title, names in SAID.items()}
+    told |= {SNAPSHOT: _machine(plans[0]), REVISION: _code(plans[0], output)}
     lines = [
         f"Output root: {output}",
         _told({"Mode": variables["MODE"], **asked, "WORLD_SIZE": num_ranks(variables)}),
-        *(f"{title}: {_told({word: _value(variables, name) for word, name in names.items()})}" for title, names in SAID.items()),
-        f"Runtime snapshot: {_machine(plans[0])}",
-        f"Code revision: {_code(plans[0], output)}",
+        *(f"{title}: {told[title]}" for title in IN_ORDER),
         f"Manifest durability: what a disk does not take is kept in {fallback_root()} and merged back",
         *([f"Driver log: {variables['DRIVER_LOG_PATH']}"] if variables["DRIVER_LOG_PATH"] else []),
         *(f"Plan {plan.name}: {_told(_size(plan))}" for plan in plans),

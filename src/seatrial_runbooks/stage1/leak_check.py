@@ -32,7 +32,7 @@ from seatrial_runbooks.stage1.leak_iter import IterDrift, iter_drift, log_points
 from seatrial_runbooks.stage1.leak_verdict import LeakFigures, LeakThresholds, verdict
 from seatrial_runbooks.stage1.manifest_rows import NO_FILE, Row, number
 from seatrial_runbooks.stage1.run_span import run_span
-from seatrial_runbooks.stage1.thresholds import DONE, INTERRUPTED, WRONG_USE, StrictParser, limit, say
+from seatrial_runbooks.stage1.command_line import DONE, INTERRUPTED, WRONG_USE, StrictParser, limit, say
 
 FROM_MANIFEST = {
     "status": "status",

@@ -9,7 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping
 
-OUR_PREFIXES = ("SWEEP_", "AB_")
+OUR_PREFIX = "SWEEP_"
+# Others may have variables that begin so; what is somewhat like one of ours is ours.
+SHARED_PREFIX, SHARED_LIKENESS = "AB_", 0.7
 LIKENESS = 0.84
 # Of names as short as MODE too many words are very like.
 SHORTEST_NAME = 6
@@ -39,14 +41,33 @@ def misspelled_names(environ: Mapping[str, str], known: Collection[str]) -> list
 
 def _meant(name: str, known: Collection[str]) -> str | None:
     """What to say instead of this name; None where it is somebody else's."""
-    if name.startswith(OUR_PREFIXES):
+    if name.startswith(OUR_PREFIX):
         near = _nearest(name, known, 0.6)
         return f"did you mean {near}?" if near else "--help lists them all"
+    if name.startswith(SHARED_PREFIX):
+        near = _nearest(name, [word for word in known if word.startswith(SHARED_PREFIX)], SHARED_LIKENESS)
+        return f"did you mean {near}?" if near else None
     if name in FOREIGN_NAMES or name.startswith(FOREIGN_PREFIXES) or (name != name.upper() and "_" not in name):
         return None
     likeness = TORCH_LIKENESS if name.startswith(TORCH) else LIKENESS
     near = _nearest(name.upper(), [word for word in known if len(word) >= SHORTEST_NAME], likeness)
     return f"did you mean {near}?" if near else None
+
+
+def shortened_names(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """A sentence for each name that one of ours would have without one of its words: PRECISION, TAIL_POINTS. Others may use such names,
+    so they are only told."""
+    told = []
+    for name in sorted(name for name, value in environ.items() if value and name not in known and not _is_foreign(name)):
+        parts = set(name.split("_"))
+        meant = [word for word in known if parts < set(word.split("_")) and len(word.split("_")) == len(name.split("_")) + 1]
+        if meant:
+            told.append(f"{name} is no variable of this driver and has no effect; did you mean {' or '.join(meant)}?")
+    return told
+
+
+def _is_foreign(name: str) -> bool:
+    return name in FOREIGN_NAMES or name.startswith((*FOREIGN_PREFIXES, TORCH)) or name != name.upper()
 
 
 def _nearest(name: str, known: Collection[str], likeness: float) -> str | None:

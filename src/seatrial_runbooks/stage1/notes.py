@@ -14,6 +14,15 @@ OVERRULED = (
     ("SWEEP_PREFETCH_FACTOR", "SWEEP_PREFETCH_LIST"),
     ("MASTER_PORT_BASE", "MASTER_PORT"),
 )
+# One of them given while the switch that it needs is off.
+IDLE = {
+    "ENABLE_LENGTH_FIXED_SLICE": ("FIXED_SLICE_SECONDS",),
+    "ENABLE_LENGTH_BUCKET": ("LENGTH_BUCKET_BOUNDARIES_SEC",),
+    "ENABLE_GPU_TELEMETRY": ("GPU_TELEMETRY_INTERVAL_SEC",),
+    "ENABLE_HOST_TELEMETRY": ("HOST_TELEMETRY_INTERVAL_SEC",),
+    "ENABLE_ETA_LOGGING": ("ETA_DISTRIBUTED_MODE", "ETA_MIN_SAMPLES"),
+    "ENABLE_TORCH_COMPILE": ("TORCH_COMPILE_MODE", "TORCH_COMPILE_DYNAMIC"),
+}
 RETRIES = ("MANIFEST_WRITE_RETRIES", "MANIFEST_WRITE_RETRY_SLEEP_SEC")
 
 
@@ -32,6 +41,10 @@ def _without_effect(variables: Variables) -> Iterator[str]:
     for name, over in OVERRULED:
         if {name, over} <= variables.given:
             yield f"[WARN] {name} has no effect: {over} stands over it"
+    off = [f"{name} ({switch} is false)" for switch, names in IDLE.items() if not variables[switch] for name in names]
+    off = [text for text in off if text.partition(" ")[0] in variables.given]
+    if off:
+        yield f"[INFO] no effect here: {', '.join(off)}"
     other = {AB: "SWEEP_", SWEEP: "AB_"}.get(variables["MODE"])
     idle = sorted(name for name in variables.given if other and name.startswith(other))
     if idle:
@@ -45,6 +58,8 @@ def _changed(variables: Variables) -> Iterator[str]:
     if taken != asked:
         yield f"[INFO] ETA_MIN_SAMPLES is {asked}: a time to go is said from {taken} timed steps on"
     modes = (AB, SWEEP) if variables["MODE"] == BOTH else (variables["MODE"],)
+    if AB in modes and variables["AB_OLD_LOG_EVERY"] != variables["AB_TUNED_LOG_EVERY"]:
+        yield f"[INFO] MODE=ab: timing points of both groups are taken every {log_every(variables, AB)} steps, so that they can be compared"
     rarest, steps = max(log_every(variables, mode) for mode in modes), num_steps(variables)
     if rarest > steps:
         yield f"[WARN] lines every {rarest} steps in a run of {steps}: train.log has few of them; timing points are taken more often"

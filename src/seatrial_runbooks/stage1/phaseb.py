@@ -20,7 +20,7 @@ from seatrial_runbooks.stage1.driver_log import logged_to
 from seatrial_runbooks.stage1.help_text import help_text
 from seatrial_runbooks.stage1.phaseb_check import SENTINELS
 from seatrial_runbooks.stage1.phaseb_check import main as check
-from seatrial_runbooks.stage1.program import answered, exit_with
+from seatrial_runbooks.stage1.program import WRONG_USE, answered, exit_with
 from seatrial_runbooks.stage1.variables import Variables, read
 
 NAME = "run_phaseb_4090_stability.sh"
@@ -66,8 +66,10 @@ def _drive(environ: MutableMapping[str, str], words: Words) -> int:
     if words.dry_run or both[0]["DRY_RUN"]:
         return show(works)
     say_head(works, [*take_over(environ, both[0]), *told])
-    if run_works(works) == INTERRUPTED:
-        return INTERRUPTED
+    code = run_works(works)
+    # What was broken off, or left no tables, has nothing to be checked by; a failed run is for the check to judge.
+    if code in (INTERRUPTED, WRONG_USE):
+        return code
     return check(["--output-root", works[0].plan.output, "--groups", ",".join(SENTINELS)])
 
 

@@ -27,7 +27,7 @@ from seatrial.errors import UsageError, printable
 from seatrial.paths import CampaignPaths
 from seatrial_runbooks.stage1.manifest_rows import read_manifest
 from seatrial_runbooks.stage1.phaseb_groups import GroupCheck, Thresholds, group_check, passed_over, shown
-from seatrial_runbooks.stage1.thresholds import DONE, FAILED, INTERRUPTED, WRONG_USE, StrictParser, count, limit, say
+from seatrial_runbooks.stage1.command_line import DONE, FAILED, INTERRUPTED, WRONG_USE, StrictParser, count, limit, say
 
 __all__ = ["check", "main", "report_text", "Report", "GroupCheck", "Thresholds", "SENTINELS"]
 

@@ -66,7 +66,7 @@ def _devices(include: str) -> tuple[str, ...]:
 
 
 def _port(variables: Variables) -> dict[str, int]:
-    """This very port stands over where to begin looking; without either the harness looks from a place of its own."""
+    """This very port, which stands over where to begin looking."""
     if variables["MASTER_PORT"] is not None:
         return {"port": variables["MASTER_PORT"]}
-    return {"port_base": variables["MASTER_PORT_BASE"]} if "MASTER_PORT_BASE" in variables.given else {}
+    return {"port_base": variables["MASTER_PORT_BASE"]}

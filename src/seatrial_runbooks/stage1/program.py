@@ -13,8 +13,7 @@ from seatrial.cli.machine_trouble import machine_trouble
 from seatrial.cli.main import Unbreakable, end_process
 from seatrial.cli.stop_signals import INTERRUPTED, StopSignals
 from seatrial.errors import SeatrialError, printable
-
-WRONG_USE = 1
+from seatrial_runbooks.stage1.command_line import WRONG_USE as WRONG_USE
 
 
 def exit_with(act: Callable[[], int]) -> NoReturn:

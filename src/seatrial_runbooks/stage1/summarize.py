@@ -19,7 +19,7 @@ from pathlib import Path
 from seatrial.errors import SeatrialError, UsageError, did_you_mean, printable
 from seatrial.paths import CampaignPaths
 from seatrial.records.results import CampaignResults
-from seatrial_runbooks.stage1.thresholds import DONE, INTERRUPTED, WRONG_USE, StrictParser, count, say
+from seatrial_runbooks.stage1.command_line import DONE, INTERRUPTED, WRONG_USE, StrictParser, count, say
 
 NAME = "summarize_stage1_bench.py"
 TAIL_POINTS = 20

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.plan.placeholders import escape
+from seatrial.records.original_names import SWEEP_LABELS as LABELS
 from seatrial.records.run_spec import Scalar
 from seatrial_runbooks.stage1.place import place_of
 from seatrial_runbooks.stage1.trainer_words import OF_A_GROUP, OF_AN_AB_GROUP, eta_min_samples, fixed_settings, group_settings, words
@@ -24,7 +25,6 @@ TRAINER = Path(__file__).parents[3] / "runbooks" / "stage1" / "train.py"
 DEFAULT_OUTPUT = "outputs/bench_stage1_ab_%Y%m%d_%H%M%S"
 AB_GROUPS = {"old_like": "AB_OLD_", "tuned": "AB_TUNED_"}
 """Groups of MODE=ab and how their variables begin."""
-LABELS = {"zero_stage": "z", "micro_batch": "mb", "num_workers": "nw", "prefetch_factor": "pf"}
 LONGEST_NAME = 80
 
 

@@ -62,8 +62,9 @@ def _of(name: str, default: str, kind: Kind, becomes: str, text: str) -> Variabl
 
 
 def _group(prefix: str, values: str) -> tuple[Variable, ...]:
-    """The nine variables of one group of MODE=ab, or of every group of the sweep, less those that `values` leaves out."""
-    defaults = dict(zip(_OF_A_GROUP, values.split(), strict=False))
+    """The nine variables of one group of MODE=ab; the first six, which are no axes, of every group of the sweep."""
+    given = values.split()
+    defaults = dict(zip(list(_OF_A_GROUP)[: len(given)], given, strict=True))
     return tuple(_of(f"{prefix}{name}", defaults[name], *_OF_A_GROUP[name]) for name in defaults)
 
 

@@ -1,24 +1,26 @@
 """The campaign in the lines that the procedures speak of. In: what the harness tells as it goes. Out: lines on the console.
 
-[INFO] START sweep_z0_mb160_nw8_pf4 r1: z=0, mb=160, nw=8, pf=4, port=auto, precision=auto, model_dtype=auto, …
+[INFO] START sweep_z0_mb160_nw8_pf4 r1: z=0, mb=160, nw=8, pf=4, port=29650+, precision=auto, model_dtype=auto, …
 [INFO] DONE sweep_z0_mb160_nw8_pf4 r1: duration_sec=412.1, last_step=1200, last_iter_ms_p50=301.2, last_eta=00:00:00, …
 [WARN] sweep_z0_mb192_nw8_pf4 repeat 1 failed (exit_code=1, duration_sec=38.2, last_step=none)
 
-Heartbeats and alarms are the plain view's.
+Heartbeats and alarms are the plain view's. They, warnings and the ends of logs go to stderr, as with the driver of old.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
 
 from seatrial import files
+from seatrial.campaign.preflight import one_line as check_line
 from seatrial.cli.live_view import PLAIN_HEARTBEAT_S, PlainView
 from seatrial.collect.manifest import manifest_row
 from seatrial.paths import AttemptPaths, CampaignPaths
+from seatrial.records.check import Check
 from seatrial.records.measure import Cell
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.results import MeasuredRun
@@ -27,6 +29,8 @@ from seatrial.tables import format_cell
 from seatrial.units import format_duration
 
 UNKNOWN = "none"
+# Lines about how the campaign goes; all others are for whoever must act.
+PROGRESS = ("[INFO] START ", "[INFO] DONE ", "[INFO] SKIP ", "[INFO] Logs: ")
 # Longest line that is printed of a log, on average: a progress bar is one line.
 TAIL_BYTES_A_LINE = 2000
 # Word of a START line → setting.
@@ -58,9 +62,13 @@ TOLD_AT_END = {
 class DriverView(PlainView):
     """START, DONE, SKIP and failed lines; after a failure the ends of its logs, `tail_lines` of each."""
 
-    def __init__(self, console: Console, heartbeat_s: float, output: Path, tail_lines: int) -> None:
+    def __init__(self, console: Console, heartbeat_s: float, output: Path, tail_lines: int, beside: Console | None = None) -> None:
         super().__init__(console, heartbeat_s)
-        self._paths, self._tail_lines = CampaignPaths(output), tail_lines
+        self._paths, self._tail_lines, self._beside = CampaignPaths(output), tail_lines, beside or console
+
+    def warned(self, checks: Sequence[Check]) -> None:
+        for check in checks:
+            self._say(f"[WARN] {_in_variables(check_line(check))}")
 
     def skipped(self, spec: RunSpec, unlike: str) -> None:
         then = f"; it ran under other conditions ({unlike}), RESUME_RUNS=false runs it anew" if unlike else ""
@@ -68,7 +76,9 @@ class DriverView(PlainView):
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         self._position = f"[{position}/{count}]"
-        known = {**spec.settings, **spec.axes, "": spec.place.port or "auto"}
+        # It is taken when the run starts; the manifest has it.
+        port = str(spec.place.port or f"{spec.place.port_base}+")
+        known = {**spec.settings, **spec.axes, "": port}
         told = ", ".join(f"{word}={_shown(known.get(setting))}" for word, setting in TOLD_AT_START.items())
         again = f" (attempt {attempt})" if attempt > 1 else ""
         self._say(f"[INFO] START {_title(spec)}: {told} · {self._position}{again}")
@@ -105,16 +115,25 @@ class DriverView(PlainView):
             for line in lines or [f"({path.name} is empty or not there)"]:
                 self._say(line)
 
+    def _console_for(self, line: str) -> Console:
+        return self._console if line.startswith(PROGRESS) else self._beside
+
 
 def driver_view(output: Path, tail_lines: int, kept: list[DriverView]) -> Callable[..., contextlib.AbstractContextManager[PlainView]]:
     """What `carry_out` makes its view by; the view is put into `kept`, to be asked afterwards."""
 
     @contextlib.contextmanager
     def view(console: Console, heartbeat_s: float | None = None) -> Iterator[PlainView]:
-        kept.append(DriverView(console, PLAIN_HEARTBEAT_S if heartbeat_s is None else heartbeat_s, output, tail_lines))
+        every_s = PLAIN_HEARTBEAT_S if heartbeat_s is None else heartbeat_s
+        kept.append(DriverView(console, every_s, output, tail_lines, Console(stderr=True)))
         yield kept[-1]
 
     return view
+
+
+def _in_variables(text: str) -> str:
+    """A sentence about a plan's place, with the variables that give it in place of its keys."""
+    return text.replace("place.port", "MASTER_PORT").replace("place.include", "INCLUDE")
 
 
 def _title(spec: RunSpec) -> str:

@@ -20,6 +20,10 @@ BY_ID = {
         f"[2026-11-15 14:02:31,880] [WARNING] [lr_schedules.py:906:get_lr] {EARLY_QUERY}",
         f"[rank1]: /opt/venv/lib/torch/optim/lr_scheduler.py:267: {WRONG_ORDER} in the opposite order: `optimizer.step()` first.",
     ),
+    "no_hostfile": (
+        "[2026-11-15 14:02:11,120] [WARNING] [runner.py:232:fetch_hostfile] Unable to find hostfile, will proceed with training with local "
+        "resources only.",
+    ),
     "destroy_process_group": (
         f"[rank0]:[W1115 14:02:40.115640219 ProcessGroupNCCL.cpp:1538] {NOT_CALLED}, {WHERE_TO_READ} (function operator())",
         f"[rank0]: [rank0]:[W702 01:08:23.472346684 ProcessGroupNCCL.cpp:1476] {NOT_CALLED}",

@@ -342,3 +342,28 @@ def test_a_rank_that_died_in_silence_is_told_from_deepspeed_s_report(code: int, 
     report = f"[2026-11-15 12:43:31,393] [ERROR] [launch.py:259:sigkill_handler] ['python', 't.py'] exits with return code = {code}"
     found = diagnose(code % 256, ["step 1", *LOST_PEER, report])
     assert (found.cause, found.detail) == (cause, detail)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "csrc/adam.cpp:12:3: warning: comparison that may be an error [-Wextra]",
+        "/code/kernels/attn.cu:88: CUDA error: an illegal memory access was encountered",
+    ],
+)
+def test_a_line_of_source_that_only_speaks_of_an_error_is_no_failed_build(line: str) -> None:
+    assert diagnose(1, [line, "torch.OutOfMemoryError: CUDA out of memory."]).cause is Cause.CUDA_OOM
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        ("[FATAL] pdsh missing", Cause.PROGRAM_MISSING),
+        ("[FATAL] ninja missing", Cause.PROGRAM_MISSING),
+        ("[FATAL] hostfile missing/empty", Cause.BAD_ARGUMENT),
+        ("adam.cu(88): error: identifier undefined", Cause.OP_BUILD),
+        ("csrc/adam.cpp:12:3: fatal error: cuda.h: No such file or directory", Cause.OP_BUILD),
+    ],
+)
+def test_lines_that_tell_what_is_missing(line: str, cause: Cause) -> None:
+    assert diagnose(2, [line]).cause is cause

@@ -116,7 +116,7 @@ BUNDLED = {
     ),
     "place: {port: 29500, port_base: 29600}": "place.port_base: has no meaning beside place.port; keep one of the two",
     "{launcher: {kind: deepspeed, args: [--master_port=29500]}, place: {port: 29500}}": (
-        "place.port: is said by launcher.args too; keep one of the two"
+        "place.port: has no meaning beside the port in launcher.args; keep one of the two"
     ),
     "{launcher: deepspeed, place: {kind: hostfile, ranks: 4}}": (
         "place.hostfile: name the file that lists the hosts, such as /etc/deepspeed/hostfile"

@@ -10,7 +10,7 @@ import pytest
 from seatrial.errors import UsageError
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial_runbooks.stage1 import before_start
-from seatrial_runbooks.stage1.before_start import refuse_unasked, refuse_what_cannot_work
+from seatrial_runbooks.stage1.before_start import refuse_unasked, refuse_unknown_baseline, refuse_what_cannot_work
 from seatrial_runbooks.stage1.variables import read
 from tests.unit.runbooks.conftest import SMALL
 
@@ -102,3 +102,13 @@ def test_a_python_without_hydra_is_told_what_to_install(
     monkeypatch.setitem(sys.modules, "seatrial_workloads.contrastive.hydra_config.to_settings", None)
     with pytest.raises(UsageError, match="pip install -e"):
         before_start.refuse_what_cannot_work(asked, read(small), folder)
+
+
+def test_a_baseline_must_be_a_group(plans: Callable[..., list[CampaignPlan]], folder: Path) -> None:
+    made = plans()
+    for asked in ("sweep_z0_mb4_nw2_pf2", "old_like"):
+        refuse_unknown_baseline(made, read({**SMALL, "BASELINE_GROUP": asked}))
+    with pytest.raises(UsageError, match="BASELINE_GROUP is sweep_z0_mb4_nw2_pf3, and no group has that name: did you mean"):
+        refuse_unknown_baseline(made, read({**SMALL, "BASELINE_GROUP": "sweep_z0_mb4_nw2_pf3"}))
+    (Path(made[0].output) / "sweep_z0_mb4_nw2_pf3_r1").mkdir(parents=True)
+    refuse_unknown_baseline(made, read({**SMALL, "BASELINE_GROUP": "sweep_z0_mb4_nw2_pf3"}))

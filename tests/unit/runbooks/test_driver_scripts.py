@@ -111,3 +111,12 @@ def test_the_real_thing_answers_from_any_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize("script", [DRIVER, PHASEB])
 def test_they_can_be_executed(script: Path) -> None:
     assert os.access(script, os.X_OK)
+
+
+def test_what_activation_prints_is_no_variable(programs: Path) -> None:
+    noisy = programs / "conda"
+    noisy.write_text(noisy.read_text().replace("#!/usr/bin/env bash\n", "#!/usr/bin/env bash\necho 'Loading module cuda/12'\n", 1))
+    environ = {"PATH": f"{programs}:{os.environ['PATH']}", "ENV_BIN": str(programs / "env"), "CONDA_ENV": "training"}
+    done = started(DRIVER, cwd=programs, **environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{programs / 'env' / 'python'}|")

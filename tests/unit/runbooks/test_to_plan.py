@@ -238,9 +238,10 @@ def test_a_path_that_cannot_be_passed_on_is_refused(path: str) -> None:
 @pytest.mark.parametrize(
     ("environ", "place"),
     [
-        ({"INCLUDE": "localhost:0,4"}, {"kind": "local", "include": "localhost:0,4"}),
-        ({"INCLUDE": "localhost:0,1", "WORLD_SIZE": "2"}, {"kind": "local", "include": "localhost:0,1"}),
-        ({"INCLUDE": "localhost", "WORLD_SIZE": "2"}, {"kind": "local", "ranks": 2}),
+        ({"INCLUDE": "localhost:0,4"}, {"kind": "local", "include": "localhost:0,4", "port_base": 29650}),
+        ({"INCLUDE": "localhost:0,1", "WORLD_SIZE": "2"}, {"kind": "local", "include": "localhost:0,1", "port_base": 29650}),
+        ({"INCLUDE": "localhost", "WORLD_SIZE": "2"}, {"kind": "local", "ranks": 2, "port_base": 29650}),
+        ({"MASTER_PORT_BASE": "30000"}, {"kind": "local", "include": "localhost:0,1", "port_base": 30000}),
         ({"MASTER_PORT": "29500"}, {"kind": "local", "include": "localhost:0,1", "port": 29500}),
         ({"MASTER_PORT": "29500", "MASTER_PORT_BASE": "30000"}, {"kind": "local", "include": "localhost:0,1", "port": 29500}),
     ],

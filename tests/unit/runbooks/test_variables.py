@@ -7,6 +7,7 @@ import pytest
 from seatrial.errors import UsageError
 from seatrial_runbooks.stage1 import kinds
 from seatrial_runbooks.stage1.help_text import help_text
+from seatrial_runbooks.stage1.misspelled import shortened_names
 from seatrial_runbooks.stage1.variables import SECTIONS, VARIABLES, read
 
 # As the procedures give them.
@@ -197,3 +198,26 @@ def test_help_has_every_variable_with_its_default() -> None:
         for variable in variables:
             entry = " ".join(text.partition(f"\n  {variable.name}\n")[2].partition(". Becomes")[0].split())
             assert variable.text in entry and (variable.default or "no default") in entry
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("PRECISION", "PRECISION_MODE or MATMUL_PRECISION"),
+        ("TAIL_POINTS", "TAIL_TIMING_POINTS"),
+        ("RESUME", "RESUME_RUNS"),
+        ("DRIVER_LOG", "DRIVER_LOG_PATH"),
+    ],
+)
+def test_a_name_that_lacks_a_word_of_ours_is_told(name: str, meant: str) -> None:
+    assert shortened_names({name: "x"}, VARIABLES) == [f"{name} is no variable of this driver and has no effect; did you mean {meant}?"]
+    read({name: "x"})
+
+
+@pytest.mark.parametrize("name", ["AB_SERVICE_HOST", "AB_PORT_80_TCP", "AB_TEST_BUCKET"])
+def test_what_only_begins_like_a_variable_of_mode_ab_is_let_pass(name: str) -> None:
+    assert read({name: "x"}).given == frozenset()
+
+
+def test_the_environment_of_other_programs_lacks_no_word_of_ours() -> None:
+    assert shortened_names({"PATH": "x", "MASTER_ADDR": "x", "HOME": "x", "CUDA_HOME": "x", "MODEL": "x", "USER": "x"}, VARIABLES) == []

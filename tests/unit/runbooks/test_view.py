@@ -64,7 +64,7 @@ def test_start_and_where_its_logs_are(view: DriverView, spec: RunSpec, said: io.
     view.started(spec, 1, 1, 8)
     run = folder / "out" / "sweep_z0_mb4_nw2_pf2_r1" / "attempt-1"
     assert lines(said) == [
-        "[INFO] START sweep_z0_mb4_nw2_pf2 r1: z=0, mb=4, nw=2, pf=2, port=auto, precision=auto, model_dtype=auto, speech_attn=auto, "
+        "[INFO] START sweep_z0_mb4_nw2_pf2 r1: z=0, mb=4, nw=2, pf=2, port=29650+, precision=auto, model_dtype=auto, speech_attn=auto, "
         "text_attn=auto, tf32=true, compile=false · [1/8]",
         f"[INFO] Logs: launcher={run}/launcher.log, train={run}/train.log",
     ]
