@@ -99,3 +99,19 @@ def _numbers(match: re.Match[str]) -> dict[str, float]:
             if text is not None and name != PAUSE:
                 numbers[name] = float(text.replace(",", ""))
     return {name: value for name, value in numbers.items() if name not in COUNTS or 0 <= value <= LARGEST_STEP}
+
+
+LONGEST_SHOWN = 300
+# deepspeed's launcher on the processes it starts and ends: each such line repeats the whole command.
+_OF_THE_LAUNCHER = re.compile(r"\[launch\.py:\d+:\w+\]|\[runner\.py:\d+:\w+\]")
+
+
+def shown_lines(lines: Sequence[str]) -> list[str]:
+    """Last lines of a log for people: without what a launcher says of its own doing, where there is anything else, and none endless."""
+    telling = [line for line in lines if not _OF_THE_LAUNCHER.search(line)]
+    return [shortened(line) for line in telling or lines]
+
+
+def shortened(line: str) -> str:
+    """A line of a length that can be read; the middle of a longer one is left out."""
+    return line if len(line) <= LONGEST_SHOWN else f"{line[: LONGEST_SHOWN * 2 // 3]} … {line[-LONGEST_SHOWN // 3 :]}"

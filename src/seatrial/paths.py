@@ -174,9 +174,6 @@ class OriginalPaths:
         """Manifests that the driver kept when its header had changed, oldest first."""
         return sorted(self.folder.glob(f"{self.manifest.name}.bak_*"))
 
-    def run(self, name: str) -> AttemptPaths:
-        return AttemptPaths(self.folder / name)
-
 
 def _rank_in_name(path: Path) -> int:
     digits = re.findall(r"\d+", path.stem)

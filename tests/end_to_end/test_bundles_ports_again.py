@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 
-from tests.harness import Harness
+from tests.harness import Harness, wait_until
 from tests.original_campaign import write_original_campaign
 
 AB = """
@@ -87,3 +88,15 @@ def test_a_folder_of_the_original_scripts_is_not_written_into(harness: Harness) 
 
     assert "was written by the original stage-1 scripts and stays as it is" in text
     assert {path: path.read_bytes() for path in sorted((harness.folder / "out").rglob("*")) if path.is_file()} == before
+
+
+def test_an_attempt_that_was_broken_off_does_not_hide_the_one_that_counts(harness: Harness) -> None:
+    plan = str(harness.plan(AB.replace("repeats: 2", "repeats: 1").replace("steps: 40", "steps: 400").replace("step_ms: 4", "step_ms: 10")))
+    harness.run("run", plan, "--only", "tuned")
+    process = harness.start("run", plan, "--only", "tuned", "--again")
+    wait_until(lambda: harness.out.run("tuned_r1").attempt(2).all_heartbeats(), "the second attempt begins")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+
+    linked = (harness.out.run("tuned_r1").folder / "events_rank0.jsonl").resolve()
+    assert linked.parent.name == "attempt-1"

@@ -65,8 +65,12 @@ def run_one(
 def _close(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
     """Write the outcome, last and whatever the disk does."""
     files.write_json_surely(attempt.outcome, to_json(outcome))
+    run = RunPaths(attempt.folder.parent)
+    # One that was broken off does not hide the files of the one that counts.
+    if outcome.outcome.is_cut_short and any(old.outcome.exists() for old in run.attempts() if old.number < attempt.number):
+        return outcome
     with contextlib.suppress(OSError):
-        link_current(RunPaths(attempt.folder.parent), attempt)
+        link_current(run, attempt)
     return outcome
 
 
@@ -140,7 +144,7 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
     bundled = spec.workload.module is not None
     judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)
     if judged.needs_log:
-        found = diagnose(ending.returncode, files.tail_lines(attempt.launcher_log, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
+        found = diagnose(ending.returncode, _last_lines(attempt.launcher_log, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
         judged = Judgement(outcome=judged.outcome, cause=found.cause, detail=found.detail, action=found.action)
     failed = judged.outcome is not Outcome.OK
     stood = where_it_stood(attempt, ending.alarm)
@@ -158,11 +162,18 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
         duration_s=ending.elapsed_s,
         port=port,
         killed=ending.killed,
-        log_tail=tuple(files.tail_lines(attempt.launcher_log, FAILURE_TAIL_LINES)) if failed else (),
+        log_tail=tuple(_last_lines(attempt.launcher_log, FAILURE_TAIL_LINES, DIAGNOSIS_BYTES)) if failed else (),
         rank=stood.rank,
         phase=stood.phase,
         frame=stood.frame,
     )
+
+
+def _last_lines(log: Path, count: int, most_bytes: int) -> list[str]:
+    """The end of a log; while the disk fails, what came last lies elsewhere."""
+    elsewhere = kept_elsewhere(log)
+    lines = [line for path in (log, elsewhere) if path for line in files.tail_lines(path, count, most_bytes)]
+    return lines[-count:]
 
 
 def _not_started(spec: RunSpec, attempt: AttemptPaths, error: LaunchError, started_t: float) -> RunOutcome:

@@ -15,6 +15,7 @@ from seatrial.campaign.results import NO_POLARS, can_measure, remake_or_say
 from seatrial.campaign.tracking import Tracking, TrackingListener
 from seatrial.cli.before_start import refuse_unasked, refuse_unusable_output
 from seatrial.cli.live_view import PlainView, live_view
+from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial.cli.track import say_account, stop_wishes, tracking_to, usable_trackers
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
@@ -24,7 +25,6 @@ from seatrial.records.verdict import Verdict
 from seatrial.report.terminal import print_report
 
 DISK_TROUBLE = 1
-INTERRUPTED = 130
 
 MakeView = Callable[[Console, float | None], AbstractContextManager[PlainView]]
 """Console and seconds between two heartbeats (None for the view's own) → what shows the campaign as it goes."""
@@ -55,7 +55,11 @@ def carry_out(
 
 
 def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, *, as_json: bool, again: bool) -> int:
-    results, unwritten = remake_or_say(Path(plan.output))
+    try:
+        results, unwritten = remake_or_say(Path(plan.output))
+    except KeyboardInterrupt:
+        console.print(f"interrupted while the report was made: `seatrial report {plan.output}` makes it", style="yellow", markup=False)
+        raise
     print_report(results, console)
     _say_what_is_left(console, end, plan, "the same plan without --again resumes" if again else "the same command resumes")
     if unwritten:

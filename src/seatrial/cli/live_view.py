@@ -14,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from seatrial.campaign.preflight import one_line as check_line
+from seatrial.log_lines import shown_lines
 from seatrial.records.check import Check
 from seatrial.records.live import LiveState
 from seatrial.records.outcome import Outcome, RunOutcome
@@ -77,7 +78,7 @@ class PlainView:
             self._say_failure(outcome)
 
     def _say_failure(self, outcome: RunOutcome) -> None:
-        for line in outcome.log_tail[-FAILURE_LINES_SHOWN:]:
+        for line in shown_lines(outcome.log_tail)[-FAILURE_LINES_SHOWN:]:
             self._say(f"    | {line}")
         if outcome.action:
             self._say(f"    → {outcome.action}")

@@ -21,7 +21,7 @@ from seatrial.log_lines import RANK_MARK, plain, split_rank
 from seatrial.records.outcome import Cause
 
 LONGEST_TEXT = 200_000
-LONGEST_DETAIL = 300
+LONGEST_DETAIL = 500
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -70,6 +70,16 @@ OF_LOGS: tuple[Signature, ...] = (
         patterns=(rf"{_RAISED}(?:ModuleNotFoundError|ImportError)\b|^\S*python\S*: No module named ",),
     ),
     Signature(
+        id="trainer_refused",
+        symptom="`train.py: error: …`",
+        cause=Cause.BAD_ARGUMENT,
+        why="The stage-1 trainer found something it cannot train with, and ended before it began.",
+        action="The line itself says what is wrong and what to do: change the key, or the driver's variable, that it speaks of.",
+        # What argparse says of a script of that name is somebody else's.
+        patterns=(r"^train\.py: error: (?!unrecognized arguments|argument |the following arguments|ambiguous option|expected )",),
+        topics=(STAGE1,),
+    ),
+    Signature(
         id="bad_argument",
         symptom="`train.py: error: …`, `Error: No such option`",
         cause=Cause.BAD_ARGUMENT,

@@ -136,7 +136,7 @@ def _worst(verdicts: Sequence[Verdict]) -> Verdict:
 def _notes(facts: Facts) -> dict[str, str]:
     notes = {"runs": f"{len(facts.ok)} ended ok, {len(facts.failed)} failed, {len(facts.pending)} still to be run"}
     if facts.pending:
-        notes["pending"] = f"{_still_to_run(facts)}: {listed(facts.pending)}. The same command again runs only these."
+        notes["pending"] = f"{_still_to_run(facts)}: {listed(facts.pending)}."
     if not facts.finished:
         notes["nothing_ran"] = "No run has ended, so nothing was judged."
     return notes

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 
 from seatrial.plan.placeholders import value_text
 from seatrial.plan.values import type_and_value
+from seatrial.records.original_names import SWEEP_LABELS
 from seatrial.records.run_spec import Scalar
 
 NO_AXES = "base"
 # A run's folder and the files under it must fit the 255 bytes a file name may have, with room for what else is put into a name.
 LONGEST_GROUP = 96
-SEED_LABELS = {"zero_stage": "z", "micro_batch": "mb", "num_workers": "nw", "prefetch_factor": "pf"}
 _UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
 
 
@@ -69,8 +69,8 @@ def _joined(label: str, value: str) -> str:
 
 
 def _short(name: str) -> str:
-    if name in SEED_LABELS:
-        return SEED_LABELS[name]
+    if name in SWEEP_LABELS:
+        return SWEEP_LABELS[name]
     words = [word for word in re.split(r"[._]", name.removeprefix("env.").removeprefix("place.")) if word]
     return "".join(word[0] for word in words).lower() if len(words) > 1 else _UNSAFE.sub("-", words[0] if words else name)
 

@@ -101,9 +101,11 @@ def best_env(best: Best) -> str:
 
 
 def best_overrides(best: Best) -> str:
-    """One comment, the seeds' hydra lines where the workload has a ZeRO stage, then lines for `seatrial run --set`."""
-    lines = [f"# {format_cell(best.group.group)}: hydra lines are for the trainer's command, axes lines for `seatrial run PLAN --set LINE`"]
-    if best.row.get("zero_stage") is not None:
+    """One comment, then the seeds' hydra lines where the workload has a ZeRO stage, else lines for `seatrial run --set`."""
+    for_trainer = best.row.get("zero_stage") is not None
+    whose = "the trainer's command" if for_trainer else "`seatrial run PLAN --set LINE`"
+    lines = [f"# {format_cell(best.group.group)}: each line is for {whose}"]
+    if for_trainer:
         lines += [f"{key}={_yaml(best.row[column])}" for column, key in HYDRA_KEYS if best.row.get(column) is not None]
         lines += _precision_lines(best.row)
     # A bundle is chosen by its name: the axis takes no values.
@@ -112,7 +114,9 @@ def best_overrides(best: Best) -> str:
         f"# {name} {format_cell(value)} is a bundle of the plan: `--only {format_cell(best.group.group)}`"
         for name, value in bundles.items()
     ]
-    lines += [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items() if name not in bundles]
+    chosen = [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items() if name not in bundles]
+    # The trainer takes every line that is no comment.
+    lines += [f"# with a plan: --set {line}" for line in chosen] if for_trainer else chosen
     return "\n".join(lines) + "\n"
 
 

@@ -9,9 +9,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial import units
+from seatrial.log_lines import shown_lines
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
+from seatrial.records.original_names import OF_ORIGINALS
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.report.numbers import count, figure, margin
@@ -113,7 +115,7 @@ def failures(results: CampaignResults) -> list[Failure]:
             detail=ended.detail,
             action=ended.action,
             duration_s=first.duration_s if first else ended.duration_s,
-            log_tail=first.log_tail if first else ended.log_tail,
+            log_tail=first.log_tail if first else tuple(shown_lines(ended.log_tail)),
         )
     return list(together.values())
 
@@ -213,6 +215,7 @@ def pending_sentence(results: CampaignResults) -> str:
     """What is still to be run, or nothing."""
     if not results.pending:
         return ""
-    return (
-        f"{count(len(results.pending), 'run')} still to be run: {named(results.pending)}. The same command again runs only what is missing."
-    )
+    waiting = f"{count(len(results.pending), 'run')} still to be run: {named(results.pending)}."
+    if any(caution.kind.startswith(OF_ORIGINALS) for caution in results.cautions):
+        return f"{waiting} No row of the original manifest tells how that ended, so it counts in no figure."
+    return f"{waiting} The same command again runs only what is missing."

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.cli.stop_signals import INTERRUPTED
-from seatrial.errors import RefusedError, UsageError, did_you_mean
+from seatrial.errors import PlanError, RefusedError, UsageError, did_you_mean
 from seatrial.fallback import VARIABLE as FALLBACK_DIR
+from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial_runbooks.stage1.driver_log import logged_to, refuse_unusable_log
 from seatrial_runbooks.stage1.help_text import help_text
 from seatrial_runbooks.stage1.misspelled import shortened_names
 from seatrial_runbooks.stage1.notes import notes
+from seatrial_runbooks.stage1.plan_words import in_driver_words
 from seatrial_runbooks.stage1.program import WRONG_USE, answered, exit_with
 from seatrial_runbooks.stage1.to_plan import TRAINER, plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, read
@@ -94,7 +96,11 @@ def prepared(all_variables: Sequence[Variables], words: Words) -> list[Work]:
         if variables["DRIVER_LOG_PATH"]:
             refuse_unusable_log(Path(variables["DRIVER_LOG_PATH"]))
         mappings = plan_mappings(variables, cwd, now, words.trainer)
-        works = [Work(mapping=m, plan=resolve(plan_from_mapping(m, NAME), source=NAME, cwd=cwd), variables=variables) for m in mappings]
+        try:
+            plans = [resolve(plan_from_mapping(mapping, NAME), source=NAME, cwd=cwd) for mapping in mappings]
+        except PlanError as error:
+            raise UsageError(in_driver_words(str(error).removeprefix(f"{NAME}: "))) from error
+        works = [Work(mapping=mapping, plan=plan, variables=variables) for mapping, plan in zip(mappings, plans, strict=True)]
         refuse_unknown_baseline([work.plan for work in works], variables)
         refuse_what_cannot_work([work.plan for work in works], variables, cwd)
         found += works
@@ -119,11 +125,27 @@ def take_over(environ: MutableMapping[str, str], variables: Variables) -> list[s
 def run_works(works: Sequence[Work]) -> int:
     """One plan after the other; the exit code is that of the whole folder, which the last of them tells."""
     code = 0
+    _keep_plans(works)
     for work in works:
         code, failed = _run(work)
         if code in (INTERRUPTED, WRONG_USE) or (failed and work.plan.stop_on_error):
             break
     return code
+
+
+def _keep_plans(works: Sequence[Work]) -> None:
+    """Put all plans of the command into the folder, so that what is still to come is known, and waited for, from the first run on."""
+    if len(works) < 2:
+        return
+    from seatrial.campaign.all_runs import save_plan
+    from seatrial.campaign.owner import owned
+    from seatrial.cli.before_start import refuse_unusable_output
+
+    paths = CampaignPaths(Path(works[0].plan.output))
+    refuse_unusable_output(paths.folder)
+    with owned(paths):
+        for work in reversed(works):
+            save_plan(work.plan, paths)
 
 
 def say_head(works: Sequence[Work], told: Sequence[str]) -> None:
@@ -183,6 +205,8 @@ def _run(work: Work) -> tuple[int, bool]:
         )
     except RefusedError as error:
         raise RefusedError(f"{error}\n  {PLACE_IN_VARIABLES}" if "place" in str(error) else str(error)) from error
+    except UsageError as error:
+        raise UsageError(in_driver_words(str(error))) from error
     return code, any(view.failed for view in views)
 
 

@@ -7,7 +7,8 @@ python scripts/quick_leak_diagnose.py outputs/leak_4090_z0_20260218_175621
 python scripts/quick_leak_diagnose.py outputs/bench/sweep_z0_mb160_nw8_pf4_r1 outputs/bench/sweep_z0_mb192_nw8_pf4_r1
 
 A group with several repeats has a row for each, in the order of the repeats; of a run that was started several times the newest attempt
-that counts has it. Columns and words of the verdict are the procedure's; `not_enough_data` is ours, for a run without any figure.
+that counts has it. Folders of the original scripts are read as `seatrial report` reads them. Columns and words of the verdict are the
+procedure's; `not_enough_data` is ours, for a run without any figure.
 Exit codes: 0 when every path could be read, whatever the verdicts; 1 for wrong use or a path that is no campaign and no run.
 """
 
@@ -21,18 +22,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.collect.original.cells import number
+from seatrial.collect.original.manifest_rows import NO_FILE
 from seatrial.errors import UsageError, printable
 from seatrial.paths import AttemptPaths
 from seatrial.tables import format_cell
+from seatrial_runbooks.stage1.command_line import DONE, INTERRUPTED, WRONG_USE, StrictParser, limit, say
+from seatrial_runbooks.stage1.csv_rows import Cells
 from seatrial_runbooks.stage1.leak_arithmetic import WARM_UP_PARTS, MemoryGrowth
 from seatrial_runbooks.stage1.leak_gpu import gpu_growth
 from seatrial_runbooks.stage1.leak_host import host_growth, read_host_file
 from seatrial_runbooks.stage1.leak_inputs import Campaign, LeakRun, RunFinder
 from seatrial_runbooks.stage1.leak_iter import IterDrift, iter_drift, log_points, points_of
 from seatrial_runbooks.stage1.leak_verdict import LeakFigures, LeakThresholds, verdict
-from seatrial_runbooks.stage1.manifest_rows import NO_FILE, Row, number
 from seatrial_runbooks.stage1.run_span import run_span
-from seatrial_runbooks.stage1.command_line import DONE, INTERRUPTED, WRONG_USE, StrictParser, limit, say
 
 FROM_MANIFEST = {
     "status": "status",
@@ -96,14 +99,21 @@ def diagnose_run(run: LeakRun, thresholds: LeakThresholds) -> tuple[dict[str, st
         iter_drift_pct=iters.drift_pct,
     )
     shown = (iters.tail_ms, *vars(figures).values())
-    cells = [run.output_root, run.group, *(run.row.get(name, "") for name in FROM_MANIFEST.values()), *map(_cell, shown)]
+    cells = [run.output_root, run.group, *(run.cells.get(name, "") for name in FROM_MANIFEST.values()), *map(_cell, shown)]
     row = dict(zip(COLUMNS, [*cells, verdict(figures, thresholds)], strict=True))
-    return row, (*run.notes, gpu.note, host.note, iters.note, *_slow_start(run.row))
+    return row, (*run.notes, gpu.note, host.note, iters.note, *_slow_start(run.cells), *_cut_short(run))
 
 
-def _slow_start(row: Row) -> list[str]:
+def _cut_short(run: LeakRun) -> list[str]:
+    """Of an original folder: the samplers' files are of the newest attempt, which then is not the one that counts."""
+    if run.row is None or run.is_numbered or not run.logs.attempts or run.logs.newest.row is not None:
+        return []
+    return ["its newest attempt left no row, so an older one counts: step times are of that one, telemetry may be of the newest"]
+
+
+def _slow_start(row: Cells) -> list[str]:
     """A run that is mostly start-up grows while it loads, whatever it does later."""
-    startup_s, duration_s = number(row.get("startup_sec", "")), number(row.get("duration_sec", ""))
+    startup_s, duration_s = number(row.get("startup_sec")), number(row.get("duration_sec"))
     if startup_s is None or not duration_s or startup_s * WARM_UP_PARTS <= duration_s:
         return []
     said = f"the first step came after {startup_s:.0f} of {duration_s:.0f} s, and only the first fifth is left out as warm-up"
@@ -121,22 +131,35 @@ def _host(run: LeakRun) -> MemoryGrowth:
 
 def _shared_host(run: LeakRun, campaign: Campaign) -> MemoryGrowth:
     """From the file that covers all runs of the campaign, cut to the time of this one."""
-    span = run_span(run.folder, campaign.host.utc_offset_s)
+    span = run_span(run, campaign)
     # The only run of a campaign is all that its file can be of.
-    is_alone = bool(run.row) and len(campaign.runs) == 1
+    is_alone = run.row is not None and len(campaign.runs) == 1
     if span is None and not is_alone and not campaign.host.problem:
-        why = "it covers all runs, and neither outcome.json nor gpu_telemetry.csv nor train.log tells when this one ran"
+        why = "it covers all runs, and neither outcome.json nor a log nor gpu_telemetry.csv tells when this one ran"
         return MemoryGrowth(note=f"host: no figures: {campaign.host.name}: {why}")
     return host_growth(campaign.host, span)
 
 
 def _iters(run: LeakRun) -> IterDrift:
-    if run.campaign is not None and run.row:
-        points = points_of(run.row, run.campaign.points)
+    """From the campaign's table where that speaks of the attempt that counts, else from what its trainer printed."""
+    paths = AttemptPaths(run.folder)
+    if _ended_before_a_step(run):
+        return IterDrift(note=f"iter: no figures: {paths.train_log.name} of the run: the attempt that counts ended before its first step")
+    if run.campaign is not None and run.row is not None:
+        points = points_of(run.row.cells, run.campaign.points)
         if points:
             return iter_drift(points, f"{run.campaign.paths.timing_points.name} of the campaign")
-    train_log = AttemptPaths(run.folder).train_log
-    return iter_drift(log_points(train_log), f"{train_log.name} of the run")
+    attempt = run.logs.counting
+    is_in_launcher_log = attempt is not None and attempt.segment is None and bool(attempt.trainer_lines.steps)
+    log = paths.launcher_log if is_in_launcher_log else paths.train_log
+    return iter_drift(log_points(attempt.trainer_lines.lines if attempt else ()), f"{log.name} of the run")
+
+
+def _ended_before_a_step(run: LeakRun) -> bool:
+    """Of an original folder, whose table has the points of every attempt and does not say which: none of them may be of this one."""
+    if run.row is None or run.is_numbered or not run.logs.train.lines:
+        return False
+    return run.logs.counting is None or not run.logs.counting.trainer_lines.steps
 
 
 def _cell(value: float | None) -> str:

@@ -9,8 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.collect.original.cells import number
+from seatrial_runbooks.stage1.csv_rows import Cells, TableReader, dropped_words
 from seatrial_runbooks.stage1.leak_arithmetic import Growth, MemoryGrowth, Sample, after_warm_up, growth, too_little
-from seatrial_runbooks.stage1.manifest_rows import Row, TableReader, dropped_words, number
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,7 @@ def read_gpu_samples(path: Path) -> GpuSamples:
     for row in reader:
         if reader.num_headers > headers:
             by_gpu, dropped, headers = {}, 0, reader.num_headers
-        t, used_mib = number(row.get("epoch_sec", "")), _used_mib(row)
+        t, used_mib = number(row.get("epoch_sec")), _used_mib(row)
         if t is None or t <= 0 or used_mib is None:
             dropped += 1
             continue
@@ -54,8 +55,8 @@ def gpu_growth(path: Path) -> MemoryGrowth:
     )
 
 
-def _used_mib(row: Row) -> float | None:
-    used, total = number(row.get("mem_used_mib", "")), number(row.get("mem_total_mib", ""))
+def _used_mib(row: Cells) -> float | None:
+    used, total = number(row.get("mem_used_mib")), number(row.get("mem_total_mib"))
     if used is None or used < 0 or (total is not None and 0 < total < used):
         return None
     return used

@@ -4,21 +4,26 @@ In: a path. Out: a `LeakRun` for each run behind it, with the folder its files l
 says what the path is instead. Of a campaign each run comes once: groups in the order of the manifest, repeats in theirs.
 
 A run is found in the manifest above it by the name of its folder. Without one the run stands alone: what the manifest would say is empty.
+Manifests that the original driver set aside are read before the one that is written now, as `seatrial report` does.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from seatrial.collect.original.manifest_rows import Row, RunKey, by_run, counting_rows, newest
+from seatrial.collect.original.manifests import Manifests, read_manifests
+from seatrial.collect.original.runs import RunLogs, read_run_logs
+from seatrial.collect.original.samples import SampleFile, read_sample_rows
 from seatrial.errors import UsageError, nearest
 from seatrial.paths import AttemptPaths, CampaignPaths, RunPaths
+from seatrial_runbooks.stage1.csv_rows import Cells
 from seatrial_runbooks.stage1.leak_host import HostFile, read_host_file
 from seatrial_runbooks.stage1.leak_iter import Points, read_points
-from seatrial_runbooks.stage1.manifest_rows import Manifest, Row, RunKey, by_run, counting_rows, newest, number, read_manifest, run_key
 
 LEVELS_ABOVE = 3
 MOST_NAMED = 8
@@ -30,16 +35,21 @@ class Campaign:
 
     def __init__(self, root: Path) -> None:
         self.paths = CampaignPaths(root)
-        self.manifest: Manifest = read_manifest(self.paths.manifest)
+        self.manifests: Manifests = read_manifests(root)
 
     @cached_property
     def runs(self) -> dict[RunKey, Row]:
         """The row that speaks of each run: the newest that counts, or the newest there is. Groups as they come, repeats in order."""
-        found = by_run(self.manifest.rows)
-        places = {group: place for place, group in enumerate(dict.fromkeys(key[:2] for key in found))}
-        ordered = sorted(found, key=lambda key: (places[key[:2]], number(key[2]) or 0.0, key[2]))
+        found = self.rows
+        places = {group: place for place, group in enumerate(dict.fromkeys(group for group, _ in found))}
+        ordered = sorted(found, key=lambda key: (places[key[0]], key[1]))
         chosen = {key: newest(counting_rows(found[key])) or newest(found[key]) for key in ordered}
         return {key: row for key, row in chosen.items() if row is not None}
+
+    @cached_property
+    def rows(self) -> dict[RunKey, list[Row]]:
+        """Every row of each run."""
+        return by_run(self.manifests.rows)
 
     @cached_property
     def points(self) -> Points:
@@ -50,6 +60,11 @@ class Campaign:
         """The file of a sampler that ran beside the whole campaign."""
         return read_host_file(AttemptPaths(self.paths.folder).host_telemetry, "campaign", restarts=False)
 
+    @cached_property
+    def host_samples(self) -> SampleFile:
+        """The same file as `seatrial report` reads it, for the clock that it tells."""
+        return read_sample_rows(AttemptPaths(self.paths.folder).host_telemetry)
+
 
 @dataclass(frozen=True, kw_only=True)
 class LeakRun:
@@ -58,10 +73,26 @@ class LeakRun:
     output_root: str
     group: str
     folder: Path
-    row: Row = field(default_factory=dict)
-    """Its row of the manifest; empty where there is none."""
+    row: Row | None = None
+    """The one of the manifest that speaks of it."""
     campaign: Campaign | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def cells(self) -> Cells:
+        """What the manifest says of it; nothing where it has no row."""
+        return {**self.row.cells, "status": self.row.status} if self.row else {}
+
+    @property
+    def is_numbered(self) -> bool:
+        """Whether its attempts are told apart by the tables, as ours do; the original's files have all of them in one."""
+        return self.row is not None and self.row.attempt > 0
+
+    @cached_property
+    def logs(self) -> RunLogs:
+        """What its logs tell, as `seatrial report` reads them; an attempt of ours has a folder of its own, and needs no row for that."""
+        rows = self.campaign.rows[self.row.key] if self.campaign and self.row and not self.is_numbered else []
+        return read_run_logs(self.folder, rows)
 
     @property
     def name(self) -> str:
@@ -81,7 +112,7 @@ class RunFinder:
             return list(self._of_campaign(path))
         if _looks_like_run(path):
             return [self._one(path)]
-        raise UsageError(f"{path} is neither a campaign (no run_manifest.tsv in it) nor a run: {_instead(path)}")
+        raise UsageError(f"{path} is neither a campaign (there is no run_manifest.tsv in it) nor a run; {_instead(path)}")
 
     def _campaign(self, root: Path) -> Campaign:
         where = root.resolve()
@@ -91,13 +122,13 @@ class RunFinder:
 
     def _of_campaign(self, root: Path) -> Iterator[LeakRun]:
         campaign = self._campaign(root)
-        manifest = campaign.manifest
-        if manifest.problem:
-            raise UsageError(f"{manifest.path} cannot be used: {manifest.problem}; name the run folders themselves")
+        manifests = campaign.manifests
+        if manifests.problem:
+            raise UsageError(f"{manifests.path} cannot be used: {manifests.problem}; name the run folders themselves")
         for row in campaign.runs.values():
             folder = _folder_of(root, row)
             notes = () if folder.is_dir() else (f"its folder {folder} is not there",)
-            yield LeakRun(output_root=str(root), group=row["group"], folder=folder, row=row, campaign=campaign, notes=notes)
+            yield LeakRun(output_root=str(root), group=row.group, folder=folder, row=row, campaign=campaign, notes=notes)
 
     def _one(self, path: Path) -> LeakRun:
         at = Path(os.path.normpath(Path.cwd() / path))
@@ -112,34 +143,32 @@ class RunFinder:
         campaign = self._campaign(root)
         row = _row_of(campaign, run.name, attempt)
         if row is None:
-            why = campaign.manifest.problem or "it has no row of this run"
-            notes = (f"{campaign.manifest.path}: {why}: columns that come from it stay empty",)
+            why = campaign.manifests.problem or "it has no row of this run"
+            notes = (f"{campaign.manifests.path}: {why}: columns that come from it stay empty",)
             return LeakRun(output_root=_shown(root, path), group=run.name, folder=folder, campaign=campaign, notes=notes)
         folder = folder if attempt else _folder_of(root, row, run)
-        return LeakRun(output_root=_shown(root, path), group=row["group"], folder=folder, row=row, campaign=campaign)
+        return LeakRun(output_root=_shown(root, path), group=row.group, folder=folder, row=row, campaign=campaign)
 
 
 def _row_of(campaign: Campaign, name: str, attempt: int) -> Row | None:
     """The run's row; of one attempt only that attempt's own."""
     if not attempt:
         return next((row for row in campaign.runs.values() if name in _names(row)), None)
-    rows = [row for row in campaign.manifest.rows if name in _names(row) and number(row.get("attempt", "")) == attempt]
-    return newest(rows)
+    return newest([row for row in campaign.manifests.rows if name in _names(row) and row.attempt == attempt])
 
 
 def _names(row: Row) -> list[str]:
     """What a run's folder may be called, the likeliest first."""
-    _, group, repeat = run_key(row)
-    names = [Path(row.get("run_dir", "")).name, row.get("run", ""), f"{group}_r{repeat}"]
+    names = (Path(row.cells.get("run_dir", "")).name, row.run)
     return [name for name in names if name not in ("", "..")]
 
 
 def _folder_of(root: Path, row: Row, run: Path | None = None) -> Path:
     """Where the row's files lie: below the campaign as it lies now, which may have been moved, else where it was written."""
-    written = [Path(row["run_dir"])] if row.get("run_dir") else []
+    written = [Path(row.cells["run_dir"])] if "run_dir" in row.cells else []
     candidates = [run] if run else [*(root / name for name in _names(row)), *written]
     found = next((folder for folder in candidates if folder.is_dir()), candidates[0])
-    attempt = RunPaths(found).attempt(int(number(row.get("attempt", "")) or 0)).folder
+    attempt = RunPaths(found).attempt(row.attempt).folder
     return attempt if attempt.is_dir() else _with_files(found)
 
 

@@ -1,21 +1,25 @@
 """How a run's step time drifted, for the leak diagnosis.
 
-In: timing_points.csv of a campaign, or the run's own train.log where no such table speaks of the run. Out: mean iter p50 of the tail and
-how much larger that is than the head's, after the warm-up, over the points of this one run; of a run whose attempts were appended to
-each other, over those of the last.
+In: timing_points.csv of a campaign, or the lines of the run's trainer where no such table speaks of the run. Out: mean iter p50 of the
+tail and how much larger that is than the head's, after the warm-up, over the points of this one run; of a run whose attempts were
+appended to each other, over those of the last.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from seatrial.collect.log_source import StampedLine
+from seatrial.collect.original.cells import number, whole
+from seatrial.collect.original.manifest_rows import RunKey
+from seatrial.collect.original.train_log import restarts
 from seatrial.collect.seed_lines import read_seed_lines
-from seatrial_runbooks.stage1.last_attempt import after_last_fall, last_attempt_lines
+from seatrial_runbooks.stage1.csv_rows import Cells, TableReader
 from seatrial_runbooks.stage1.leak_arithmetic import LEAST_VALUES, after_warm_up, tail_mean, tail_over_head_pct
-from seatrial_runbooks.stage1.manifest_rows import Row, RunKey, TableReader, number, run_key
 
 ITER_P50 = "iter_ms_p50"
 
@@ -44,21 +48,32 @@ def read_points(path: Path) -> Points:
     """Every point of a campaign's table; {} where there is none."""
     found: Points = {}
     for row in TableReader(path):
-        point = Point(number(row.get("step", "")), _positive(row.get(ITER_P50, "")))
-        found.setdefault(run_key(row), {}).setdefault(row.get("attempt", ""), []).append(point)
+        key = run_key(row)
+        if key is not None:
+            point = Point(number(row.get("step")), _positive(row.get(ITER_P50)))
+            found.setdefault(key, {}).setdefault(row.get("attempt", ""), []).append(point)
     return found
 
 
-def points_of(row: Row, points: Points) -> Sequence[Point]:
+def run_key(row: Cells) -> RunKey | None:
+    """Which run a row speaks of; None for one that cannot be."""
+    repeat = whole(row.get("repeat"))
+    return None if repeat is None else (row.get("group", ""), repeat)
+
+
+def points_of(row: Cells, points: Points) -> Sequence[Point]:
     """Those of the attempt that a manifest's row speaks of; where one of both does not tell the attempt, those of the last."""
-    own, attempt = points.get(run_key(row), {}), row.get("attempt", "")
+    key, attempt = run_key(row), row.get("attempt", "")
+    own = points.get(key, {}) if key is not None else {}
     known = max(own, key=lambda name: number(name) or 0.0, default="") if not attempt else attempt if attempt in own else ""
-    return after_last_fall(own.get(known, []), lambda point: point.step)
+    found = own.get(known, [])
+    begins = max((at for _, at in restarts(point.step for point in found)), default=0)
+    return found[begins:]
 
 
-def log_points(train_log: Path) -> list[Point]:
-    """The same from the `Timing` lines of the last attempt in a log."""
-    read = read_seed_lines(last_attempt_lines(train_log)).points
+def log_points(lines: Sequence[str]) -> list[Point]:
+    """The same from the `Timing` lines of one attempt."""
+    read = read_seed_lines([StampedLine(None, line, math.nan, math.nan) for line in lines]).points
     return [Point(float(point.step), _positive(str(point.values.get(ITER_P50)))) for point in read]
 
 
@@ -76,6 +91,6 @@ def iter_drift(points: Sequence[Point], source: str) -> IterDrift:
     return IterDrift(note=note, tail_ms=tail_mean(left), drift_pct=drift_pct)
 
 
-def _positive(text: str) -> float | None:
+def _positive(text: str | None) -> float | None:
     value = number(text)
     return value if value is not None and value > 0 else None

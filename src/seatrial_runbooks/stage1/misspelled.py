@@ -58,16 +58,13 @@ def shortened_names(environ: Mapping[str, str], known: Collection[str]) -> list[
     """A sentence for each name that one of ours would have without one of its words: PRECISION, TAIL_POINTS. Others may use such names,
     so they are only told."""
     told = []
-    for name in sorted(name for name, value in environ.items() if value and name not in known and not _is_foreign(name)):
+    others = (*FOREIGN_PREFIXES, TORCH)
+    for name in sorted(name for name, value in environ.items() if value and name not in known and not name.startswith(others)):
         parts = set(name.split("_"))
         meant = [word for word in known if parts < set(word.split("_")) and len(word.split("_")) == len(name.split("_")) + 1]
         if meant:
             told.append(f"{name} is no variable of this driver and has no effect; did you mean {' or '.join(meant)}?")
     return told
-
-
-def _is_foreign(name: str) -> bool:
-    return name in FOREIGN_NAMES or name.startswith((*FOREIGN_PREFIXES, TORCH)) or name != name.upper()
 
 
 def _nearest(name: str, known: Collection[str], likeness: float) -> str | None:

@@ -18,10 +18,10 @@ from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial_runbooks.stage1.driver import Words, log_path, prepared, read_words, run_works, say_head, show, take_over
 from seatrial_runbooks.stage1.driver_log import logged_to
 from seatrial_runbooks.stage1.help_text import help_text
-from seatrial_runbooks.stage1.phaseb_check import SENTINELS
+from seatrial_runbooks.stage1.phaseb_check import SENTINELS, Thresholds
 from seatrial_runbooks.stage1.phaseb_check import main as check
 from seatrial_runbooks.stage1.program import WRONG_USE, answered, exit_with
-from seatrial_runbooks.stage1.variables import Variables, read
+from seatrial_runbooks.stage1.variables import VARIABLES, Variables, read
 
 NAME = "run_phaseb_4090_stability.sh"
 WHAT = """\
@@ -53,17 +53,27 @@ def overruled(environ: Mapping[str, str]) -> list[str]:
     """A line for each variable that was given and does not count here."""
     taken = {**{name: {value} for name, value in FIXED.items()}, **{name: set() for name in IDLE}}
     taken |= {name: set(values) for name, values in zip(AXES, zip(*VALUES, strict=True), strict=True)}
-    given = [name for name, values in taken.items() if environ.get(name) and environ[name] not in values]
+    # What the table has by itself was no wish.
+    given = [name for name, values in taken.items() if environ.get(name) and environ[name] not in {*values, VARIABLES[name].default}]
     return [f"[WARN] {name} has no effect: phase B runs {' and '.join(SENTINELS)}, timed on all ranks" for name in given]
+
+
+def _too_few(environ: Mapping[str, str]) -> list[str]:
+    repeats = read(environ, DEFAULTS)["REPEATS"]
+    least = Thresholds().min_repeats
+    return [f"[WARN] REPEATS is {repeats}, and the check asks for {least}: it cannot pass"] if repeats < least else []
 
 
 def _drive(environ: MutableMapping[str, str], words: Words) -> int:
     if words.wants_help:
         print(help_text(NAME, WHAT, DEFAULTS))
         return 0
-    both, told = sentinel_variables(environ), overruled(environ)
+    # As they were given: what is overruled must be no nonsense either.
+    read(environ, DEFAULTS)
+    both, told = sentinel_variables(environ), [*overruled(environ), *_too_few(environ)]
     works = prepared(both, words)
     if words.dry_run or both[0]["DRY_RUN"]:
+        print("".join(f"{line}\n" for line in told), end="")
         return show(works)
     say_head(works, [*take_over(environ, both[0]), *told])
     code = run_works(works)

@@ -12,7 +12,9 @@ limit                   >= 3     -       <= 1.5        <= 2.5     -            <
 
 Figures are over the repeats that ended well: median and maximum of iter_p90_over_p50, sample standard deviation over mean (CV) of
 last_iter_ms_p50, share of rows without GPU telemetry. A repeat counts once, by its newest successful row. What cannot be computed never
-passes: an empty cell, a group without rows, a CV of a single repeat. Exit codes: 0 PASS, 2 FAIL or no manifest, 1 wrong use.
+passes: an empty cell, a group without rows, a CV of a single repeat. Rows are read as `seatrial report` reads them, manifests that the
+driver set aside (`run_manifest.tsv.bak_<time>`) before the one that is written now; of a manifest named by --manifest, that one alone.
+Exit codes: 0 PASS, 2 FAIL or no manifest, 1 wrong use.
 """
 
 from __future__ import annotations
@@ -23,11 +25,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.collect.original.manifests import read_manifests, read_one_manifest
 from seatrial.errors import UsageError, printable
-from seatrial.paths import CampaignPaths
-from seatrial_runbooks.stage1.manifest_rows import read_manifest
-from seatrial_runbooks.stage1.phaseb_groups import GroupCheck, Thresholds, group_check, passed_over, shown
 from seatrial_runbooks.stage1.command_line import DONE, FAILED, INTERRUPTED, WRONG_USE, StrictParser, count, limit, say
+from seatrial_runbooks.stage1.phaseb_groups import GroupCheck, Thresholds, group_check, passed_over, shown
 
 __all__ = ["check", "main", "report_text", "Report", "GroupCheck", "Thresholds", "SENTINELS"]
 
@@ -60,7 +61,7 @@ class Report:
 
 def check(root: Path, thresholds: Thresholds, *, groups: Sequence[str] = SENTINELS, manifest: Path | None = None) -> Report:
     """Every group of `groups` against the thresholds; `manifest` where it is not the folder's own."""
-    read = read_manifest(manifest or CampaignPaths(root).manifest)
+    read = read_one_manifest(manifest) if manifest else read_manifests(root)
     if read.problem:
         return Report(manifest=read.path, thresholds=thresholds, problem=read.problem)
     return Report(

@@ -1,8 +1,8 @@
 """What one group of a campaign shows of its stability, and whether that holds.
 
-In: the rows of a manifest and thresholds. Out: a `GroupCheck`: figures over the repeats that ended well, and a reason for each threshold
-that does not hold. A repeat counts once, by its newest successful row. What cannot be computed is a reason too: an empty cell, a group
-without rows, a CV of a single repeat.
+In: the rows of a folder's manifests and thresholds. Out: a `GroupCheck`: figures over the repeats that ended well, and a reason for each
+threshold that does not hold. A repeat counts once, by its newest successful row; a row that says success beside an exit code that says
+otherwise is none. What cannot be computed is a reason too: an empty cell, a group without rows, a CV of a single repeat.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from seatrial.collect.original.cells import flag, number
+from seatrial.collect.original.manifest_rows import Row, by_run, counting_rows, newest
+from seatrial.collect.original.manifests import Manifests
 from seatrial.errors import did_you_mean
 from seatrial.tables import format_cell
-from seatrial_runbooks.stage1.manifest_rows import SUCCESS, Manifest, Row, by_run, counting_rows, flag, newest, number, run_key
 from seatrial_runbooks.stage1.thresholds import exceeds
 
 RATIO, ITER_P50, TELEMETRY_EMPTY = "iter_p90_over_p50", "last_iter_ms_p50", "gpu_telemetry_empty_flag"
@@ -49,12 +51,12 @@ class GroupCheck:
     reasons: tuple[str, ...] = ()
 
 
-def group_check(group: str, manifest: Manifest, thresholds: Thresholds) -> GroupCheck:
+def group_check(group: str, manifests: Manifests, thresholds: Thresholds) -> GroupCheck:
     """Its figures, and every reason for which it does not hold."""
-    runs = by_run(counting_rows(row for row in manifest.rows if row["group"] == group))
+    runs = by_run(counting_rows(_rows_of(group, manifests)))
     counted = [row for rows in runs.values() if (row := newest(_successful(rows))) is not None]
     ratios, iters_ms = _numbers(counted, RATIO), _numbers(counted, ITER_P50)
-    empty = [flag(row.get(TELEMETRY_EMPTY, "")) for row in counted]
+    empty = [flag(row.cells.get(TELEMETRY_EMPTY)) for row in counted]
     figures = GroupCheck(
         group=group,
         num_repeats=len(counted),
@@ -65,32 +67,37 @@ def group_check(group: str, manifest: Manifest, thresholds: Thresholds) -> Group
         iter_p50_cv=statistics.stdev(iters_ms) / statistics.fmean(iters_ms) if len(iters_ms) >= LEAST_FOR_CV else None,
         telemetry_empty_ratio=empty.count(True) / len(empty) if empty and None not in empty else None,
     )
-    reasons = [*_no_rows(group, manifest)] or [*_missing(counted), *_beyond(figures, thresholds)]
+    reasons = [*_no_rows(group, manifests)] or [*_missing(counted, manifests), *_beyond(figures, thresholds)]
     return replace(figures, reasons=tuple(reasons))
 
 
+def _rows_of(group: str, manifests: Manifests) -> list[Row]:
+    return [row for row in manifests.rows if row.group == group]
+
+
 def _successful(rows: Sequence[Row]) -> list[Row]:
-    return [row for row in rows if row["status"] == SUCCESS]
+    return [row for row in rows if row.is_success]
 
 
 def _numbers(rows: Sequence[Row], column: str) -> list[float]:
-    return [value for row in rows if (value := number(row.get(column, ""))) is not None and value > 0]
+    return [value for row in rows if (value := number(row.cells.get(column))) is not None and value > 0]
 
 
-def _no_rows(group: str, manifest: Manifest) -> Iterator[str]:
-    known = {row["group"] for row in manifest.rows}
+def _no_rows(group: str, manifests: Manifests) -> Iterator[str]:
+    known = {row.group for row in manifests.rows}
     if group not in known:
         yield f"the manifest has no row of this group; {did_you_mean(group, known)}"
-    elif all(flag(row.get("current", "")) is False for row in manifest.rows if row["group"] == group):
+    elif not counting_rows(_rows_of(group, manifests)):
         yield "all its rows are of attempts that no longer count (column current); run it again"
 
 
-def _missing(counted: Sequence[Row]) -> Iterator[str]:
+def _missing(counted: Sequence[Row], manifests: Manifests) -> Iterator[str]:
     for column in (RATIO, ITER_P50):
         without = [row for row in counted if not _numbers([row], column)]
         if without:
-            why = "a run that printed too few timing lines has none" if column in without[0] else "the manifest has no such column"
-            yield f"no usable {column} in {', '.join(f'r{run_key(row)[2]}' for row in without)}: {why}"
+            is_there = manifests.has_column(column)
+            why = "a run that printed too few timing lines has none" if is_there else "the manifest has no such column"
+            yield f"no usable {column} in {', '.join(f'r{row.repeat}' for row in without)}: {why}"
 
 
 def _beyond(figures: GroupCheck, thresholds: Thresholds) -> Iterator[str]:
@@ -112,13 +119,18 @@ def _beyond(figures: GroupCheck, thresholds: Thresholds) -> Iterator[str]:
         yield f"whether there was GPU telemetry is not told ({TELEMETRY_EMPTY} is empty), and --max-telemetry-empty-ratio asks for it"
 
 
-def passed_over(manifest: Manifest, groups: Sequence[str]) -> Iterator[str]:
-    """What of the manifest was read and not counted."""
-    if manifest.num_torn:
-        yield f"{_counted(manifest.num_torn, 'torn row')} passed over"
+def passed_over(manifests: Manifests, groups: Sequence[str]) -> Iterator[str]:
+    """What of the manifests was read and not counted, and which were read besides the one that is written now."""
+    for file in manifests.set_aside:
+        yield f"{file.path.name}, which the driver set aside, {f'cannot be used: {file.problem}' if file.problem else 'was read first'}"
+    if manifests.num_torn:
+        yield f"{_counted(manifests.num_torn, 'torn row')} passed over"
     for group in groups:
-        rows = [row for row in manifest.rows if row["group"] == group]
+        rows = _rows_of(group, manifests)
         counting = counting_rows(rows)
+        denied = sum(row.says_success and not row.is_success for row in counting)
+        if denied:
+            yield f"{group}: {_counted(denied, 'row')} taken for failed, which said success beside an exit code that says otherwise"
         if len(rows) > len(counting):
             yield f"{group}: {_counted(len(rows) - len(counting), 'row')} passed over, of attempts that no longer count"
         older = sum(len(own) - 1 for own in by_run(counting).values() if _successful(own))

@@ -18,12 +18,12 @@ from pathlib import Path
 
 from seatrial.errors import SeatrialError, UsageError, did_you_mean, printable
 from seatrial.paths import CampaignPaths
+from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.results import CampaignResults
+from seatrial.records.run_spec import TimingSpec
 from seatrial_runbooks.stage1.command_line import DONE, INTERRUPTED, WRONG_USE, StrictParser, count, say
 
 NAME = "summarize_stage1_bench.py"
-TAIL_POINTS = 20
-BASELINE = "old_like"
 EXAMPLES = """examples:
   ./scripts/summarize_stage1_bench.py --manifest outputs/bench/run_manifest.tsv --output-root outputs/bench
   ./scripts/summarize_stage1_bench.py --manifest outputs/bench/run_manifest.tsv --output-root outputs/bench --tail-points 10"""
@@ -56,7 +56,7 @@ def summarise(root: Path, *, tail_points: int, baseline: str) -> CampaignResults
     from seatrial.campaign.results import gather_results, remake
 
     campaign = campaign_of(root)
-    if baseline != BASELINE:
+    if baseline != CampaignPlan.baseline:
         # The usual one is asked for by every sweep, and no sweep has it; another one was typed on purpose.
         known = [group.group for group in gather_results(CampaignPaths(campaign)).groups]
         if baseline not in known:
@@ -69,12 +69,20 @@ def check_manifest(manifest: Path, root: Path) -> None:
     own = CampaignPaths(root).manifest
     if not root.is_dir():
         raise UsageError(f"--output-root {root}: there is no such folder; name the one that the driver wrote to")
-    if manifest.resolve() != own.resolve():
+    if _resolved(manifest) != _resolved(own):
         raise UsageError(f"--manifest {manifest} is not the manifest of --output-root {root}: give {own}, or the folder that it lies in")
     if not manifest.is_file():
         raise UsageError(
             f"--manifest {manifest}: there is no such file; without it, `seatrial report {root}` reads what lies in the folder"
         )
+
+
+def _resolved(path: Path) -> Path:
+    """Links followed, as far as they lead anywhere."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise UsageError(f"{path} leads nowhere: {error}") from error
 
 
 def told(results: CampaignResults) -> Iterator[str]:
@@ -96,12 +104,15 @@ def parser() -> StrictParser:
     words.add_argument(
         "--tail-points",
         type=count,
-        default=TAIL_POINTS,
+        default=TimingSpec.tail_points,
         metavar="N",
         help="Last timing windows that tail columns average (default %(default)s).",
     )
     words.add_argument(
-        "--baseline-group", default=BASELINE, metavar="GROUP", help="Group that speedup_vs_baseline compares with (default %(default)s)."
+        "--baseline-group",
+        default=CampaignPlan.baseline,
+        metavar="GROUP",
+        help="Group that speedup_vs_baseline compares with (default %(default)s).",
     )
     return words
 

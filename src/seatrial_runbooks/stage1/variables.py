@@ -219,10 +219,10 @@ def read(environ: Mapping[str, str], defaults: Mapping[str, str] | None = None) 
 def _sentence(variable: Variable, text: str, error: ValueError) -> str:
     """`MODE is 'swep'; expected one of ab, sweep, both: did you mean 'sweep'?`"""
     if isinstance(error, WrongValue):
-        return f"{variable.name} is '{text}', which {error}"
+        return f"{variable.name} is {text!r}, which {error}"
     words = variable.kind.expected.removeprefix("one of ")
-    near = nearest(text, words.split(", ")) if words != variable.kind.expected else _nearest_flag(variable.kind, text)
-    return f"{variable.name} is '{text}'; expected {variable.kind.expected}" + (f": did you mean '{near}'?" if near else "")
+    near = nearest(text.lower(), words.split(", ")) if words != variable.kind.expected else _nearest_flag(variable.kind, text)
+    return f"{variable.name} is {text!r}; expected {variable.kind.expected}" + (f": did you mean '{near}'?" if near else "")
 
 
 def _nearest_flag(kind: Kind, text: str) -> str | None:

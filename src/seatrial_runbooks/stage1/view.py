@@ -19,6 +19,7 @@ from seatrial import files
 from seatrial.campaign.preflight import one_line as check_line
 from seatrial.cli.live_view import PLAIN_HEARTBEAT_S, PlainView
 from seatrial.collect.manifest import manifest_row
+from seatrial.log_lines import shortened
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.check import Check
 from seatrial.records.measure import Cell
@@ -27,6 +28,7 @@ from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import RunSpec
 from seatrial.tables import format_cell
 from seatrial.units import format_duration
+from seatrial_runbooks.stage1.plan_words import in_driver_words
 
 UNKNOWN = "none"
 # Lines about how the campaign goes; all others are for whoever must act.
@@ -68,7 +70,7 @@ class DriverView(PlainView):
 
     def warned(self, checks: Sequence[Check]) -> None:
         for check in checks:
-            self._say(f"[WARN] {_in_variables(check_line(check))}")
+            self._say(f"[WARN] {in_driver_words(check_line(check))}")
 
     def skipped(self, spec: RunSpec, unlike: str) -> None:
         then = f"; it ran under other conditions ({unlike}), RESUME_RUNS=false runs it anew" if unlike else ""
@@ -111,9 +113,10 @@ class DriverView(PlainView):
     def _say_tails(self, attempt: AttemptPaths) -> None:
         for name, path in (("launcher", attempt.launcher_log), ("train", attempt.train_log)) if self._tail_lines else ():
             lines = files.tail_lines(path, self._tail_lines, self._tail_lines * TAIL_BYTES_A_LINE)
-            self._say(f"===== {name} tail (last {self._tail_lines} lines) =====")
-            for line in lines or [f"({path.name} is empty or not there)"]:
-                self._say(line)
+            if lines:
+                self._say(f"===== {name} tail (last {self._tail_lines} lines) =====")
+            for line in lines:
+                self._say(shortened(line))
 
     def _console_for(self, line: str) -> Console:
         return self._console if line.startswith(PROGRESS) else self._beside
@@ -129,11 +132,6 @@ def driver_view(output: Path, tail_lines: int, kept: list[DriverView]) -> Callab
         yield kept[-1]
 
     return view
-
-
-def _in_variables(text: str) -> str:
-    """A sentence about a plan's place, with the variables that give it in place of its keys."""
-    return text.replace("place.port", "MASTER_PORT").replace("place.include", "INCLUDE")
 
 
 def _title(spec: RunSpec) -> str:

@@ -14,7 +14,7 @@ from seatrial_workloads.common.attention import CHOICES as ATTENTIONS
 from seatrial_workloads.common.precision import CHOICES as DTYPES
 from seatrial_workloads.common.precision import FP16_ON_CPU
 from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
-from seatrial_workloads.contrastive.manifests_nearby import clause_of_others
+from seatrial_workloads.contrastive.manifests_nearby import clause_of_others, problem_of
 
 NEEDS_TORCH = True
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -164,7 +164,8 @@ class Settings:
 
     def host_problems(self, *, num_gpus: int, cwd: Path) -> list[tuple[str, str]]:
         """Settings that cannot work on this host, each with a sentence that says why and what to do; asked before anything is started."""
-        problems = [(name, sentence) for name, sentence in self._missing_files(cwd) if sentence]
+        found = (*self._missing_files(cwd), *self._folders_without_weights(cwd))
+        problems = [(name, sentence) for name, sentence in found if sentence]
         if not num_gpus and self.precision == "fp16" and self.device != "cpu":
             problems.append(("precision", f"no usable GPU here, and {FP16_ON_CPU}"))
         if not num_gpus and self.device == "cuda":
@@ -182,10 +183,18 @@ class Settings:
         if manifest is not None and not (cwd / manifest).is_file():
             others = clause_of_others(self.dataset_root, cwd, "dataset_manifest_path")
             yield "dataset_manifest_path", f"there is no manifest {manifest}{others or ': correct dataset_manifest_path, or leave it out'}"
+        if manifest is not None and (cwd / manifest).is_file():
+            yield "dataset_manifest_path", problem_of(cwd / manifest, cwd / self.dataset_root)
         if checkpoint is not None and not (cwd / checkpoint).is_file():
             yield "pretrained_checkpoint", f"there is no file {checkpoint}: correct pretrained_checkpoint, or leave it out"
         if self.resume_from is not None and not (cwd / self.resume_from).is_dir():
             yield "resume_from", f"there is no folder {self.resume_from}: give a checkpoint folder, or a run folder that has one"
+
+    def _folders_without_weights(self, cwd: Path) -> Iterator[tuple[str, str]]:
+        for name in ("speech_model", "text_model"):
+            source = str(getattr(self, name))
+            if source not in CONFIG_NAMES and (cwd / source).is_dir() and not (cwd / source / "config.json").is_file():
+                yield name, f"the folder {source} has no config.json in it: give the one that the model's files lie in"
 
     @property
     def slice_range_s(self) -> tuple[float, float]:

@@ -40,6 +40,8 @@ def test_machines_get_the_same(bench: Path, capsys: pytest.CaptureFixture[str]) 
 
 
 def test_the_translation_itself_can_be_named(bench: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run_command(["report", str(bench)])
+    capsys.readouterr()
     assert run_command(["report", str(bench / "seatrial")]) == 0
     assert "original stage-1 scripts" in capsys.readouterr().out
 

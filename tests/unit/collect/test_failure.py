@@ -221,7 +221,7 @@ def test_harmless_lines_that_name_a_file_do_not_hide_the_exception() -> None:
 def test_marks_and_colours_are_no_hindrance_and_long_lines_are_cut() -> None:
     found = diagnose(1, ["[rank0]: [rank0]: \x1b[31mValueError: " + "x" * 900 + "\x1b[0m"])
     assert found.cause is Cause.EXCEPTION
-    assert len(found.detail) == 300 and found.detail.endswith("…")
+    assert len(found.detail) == 500 and found.detail.endswith("…")
 
 
 def test_only_the_end_of_a_huge_log_is_read() -> None:
@@ -244,6 +244,7 @@ RECORDED_SIGNATURES = {
     "deepspeed_nccl_transport": ("nccl_transport", "[Rank 0] Watchdog caught collective operation timeout"),
     "deepspeed_no_hostfile": ("hostfile", "no extra nodes available via hostfile"),
     "deepspeed_no_ninja": ("ninja_missing", "Unable to JIT load the fused_adam op due to ninja"),
+    "deepspeed_trainer_refused": ("trainer_refused", "train.py: error: dataset.manifest_path is data/other.tsv"),
     "deepspeed_no_pdsh": ("pdsh_missing", "RuntimeError: launcher 'pdsh' not installed"),
     "deepspeed_no_slot": ("no_slot", "No slot '1' specified on host 'localhost'"),
     "deepspeed_not_installed": ("deepspeed_not_installed", "No module named 'deepspeed'"),

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from seatrial.errors import UsageError
-from seatrial.log_lines import LONGEST_LINE, compile_patterns, plain, split_rank, told_in, values_in
+from seatrial.log_lines import LONGEST_LINE, compile_patterns, plain, shortened, shown_lines, split_rank, told_in, values_in
 
 
 def test_numbers_by_group_name_with_commas_and_without_colours() -> None:
@@ -53,3 +53,13 @@ def test_marks_and_long_lines() -> None:
     assert split_rank("text [rank1]: more") == (None, "text [rank1]: more")
     assert len(plain("x" * 10_000)) == LONGEST_LINE
     assert plain("up\x1b[A") == "up\x1b[A"
+
+
+def test_lines_for_people_leave_the_launchers_own_out_and_are_not_endless() -> None:
+    spawned = "[2026-11-15 17:02:18,004] [INFO] [launch.py:350:main] process 4101 spawned with command: " + "x" * 2000
+    assert shown_lines(["train.py: error: no", spawned]) == ["train.py: error: no"]
+    assert len(shown_lines([spawned])[0]) < 320 and "…" in shown_lines([spawned])[0]
+
+
+def test_a_short_line_is_shown_as_it_is() -> None:
+    assert shortened("x" * 300) == "x" * 300

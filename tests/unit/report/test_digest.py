@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from seatrial.records.caution import Caution
+from seatrial.records.original_names import MADE_FROM
 from seatrial.records.outcome import Outcome
 from seatrial.report import digest
 from tests.unit.report import factory
@@ -76,3 +77,11 @@ def test_cautions_on_figures_of_failed_runs_are_left_out() -> None:
     caution = Caution(kind="no_steady_state", text="No steady state was found; run more steps.")
     failed = dataclasses.replace(factory.oom("mb8_nw2", 2), measure=factory.measure(1.0, cautions=(caution,)))
     assert "no_steady_state" not in {warned.kind for warned in digest.cautions(factory.results(runs=(failed,)))}
+
+
+def test_what_is_still_to_be_run_of_an_original_folder_has_no_command_here() -> None:
+    assert digest.pending_sentence(factory.results(pending=("a_r1",))).endswith("The same command again runs only what is missing.")
+    for kind in (MADE_FROM, "original_no_row"):
+        told = digest.pending_sentence(factory.results(pending=("a_r1",), cautions=(Caution(kind=kind, text="Made."),)))
+        assert told.startswith("1 run still to be run: a_r1. ") and "same command" not in told
+    assert digest.pending_sentence(factory.results(pending=())) == ""

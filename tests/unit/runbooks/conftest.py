@@ -37,7 +37,8 @@ SMALL = {
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with a tree in it."""
-    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "dev-clean" / "1" / "2").mkdir(parents=True)
+    (tmp_path / "tree" / "dev-clean" / "1" / "2" / "a.flac").touch()
     write_manifest(tmp_path / "tree" / "manifest.tsv", {"dev-clean/1/2/a.flac": 16000}, 16000)
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -15,6 +15,7 @@ from seatrial.errors import RefusedError
 from seatrial.fallback import VARIABLE as FALLBACK_DIR
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial_runbooks.stage1 import driver
+from seatrial_runbooks.stage1.plan_words import in_driver_words
 from seatrial_runbooks.stage1.variables import VARIABLES
 
 Call = tuple[CampaignPlan, dict[str, Any]]
@@ -208,3 +209,15 @@ def test_a_refusal_is_said_in_variables_too(
     assert capsys.readouterr().err.endswith(
         "\n  (Here place.include is INCLUDE; CPU ranks are asked for by INCLUDE=localhost and WORLD_SIZE=N.)\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "meant"),
+    [
+        ("place.ranks: must be at most 4096", "WORLD_SIZE: must be at most 4096"),
+        ("output: one of its names has 300 bytes", "OUTPUT_ROOT: one of its names has 300 bytes"),
+        ("the output folder x is a file; choose another with --out", "the output folder x is a file; choose another OUTPUT_ROOT"),
+    ],
+)
+def test_what_the_harness_says_of_a_plan_is_said_of_variables(said: str, meant: str) -> None:
+    assert in_driver_words(said) == meant

@@ -129,31 +129,40 @@ def test_a_run_without_a_row_stands_alone(tmp_path: Path, said: Diagnose) -> Non
     assert "it has no row of this run" in notes
 
 
-@pytest.mark.parametrize("gpu", ["rows", "none"])
-def test_a_root_file_of_the_hand_made_sampler_is_cut_to_the_run(tmp_path: Path, said: Diagnose, gpu: str) -> None:
+@pytest.mark.parametrize(
+    ("left", "source"),
+    [
+        ({}, "launcher.log"),
+        ({"gpu_telemetry": "none", "train_log": False}, "launcher.log"),
+        ({"gpu_telemetry": "none", "launcher_log": False}, "train.log"),
+        ({"train_log": False, "launcher_log": False}, "gpu_telemetry.csv"),
+    ],
+)
+def test_a_root_file_of_the_hand_made_sampler_is_cut_to_the_run(
+    tmp_path: Path, said: Diagnose, left: dict[str, object], source: str
+) -> None:
     runs = [
-        sweep_run(0, 128, attempts=(LONG,), host_telemetry="none", gpu_telemetry=gpu, rss_growth_mib_per_min=120),
-        sweep_run(0, 160, attempts=(LONG,), host_telemetry="header", gpu_telemetry=gpu),
+        sweep_run(0, 128, attempts=(LONG,), host_telemetry="none", rss_growth_mib_per_min=120, **left),
+        sweep_run(0, 160, attempts=(LONG,), host_telemetry="header", **left),
     ]
     rows, notes = said(write_original_campaign(tmp_path / "bench", *runs, root_host_telemetry=True))
     slopes = [float(row["host_rss_tail_slope_mib_min"]) for row in rows]
-    assert slopes == pytest.approx([120, 0], abs=0.01), "times of train.log are eight hours ahead of UTC"
-    source = "gpu_telemetry.csv" if gpu == "rows" else "train.log"
+    assert slopes == pytest.approx([120, 0], abs=0.01), "times of both logs are eight hours ahead of UTC"
     assert (
         notes.count(
             f"host_telemetry.csv of the campaign, the hand-made sampler's layout (train_rss_kib), cut to the time of the run by {source}"
         )
         == 2
     )
-    assert "where 10 or more processes ran" in notes
+    assert "from the first to the last sample with 10 or more processes" in notes
 
 
 def test_a_root_file_is_not_used_for_a_run_of_unknown_time(tmp_path: Path, said: Diagnose) -> None:
-    without = {"attempts": (LONG,), "host_telemetry": "none", "gpu_telemetry": "none", "train_log": False}
+    without = {"attempts": (LONG,), "host_telemetry": "none", "gpu_telemetry": "none", "train_log": False, "launcher_log": False}
     root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, **without), sweep_run(0, 160, **without), root_host_telemetry=True)
     rows, notes = said(root)
     assert [figures(row) for row in rows] == [["", "", "", "", "", "not_enough_data"]] * 2
-    assert notes.count("neither outcome.json nor gpu_telemetry.csv nor train.log tells when this one ran") == 2
+    assert notes.count("neither outcome.json nor a log nor gpu_telemetry.csv tells when this one ran") == 2
     alone, _ = said(write_original_campaign(tmp_path / "one", sweep_run(0, 128, **without), root_host_telemetry=True))
     assert alone[0]["host_rss_tail_slope_mib_min"] == "0", "the only run of a campaign is all that its file can be of"
 
@@ -173,7 +182,18 @@ def test_only_the_time_with_ten_processes_counts(tmp_path: Path, said: Diagnose)
     host_file(tmp_path / "run" / "host_telemetry.csv", [*idle, *busy, *((700 + at * 5.0, 9, 10) for at in range(40))])
     rows, notes = said(tmp_path / "run")
     assert (rows[0]["host_rss_tail_slope_mib_min"], rows[0]["host_rss_tail_drift_mib"]) == ("12", "72")
-    assert "the hand-made sampler's layout (train_rss_kib): where 10 or more processes ran, 80 samples after the warm-up" in notes
+    which = "from the first to the last sample with 10 or more processes, 80 samples after the warm-up"
+    assert f"the hand-made sampler's layout (train_rss_kib): {which}" in notes
+
+
+def test_moments_with_fewer_processes_between_the_first_and_the_last_with_ten_count(tmp_path: Path, said: Diagnose) -> None:
+    idle = [(at * 5.0, 2, 50) for at in range(20)]
+    busy = [(100 + at * 5.0, 9 if at % 2 else 12, 4000 + at) for at in range(101)]
+    host_file(tmp_path / "run" / "host_telemetry.csv", [*idle, *busy, (605.0, 9, 10)])
+    rows, notes = said(tmp_path / "run")
+    # Of 101 samples, 5 s apart and a MiB more each, 81 are left: 73 steps between the middles of head and tail.
+    assert (rows[0]["host_rss_tail_slope_mib_min"], rows[0]["host_rss_tail_drift_mib"]) == ("12", "73")
+    assert "10 or more processes, 81 samples after the warm-up\n" in notes
 
 
 def test_a_small_job_is_judged_at_its_usual_number_of_processes(tmp_path: Path, said: Diagnose) -> None:
@@ -183,7 +203,7 @@ def test_a_small_job_is_judged_at_its_usual_number_of_processes(tmp_path: Path, 
     rows, notes = said(tmp_path / "run")
     assert float(rows[0]["host_rss_tail_slope_mib_min"]) == pytest.approx(120, abs=1)
     assert rows[0]["verdict"] == "suspected_leak_or_contention(host_tail_slope)"
-    assert "never 10 processes, so where the usual 3 ran" in notes
+    assert "never 10 processes, so from the first to the last sample with the usual 3" in notes
 
 
 def test_a_sampler_that_saw_no_training_gives_no_figure(tmp_path: Path, said: Diagnose) -> None:

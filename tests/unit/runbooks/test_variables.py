@@ -96,7 +96,7 @@ def test_every_variable_refuses_what_is_not_of_its_kind(name: str) -> None:
     wrong = WRONG.get(kind, ["", "nothing of the kind", "1,,2", "a,b"])
     for text in filter(None, wrong):
         told = refusal(**{name: text})
-        assert told.startswith(f"{name} is '{text}'")
+        assert told.startswith(f"{name} is {text!r}")
         assert f"expected {kind.expected}" in told
 
 

@@ -9,7 +9,7 @@ import pytest
 from seatrial_workloads.contrastive.hydra_config import train as hydra_train
 from seatrial_workloads.contrastive.manifests_nearby import clause_of_others, manifests_in
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.librispeech.manifest import write_manifest
+from seatrial_workloads.librispeech.manifest import HEADER, write_manifest
 
 WRONG = "data/16k_trim/LibriSpeech/manifest_16k_trim.tsv"
 TREE = "data/LibriSpeech/16k_trim"
@@ -61,3 +61,22 @@ def test_train_py_names_the_one_in_the_tree(folder: Path, capsys: pytest.Capture
     assert ended.value.code == 1
     assert f"dataset.manifest_path is {WRONG}, and there is no such file" in told
     assert f"{TREE} holds one: give dataset.manifest_path={TREE}/manifest_16k_trim.tsv" in told
+
+
+def test_a_file_that_is_no_manifest_of_the_tree_is_told_before_the_start(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "train-clean-100").mkdir(parents=True)
+    (tmp_path / "passwd").write_text("root:x:0:0\n")
+    (tmp_path / "other.tsv").write_text(f"{HEADER}\ntrain-clean-100/1/2/1-2-0000.flac\t16000\t1.000000\n")
+    (tmp_path / "weights").mkdir()
+
+    def told(**settings: str) -> dict[str, str]:
+        return dict(Settings(dataset_root="tree", **settings).host_problems(num_gpus=0, cwd=tmp_path))
+
+    assert "is no manifest: its first line is 'root:x:0:0'" in told(dataset_manifest_path="passwd")["dataset_manifest_path"]
+    assert "they belong to different trees" in told(dataset_manifest_path="other.tsv")["dataset_manifest_path"]
+    assert told(speech_model="weights") == {
+        "speech_model": "the folder weights has no config.json in it: give the one that the model's files lie in"
+    }
+    (tmp_path / "tree" / "train-clean-100" / "1" / "2").mkdir(parents=True)
+    (tmp_path / "tree" / "train-clean-100" / "1" / "2" / "1-2-0000.flac").touch()
+    assert told(dataset_manifest_path="other.tsv") == {}

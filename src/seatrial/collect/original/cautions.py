@@ -12,8 +12,8 @@ from pathlib import Path
 from seatrial.collect.original.run_specs import world_size
 from seatrial.collect.original.runs import OriginalRun
 from seatrial.collect.original.text_lines import TextLines
-from seatrial.collect.original.translation import MADE_FROM
 from seatrial.records.caution import Caution
+from seatrial.records.original_names import MADE_FROM
 from seatrial.units import format_bytes
 
 NAMED_STRAYS = 4
@@ -77,7 +77,7 @@ def _odd(run: OriginalRun, zone_s: float | None) -> Iterator[tuple[str, str]]:
             "original_no_row",
             "run_manifest.tsv has no row of the newest attempt, so that one counts as interrupted; an older row of the run still counts.",
         )
-    elif row.cells["status"].lower() == "success" and not row.is_success:
+    elif row.says_success and not row.is_success:
         yield "original_status", "Its row says success beside an exit code that says otherwise: it counts as failed."
     if world_size(run.newest) is None:
         yield "original_world_size", "Neither row nor command says how many ranks it had: figures are of one rank."

@@ -1,37 +1,33 @@
 """How an attempt of the original scripts ended, and why.
 
-In: the attempt, and when it began and ended. Out: `RunOutcome`. `timeout` ends a run with exit code 124; 128 and a signal's number is how a
-shell tells of a signal; what the log's end tells counts before the code. An attempt without a row was interrupted.
+In: the attempt, and when it began and ended. Out: `RunOutcome`. `timeout` ends a run with exit code 124, and runs that stood still were
+seen to end with 125; 128 and a signal's number is how a shell tells of a signal; what the log's end tells counts before the code. An
+attempt without a row was interrupted.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial.collect.failure import Diagnosis, diagnose
-from seatrial.collect.original.manifest_rows import Row, whole
+from seatrial.collect.failure import SHELL_SIGNALS, Diagnosis, diagnose
+from seatrial.collect.original.advice import action_for
+from seatrial.collect.original.cells import whole
+from seatrial.collect.original.manifest_rows import Row
 from seatrial.collect.original.pairing import OriginalAttempt
+from seatrial.collect.original.spans import Span
 from seatrial.machine.secrets import mask_lines, mask_text
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
 from seatrial.units import format_duration
 
 TIMEOUT_CODE = 124
-SHELL_SIGNALS = 128
+STOOD_STILL_CODE = 125
+"""A time-out too where steps were left to do; `timeout` itself ends so where it could not start the command."""
 MOST_SIGNALS = 64
 TERM = 15
 LOG_TAIL_LINES = 80
 NO_WORD = (Cause.EXIT_CODE, Cause.UNKNOWN, Cause.NONE)
 """Causes that say no more than the exit code does."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Span:
-    """When an attempt began and ended, seconds since the epoch; None where no file tells."""
-
-    first_t: float | None = None
-    last_t: float | None = None
-    duration_s: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,27 +38,10 @@ class _End:
     action: str = ""
 
 
-def span_of(attempt: OriginalAttempt, zone_s: float) -> Span:
-    """The driver's own start and duration; the stamps of train.log where it tells none."""
-    segment, row = attempt.segment, attempt.row
-    start_s = attempt.block.start_local_s if attempt.block else None
-    first_s, last_s = (segment.first_local_s, segment.last_local_s) if segment else (None, None)
-    began_s = first_s if start_s is None else start_s
-    duration_s = row.duration_s if row else None
-    if duration_s is None:
-        duration_s = max(last_s - began_s, 0.0) if last_s is not None and began_s is not None else 0.0
-    if start_s is None and last_s is not None:
-        # The launcher's start is not told: it lies one duration before its end.
-        began_s = min(began_s if began_s is not None else last_s, last_s - duration_s)
-    if began_s is None:
-        return Span(duration_s=duration_s)
-    return Span(first_t=began_s - zone_s, last_t=max(began_s + duration_s, last_s or began_s) - zone_s, duration_s=duration_s)
-
-
 def outcome_of(attempt: OriginalAttempt, number: int, spec: RunSpec, span: Span) -> RunOutcome:
     """The record; lines of the log in it are masked, as it is sent around."""
     lines = _lines(attempt)
-    end = _end(attempt, lines, span)
+    end = _end(attempt, lines, spec, span)
     is_start_told = attempt.block is not None and attempt.block.start_local_s is not None
     return RunOutcome(
         run=spec.run,
@@ -87,7 +66,7 @@ def _lines(attempt: OriginalAttempt) -> tuple[str, ...]:
     return (*(attempt.segment.lines if attempt.segment else ()), *(attempt.block.output if attempt.block else ()))
 
 
-def _end(attempt: OriginalAttempt, lines: tuple[str, ...], span: Span) -> _End:
+def _end(attempt: OriginalAttempt, lines: tuple[str, ...], spec: RunSpec, span: Span) -> _End:
     row = attempt.row
     if row is None:
         return _End(
@@ -99,8 +78,8 @@ def _end(attempt: OriginalAttempt, lines: tuple[str, ...], span: Span) -> _End:
     if row.is_success:
         return _End(outcome=Outcome.OK, cause=Cause.NONE)
     found = diagnose(_as_signal(row.exit_code), lines)
-    if row.exit_code == TIMEOUT_CODE:
-        return _timed_out(found, span)
+    if row.exit_code == TIMEOUT_CODE or (row.exit_code == STOOD_STILL_CODE and _has_steps_left(attempt, spec)):
+        return _timed_out(found, f"{_how_it_stood(attempt, spec, row.exit_code)} after {format_duration(span.duration_s)}")
     if _never_began(row, attempt):
         return _End(
             outcome=Outcome.TIMEOUT,
@@ -108,18 +87,29 @@ def _end(attempt: OriginalAttempt, lines: tuple[str, ...], span: Span) -> _End:
             detail="ended from outside before train.log was there, as the driver does after MAX_WAIT_TRAIN_LOG_SEC",
             action="read launcher.log for what it was waiting for; raise the limit if the start is only slow",
         )
-    return _End(outcome=Outcome.FAILED, cause=found.cause, detail=found.detail, action=found.action)
+    return _End(outcome=Outcome.FAILED, cause=found.cause, detail=found.detail, action=action_for(found))
 
 
-def _timed_out(found: Diagnosis, span: Span) -> _End:
+def _timed_out(found: Diagnosis, detail: str) -> _End:
     if found.cause not in NO_WORD:
-        return _End(outcome=Outcome.TIMEOUT, cause=found.cause, detail=found.detail, action=found.action)
+        return _End(outcome=Outcome.TIMEOUT, cause=found.cause, detail=found.detail, action=action_for(found))
     return _End(
         outcome=Outcome.TIMEOUT,
         cause=Cause.RUN_LIMIT,
-        detail=f"`timeout` ended it after {format_duration(span.duration_s)} (exit code {TIMEOUT_CODE})",
+        detail=detail,
         action="see in train.log whether it was slow or stood still; raise RUN_TIMEOUT_SEC only if it was slow",
     )
+
+
+def _how_it_stood(attempt: OriginalAttempt, spec: RunSpec, exit_code: int) -> str:
+    if exit_code == TIMEOUT_CODE:
+        return f"`timeout` ended it (exit code {TIMEOUT_CODE})"
+    return f"it was ended at step {attempt.last_step}, the last being {(spec.steps or 1) - 1} (exit code {exit_code}),"
+
+
+def _has_steps_left(attempt: OriginalAttempt, spec: RunSpec) -> bool:
+    """Whether it came to a step and not to the last; False where either is not known."""
+    return attempt.last_step is not None and spec.steps is not None and attempt.last_step < spec.steps - 1
 
 
 def _never_began(row: Row, attempt: OriginalAttempt) -> bool:

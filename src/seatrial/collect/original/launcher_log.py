@@ -11,29 +11,21 @@ from dataclasses import dataclass
 
 from seatrial.collect.original.local_clock import local_s, written_zone_s
 from seatrial.collect.original.manifest_rows import ABSENT
+from seatrial.records.columns import SEED_SETTINGS
+from seatrial.records.original_names import TRAINER_KEYS
 
 META = "=== META ==="
 CMD = "=== CMD ==="
 SCRIPT = "train.py"
-# Keys of the trainer's configuration → the columns that the manifest has for them.
+# The manifest calls this one by another name than the trainer's settings do.
+_COLUMN = {"log_every": "log_every_steps"}
 OVERRIDES = {
+    **{key.lstrip("+"): _COLUMN.get(setting, setting) for key, setting in TRAINER_KEYS.items() if setting in (*SEED_SETTINGS, *_COLUMN)},
     "train.max_step_iterations": "max_steps",
-    "train.log_every_steps": "log_every_steps",
-    "train.validation_every_steps": "validation_every_steps",
-    "train.checkpoint_every_steps": "checkpoint_every_steps",
-    "train.deterministic": "deterministic",
-    "train.cudnn_benchmark": "cudnn_benchmark",
-    "train.data.num_workers": "num_workers",
-    "train.data.prefetch_factor": "prefetch_factor",
     "train.enable_cuda_sync_timing": "enable_cuda_sync_timing",
     "train.timing_rank_scope": "timing_rank_scope",
-    "dataset.manifest_path": "dataset_manifest_path",
-    "dataset.use_trim": "dataset_use_trim",
-    "dataset.offline_trimmed": "dataset_offline_trimmed",
-    "deepspeed_config_yaml.train_micro_batch_size_per_gpu": "micro_batch",
-    "deepspeed_config_yaml.zero_optimization.stage": "zero_stage",
-    "deepspeed_config_yaml.wall_clock_breakdown": "wall_clock_breakdown",
 }
+"""Keys of the trainer's configuration → the columns that the manifest has for them."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,32 +1,39 @@
-"""run_manifest.tsv as the original driver wrote it, of whatever version.
+"""One run_manifest.tsv: the original driver's, of whatever version, or ours, which has its columns and more; whole or damaged.
 
-In: the folder. Out: `ManifestRows`: every row that names a run and how it ended, oldest first, as cells by column name. Columns are found
-by their names, so fewer of them, or another order, are no matter. A manifest that the driver set aside because its header had changed
-(`run_manifest.tsv.bak_<time>`) is read first. A torn row is passed over; one that a later row was glued onto costs that one nothing.
+In: the file. Out: a `Manifest`: every row that names a run and how it ended, in the order of the file, as cells by column name. Columns
+are found by their names, so fewer of them, or another order, are no matter; a header that comes again, be it another version's, holds
+from there on, and where it was lost a row of all the driver's columns is read by their order. A torn row is passed over and counted; one
+that a later row was glued onto costs that one nothing. Of a last line without its end the last cell is not trusted.
+
+Ours has one row an attempt, the original's one row each time a run was started: `counting_rows` and `newest` say which counts.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.collect.original.text_lines import read_lines
-from seatrial.paths import OriginalPaths
-from seatrial.records.caution import Caution
+from seatrial.collect.original.cells import flag, number, whole
+from seatrial.collect.original.text_lines import TextLines, read_lines
 from seatrial.records.columns import MANIFEST_SEED
+from seatrial.records.outcome import Outcome
+
+Columns = tuple[str, ...]
+RunKey = tuple[str, int]
+"""Group and repeat: what a run's folder is named after."""
 
 NEEDED = ("group", "repeat", "status")
-OURS = "hash"
-"""A column that only our own manifest has."""
+FIRST = MANIFEST_SEED[0]
 MODES = ("sweep", "ab")
-STATUSES = ("success", "failed")
+SUCCESS, FAILED = Outcome.OK.seed_status, Outcome.FAILED.seed_status
 ABSENT = ("", "nan", "none", "null", "n/a", "[n/a]", "unknown")
 """How the driver writes that it does not know."""
 # The name of a folder, and of nothing else: no separator, no dot at its head.
-NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+=@-]{0,180}")
+NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+=@-]{0,180}")
 MOST_REPEATS = 10**6
+NO_FILE = "there is no such file"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +51,10 @@ class Row:
         return int(self.cells["repeat"])
 
     @property
+    def key(self) -> RunKey:
+        return self.group, self.repeat
+
+    @property
     def run(self) -> str:
         return f"{self.group}_r{self.repeat}"
 
@@ -52,84 +63,131 @@ class Row:
         return whole(self.cells.get("exit_code"))
 
     @property
+    def says_success(self) -> bool:
+        return self.cells["status"].lower() == SUCCESS
+
+    @property
     def is_success(self) -> bool:
         """As the row says, unless its own exit code contradicts it."""
-        return self.cells["status"].lower() == "success" and self.exit_code in (None, 0)
+        return self.says_success and self.exit_code in (None, 0)
+
+    @property
+    def status(self) -> str:
+        """The seeds' word for what it counts as."""
+        return SUCCESS if self.is_success else FAILED
 
     @property
     def duration_s(self) -> float | None:
         found = number(self.cells.get("duration_sec"))
         return found if found is not None and found >= 0 else None
 
+    @property
+    def attempt(self) -> int:
+        """0 in the original's, which do not number them."""
+        return whole(self.cells.get("attempt")) or 0
+
+    @property
+    def is_current(self) -> bool:
+        """False for one of ours whose attempt a newer plan or attempt has replaced; the original's have no such mark."""
+        return flag(self.cells.get("current")) is not False
+
 
 @dataclass(frozen=True, kw_only=True)
-class ManifestRows:
-    """What the folder's manifests hold."""
+class Manifest:
+    """What could be read of one file."""
 
+    path: Path
     rows: tuple[Row, ...] = ()
-    cautions: tuple[Caution, ...] = ()
+    headers: tuple[Columns, ...] = ()
+    """Every one that names a run, once; none where it was lost."""
+    num_torn: int = 0
+    """Rows that were passed over: torn, or without the name of a run."""
+    problem: str = ""
+    """Why it is of no use, where it is not."""
 
 
-def manifests_of(folder: Path) -> list[Path]:
-    """Every manifest there is, those that were set aside first, by the time in their names."""
-    paths = OriginalPaths(folder)
-    return [path for path in (*paths.set_aside_manifests(), paths.manifest) if path.is_file()]
+def read_manifest(path: Path) -> Manifest:
+    """Every whole row of it."""
+    text = read_lines(path)
+    if not text.lines:
+        return Manifest(path=path, problem=text.problem or ("it is empty" if path.exists() else NO_FILE))
+    reading = _Reading()
+    for line in text.whole_lines:
+        reading.take(line)
+    if not text.ends_whole:
+        reading.take(text.lines[-1], is_cut=True)
+    if not reading.is_usable:
+        return Manifest(path=path, problem=_why_unusable(text))
+    return Manifest(path=path, rows=tuple(reading.rows), headers=tuple(reading.headers), num_torn=reading.num_torn)
 
 
 def is_original_manifest(path: Path) -> bool:
     """Whether the file begins with a header of the original driver, or at least with a row of it."""
     head = read_lines(path, most_bytes=1 << 20).lines[:1]
-    return bool(head) and OURS not in head[0].split("\t") and _columns(head[0]) is not None
+    return bool(head) and "hash" not in head[0].split("\t") and (_header(head[0]) is not None or _is_whole_row(head[0]))
 
 
-def read_manifests(folder: Path) -> ManifestRows:
-    """All rows of all manifests, oldest first."""
-    read = [_read(path) for path in manifests_of(folder)]
-    return ManifestRows(
-        rows=tuple(row for one in read for row in one.rows),
-        cautions=tuple(caution for one in read for caution in one.cautions),
-    )
+class _Reading:
+    """Takes the lines of one file in turn."""
 
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+        self.headers: dict[Columns, None] = {}
+        self.num_torn = 0
+        self.is_usable = False
+        self._columns: Columns = ()
 
-def _read(path: Path) -> ManifestRows:
-    text = read_lines(path)
-    columns = _columns(text.lines[0]) if text.lines else None
-    if text.problem or columns is None:
-        why = text.problem or "it does not begin with the names of its columns"
-        return ManifestRows(cautions=(_caution(f"{path.name} cannot be used ({why}): runs are known by their folders alone"),))
-    rows: list[Row | None] = []
-    headers: dict[tuple[str, ...], None] = {}
-    for line in (line for line in text.lines if line.strip("\t ")):
-        if (header := _header(line)) is not None:
+    def take(self, line: str, *, is_cut: bool = False) -> None:
+        if not line.strip("\t "):
+            return
+        header = _header(line)
+        if header is not None or _is_header_of_no_use(line):
             # A driver of another version that went on in the same file: its header holds from here on.
-            columns, headers = header, {**headers, header: None}
+            self._columns = header or ()
+            self.headers |= {header: None} if header else {}
         else:
-            # Half a number looks like a whole one, so a row counts only where all its cells are there.
-            rows.append(_row(line, columns))
-    cautions = [*_passed_over(path.name, rows.count(None), len(rows)), *_changed(path.name, list(headers))]
-    return ManifestRows(rows=tuple(row for row in rows if row is not None), cautions=tuple(cautions))
+            self._columns = self._columns or (MANIFEST_SEED if not self.headers and _is_whole_row(line) else ())
+            self._take_row(line, is_cut)
+        self.is_usable = self.is_usable or bool(self._columns)
+
+    def _take_row(self, line: str, is_cut: bool) -> None:
+        cells = line.split("\t")
+        if is_cut:
+            # Half a number looks like a whole one.
+            cells[-1] = ""
+        row = _row(_unglued(cells, self._columns), self._columns)
+        self.rows += [row] if row else []
+        self.num_torn += row is None or len(cells) > len(self._columns)
 
 
-def _header(line: str) -> tuple[str, ...] | None:
+def _header(line: str) -> Columns | None:
     cells = tuple(cell.strip() for cell in line.split("\t"))
     return cells if all(name in cells for name in NEEDED) else None
 
 
-def _columns(head: str) -> tuple[str, ...] | None:
-    """The names in the header; the driver's own where the header was lost and a row of all its columns stands there; None for neither."""
-    cells = head.split("\t")
-    is_row = len(cells) == len(MANIFEST_SEED) and cells[MANIFEST_SEED.index("status")] in STATUSES
-    return _header(head) or (MANIFEST_SEED if is_row else None)
+def _is_header_of_no_use(line: str) -> bool:
+    """Names of columns, and not those without which no run is named."""
+    cells = {cell.strip() for cell in line.split("\t")}
+    return any(name in cells for name in NEEDED) and FIRST in cells
 
 
-def _row(line: str, columns: Sequence[str]) -> Row | None:
-    """None for a row that is torn, or names no run."""
+def _is_whole_row(line: str) -> bool:
+    """Whether the line is a row of all the driver's columns, in their order."""
     cells = line.split("\t")
-    if len(cells) > len(columns):
-        # A row was torn and the next one appended to it: the next one's cells are the last, and its first is glued to what was there.
-        cells = cells[-len(columns) :]
-        cells[0] = next((mode for mode in MODES if cells[0].endswith(mode)), cells[0])
-    if len(cells) < len(columns):
+    return len(cells) == len(MANIFEST_SEED) and cells[MANIFEST_SEED.index("status")].strip().lower() in (SUCCESS, FAILED)
+
+
+def _unglued(cells: Sequence[str], columns: Columns) -> Sequence[str]:
+    """Where a row was torn and the next one appended to it: the next one's cells are the last, and its first is glued to what was there."""
+    if len(cells) <= len(columns) or columns[:1] != (FIRST,):
+        return cells
+    first, *others = cells[-len(columns) :]
+    return [next((mode for mode in MODES if first.endswith(mode)), first), *others]
+
+
+def _row(cells: Sequence[str], columns: Columns) -> Row | None:
+    """None for a row that is torn, or names no run."""
+    if not columns or len(cells) != len(columns):
         return None
     known = {name: cell.strip() for name, cell in zip(columns, cells, strict=True) if cell.strip().lower() not in ABSENT}
     repeat = whole(known.get("repeat"))
@@ -138,47 +196,26 @@ def _row(line: str, columns: Sequence[str]) -> Row | None:
     return Row(cells=known | {"repeat": str(repeat)})
 
 
-def _passed_over(name: str, count: int, lines: int) -> list[Caution]:
-    if not count:
-        return []
-    rows = "1 row was" if count == 1 else f"{count} rows were"
-    return [
-        _caution(
-            f"In {name} {rows} passed over, of {lines}: torn, as when a driver is killed or a disk fails, or without the name of a run",
-            count,
-        )
-    ]
+def _why_unusable(text: TextLines) -> str:
+    head = [cell.strip() for cell in text.lines[0].split("\t")]
+    if not any(name in head for name in NEEDED):
+        return "it does not begin with the names of its columns"
+    return f"its header has no column '{next(name for name in NEEDED if name not in head)}'"
 
 
-def _changed(name: str, headers: Sequence[Sequence[str]]) -> list[Caution]:
-    if not headers:
-        return [_caution(f"{name} has lost its header; its rows were read by the order of the columns that the driver writes")]
-    lacking = [column for column in MANIFEST_SEED if not all(column in columns for columns in headers)]
-    if not lacking:
-        return []
-    return [
-        _caution(
-            f"{name} is of another version of the driver: {len(lacking)} of its {len(MANIFEST_SEED)} columns are not there "
-            f"({', '.join(lacking[:4])}{' …' if len(lacking) > 4 else ''}); what the logs say of them was taken instead"
-        )
-    ]
+def by_run(rows: Iterable[Row]) -> dict[RunKey, list[Row]]:
+    """Rows of each run, runs in the order in which they first appear."""
+    found: dict[RunKey, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.key, []).append(row)
+    return found
 
 
-def _caution(text: str, count: int | None = None) -> Caution:
-    numbers = {} if count is None else {"rows": count}
-    return Caution(kind="original_manifest", text=f"{text}.", numbers=dict(numbers))
+def counting_rows(rows: Iterable[Row]) -> list[Row]:
+    """Without those of attempts that no longer count."""
+    return [row for row in rows if row.is_current]
 
 
-def number(text: str | None) -> float | None:
-    """A finite number, None for anything else."""
-    try:
-        value = float(text) if text else None
-    except ValueError:
-        return None
-    return value if value is not None and abs(value) < 1e15 else None
-
-
-def whole(text: str | None) -> int | None:
-    """A whole number, however it is written."""
-    value = number(text)
-    return int(value) if value is not None and value.is_integer() else None
+def newest(rows: Sequence[Row]) -> Row | None:
+    """The row of the highest attempt, of equal ones the last in the file; None without rows."""
+    return max(enumerate(rows), key=lambda placed: (placed[1].attempt, placed[0]))[1] if rows else None

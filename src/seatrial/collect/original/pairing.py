@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from seatrial.collect.original.cells import whole
 from seatrial.collect.original.launcher_log import Block
-from seatrial.collect.original.manifest_rows import Row, whole
+from seatrial.collect.original.manifest_rows import Row
 from seatrial.collect.original.train_log import Segment
 
 SPAN_SLACK_S = 120.0
@@ -29,6 +30,12 @@ class OriginalAttempt:
     def cells(self) -> dict[str, str]:
         """Everything that is said of it by column name; the row's word counts before that of the log."""
         return {**(self.block.cells if self.block else {}), **(self.row.cells if self.row else {})}
+
+    @property
+    def last_step(self) -> int | None:
+        """The last step that it printed; the row's where no line of it is left."""
+        printed = self.trainer_lines.last_step
+        return whole(self.row.cells.get("last_step")) if printed is None and self.row else printed
 
     @property
     def trainer_lines(self) -> Segment:

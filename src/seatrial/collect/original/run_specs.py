@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from seatrial.collect.original.cells import number, whole
 from seatrial.collect.original.launcher_log import SCRIPT, Block
-from seatrial.collect.original.manifest_rows import number, whole
 from seatrial.collect.original.pairing import OriginalAttempt
 from seatrial.collect.seed_lines import RANK
 from seatrial.machine.fingerprint import fingerprint, short_hash
@@ -19,13 +19,12 @@ from seatrial.machine.secrets import mask_words
 from seatrial.records.columns import SEED_SETTINGS
 from seatrial.records.command import Provenance
 from seatrial.records.eta import OFF, RANK0
+from seatrial.records.original_names import SWEEP_LABELS
 from seatrial.records.run_spec import LauncherSpec, PlaceSpec, RunSpec, Scalar, TelemetrySpec, TimingSpec, WorkloadSpec
 
 PLAN = "original-stage1-scripts"
 SWEEP, AB = "sweep", "ab"
 VARIANT = "variant"
-LABELS = {"zero_stage": "z", "micro_batch": "mb", "num_workers": "nw", "prefetch_factor": "pf"}
-"""Axes of a sweep, in the driver's order, and the short words of its group names."""
 RESOLVED = ("precision_mode", "model_load_dtype", "attn_impl", "speech_attn_impl", "text_attn_impl")
 """Settings of which the driver tells what was asked for and what was used."""
 SWITCHES = ("torch_compile_enabled", "tf32_enabled")
@@ -69,8 +68,8 @@ def spec_of(attempt: OriginalAttempt, group: str, repeat: int, tail_points: int)
             samples_per_step=None if micro_batch is None else float(micro_batch),
         ),
         settings=settings_of(cells),
-        axes={VARIANT: group} if mode == AB else {name: typed(name, cells[name]) for name in LABELS if name in cells},
-        labels={} if mode == AB else {name: label for name, label in LABELS.items() if name in cells},
+        axes={VARIANT: group} if mode == AB else {name: typed(name, cells[name]) for name in SWEEP_LABELS if name in cells},
+        labels={} if mode == AB else {name: label for name, label in SWEEP_LABELS.items() if name in cells},
         launcher=LauncherSpec(kind="deepspeed", args=tuple(mask_words(block.launcher_args))),
         place=PlaceSpec(kind="local", ranks=world_size(attempt) or 1, devices=block.devices),
         cwd="",

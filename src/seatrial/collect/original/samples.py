@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.collect.original.endings import Span
+from seatrial.collect.original.cells import number
 from seatrial.collect.original.local_clock import sampled_zone_s
-from seatrial.collect.original.manifest_rows import number
+from seatrial.collect.original.spans import Span, span_of_samples
 from seatrial.collect.original.text_lines import LARGEST_BYTES, read_lines
 from seatrial.paths import AttemptPaths
 from seatrial.records.telemetry import SamplerAccount
@@ -24,7 +24,7 @@ RSS, SAMPLER_RSS = "rss_kib", "train_rss_kib"
 SHARES = ("util_gpu_pct", "util_mem_pct")
 MOST_PCT = 100.0
 SLACK_S = 5.0
-"""The samplers begin a little before the launcher and end a little after it."""
+"""A run's own samplers begin a little before the launcher and end a little after it."""
 LARGEST_SAMPLES_BYTES = 8 * LARGEST_BYTES
 ZONE_ROWS = 50
 NO_ROWS = "the file has a header and no rows: the original sampler ended at once, or could not ask the driver"
@@ -58,10 +58,13 @@ class SampleFile:
         stamp, epoch = self.columns.index(STAMP), self.columns.index(TIME)
         return sampled_zone_s([(row[stamp], row[epoch]) for row in self.rows[:ZONE_ROWS]])
 
-    def within(self, first_t: float | None, last_t: float | None) -> SampleFile:
-        """The rows of that time alone; open where a side is None."""
-        first, last = (first_t if first_t is not None else 0.0) - SLACK_S, last_t + SLACK_S if last_t is not None else 1e15
-        rows = tuple(row for row, at in zip(self.rows, self.epochs_s(), strict=True) if at is not None and first <= at <= last)
+    def span(self) -> Span | None:
+        """From the first row to the last."""
+        return span_of_samples((at for at in self.epochs_s() if at is not None), self.path.name)
+
+    def within(self, span: Span, slack_s: float = 0.0) -> SampleFile:
+        """The rows of that time alone."""
+        rows = tuple(row for row, at in zip(self.rows, self.epochs_s(), strict=True) if at is not None and span.covers(at, slack_s))
         return replace(self, rows=rows)
 
     def text(self) -> str:
@@ -81,8 +84,7 @@ def read_sample_rows(path: Path) -> SampleFile:
     columns = tuple(cell.strip() for cell in text.lines[0].split(","))
     if TIME not in columns or len(set(columns)) != len(columns):
         return SampleFile(path=path, problem="it does not begin with the names of its columns")
-    whole_lines = text.lines[1:] if text.ends_whole else text.lines[1:-1]
-    rows = [cells for line in whole_lines if len(cells := [cell.strip() for cell in line.split(",")]) == len(columns)]
+    rows = [cells for line in text.whole_lines[1:] if len(cells := [cell.strip() for cell in line.split(",")]) == len(columns)]
     # A sampler that was started again wrote its header again.
     told = [cells for cells in rows if tuple(cells) != columns]
     shares = [columns.index(name) for name in SHARES if name in columns]
@@ -111,7 +113,7 @@ class RunSamples:
         """GPU and host samples of one attempt, each None where there are none: the host's from the root where the run has none itself."""
         gpu, host = (_own_rows(file, span, alone=alone, is_newest=is_newest) for file in (self.gpu, self.host))
         if (host is None or not host.rows) and span.first_t is not None:
-            from_root = self.shared_host.within(span.first_t, span.last_t)
+            from_root = self.shared_host.within(span)
             host = from_root if from_root.rows else host
         return gpu, host
 
@@ -131,7 +133,7 @@ def _own_rows(file: SampleFile, span: Span, *, alone: bool, is_newest: bool) -> 
     """Of a run with several attempts only the rows of this one's time; None for no file."""
     if not file.exists:
         return None
-    taken = file if alone else file.within(span.first_t, span.last_t)
+    taken = file if alone else file.within(span, SLACK_S)
     if taken.rows or not is_newest:
         # An older attempt's file was written over: it has no rows, and that is not amiss.
         return taken if taken.rows else None

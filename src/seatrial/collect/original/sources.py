@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from seatrial.collect.original.launcher_log import META
-from seatrial.collect.original.manifest_rows import is_original_manifest, manifests_of
+from seatrial.collect.original.manifest_rows import is_original_manifest
+from seatrial.collect.original.manifests import manifests_of
 from seatrial.collect.original.text_lines import BYTE_ORDER_MARK
 from seatrial.files import open_file
 from seatrial.paths import AttemptPaths, CampaignPaths, OriginalPaths, RunPaths

@@ -24,6 +24,11 @@ class TextLines:
     left_out_bytes: int = 0
     problem: str = ""
 
+    @property
+    def whole_lines(self) -> tuple[str, ...]:
+        """Without a last line that has no end: half a number looks like a whole one."""
+        return self.lines if self.ends_whole else self.lines[:-1]
+
 
 def read_lines(path: Path, most_bytes: int = LARGEST_BYTES) -> TextLines:
     """Every line of the parts that are read, without its end."""

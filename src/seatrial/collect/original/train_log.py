@@ -7,7 +7,7 @@ A new attempt begins where the driver says that it began one, and where the step
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,7 +64,7 @@ def split_attempts(lines: Sequence[str], starts_local_s: Sequence[float] = ()) -
     if not lines:
         return []
     times = [local_s(line) for line in lines]
-    borders = sorted({0, len(lines), *_begun(times, starts_local_s), *_restarts(lines, times)})
+    borders = sorted({0, len(lines), *_begun(times, starts_local_s), *_first_lines(lines, times)})
     return [Segment(tuple(lines[start:end])) for start, end in itertools.pairwise(borders)]
 
 
@@ -76,16 +76,22 @@ def _begun(times: Sequence[float | None], starts_local_s: Sequence[float]) -> It
             yield at
 
 
-def _restarts(lines: Sequence[str], times: Sequence[float | None]) -> Iterator[int]:
-    """Where a new attempt's lines begin before its first step: after the longest silence since the step before."""
-    before: tuple[int, int] | None = None
-    for at, line in enumerate(lines):
-        step = _step(line)
+def restarts(steps: Iterable[float | None]) -> Iterator[tuple[int, int]]:
+    """Where step numbers start again, as the places of the last step before and of the first one anew; None for what has no step."""
+    before: tuple[int, float] | None = None
+    for at, step in enumerate(steps):
         if step is None:
             continue
+        # An attempt that fails at once prints the very step again that the one before it failed at.
         if before is not None and step <= before[1]:
-            yield _longest_silence(times, before[0], at)
+            yield before[0], at
         before = at, step
+
+
+def _first_lines(lines: Sequence[str], times: Sequence[float | None]) -> Iterator[int]:
+    """Where a new attempt's lines begin before its first step: after the longest silence since the step before."""
+    for before, at in restarts(map(_step, lines)):
+        yield _longest_silence(times, before, at)
 
 
 def _longest_silence(times: Sequence[float | None], first: int, last: int) -> int:

@@ -1,26 +1,32 @@
 """From a folder of the original scripts to a campaign of ours in FOLDER/seatrial.
 
 In: the folder. Out: plan.json, plans/ and every attempt, with translation.json last; `seatrial report` and every other reader of a
-campaign then work on it. Where no file of the original has changed since, nothing is done. The original files are only read.
+campaign then work on it. Where no file of the original has changed since, nothing is done. The original files are only read. Two that
+want it at once do it one after the other, and the second finds it done.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial import files
 from seatrial.collect.original.cautions import made_from, run_cautions, stray_cautions
-from seatrial.collect.original.endings import outcome_of, span_of
-from seatrial.collect.original.manifest_rows import NAME, read_manifests
+from seatrial.collect.original.endings import outcome_of
+from seatrial.collect.original.lock import translating
+from seatrial.collect.original.manifest_rows import NAME
+from seatrial.collect.original.manifests import Manifests, read_manifests
+from seatrial.collect.original.pairing import OriginalAttempt
 from seatrial.collect.original.run_specs import PLAN, identified, provenance_of, spec_of
-from seatrial.collect.original.runs import OriginalRun, known_zones_s, read_runs
+from seatrial.collect.original.runs import OriginalRun, OriginalRuns, read_runs
 from seatrial.collect.original.samples import RunSamples, read_run_samples, read_sample_rows
 from seatrial.collect.original.sources import source_marks
+from seatrial.collect.original.spans import Span, span_of
 from seatrial.collect.original.translation import VERSION, Translation, read_translation, write_translation
 from seatrial.collect.original.write import Translated, write_attempt
+from seatrial.collect.original.zones import first_known, named_zones_s, zone_of
 from seatrial.collect.stored import read_plan
 from seatrial.errors import CampaignError
 from seatrial.paths import AttemptPaths, CampaignPaths, OriginalPaths, RunPaths
@@ -28,36 +34,63 @@ from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.caution import Caution
 from seatrial.records.codec import to_json
 from seatrial.records.criteria_catalog import METRICS
-from seatrial.records.run_spec import RunSpec, Scalar
+from seatrial.records.run_spec import RunSpec, Scalar, TimingSpec
 from seatrial.records.verdict import Criterion
 
-TAIL_POINTS = 20
-BASELINE = "old_like"
 NO_FAILURES = Criterion(metric="failed_runs", scope=METRICS["failed_runs"].default_scope, at_most=0)
 Specs = Mapping[str, Sequence[RunSpec]]
 """Run → the specs of its attempts, oldest first."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Source:
+    """The original folder as it was read."""
+
+    folder: Path
+    marks: dict[str, str]
+    manifests: Manifests
+    found: OriginalRuns
+
+
 def translate(folder: Path) -> Path:
     """The folder of the campaign that was made of it, made anew where something has changed."""
-    target, marks = CampaignPaths(OriginalPaths(folder).translated), source_marks(folder)
-    before, source = read_translation(target), folder.resolve()
+    target = CampaignPaths(OriginalPaths(folder).translated)
     _refuse_if_taken(target)
-    if before is not None and (before.version, before.source, before.files) == (VERSION, str(source), marks) and target.plan.is_file():
-        return target.folder
-    rows = read_manifests(folder)
-    found = read_runs(folder, rows.rows)
+    # Somebody who may only read the folder can still have a report of what was translated before.
+    if not _is_fresh(target, folder):
+        source = _read(folder)
+        with translating(target):
+            if not _is_fresh(target, folder):
+                _write(target, source)
+    return target.folder
+
+
+def _is_fresh(target: CampaignPaths, folder: Path) -> bool:
+    before = read_translation(target)
+    now = (VERSION, str(folder.resolve()), source_marks(folder))
+    return before is not None and (before.version, before.source, before.files) == now and target.plan.is_file()
+
+
+def _read(folder: Path) -> _Source:
+    # Before anything is read: what changes meanwhile is then translated the next time.
+    marks = source_marks(folder)
+    manifests = read_manifests(folder)
+    found = read_runs(folder, manifests.rows)
     if not found.runs:
         raise CampaignError(f"{folder} holds no run that can be read: its run_manifest.tsv has no whole row, and no folder in it has a log")
-    asked = _asked(folder)
-    specs = _specs(found.runs, asked.tail_points)
-    said = list(_write_runs(target, folder, found.runs, specs))
-    _write_plan(target, source, specs, asked.baseline)
-    written = {run.name: len(run.attempts) for run in found.runs}
+    return _Source(folder=folder, marks=marks, manifests=manifests, found=found)
+
+
+def _write(target: CampaignPaths, source: _Source) -> None:
+    before, runs, at = read_translation(target), source.found.runs, source.folder.resolve()
+    asked = _asked(source.folder)
+    specs = _specs(runs, asked.tail_points)
+    said = list(_write_runs(target, source.folder, runs, specs))
+    _write_plan(target, at, specs, asked.baseline)
+    written = {run.name: len(run.attempts) for run in runs}
     _remove_stale(target, before.runs if before else {}, written)
-    cautions = (made_from(source, target.folder.resolve()), *rows.cautions, *stray_cautions(found.strays), *said)
-    write_translation(target, Translation(source=str(source), files=marks, runs=written, cautions=cautions))
-    return target.folder
+    cautions = (made_from(at, target.folder.resolve()), *source.manifests.cautions, *stray_cautions(source.found.strays), *said)
+    write_translation(target, Translation(source=str(at), files=source.marks, runs=written, cautions=cautions))
 
 
 def _refuse_if_taken(target: CampaignPaths) -> None:
@@ -75,18 +108,18 @@ def _refuse_if_taken(target: CampaignPaths) -> None:
 class _Asked:
     """What the original summariser was asked for."""
 
-    tail_points: int = TAIL_POINTS
-    baseline: str = BASELINE
+    tail_points: int = TimingSpec.tail_points
+    baseline: str = CampaignPlan.baseline
 
 
 def _asked(folder: Path) -> _Asked:
     """As its own summary.json tells; its defaults where there is none."""
     told = files.read_json(OriginalPaths(folder).summary_json)
     summary = told if isinstance(told, dict) else {}
-    tail, baseline = summary.get("tail_points"), summary.get("baseline_group")
+    tail, baseline, usual = summary.get("tail_points"), summary.get("baseline_group"), _Asked()
     return _Asked(
-        tail_points=tail if isinstance(tail, int) and tail > 0 else TAIL_POINTS,
-        baseline=baseline if isinstance(baseline, str) and baseline else BASELINE,
+        tail_points=tail if isinstance(tail, int) and tail > 0 else usual.tail_points,
+        baseline=baseline if isinstance(baseline, str) and baseline else usual.baseline,
     )
 
 
@@ -100,10 +133,10 @@ def _specs(runs: Sequence[OriginalRun], tail_points: int) -> Specs:
 def _write_runs(target: CampaignPaths, folder: Path, runs: Sequence[OriginalRun], specs: Specs) -> Iterator[Caution]:
     """Each run's samples are read when it is written: all of them at once may not fit into memory."""
     shared_host = read_sample_rows(OriginalPaths(folder).host_telemetry)
-    elsewhere_s = next((zone_s for zone_s in (shared_host.zone_s(), *known_zones_s(runs)) if zone_s is not None), None)
+    elsewhere_s = first_known(shared_host.zone_s(), *named_zones_s(runs))
     for run in runs:
         samples = read_run_samples(run.folder, shared_host)
-        zone_s = next((zone_s for zone_s in (samples.zone_s(), *known_zones_s([run]), elsewhere_s) if zone_s is not None), None)
+        zone_s = zone_of(run, samples, elsewhere_s)
         yield from run_cautions(run, zone_s)
         for number, made in enumerate(_translated(run, specs[run.name], samples, zone_s or 0.0), start=1):
             write_attempt(target.run(run.name).attempt(number), made)
@@ -113,7 +146,8 @@ def _translated(run: OriginalRun, specs: Sequence[RunSpec], samples: RunSamples,
     # The trainer writes its context anew at every start, so what lies there is the newest one's.
     context = files.read_json(AttemptPaths(run.folder).run_context) if run.folder else None
     for number, (attempt, spec) in enumerate(zip(run.attempts, specs, strict=True), start=1):
-        is_newest, span = attempt is run.newest, span_of(attempt, zone_s)
+        is_newest = attempt is run.newest
+        span = _span(attempt, zone_s, samples if is_newest else None)
         gpu, host = samples.of_attempt(span, alone=len(run.attempts) == 1, is_newest=is_newest)
         yield Translated(
             original=attempt,
@@ -124,6 +158,13 @@ def _translated(run: OriginalRun, specs: Sequence[RunSpec], samples: RunSamples,
             gpu=gpu,
             host=host,
         )
+
+
+def _span(attempt: OriginalAttempt, zone_s: float, own: RunSamples | None) -> Span:
+    """By its logs, else by the samples in the run's folder, which are the newest attempt's."""
+    told = span_of(attempt, zone_s)
+    sampled = own.gpu.span() if own and told.first_t is None else None
+    return replace(sampled, duration_s=told.duration_s) if sampled else told
 
 
 def _write_plan(target: CampaignPaths, source: Path, specs: Specs, baseline: str) -> None:

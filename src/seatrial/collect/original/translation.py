@@ -11,11 +11,10 @@ from seatrial import files
 from seatrial.paths import CampaignPaths
 from seatrial.records.caution import Caution
 from seatrial.records.codec import described, to_json
+from seatrial.records.original_names import MADE_FROM as MADE_FROM
 
-VERSION = 1
+VERSION = 2
 """Counted up with every change of what is written: folders translated before are then translated anew."""
-MADE_FROM = "original_scripts"
-"""Kind of the caution that says so at the head of a report."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.collect.original.endings import outcome_of, span_of
+from seatrial.collect.failure import Diagnosis
+from seatrial.collect.original.advice import INSTEAD, action_for
+from seatrial.collect.original.endings import outcome_of
 from seatrial.collect.original.launcher_log import Block
 from seatrial.collect.original.manifest_rows import Row
 from seatrial.collect.original.pairing import OriginalAttempt
 from seatrial.collect.original.run_specs import spec_of
+from seatrial.collect.original.spans import span_of
 from seatrial.collect.original.train_log import Segment
+from seatrial.collect.signatures import SIGNATURES
 from seatrial.records.outcome import RunOutcome
 from tests.original_campaign import FIRST_START, sweep_run, train_lines
 from tests.original_campaign import OriginalAttempt as Written
@@ -39,7 +43,7 @@ def ended(
         (137, OOM, "failed", "cuda_oom"),
         (137, ("Connection reset by peer",), "failed", "killed"),
         (139, (), "failed", "native_crash"),
-        (125, (), "failed", "exit_code"),
+        (125, (), "timeout", "run_limit"),
         (1, OOM, "failed", "cuda_oom"),
         (1, ("RuntimeError: The server socket has failed to listen: EADDRINUSE, Address already in use",), "failed", "port_in_use"),
         (1, (), "failed", "exit_code"),
@@ -49,6 +53,21 @@ def test_outcome_and_cause(code: int, output: tuple[str, ...], how: str, why: st
     found = ended(code, *output)
     assert (found.outcome.value, found.cause.value, found.exit_code) == (how, why, code)
     assert found.detail and found.action and found.log_tail
+
+
+def test_125_is_a_time_out_only_where_steps_were_left() -> None:
+    whole = Segment(tuple(train_lines(sweep_run(), Written(), FIRST_START)))
+    assert ended(125).detail == "it was ended at step 100, the last being 300 (exit code 125), after 30m 00s"
+    assert ended(125, segment=whole).cause.value == "exit_code" and ended(125, segment=None).cause.value == "exit_code"
+
+
+def test_advice_names_nothing_that_such_a_run_never_had() -> None:
+    absent = ("command.sh", "limits.", "place.", "`env`", "in the plan", "`seatrial ", "stacks/", "for Seatrial to choose")
+    reached = [entry for entry in SIGNATURES if entry.patterns or entry.exit_codes or entry.id in ("exception", "exit_code", "unknown")]
+    told = {entry.id: action_for(Diagnosis(cause=entry.cause, detail="", action=entry.action, signature=entry.id)) for entry in reached}
+    assert {id: action for id, action in told.items() if not action or any(word in action for word in absent)} == {}
+    assert set(INSTEAD) <= set(told)
+    assert ended(1, "ValueError: no such key").action == "Read the traceback in launcher.log; the command stands at its head, under CMD."
 
 
 def test_a_good_end() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from seatrial.collect.original.manifest_rows import read_manifests
+from seatrial.collect.original.manifests import read_manifests
 from seatrial.collect.original.pairing import OriginalAttempt
 from seatrial.collect.original.run_specs import effective_of, identified, provenance_of, settings_of, spec_of, typed
 from seatrial.collect.original.runs import read_runs

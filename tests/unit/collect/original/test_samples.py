@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.collect.original.endings import Span
 from seatrial.collect.original.samples import SampleFile, account_of, read_run_samples, read_sample_rows
+from seatrial.collect.original.spans import Span
 from tests.original_campaign import FIRST_START, OriginalRun, epoch_s, sweep_run, write_original_campaign
 
 START_T = epoch_s(FIRST_START)

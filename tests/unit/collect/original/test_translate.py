@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import json
 import os
 import random
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from seatrial.collect.attempts import read_campaign, read_plans
 from seatrial.collect.effective import read_effective
+from seatrial.collect.original import lock as lock_module
 from seatrial.collect.original import translate as translate_module
 from seatrial.collect.original.sources import is_original
 from seatrial.collect.original.translate import translate
@@ -21,7 +25,16 @@ from seatrial.collect.steps import read_steps
 from seatrial.errors import CampaignError
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
-from tests.original_campaign import OLD_COLUMNS, OriginalAttempt, OriginalRun, ab_run, sweep_run, write_original_campaign
+from tests.original_campaign import (
+    FIRST_START,
+    OLD_COLUMNS,
+    OriginalAttempt,
+    OriginalRun,
+    ab_run,
+    epoch_s,
+    sweep_run,
+    write_original_campaign,
+)
 
 FIRST = "sweep_z0_mb128_nw6_pf4_r1"
 SECOND = "sweep_z0_mb160_nw6_pf4_r1"
@@ -233,11 +246,67 @@ def test_what_stands_in_the_way_is_refused(tmp_path: Path) -> None:
         translate(tmp_path / "run")
 
 
-def test_nothing_to_read_is_an_error(tmp_path: Path) -> None:
+def test_nothing_to_read_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "run_manifest.tsv").write_text("group\trepeat\tstatus\n")
     assert is_original(tmp_path)
     with pytest.raises(CampaignError, match="holds no run"):
         translate(tmp_path)
+    assert not (tmp_path / "seatrial").exists()
+
+
+def test_two_do_not_translate_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_original_campaign(tmp_path, sweep_run())
+    monkeypatch.setattr(lock_module, "PATIENCE_S", 0.0)
+    with lock_module.translating(CampaignPaths(tmp_path / "seatrial")), pytest.raises(CampaignError, match="by another process"):
+        translate(tmp_path)
+    assert translate(tmp_path) == tmp_path / "seatrial"
+    with lock_module.translating(CampaignPaths(tmp_path / "seatrial")):
+        assert translate(tmp_path) == tmp_path / "seatrial", "nothing is to be written, so nobody is waited for"
+
+
+def test_who_waited_finds_it_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_original_campaign(tmp_path, sweep_run())
+
+    @contextlib.contextmanager
+    def after_another(target: CampaignPaths) -> Iterator[None]:
+        with monkeypatch.context() as patch:
+            patch.setattr(translate_module, "translating", lock_module.translating)
+            translate(tmp_path)
+        with lock_module.translating(target):
+            yield
+
+    monkeypatch.setattr(translate_module, "translating", after_another)
+    written = []
+    whole = translate_module._write
+    monkeypatch.setattr(translate_module, "_write", lambda *words: written.append(whole(*words)))
+    translate(tmp_path)
+    assert len(written) == 1 and len(read_campaign(CampaignPaths(tmp_path / "seatrial"))) == 1
+
+
+def test_a_disk_without_locks_is_no_reason_not_to_translate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_original_campaign(tmp_path, sweep_run())
+
+    def no_locks(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(lock_module.filelock.FileLock, "acquire", no_locks)
+    assert len(read_campaign(CampaignPaths(translate(tmp_path)))) == 1
+
+
+def test_half_a_line_at_the_end_of_train_log_is_no_timing(tmp_path: Path) -> None:
+    write_original_campaign(tmp_path, sweep_run())
+    with open(tmp_path / FIRST / "train.log", "a") as more:
+        more.write("2026-02-18 18:05:30,000 - train - INFO - Step 350: Loss 3.5\n")
+        more.write("2026-02-18 18:05:30,000 - train - INFO - Timing(window=100): iter_ms:p50=40.00 p90=4")
+    (attempt,) = read_campaign(CampaignPaths(translate(tmp_path)))
+    assert [point.step for point in read_steps(attempt).timing_points] == [0, 50, 100, 150, 200, 250, 300]
+
+
+def test_a_run_without_logs_is_timed_by_its_samples(tmp_path: Path) -> None:
+    run = sweep_run(launcher_log=False, train_log=False, host_telemetry="none")
+    (attempt,) = translated(tmp_path, run, root_host_telemetry=True)
+    assert attempt.outcome is not None and attempt.outcome.started_t == 0.0 and attempt.outcome.ended_t == epoch_s(FIRST_START) + 184
+    assert attempt.telemetry is not None and attempt.telemetry.host is not None and attempt.telemetry.host.rows == 37
 
 
 def test_only_what_the_original_scripts_wrote_is_theirs(tmp_path: Path) -> None:
