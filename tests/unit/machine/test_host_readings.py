@@ -170,6 +170,7 @@ def test_this_host_fills_every_column() -> None:
     unfilled = set(HOST_COLUMNS) - set(row) - BY_THE_SAMPLER
     # A container may hide its disks.
     assert unfilled <= {"disk_read_kib_per_s", "disk_write_kib_per_s"}
-    assert row["tree_cpu_pct"] >= 20.0, "0.2 s of one core in what the clock says was one second"
+    # The kernel tells user and system time in ticks of 10 ms, each rounded down.
+    assert row["tree_cpu_pct"] >= 18.0, "0.2 s of one core in what the clock says was one second"
     assert row["train_rss_kib"] >= rss_kib - 4096 and row["train_proc_count"] >= 1
     assert 0 <= row["cpu_user_pct"] <= 100
