@@ -19,6 +19,10 @@ NOTHING = "Nothing is known: no run has come to an end of its own yet, or what t
 HARMLESS = "Harmless warnings, about which nothing needs doing; they are no sign of a failure:"
 
 
+# deepspeed says it of every run on one machine: the summary lists it, and a terminal that said so each time would say nothing.
+IN_EVERY_RUN = frozenset({"no_hostfile"})
+
+
 @dataclass(frozen=True, kw_only=True)
 class WarningSeen:
     """One kind of harmless warning over all runs."""
@@ -84,8 +88,8 @@ def health_line(results: CampaignResults) -> str:
     """What the terminal says beside its failures and cautions; nothing where there is nothing."""
     health = health_of(results)
     parts = []
-    if health.harmless:
-        kinds = ", ".join(one.id for one in health.harmless)
+    kinds = ", ".join(one.id for one in health.harmless)
+    if {one.id for one in health.harmless} - IN_EVERY_RUN:
         parts.append(f"harmless warnings in {count(health.harmless_runs, 'run')} ({kinds}), nothing to do")
     if health.other_tracebacks:
         parts.append(_printed_and_ok(health))

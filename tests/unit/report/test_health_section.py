@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-from seatrial.records.measure import RunHealth, RunMeasure
+from seatrial.records.measure import HarmlessCount, RunHealth, RunMeasure
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.health_section import NOTHING, health_line, health_of, health_section
@@ -63,3 +63,10 @@ def test_the_same_in_json() -> None:
     assert (told["runs"], told["fatal_tracebacks"], told["ranks_started"], told["ranks_ended_well"]) == (7, ["mb8_nw2_r2"], 14, 13)
     assert told["harmless_runs"] == 2
     assert told["harmless"][0] == {"id": "triton_autotune", "meaning": "A folder is not there | yet.", "runs": 2, "lines": 2}
+
+
+def test_what_every_run_of_deepspeed_says_is_listed_and_not_said_on_the_terminal() -> None:
+    usual = replace(WELL, harmless=(HarmlessCount(id="no_hostfile", meaning="there is none to find", lines=1),))
+    ran = results(with_health(factory.measured("mb16_nw0", 1), usual))
+    assert health_line(ran) == ""
+    assert "no_hostfile" in "\n".join(health_section(ran))
