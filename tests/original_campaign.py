@@ -36,6 +36,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+# Written down again, after the original: taken from the code they could not tell when it strays.
 MANIFEST_COLUMNS = _names(
     """
     mode group repeat status exit_code duration_sec last_step last_iter_ms_p50 last_eta_step last_eta_remaining_steps last_eta_sec

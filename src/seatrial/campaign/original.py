@@ -10,11 +10,8 @@ from pathlib import Path
 
 from seatrial.collect.original.sources import is_original
 from seatrial.collect.original.translate import translate
-from seatrial.collect.original.translation import MADE_FROM
 from seatrial.errors import CampaignError
 from seatrial.paths import CampaignPaths, OriginalPaths, RunPaths
-
-__all__ = ["MADE_FROM", "campaign_of", "run_of"]
 
 
 def campaign_of(folder: Path) -> Path:

@@ -117,7 +117,7 @@ def gather_results(paths: CampaignPaths, *, tail_points: int | None = None, base
     asked = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
     stored = read_stored(paths, plans)
     attempts = [with_tail(as_asked_now(attempt, asked), tail_points) for attempt in stored.attempts]
-    runs = tuple(map(with_effective, measure_all(attempts)))
+    runs = measure_all(attempts)
     baseline = plans[-1].baseline if baseline is None else baseline
     groups = summarise(runs, baseline)
     rank_by, unknown = _rank_by(plans[-1])
@@ -172,16 +172,6 @@ def with_tail(attempt: Attempt, tail_points: int | None) -> Attempt:
         return attempt
     timing = replace(attempt.spec.timing, tail_points=tail_points)
     return replace(attempt, spec=replace(attempt.spec, timing=timing))
-
-
-def with_effective(run: MeasuredRun) -> MeasuredRun:
-    """What a run's settings came to, where its steps were read from its lines and its events tell the settings alone."""
-    if run.measure is None or run.measure.source == "events" or run.measure.effective:
-        return run
-    from seatrial.collect.effective import read_effective
-
-    effective = read_effective(AttemptPaths(Path(run.attempt.folder)).events(0), run.attempt)
-    return replace(run, measure=replace(run.measure, effective=effective))
 
 
 def pending(plans: list[CampaignPlan], runs: tuple[MeasuredRun, ...]) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json as json_text
 import os
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,9 +13,7 @@ import typer
 from seatrial.cli.options import AsJson, Folder, Track
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
-    from seatrial.records.results import CampaignResults
+    pass
 
 EXAMPLES = "seatrial report outputs/tiny-lm-demo\n\nseatrial report outputs/tiny-lm-demo --svg picture.svg"
 
@@ -44,14 +41,14 @@ def report(
     from seatrial.cli.carry_out import last_line
     from seatrial.cli.track import track_all, usable_trackers
     from seatrial.errors import CampaignError
-    from seatrial.report.terminal import save_svg
+    from seatrial.report.terminal import print_report, save_svg
 
     if out.is_dir() and not os.access(out, os.W_OK | os.X_OK):
         raise CampaignError(f"{out} cannot be written to, and that is where reports go: copy it to a place of your own and report the copy")
     trackers = usable_trackers(track or ())
     campaign = campaign_of(out)
     results, unwritten = remake_or_say(campaign)
-    print_with_origin(results, Console(stderr=json))
+    print_report(results, Console(stderr=json))
     if svg is not None:
         save_svg(results, svg)
     track_all(trackers, campaign, Console(stderr=json))
@@ -60,14 +57,3 @@ def report(
     if unwritten:
         raise CampaignError(unwritten)
     return results.verdict.verdict.exit_code
-
-
-def print_with_origin(results: CampaignResults, console: Console) -> None:
-    """The report on the terminal; where it was made of a folder of the original scripts, its head says so."""
-    from seatrial.campaign.original import MADE_FROM
-    from seatrial.report.terminal import print_report
-
-    origin = [caution.text for caution in results.cautions if caution.kind == MADE_FROM]
-    if origin:
-        console.print(*origin, "", sep="\n", markup=False, highlight=False)
-    print_report(replace(results, cautions=tuple(one for one in results.cautions if one.kind != MADE_FROM)), console)

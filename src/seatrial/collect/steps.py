@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from seatrial.collect.effective import read_effective
 from seatrial.collect.events import empty_pauses, empty_steps, read_events_said
 from seatrial.collect.health import read_health
 from seatrial.collect.logs import read_logs
@@ -33,7 +34,9 @@ def _read_tables(attempt: Attempt) -> StepTables:
     if attempt.spec.workload.reads != "none":
         tables = read_logs(attempt)
     cautions = (*cautions, *_no_events(attempt), *(tables.cautions if tables else ()))
-    return _whole(attempt, cautions) if tables is None or tables.source == "whole" else replace(tables, cautions=cautions)
+    found = _whole(attempt, cautions) if tables is None or tables.source == "whole" else replace(tables, cautions=cautions)
+    # Events that tell no step may still tell what the settings came to.
+    return replace(found, effective=read_effective(AttemptPaths(Path(attempt.folder)).events(0), attempt))
 
 
 def _no_events(attempt: Attempt) -> Iterator[Caution]:

@@ -42,7 +42,5 @@ TRAINER_KEYS = {
 }
 """Key of train.py → setting, in the order of the command."""
 
-OF_ORIGINALS = "original_"
-"""How the kinds of all cautions begin that only a folder of the original scripts has."""
-MADE_FROM = f"{OF_ORIGINALS}scripts"
+MADE_FROM = "original_scripts"
 """Kind of the caution that says at the head of a report what it was made from."""

@@ -13,7 +13,7 @@ from seatrial.log_lines import shown_lines
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
-from seatrial.records.original_names import OF_ORIGINALS
+from seatrial.records.original_names import MADE_FROM
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.report.numbers import count, figure, margin
@@ -120,6 +120,16 @@ def failures(results: CampaignResults) -> list[Failure]:
     return list(together.values())
 
 
+def origin(results: CampaignResults) -> str:
+    """What the campaign was made of, where it is a translation; it heads the report."""
+    return next((caution.text for caution in results.cautions if caution.kind == MADE_FROM), "")
+
+
+def warnings(results: CampaignResults) -> list[Warned]:
+    """The cautions for a reader who has read the head."""
+    return [caution for caution in cautions(results) if caution.kind != MADE_FROM]
+
+
 def cautions(results: CampaignResults) -> list[Warned]:
     """Everything to be warned of, from the campaign down to its current runs; what is said of many is said once."""
     together: dict[tuple[str, str], dict[str, None]] = {}
@@ -216,6 +226,6 @@ def pending_sentence(results: CampaignResults) -> str:
     if not results.pending:
         return ""
     waiting = f"{count(len(results.pending), 'run')} still to be run: {named(results.pending)}."
-    if any(caution.kind.startswith(OF_ORIGINALS) for caution in results.cautions):
+    if origin(results):
         return f"{waiting} No row of the original manifest tells how that ended, so it counts in no figure."
     return f"{waiting} The same command again runs only what is missing."

@@ -45,6 +45,8 @@ def page(results: CampaignResults, paths: CampaignPaths) -> str:
 def _head(results: CampaignResults) -> Iterator[str]:
     yield f"# Sea trial: {escape(', '.join(results.plans) or results.output)}"
     yield f"Made {instant(results.generated_t)} from `{results.output.replace('`', '')}`."
+    if made_of := digest.origin(results):
+        yield escape(made_of)
 
 
 def _verdict(results: CampaignResults) -> Iterator[str]:
@@ -155,7 +157,7 @@ def _failure(failure: Failure) -> Iterator[str]:
 
 def _cautions(results: CampaignResults) -> Iterator[str]:
     yield "## Cautions"
-    found = digest.cautions(results)
+    found = digest.warnings(results)
     if not found:
         yield "None."
         return

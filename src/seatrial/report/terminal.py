@@ -51,7 +51,7 @@ def print_report(results: CampaignResults, console: Console) -> None:
 
 def render(results: CampaignResults, *, width: int = DEFAULT_WIDTH) -> RenderableType:
     """The whole report, made for `width` columns."""
-    parts = [*_ranking(results, width), *_verdict(results), *_failures(results), *_cautions(results), *_where(results)]
+    parts = [*_origin(results), *_ranking(results, width), *_verdict(results), *_failures(results), *_cautions(results), *_where(results)]
     return Group(*parts)
 
 
@@ -61,6 +61,12 @@ def save_svg(results: CampaignResults, path: Path, *, width: int = 100, title: s
     print_report(results, console)
     theme = TerminalTheme(GROUND, TEXT, COLOURS, COLOURS)
     files.write_text(path, console.export_svg(title=title, theme=theme, code_format=SVG_FORMAT, unique_id="seatrial"))
+
+
+def _origin(results: CampaignResults) -> Iterator[RenderableType]:
+    if made_of := digest.origin(results):
+        yield _text(made_of)
+        yield Text("")
 
 
 def _ranking(results: CampaignResults, width: int) -> Iterator[RenderableType]:
@@ -185,7 +191,7 @@ def _failure(failure: Failure) -> Iterator[RenderableType]:
 
 
 def _cautions(results: CampaignResults) -> Iterator[RenderableType]:
-    found = digest.cautions(results)
+    found = digest.warnings(results)
     if found:
         yield Text("")
         yield Text("Cautions", style="bold")

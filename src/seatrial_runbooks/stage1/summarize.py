@@ -87,12 +87,11 @@ def _resolved(path: Path) -> Path:
 
 def told(results: CampaignResults) -> Iterator[str]:
     """What was written, where, and what came out of it."""
-    from seatrial.campaign.original import MADE_FROM
-    from seatrial.report.digest import winners_sentence
+    from seatrial.report.digest import origin, winners_sentence
 
     paths = CampaignPaths(Path(results.output))
     tables = (paths.manifest, paths.timing_points, paths.per_run_metrics, paths.group_summary, paths.ranked_groups, paths.summary_md)
-    yield from (caution.text for caution in results.cautions if caution.kind == MADE_FROM)
+    yield from filter(None, [origin(results)])
     yield f"Wrote {', '.join(path.name for path in tables if path.is_file())} in {results.output}"
     yield winners_sentence(results)
 

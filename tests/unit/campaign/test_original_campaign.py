@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.campaign.original import MADE_FROM, campaign_of, run_of
+from seatrial.campaign.original import campaign_of, run_of
 from seatrial.campaign.results import gather_results, remake
 from seatrial.collect.original import translate as translate_module
 from seatrial.errors import CampaignError
 from seatrial.paths import CampaignPaths
 from seatrial.records.columns import MANIFEST_SEED, PER_RUN_SEED
+from seatrial.records.original_names import MADE_FROM
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.tables import read_table
 from tests.original_campaign import OriginalAttempt, ab_run, sweep_run, write_original_campaign

@@ -81,7 +81,8 @@ def test_cautions_on_figures_of_failed_runs_are_left_out() -> None:
 
 def test_what_is_still_to_be_run_of_an_original_folder_has_no_command_here() -> None:
     assert digest.pending_sentence(factory.results(pending=("a_r1",))).endswith("The same command again runs only what is missing.")
-    for kind in (MADE_FROM, "original_no_row"):
-        told = digest.pending_sentence(factory.results(pending=("a_r1",), cautions=(Caution(kind=kind, text="Made."),)))
-        assert told.startswith("1 run still to be run: a_r1. ") and "same command" not in told
+    translated = factory.results(pending=("a_r1",), cautions=(Caution(kind=MADE_FROM, text="Made."),))
+    told = digest.pending_sentence(translated)
+    assert told.startswith("1 run still to be run: a_r1. ") and "same command" not in told
+    assert digest.origin(translated) == "Made." and MADE_FROM not in {one.kind for one in digest.warnings(translated)}
     assert digest.pending_sentence(factory.results(pending=())) == ""

@@ -11,7 +11,6 @@ from seatrial import files
 from seatrial.paths import CampaignPaths
 from seatrial.records.caution import Caution
 from seatrial.records.codec import described, to_json
-from seatrial.records.original_names import MADE_FROM as MADE_FROM
 
 VERSION = 2
 """Counted up with every change of what is written: folders translated before are then translated anew."""
