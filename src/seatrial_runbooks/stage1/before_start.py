@@ -79,6 +79,7 @@ def names_for(group: str, variables: Variables) -> dict[str, str]:
 def _of_plan(plan: CampaignPlan, variables: Variables, cwd: Path) -> Iterator[str]:
     try:
         from seatrial_workloads.contrastive.hydra_config.checks import ConfigurationError
+        from seatrial_workloads.contrastive.hydra_config.compose import settings_from
         from seatrial_workloads.contrastive.hydra_config.to_settings import in_typed_words
     except ImportError as error:
         raise UsageError(NEEDS_HYDRA) from error
@@ -87,19 +88,12 @@ def _of_plan(plan: CampaignPlan, variables: Variables, cwd: Path) -> Iterator[st
         names = names_for(spec.group, variables)
         try:
             # Composing takes a tenth of a second: the other groups differ in flat settings only, and these are checked alike.
-            base = _composed(spec) if base is None else dataclasses.replace(base, **_flat(spec, base))
+            base = settings_from(spec.workload.args, {}).settings if base is None else dataclasses.replace(base, **_flat(spec, base))
         except (ConfigurationError, ValueError) as error:
             yield in_variables(_with_experiment(in_typed_words(str(error))), names)
             continue
         found = base.host_problems(num_gpus=len(spec.place.devices), cwd=cwd)
         yield from (f"{names[setting]}: {in_variables(sentence, names)}" for setting, sentence in found if setting not in OWN_WORDS)
-
-
-def _composed(spec: RunSpec) -> Any:
-    """The flat settings that train.py would make of its words."""
-    from seatrial_workloads.contrastive.hydra_config.compose import settings_from
-
-    return settings_from(spec.workload.args, {}).settings
 
 
 def _flat(spec: RunSpec, base: Any) -> dict[str, Any]:
