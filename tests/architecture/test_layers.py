@@ -31,18 +31,21 @@ FOUNDATION = (
     "deepspeed_options",
     "eta",
     "records",
+    "signatures",
 )
 
 # Folder → what of seatrial it may import besides itself.
 MAY_IMPORT = {
     "records": {"records"},
     "eta": {"records"},
+    "signatures": {"records"},
+    "history": {*FOUNDATION, "machine"},
     "probe": {"records", "append"},
     "machine": {*FOUNDATION},
     "agent": {*FOUNDATION, "machine", "observe"},
     **{stage: {*FOUNDATION, "machine", "probe"} for stage in STAGES},
-    "campaign": {*FOUNDATION, "machine", *STAGES},
-    "cli": {*FOUNDATION, "machine", "campaign", *STAGES},
+    "campaign": {*FOUNDATION, "machine", "history", *STAGES},
+    "cli": {*FOUNDATION, "machine", "campaign", "history", *STAGES},
 }
 
 

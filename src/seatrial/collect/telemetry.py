@@ -23,10 +23,13 @@ from seatrial.records.caution import Caution
 from seatrial.records.telemetry import TEXT_COLUMNS, SamplerAccount, TelemetryTables
 
 GPU_READ = (
-    "epoch_sec", "gpu_index", "temp_c", "util_gpu_pct", "power_w", "sm_clock_mhz", "mem_used_mib", "energy_j", "throttle_reasons",
-    "foreign_process_count",
+    "epoch_sec", "gpu_index", "temp_c", "util_gpu_pct", "power_w", "sm_clock_mhz", "mem_used_mib", "mem_total_mib", "energy_j",
+    "power_limit_w", "throttle_reasons", "foreign_process_count",
 )  # fmt: skip
-HOST_READ = ("epoch_sec", "cpu_user_pct", "cpu_system_pct", "cpu_steal_pct", "mem_available_kib", "rss_kib")
+HOST_READ = (
+    "epoch_sec", "load1", "cpu_user_pct", "cpu_system_pct", "cpu_steal_pct", "mem_total_kib", "mem_available_kib", "rss_kib",
+    "train_rss_kib", "tree_cpu_pct",
+)  # fmt: skip
 LARGEST_FILE_BYTES = 512 * MIB
 """A fortnight of eight GPUs, sampled every two seconds. What stands beyond is not read."""
 MOST = 1e15

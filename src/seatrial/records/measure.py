@@ -6,7 +6,19 @@ from dataclasses import dataclass, field
 
 from seatrial.records.caution import Caution
 from seatrial.records.eta import EtaPoint, EtaQuality
+from seatrial.records.health import (
+    DebugSetting,
+    LastSteps,
+    LossCourse,
+    MemoryCourse,
+    ReportedFigure,
+    SlowSign,
+    SlowSteps,
+    Straggler,
+    UnevenCause,
+)
 from seatrial.records.run_spec import Scalar
+from seatrial.records.stability import GroupStability
 
 Cell = str | int | float | bool | None
 
@@ -58,6 +70,8 @@ class RunHealth:
     tracebacks: int = 0
     """In its output, those too that a script caught and printed."""
     harmless: tuple[HarmlessCount, ...] = ()
+    halted: bool = False
+    """Ranks ended because a halt file asked for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +114,17 @@ class RunMeasure:
     """Figures of the machine over the window, by column name (TELEMETRY_FIGURES)."""
     health: RunHealth | None = None
     """None where nobody looked."""
+    slow_steps: SlowSteps | None = None
+    last_steps: LastSteps | None = None
+    loss_course: LossCourse | None = None
+    memory: tuple[MemoryCourse, ...] = ()
+    straggler: Straggler | None = None
+    """None for a single rank."""
+    uneven: tuple[UnevenCause, ...] = ()
+    """Why its steps are uneven, or slower than they could be; the strongest first."""
+    debug: tuple[DebugSetting, ...] = ()
+    slow_signs: tuple[SlowSign, ...] = ()
+    reported: dict[str, ReportedFigure] = field(default_factory=dict)
     cautions: tuple[Caution, ...] = ()
 
 
@@ -126,7 +151,9 @@ class GroupSummary:
     runs: int
     """Runs that count: ok, and of the newest fingerprint."""
     failed_runs: int
-    """Current runs that did not end ok, interrupted ones not counted."""
+    """Current runs that did not end ok, interrupted ones and those that the platform failed not counted."""
+    infrastructure_failures: tuple[str, ...] = ()
+    """Current runs that the platform failed, each with its cause: they do not weigh on the group, and ask for a re-run."""
     failed_attempts: int = 0
     """Earlier attempts of these runs that failed before one ended ok."""
     set_aside_runs: int = 0
@@ -143,6 +170,9 @@ class GroupSummary:
     """Steps counted over all runs."""
     seed: dict[str, Cell] = field(default_factory=dict)
     """The seeds' group columns, by column name."""
+    stability: GroupStability | None = None
+    debug: tuple[str, ...] = ()
+    """Debug and tracing settings that any of its counted runs had: `NCCL_DEBUG=INFO`."""
     cautions: tuple[Caution, ...] = ()
 
 

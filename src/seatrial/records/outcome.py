@@ -70,6 +70,18 @@ class Cause(str, enum.Enum):
     UNKNOWN = "unknown"
 
 
+class Fault(str, enum.Enum):
+    """Whose fault a bad end is: what decides whether it weighs on the group."""
+
+    INFRASTRUCTURE = "infrastructure"
+    """The platform's: storage, network, a machine, a scheduler. The run is to be made again on a healthy one."""
+    CONFIGURATION = "configuration"
+    """The group's own settings: batch too large, an option refused."""
+    CODE = "code"
+    """The script's."""
+    UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
     """attempt-N/outcome.json, written last: its presence alone means that the attempt is over."""
@@ -98,5 +110,8 @@ class RunOutcome:
     """The rank that held the others up, where one did."""
     phase: str = ""
     """What it was doing, in the probe's words."""
+    signature: str = ""
+    """The entry of the registry of signatures that told the cause."""
+    fault: Fault = Fault.UNKNOWN
     frame: str = ""
     """Where its main thread stood: `train.py:41 in step`."""

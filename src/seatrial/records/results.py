@@ -8,6 +8,7 @@ from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
 from seatrial.records.measure import GroupSummary, Ranking, RunMeasure
 from seatrial.records.outcome import Outcome
+from seatrial.records.stability import SentinelDrift
 from seatrial.records.verdict import CampaignVerdict
 
 
@@ -39,4 +40,6 @@ class CampaignResults:
     groups: tuple[GroupSummary, ...]
     ranking: Ranking
     verdict: CampaignVerdict
+    drift: SentinelDrift | None = None
+    """None where the plan has no sentinel."""
     cautions: tuple[Caution, ...] = ()

@@ -144,6 +144,7 @@ class RunSpec:
     plan: str
     """The plan's name."""
     mode: str = "sweep"
+    """The plan's word; `sentinel` for runs that only watch the platform: those are ranked nowhere."""
     lane: bool = True
     """False when a setting is off the plan's main lane: such groups are ranked apart."""
     workload: WorkloadSpec

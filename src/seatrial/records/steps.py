@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from seatrial.records.caution import Caution
 from seatrial.records.eta import EtaPoint
+from seatrial.records.health import DebugSetting, RankPlace, ReportedFigure, SlowSign
 from seatrial.records.measure import RunHealth, TimingPoint
 from seatrial.records.run_spec import Scalar
 
@@ -47,4 +48,9 @@ class StepTables:
     """None where the workload has no probe."""
     health: RunHealth | None = None
     """What the attempt's output says beside its steps."""
+    places: tuple[RankPlace, ...] = ()
+    """Where the ranks ran, as far as they tell."""
+    debug: tuple[DebugSetting, ...] = ()
+    slow_signs: tuple[SlowSign, ...] = ()
+    reported: dict[str, ReportedFigure] = field(default_factory=dict)
     cautions: tuple[Caution, ...] = ()

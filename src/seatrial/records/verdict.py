@@ -21,6 +21,22 @@ class Verdict(str, enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Baseline:
+    """What a criterion compares with: a group of this campaign, a group of another one, or a pinned row of history."""
+
+    group: str = ""
+    """Of this campaign, or of `campaign`; there it may be empty: its winner."""
+    campaign: str = ""
+    history: str = ""
+
+    @property
+    def text(self) -> str:
+        if self.history:
+            return f"history:{self.history}"
+        return f"{self.campaign}:{self.group}" if self.campaign else self.group
+
+
+@dataclass(frozen=True, kw_only=True)
 class Criterion:
     """One gate of a plan: a metric, where it is looked at, and a bound. Nothing is evaluated."""
 
@@ -29,6 +45,12 @@ class Criterion:
     """`campaign`, `every_run`, `every_group` or `winner`."""
     at_most: float | None = None
     at_least: float | None = None
+    unit: str = ""
+    """The metric's own; bounds are in it."""
+    baseline: Baseline | None = None
+    """For metrics that compare; None where none was named."""
+    ready: str = ""
+    """The ready criteria that it came from: `stage1_stability`."""
     reason: str = ""
 
 
@@ -40,19 +62,35 @@ class Evidence:
     """The run or group."""
     value: Cell
     file: str
+    unit: str = ""
+    name: str = ""
+    """What the value is, where that is not the criterion's metric: `slope`, `p90/p50`."""
     window: str = ""
     n: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
-    """One judged statement."""
+class Advice:
+    """What may be the reason for a finding, from the registry of signatures, and what to do."""
 
     id: str
-    criterion: Criterion
+    text: str
+    evidence: tuple[Evidence, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One judged statement. A plan's criteria give those that decide; the others are what was found beside."""
+
+    id: str
+    """Unique in the campaign, what `seatrial why OUT ID` takes: `1-failed_runs-campaign`, `leak:mb16_r1:host`."""
+    kind: str = "criterion"
+    """`criterion`, or of a statement: `winner`, `stability`, `drift`, `leak`, `straggler`, `steady_state`, `failure`, `debug`."""
+    criterion: Criterion | None = None
     verdict: Verdict
     text: str
     evidence: tuple[Evidence, ...] = ()
+    advice: tuple[Advice, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +99,8 @@ class CampaignVerdict:
 
     verdict: Verdict
     findings: tuple[Finding, ...]
+    statements: tuple[Finding, ...] = ()
+    """What was found beside the criteria; none of them changes the exit code."""
     partial: bool = False
     """True when runs of the plan are still to be run."""
     notes: dict[str, str] = field(default_factory=dict)

@@ -1,0 +1,1 @@
+"""What is kept of campaigns beyond their folders: rows that later campaigns are compared with."""

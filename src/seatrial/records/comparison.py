@@ -1,0 +1,170 @@
+"""Two sides held against one another, and throughput over the number of GPUs."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from seatrial.records.health import LastSteps, LossCourse
+from seatrial.records.measure import Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideRun:
+    """One run of a side, with all that a comparison reads."""
+
+    run: str
+    repeat: int
+    started_t: float
+    figures: dict[str, float]
+    """By metric, what the run measured: samples_per_s, tokens_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
+    steady: bool = True
+    window: str = ""
+    """`steps 40–199`."""
+    n: int = 0
+    last_steps: LastSteps | None = None
+    loss: LossCourse | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """A group's runs that count, in a form that can be kept: a row of history is one of these."""
+
+    name: str
+    """What people call it: `mb16`, `OUT:mb16`, `history:v100-bf16`."""
+    group: str
+    source: str
+    """The folder of its campaign, as given, or the history row's name."""
+    runs: tuple[SideRun, ...]
+    campaign: str = ""
+    """Identifies the campaign, so that pairs are formed only within one: its resolved folder."""
+    world_size: int = 1
+    nodes: int = 1
+    failed_runs: int = 0
+    infrastructure_failures: tuple[str, ...] = ()
+    """Runs that the platform failed, each with its cause: `mb16_r2 (io_error)`."""
+    pending: tuple[str, ...] = ()
+    machine: dict[str, str] = field(default_factory=dict)
+    """Facts of the fingerprint that are the machine's: host, gpu_name, driver_version, power limit …"""
+    code: dict[str, str] = field(default_factory=dict)
+    """Those that are the code's: commit, packages."""
+    effective: dict[str, str] = field(default_factory=dict)
+    debug: tuple[str, ...] = ()
+    """Debug and tracing settings of its runs: `NCCL_DEBUG=INFO`."""
+    taken_t: float = 0.0
+    """When its last run ended."""
+
+
+class Relation(str, enum.Enum):
+    """What B is against A."""
+
+    FASTER = "FASTER"
+    SLOWER = "SLOWER"
+    SAME = "SAME"
+    """The whole interval lies within the margin that does not matter."""
+    AMBIGUOUS = "AMBIGUOUS"
+
+
+class LossVerdict(str, enum.Enum):
+    """Whether B's loss goes the way of A's."""
+
+    COMPARABLE = "comparable"
+    WORSE = "worse"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossParity:
+    """The guard: a speed-up that costs the training is none."""
+
+    verdict: LossVerdict
+    reason: str
+    difference: float | None = None
+    """B's loss less A's over the last quarter of the steps that both have."""
+    allowed: float | None = None
+    last_step: int | None = None
+    n: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """B against A. The interval on logs decides; the bootstrap stands beside it and decides nothing."""
+
+    a: str
+    b: str
+    metric: str
+    unit: str
+    higher_is_better: bool
+    relation: Relation
+    reason: str
+    """One sentence that can stand alone."""
+    method: str = ""
+    """`paired t on logs, 5 pairs`, `Welch on logs, 5 and 5 runs`, or the preset's rule."""
+    value_a: Estimate | None = None
+    value_b: Estimate | None = None
+    ratio: Estimate | None = None
+    """B over A with its 95 % interval, widened where several comparisons are made at once."""
+    bootstrap_low: float | None = None
+    bootstrap_high: float | None = None
+    chance: float | None = None
+    """Two-sided p of no difference, corrected where several comparisons are made at once (Holm)."""
+    comparisons: int = 1
+    """How many it was corrected for."""
+    detectable_pct: float | None = None
+    """The smallest difference that these runs would have shown four times in five."""
+    margin_pct: float = 1.0
+    loss: LossParity | None = None
+    blocked: str = ""
+    """Why nothing may be said of the code: failures of the platform that ask for a re-run."""
+    cautions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScalingPoint:
+    """Throughput at one number of GPUs (ranks where there are none)."""
+
+    gpus: int
+    nodes: int
+    group: str
+    source: str
+    value: Estimate
+    """Total, all ranks together."""
+    per_gpu: Estimate
+    efficiency: Estimate
+    """Per GPU over that of the smallest number, with its interval."""
+    step_ms: float
+    runs: int
+    weak: bool = True
+    """The work of one GPU is that of the smallest number (weak scaling); False where the whole work is (strong)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Projection:
+    """What the fit says of a number of GPUs that was not run."""
+
+    gpus: int
+    value: float
+    low: float
+    high: float
+    efficiency: float
+    bound_by: str
+    """`compute`, `bandwidth`, `latency`: the largest part of the step there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scaling:
+    """How throughput grows with GPUs: what was measured, and what a fit of compute, bandwidth and latency makes of it."""
+
+    metric: str
+    unit: str
+    points: tuple[ScalingPoint, ...]
+    compute_ms: float | None = None
+    """Of a step, what does not depend on the number of GPUs."""
+    bandwidth_ms: float | None = None
+    """What a ring over N GPUs takes for their data, times (N - 1) / N."""
+    latency_ms: float | None = None
+    """What each further doubling adds."""
+    projections: tuple[Projection, ...] = ()
+    reason: str = ""
+    """One sentence: what bounds it, or why there is no fit."""
+    cautions: tuple[str, ...] = ()
