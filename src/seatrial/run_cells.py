@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seatrial.found_cells import found_cells
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.measure import Cell, RunMeasure
@@ -22,7 +23,7 @@ def run_cells(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Cell]:
     if measure is None:
         return cells
     cells |= {**measure.seed, **_wall(measure), **_window(measure), **_startup(measure), **_eta_quality(measure)}
-    return cells | measure.telemetry
+    return cells | measure.telemetry | found_cells(measure)
 
 
 def train_log(attempt: Attempt) -> str | None:

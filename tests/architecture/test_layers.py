@@ -25,6 +25,7 @@ FOUNDATION = (
     "tables",
     "log_lines",
     "seed_columns",
+    "found_cells",
     "run_cells",
     "option_words",
     "torchrun_options",

@@ -51,6 +51,8 @@ def _ending(attempt: Attempt) -> dict[str, Cell]:
         "cause": outcome.cause.value,
         "detail": outcome.detail or None,
         "started_at": _iso(outcome.started_t),
+        "signature": outcome.signature or None,
+        "fault": outcome.fault.value if outcome.outcome.is_failure else None,
     }
 
 

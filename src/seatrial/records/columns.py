@@ -27,7 +27,7 @@ MANIFEST_OURS = _names(
     run outcome cause detail attempt hash group_key current lane plan workload fingerprint attn_impl_req model_load_dtype_req
     fallback_reasons source window_first_step window_last_step window_n warmup_steps excluded_steps steady wall_s wall_steps_per_sec
     wall_samples_per_sec wall_tokens_per_sec wall_iter_p50_ms wall_iter_p90_ms wall_p90_over_p50 startup_sec first_loss last_loss
-    started_at
+    started_at signature fault
     """
 )
 TIMING_POINTS = _names(
@@ -60,6 +60,15 @@ ETA_QUALITY = _names(
     eta_error_median_sec eta_error_p90_sec eta_error_median_fraction eta_error_p90_fraction
     """
 )
+FOUND_COLUMNS = _names(
+    """
+    slow_steps slow_steps_time_share last50_n last50_mean_ms last50_stdev_ms last50_per_sec host_memory host_slope_mib_per_min
+    host_slope_low host_slope_high host_mib_per_1000_steps host_hours_left gpu_memory gpu_slope_mib_per_min gpu_slope_low
+    gpu_slope_high gpu_mib_per_1000_steps gpu_hours_left straggler straggler_rank straggler_score straggler_phase
+    straggler_held_up_ms straggler_n uneven_causes debug_settings slow_signs
+    """
+)
+"""What records.health holds of a run; of several GPUs the one whose memory grows fastest."""
 PER_RUN_SEED = _names(
     """
     mode group repeat run_dir train_log launcher_log zero_stage micro_batch world_size global_batch deterministic cudnn_benchmark
@@ -88,6 +97,7 @@ PER_RUN_OURS = (
     *STARTUP_COLUMNS,
     *ETA_QUALITY,
     *TELEMETRY_FIGURES,
+    *FOUND_COLUMNS,
 )
 GROUP_SEED = _names(
     """
@@ -108,7 +118,8 @@ GROUP_OURS = _names(
     rank lane group_key failed_runs failed_attempts set_aside_runs unsteady_runs window_n wall_samples_per_sec
     wall_samples_per_sec_low wall_samples_per_sec_high wall_tokens_per_sec wall_tokens_per_sec_low wall_tokens_per_sec_high
     wall_steps_per_sec wall_steps_per_sec_low wall_steps_per_sec_high wall_iter_p50_ms wall_p90_over_p50 startup_sec duration_sec
-    ratio_to_leader ratio_low ratio_high tied_with_leader can_win reason
+    ratio_to_leader ratio_low ratio_high tied_with_leader can_win reason infrastructure_failures stability stability_ratio_median
+    stability_ratio_max throughput_cv_pct stability_causes debug_settings
     """
 )
 BEST_CONFIG = _names(

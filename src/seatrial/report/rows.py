@@ -134,7 +134,24 @@ def _group_cells(group: GroupSummary, place: RankedGroup | None) -> Row:
         "unsteady_runs": group.unsteady_runs,
         "window_n": group.window_n,
     }
-    return {**cells, **_figure_cells(group), **_place_cells(place)}
+    return {**cells, **_figure_cells(group), **_stability_cells(group), **_place_cells(place)}
+
+
+def _stability_cells(group: GroupSummary) -> Row:
+    cells: Row = {
+        "infrastructure_failures": len(group.infrastructure_failures),
+        "debug_settings": "+".join(group.debug) or None,
+    }
+    found = group.stability
+    if found:
+        cells |= {
+            "stability": found.verdict.value,
+            "stability_ratio_median": found.ratio_median,
+            "stability_ratio_max": found.ratio_max,
+            "throughput_cv_pct": found.cv_pct,
+            "stability_causes": "+".join(cause.kind for cause in found.causes) or None,
+        }
+    return cells
 
 
 def _figure_cells(group: GroupSummary) -> Row:
