@@ -21,6 +21,7 @@ from seatrial.records.measure import Cell, Estimate, GroupSummary, RankedGroup, 
 ITER_P50 = "tail_mean_iter_p50_ms_mean"
 # A difference of more than this is not given away to the lower p90/p50, however widely the leader's own runs scatter.
 CLOSE = 0.10
+SENTINEL = "sentinel"
 NO_INTERVAL = "no interval, so its place is not evidence"
 
 
@@ -43,7 +44,8 @@ class _Standing:
 
 
 def rank(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
-    """The main lane's order, the order of what is off it, and the winners."""
+    """The main lane's order, the order of what is off it, and the winners. A sentinel watches the platform and has no place."""
+    groups = [group for group in groups if group.mode != SENTINEL]
     metric, cautions = choose_metric(groups, rank_by)
     main = [group for group in groups if group.lane]
     order = _order(main, metric)
@@ -102,7 +104,7 @@ def _refusal(group: GroupSummary, metric: Metric) -> str:
     if group.failed_runs:
         return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
     if group.runs == 0:
-        return "no run ended ok"
+        return "the platform failed its runs" if group.infrastructure_failures else "no run ended ok"
     return "" if metric.of(group) is not None else f"{metric.name} is not known of all its runs"
 
 
@@ -156,11 +158,15 @@ def _latency_winner(groups: Sequence[GroupSummary]) -> str | None:
 
 
 def _is_decided(order: Sequence[_Standing], winner: _Standing | None) -> bool:
-    if winner is None or winner.summary.unsteady_runs:
+    if winner is None or winner.summary.unsteady_runs or any(place.summary.infrastructure_failures for place in order):
         return False
     rivals = [place for place in order if place.can_win and place is not winner]
-    alike = all(place.summary.fingerprint == winner.summary.fingerprint for place in rivals)
+    alike = all(_conditions(place) == _conditions(winner) for place in rivals)
     return bool(rivals) and alike and all(place.apart for place in rivals)
+
+
+def _conditions(place: _Standing) -> tuple[str, tuple[str, ...]]:
+    return place.summary.fingerprint, place.summary.debug
 
 
 def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric) -> str:
@@ -193,9 +199,10 @@ def _is_apart(place: _Standing, other: _Standing) -> bool:
 
 def with_seed_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
     """The groups with the seeds' rank columns filled: by iter p50, by stability (tie: iter), and by the sum of both (tie: iter)."""
-    main, off_lane = [group for group in groups if group.lane], [group for group in groups if not group.lane]
+    main = [group for group in groups if group.lane]
+    off_lane = [group for group in groups if not group.lane and group.mode != SENTINEL]
     ranked = {group.group: group for lane in (main, off_lane) for group in _with_lane_ranks(lane)}
-    return tuple(ranked[group.group] for group in groups)
+    return tuple(ranked.get(group.group, group) for group in groups)
 
 
 def _with_lane_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:

@@ -17,6 +17,8 @@ from seatrial.records.run_spec import Scalar
 BATCH_NAME = re.compile(
     r"(?:^|_)(?:m?bs|mb|bsz|batch|batch_?size|microbatch|seq_?len|block_?size|sequence_?length|accum\w*)(?:_|$)", re.IGNORECASE
 )
+# Sentences name this many; tables have them all.
+MOST_NAMED = 4
 # What must be alike for two groups to be compared; seeds' columns, so that they are in every summary.
 MACHINE = ("gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version", "git_commit_short")
 
@@ -27,6 +29,8 @@ def ranking_cautions(groups: Sequence[GroupSummary], metric: Metric) -> Iterator
     yield from _steps_compared(running, metric)
     yield from _one_repeat(running)
     yield from _unlike_groups(running)
+    yield from _failed_by_platform(groups)
+    yield from _mixed_debug(running)
 
 
 def _steps_compared(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
@@ -75,4 +79,27 @@ def _unlike_groups(running: Sequence[GroupSummary]) -> Iterator[Caution]:
             kind="unlike_groups",
             text=f"Groups were run under unlike conditions ({', '.join(differing)}), so a difference between them may not come from their "
             "settings; run them again together.",
+        )
+
+
+def _failed_by_platform(groups: Sequence[GroupSummary]) -> Iterator[Caution]:
+    failed = [run for group in groups for run in group.infrastructure_failures]
+    if failed:
+        runs = "1 run was" if len(failed) == 1 else f"{len(failed)} runs were"
+        yield Caution(
+            kind="failed_by_platform",
+            numbers={"runs": len(failed)},
+            text=f"{runs} failed by the platform and not by the settings ({', '.join(failed[:MOST_NAMED])}): they weigh on no group, and "
+            "until they have been run again on a healthy one, with the same command, no difference here may be put down to the code.",
+        )
+
+
+def _mixed_debug(running: Sequence[GroupSummary]) -> Iterator[Caution]:
+    if len({group.debug for group in running}) > 1:
+        having = [f"{group.group} ({', '.join(group.debug)})" for group in running if group.debug]
+        yield Caution(
+            kind="mixed_debug",
+            numbers={"groups": len(having)},
+            text=f"Some groups were measured with debug or tracing on and some without ({', '.join(having[:MOST_NAMED])}): they must not be "
+            "compared; switch it off and run them again.",
         )

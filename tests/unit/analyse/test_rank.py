@@ -165,6 +165,30 @@ def test_seed_ranks_are_of_each_lane_alone() -> None:
     assert [one.seed["rank_by_iter_p50"] for one in groups] == [1, 1]
 
 
+def test_a_sentinel_has_no_place() -> None:
+    found = rank([group("a", [50, 51, 50]), group("sentinel", [100, 101, 102], mode="sentinel", lane=False)], "throughput")
+    assert [place.group for place in (*found.groups, *found.off_lane)] == ["a"]
+    kept = with_seed_ranks([seeded("a", 10.0, 1.0), replace(seeded("sentinel", 5.0, 1.0), mode="sentinel", lane=False)])
+    assert [group.seed.get("rank_by_iter_p50") for group in kept] == [1, None]
+
+
+def test_what_the_platform_failed_weighs_on_no_group_and_decides_nothing() -> None:
+    fast = group("fast", [100, 101], infrastructure_failures=("fast_r3 (io_error)",))
+    found = rank([fast, group("slow", [50, 51, 50])], "throughput")
+    assert (found.winner, found.decided) == ("fast", False)
+    assert [caution.kind for caution in found.cautions] == ["failed_by_platform"]
+    assert "fast_r3 (io_error)" in found.cautions[0].text
+    lost = rank([group("lost", [], infrastructure_failures=("lost_r1 (io_error)",))], "throughput")
+    assert lost.groups[0].reason == "the platform failed its runs"
+
+
+def test_groups_with_debug_on_are_not_held_against_those_without() -> None:
+    traced = group("traced", [100, 101, 102], debug=("NCCL_DEBUG=INFO",))
+    found = rank([traced, group("plain", [50, 51, 50])], "throughput")
+    assert not found.decided
+    assert [caution.kind for caution in found.cautions] == ["mixed_debug"]
+
+
 def seeded(name: str, p50: float, score: float) -> GroupSummary:
     return factory.group(name, seed={"tail_mean_iter_p50_ms_mean": p50, "stability_score": score})
 
