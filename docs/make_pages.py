@@ -20,11 +20,11 @@ from tests.faults.page import markdown as fault_table  # noqa: E402
 
 from seatrial.cli.main import VERBS  # noqa: E402
 from seatrial.collect.reference import markdown as troubleshooting  # noqa: E402
-from seatrial.collect.signature import STAGE1  # noqa: E402
 from seatrial.plan.reference import markdown as plan_reference  # noqa: E402
 from seatrial.preflight.reference import markdown as doctor_reference  # noqa: E402
+from seatrial.signatures.signature import STAGE1  # noqa: E402
 
-PARTS = {"plan": ("show", "schema")}
+PARTS = {"plan": ("show", "schema", "criteria"), "history": ("add", "list", "pin", "unpin")}
 # Fixed, so that the page does not depend on who makes it.
 HELP_ENVIRONMENT = {"COLUMNS": "110", "TERMINAL_WIDTH": "110", "NO_COLOR": "1", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
 

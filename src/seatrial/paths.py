@@ -56,6 +56,7 @@ class AttemptPaths:
     telemetry = _InFolder("telemetry.json")
     alarms = _InFolder("alarms.jsonl")
     halt = _InFolder("halt.json")
+    watchdog_halt = _InFolder(".HALT")
     stacks = _InFolder("stacks")
     recovered = _InFolder("recovered.json")
     outcome = _InFolder("outcome.json")

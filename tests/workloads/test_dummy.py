@@ -10,8 +10,9 @@ import sys
 
 import pytest
 
+from seatrial_workloads.dummy.pace import compute_ms
 from seatrial_workloads.dummy.settings import Settings
-from seatrial_workloads.dummy.train import compute_ms, loss_at
+from seatrial_workloads.dummy.train import loss_at
 from tests.workloads import ranks
 from tests.workloads.ranks import column, events, rank_environment, run_ranks
 

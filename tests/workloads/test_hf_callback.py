@@ -59,12 +59,19 @@ def _events(run_dir: Path, kind: str) -> list[dict[str, Any]]:
 def test_a_training_is_told_step_by_step(tmp_path):
     from seatrial.probe.hf import SeatrialCallback
 
-    _trainer(tmp_path, SeatrialCallback(tmp_path / "run")).train()
+    trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "run"))
+    trainer.train()
+    assert not trainer.model._forward_hooks and not trainer.model._forward_pre_hooks, "none of ours is left"
     steps = _events(tmp_path / "run", "step")
     assert [step["step"] for step in steps] == [0, 1, 2, 3, 4, 5]
     assert {step["samples"] for step in steps} == {8}
     assert [step["loss"] is not None for step in steps] == [False, True] * 3
     assert all(step["iter_ms"] > 0 and step["data_wait_ms"] >= 0 and step["step_ms"] > 0 for step in steps)
+    assert all(step["preprocess_ms"] > 0 and step["fwd_ms"] > 0 and step["bwd_ms"] > 0 for step in steps), (
+        "the model's hooks tell them apart"
+    )
+    parts = ("preprocess_ms", "fwd_ms", "bwd_ms", "step_ms")
+    assert all(sum(step[part] for part in parts) <= step["iter_ms"] for step in steps)
     pauses = [(pause["name"], pause["step"]) for pause in _events(tmp_path / "run", "pause")]
     assert pauses == [("eval", 3), ("eval", 6), ("checkpoint", 6)]
     assert len(_events(tmp_path / "run", "stop")) == 1
@@ -103,3 +110,41 @@ def test_without_a_folder_it_is_silent(tmp_path, monkeypatch):
     result = _trainer(tmp_path, SeatrialCallback()).train()
     assert result.global_step == 6
     assert list(tmp_path.rglob("events_rank*")) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_compiled_model_gets_no_hooks_and_tells_forward_and_backward_together(tmp_path):
+    from seatrial.probe.hf import SeatrialCallback, can_have_hooks
+
+    trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "run"))
+    assert can_have_hooks(trainer.model, trainer.args)
+    # As `model.compile()` leaves it; to compile for real takes a minute.
+    trainer.model._compiled_call_impl = trainer.model._call_impl
+    assert not can_have_hooks(trainer.model, trainer.args)
+    trainer.train()
+    steps = _events(tmp_path / "run", "step")
+    assert len(steps) == 6 and all(step["bwd_ms"] > 0 and step["fwd_ms"] is None for step in steps)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_training_that_goes_on_keeps_counting(tmp_path):
+    from seatrial.probe.hf import SeatrialCallback
+
+    _trainer(tmp_path, SeatrialCallback(tmp_path / "first"), save_strategy="steps").train()
+    trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "second"), save_strategy="steps")
+    trainer.args.max_steps = 8
+    trainer.train(resume_from_checkpoint=True)
+    assert [step["step"] for step in _events(tmp_path / "second", "step")] == [6, 7]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_loss_that_goes_past_the_models_forward_is_not_taken_for_preparation(tmp_path):
+    from seatrial.probe.hf import SeatrialCallback
+
+    trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "run"))
+    trainer.compute_loss = lambda model, inputs, **_: torch.nn.functional.mse_loss(model.layer(inputs["x"]), inputs["labels"])
+    trainer.args.eval_strategy = "no"
+    trainer.train()
+    steps = _events(tmp_path / "run", "step")
+    assert {(step["preprocess_ms"], step["fwd_ms"]) for step in steps} == {(None, None)}
+    assert all(step["bwd_ms"] > 0 for step in steps[1:])

@@ -14,14 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from seatrial.analyse.interval import estimate
 from seatrial.analyse.rank import with_seed_ranks
 from seatrial.analyse.seed_groups import seed_group_cells
+from seatrial.analyse.stability import group_stability
 from seatrial.machine.fingerprint import parted_by
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
 from seatrial.records.measure import Estimate, GroupSummary
-from seatrial.records.outcome import Outcome
+from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import Scalar
+from seatrial.signatures.registry import fault_of
 
 FIGURES = ("samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
 KEY_DIGITS = 4
@@ -62,7 +64,8 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         lane=spec.lane,
         axes=dict(spec.axes),
         runs=len(counted),
-        failed_runs=sum(run.outcome is not None and run.outcome.is_failure for run in members),
+        failed_runs=sum(run.outcome is not None and run.outcome.is_failure and not _platform_failed(run) for run in members),
+        infrastructure_failures=tuple(_with_cause(run) for run in members if _platform_failed(run)),
         failed_attempts=retried,
         set_aside_runs=len(aside),
         unsteady_runs=sum(not window.steady for window in windows),
@@ -70,9 +73,22 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         fingerprint=counted[0].attempt.provenance.fingerprint if counted else "",
         figures=_figures(counted),
         window_n=sum(window.n for window in windows),
+        stability=group_stability(counted, "throughput"),
+        debug=tuple(sorted({f"{one.name}={one.value}" for run in counted if run.measure for one in run.measure.debug})),
         seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(counted or members, counted)},
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
     )
+
+
+def _platform_failed(run: MeasuredRun) -> bool:
+    """A bad end that is no fault of the group's settings."""
+    outcome = run.attempt.outcome
+    return outcome is not None and outcome.outcome.is_failure and fault_of(outcome) is Fault.INFRASTRUCTURE
+
+
+def _with_cause(run: MeasuredRun) -> str:
+    outcome = run.attempt.outcome
+    return f"{run.attempt.spec.run} ({outcome.cause.value})" if outcome else run.attempt.spec.run
 
 
 def _alike(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[MeasuredRun]]:

@@ -46,6 +46,16 @@ def loss_falls(losses: Sequence[float] | Losses) -> bool | None:
     return True if trend < 0 and median(end) < first and median(tail) <= first else None
 
 
+def loss_fall_pct(losses: Sequence[float] | Losses) -> float | None:
+    """By how much the last quarter's mean lies below the first's, in per cent of it; None where that cannot be said."""
+    values = np.asarray(losses, dtype=np.float64)
+    if len(values) < LEAST_LOSSES or not np.isfinite(values).all():
+        return None
+    quarter = len(values) // 4
+    first = float(values[:quarter].mean())
+    return 100 * (1 - float(values[-quarter:].mean()) / first) if first > 0 else None
+
+
 def _trend(values: Losses) -> int:
     """-1 for a loss that falls, 1 for one that rises, 0 where chance explains it."""
     if np.ptp(values) == 0:

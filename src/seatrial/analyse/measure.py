@@ -15,20 +15,27 @@ import numpy.typing as npt
 import polars as pl
 
 from seatrial.analyse.clock import clock_jump
+from seatrial.analyse.debug_cautions import debug_cautions
 from seatrial.analyse.eta_points import eta_points, eta_quality, run_length_s
-from seatrial.analyse.loss import loss_falls
+from seatrial.analyse.loss import loss_fall_pct, loss_falls
+from seatrial.analyse.loss_course import loss_course
+from seatrial.analyse.memory_course import memory_courses
 from seatrial.analyse.quantile import percentiles
 from seatrial.analyse.run_cautions import run_cautions
 from seatrial.analyse.seed_metrics import seed_cells
+from seatrial.analyse.slow_steps import last_steps, slow_steps
 from seatrial.analyse.startup import CLOCK_SLACK_S, startup_split
+from seatrial.analyse.straggler import find_straggler
 from seatrial.analyse.telemetry import telemetry_figures
 from seatrial.analyse.telemetry_cautions import telemetry_cautions
 from seatrial.analyse.timing_points import seed_iter_of, timing_points
+from seatrial.analyse.uneven import uneven_causes
 from seatrial.analyse.window import Counted, count_steps
 from seatrial.analyse.window_span import window_span
 from seatrial.eta.errors import of_mode
 from seatrial.records.attempt import Attempt
 from seatrial.records.eta import EtaPoint
+from seatrial.records.health import LossCourse
 from seatrial.records.measure import Cell, RunMeasure, TimingPoint
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.steps import StepTables
@@ -41,15 +48,35 @@ FIRST_STEPS = (0, 1)
 
 def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables | None = None) -> RunMeasure:
     """Everything that can be said of one attempt; what cannot be is None, and a caution says why."""
-    measured = replace(_measure_steps(attempt, tables), health=tables.health)
-    if samples is None:
-        return measured
+    measured = _measure_steps(attempt, tables)
+    measured = replace(
+        measured,
+        health=tables.health,
+        debug=tables.debug,
+        slow_signs=tables.slow_signs,
+        reported=tables.reported,
+        cautions=(*measured.cautions, *debug_cautions(tables.debug, attempt.spec.run)),
+    )
+    return measured if samples is None else _with_samples(measured, attempt, tables, samples)
+
+
+def _with_samples(measured: RunMeasure, attempt: Attempt, tables: StepTables, samples: TelemetryTables) -> RunMeasure:
+    """What the machine did meanwhile, and what that explains."""
     window = window_span(tables, measured.window)
     # Samples of a clock that was set meanwhile cannot be laid beside the steps.
     laid = TelemetryTables() if clock_jump(tables.steps) else samples
     figures = telemetry_figures(laid, attempt.telemetry, window.first_t, window.last_t, window.samples)
     cautions = telemetry_cautions(figures, attempt.telemetry, attempt.spec.run)
-    return replace(measured, telemetry=figures, cautions=(*measured.cautions, *samples.cautions, *cautions))
+    cores = attempt.provenance.cpu_count or None
+    return replace(
+        measured,
+        telemetry=figures,
+        memory=memory_courses(laid, tables.steps),
+        uneven=uneven_causes(
+            tables, laid, attempt.telemetry, measured.window, window.first_t, window.last_t, measured.straggler, cores=cores
+        ),
+        cautions=(*measured.cautions, *samples.cautions, *cautions),
+    )
 
 
 def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
@@ -82,6 +109,9 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
         first_loss=float(losses[0]) if len(losses) else None,
         last_loss=float(losses[-1]) if len(losses) else None,
         loss_falls=_loss_falls(losses, steps),
+        loss_finite=_loss_finite(steps),
+        loss_fall_pct=loss_fall_pct(losses),
+        steps_done=steps_done(rank0["step"].to_numpy()),
         duration_s=duration_s,
         effective=tables.effective,
         seed=_seed(points, asked, steps, spec, tables),
@@ -89,6 +119,10 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
         eta_points=estimates,
         eta_quality=eta_quality(asked, run_length_s(rank0)) if asked else None,
         startup=startup_split(attempt, tables),
+        slow_steps=slow_steps(counted),
+        last_steps=last_steps(counted, tables.world_size),
+        loss_course=_loss_course(rank0),
+        straggler=find_straggler(tables, counted.window),
         cautions=(*tables.cautions, *run_cautions(counted, tables, spec)),
     )
 
@@ -178,6 +212,25 @@ def _prints_its_first(steps: pl.DataFrame) -> bool:
 def _loss_falls(rank0: npt.NDArray[np.float64], steps: pl.DataFrame) -> bool | None:
     """As rank 0's losses say, unless a rank has one that is no number: the ranks train one model."""
     return loss_falls(rank0) if np.isfinite(_told(steps["loss"])).all() else False
+
+
+def _loss_finite(steps: pl.DataFrame) -> bool | None:
+    told = _told(steps["loss"])
+    return bool(np.isfinite(told).all()) if len(told) else None
+
+
+def steps_done(numbers: npt.NDArray[np.int64]) -> int:
+    """How many steps the first rank's rows speak of: scripts count from 0 or from 1, and may print every so many."""
+    first, last = int(numbers[0]), int(numbers[-1])
+    gap = int(np.diff(numbers).min()) if len(numbers) > 1 else 1
+    if first == 0:
+        return last + 1
+    return last if first <= gap else last - first + gap
+
+
+def _loss_course(rank0: pl.DataFrame) -> LossCourse | None:
+    told = rank0.select("step", "loss").drop_nulls("loss")
+    return loss_course(told["step"].to_numpy(), told["loss"].to_numpy())
 
 
 def _seed(

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from seatrial.analyse.mann_kendall import mann_kendall
 from seatrial.analyse.mann_whitney import chance_of_one_level
 from seatrial.analyse.quantile import median, percentiles, row_medians
+from seatrial.analyse.theil_sen import pair_slopes
 
 Times = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.int64]
@@ -132,13 +133,8 @@ def trend(times_ms: Times) -> float:
         return 0.0
     if not mann_kendall(batches).chance < TREND_CHANCE:
         return 0.0
-    return _slope(batches) * (len(batches) - 1) / level
-
-
-def _slope(values: Times) -> float:
-    """Theil-Sen: the median slope of all pairs."""
-    first, second = np.triu_indices(len(values), 1)
-    return float(np.median((values[second] - values[first]) / (second - first)))
+    slopes = pair_slopes(np.arange(len(batches), dtype=np.float64), batches)
+    return median(slopes) * (len(batches) - 1) / level
 
 
 def level_changes(times_ms: Times) -> bool:

@@ -29,7 +29,6 @@ from seatrial.campaign.owner import owned
 from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import record_run
 from seatrial.collect.recovered import recover
-from seatrial.collect.signatures import advice
 from seatrial.launch.environment import tuning_variables
 from seatrial.launch.orphans import kill_orphans
 from seatrial.launch.prepare import masked_spec
@@ -43,6 +42,7 @@ from seatrial.records.codec import described, to_json
 from seatrial.records.live import LiveState
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
+from seatrial.signatures.registry import advice, fault_named
 
 PLAN_HASH_DIGITS = 16
 
@@ -112,6 +112,8 @@ def close_abandoned(paths: CampaignPaths) -> None:
                 cause=Cause.HARNESS_LOST,
                 detail="the harness ended before this attempt did",
                 action=advice(Cause.HARNESS_LOST),
+                signature=Cause.HARNESS_LOST.value,
+                fault=fault_named(Cause.HARNESS_LOST.value),
             )
             files.write_json(attempt.outcome, to_json(outcome))
 

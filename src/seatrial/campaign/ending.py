@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial.collect.signatures import advice, signature
 from seatrial.observe.progress import BETWEEN_STEPS
 from seatrial.observe.watchdog import Alarm
 from seatrial.records.outcome import Cause, Outcome
+from seatrial.signatures.registry import advice, signature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,8 @@ class Judgement:
     cause: Cause
     detail: str = ""
     action: str = ""
+    signature: str = ""
+    """The entry of the registry that tells the cause; empty for a good end."""
     needs_log: bool = False
 
 
@@ -60,9 +62,10 @@ def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int 
     """What to call it. `world_size` and `steps` are what the run was to have; None where nobody can know."""
     if ending.alarm is not None:
         alarm = ending.alarm
-        return Judgement(outcome=alarm.outcome, cause=alarm.cause, detail=alarm.text, action=_alarm_advice(alarm, ranks))
+        action = _alarm_advice(alarm, ranks)
+        return Judgement(outcome=alarm.outcome, cause=alarm.cause, detail=alarm.text, action=action, signature=alarm.cause.value)
     if ending.interrupted:
-        return Judgement(outcome=Outcome.INTERRUPTED, cause=Cause.USER, detail="stopped by the user", action=advice(Cause.USER))
+        return _ended(Outcome.INTERRUPTED, "user", "stopped by the user")
     if ending.agent_lost:
         return _failed("agent_lost", "the agent that watched this run was killed")
     if ending.returncode != 0 and ending.agent_stopped:
@@ -98,5 +101,9 @@ def _judge_exit_0(ranks: RankRecord, world_size: int, steps: int | None) -> Judg
 
 
 def _failed(id: str, detail: str) -> Judgement:
+    return _ended(Outcome.FAILED, id, detail)
+
+
+def _ended(outcome: Outcome, id: str, detail: str) -> Judgement:
     entry = signature(id)
-    return Judgement(outcome=Outcome.FAILED, cause=entry.cause, detail=detail, action=entry.action)
+    return Judgement(outcome=outcome, cause=entry.cause, detail=detail, action=entry.action, signature=id)

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.campaign.attempt_frames import FRAMES, Read
-from seatrial.campaign.results import NO_POLARS, as_asked_now, can_measure, gather_results, plans_of
+from seatrial.campaign.grouped import NO_POLARS, as_asked_now, can_measure, plans_of
+from seatrial.campaign.results import gather_results
 from seatrial.collect.attempts import read_campaign, read_plans
 from seatrial.collect.manifest import FIXED_COLUMNS, eta_point_rows, manifest_row, timing_point_rows
 from seatrial.errors import CampaignError, UsageError, did_you_mean

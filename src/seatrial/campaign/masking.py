@@ -21,4 +21,5 @@ def masked_outcome(outcome: RunOutcome, spec: RunSpec, caller: Mapping[str, str]
     settings, axes = ({name: value for name, value in values.items() if isinstance(value, str)} for values in (spec.settings, spec.axes))
     # One by one: the same name may have another value in each.
     known = {secret for named in (caller, spec.env, settings, axes) for secret in known_secrets(named, words)}
-    return replace(outcome, detail=mask_text(outcome.detail, known), log_tail=mask_lines(outcome.log_tail, known))
+    log_tail, telling = mask_lines(outcome.log_tail, known), mask_lines(outcome.telling, known)
+    return replace(outcome, detail=mask_text(outcome.detail, known), log_tail=log_tail, telling=telling)

@@ -16,7 +16,7 @@ from typing import Any
 from seatrial import files
 from seatrial.append import kept_elsewhere
 from seatrial.campaign.code_folder import code_folder
-from seatrial.campaign.ending import Ending, Judgement, RankRecord, judge_ending
+from seatrial.campaign.ending import Ending, RankRecord, judge_ending
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
 from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.masking import masked_outcome
@@ -24,7 +24,6 @@ from seatrial.campaign.standstill import where_it_stood
 from seatrial.collect.failure import diagnose
 from seatrial.collect.rank_endings import num_ended_well
 from seatrial.collect.recovered import recover
-from seatrial.collect.signatures import advice
 from seatrial.errors import LaunchError, PortTakenError
 from seatrial.launch.environment import environment, tuning_variables
 from seatrial.launch.launchers.registry import given_to_ranks
@@ -36,6 +35,7 @@ from seatrial.records.codec import to_json
 from seatrial.records.command import Allocation, Command, Provenance
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
+from seatrial.signatures.registry import advice, fault_named
 
 FAILURE_TAIL_LINES = 80
 LAST_EVENTS = 50
@@ -143,11 +143,14 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
     # A script may hold the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
     bundled = spec.workload.module is not None
     judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)
+    telling: tuple[str, ...] = ()
     if judged.needs_log:
         found = diagnose(ending.returncode, _last_lines(attempt.launcher_log, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
-        judged = Judgement(outcome=judged.outcome, cause=found.cause, detail=found.detail, action=found.action)
+        judged = replace(judged, cause=found.cause, detail=found.detail, action=found.action, signature=found.signature)
+        telling = found.telling
     failed = judged.outcome is not Outcome.OK
     stood = where_it_stood(attempt, ending.alarm)
+    told_by = stood.cause.value if stood.cause else judged.signature
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,
@@ -165,6 +168,9 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
         log_tail=tuple(_last_lines(attempt.launcher_log, FAILURE_TAIL_LINES, DIAGNOSIS_BYTES)) if failed else (),
         rank=stood.rank,
         phase=stood.phase,
+        signature=told_by,
+        fault=fault_named(told_by),
+        telling=telling,
         frame=stood.frame,
     )
 
@@ -188,6 +194,8 @@ def _not_started(spec: RunSpec, attempt: AttemptPaths, error: LaunchError, start
         cause=cause,
         detail=str(error),
         action=advice(cause),
+        signature=cause.value,
+        fault=fault_named(cause.value),
         started_t=started_t,
         ended_t=time.time(),
     )

@@ -8,18 +8,18 @@ just ended, and appends its row to the manifest, so that the manifest grows as r
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import os
 import time
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
 from seatrial.append import TROUBLE
+from seatrial.campaign.grouped import GroupedCampaign, can_measure, group_campaign
 from seatrial.campaign.in_the_way import folders_moved_aside
-from seatrial.campaign.measuring import measure, measure_all
-from seatrial.collect.attempts import StoredPlans, read_attempt, read_campaign, read_stored, read_stored_plans
+from seatrial.campaign.measuring import measure
+from seatrial.campaign.scaling_within import scaling_within
+from seatrial.collect.attempts import read_attempt, read_campaign
 from seatrial.collect.manifest import (
     append_manifest,
     eta_point_rows,
@@ -31,23 +31,12 @@ from seatrial.collect.manifest import (
 )
 from seatrial.collect.original.translation import translation_cautions
 from seatrial.collect.recovered import recover
-from seatrial.errors import CampaignError
 from seatrial.paths import AttemptPaths, CampaignPaths
-from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.caution import Caution
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
-from seatrial.records.run_spec import RunSpec
-from seatrial.records.verdict import Criterion
-
-THROUGHPUT = "throughput"
-NO_POLARS = "polars is not installed here, so no tables can be made; copy the folder to a machine that has it and run `seatrial report`"
-
-
-def can_measure() -> bool:
-    """Whether this machine has what the tables need: runs can be made without it and read elsewhere."""
-    return importlib.util.find_spec("polars") is not None
+from seatrial.records.stability import SentinelDrift
+from seatrial.records.verdict import CampaignVerdict, Criterion
 
 
 def record_run(paths: CampaignPaths, attempt: AttemptPaths) -> MeasuredRun | None:
@@ -104,83 +93,48 @@ def write_results(results: CampaignResults, paths: CampaignPaths) -> None:
 
 
 def gather_results(paths: CampaignPaths, *, tail_points: int | None = None, baseline: str | None = None) -> CampaignResults:
-    """Everything known of the folder now; nothing is written. `tail_points` (timing points that the seeds' tail columns average) and
-    `baseline` (the group that speed-ups are against) are those of the plans where they are not given."""
-    if not can_measure():
-        raise CampaignError(NO_POLARS)
-    from seatrial.analyse.groups import summarise
-    from seatrial.analyse.rank import rank
-    from seatrial.judge.verdict import judge
+    """Everything known of the folder now, grouped as `group_campaign` does and judged; nothing is written."""
+    grouped = group_campaign(paths, tail_points=tail_points, baseline=baseline)
+    from seatrial.analyse.sentinel import sentinel_drift
+    from seatrial.analyse.what_fits import what_fits
 
-    read = plans_of(paths)
-    plans = read.plans
-    asked = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
-    stored = read_stored(paths, plans)
-    attempts = [with_tail(as_asked_now(attempt, asked), tail_points) for attempt in stored.attempts]
-    runs = measure_all(attempts)
-    baseline = plans[-1].baseline if baseline is None else baseline
-    groups = summarise(runs, baseline)
-    rank_by, unknown = _rank_by(plans[-1])
-    ranking = rank(groups, rank_by)
-    waiting = pending(plans, runs)
+    drift = sentinel_drift(grouped.runs)
     return CampaignResults(
-        output=str(paths.folder),
-        plans=tuple(plan.name for plan in plans),
+        output=grouped.output,
+        plans=tuple(plan.name for plan in grouped.plans),
         generated_t=time.time(),
-        baseline_group=baseline,
-        runs=runs,
-        pending=waiting,
-        groups=groups,
-        ranking=ranking,
-        verdict=judge(_criteria(plans), runs, groups, ranking, waiting),
-        cautions=(*translation_cautions(paths), *read.cautions, *stored.cautions, *unknown),
+        baseline_group=grouped.baseline_group,
+        runs=grouped.runs,
+        pending=grouped.pending,
+        groups=grouped.groups,
+        ranking=grouped.ranking,
+        verdict=_verdict(grouped, drift, paths.folder),
+        drift=drift,
+        cautions=(*translation_cautions(paths), *grouped.cautions, *what_fits(grouped.runs)),
     )
 
 
-def plans_of(paths: CampaignPaths) -> StoredPlans:
-    """The folder's plans, the latest last; a CampaignError that says why where there is none."""
-    read = read_stored_plans(paths)
-    if read.plans:
-        return read
-    if any(os.path.lexists(path) for path in (paths.plan, *paths.plans.glob("*.json"))):
-        raise CampaignError(
-            f"no plan in {paths.folder} can be read: plan.json and plans/ are damaged; run the plan again into this folder, which keeps "
-            "every finished run, or put plan.json back from a copy"
-        )
-    raise CampaignError(f"{paths.folder} holds no campaign: there is no plan in it; name the folder that `seatrial run` wrote to")
+def _verdict(grouped: GroupedCampaign, drift: SentinelDrift | None, folder: Path) -> CampaignVerdict:
+    from seatrial.campaign.baselines import comparisons_for
+    from seatrial.judge.verdict import judge
+
+    criteria = _criteria(grouped.plans)
+    comparisons = comparisons_for(
+        criteria, groups=grouped.groups, runs=grouped.runs, ranking=grouped.ranking, pending=grouped.pending, folder=folder
+    )
+    return judge(
+        criteria,
+        grouped.runs,
+        grouped.groups,
+        grouped.ranking,
+        grouped.pending,
+        comparisons=comparisons,
+        scaling=scaling_within(grouped),
+        drift=drift,
+    )
 
 
-def _rank_by(plan: CampaignPlan) -> tuple[str, list[Caution]]:
-    """What to rank by; throughput where the plan, of a later version or damaged, names a figure that is not known here."""
-    from seatrial.analyse.rank_metric import METRICS
-
-    if plan.rank_by in (THROUGHPUT, *METRICS):
-        return plan.rank_by, []
-    text = f"The plan ranks by '{plan.rank_by[:40]}', which this version does not know; {THROUGHPUT} is used instead."
-    return THROUGHPUT, [Caution(kind="unknown_figure", text=text)]
-
-
-def as_asked_now(attempt: Attempt, asked: Mapping[tuple[str, str], RunSpec]) -> Attempt:
-    """The attempt read as the plan asks for it now: window, patterns and lane may change without a run being made again."""
-    spec = asked.get((attempt.spec.run, attempt.spec.hash))
-    return attempt if spec is None else replace(attempt, spec=spec)
-
-
-def with_tail(attempt: Attempt, tail_points: int | None) -> Attempt:
-    """The attempt with so many timing points in its tail; as it is where None."""
-    if tail_points is None:
-        return attempt
-    timing = replace(attempt.spec.timing, tail_points=tail_points)
-    return replace(attempt, spec=replace(attempt.spec, timing=timing))
-
-
-def pending(plans: list[CampaignPlan], runs: tuple[MeasuredRun, ...]) -> tuple[str, ...]:
-    """Runs that a plan asks for and that have no attempt that came to its own end, in the plans' order."""
-    ended = {run.attempt.spec.hash for run in runs if run.outcome is not None and not run.outcome.is_cut_short}
-    return tuple(spec.run for plan in plans for spec in plan.chosen if spec.hash not in ended)
-
-
-def _criteria(plans: list[CampaignPlan]) -> list[Criterion]:
+def _criteria(plans: Sequence[CampaignPlan]) -> list[Criterion]:
     """The gates of every plan in the folder, each once."""
     return list(dict.fromkeys(criterion for plan in plans for criterion in plan.criteria))
 

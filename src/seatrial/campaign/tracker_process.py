@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import IO, Any
 
-from seatrial.campaign.results import as_asked_now
+from seatrial.campaign.grouped import as_asked_now
 from seatrial.campaign.tracked import tracked_campaign, tracked_run
 from seatrial.collect.attempts import read_attempt, read_plans
 from seatrial.machine.secrets import mask_text

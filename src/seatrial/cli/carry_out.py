@@ -11,7 +11,8 @@ from pathlib import Path
 from rich.console import Console
 
 from seatrial.campaign.all_runs import CampaignEnd, run_all
-from seatrial.campaign.results import NO_POLARS, can_measure, remake_or_say
+from seatrial.campaign.grouped import NO_POLARS, can_measure
+from seatrial.campaign.results import remake_or_say
 from seatrial.campaign.tracking import Tracking, TrackingListener
 from seatrial.cli.before_start import refuse_unasked, refuse_unusable_output
 from seatrial.cli.live_view import PlainView, live_view

@@ -1,4 +1,4 @@
-"""`seatrial plan show PLAN` and `seatrial plan schema`: look before running."""
+"""`seatrial plan show PLAN`, `seatrial plan schema` and `seatrial plan criteria`: look before running."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -22,13 +22,19 @@ if TYPE_CHECKING:
 
 SHOW_EXAMPLES = "seatrial plan show plans/tiny-lm-demo.yaml\n\nseatrial plan show plan.yaml --set 'axes.micro_batch=[8,16,32]'"
 SCHEMA_EXAMPLES = "seatrial plan schema > seatrial-plan.schema.json\n\nseatrial plan schema | less"
+CRITERIA_EXAMPLES = "seatrial plan criteria\n\nseatrial plan criteria stage1_stability"
+CriteriaName = Annotated[
+    str | None,
+    typer.Argument(metavar="NAME", help="A metric or a ready set, to see only that one; all of them by default.", show_default=False),
+]
 
 
 def register(app: typer.Typer) -> None:
-    """Add the verb and its two parts."""
+    """Add the verb and its parts."""
     group = typer.Typer(help=VERBS["plan"], no_args_is_help=True)
     group.command("show", epilog=SHOW_EXAMPLES)(show)
     group.command("schema", epilog=SCHEMA_EXAMPLES)(schema)
+    group.command("criteria", epilog=CRITERIA_EXAMPLES)(criteria)
     app.add_typer(group, name="plan")
 
 
@@ -40,8 +46,19 @@ def schema() -> int:
     return 0
 
 
+def criteria(name: CriteriaName = None) -> int:
+    """Print what a plan's `criteria` can name: every metric with its unit and scopes, and every ready set with its bounds and reasons."""
+    from rich.console import Console
+
+    from seatrial.plan.criteria_listing import criteria_listing
+
+    Console(soft_wrap=True, markup=False, highlight=False).print(criteria_listing(name))
+    return 0
+
+
 def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budget = None, out: Out = None) -> int:
-    """Print what a plan would do: the matrix, every command in the order they would run, and an estimate of the time. Starts nothing.
+    """Print what a plan would do: the matrix, every command in the order they would run, what must hold, and an estimate of the time.
+    Starts nothing.
 
     Runs that are finished already are marked. What would be refused before the start is said at the end.
     """
@@ -57,6 +74,7 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
     console = Console(soft_wrap=True, markup=False, highlight=False)
     _print_matrix(console, campaign)
     _print_commands(console, campaign, paths, done)
+    _print_criteria(console, campaign)
     _print_estimate(console, campaign, paths, done)
     _print_refusals(console, campaign)
     return 0
@@ -68,11 +86,15 @@ def _print_matrix(console: Console, plan: CampaignPlan) -> None:
 
     from seatrial.errors import printable
     from seatrial.plan.placeholders import value_text
+    from seatrial.records.campaign_plan import SENTINEL
 
-    runs = plan.chosen
+    runs = [spec for spec in plan.chosen if spec.mode != SENTINEL]
     groups = {spec.group: spec for spec in runs}
     where = f"{len(groups)} groups, {len(runs)} runs, order {plan.order} (seed {plan.seed}), into {plan.output}"
     console.print(f"{plan.name}: {where}")
+    watching = len(plan.chosen) - len(runs)
+    if watching:
+        console.print(f"sentinel: {plan.sentinel_group} again, {watching} times: first, after every {plan.sentinel_every} runs, and last")
     place = {values: index for index, values in enumerate(itertools.product(*plan.axes.values()))}
     table = Table("group", *plan.axes, "ranks", "lane", box=None)
     for group, spec in sorted(groups.items(), key=lambda item: place[tuple(item[1].axes.values())]):
@@ -101,6 +123,14 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
         variables = [f"{name}={mask(name, value)}" for name, value in sorted(command.env.items()) if not name.startswith("SEATRIAL_")]
         words = printable(shell.quote(["env", *variables, *mask_words(command.argv)]))
         console.print(f"{number:4d}  {spec.run}{times}\n      {words}")
+
+
+def _print_criteria(console: Console, plan: CampaignPlan) -> None:
+    from seatrial.errors import printable
+    from seatrial.plan.criteria_listing import criterion_line
+
+    for criterion in plan.criteria:
+        console.print(f"must hold: {printable(criterion_line(criterion))}")
 
 
 def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from seatrial.campaign.grouped import NO_POLARS, can_measure
 from seatrial.campaign.interrupts import STOP_SIGNALS
 from seatrial.campaign.owner import asked_to_stop, read_owner
-from seatrial.campaign.results import NO_POLARS, can_measure
 from seatrial.campaign.tracking import GiveUp, Tracking, never, send_all
 from seatrial.errors import UsageError
 from seatrial.paths import CampaignPaths

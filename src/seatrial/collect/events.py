@@ -18,7 +18,9 @@ import polars as pl
 from seatrial.collect.effective import read_effective
 from seatrial.collect.event_cautions import event_cautions
 from seatrial.collect.event_checks import check_steps
-from seatrial.collect.event_files import read_event_files
+from seatrial.collect.event_files import rank_in_name, read_event_files
+from seatrial.collect.places import read_places
+from seatrial.collect.reported import read_reported
 from seatrial.collect.startup import read_startup
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
@@ -67,6 +69,8 @@ def read_events_said(attempt: Attempt) -> tuple[StepTables | None, tuple[Caution
         world_size=world_size,
         effective=read_effective(paths.events(0), attempt) if may_be_effective else {},
         startup=read_startup(attempt, checked.steps),
+        places=read_places(sources, attempt),
+        reported=read_reported(_that_tell("figure", others, sources), attempt),
         cautions=cautions,
     )
     return tables, cautions
@@ -81,6 +85,12 @@ def _written(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     steps = pl.DataFrame([spans if name == "span" else columns[name] for name in STEP_TABLE_COLUMNS])
     without = columns["step"].is_null()
     return (steps.filter(~without), steps["rank"].filter(without)) if columns["step"].null_count() else (steps, pl.Series(dtype=pl.Int64))
+
+
+def _that_tell(kind: str, others: dict[str, list[Any]], sources: Sequence[Path]) -> list[Path]:
+    """Files of the ranks that wrote an event of this kind."""
+    ranks = {rank for found, rank in zip(others["kind"], others["rank"], strict=True) if found == kind}
+    return [path for path in sources if rank_in_name(path) in ranks] if ranks else []
 
 
 def _world_size(sizes: Sequence[int], asked: int, ranks: pl.Series) -> int:

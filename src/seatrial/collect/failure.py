@@ -1,10 +1,11 @@
 """Why a run failed, from its exit code and the end of its log.
 
-In: the launcher's exit code and lines of its output. Out: a `Diagnosis`: cause, the telling line, and what to do.
+In: the launcher's exit code and lines of its output. Out: a `Diagnosis`: cause, whose fault, the telling line, and what to do.
 
-The signs are those of the registry (collect.signatures). When one rank dies the others complain too, and the launcher reports all of it
+The signs are those of the registry (signatures.registry). When one rank dies the others complain too, and the launcher reports all of it
 again: so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause. An exit code
-that a script chose for itself says more than what the other ranks say of having lost it. Harmless lines are passed over.
+that a script chose for itself says more than what the other ranks say of having lost it. Harmless lines are passed over. Where no sign
+tells anything, the cause stays unknown, and the most telling lines are picked.
 """
 
 from __future__ import annotations
@@ -12,13 +13,17 @@ from __future__ import annotations
 import re
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import NamedTuple
 
 from seatrial.collect.harmless import without_harmless
-from seatrial.collect.signature import Signature
-from seatrial.collect.signatures import SIGNATURES, general, of_exit_code
-from seatrial.log_lines import RANK_MARK, plain, split_rank
-from seatrial.records.outcome import Cause
+from seatrial.collect.line_marks import MarkedLine, marked_lines
+from seatrial.collect.telling_lines import EXCEPTION, last_lines, troubled_lines
+from seatrial.log_lines import plain
+from seatrial.records.outcome import Cause, Fault
+from seatrial.signatures.registry import general, of_exit_code, signature, signatures
+from seatrial.signatures.signature import Signature
 
 LONGEST_TEXT = 200_000
 LONGEST_DETAIL = 500
@@ -33,13 +38,28 @@ class Diagnosis:
     action: str
     signature: str
     """The entry of the registry that the advice comes from."""
+    fault: Fault = Fault.UNKNOWN
+    telling: tuple[str, ...] = ()
+    """The most telling lines of the log, where no sign was found in it, or none but that a peer is gone."""
 
 
-COMPILED = tuple((re.compile(pattern), entry) for entry in SIGNATURES for pattern in entry.patterns)
+class _Line(NamedTuple):
+    """One line of the log: who printed it, what, and the sign in it."""
 
-# What torchrun and the interpreter say about the end of other processes; -9 in it is the one thing worth reading.
-NOISE = re.compile(r"ChildFailedError|SignalException|closing signal SIG|failed \(exitcode: -?(?!9\b)\d|KeyboardInterrupt|resource_tracker")
-EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Iteration)(?:: |$)")
+    source: str
+    text: str
+    sign: Signature | None
+
+
+# What torchrun, srun, pdsh and the interpreter say about the end of other processes, -9 in it being the one thing worth reading; and what
+# Python only warns of: the run went on after it.
+NOISE = re.compile(
+    r"ChildFailedError|SignalException|closing signal SIG|failed \(exitcode: -?(?!9\b)\d|KeyboardInterrupt|resource_tracker"
+    r"|^srun: (?:error: \S+: tasks? \S+: (?:Exited with exit code|Terminated)|Job step aborted|Terminating)"
+    r"|^pdsh@|ssh exited with exit code|^\S{1,400}:\d+: \w*Warning: "
+)
+# torchrun's own words around the report of a failed run.
+OF_THE_REPORT = re.compile(r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]")
 # torchrun's report of the rank that ended first.
 ROOT_CAUSE = "Root Cause (first observed failure)"
 REPORTED = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
@@ -71,8 +91,9 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
         detail = f"ended with exit code {exit_code}; the log tells only what came of it: {after_effect.detail}"
         return _diagnosis(_of_chosen(exit_code), detail)
     if after_effect is None or _is_by_force(exit_code):
-        return _by_exit_code(exit_code)
-    return after_effect
+        return _by_exit_code(exit_code, tail)
+    # That a peer is gone explains nothing: what else the log says may.
+    return replace(after_effect, telling=troubled_lines(_own_words(tail))) if signature(after_effect.signature).echo else after_effect
 
 
 def _is_chosen(exit_code: int | None) -> bool:
@@ -85,23 +106,22 @@ def _is_by_force(exit_code: int | None) -> bool:
     return exit_code is not None and -exit_code in (signal.SIGKILL, *NATIVE_SIGNALS)
 
 
-def _root_cause(lines: Sequence[str]) -> Diagnosis | None:
+def _root_cause(lines: Sequence[_Line]) -> Diagnosis | None:
     """The earliest telling line, be it a sign or the end of a traceback."""
-    sign_at = next((index for index, line in enumerate(lines) if _is_root(_sign(_text(line)))), None)
+    sign_at = next((index for index, line in enumerate(lines) if _is_root(line.sign)), None)
     raised = _first_raised(lines)
     # Of a chain the last one counts; where that has no sign and the first has, the first tells more.
-    if raised is not None and (sign_at is None or raised[0] < sign_at or (raised[0] == sign_at and _is_root(_sign(raised[1])))):
-        return _told(raised[1]) or _diagnosis(general(Cause.EXCEPTION), raised[1])
-    return None if sign_at is None else _told(_text(lines[sign_at]))
+    if raised is not None and (sign_at is None or raised[0] < sign_at or (raised[0] == sign_at and _is_root(raised[1].sign))):
+        return _told(raised[1]) or _diagnosis(general(Cause.EXCEPTION), raised[1].text)
+    return None if sign_at is None else _told(lines[sign_at])
 
 
-def _told(text: str) -> Diagnosis | None:
+def _told(line: _Line) -> Diagnosis | None:
     """What a line with a sign in it says."""
-    sign = _sign(text)
-    return _diagnosis(sign, text) if sign else None
+    return _diagnosis(line.sign, line.text) if line.sign else None
 
 
-def _reported(lines: Sequence[str]) -> Diagnosis | None:
+def _reported(lines: Sequence[_Line]) -> Diagnosis | None:
     """What the launcher says of the rank that ended first, where that says more than the other ranks' complaints."""
     rank, code = _reported_by_torchrun(lines) or _reported_by_deepspeed(lines) or ("", COMPLAINTS[0])
     if code in COMPLAINTS:
@@ -111,89 +131,85 @@ def _reported(lines: Sequence[str]) -> Diagnosis | None:
     if -code in NATIVE_SIGNALS:
         return _diagnosis(general(Cause.NATIVE_CRASH), f"{rank} crashed: {signal.Signals(-code).name}")
     how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return _diagnosis(general(Cause.EXIT_CODE), f"{rank} ended first, {how}, and said nothing that tells why")
+    return _unexplained(general(Cause.EXIT_CODE), f"{rank} ended first, {how}, and said nothing that tells why", lines, rank)
 
 
-def _reported_by_torchrun(lines: Sequence[str]) -> tuple[str, int] | None:
+def _reported_by_torchrun(lines: Sequence[_Line]) -> tuple[str, int] | None:
     """(which rank, its exit code)"""
-    begin = next((index for index, line in enumerate(lines) if line.startswith(ROOT_CAUSE)), len(lines))
-    told = {match.group(1): match.group(2) for line in lines[begin : begin + REPORT_LINES] if (match := REPORTED.match(line))}
+    begin = next((index for index, line in enumerate(lines) if line.text.startswith(ROOT_CAUSE)), len(lines))
+    told = {match.group(1): match.group(2) for line in lines[begin : begin + REPORT_LINES] if (match := REPORTED.match(line.text))}
     return (f"rank {told.get('rank', '?')}", int(told["exitcode"])) if "exitcode" in told else None
 
 
-def _reported_by_deepspeed(lines: Sequence[str]) -> tuple[str, int] | None:
+def _reported_by_deepspeed(lines: Sequence[_Line]) -> tuple[str, int] | None:
     """Likewise. The command it prints beside the code is that of its last rank, whichever ended: no rank can be told from it."""
-    codes = (int(match.group(1)) for line in lines if (match := DEEPSPEED_REPORTED.search(line)))
+    codes = (int(match.group(1)) for line in lines if (match := DEEPSPEED_REPORTED.search(line.text)))
     return next((("a rank", code) for code in codes), None)
 
 
-def _after_effect(lines: Sequence[str]) -> Diagnosis | None:
-    return next((found for found in map(_told, map(_text, lines)) if found), None)
+def _after_effect(lines: Sequence[_Line]) -> Diagnosis | None:
+    """The earliest that tells more than that a peer is gone, else the earliest."""
+    signed = [line for line in lines if line.sign]
+    line = next((line for line in signed if line.sign and not line.sign.echo), signed[0] if signed else None)
+    return _told(line) if line else None
 
 
-def _tail(lines: Sequence[str]) -> list[str]:
-    """The last lines, without colours and what is harmless, up to a size that is quick to search."""
+def _tail(lines: Sequence[str]) -> list[_Line]:
+    """The last lines, without colours, marks and what is harmless, up to a size that is quick to search; each with its sign."""
     kept, size = [], 0
     for line in reversed(lines):
         size += len(line)
         if size > LONGEST_TEXT:
             break
         kept.append(without_harmless(plain(line)))
-    return kept[::-1]
+    return [_Line(line.source, line.text, _sign(line.text)) for line in marked_lines(kept[::-1])]
 
 
-def _text(line: str) -> str:
-    """Without any rank marks: torch and the merged log may both have put one there."""
-    while RANK_MARK.match(line):
-        line = split_rank(line)[1]
-    return line
+@cache
+def _compiled() -> tuple[tuple[re.Pattern[str], Signature], ...]:
+    return tuple((re.compile(pattern), entry) for entry in signatures() if not entry.slows for pattern in entry.patterns)
 
 
 def _sign(text: str) -> Signature | None:
     # An indented line is source quoted in a traceback, or a row of torchrun's report.
     if text[:1].isspace() or NOISE.search(text):
         return None
-    return next((sign for pattern, sign in COMPILED if pattern.search(text)), None)
+    return next((sign for pattern, sign in _compiled() if pattern.search(text)), None)
 
 
 def _is_root(sign: Signature | None) -> bool:
     return sign is not None and not sign.after_effect
 
 
-def _first_raised(lines: Sequence[str]) -> tuple[int, str] | None:
+def _first_raised(lines: Sequence[_Line]) -> tuple[int, _Line] | None:
     """Where the first traceback's exception stands, and the last one of its chain, following one rank's lines only."""
-    found: tuple[int, str] | None = None
-    found_rank: int | None = None
+    found: tuple[int, _Line] | None = None
     chained = True
     for index, line in enumerate(lines):
-        rank, text = split_rank(line)[0], _text(line)
-        if found and rank != found_rank:
+        if found and line.source != found[1].source:
             continue
-        if CHAINED.search(text):
+        if CHAINED.search(line.text):
             chained = True
-        elif chained and _is_raised(text):
-            found, found_rank, chained = (found[0] if found else index, text), rank, False
+        elif chained and _is_raised(line):
+            found, chained = (found[0] if found else index, line), False
     return found
 
 
-def _is_raised(text: str) -> bool:
+def _is_raised(line: _Line) -> bool:
     """Whether the line ends a traceback, and not that of a rank which only lost its peer."""
-    if not EXCEPTION.match(text) or NOISE.search(text):
-        return False
-    sign = _sign(text)
-    return sign is None or not sign.after_effect
+    return bool(EXCEPTION.match(line.text)) and not NOISE.search(line.text) and (line.sign is None or not line.sign.after_effect)
 
 
-def _by_exit_code(exit_code: int | None) -> Diagnosis:
+def _by_exit_code(exit_code: int | None, lines: Sequence[_Line]) -> Diagnosis:
     if exit_code is None:
-        return _diagnosis(general(Cause.UNKNOWN), "no exit code is known and the log tells nothing")
+        return _unexplained(general(Cause.UNKNOWN), "no exit code is known and the log tells nothing", lines)
     telling = of_exit_code(exit_code)
     if telling is not None and telling.cause in CODE_TELLS:
         return _diagnosis(telling, CODE_TELLS[telling.cause])
     if -exit_code in (*NATIVE_SIGNALS, signal.SIGABRT):
         return _diagnosis(general(Cause.NATIVE_CRASH), f"the process crashed: {signal.Signals(-exit_code).name}")
     how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
-    return _diagnosis(_of_chosen(exit_code), f"the launcher ended {how} and the log tells no cause")
+    return _unexplained(_of_chosen(exit_code), f"the launcher ended {how} and the log tells no cause", lines)
 
 
 def _of_chosen(exit_code: int | None) -> Signature:
@@ -202,7 +218,21 @@ def _of_chosen(exit_code: int | None) -> Signature:
     return telling if telling is not None and telling.cause is Cause.EXIT_CODE else general(Cause.EXIT_CODE)
 
 
-def _diagnosis(entry: Signature, detail: str) -> Diagnosis:
+def _unexplained(entry: Signature, detail: str, lines: Sequence[_Line], ended_first: str = "") -> Diagnosis:
+    """With the most telling lines."""
+    own = _own_words(lines)
+    troubled = troubled_lines(own)
+    more = f"; its most telling line: {troubled[0]}" if troubled else ""
+    return _diagnosis(entry, detail + more, troubled or last_lines(own, f"[{ended_first.replace(' ', '')}]:"))
+
+
+def _own_words(lines: Sequence[_Line]) -> list[MarkedLine]:
+    """Lines but those that only tell of lost peers, and the launcher's own."""
+    own = (line for line in lines if line.sign is None and not NOISE.search(line.text) and not OF_THE_REPORT.search(line.text))
+    return [MarkedLine(line.source, line.text) for line in own]
+
+
+def _diagnosis(entry: Signature, detail: str, telling: tuple[str, ...] = ()) -> Diagnosis:
     detail = " ".join(detail.split())
     shortened = detail if len(detail) <= LONGEST_DETAIL else detail[: LONGEST_DETAIL - 1] + "…"
-    return Diagnosis(cause=entry.cause, detail=shortened, action=entry.action, signature=entry.id)
+    return Diagnosis(cause=entry.cause, detail=shortened, action=entry.action, signature=entry.id, fault=entry.fault, telling=telling)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from seatrial.collect.signature import DEEPSPEED, STAGE1
+from seatrial.signatures.signature import DEEPSPEED, STAGE1
 
 
 @dataclass(frozen=True, kw_only=True)

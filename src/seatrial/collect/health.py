@@ -1,4 +1,4 @@
-"""Whether a run was well, beside its figures: tracebacks, ranks that ended well, warnings that mean nothing.
+"""Whether a run was well, beside its figures: tracebacks, ranks that ended well or were halted, warnings that mean nothing.
 
 In: an attempt that is over and the number of its ranks. Out: `RunHealth`. Of a large launcher.log only the head and the end are looked at,
 as for its steps.
@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from seatrial.collect.file_parts import MIB
+from seatrial.collect.halts import was_halted
 from seatrial.collect.harmless import HARMLESS, count_harmless
 from seatrial.collect.log_source import LARGEST_LOG_BYTES
 from seatrial.collect.rank_endings import num_ended_well
@@ -34,6 +35,7 @@ LAST_EVENTS_BYTES = 16 << 10
 def read_health(attempt: Attempt, world_size: int) -> RunHealth:
     """What the attempt's output and event files say of its health; a log that cannot be read says nothing."""
     paths = AttemptPaths(Path(attempt.folder))
+    events = paths.all_events()
     seen: Counter[str] = Counter()
     tracebacks = 0
     for block in _blocks(paths.launcher_log):
@@ -42,8 +44,9 @@ def read_health(attempt: Attempt, world_size: int) -> RunHealth:
     return RunHealth(
         tracebacks=tracebacks,
         ranks=world_size,
-        ranks_ended_well=_ended_well(attempt, paths, world_size),
+        ranks_ended_well=_ended_well(attempt, paths, events, world_size),
         harmless=tuple(HarmlessCount(id=one.id, meaning=one.meaning, lines=seen[one.id]) for one in HARMLESS if seen[one.id]),
+        halted=was_halted(attempt, events),
     )
 
 
@@ -57,11 +60,10 @@ def _blocks(log: Path) -> Iterator[bytes]:
                 yield block if block.endswith(b"\n") else block + source.readline(LONGEST_LINE_BYTES)
 
 
-def _ended_well(attempt: Attempt, paths: AttemptPaths, world_size: int) -> int | None:
+def _ended_well(attempt: Attempt, paths: AttemptPaths, events: Sequence[Path], world_size: int) -> int | None:
     """All of a run that is `ok`, which means just that; of another as many as are known to, None where nothing tells."""
     if attempt.outcome is not None and attempt.outcome.outcome is Outcome.OK:
         return world_size
-    events = paths.all_events()
     known = [sum(_is_done(path, attempt) for path in events)] if events else []
     if attempt.spec.launcher.kind == "deepspeed" and _is_short(paths.launcher_log):
         known.append(num_ended_well(paths.launcher_log))

@@ -3,7 +3,8 @@
 In: stamped lines and the run's spec. Out: the best `Reading`, or None where no format finds two steps that follow one another.
 
 The plan's own patterns come first, then the format the plan names. Among the ready formats one that brings losses with its steps
-comes before one that brings steps alone, and that before a mere bar; then the one that finds the most steps.
+comes before one that brings steps alone, and that before a mere bar; then the one that finds the most steps. Where none finds any,
+`TimingRank` lines alone tell the steps too.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from seatrial.collect.step_numbers import Numbered, PrintedStep, Told, number_st
 from seatrial.errors import UsageError
 from seatrial.log_lines import LinePattern, compile_patterns, given_up, own_patterns, told_in
 from seatrial.records.caution import Caution
-from seatrial.records.log_formats import BARS, READY
+from seatrial.records.log_formats import BARS, NUMBER, READY
 from seatrial.records.run_spec import LogPatterns, RunSpec, WorkloadSpec
 
 LEAST_STEPS = 2
 OWN = "plan"
+SEED = "seed"
+# Rank 0's line of a step that its TimingRank lines tell of.
+RANK_LINES = LogPatterns(name=SEED, lines=(rf"\bTimingRank step=(?P<step>\d+) rank=0(?: loss=(?P<loss>{NUMBER}|-?nan|-?inf))?\b",))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +59,8 @@ def best_reading(lines: Sequence[StampedLine], spec: RunSpec) -> tuple[Reading |
     formats, cautions = _candidates(spec.workload, spec.run)
     readings = [read_format(lines, fmt, spec.steps) for fmt in formats]
     cautions += [_gave_up(pattern, spec.run) for reading in readings for pattern in reading.gave_up]
+    if not any(reading.is_enough for reading in readings) and spec.workload.reads in ("auto", SEED):
+        readings.append(read_format(lines, RANK_LINES, spec.steps))
     return max((reading for reading in readings if reading.is_enough), key=_worth, default=None), cautions
 
 

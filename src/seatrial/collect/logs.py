@@ -22,7 +22,7 @@ from seatrial.collect.events import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, emp
 from seatrial.collect.log_cautions import log_cautions, reading_cautions, source_cautions
 from seatrial.collect.log_readings import OWN, Reading, best_reading
 from seatrial.collect.log_source import StampedLine, read_log
-from seatrial.collect.seed_lines import SeedReading, read_seed_lines
+from seatrial.collect.seed_lines import SeedReading, read_rank_lines, read_seed_lines
 from seatrial.collect.step_numbers import PrintedStep
 from seatrial.log_lines import LinePattern, own_patterns, plain
 from seatrial.paths import AttemptPaths
@@ -46,7 +46,7 @@ def read_logs(attempt: Attempt) -> StepTables | None:
     cautions = [*source_cautions(text, spec.run), *cautions]
     if found is None:
         return _without_steps(attempt, cautions) if cautions else None
-    seed = read_seed_lines(lines) if found.name == "seed" else SeedReading()
+    seed = read_seed_lines(lines) if found.name == "seed" else read_rank_lines(lines)
     rows = _rows(found.printed, spec.workload)
     held = _held_pauses(found, rows, lines, spec.workload)
     timed = {row["step"] for row in rows if row["iter_ms"] is not None}

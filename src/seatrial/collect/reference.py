@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seatrial.collect.harmless import HARMLESS, HarmlessLine
-from seatrial.collect.signature import STAGE1, Signature
-from seatrial.collect.signatures import SIGNATURES
 from seatrial.records.outcome import Cause
+from seatrial.signatures.registry import signatures
+from seatrial.signatures.signature import STAGE1, Signature
 
 _HEAD = """\
 # When something goes wrong{subject}
 
-Made by `make docs` from the registry that the harness itself uses (`src/seatrial/collect/signatures.py`, `harmless.py`): what stands here
-under "what to do" is what `seatrial` prints and what `summary.md` says under Failures. A cause is the word under `cause` in
-`outcome.json`, `run_manifest.tsv` and `skipped_runs.tsv`. `seatrial doctor PLAN` finds many of these before a campaign starts.
+Made by `make docs` from the registry that the harness itself uses (`src/seatrial/signatures/*.toml`, `src/seatrial/collect/harmless.py`):
+what stands here under "what to do" is what `seatrial` prints and what `summary.md` says under Failures. A cause is the word under `cause`
+in `outcome.json`, `run_manifest.tsv` and `skipped_runs.tsv`. `seatrial doctor PLAN` finds many of these before a campaign starts.
+
+Whose fault it is stands under `fault` in `outcome.json`. What is the platform's (infrastructure) does not weigh on a group and asks for a
+re-run on a healthy one; what is the group's own settings (configuration) or the script's (code) does, and so does what is not known.
 {more}
 """
 _MORE = {
@@ -31,6 +34,11 @@ _BY_LINE = """\
 The earliest telling line counts, of whichever rank it is. An after-effect is what ranks say when they have lost another one: it counts
 only where no other line tells more."""
 _BY_END = "## Failures told by a limit, an exit code or what is missing"
+_SLOW = """\
+## Signs of slowness
+
+No run fails by them. Those that a run shows stand as advice beside a throughput criterion that fails. They are found in the head of
+`launcher.log`, in what the settings came to, in the variables that reached the ranks, or by what analysis found under Stability."""
 _NO_FAILURE = """\
 ## No failure, and yet worth a look
 
@@ -44,22 +52,22 @@ Never taken for a failure, also not where the log of a failed run ends with them
 
 def markdown(topic: str = "") -> str:
     """The whole page."""
-    entries = [entry for entry in SIGNATURES if not topic or topic in entry.topics]
+    entries = [entry for entry in signatures() if not topic or topic in entry.topics]
     failures = [entry for entry in entries if entry.cause is not Cause.NONE]
     parts = [
         _HEAD.format(subject=_SUBJECTS[topic], more=_MORE[topic]).rstrip() + "\n",
         _failures(_BY_LINE, [entry for entry in failures if entry.patterns]),
         _failures(_BY_END, [entry for entry in failures if not entry.patterns]),
-        _others(_NO_FAILURE, [entry for entry in entries if entry.cause is Cause.NONE]),
+        _slow([entry for entry in entries if entry.slows]),
+        _others(_NO_FAILURE, [entry for entry in entries if entry.cause is Cause.NONE and not entry.slows]),
         _harmless([entry for entry in HARMLESS if not topic or topic in entry.topics]),
     ]
     return "\n".join(parts)
 
 
 def _failures(heading: str, entries: Sequence[Signature]) -> str:
-    return _table(
-        heading, ("you see", "why", "what to do", "cause"), [(one.symptom, one.why, one.action, _cause_cell(one)) for one in entries]
-    )
+    rows = [(one.symptom, one.why, one.action, _cause_cell(one), one.fault.value) for one in entries]
+    return _table(heading, ("you see", "why", "what to do", "cause", "whose fault"), rows)
 
 
 def _cause_cell(entry: Signature) -> str:
@@ -69,6 +77,10 @@ def _cause_cell(entry: Signature) -> str:
 def _others(heading: str, entries: Sequence[Signature]) -> str:
     rows = [(one.symptom, one.why, one.action, f"`{one.caution}`" if one.caution else "–") for one in entries]
     return _table(heading, ("you see", "why", "what to do", "caution"), rows)
+
+
+def _slow(entries: Sequence[Signature]) -> str:
+    return _table(_SLOW, ("you see", "why", "what to do", "sign"), [(one.symptom, one.why, one.action, f"`{one.id}`") for one in entries])
 
 
 def _harmless(entries: Sequence[HarmlessLine]) -> str:

@@ -57,6 +57,15 @@ def read_seed_lines(lines: Sequence[StampedLine]) -> SeedReading:
     return SeedReading(points=tuple(points.values()), eta_points=tuple(estimates.values()), phases=phases)
 
 
+def read_rank_lines(lines: Sequence[StampedLine]) -> SeedReading:
+    """The per-rank phases alone: any script may print `TimingRank` lines beside its own."""
+    phases: dict[int, dict[int, dict[str, float]]] = {}
+    for line in lines:
+        if "TimingRank" in line.text and (match := RANK.search(plain(line.text))):
+            phases.setdefault(int(match.group(2)), {})[int(match.group(1))] = _phases(match.group(3))
+    return SeedReading(phases=phases)
+
+
 def _estimate(match: re.Match[str], index: int) -> EtaPoint | None:
     """None for a line whose numbers cannot be."""
     step, remain_steps, eta_s = (_number(match.group(place)) for place in (1, 2, 3))

@@ -1,7 +1,8 @@
 """The steps of an attempt, from whichever source tells the most.
 
 In: an attempt. Out: `StepTables`: from the probe's events if there is a step in them, else from the script's own lines, else empty
-ones that say so: the run can then only be timed as a whole. With them comes whether the run was well.
+ones that say so: the run can then only be timed as a whole. With them comes whether the run was well, where its ranks ran, what of
+debugging was on, what else says of itself that it is slow, and the figures that the workload told itself.
 """
 
 from __future__ import annotations
@@ -10,10 +11,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from seatrial.collect.debug_settings import debug_of_signs, read_debug_settings
 from seatrial.collect.effective import read_effective
 from seatrial.collect.events import empty_pauses, empty_steps, read_events_said
 from seatrial.collect.health import read_health
 from seatrial.collect.logs import read_logs
+from seatrial.collect.places import read_places
+from seatrial.collect.reported import read_reported
+from seatrial.collect.slow_signs import read_slow_signs
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
@@ -24,7 +29,14 @@ from seatrial.records.steps import StepTables
 def read_steps(attempt: Attempt) -> StepTables:
     """Tables of the attempt's steps, never None."""
     tables = _read_tables(attempt)
-    return replace(tables, health=read_health(attempt, tables.world_size))
+    signs = read_slow_signs(attempt, tables.effective)
+    debug = read_debug_settings(attempt, tables.effective)
+    return replace(
+        tables,
+        health=read_health(attempt, tables.world_size),
+        slow_signs=signs,
+        debug=(*debug, *debug_of_signs(signs, debug)),
+    )
 
 
 def _read_tables(attempt: Attempt) -> StepTables:
@@ -35,8 +47,16 @@ def _read_tables(attempt: Attempt) -> StepTables:
         tables = read_logs(attempt)
     cautions = (*cautions, *_no_events(attempt), *(tables.cautions if tables else ()))
     found = _whole(attempt, cautions) if tables is None or tables.source == "whole" else replace(tables, cautions=cautions)
-    # Events that tell no step may still tell what the settings came to.
-    return replace(found, effective=read_effective(AttemptPaths(Path(attempt.folder)).events(0), attempt))
+    return _with_rest_of_events(found, attempt)
+
+
+def _with_rest_of_events(tables: StepTables, attempt: Attempt) -> StepTables:
+    """Events that tell no step may still tell what the settings came to, where the ranks are, and figures of the workload's own."""
+    sources = AttemptPaths(Path(attempt.folder)).all_events()
+    if not sources:
+        return tables
+    effective = read_effective(AttemptPaths(Path(attempt.folder)).events(0), attempt)
+    return replace(tables, effective=effective, places=read_places(sources, attempt), reported=read_reported(sources, attempt))
 
 
 def _no_events(attempt: Attempt) -> Iterator[Caution]:

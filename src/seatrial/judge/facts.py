@@ -1,16 +1,25 @@
-"""What there is to judge: the current runs of a campaign sorted by how they ended, and what is still to be run.
+"""What there is to judge: the current runs of a campaign sorted by how they ended, what is still to be run, and what was compared.
 
-In: measured runs, groups, ranking, names of pending runs. Out: `Facts`, which the readings of every criterion are taken from.
+In: measured runs, groups, ranking, names of pending runs, comparisons, scaling, drift. Out: `Facts`, which the readings of every
+criterion and every statement are taken from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
 
+from seatrial.records.comparison import Comparison, Scaling
 from seatrial.records.measure import GroupSummary, Ranking
-from seatrial.records.outcome import Outcome
+from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.results import MeasuredRun
+from seatrial.records.stability import SentinelDrift
+from seatrial.signatures.registry import fault_of
+
+Compared = Comparison | str
+"""What a group is against a baseline, or why that cannot be said."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,30 +28,71 @@ class Facts:
 
     ok: tuple[MeasuredRun, ...]
     failed: tuple[MeasuredRun, ...]
+    """By their own settings or code, or for a reason that is not known."""
+    spoilt: tuple[MeasuredRun, ...] = ()
+    """Failed by the platform: they say nothing of their group and are to be run again."""
     pending: tuple[str, ...]
     """Runs without a result: never started, running, interrupted or skipped."""
     groups: tuple[GroupSummary, ...]
     ranking: Ranking
+    comparisons: Mapping[tuple[str, str], Compared] = field(default_factory=lambda: MappingProxyType({}))
+    """By group and `Baseline.text`."""
+    scaling: Scaling | None = None
+    drift: SentinelDrift | None = None
 
     @property
     def finished(self) -> tuple[MeasuredRun, ...]:
-        return (*self.ok, *self.failed)
+        return (*self.ok, *self.failed, *self.spoilt)
 
     def group(self, name: str | None) -> GroupSummary | None:
         return next((group for group in self.groups if group.group == name), None)
 
+    def runs_of(self, group: GroupSummary) -> tuple[MeasuredRun, ...]:
+        return tuple(self._by_key.get(group.group_key, ()))
+
+    @cached_property
+    def _by_key(self) -> dict[str, list[MeasuredRun]]:
+        # A thousand groups of a thousand runs are asked for by every criterion.
+        found: dict[str, list[MeasuredRun]] = {}
+        for run in self.finished:
+            found.setdefault(run.attempt.spec.group_key, []).append(run)
+        return found
+
 
 def sort_runs(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], ranking: Ranking, pending: Sequence[str]) -> Facts:
     """Sort the current attempts; a run that was interrupted or skipped is still to be run, whatever `pending` says."""
-    current = [run for run in runs if run.attempt.current and not _is_set_aside(run, groups)]
+    aside = _set_aside(groups)
+    current = [run for run in runs if run.attempt.current and not _is_set_aside(run, aside)]
     ok = tuple(run for run in current if run.outcome is Outcome.OK)
-    failed = tuple(run for run in current if run.outcome and run.outcome.is_failure)
-    finished = {run.attempt.spec.run for run in (*ok, *failed)}
+    bad = [run for run in current if run.outcome and run.outcome.is_failure]
+    finished = {run.attempt.spec.run for run in (*ok, *bad)}
     without_result = [run.attempt.spec.run for run in current if run.attempt.spec.run not in finished]
-    return Facts(ok=ok, failed=failed, pending=tuple(dict.fromkeys([*pending, *without_result])), groups=tuple(groups), ranking=ranking)
+    return Facts(
+        ok=ok,
+        failed=tuple(run for run in bad if not is_spoilt(run)),
+        spoilt=tuple(run for run in bad if is_spoilt(run)),
+        pending=tuple(dict.fromkeys([*pending, *without_result])),
+        groups=tuple(groups),
+        ranking=ranking,
+    )
 
 
-def _is_set_aside(run: MeasuredRun, groups: Sequence[GroupSummary]) -> bool:
+def _set_aside(groups: Sequence[GroupSummary]) -> dict[str, frozenset[str]]:
+    """Group key → the runs that count, of groups of which some do not."""
+    return {group.group_key: frozenset(group.counted) for group in groups if group.set_aside_runs}
+
+
+def _is_set_aside(run: MeasuredRun, aside: Mapping[str, frozenset[str]]) -> bool:
     """Ended ok, but under other conditions than its group's figures: no figure is made of it, so none is judged."""
-    group = next((group for group in groups if group.group_key == run.attempt.spec.group_key), None)
-    return group is not None and bool(group.set_aside_runs) and run.outcome is Outcome.OK and run.attempt.spec.run not in group.counted
+    counted = aside.get(run.attempt.spec.group_key)
+    return counted is not None and run.outcome is Outcome.OK and run.attempt.spec.run not in counted
+
+
+def is_spoilt(run: MeasuredRun) -> bool:
+    """Whether the platform failed it."""
+    return fault(run) is Fault.INFRASTRUCTURE
+
+
+def fault(run: MeasuredRun) -> Fault:
+    """Whose fault its end was."""
+    return fault_of(run.attempt.outcome) if run.attempt.outcome else Fault.UNKNOWN

@@ -6,182 +6,186 @@ campaign it looks at, with the file and the window the value comes from; a value
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 from seatrial.errors import did_you_mean
-from seatrial.judge.facts import Facts
-from seatrial.paths import CampaignPaths
-from seatrial.records.criteria_catalog import CAMPAIGN, EVERY_GROUP, EVERY_RUN, METRICS
-from seatrial.records.measure import Cell, Estimate, GroupSummary, RunMeasure
+from seatrial.judge.compared import campaign_reading, comparison_reading, own_baseline
+from seatrial.judge.counts import COUNTED, count_of_campaign, count_of_group
+from seatrial.judge.facts import Facts, is_spoilt
+from seatrial.judge.fields import Found, look_up
+from seatrial.judge.memory import leak_reading
+from seatrial.judge.reading import FILES, Reading, attempt_file, how_it_ended, missing, outcome_file, run_window, runs_text
+from seatrial.records.criteria_catalog import CAMPAIGN, EVERY_GROUP, EVERY_RUN, METRICS, REPORTED, MetricEntry, metric_entry
+from seatrial.records.health import StragglerVerdict
+from seatrial.records.measure import Estimate, GroupSummary, RunMeasure
 from seatrial.records.results import MeasuredRun
-from seatrial.records.verdict import Criterion, Evidence
-
-_FILES = CampaignPaths(Path())
+from seatrial.records.verdict import Criterion
 
 _NEEDS_STEPS = "let it report steps: use the probe, or name the log format it prints with `reads`"
 _NEEDS_POINTS = "lower `timing.log_every` or run more steps, so that timing points are written"
+_NEEDS_LOSSES = "report the loss in each step"
+_NEEDS_GPU_SAMPLES = "leave `telemetry.gpu_s` on, on a machine with an NVIDIA GPU"
 HOW_TO_GET = {
     "loss_falls": "its losses are missing, too few, or do not move beyond their noise; report them in each step, and run more steps",
+    "loss_finite": _NEEDS_LOSSES,
+    "loss_fall_pct": f"{_NEEDS_LOSSES}, and run at least 8 steps",
     "samples_per_s": "report samples in each step, or set `samples_per_step` of the workload",
     "tokens_per_s": "report tokens in each step, or set `tokens_per_step` of the workload",
+    "samples_per_s_per_gpu": "report samples in each step, or set `samples_per_step` of the workload",
+    "tokens_per_s_per_gpu": "report tokens in each step, or set `tokens_per_step` of the workload",
     "iter_p90_over_p50": _NEEDS_POINTS,
+    "step_p90_over_p50": _NEEDS_POINTS,
+    "iter_ratio_median": _NEEDS_POINTS,
+    "iter_ratio_max": _NEEDS_POINTS,
     "unstable_run_ratio": _NEEDS_POINTS,
+    "throughput_cv_pct": "set repeats to 3 or more",
+    "stable": "set repeats to 3 or more, and run more steps",
+    "gpu_mem_peak_mib": _NEEDS_GPU_SAMPLES,
+    "gpu_throttled_pct": _NEEDS_GPU_SAMPLES,
+    "gpu_telemetry_empty_ratio": _NEEDS_GPU_SAMPLES,
+    "host_rss_peak_mib": "leave `telemetry.host_s` on",
+    "straggler_score": "run more than one rank, and let every rank report its steps through the probe",
 }
 
 # Figures of a window: without a steady state they are of no use as a gate.
-NEED_STEADY = frozenset({"samples_per_s", "tokens_per_s", "steps_per_s", "wall_p90_over_p50"})
-# Sentences name this many runs; the evidence has them all.
-MOST_NAMED = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """One value a criterion looks at, or why there is none."""
-
-    subject: str
-    value: Cell = None
-    file: str = ""
-    window: str = ""
-    n: int | None = None
-    missing: str = ""
-    """Set when `value` is None: what is missing and how to get it."""
-    detail: str = ""
-    """What a reader wants beside the value: first and last loss, the runs that failed, the interval."""
-
-    def evidence(self) -> Evidence:
-        return Evidence(subject=self.subject, value=self.value, file=self.file, window=self.window, n=self.n)
+NEED_STEADY = frozenset(
+    {"samples_per_s", "tokens_per_s", "steps_per_s", "samples_per_s_per_gpu", "tokens_per_s_per_gpu", "wall_p50_ms", "wall_p90_over_p50"}
+)
 
 
 def read(criterion: Criterion, facts: Facts) -> list[Reading]:
     """Every value the criterion looks at; [] when its scope holds nothing yet."""
-    entry = METRICS.get(criterion.metric)
+    entry = metric_entry(criterion.metric)
     if entry is None:
-        return [_missing("campaign", f"the metric '{criterion.metric}' is not measured; {did_you_mean(criterion.metric, METRICS)}")]
+        return [missing(CAMPAIGN, f"the metric '{criterion.metric}' is not measured; {did_you_mean(criterion.metric, METRICS)}")]
     if criterion.scope not in entry.scopes:
         allowed = ", ".join(entry.scopes)
-        return [_missing("campaign", f"{criterion.metric} cannot be looked at with the scope '{criterion.scope}'; use {allowed}")]
+        return [missing(CAMPAIGN, f"{criterion.metric} cannot be looked at with the scope '{criterion.scope}'; use {allowed}")]
     if criterion.scope == CAMPAIGN:
-        return _of_campaign(facts)
+        return count_of_campaign(criterion.metric, facts) if criterion.metric in COUNTED else campaign_reading(criterion, facts)
     if criterion.scope == EVERY_RUN:
-        return _of_every_run(criterion.metric, facts)
-    if criterion.scope == EVERY_GROUP:
-        return [_group_reading(criterion.metric, group) for group in facts.groups]
-    return _of_winner(criterion.metric, facts)
+        return _of_every_run(criterion, entry, facts)
+    return _of_groups(criterion, entry, facts)
 
 
-def listed(parts: Sequence[str], separator: str = ", ") -> str:
-    """The first few, and how many more there are."""
-    more = len(parts) - MOST_NAMED
-    return separator.join([*parts[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
-
-
-def _of_campaign(facts: Facts) -> list[Reading]:
-    """`failed_runs` is the one figure of a whole campaign."""
-    if not facts.finished:
-        return []
-    failed = listed([f"{run.attempt.spec.run} ({_how_it_ended(run)})" for run in facts.failed])
-    return [Reading(subject="campaign", value=len(facts.failed), file=_FILES.manifest.name, n=len(facts.finished), detail=failed)]
-
-
-def _of_every_run(metric: str, facts: Facts) -> list[Reading]:
+def _of_every_run(criterion: Criterion, entry: MetricEntry, facts: Facts) -> list[Reading]:
     # A run that failed has no figure that could pass: its part of the data is missing.
-    return [*(_run_reading(metric, run) for run in facts.ok), *(_of_failed_run(metric, run) for run in facts.failed)]
+    measured = [_run_reading(criterion, entry, run) for run in facts.ok]
+    return [*measured, *(_of_failed_run(criterion.metric, run) for run in (*facts.failed, *facts.spoilt))]
 
 
-def _of_winner(metric: str, facts: Facts) -> list[Reading]:
+def _of_groups(criterion: Criterion, entry: MetricEntry, facts: Facts) -> list[Reading]:
+    if criterion.scope == EVERY_GROUP:
+        readings = [_group_reading(criterion, entry, group, facts) for group in facts.groups]
+        others = [reading for reading in readings if reading is not None]
+        if readings and not others:
+            return [missing(CAMPAIGN, "there is no group but the baseline itself; add one to compare with it")]
+        return others
     winner = facts.group(facts.ranking.winner)
     if winner is not None:
-        return [_group_reading(metric, winner)]
+        return [_group_reading(criterion, entry, winner, facts) or own_baseline(criterion, winner)]
     why = facts.ranking.reason or "no group could be ranked"
-    return [_missing("winner", f"there is no winner to look at: {why.rstrip('.')}")] if facts.finished else []
+    return [missing("winner", f"there is no winner to look at: {why.rstrip('.')}")] if facts.finished else []
 
 
-def _run_reading(metric: str, run: MeasuredRun) -> Reading:
-    name, file = run.attempt.spec.run, _FILES.per_run_metrics.name
+def _run_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun) -> Reading:
+    metric, name, file = criterion.metric, run.attempt.spec.run, FILES.per_run_metrics.name
     if run.measure is None:
-        return _missing(name, f"nothing was measured of {name}; {_how_to_get(metric)}", _outcome_file(run))
-    value = _look_up(run.measure, METRICS[metric].run_field)
-    if value is None:
-        return _missing(name, f"{name} has no {metric}; {_how_to_get(metric)}", file)
+        return missing(name, f"nothing was measured of {name}; {_how_to_get(metric)}", outcome_file(run))
+    if metric == "leak_mib_per_min":
+        return leak_reading(run)
+    found = _of_run(metric, entry, run.measure)
+    if found.value is None:
+        return missing(name, f"{name} has no {metric}; {found.reason or _how_to_get(metric)}", file)
     window = run.measure.window
     if metric in NEED_STEADY and window and not window.steady:
-        return _missing(name, f"{name} found no steady state ({window.reason})", file)
+        return missing(name, f"{name} found no steady state ({window.reason})", file)
+    text, n = run_window(run)
     return Reading(
         subject=name,
-        value=value,
-        file=file,
-        window=f"steps {window.first_step}–{window.last_step}" if window else "whole run",
-        n=window.n if window else None,
-        detail=_losses(run.measure) if metric == "loss_falls" else "",
+        value=_shared(found.value, run.measure.world_size) if entry.per_gpu else found.value,
+        unit=_unit(criterion, entry, found),
+        file=attempt_file(run, found.figure.file) if found.figure and found.figure.file else file,
+        window="as the run reported it" if found.figure else text,
+        n=found.figure.n if found.figure else n,
+        detail=_detail(metric, run.measure),
     )
+
+
+def _of_run(metric: str, entry: MetricEntry, measure: RunMeasure) -> Found:
+    straggler = measure.straggler
+    if metric == "straggler_score" and straggler is not None and straggler.verdict is StragglerVerdict.NONE:
+        return Found(value=0.0 if straggler.score is None else straggler.score)
+    return look_up(measure, entry.run_field)
 
 
 def _of_failed_run(metric: str, run: MeasuredRun) -> Reading:
     name = run.attempt.spec.run
-    return _missing(name, f"{name} has no {metric} to go by ({_how_it_ended(run)}); mend it and run it again", _outcome_file(run))
+    remedy = "the platform failed it: run it again on a healthy one" if is_spoilt(run) else "mend it and run it again"
+    return missing(name, f"{name} has no {metric} to go by ({how_it_ended(run)}); {remedy}", outcome_file(run))
 
 
-def _group_reading(metric: str, group: GroupSummary) -> Reading:
-    file, name = _FILES.group_summary.name, group.group
-    if metric == "failed_runs":
-        tried = group.runs + group.failed_runs + group.set_aside_runs
-        if not tried:
-            return _missing(name, f"no run of {name} has ended; run the plan", file)
-        return Reading(subject=name, value=group.failed_runs, file=file, n=tried, detail=f"of {runs_text(tried)}")
+def _group_reading(criterion: Criterion, entry: MetricEntry, group: GroupSummary, facts: Facts) -> Reading | None:
+    """What the group has; None where it is the baseline of the comparison that is asked for."""
+    metric, file, name = criterion.metric, FILES.group_summary.name, group.group
+    if metric in COUNTED:
+        return count_of_group(metric, group, facts)
     if group.runs == 0:
-        return _missing(name, f"no run of {name} ended ok; mend it and run it again", file)
+        return missing(name, f"no run of {name} ended ok; mend it and run it again", file)
+    if entry.compares:
+        return comparison_reading(criterion, group, facts)
     if metric in NEED_STEADY and group.unsteady_runs:
-        return _missing(name, f"{group.unsteady_runs} of {runs_text(group.runs)} of {name} found no steady state; run more steps", file)
-    found = _look_up(group, METRICS[metric].group_field)
-    if found is None:
-        return _missing(name, f"{name} has no {metric}; {_how_to_get(metric)}", file)
-    value, detail = (found.mean, _interval(found)) if isinstance(found, Estimate) else (found, f"mean of {runs_text(group.runs)}")
+        return missing(name, f"{group.unsteady_runs} of {runs_text(group.runs)} of {name} found no steady state; run more steps", file)
+    return _figure_reading(criterion, entry, group, facts)
+
+
+def _figure_reading(criterion: Criterion, entry: MetricEntry, group: GroupSummary, facts: Facts) -> Reading:
+    metric, file, name = criterion.metric, FILES.group_summary.name, group.group
+    found = look_up(group, entry.group_field)
+    gpus = next((run.measure.world_size for run in facts.runs_of(group) if run.measure), None) if entry.per_gpu else 1
+    if found.value is None or gpus is None:
+        told = f"{name} has no {metric};" if entry.needs_bound else f"{name}:"
+        return missing(name, f"{told} {found.reason or _how_to_get(metric)}", file)
     window = f"{group.window_n} steps in the windows of {runs_text(group.runs)}" if group.window_n else f"{runs_text(group.runs)}, whole"
-    return Reading(subject=name, value=value, file=file, window=window, n=group.runs, detail=detail)
+    return Reading(
+        subject=name,
+        value=_shared(found.value, gpus) if entry.per_gpu else found.value,
+        unit=_unit(criterion, entry, found),
+        file=file,
+        window=window,
+        n=group.runs,
+        detail=_interval(found.estimate, gpus) if found.estimate else _first_clause(found.reason) or f"over {runs_text(group.runs)}",
+    )
 
 
-def _look_up(record: RunMeasure | GroupSummary, field: str | None) -> Any:
-    """The catalogue's field of a record; a dotted one reads into a mapping. Text and NaN are no values."""
-    if field is None:
-        return None
-    name, _, key = field.partition(".")
-    value = getattr(record, name)
-    if key:
-        value = value.get(key)
-    no_number = isinstance(value, str) or (isinstance(value, float) and not math.isfinite(value))
-    return None if no_number else value
+def _first_clause(reason: str) -> str:
+    """Enough within a criterion; the statement beside it has the whole."""
+    return reason.split(". ")[0].split("; ")[0]
 
 
-def _missing(subject: str, why: str, file: str = "") -> Reading:
-    return Reading(subject=subject, missing=why, file=file)
+def _shared(value: object, gpus: int) -> float | None:
+    return value / max(gpus, 1) if isinstance(value, (int, float)) else None
+
+
+def _unit(criterion: Criterion, entry: MetricEntry, found: Found) -> str:
+    """'ratio' is the catalogue's word for a plain number."""
+    unit = criterion.unit or entry.unit or (found.figure.unit if found.figure else "")
+    return "" if unit == "ratio" else unit
 
 
 def _how_to_get(metric: str) -> str:
+    if metric.startswith(REPORTED) or "reported." in (METRICS[metric].run_field or ""):
+        name = metric.removeprefix(REPORTED)
+        return f'let the workload tell it: `probe.figure("{name}", value)`'
     return HOW_TO_GET.get(metric, _NEEDS_STEPS)
 
 
-def _how_it_ended(run: MeasuredRun) -> str:
-    outcome = run.attempt.outcome
-    return f"{outcome.outcome.value}: {outcome.cause.value}" if outcome else "not over"
+def _detail(metric: str, measure: RunMeasure) -> str:
+    if metric == "loss_falls":
+        return " → ".join("?" if loss is None else f"{loss:.6g}" for loss in (measure.first_loss, measure.last_loss))
+    straggler = measure.straggler
+    return f"rank {straggler.rank}" if metric == "straggler_score" and straggler and straggler.rank is not None else ""
 
 
-def _losses(measure: RunMeasure) -> str:
-    return " → ".join("?" if loss is None else f"{loss:.6g}" for loss in (measure.first_loss, measure.last_loss))
-
-
-def _interval(estimate: Estimate) -> str:
+def _interval(estimate: Estimate, gpus: int) -> str:
     if estimate.low is None or estimate.high is None:
         return f"{runs_text(estimate.n)}, no interval"
-    return f"95 % interval {estimate.low:.6g} to {estimate.high:.6g}, {runs_text(estimate.n)}"
-
-
-def runs_text(count: int) -> str:
-    return f"{count} run" if count == 1 else f"{count} runs"
-
-
-def _outcome_file(run: MeasuredRun) -> str:
-    return str(_FILES.run(run.attempt.spec.run).attempt(run.attempt.number).outcome)
+    return f"95 % interval {estimate.low / gpus:.6g} to {estimate.high / gpus:.6g}, {runs_text(estimate.n)}"

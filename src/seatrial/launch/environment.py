@@ -27,7 +27,10 @@ RECORDED_PREFIXES = (
     "CUBLAS_",
     "CUDNN_",
     "NVIDIA_",
+    "NSA_",
+    "NSYS_",
     "NVTE_",
+    "NVTX_",
     "TRITON_",
     "XLA_",
     "HF_",
@@ -49,12 +52,21 @@ RECORDED_PREFIXES = (
 )
 # Of these, what tunes a run: another value is another condition, and runs under unlike conditions are not averaged.
 TUNING_PREFIXES = (
-    "NCCL_", "GLOO_", "UCX_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVTE_", "XLA_",
+    "NCCL_", "GLOO_", "UCX_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVTE_", "XLA_", "NSA_",
     "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "MALLOC_",
 )  # fmt: skip
 # Where things lie or which cards are seen: the cards themselves are in the fingerprint already.
 NOT_TUNING = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "NCCL_DEBUG_FILE"})
-RECORDED_NAMES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "NODE_RANK", "VIRTUAL_ENV", "CONDA_PREFIX")
+RECORDED_NAMES = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "ENABLE_CUDA_SYNC_TIMING",
+)
 
 
 def environment(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str]) -> tuple[EnvironmentVariable, ...]:

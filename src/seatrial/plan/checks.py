@@ -12,11 +12,12 @@ from seatrial import deepspeed_options, torchrun_options
 from seatrial.errors import UsageError, did_you_mean
 from seatrial.log_lines import compile_patterns
 from seatrial.plan import checks_of_axes
+from seatrial.plan.checks_of_criteria import check_criteria
 from seatrial.plan.include import devices_in
 from seatrial.plan.locate import KeyPath
 from seatrial.plan.placeholders import PlaceholderProblem, names_in
 from seatrial.plan.schema import Plan, Workload
-from seatrial.records.criteria_catalog import METRICS
+from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.log_formats import READY
 
 RUN_NAMES = ("run", "group", "repeat", "seed")
@@ -51,7 +52,8 @@ def check(plan: Plan) -> None:
     _placeholders(plan)
     _timing(plan)
     _limits(plan)
-    _criteria(plan)
+    _mode(plan)
+    check_criteria(plan)
     _output(plan)
 
 
@@ -265,24 +267,9 @@ def _limits(plan: Plan) -> None:
         )
 
 
-def _criteria(plan: Plan) -> None:
-    for position, criterion in enumerate(plan.criteria or ()):
-        path: KeyPath = ("criteria", position)
-        entry = METRICS.get(criterion.metric)
-        if entry is None:
-            raise plan.locations.error((*path, "metric"), f"unknown metric '{criterion.metric}'; {did_you_mean(criterion.metric, METRICS)}")
-        if criterion.scope is not None and criterion.scope not in entry.scopes:
-            raise plan.locations.error(
-                (*path, "scope"),
-                f"{criterion.metric} is not looked at by '{criterion.scope}'; {did_you_mean(criterion.scope, entry.scopes)}",
-            )
-        low, high = criterion.at_least, criterion.at_most
-        if entry.needs_bound and low is None and high is None:
-            raise plan.locations.error(path, f"{criterion.metric} needs a bound: add at_most or at_least")
-        if not entry.needs_bound and (low is not None or high is not None):
-            raise plan.locations.error(path, f"{criterion.metric} holds or does not; leave at_most and at_least out")
-        if low is not None and high is not None and low > high:
-            raise plan.locations.error(path, f"at_least {low} is above at_most {high}: nothing could pass")
+def _mode(plan: Plan) -> None:
+    if plan.mode == SENTINEL:
+        raise plan.locations.error(("mode",), f"'{SENTINEL}' is the mode of the runs that the key `sentinel` adds; take another word")
 
 
 def _output(plan: Plan) -> None:

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.run_spec import RunSpec, WorkloadSpec
 
 HASH_DIGITS = 16
@@ -63,6 +64,8 @@ def _what_counts(spec: RunSpec) -> dict[str, Any]:
         "steps": spec.steps,
         "rank_scope": spec.rank_scope,
         "timing": [spec.timing.sync, spec.timing.phase_every],
+        # A sentinel's runs are no repeats of the group that it runs again.
+        **({SENTINEL: True} if spec.mode == SENTINEL else {}),
     }
 
 

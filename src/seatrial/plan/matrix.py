@@ -31,6 +31,8 @@ class GroupPoint:
     settings: dict[str, Scalar]
     """All settings of a bundled workload; of a script, its fixed values and those of the bundles."""
     lane: bool
+    sentinel: bool = False
+    """Run in between to watch the platform, and ranked nowhere."""
 
 
 def axis_labels(plan: Plan) -> dict[str, str]:
@@ -182,7 +184,7 @@ def _in_lane(plan: Plan, values: Mapping[str, Scalar]) -> bool:
         if name not in known:
             raise plan.locations.error(("lane", name), f"is neither an axis nor a setting here; {did_you_mean(name, known)}")
         allowed = wanted if isinstance(wanted, list) else [wanted]
-        if not any(_same(known[name], value) for value in allowed):
+        if not any(is_same(known[name], value) for value in allowed):
             return False
     return True
 
@@ -197,7 +199,7 @@ def _harness_values(plan: Plan) -> dict[str, Scalar]:
     return {RANKS_AXIS: default_ranks(plan), **{f"{ENV_AXIS}{name}": value for name, value in {**plan.env, **plan.workload.env}.items()}}
 
 
-def _same(one: Scalar, other: Scalar) -> bool:
+def is_same(one: Scalar, other: Scalar) -> bool:
     """Equal, with true and 1 told apart and 8 and 8.0 not."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
 
@@ -214,5 +216,5 @@ def _check_names(plan: Plan, groups: list[GroupPoint]) -> None:
     for group in groups:
         other = seen.setdefault(group.name.lower(), group)
         if other is not group:
-            axis = next((name for name in plan.axes if not _same(group.axes[name], other.axes[name])), "")
+            axis = next((name for name in plan.axes if not is_same(group.axes[name], other.axes[name])), "")
             raise plan.locations.error(("axes", axis), f"two of its values would both be called {group.name}; give the axis another label")

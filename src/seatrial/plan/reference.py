@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.files import write_text
+from seatrial.plan.ready_criteria import READY_CRITERIA
 from seatrial.plan.schema import json_schema
 from seatrial.plan.unbuilt import KEYS, KINDS
 from seatrial.plan.values import RANK_MEANINGS
-from seatrial.records.criteria_catalog import METRICS
+from seatrial.records.criteria_catalog import METRICS, REPORTED
 from seatrial.records.log_formats import READY
+from seatrial.records.verdict import Criterion
 
 _HEAD = """\
 # The plan
@@ -45,6 +47,17 @@ Groups are named by labels and values (`mb8_nw0`), runs by group and repeat (`mb
 what changes its result is the same: workload and arguments, the script's bytes, settings, axes, launcher, place, environment, steps,
 `rank_scope`, `timing.sync` and `timing.phase_every`. Limits, criteria, order and how lines are read may change
 freely. A run is looked for under its name, so another label, prefix or output folder starts anew.
+
+What must hold for PASS stands under `criteria`: a metric, where it is looked at, and a bound, or a ready set by its name.
+
+```yaml
+criteria:
+  - {metric: failed_runs, at_most: 0}
+  - {metric: startup_s, at_most: 2, unit: min, reason: nightly runs have an hour}
+  - {metric: speedup_pct, at_least: 8, baseline: mb8_nw0}            # or {campaign: outputs/last-week, group: mb8_nw0}, {history: NAME}
+  - {ready: stage1_stability}
+sentinel: 4                           # the first group again after every fourth run: what changes in it is the platform
+```
 """
 
 
@@ -53,7 +66,7 @@ def markdown() -> str:
     schema = json_schema()
     sections = [_section("Keys", "", schema, schema["required"])]
     sections += [_section(f"`{key}`", part["description"], part, part.get("required", [])) for key, part in _parts(schema)]
-    return "\n".join([_HEAD, *sections, _metrics(), _rank_by(), _formats(), _unbuilt()])
+    return "\n".join([_HEAD, *sections, _metrics(), _ready(), _rank_by(), _formats(), _unbuilt()])
 
 
 def _parts(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
@@ -90,15 +103,34 @@ def _cell(text: str) -> str:
 
 def _metrics() -> str:
     rows = [
-        f"| `{name}` | {', '.join(f'`{scope}`' for scope in entry.scopes)} | `{entry.default_scope}` | "
-        f"{'yes' if entry.needs_bound else 'no'} | {entry.meaning} |"
+        f"| `{name}` | {entry.unit or '–'} | {', '.join(f'`{scope}`' for scope in entry.scopes)} | `{entry.default_scope}` | "
+        f"{'yes' if entry.needs_bound else 'no'} | {'yes' if entry.compares else ''} | {entry.meaning} |"
         for name, entry in METRICS.items()
     ]
-    return (
-        "## Metrics of `criteria`\n\n| metric | scopes | default scope | bound | meaning |\n|---|---|---|---|---|\n"
-        + "\n".join(rows)
-        + "\n"
+    rows.append(
+        f"| `{REPORTED}NAME` | as reported | `every_run` | `every_run` | yes | | what the workload told by `probe.figure(NAME, …)` |"
     )
+    return (
+        "## Metrics of `criteria`\n\nOne that compares needs a `baseline`; without one it is inconclusive.\n\n"
+        "| metric | unit | scopes | default scope | bound | compares | meaning |\n|---|---|---|---|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def _ready() -> str:
+    """Each set with a row for each of its criteria."""
+    parts = ["## Ready criteria\n\nNamed by `- {ready: NAME}`; those that compare take a `baseline` beside it.\n"]
+    for name, ready in READY_CRITERIA.items():
+        rows = [f"| `{gate.metric}` | `{gate.scope}` | {bound_text(gate)} | {_cell(gate.reason)} |" for gate in ready.criteria]
+        title = f"### `{name}`\n\n{ready.meaning[0].upper()}{ready.meaning[1:]}{', with a `baseline`' if ready.compares else ''}.\n"
+        parts.append(f"{title}\n| metric | scope | bound | reason |\n|---|---|---|---|\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def bound_text(criterion: Criterion) -> str:
+    """`at least 20 %`; `holds` for one that takes no bound."""
+    unit = "" if criterion.unit in ("", "ratio") else f" {criterion.unit}"
+    bounds = (("at least", criterion.at_least), ("at most", criterion.at_most))
+    return " and ".join(f"{word} {bound:,.10g}{unit}" for word, bound in bounds if bound is not None) or "holds"
 
 
 def _rank_by() -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from seatrial.errors import PlanError, UsageError, did_you_mean
 from seatrial.plan import bundled
+from seatrial.plan.criteria import criteria_of
 from seatrial.plan.identity import group_key, run_hash, script_digest
 from seatrial.plan.include import devices_in
 from seatrial.plan.locate import KeyPath
@@ -23,9 +24,9 @@ from seatrial.plan.output_folder import output_folder
 from seatrial.plan.placeholders import fill, value_text
 from seatrial.plan.plain_text import wrong_character
 from seatrial.plan.schema import Plan
+from seatrial.plan.sentinel import as_sentinel, in_between, watched_group
 from seatrial.plan.values import LARGEST_WORK
-from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.criteria_catalog import METRICS
+from seatrial.records.campaign_plan import SENTINEL, CampaignPlan
 from seatrial.records.run_spec import (
     LauncherSpec,
     LimitsSpec,
@@ -37,9 +38,7 @@ from seatrial.records.run_spec import (
     TimingSpec,
     WorkloadSpec,
 )
-from seatrial.records.verdict import Criterion
 
-NO_CRITERIA = (Criterion(metric="failed_runs", scope=METRICS["failed_runs"].default_scope, at_most=0),)
 DEFAULT_LOG_EVERY = 50
 DEFAULT_TAIL_POINTS = 20
 # In a group's key the repeat stays open, so that repeats with arguments of their own are still one group.
@@ -59,7 +58,9 @@ def resolve(
     """The campaign that `plan` asks for; `only`, `budget_s` and `output` are the command line's and win over the plan."""
     cwd = cwd.absolute()
     _refuse_unnameable(cwd, source)
-    runs = _all_runs(plan, cwd)
+    groups = expand(plan)
+    watched = watched_group(plan, groups)
+    runs = _all_runs(plan, groups, watched, cwd)
     return CampaignPlan(
         name=plan.name,
         output=str(output_folder(plan, output, cwd, now)),
@@ -70,7 +71,9 @@ def resolve(
         seed=plan.seed,
         rank_by=plan.rank_by,
         baseline=plan.baseline,
-        criteria=_criteria(plan),
+        sentinel_group=watched.name if watched else "",
+        sentinel_every=plan.sentinel.every if plan.sentinel else None,
+        criteria=criteria_of(plan, [group.name for group in groups], cwd),
         stop_on_error=plan.stop_on_error,
         budget_s=budget_s if budget_s is not None else plan.budget,
         runs=tuple(runs),
@@ -86,10 +89,14 @@ def _refuse_unnameable(cwd: Path, source: str) -> None:
         raise UsageError(f"{source}: has a name or words that are not plain UTF-8; rename the file, or write them in UTF-8")
 
 
-def _all_runs(plan: Plan, cwd: Path) -> list[RunSpec]:
-    groups = expand(plan)
+def _all_runs(plan: Plan, groups: Sequence[GroupPoint], watched: GroupPoint | None, cwd: Path) -> list[RunSpec]:
     keys = {group.name: group_key(_spec(plan, group, cwd, dict(_OPEN))) for group in groups}
-    return [_run(plan, group, repeat, cwd, keys[group.name]) for group, repeat in ordered(groups, plan.repeats, plan.order, plan.seed)]
+    runs = [_run(plan, group, repeat, cwd, keys[group.name]) for group, repeat in ordered(groups, plan.repeats, plan.order, plan.seed)]
+    if watched is None or plan.sentinel is None:
+        return runs
+    point = as_sentinel(watched)
+    key = group_key(_spec(plan, point, cwd, dict(_OPEN)))
+    return list(in_between(runs, plan.sentinel.every, lambda number: _run(plan, point, number, cwd, key)))
 
 
 def _run(plan: Plan, group: GroupPoint, repeat: int, cwd: Path, key: str) -> RunSpec:
@@ -109,7 +116,7 @@ def _spec(plan: Plan, group: GroupPoint, cwd: Path, repeat_values: dict[str, Sca
         group=group.name,
         repeat=repeat if isinstance(repeat, int) else 0,
         plan=plan.name,
-        mode=plan.mode,
+        mode=SENTINEL if group.sentinel else plan.mode,
         lane=group.lane,
         workload=workload,
         settings=group.settings,
@@ -214,21 +221,6 @@ def _limits(plan: Plan) -> LimitsSpec:
         disk_gib=asked.disk_gib,
         stack_signal=asked.stack_signal,
         spike_ratio=asked.spike_ratio,
-    )
-
-
-def _criteria(plan: Plan) -> tuple[Criterion, ...]:
-    if plan.criteria is None:
-        return NO_CRITERIA
-    return tuple(
-        Criterion(
-            metric=asked.metric,
-            scope=asked.scope or METRICS[asked.metric].default_scope,
-            at_most=asked.at_most,
-            at_least=asked.at_least,
-            reason=asked.reason,
-        )
-        for asked in plan.criteria
     )
 
 

@@ -8,23 +8,18 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from pydantic import Field, PrivateAttr
 
+from seatrial.plan.criteria_schema import CriterionPart, complete_criterion
 from seatrial.plan.locate import Locations
+from seatrial.plan.part import Part
 from seatrial.plan.values import Duration, OneOrMore, ScalarValue, Word, Work
-from seatrial.records.criteria_catalog import METRICS, SCOPES
 
 RankBy = Literal[
     "throughput", "samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "iter_p50", "stability", "balanced", "duration_s"
 ]
 
 StackSignal = Literal["USR1", "USR2", "WINCH", "URG", "IO", "PWR"]
-
-
-class Part(BaseModel):
-    """What all parts of a plan share: nothing is converted, nothing unknown is taken."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
 
 
 class Workload(Part):
@@ -162,19 +157,15 @@ class Telemetry(Part):
     """Seconds between two samples of host and process tree (host_telemetry.csv); null for none."""
 
 
-class CriterionPart(Part):
-    """One gate that the verdict rests on."""
+class Sentinel(Part):
+    """One group that is run again and again in between, to see whether the platform changes meanwhile. Short form: `every`."""
 
-    metric: str
-    """What is looked at; `seatrial plan schema` and docs/plan.md list all metrics."""
-    scope: str | None = None
-    """Where: `campaign`, `every_run`, `every_group` or `winner`. Each metric has its own default."""
-    at_most: float | None = None
-    """The largest value that passes."""
-    at_least: float | None = None
-    """The smallest value that passes."""
-    reason: str = ""
-    """Why the gate is there, for whoever reads the verdict."""
+    every: int = Field(ge=1, le=10_000)
+    """Runs between two of it; it is also the first run and the last. Its runs are called `sentinel_r1` and on, and are not ranked."""
+    group: str | None = Field(default=None, max_length=200)
+    """The group to run; the plan's first when left out."""
+    settings: dict[str, ScalarValue] = Field(default_factory=dict)
+    """In place of `group`: axes and their values, `{micro_batch: 8}`; the first group that has them is run."""
 
 
 class Plan(Part):
@@ -203,6 +194,8 @@ class Plan(Part):
 written; `nested`: as they are written too, all repeats of a group one after the other."""
     seed: int = 0
     """Seed of that shuffle; also `{seed}`."""
+    sentinel: Sentinel | None = None
+    """A group that is run in between to see the platform drift; null for none."""
     mode: str = Field(default="sweep", pattern=r"^[a-z0-9_-]+$", max_length=40)
     """A word for the column `mode`, to tell kinds of campaign apart."""
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$", max_length=60)
@@ -220,7 +213,8 @@ written; `nested`: as they are written too, all repeats of a group one after the
     telemetry: Telemetry = Field(default_factory=Telemetry)
     """How often GPUs and host are sampled."""
     baseline: str = Field(default="old_like", max_length=200)
-    """The group that `speedup_vs_baseline` compares with; the column stays empty where there is no such group."""
+    """The group that `speedup_vs_baseline` compares with, and criteria that name no baseline; the column stays empty where there is no \
+such group."""
     criteria: list[CriterionPart] | None = None
     """What must hold for PASS; `failed_runs at_most 0` when left out."""
     stop_on_error: bool = False
@@ -260,9 +254,8 @@ def json_schema() -> dict[str, Any]:
     for key, field in Plan.model_fields.items():
         # Pydantic leaves a description out where it equals that of the part.
         schema["properties"][key].setdefault("description", field.description)
-    criterion = schema["$defs"]["CriterionPart"]["properties"]
-    criterion["metric"]["enum"] = sorted(METRICS)
-    criterion["scope"]["anyOf"] = [{"enum": list(SCOPES)}, {"type": "null"}]
+    complete_criterion(schema["$defs"]["CriterionPart"])
+    schema["properties"]["sentinel"]["anyOf"].append({"type": "integer", "minimum": 1})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Seatrial plan"}
 
 

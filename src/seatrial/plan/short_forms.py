@@ -1,4 +1,5 @@
-"""Short forms of a plan spelled out: `launcher: torchrun` is `launcher: {kind: torchrun}`, `bs: [8, 16]` is `bs: {values: [8, 16]}`."""
+"""Short forms of a plan spelled out: `launcher: torchrun` is `launcher: {kind: torchrun}`, `bs: [8, 16]` is `bs: {values: [8, 16]}`,
+`sentinel: 4` is `sentinel: {every: 4}`, a criterion's `baseline: mb8` is `baseline: {group: mb8}`."""
 
 from __future__ import annotations
 
@@ -23,7 +24,20 @@ def spelled_out(mapping: dict[str, Any], locations: Locations) -> dict[str, Any]
             long[key] = {}
     if isinstance(long.get("axes"), dict):
         long["axes"] = {name: _axis(name, value, locations) for name, value in long["axes"].items()}
+    if isinstance(long.get("sentinel"), int) and not isinstance(long["sentinel"], bool):
+        long["sentinel"] = {"every": long["sentinel"]}
+        _move(locations, ("sentinel",), "every")
+    if isinstance(long.get("criteria"), list):
+        long["criteria"] = [_criterion(position, item, locations) for position, item in enumerate(long["criteria"])]
     return long
+
+
+def _criterion(position: int, value: Any, locations: Locations) -> Any:
+    """A baseline that is one word is a group."""
+    if not isinstance(value, dict) or not isinstance(value.get("baseline"), str):
+        return value
+    _move(locations, ("criteria", position, "baseline"), "group")
+    return {**value, "baseline": {"group": value["baseline"]}}
 
 
 def _axis(name: str, value: Any, locations: Locations) -> Any:

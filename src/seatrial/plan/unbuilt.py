@@ -7,7 +7,6 @@ from typing import Any
 from seatrial.plan.locate import KeyPath, Locations
 
 KEYS: dict[KeyPath, str] = {
-    ("sentinel",): "repeats in interleaved order show drift meanwhile",
     ("price_per_gpu_hour",): "multiply the duration of a run by your price meanwhile",
     ("limits", "restarts"): "the same command again resumes what failed",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import socket
 import sys
@@ -13,12 +14,13 @@ from pathlib import Path
 from seatrial.probe.stacks import DEFAULT_STACK_SIGNAL
 from seatrial.records import events
 
-# Rank and world size must come from one and the same launcher: sbatch sets SLURM_NTASKS around a torchrun that has other numbers.
+# The three numbers must come from one and the same launcher: sbatch sets SLURM_NTASKS around a torchrun that has other numbers.
 LAUNCHERS = (
-    ("RANK", "WORLD_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
 )
+VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 RANK_SCOPES = ("all", "rank0")
 DEFAULT_WINDOW = 100
 OWN_STAT = Path("/proc/self/stat")
@@ -48,6 +50,10 @@ class Identity:
     """As asked for, and not yet looked at."""
     process_t: float | None = None
     """Wall clock at which this process began; None where the system does not say."""
+    local_rank: int | None = None
+    """Its number among the ranks of its host; None where nobody says."""
+    gpu: str | None = None
+    """None on CPU, and where it cannot be told yet."""
 
     # The probe does not lean on seatrial.paths: these names are its own, and a test holds them together.
     @property
@@ -78,6 +84,7 @@ def identify(
     attempt: int | None = None,
     rank: int | None = None,
     world_size: int | None = None,
+    local_rank: int | None = None,
     rank_scope: str | None = None,
     sync: bool | None = None,
     phase_every: int | None = None,
@@ -89,6 +96,7 @@ def identify(
         return None
     path = Path(folder).absolute()
     found_rank, found_world_size = rank_and_world_size(env)
+    local_rank = local_rank if local_rank is not None else local_rank_of(env)
     return Identity(
         run_dir=path,
         run=run or env.get(events.ENV_RUN) or path.name,
@@ -104,12 +112,14 @@ def identify(
         pid=os.getpid(),
         stack_signal=env.get(events.ENV_STACK_SIGNAL, DEFAULT_STACK_SIGNAL),
         process_t=process_t(),
+        local_rank=local_rank,
+        gpu=gpu_of(local_rank, env),
     )
 
 
 def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
     """From torchrun's variables, else Slurm's, else Open MPI's, else torch's process group; (0, 1) for a single process."""
-    for rank_name, world_size_name in LAUNCHERS:
+    for rank_name, world_size_name, _ in LAUNCHERS:
         if env.get(rank_name):
             rank = whole_number(env, rank_name, 0)
             return rank, whole_number(env, world_size_name, rank + 1)
@@ -117,6 +127,37 @@ def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
     if group is not None and group.is_available() and group.is_initialized():
         return int(group.get_rank()), int(group.get_world_size())
     return 0, 1
+
+
+def local_rank_of(env: Mapping[str, str]) -> int | None:
+    """As the launcher that gave the rank says it; 0 for a single process, None where nothing is said."""
+    for rank_name, _, local_rank_name in LAUNCHERS:
+        if env.get(rank_name):
+            return _local_rank(env, local_rank_name)
+    # Lightning starts its own processes, and gives them this one alone.
+    return _local_rank(env, "LOCAL_RANK") if env.get("LOCAL_RANK") else 0
+
+
+def _local_rank(env: Mapping[str, str], name: str) -> int | None:
+    """It only helps to find the machine's slow GPU: one that cannot be read must not stop the training."""
+    text = env.get(name, "")
+    return int(text) if text.isdecimal() else None
+
+
+def gpu_of(local_rank: int | None, env: Mapping[str, str]) -> str | None:
+    """The rank's GPU as the machine names it; None on CPU, and where no list is given and CUDA is not up yet: a wrong one is worse."""
+    if local_rank is None:
+        return None
+    shown = env.get(VISIBLE_GPUS)
+    if shown is None:
+        is_up = getattr(getattr(sys.modules.get("torch"), "cuda", None), "is_initialized", None)
+        return str(local_rank) if is_up is not None and is_up() else None
+    # CUDA itself stops at the first entry that is none, so `-1` hides what follows.
+    gpus = list(itertools.takewhile(lambda gpu: gpu not in ("", "-1", "NoDevFiles"), (gpu.strip() for gpu in shown.split(","))))
+    if len(gpus) == 1:
+        # Where every rank is shown a card of its own, that is it.
+        return gpus[0]
+    return gpus[local_rank] if local_rank < len(gpus) else None
 
 
 def process_t(stat: Path = OWN_STAT, now_t: Callable[[], float] = time.time) -> float | None:

@@ -11,6 +11,7 @@ import contextlib
 import difflib
 import logging
 import os
+import re
 import sys
 import threading
 import time
@@ -50,6 +51,7 @@ FLUSH_AT_LINES = 256
 # Reached only when the thread is gone or far behind; the loop then writes for itself.
 FLUSH_HERE_AT_LINES = 16 * FLUSH_AT_LINES
 LONGEST_DRAIN_S = 5.0
+FIGURE_NAME = re.compile(r"[a-z0-9_]+")
 
 
 class Probe:
@@ -66,6 +68,7 @@ class Probe:
         attempt: int | None = None,
         rank: int | None = None,
         world_size: int | None = None,
+        local_rank: int | None = None,
         rank_scope: str | None = None,
         sync: bool | None = None,
         phase_every: int | None = None,
@@ -81,6 +84,7 @@ class Probe:
             attempt=attempt,
             rank=rank,
             world_size=world_size,
+            local_rank=local_rank,
             rank_scope=rank_scope,
             sync=sync,
             phase_every=phase_every,
@@ -155,6 +159,13 @@ class Probe:
         if self._writer is not None:
             self._writer.tell("effective", setting=setting, requested=requested, effective=effective, reason=reason)
 
+    def figure(self, name: str, value: float, unit: str = "", n: int | None = None) -> None:
+        """A figure that this workload measures itself, and over how many cases; told again, the last one counts."""
+        if not FIGURE_NAME.fullmatch(name):
+            raise ValueError(f"the figure's name is '{name}'; expected small letters, digits and _, as in 'ttft_p99_ms'")
+        if self._writer is not None:
+            self._writer.tell("figure", name=name, value=float(value), unit=str(unit), n=None if n is None else int(n))
+
     def memory(self) -> None:
         """Write how much memory this process and its GPU hold now."""
         if self._writer is not None and self._writer.identity.writes_steps:
@@ -228,7 +239,8 @@ class _Writer:
         me = self.identity
         began_t = None if me.process_t is None else round(me.process_t, 3)
         signal = write_stacks_at(me.stack_signal, me.stack_path)
-        self.tell("start", pid=me.pid, host=me.host, world_size=me.world_size, launched_by=me.launched_by, signal=signal, process_t=began_t)
+        who = {"pid": me.pid, "host": me.host, "world_size": me.world_size, "launched_by": me.launched_by}
+        self.tell("start", **who, signal=signal, process_t=began_t, local_rank=me.local_rank, gpu=me.gpu)
         self._look_for_halt()
         self.flush()
         self._heart.start()

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from seatrial.records.run_spec import RunSpec, Scalar
 from seatrial.records.verdict import Criterion
 
+SENTINEL = "sentinel"
+"""Group and mode of the runs that only watch the platform; they are off the lane and ranked nowhere."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class CampaignPlan:
@@ -25,6 +28,10 @@ class CampaignPlan:
     """`throughput` (samples/s, else tokens/s, else steps/s, else length of the run), or a metric by name."""
     baseline: str = "old_like"
     """The group that `speedup_vs_baseline` compares with."""
+    sentinel_group: str = ""
+    """The group that the sentinel's runs repeat; empty where the plan has no sentinel."""
+    sentinel_every: int | None = None
+    """Runs between two of them."""
     criteria: tuple[Criterion, ...] = ()
     stop_on_error: bool = False
     budget_s: float | None = None

@@ -49,6 +49,8 @@ class Side:
     code: dict[str, str] = field(default_factory=dict)
     """Those that are the code's: commit, packages."""
     effective: dict[str, str] = field(default_factory=dict)
+    settings: dict[str, str] = field(default_factory=dict)
+    """Its fixed settings, axes, and `env.NAME` of the plan, as text, secrets masked."""
     debug: tuple[str, ...] = ()
     """Debug and tracing settings of its runs: `NCCL_DEBUG=INFO`."""
     taken_t: float = 0.0
@@ -116,6 +118,8 @@ class Comparison:
     loss: LossParity | None = None
     blocked: str = ""
     """Why nothing may be said of the code: failures of the platform that ask for a re-run."""
+    differs: tuple[str, ...] = ()
+    """Settings, code and packages in which the two differ, in words: that is what an A/B is for, so nothing is refused for them."""
     cautions: tuple[str, ...] = ()
 
 

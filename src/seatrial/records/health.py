@@ -88,14 +88,16 @@ class UnevenCause:
     """One reason why a run's steps are uneven or slower than they could be."""
 
     kind: str
-    """A stable word: `power_cap`, `thermal`, `throttling`, `anti_correlated_gpus`, `data_wait_bursts`, `slow_rank`, `host_steal`,
-    `host_load`, `telemetry_gaps`."""
+    """A stable word: `power_cap`, `thermal`, `throttling`, `anti_correlated_gpus`, `gpu_imbalance`, `data_wait_bursts`, `data_wait`,
+    `slow_rank`, `host_steal`, `host_load`, `telemetry_gaps`."""
     text: str
     """What was seen, with its numbers, and what to do, in one or two sentences."""
     numbers: dict[str, Number] = field(default_factory=dict)
     file: str = ""
     window: str = ""
     n: int = 0
+    strength: float = 0.0
+    """0 to 1, what causes are ordered by: of the samples, the steps or the time that were looked at, the share that shows it."""
 
 
 @dataclass(frozen=True, kw_only=True)

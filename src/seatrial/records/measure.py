@@ -99,6 +99,12 @@ class RunMeasure:
     last_loss: float | None = None
     loss_falls: bool | None = None
     """None when there are too few losses to say, or when they neither fall nor rise beyond their noise."""
+    loss_finite: bool | None = None
+    """False when a loss of any rank is nan or infinite; None when none was told."""
+    loss_fall_pct: float | None = None
+    """By how much the mean of rank 0's last quarter of losses is below that of the first, of the first; None below 8 losses."""
+    steps_done: int | None = None
+    """Steps that rank 0 did, by the numbers of those it told."""
     duration_s: float | None = None
     effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
     """Setting → requested, effective, reason."""

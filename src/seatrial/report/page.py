@@ -10,9 +10,9 @@ from collections.abc import Iterator, Sequence
 from seatrial import units
 from seatrial.paths import CampaignPaths
 from seatrial.records.results import CampaignResults
-from seatrial.records.verdict import Finding
 from seatrial.report import digest
 from seatrial.report.digest import Failure, Standing
+from seatrial.report.findings_section import findings_list, statements_section
 from seatrial.report.health_section import health_section
 from seatrial.report.markdown import code_block, escape, table
 from seatrial.report.numbers import NONE, count, figure, instant, interval, ratio
@@ -30,6 +30,7 @@ def page(results: CampaignResults, paths: CampaignPaths) -> str:
         *_head(results),
         *_verdict(results),
         *_ranking(results),
+        *statements_section(results),
         *_failures(results),
         *_cautions(results),
         *health_section(results),
@@ -51,17 +52,10 @@ def _head(results: CampaignResults) -> Iterator[str]:
 
 def _verdict(results: CampaignResults) -> Iterator[str]:
     yield f"## Verdict: {results.verdict.verdict.value}"
-    yield "\n".join(f"- **{finding.verdict.value}** {escape(finding.text)}{_evidence(finding)}" for finding in results.verdict.findings)
+    yield findings_list(results.verdict.findings)
     waiting = digest.pending_sentence(results)
     if waiting:
         yield f"Partial: {escape(waiting)}"
-
-
-def _evidence(finding: Finding) -> str:
-    files = list(dict.fromkeys(evidence.file for evidence in finding.evidence if evidence.file))
-    if not files:
-        return ""
-    return f" (evidence: {escape(', '.join(files))}, {count(len(finding.evidence), 'value')})"
 
 
 def _ranking(results: CampaignResults) -> Iterator[str]:

@@ -7,6 +7,7 @@ come from users: they are put into `rich.text.Text` and never read as markup. Re
 from __future__ import annotations
 
 import io
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from rich.text import Text
 from seatrial import files, units
 from seatrial.paths import CampaignPaths
 from seatrial.records.results import CampaignResults
-from seatrial.records.verdict import Verdict
+from seatrial.records.verdict import Finding, Verdict
 from seatrial.report import digest
 from seatrial.report.digest import Failure, Standing
 from seatrial.report.eta_section import eta_line
+from seatrial.report.findings_section import short_id, statements_holding, statements_open, statements_told
 from seatrial.report.health_section import health_line
 from seatrial.report.interval_bars import Scale, bar, scale_of
 from seatrial.report.markdown import one_line
@@ -34,6 +36,8 @@ DEFAULT_WIDTH = 80
 LOG_LINES = 3
 MOST_FAILURES = 5
 MOST_CAUTIONS = 8
+MOST_ADVICE = 4
+MOST_STATEMENTS = 6
 LONGEST_NAME = 28
 # Below this many columns notes are set in two lines, which leaves room for two or three axes.
 WIDE = 100
@@ -41,6 +45,7 @@ WIDE = 100
 NARROW = 72
 NARROW_NOTE = 8
 VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
+MARKS = {Verdict.PASS: "+", Verdict.FAIL: "x", Verdict.INCONCLUSIVE: "?"}
 NOTE_STYLES = {"winner": "bold green", "tied": "yellow", "no interval": "yellow", "cannot win": "red", "off lane": "dim"}
 
 
@@ -51,8 +56,8 @@ def print_report(results: CampaignResults, console: Console) -> None:
 
 def render(results: CampaignResults, *, width: int = DEFAULT_WIDTH) -> RenderableType:
     """The whole report, made for `width` columns."""
-    parts = [*_origin(results), *_ranking(results, width), *_verdict(results), *_failures(results), *_cautions(results), *_where(results)]
-    return Group(*parts)
+    head = [*_origin(results), *_ranking(results, width), *_verdict(results), *_statements(results)]
+    return Group(*head, *_failures(results), *_cautions(results), *_where(results))
 
 
 def save_svg(results: CampaignResults, path: Path, *, width: int = 100, title: str = "seatrial") -> None:
@@ -158,14 +163,46 @@ def _verdict(results: CampaignResults) -> Iterator[RenderableType]:
     verdict = results.verdict.verdict
     yield Text("")
     yield Text.assemble("Verdict: ", (verdict.value, VERDICT_STYLES[verdict]), " (partial)" if results.verdict.partial else "")
+    told: set[str] = set()
     for finding in results.verdict.findings:
-        mark = {Verdict.PASS: "+", Verdict.FAIL: "x", Verdict.INCONCLUSIVE: "?"}[finding.verdict]
-        yield _hanging(f"{mark} ", finding.text, VERDICT_STYLES[finding.verdict])
+        yield _hanging(f"{MARKS[finding.verdict]} ", f"[{short_id(finding)}] {finding.text}", VERDICT_STYLES[finding.verdict])
+        yield from _advice(finding, told)
     waiting = digest.pending_sentence(results)
     if waiting:
         yield _hanging("… ", waiting, "yellow")
     yield Text("")
     yield _text(digest.winners_sentence(results))
+
+
+def _advice(finding: Finding, told: set[str]) -> Iterator[RenderableType]:
+    """What stands above already, at another criterion of the same runs, is not told again."""
+    fresh = [advice for advice in finding.advice if advice.text not in told]
+    told.update(advice.text for advice in fresh)
+    for advice in fresh[:MOST_ADVICE]:
+        yield Padding(_hanging("try: ", advice.text, "bold"), (0, 0, 0, 2))
+    if len(fresh) > MOST_ADVICE:
+        yield Text(f"  and {len(fresh) - MOST_ADVICE} more: see the summary")
+    if len(fresh) < len(finding.advice):
+        yield Text("  try: what stands above")
+
+
+def _statements(results: CampaignResults) -> Iterator[RenderableType]:
+    """What was found beside the criteria: in full what does not hold, in one line what does, in another what cannot be said."""
+    told = statements_told(results)
+    if not results.verdict.statements:
+        return
+    yield Text("")
+    yield Text("Also found", style="bold")
+    for finding in told[:MOST_STATEMENTS]:
+        yield _hanging(f"{MARKS[finding.verdict]} ", f"{finding.text} [{finding.id}]", VERDICT_STYLES[finding.verdict])
+        yield from _advice(finding, set())
+    if len(told) > MOST_STATEMENTS:
+        yield Text(f"and {len(told) - MOST_STATEMENTS} more: see the summary")
+    for verdict, findings in ((Verdict.INCONCLUSIVE, statements_open(results)), (Verdict.PASS, statements_holding(results))):
+        if findings:
+            said = "cannot be said: " if verdict is Verdict.INCONCLUSIVE else ""
+            yield _hanging(f"{MARKS[verdict]} ", said + ", ".join(finding.id for finding in findings), VERDICT_STYLES[verdict])
+    yield _text(f"seatrial why {shlex.quote(results.output)} ID shows what each rests on; without ID, all there are.", "dim")
 
 
 def _failures(results: CampaignResults) -> Iterator[RenderableType]:

@@ -11,6 +11,7 @@ CRASHES = ("exception", "exit", "sigkill", "segfault", "cuda_oom", "host_oom", "
 HANGS = ("python", "c", "c_released")
 OUTPUTS = ("normal", "none", "endless", "rubbish")
 LIES = ("none", "steps_back", "other_run", "other_attempt")
+PHASES = ("all", "data_wait", "fwd", "bwd", "step")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,14 +32,32 @@ class Settings:
     """How many times slower the warm-up steps are."""
     drift_ratio: float = 1.0
     """Time of the last step over that of the first; above 1 the run slows down as it goes."""
+    shift_at_step: int | None = None
+    """The step from which on every step is slower, counted from 0."""
+    shift_factor: float = 1.5
+    """How many times slower the steps are after the shift."""
+    uneven_every: int | None = None
+    """One step in so many is slow on every rank; step 0 is not."""
+    uneven_factor: float = 4.0
+    """How many times slower such a step is."""
+    repeat_spread: float = 0.0
+    """Each run is faster or slower as a whole by up to this part of its step time, by chance of its name and the seed."""
+    drift_per_run: float = 0.0
+    """Each run of a campaign is slower than the one begun before it by this part, counted by the runs' folders beside its own."""
     data_wait_ms: float = 0.0
     """Wait for a batch of 8 without workers."""
+    burst_every: int | None = None
+    """One batch in so many is long in coming; that of step 0 is not."""
+    burst_ms: float = 100.0
+    """How much longer the wait for such a batch is."""
     num_workers: int = 0
     """Loader workers, which share the wait between them."""
     slow_rank: int | None = None
     """The rank that is slower than the others."""
     slow_factor: float = 2.0
     """How many times slower the slow rank is."""
+    slow_phase: str = "all"
+    """Where its time goes: all phases alike, or data_wait, fwd, bwd or step alone."""
     crash_at_step: int | None = None
     """The step in which a rank fails, counted from 0."""
     crash_rank: int = 0
@@ -73,6 +92,14 @@ class Settings:
     """The loss: falls, flat, or nan from the middle of the run on."""
     leak_mib_per_step: float = 0.0
     """Memory that each step takes and never gives back."""
+    cache_mib: float = 0.0
+    """Memory of a cache that fills step by step and then stays full."""
+    cache_steps: int = 50
+    """Steps that the cache takes to fill."""
+    saw_mib: float = 0.0
+    """Memory that is taken step by step and given back all at once, again and again."""
+    saw_every: int = 20
+    """Steps from one giving back to the next."""
     seed: int = 0
     """Seed of the jitter."""
     log_every: int = 10
@@ -82,20 +109,29 @@ class Settings:
         check_types(self)
         check_at_least(self, steps=1, micro_batch=1, log_every=1, num_workers=0, step_ms=0, data_wait_ms=0, warmup_steps=0)
         check_at_least(self, slow_rank=0, crash_at_step=0, crash_rank=0, pause_every=1, pause_ms=0, leak_mib_per_step=0)
-        check_at_least(self, hang_at_step=0, hang_rank=0, start_delay_s=0)
+        check_at_least(self, hang_at_step=0, hang_rank=0, start_delay_s=0, shift_at_step=0, uneven_every=1, burst_every=1, burst_ms=0)
+        check_at_least(self, cache_mib=0, cache_steps=1, saw_mib=0, saw_every=1)
         check_one_of(self, crash_with=CRASHES, hang_in=HANGS, output=OUTPUTS, lies=LIES, loss=("falls", "flat", "nan"))
+        check_one_of(self, slow_phase=PHASES)
         self._check_ratios()
         self._check_faults()
 
     def _check_ratios(self) -> None:
-        if not 0 <= self.jitter_ratio < 1:
-            raise ValueError(f"jitter_ratio is {self.jitter_ratio}; it must be at least 0 and below 1, or a step would take no time")
-        for name in ("warmup_factor", "drift_ratio", "slow_factor"):
+        for name in ("jitter_ratio", "repeat_spread"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1, or a step would take no time")
+        if self.drift_per_run <= -1:
+            raise ValueError(f"drift_per_run is {self.drift_per_run}; it must be above -1, or a step would take no time")
+        for name in ("warmup_factor", "drift_ratio", "slow_factor", "shift_factor", "uneven_factor"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 (1 means no change)")
 
+        if self.slow_phase != "all" and self.slow_factor < 1:
+            raise ValueError(f"slow_factor is {self.slow_factor}; with a slow_phase it must be 1 or more: a phase can only be made longer")
+
     def _check_faults(self) -> None:
-        for name, step in (("crash_at_step", self.crash_at_step), ("hang_at_step", self.hang_at_step)):
+        for name in ("crash_at_step", "hang_at_step", "shift_at_step"):
+            step = getattr(self, name)
             if step is not None and step >= self.steps:
                 raise ValueError(f"{name} ({step}) lies after the last step ({self.steps - 1}): lower it or raise steps")
             if step is not None and self.skip_all_steps:

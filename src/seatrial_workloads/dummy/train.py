@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 import os
-import random
 import time
 from collections.abc import Iterator
 
@@ -20,11 +19,9 @@ from seatrial_workloads.common.settings_file import Start, load_settings
 from seatrial_workloads.common.timing_lines import TimingLines
 from seatrial_workloads.dummy.barrier import Barrier
 from seatrial_workloads.dummy.faults import Faults
+from seatrial_workloads.dummy.memory import Memory
+from seatrial_workloads.dummy.pace import Pace, compute_ms, run_factor
 from seatrial_workloads.dummy.settings import Settings
-
-# How a step's time is shared out, as in a small transformer.
-FWD_RATIO, BWD_RATIO, STEP_RATIO = 0.35, 0.55, 0.10
-MIB = 1024 * 1024
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -40,25 +37,25 @@ def main(argv: list[str] | None = None) -> None:
             lines.say(f"dummy: {settings.steps} steps of about {compute_ms(settings, rank, 0):.1f} ms, {world_size} ranks")
             tell_idle_settings(settings, world_size, probe)
             time.sleep(settings.start_delay_s)
-            train(settings, rank, probe, lines, barrier, faults)
+            pace = Pace(settings=settings, rank=rank, run_factor=run_factor(settings, run_dir))
+            train(pace, probe, lines, barrier, faults)
 
 
-def train(settings: Settings, rank: int, probe: Probe, lines: HumanLines, barrier: Barrier, faults: Faults) -> None:
-    leak: list[bytes] = []
-    for step in probe.data(batches(settings)):
+def train(pace: Pace, probe: Probe, lines: HumanLines, barrier: Barrier, faults: Faults) -> None:
+    settings, memory = pace.settings, Memory(pace.settings)
+    for step in probe.data(batches(pace)):
         with probe.step(samples=settings.micro_batch):
-            work_s = compute_ms(settings, rank, step) / 1000.0
             with probe.phase("fwd"):
-                time.sleep(work_s * FWD_RATIO)
+                time.sleep(pace.phase_ms(step, "fwd") / 1000.0)
                 faults.in_step(step)
             with probe.phase("bwd"):
-                time.sleep(work_s * BWD_RATIO)
+                time.sleep(pace.phase_ms(step, "bwd") / 1000.0)
                 barrier.wait(step)
             with probe.phase("step"):
-                time.sleep(work_s * STEP_RATIO)
+                time.sleep(pace.phase_ms(step, "step") / 1000.0)
         loss = loss_at(settings, step)
         probe.loss(loss)
-        leak.append(b"\x01" * int(settings.leak_mib_per_step * MIB))
+        memory.after(step)
         if step % settings.log_every == 0 or step == settings.steps - 1:
             lines.step(step, loss)
             probe.memory()
@@ -74,27 +71,16 @@ def tell_idle_settings(settings: Settings, world_size: int, probe: Probe) -> Non
     for name, ordered in (("slow_rank", settings.slow_rank), ("crash_rank", crash_rank), ("hang_rank", hang_rank)):
         if ordered is not None and ordered >= world_size:
             probe.effective(name, requested=ordered, effective=None, reason=f"there are only {world_size} ranks, from 0 on")
+    if settings.drift_per_run and not os.environ.get("SEATRIAL_RUN"):
+        reason = "started by hand: there are no runs of a campaign to count"
+        probe.effective("drift_per_run", requested=settings.drift_per_run, effective=0.0, reason=reason)
 
 
-def batches(settings: Settings) -> Iterator[int]:
+def batches(pace: Pace) -> Iterator[int]:
     """Step numbers from 0, each after the wait for its batch."""
-    wait_s = settings.data_wait_ms / 1000.0 * settings.micro_batch / 8 / (1 + settings.num_workers)
-    for step in range(0 if settings.skip_all_steps else settings.steps):
-        time.sleep(wait_s)
+    for step in range(0 if pace.settings.skip_all_steps else pace.settings.steps):
+        time.sleep(pace.wait_ms(step) / 1000.0)
         yield step
-
-
-def compute_ms(settings: Settings, rank: int, step: int) -> float:
-    """What one rank spends on its own work in one step."""
-    base_ms = settings.step_ms * (0.5 + 0.5 * settings.micro_batch / 8)
-    chance = random.Random(f"{settings.seed}:{rank}:{step}").uniform(-1.0, 1.0)
-    passed_ratio = step / max(1, settings.steps - 1)
-    factor = (1 + settings.jitter_ratio * chance) * (1 + (settings.drift_ratio - 1) * passed_ratio)
-    if step < settings.warmup_steps:
-        factor *= settings.warmup_factor
-    if rank == settings.slow_rank:
-        factor *= settings.slow_factor
-    return base_ms * factor
 
 
 def loss_at(settings: Settings, step: int) -> float:

@@ -33,10 +33,21 @@ def test_agrees_with_scipy_on_logs() -> None:
 
 
 def test_ratio_agrees_with_welch() -> None:
-    fast, slow = [101.0, 99.0, 104.0], [90.0, 95.0, 86.0, 91.0]
+    fast, slow = [101.0, 99.0, 104.0, 100.0], [90.0, 95.0, 86.0, 91.0]
     found = ratio(known(slow), known(fast))
-    welch = stats.ttest_ind(np.log(slow), np.log(fast), equal_var=False).confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((math.exp(welch.low), math.exp(welch.high)))
+    assert (found.low, found.high) == pytest.approx(plain_welch(slow, fast))
+
+
+def test_few_runs_beside_many_get_a_wider_interval_than_welch_gives() -> None:
+    few, many = [100.0, 100.1], [90.0, 95.0, 86.0, 91.0, 99.0, 84.0, 93.0, 88.0, 97.0, 92.0]
+    found, welch = ratio(known(few), known(many)), plain_welch(few, many)
+    assert found.low is not None and found.high is not None
+    assert found.low < welch[0] and found.high > welch[1]
+
+
+def plain_welch(over: list[float], under: list[float]) -> tuple[float, float]:
+    interval = stats.ttest_ind(np.log(over), np.log(under), equal_var=False).confidence_interval(0.95)
+    return math.exp(interval.low), math.exp(interval.high)
 
 
 def test_one_value_has_no_interval_and_none_has_no_mean() -> None:

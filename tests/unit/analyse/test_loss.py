@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from seatrial.analyse.loss import loss_falls
+from seatrial.analyse.loss import loss_fall_pct, loss_falls
 
 
 def test_loss_falls_needs_eight_losses_and_a_number_at_the_end() -> None:
@@ -67,3 +67,10 @@ def test_a_constant_loss_says_nothing() -> None:
 def test_a_long_run_is_judged_as_a_short_one() -> None:
     generator = np.random.default_rng(1)
     assert loss_falls(np.linspace(4, 3, 100_000) + generator.normal(0, 0.1, 100_000)) is True
+
+
+def test_how_far_a_loss_falls() -> None:
+    assert loss_fall_pct([4.0] * 4 + [3.0] * 8 + [1.0] * 4) == pytest.approx(75.0)
+    assert loss_fall_pct([4.0, 1.0]) is None
+    assert loss_fall_pct([4.0] * 7 + [math.nan]) is None
+    assert loss_fall_pct([0.0] * 8) is None

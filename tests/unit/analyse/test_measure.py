@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import polars as pl
 import pytest
 
-from seatrial.analyse.measure import measure_run
+from seatrial.analyse.measure import measure_run, steps_done
 from seatrial.collect.manifest import manifest_row
 from seatrial.records.run_spec import TimingSpec
 from tests.unit.analyse import factory
@@ -192,3 +193,11 @@ def test_steps_of_unlike_size_have_no_batch() -> None:
     assert found.seed["global_batch"] is None
     known = measure_run(factory.attempt(factory.spec(settings={"micro_batch": 4})), factory.tables(factory.steps_of([100.0] * 20)))
     assert known.seed["global_batch"] == 4
+
+
+@pytest.mark.parametrize(
+    ("numbers", "done"),
+    [([0, 1, 2], 3), ([1, 2, 3], 3), ([10, 20, 30], 30), ([100, 110, 120], 30), ([0], 1), ([5], 1), ([0, 50, 100], 101)],
+)
+def test_how_many_steps_were_done(numbers: list[int], done: int) -> None:
+    assert steps_done(np.array(numbers)) == done

@@ -6,9 +6,9 @@ import pytest
 
 from seatrial.campaign.ending import Ending, RankRecord, judge_ending
 from seatrial.campaign.standstill import Standstill
-from seatrial.collect.signatures import SIGNATURES, advice, signature
 from seatrial.observe.watchdog import Alarm
 from seatrial.records.outcome import Cause, Outcome
+from seatrial.signatures.registry import advice, signature, signatures
 
 
 def told(cause: Cause, ranks: RankRecord, phase: str = "") -> str:
@@ -57,7 +57,7 @@ def test_every_bad_end_that_is_judged_without_the_log_is_an_entry() -> None:
         judge_ending(Ending(returncode=0), RankRecord(started=2, done=1, stepped=True), 2, None),
         judge_ending(Ending(returncode=0), RankRecord(started=2, done=2, stepped=True, least_steps=1), 2, 5),
     ]
-    known = {entry.action: entry.id for entry in SIGNATURES}
+    known = {entry.action: entry.id for entry in signatures()}
     assert [known[judged.action] for judged in ended] == [
         "agent_lost",
         "agent_stopped",
@@ -69,3 +69,10 @@ def test_every_bad_end_that_is_judged_without_the_log_is_an_entry() -> None:
         "ended_early",
     ]
     assert all(judged.cause is signature(known[judged.action]).cause for judged in ended)
+    assert [judged.signature for judged in ended] == [known[judged.action] for judged in ended]
+
+
+def test_a_limit_is_told_by_the_entry_of_its_cause_and_a_good_end_by_none() -> None:
+    alarm = Alarm(cause=Cause.RUN_LIMIT, outcome=Outcome.TIMEOUT, text="t", action="")
+    assert judge_ending(Ending(returncode=-15, alarm=alarm), RankRecord(started=2), 2, None).signature == "run_limit"
+    assert judge_ending(Ending(returncode=0), RankRecord(started=2, done=2, stepped=True, least_steps=5), 2, 5).signature == ""

@@ -16,6 +16,7 @@ OUTCOME = RunOutcome(
     cause=Cause.EXCEPTION,
     detail="RuntimeError: 401 for plan-hunter at http://me:pw@host",
     log_tail=("args: --api-key args-hunter", "caller-hunter refused", "step 3 loss 1.5"),
+    telling=("caller-hunter refused",),
 )
 
 
@@ -24,6 +25,7 @@ def test_log_and_sentence_hold_none_of_the_runs_secrets() -> None:
     shown = masked_outcome(OUTCOME, spec, {"HF_TOKEN": "caller-hunter", "HOME": "/home/me"})
     assert shown.detail == "RuntimeError: 401 for *** at http://me:***@host"
     assert shown.log_tail == ("args: --api-key ***", "*** refused", "step 3 loss 1.5")
+    assert shown.telling == ("*** refused",)
     assert (shown.run, shown.cause, shown.outcome) == (OUTCOME.run, OUTCOME.cause, OUTCOME.outcome)
 
 

@@ -3,49 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import pytest
 
-from seatrial.judge.verdict import judge
 from seatrial.records.criteria_catalog import METRICS
-from seatrial.records.measure import GroupSummary, Ranking
+from seatrial.records.measure import Ranking
 from seatrial.records.outcome import Cause, Outcome
-from seatrial.records.results import MeasuredRun
-from seatrial.records.verdict import CampaignVerdict, Criterion, Finding, Verdict
+from seatrial.records.verdict import Criterion, Verdict
+from tests.unit.judge.campaigns import changed, clean_runs, finding, judged
 from tests.unit.report import factory
 
 NO_FAILURES = Criterion(metric="failed_runs", scope="campaign", at_most=0)
 LOSS_FALLS = Criterion(metric="loss_falls", scope="every_run")
-
-
-def clean_runs() -> list[MeasuredRun]:
-    return [factory.measured(group, repeat) for group in ("mb16_nw2", "mb16_nw0") for repeat in (1, 2)]
-
-
-def judged(
-    *criteria: Criterion,
-    runs: Sequence[MeasuredRun] | None = None,
-    groups: Sequence[GroupSummary] | None = None,
-    ranking: Ranking | None = None,
-    pending: Sequence[str] = (),
-) -> CampaignVerdict:
-    return judge(
-        criteria,
-        clean_runs() if runs is None else runs,
-        factory.groups()[1:3] if groups is None else groups,
-        ranking or factory.ranking(),
-        pending,
-    )
-
-
-def finding(criterion: Criterion, **facts: object) -> Finding:
-    return judged(criterion, **facts).findings[0]  # type: ignore[arg-type]
-
-
-def changed(run: MeasuredRun, **changes: object) -> MeasuredRun:
-    assert run.measure is not None
-    return dataclasses.replace(run, measure=dataclasses.replace(run.measure, **changes))  # type: ignore[arg-type]
 
 
 def test_a_clean_campaign_passes() -> None:
@@ -148,19 +117,19 @@ def test_a_run_that_was_not_measured_is_missing_data() -> None:
         (
             Criterion(metric="samples_per_s", scope="winner", at_least=1300),
             Verdict.FAIL,
-            "samples_per_s of the winner at least 1300: 1270 in mb16_nw2 (95 % interval 1257.3 to 1282.7, 2 runs).",
+            "samples_per_s of the winner at least 1300 samples/s: 1270 samples/s in mb16_nw2 (95 % interval 1257.3 to 1282.7, 2 runs).",
         ),
         (
             Criterion(metric="samples_per_s", scope="every_group", at_least=100),
             Verdict.PASS,
-            "samples_per_s in every group at least 100: so in all 2, the nearest being 1251 in mb16_nw0 "
+            "samples_per_s in every group at least 100 samples/s: so in all 2, the nearest being 1251 samples/s in mb16_nw0 "
             "(95 % interval 1225.98 to 1276.02, 2 runs).",
         ),
         (
             Criterion(metric="samples_per_s", scope="every_run", at_least=1260, at_most=1268, reason="the contract"),
             Verdict.FAIL,
-            "samples_per_s in every run at least 1260 and at most 1268: not so in 2 of 4: "
-            "1270 in mb16_nw2_r1, 1251 in mb16_nw0_r1 (asked for because: the contract).",
+            "samples_per_s in every run at least 1260 samples/s and at most 1268 samples/s: not so in 2 of 4: "
+            "1270 samples/s in mb16_nw2_r1, 1251 samples/s in mb16_nw0_r1 (asked for because: the contract).",
         ),
         (
             Criterion(metric="iter_p90_over_p50", scope="every_run", at_most=1.5),
@@ -170,12 +139,12 @@ def test_a_run_that_was_not_measured_is_missing_data() -> None:
         (
             Criterion(metric="unstable_run_ratio", scope="winner", at_most=0),
             Verdict.PASS,
-            "unstable_run_ratio of the winner at most 0: 0 in mb16_nw2 (mean of 2 runs).",
+            "unstable_run_ratio of the winner at most 0: 0 in mb16_nw2 (over 2 runs).",
         ),
         (
             Criterion(metric="failed_runs", scope="every_group", at_most=0),
             Verdict.PASS,
-            "failed_runs in every group at most 0: so in all 2, the nearest being 0 in mb16_nw0 (of 2 runs).",
+            "failed_runs in every group at most 0: so in all 2, the nearest being 0 of 2 runs failed in mb16_nw0.",
         ),
     ],
 )

@@ -54,9 +54,6 @@ TYPES_AND_KEYS = {
     "prefix: " + "x" * 70: "p.yaml:3: prefix: longer than 60 characters",
 }
 NOT_BUILT = {
-    "sentinel: {every: 4}": (
-        "sentinel: is a known key that is not built yet; leave it out (repeats in interleaved order show drift meanwhile)"
-    ),
     "price_per_gpu_hour: 2.5": (
         "price_per_gpu_hour: is a known key that is not built yet; leave it out (multiply the duration of a run by your price meanwhile)"
     ),

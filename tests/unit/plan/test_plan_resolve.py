@@ -146,12 +146,12 @@ def test_output_and_budget_of_the_command_line_win(resolved: Resolved, tmp_path:
 
 
 def test_criteria_get_their_scope(resolved: Resolved) -> None:
-    assert resolved(DUMMY).criteria == (Criterion(metric="failed_runs", scope="campaign", at_most=0),)
+    assert resolved(DUMMY).criteria == (Criterion(metric="failed_runs", scope="campaign", at_most=0, unit="runs"),)
     assert resolved({**DUMMY, "criteria": []}).criteria == ()
     asked = [{"metric": "loss_falls"}, {"metric": "startup_s", "scope": "winner", "at_most": 60, "reason": "slow disk"}]
     assert resolved({**DUMMY, "criteria": asked}).criteria == (
         Criterion(metric="loss_falls", scope="every_run"),
-        Criterion(metric="startup_s", scope="winner", at_most=60.0, reason="slow disk"),
+        Criterion(metric="startup_s", scope="winner", at_most=60.0, unit="s", reason="slow disk"),
     )
 
 

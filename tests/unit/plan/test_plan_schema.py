@@ -37,6 +37,15 @@ def test_short_forms_are_taken() -> None:
     assert properties["launcher"]["anyOf"] == [{"$ref": "#/$defs/Launcher"}, {"enum": ["python", "torchrun", "deepspeed", "command"]}]
     assert properties["workload"]["anyOf"] == [{"$ref": "#/$defs/Workload"}, {"type": "string"}]
     assert properties["axes"]["additionalProperties"]["anyOf"][1]["type"] == "array"
+    assert {"type": "integer", "minimum": 1} in properties["sentinel"]["anyOf"]
+
+
+def test_criteria_are_told_by_name() -> None:
+    criterion = json_schema()["$defs"]["CriterionPart"]
+    assert criterion["oneOf"] == [{"required": ["metric"]}, {"required": ["ready"]}]
+    assert "failed_runs" in criterion["properties"]["metric"]["anyOf"][0]["enum"]
+    assert "stage1_stability" in criterion["properties"]["ready"]["anyOf"][0]["enum"]
+    assert {"type": "string"} in criterion["properties"]["baseline"]["anyOf"]
 
 
 def test_every_order_has_a_meaning() -> None:

@@ -54,6 +54,8 @@ def _refuse(constant: str) -> None:
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tests say themselves who they are."""
     names = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
+    for name in ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
     for name in (*names, "SEATRIAL_RUN_DIR", "SEATRIAL_RUN", "SEATRIAL_ATTEMPT", "SEATRIAL_RANK_SCOPE", "SEATRIAL_STACK_SIGNAL"):
         monkeypatch.delenv(name, raising=False)
 

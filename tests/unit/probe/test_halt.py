@@ -270,7 +270,7 @@ def test_the_trainer_is_asked_to_stop_unless_it_does_so_anyhow(callback, lines, 
     ask(lines, at_step)
     args = SimpleNamespace(train_batch_size=4, gradient_accumulation_steps=1)
     control = SimpleNamespace(should_training_stop=False, should_evaluate=False, should_save=False)
-    callback.on_train_begin(args, None, control)
+    callback.on_train_begin(args, SimpleNamespace(global_step=0), control)
     for number in range(1, 6):
         callback.on_step_begin(args, None, control)
         control.should_training_stop = number == 5

@@ -29,6 +29,50 @@ def test_rank_and_world_size_come_from_one_launcher(tmp_path, env, expected):
     assert (found.rank, found.world_size, found.launched_by) == expected
 
 
+@pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({}, 0),
+        ({"RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1"}, 1),
+        ({"RANK": "5", "WORLD_SIZE": "8"}, None),
+        ({"RANK": "5", "LOCAL_RANK": "first"}, None),
+        ({"SLURM_PROCID": "5", "SLURM_NTASKS": "6", "SLURM_LOCALID": "3"}, 3),
+        ({"RANK": "2", "LOCAL_RANK": "0", "SLURM_PROCID": "1", "SLURM_LOCALID": "1"}, 0),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_LOCAL_RANK": "1"}, 1),
+        ({"LOCAL_RANK": "1", "WORLD_SIZE": "2"}, 1),
+    ],
+)
+def test_the_local_rank_comes_from_the_launcher_of_the_rank(tmp_path, env, expected):
+    assert identify(tmp_path, env=env).local_rank == expected
+    assert identify(tmp_path, local_rank=7, env=env).local_rank == 7
+
+
+@pytest.mark.parametrize(
+    ("shown", "local_rank", "expected"),
+    [
+        ("0,1,2,3", "2", "2"),
+        ("6, 7", "1", "7"),
+        ("GPU-3f,GPU-4a", "0", "GPU-3f"),
+        ("5", "3", "5"),
+        ("0,1", "2", None),
+        ("0,-1,1", "1", "0"),
+        ("", "0", None),
+        ("-1", "0", None),
+        (None, "1", None),
+    ],
+)
+def test_the_gpu_is_the_ranks_entry_of_those_that_are_visible(tmp_path, monkeypatch, shown, local_rank, expected):
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    env = {"RANK": "4", "WORLD_SIZE": "8", "LOCAL_RANK": local_rank} | ({} if shown is None else {"CUDA_VISIBLE_DEVICES": shown})
+    assert identify(tmp_path, env=env).gpu == expected
+
+
+@pytest.mark.parametrize(("is_up", "expected"), [(True, "1"), (False, None)])
+def test_without_a_list_the_gpu_is_known_once_cuda_is_up(tmp_path, monkeypatch, is_up, expected):
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=SimpleNamespace(is_initialized=lambda: is_up)))
+    assert identify(tmp_path, env={"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}).gpu == expected
+
+
 def test_arguments_stand_over_the_environment(tmp_path):
     env = {"SEATRIAL_RUN_DIR": "/elsewhere", "SEATRIAL_RUN": "a", "SEATRIAL_ATTEMPT": "7", "RANK": "1", "SEATRIAL_PHASE_EVERY": "5"}
     found = identify(tmp_path, run="b", attempt=2, rank=4, world_size=9, phase_every=1, sync=True, env=env)

@@ -193,7 +193,7 @@ def test_start_and_stop_frame_the_events(make_probe, lines):
     with make_probe(world_size=4) as probe, probe.step():
         pass
     start, stop = lines.events()[0], lines.events()[-1]
-    assert tuple(start) == (*COMMON_FIELDS, "pid", "host", "world_size", "launched_by", "signal", "process_t")
+    assert tuple(start) == (*COMMON_FIELDS, "pid", "host", "world_size", "launched_by", "signal", "process_t", "local_rank", "gpu")
     assert (start["kind"], start["pid"], start["world_size"], start["signal"]) == ("start", os.getpid(), 4, "USR2")
     assert (stop["kind"], stop["step"], stop["steps"]) == ("stop", 0, 1)
 
@@ -226,6 +226,25 @@ def test_close_twice_is_one_stop_and_later_calls_are_silent(make_probe, lines):
     (stop,) = lines.events("stop")
     assert (stop["step"], stop["steps"]) == (None, 0)
     assert lines.steps() == []
+
+
+def test_a_figure_is_told_with_its_unit_and_n(make_probe, lines):
+    with make_probe() as probe:
+        probe.figure("ttft_p99_ms", 310, unit="ms", n=500)
+        probe.figure("score", float("nan"))
+    told = [(event["name"], event["value"], event["unit"], event["n"]) for event in lines.events("figure")]
+    assert told == [("ttft_p99_ms", 310.0, "ms", 500), ("score", None, "", None)]
+
+
+@pytest.mark.parametrize("name", ["", "TTFT", "p99 ms", "p99-ms", "größe"])
+def test_a_figure_without_a_plain_name_is_refused(make_probe, name):
+    with pytest.raises(ValueError, match="expected small letters, digits and _"):
+        make_probe().figure(name, 1.0)
+
+
+def test_a_silent_probe_takes_figures_too(monkeypatch):
+    monkeypatch.delenv("SEATRIAL_RUN_DIR", raising=False)
+    Probe().figure("score", 1.0)
 
 
 def test_rank0_scope_keeps_other_ranks_to_start_stop_and_heartbeats(make_probe, lines):

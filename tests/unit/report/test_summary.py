@@ -103,6 +103,10 @@ def test_verdict_file_answers_a_program(tmp_path: Path) -> None:
     paths = CampaignPaths(tmp_path)
     write_report(factory.results(), paths)
     told = json.loads(paths.verdict.read_text())
-    assert list(told) == ["verdict", "exit_code", "partial", "findings", "notes", "pending", "generated_at"]
+    assert list(told) == ["verdict", "exit_code", "partial", "findings", "statements", "notes", "pending", "generated_at"]
     assert (told["verdict"], told["exit_code"], told["partial"]) == ("FAIL", 2, True)
-    assert told["findings"][0]["evidence"] == [{"subject": "campaign", "value": 1, "file": "run_manifest.tsv", "window": "", "n": 7}]
+    counted, cause = told["findings"][0]["evidence"]
+    assert counted == {
+        "subject": "campaign", "value": 1, "file": "run_manifest.tsv", "unit": "runs", "name": "", "window": "whole runs", "n": 7,
+    }  # fmt: skip
+    assert (cause["subject"], cause["value"], cause["file"]) == ("mb8_nw2_r2", "cuda_oom", "mb8_nw2_r2/attempt-1/outcome.json")

@@ -18,6 +18,7 @@ from seatrial.collect.original.spans import Span
 from seatrial.machine.secrets import mask_lines, mask_text
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
+from seatrial.signatures.registry import fault_named
 from seatrial.units import format_duration
 
 TIMEOUT_CODE = 124
@@ -36,12 +37,16 @@ class _End:
     cause: Cause
     detail: str = ""
     action: str = ""
+    signature: str = ""
+    """The entry of the registry; empty for the one named like the cause."""
+    telling: tuple[str, ...] = ()
 
 
 def outcome_of(attempt: OriginalAttempt, number: int, spec: RunSpec, span: Span) -> RunOutcome:
     """The record; lines of the log in it are masked, as it is sent around."""
     lines = _lines(attempt)
     end = _end(attempt, lines, spec, span)
+    told_by = "" if end.cause is Cause.NONE else end.signature or end.cause.value
     is_start_told = attempt.block is not None and attempt.block.start_local_s is not None
     return RunOutcome(
         run=spec.run,
@@ -58,6 +63,9 @@ def outcome_of(attempt: OriginalAttempt, number: int, spec: RunSpec, span: Span)
         duration_s=span.duration_s,
         port=whole(attempt.cells.get("port")),
         log_tail=mask_lines(lines[-LOG_TAIL_LINES:]) if end.outcome is not Outcome.OK else (),
+        signature=told_by,
+        fault=fault_named(told_by),
+        telling=mask_lines(end.telling),
     )
 
 
@@ -87,12 +95,23 @@ def _end(attempt: OriginalAttempt, lines: tuple[str, ...], spec: RunSpec, span: 
             detail="ended from outside before train.log was there, as the driver does after MAX_WAIT_TRAIN_LOG_SEC",
             action="read launcher.log for what it was waiting for; raise the limit if the start is only slow",
         )
-    return _End(outcome=Outcome.FAILED, cause=found.cause, detail=found.detail, action=action_for(found))
+    return _explained(Outcome.FAILED, found)
+
+
+def _explained(outcome: Outcome, found: Diagnosis) -> _End:
+    return _End(
+        outcome=outcome,
+        cause=found.cause,
+        detail=found.detail,
+        action=action_for(found),
+        signature=found.signature,
+        telling=found.telling,
+    )
 
 
 def _timed_out(found: Diagnosis, detail: str) -> _End:
     if found.cause not in NO_WORD:
-        return _End(outcome=Outcome.TIMEOUT, cause=found.cause, detail=found.detail, action=action_for(found))
+        return _explained(Outcome.TIMEOUT, found)
     return _End(
         outcome=Outcome.TIMEOUT,
         cause=Cause.RUN_LIMIT,

@@ -13,8 +13,8 @@ from seatrial.collect.original.pairing import OriginalAttempt
 from seatrial.collect.original.run_specs import spec_of
 from seatrial.collect.original.spans import span_of
 from seatrial.collect.original.train_log import Segment
-from seatrial.collect.signatures import SIGNATURES
 from seatrial.records.outcome import RunOutcome
+from seatrial.signatures.registry import signatures
 from tests.original_campaign import FIRST_START, sweep_run, train_lines
 from tests.original_campaign import OriginalAttempt as Written
 
@@ -55,6 +55,21 @@ def test_outcome_and_cause(code: int, output: tuple[str, ...], how: str, why: st
     assert found.detail and found.action and found.log_tail
 
 
+@pytest.mark.parametrize(
+    ("code", "output", "id", "fault"),
+    [
+        (1, OOM, "cuda_oom", "configuration"),
+        (1, ("OSError: [Errno 5] Input/output error",), "io_error", "infrastructure"),
+        (124, (), "run_limit", "unknown"),
+        (1, (), "exit_code", "unknown"),
+    ],
+)
+def test_the_entry_and_whose_fault_it_is_are_kept(code: int, output: tuple[str, ...], id: str, fault: str) -> None:
+    found = ended(code, *output)
+    assert (found.signature, found.fault.value) == (id, fault)
+    assert (ended(0, status="success").signature, ended(0, status="success").fault.value) == ("", "unknown")
+
+
 def test_125_is_a_time_out_only_where_steps_were_left() -> None:
     whole = Segment(tuple(train_lines(sweep_run(), Written(), FIRST_START)))
     assert ended(125).detail == "it was ended at step 100, the last being 300 (exit code 125), after 30m 00s"
@@ -63,7 +78,7 @@ def test_125_is_a_time_out_only_where_steps_were_left() -> None:
 
 def test_advice_names_nothing_that_such_a_run_never_had() -> None:
     absent = ("command.sh", "limits.", "place.", "`env`", "in the plan", "`seatrial ", "stacks/", "for Seatrial to choose")
-    reached = [entry for entry in SIGNATURES if entry.patterns or entry.exit_codes or entry.id in ("exception", "exit_code", "unknown")]
+    reached = [entry for entry in signatures() if entry.patterns or entry.exit_codes or entry.id in ("exception", "exit_code", "unknown")]
     told = {entry.id: action_for(Diagnosis(cause=entry.cause, detail="", action=entry.action, signature=entry.id)) for entry in reached}
     assert {id: action for id, action in told.items() if not action or any(word in action for word in absent)} == {}
     assert set(INSTEAD) <= set(told)

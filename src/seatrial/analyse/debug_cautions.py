@@ -1,0 +1,47 @@
+"""What stands beside every figure of a run that was measured with debug or tracing settings on.
+
+In: the settings that were on. Out: one `Caution` of kind `debug_on`, or none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seatrial.records.caution import Caution
+from seatrial.records.health import DebugSetting
+
+MOST_NAMED = 4
+"""Settings named in a sentence; all of them are in the run's record."""
+
+
+def debug_cautions(debug: Sequence[DebugSetting], run: str) -> Iterator[Caution]:
+    """Which are on, what the first does to the figures, and how to get rid of them."""
+    if not debug:
+        return
+    named = ", ".join(f"{one.name}={one.value} ({one.source})" for one in debug[:MOST_NAMED])
+    more = f" and {len(debug) - MOST_NAMED} more" if len(debug) > MOST_NAMED else ""
+    yield Caution(
+        kind="debug_on",
+        subject=run,
+        numbers={"settings": len(debug)},
+        text=f"Measured with debug or tracing on: {named}{more}. {_effects(debug)}. The figures are of such a run, and are not compared "
+        f"with those of a plain one; {_remedy(debug)} and run again to measure.",
+    )
+
+
+def _effects(debug: Sequence[DebugSetting]) -> str:
+    whys = list(dict.fromkeys(one.why for one in debug[:MOST_NAMED]))
+    return ". ".join(why[:1].upper() + why[1:] for why in whys)
+
+
+def _remedy(debug: Sequence[DebugSetting]) -> str:
+    """Where each kind of switch is set."""
+    variables = [one.name for one in debug if one.name.isupper()]
+    settings = [one.name for one in debug if not one.name.isupper()]
+    parts = [f"unset {_all(variables)} in the shell or the plan's env"] if variables else []
+    parts += [f"switch {_all(settings)} off in the plan"] if settings else []
+    return ", ".join(parts)
+
+
+def _all(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,0 +1,275 @@
+"""Whether a run leaks memory: one `MemoryCourse` for each GPU and one for the run's whole process tree on the host.
+
+In: the samples of one attempt and its step table. Out: the courses, each with its verdict and one sentence that gives its reason.
+
+Counted are the samples from the end of rank 0's first step to that of its last, so that neither the loading of a model nor the end of
+the processes is taken for growth; all samples where the steps have no times. analyse.memory_growth tells leaks from caches, steps,
+ramps and saw-teeth, and finds the warm-up.
+
+How long a run must be goes by samples and by what they show, not by minutes alone: 60 samples make a verdict. A leak in less than five
+minutes is said only where the growth is 20 times the scatter and rank 0 took 50 steps meanwhile: in so short a time most growth is that
+of a job which has just begun, and only a leak that goes with the steps stands out so far.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from seatrial.analyse.memory_growth import Growth, Shape, find_growth
+from seatrial.analyse.quantile import median
+from seatrial.records.health import MemoryCourse, MemoryVerdict
+from seatrial.records.telemetry import TelemetryTables
+
+Floats = npt.NDArray[np.float64]
+
+KIB_PER_MIB = 1024
+LEAST_SAMPLES = 60
+SHORT_MIN = 5.0
+SHORT_WIDTHS = 20.0
+SHORT_STEPS = 50
+RUN_MIN = 30.0
+"""What a run is told to last when more is needed: in half an hour a leak of a few MiB per minute shows."""
+USUAL_INTERVAL_S = 2.0
+GONE_SHARE = 0.5
+"""Samples at either end below this share of the median are of processes that come or go; where the steps have times, none is left."""
+GPU_FILE = "gpu_telemetry.csv"
+HOST_FILE = "host_telemetry.csv"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Series:
+    """One course of memory as sampled; times are wall clock."""
+
+    kind: str
+    subject: str
+    file: str
+    t: Floats
+    mib: Floats
+    limit_mib: float | None
+    foreign: bool = False
+    """Processes that are not the run's own were on the GPU meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Steps:
+    """Rank 0's steps that have a time."""
+
+    t: Floats
+    number: Floats
+
+    def between(self, first_t: float, last_t: float) -> tuple[float, float]:
+        """Steps in a span of time, and minutes they took; (0, 0) where fewer than two ended in it."""
+        inside = slice(int(np.searchsorted(self.t, first_t)), int(np.searchsorted(self.t, last_t, side="right")))
+        t, number = self.t[inside], self.number[inside]
+        return (float(number[-1] - number[0]), float(t[-1] - t[0]) / 60) if len(t) > 1 else (0.0, 0.0)
+
+
+def memory_courses(samples: TelemetryTables, steps: pl.DataFrame) -> tuple[MemoryCourse, ...]:
+    """One for each GPU that was sampled and one for the host; none for what was not."""
+    taken = _steps(steps)
+    return tuple(_course(series, taken) for series in _all_series(samples))
+
+
+def _steps(steps: pl.DataFrame) -> _Steps:
+    rank, t, number = (steps[name].to_numpy() for name in ("rank", "t", "step"))
+    own = np.flatnonzero((rank == rank[0]) & np.isfinite(t)) if len(rank) else np.empty(0, dtype=np.intp)
+    own = own[np.argsort(t[own], kind="stable")]
+    return _Steps(t=t[own].astype(np.float64), number=number[own].astype(np.float64))
+
+
+def _all_series(samples: TelemetryTables) -> Iterator[_Series]:
+    if samples.gpu is not None and not samples.gpu.is_empty():
+        yield from _gpu_series(samples.gpu)
+    if samples.host is not None and not samples.host.is_empty():
+        series = _host_series(samples.host)
+        if series is not None:
+            yield series
+
+
+def _gpu_series(table: pl.DataFrame) -> Iterator[_Series]:
+    t, gpu, used, total, foreign = (
+        _column(table, name) for name in ("epoch_sec", "gpu_index", "mem_used_mib", "mem_total_mib", "foreign_process_count")
+    )
+    for index in np.unique(gpu[np.isfinite(gpu)]):
+        own = (gpu == index) & np.isfinite(used)
+        if own.any():
+            yield _Series(
+                kind="gpu",
+                subject=f"GPU {int(index)}",
+                file=GPU_FILE,
+                t=t[own],
+                mib=used[own],
+                limit_mib=_last(total[own]),
+                foreign=bool((foreign[own] > 0).any()),
+            )
+
+
+def _host_series(table: pl.DataFrame) -> _Series | None:
+    t, rss, by_hand = (_column(table, name) for name in ("epoch_sec", "rss_kib", "train_rss_kib"))
+    rss = rss if np.isfinite(rss).any() else by_hand
+    known = np.isfinite(rss)
+    if not known.any():
+        return None
+    available, total = (_last(_column(table, name)[known]) for name in ("mem_available_kib", "mem_total_kib"))
+    limit = total if available is None else available + float(rss[known][-1])
+    return _Series(
+        kind="host",
+        subject="process tree",
+        file=HOST_FILE,
+        t=t[known],
+        mib=rss[known] / KIB_PER_MIB,
+        limit_mib=None if limit is None else limit / KIB_PER_MIB,
+    )
+
+
+def _column(table: pl.DataFrame, name: str) -> Floats:
+    """As numbers, NaN where it is empty or not there."""
+    column: pl.Series | None = table.get_column(name, default=None)
+    if column is None:
+        return np.full(len(table), np.nan)
+    return column.to_numpy() if column.dtype == pl.Float64 else column.cast(pl.Float64, strict=False).to_numpy()
+
+
+def _last(values: Floats) -> float | None:
+    known = values[np.isfinite(values)]
+    return float(known[-1]) if len(known) else None
+
+
+def _course(series: _Series, steps: _Steps) -> MemoryCourse:
+    series = _counted(series, steps)
+    course = MemoryCourse(
+        kind=series.kind,
+        subject=series.subject,
+        verdict=MemoryVerdict.INCONCLUSIVE,
+        reason="",
+        last_mib=float(series.mib[-1]) if len(series.mib) else None,
+        limit_mib=series.limit_mib,
+        n=len(series.t),
+        first_t=float(series.t[0]) if len(series.t) else None,
+        last_t=float(series.t[-1]) if len(series.t) else None,
+        file=series.file,
+    )
+    at_min = (series.t - series.t[0]) / 60 if len(series.t) else series.t
+    found = find_growth(at_min, series.mib) if len(series.t) >= LEAST_SAMPLES else None
+    if found is None:
+        return replace(course, reason=_too_few(series, steps))
+    kept = series.t >= series.t[0] + found.first_min * 60
+    measured = replace(
+        course,
+        n=int(np.count_nonzero(kept)),
+        first_t=float(series.t[kept][0]),
+        slope_mib_per_min=found.slope.value,
+        slope_low=found.slope.low,
+        slope_high=found.slope.high,
+    )
+    return _judged(measured, found, steps, foreign=series.foreign)
+
+
+def _counted(series: _Series, steps: _Steps) -> _Series:
+    """The samples between the ends of the first and the last step; else all but those of processes that come or go."""
+    inside = (series.t >= steps.t[0]) & (series.t <= steps.t[-1]) if len(steps.t) > 1 else series.mib >= GONE_SHARE * median(series.mib)
+    there = np.flatnonzero(inside)
+    kept = slice(int(there[0]), int(there[-1]) + 1) if len(there) else slice(0, 0)
+    return replace(series, t=series.t[kept], mib=series.mib[kept])
+
+
+def _too_few(series: _Series, steps: _Steps) -> str:
+    count = len(series.t)
+    between = " between the first step and the last" if len(steps.t) > 1 else ""
+    interval_s = median(np.diff(series.t)) if count > 2 else USUAL_INTERVAL_S
+    least_min = LEAST_SAMPLES * interval_s / 60
+    return (
+        f"{count} samples{between} are too few to tell a leak, {LEAST_SAMPLES} are needed: run for at least "
+        f"{_minutes(max(least_min, RUN_MIN))} (samples every {interval_s:.3g} s), or sample more often (telemetry.{series.kind}_s)"
+    )
+
+
+def _judged(course: MemoryCourse, found: Growth, steps: _Steps, *, foreign: bool) -> MemoryCourse:
+    if found.shape is not Shape.STEADY:
+        verdict = MemoryVerdict.PLATEAU if found.shape in (Shape.FLAT, Shape.STOPPED) else MemoryVerdict.INCONCLUSIVE
+        return replace(course, verdict=verdict, reason=_no_leak_reason(course, found.shape))
+    first_t, last_t = course.first_t or 0.0, course.last_t or 0.0
+    taken, took_min = steps.between(first_t, last_t)
+    slope = found.slope.value
+    grown = replace(course, mib_per_1000_steps=slope * took_min / taken * 1000 if taken > 0 else None)
+    if foreign:
+        text = f"{_grows(grown)}, but processes that are not the run's own used this GPU meanwhile: run it again on a GPU of its own"
+        return replace(grown, reason=text)
+    if (last_t - first_t) / 60 < SHORT_MIN and (found.over_noise < SHORT_WIDTHS or taken < SHORT_STEPS):
+        text = f"{_grows(grown)}, which so early may be a job that has just begun: run for at least {_minutes(RUN_MIN)}"
+        return replace(grown, reason=text)
+    leak = replace(
+        grown,
+        verdict=MemoryVerdict.LEAK,
+        hours_left=_hours(course, course.slope_mib_per_min),
+        hours_low=_hours(course, course.slope_high),
+    )
+    return replace(leak, reason=_leak_reason(leak))
+
+
+def _hours(course: MemoryCourse, slope: float | None) -> float | None:
+    if course.limit_mib is None or course.last_mib is None or slope is None or slope <= 0:
+        return None
+    return max(0.0, course.limit_mib - course.last_mib) / slope / 60
+
+
+def _no_leak_reason(course: MemoryCourse, shape: Shape) -> str:
+    window = _window(course)
+    low, high = course.slope_low or 0.0, course.slope_high or 0.0
+    if shape is Shape.FLAT:
+        return f"does not grow: {course.slope_mib_per_min or 0.0:.2g} MiB/min ({low:.2g} to {high:.2g}; {window})"
+    if shape is Shape.STOPPED:
+        return f"grew and stopped growing: nothing is added in the last third of what counts ({window})"
+    longer = _minutes(max(RUN_MIN, 3 * _span_min(course)))
+    if shape is Shape.SLOWING:
+        return f"{_grows(course)}, but more and more slowly, as a cache that fills does: run for at least {longer} to see whether it stops"
+    return (
+        f"goes up and down too much to tell a leak: between {low:.3g} and {high:.3g} MiB/min ({window}); run for at least {longer}, "
+        "with one workload and one stage only"
+    )
+
+
+def _leak_reason(course: MemoryCourse) -> str:
+    by_step = "" if course.mib_per_1000_steps is None else f", {_figure(course.mib_per_1000_steps)} MiB per 1,000 steps"
+    if course.hours_left is None or course.limit_mib is None or course.last_mib is None:
+        return f"{_grows(course)}{by_step}; how much is left is not known"
+    left = _size(max(0.0, course.limit_mib - course.last_mib))
+    return f"{_grows(course)}{by_step}; {left} are left: about {_time(course.hours_left)}"
+
+
+def _grows(course: MemoryCourse) -> str:
+    slope, low, high = course.slope_mib_per_min or 0.0, course.slope_low or 0.0, course.slope_high or 0.0
+    return f"grows by {_figure(slope)} MiB/min ({_figure(low)} to {_figure(high)}; {_window(course)})"
+
+
+def _window(course: MemoryCourse) -> str:
+    return f"{course.n:,} samples over {_minutes(_span_min(course))}"
+
+
+def _span_min(course: MemoryCourse) -> float:
+    return ((course.last_t or 0.0) - (course.first_t or 0.0)) / 60
+
+
+def _minutes(minutes: float) -> str:
+    if minutes < 2:
+        return f"{minutes * 60:.0f} s"
+    return f"{minutes:.0f} min" if minutes < 180 else f"{minutes / 60:.1f} h"
+
+
+def _time(hours: float) -> str:
+    return _minutes(hours * 60) if hours < 3 else f"{hours:.0f} h" if hours < 72 else f"{hours / 24:,.0f} days"
+
+
+def _size(mib: float) -> str:
+    return f"{mib:.0f} MiB" if mib < KIB_PER_MIB else f"{mib / KIB_PER_MIB:.3g} GiB"
+
+
+def _figure(value: float) -> str:
+    digits = max(0, 1 - math.floor(math.log10(abs(value)))) if value else 0
+    return f"{value:,.{min(digits, 4)}f}"

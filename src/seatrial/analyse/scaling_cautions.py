@@ -1,0 +1,102 @@
+"""What makes sides of several numbers of GPUs unlike in more than that number.
+
+In: the sides and their points. Out: sentences, each with the sides it is about.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from seatrial.records.comparison import ScalingPoint, Side
+
+NOT_COMPARED = ("host", "hosts", "gpu_uuid", "gpu_uuids")
+"""Facts that differ between any two machines of one kind."""
+MOST_SHOWN = 4
+
+
+def scaling_cautions(sides: Sequence[Side], points: Sequence[ScalingPoint], *, told: Sequence[str], metric: str) -> tuple[str, ...]:
+    """All of them, what bears most on the figures first."""
+    return (
+        *_unlike("machines", {side.name: _compared(side.machine) for side in sides}),
+        *_unlike("code", {side.name: side.code for side in sides}),
+        *_unlike("settings in effect", {side.name: side.effective for side in sides}),
+        *_debug(sides),
+        *_work(points, metric),
+        *_doubles(points),
+        *_nodes(points),
+        *_single_runs(points),
+        *_poor_sides(sides, told, metric),
+    )
+
+
+def _compared(machine: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in machine.items() if name not in NOT_COMPARED}
+
+
+def _unlike(what: str, facts: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
+    """One sentence with the facts that are not the same for all sides that tell them."""
+    names = sorted({name for told in facts.values() for name in told})
+    differing = []
+    for name in names:
+        values = sorted({told[name] for told in facts.values() if name in told})
+        if len(values) > 1:
+            differing.append(f"{name} {' / '.join(values)}")
+    if differing:
+        shown = "; ".join(differing[:MOST_SHOWN]) + (" …" if len(differing) > MOST_SHOWN else "")
+        yield f"The sides differ in their {what} too ({shown}): what is said of scaling holds that as well."
+
+
+def _debug(sides: Sequence[Side]) -> Iterator[str]:
+    found = [f"{side.name} ({', '.join(side.debug)})" for side in sides if side.debug]
+    if found:
+        yield f"Debug settings were on in {', '.join(found)}: run again without them, as they cost more the more ranks there are."
+
+
+def _work(points: Sequence[ScalingPoint], metric: str) -> Iterator[str]:
+    if metric == "steps_per_s":
+        yield "The runs tell neither samples nor tokens: each GPU is taken to do the same work in a step at every number of GPUs."
+    beyond = [point for point in points if point.gpus > points[0].gpus]
+    if beyond and len({point.weak for point in beyond}) > 1:
+        yield "The work of one GPU stays at some numbers of GPUs and not at others: the fit takes compute to go with the work."
+    elif beyond and not beyond[0].weak:
+        yield "The whole work of a step stays (strong scaling): compute is taken to shrink with each GPU's work, as small work does not."
+
+
+def _doubles(points: Sequence[ScalingPoint]) -> Iterator[str]:
+    """Several groups at one number of GPUs are fitted together, which is right only for repeats of one configuration."""
+    counts = [point.gpus for point in points]
+    doubled = sorted({number for number in counts if counts.count(number) > 1})
+    if doubled:
+        groups = ", ".join(dict.fromkeys(f"{point.group} ({point.source})" for point in points if point.gpus == doubled[0]))
+        yield f"Several sides ran on {', '.join(map(str, doubled))} GPUs ({groups}), and all are fitted: name those that belong together."
+
+
+def _nodes(points: Sequence[ScalingPoint]) -> Iterator[str]:
+    nodes = sorted({point.nodes for point in points})
+    if len(nodes) > 1:
+        counts = ", ".join(map(str, nodes))
+        yield f"The sides ran on {counts} nodes: between nodes bandwidth and latency are others than within one, and one fit mixes them."
+    elif nodes == [1] and len({point.gpus for point in points}) > 1:
+        yield "All sides ran on one node: projections beyond it take the network to be as fast as the links inside it."
+
+
+def _single_runs(points: Sequence[ScalingPoint]) -> Iterator[str]:
+    alone = [point.gpus for point in points if point.runs < 2]
+    if alone:
+        yield f"A single run on {', '.join(map(str, alone))} GPUs: no interval there; run it again."
+
+
+def _poor_sides(sides: Sequence[Side], told: Sequence[str], metric: str) -> Iterator[str]:
+    untold = [side.name for side in sides if side.name not in told]
+    if untold:
+        yield f"No run of {', '.join(untold)} tells {metric} and steps_per_s: left out."
+    unsteady = [side.name for side in sides if any(not run.steady for run in side.runs)]
+    if unsteady:
+        yield f"Runs without a steady state in {', '.join(unsteady)}."
+    failed = [f"{side.name} ({side.failed_runs + len(side.infrastructure_failures)})" for side in sides if _failed(side)]
+    if failed:
+        yield f"Failed runs, which are not counted: {', '.join(failed)}."
+
+
+def _failed(side: Side) -> bool:
+    return bool(side.failed_runs or side.infrastructure_failures)

@@ -1,0 +1,112 @@
+"""`seatrial history add|list|pin|unpin`: sides of finished campaigns, kept to compare with later."""
+
+from __future__ import annotations
+
+import json as json_text
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from seatrial.cli.compare import HistoryFile
+from seatrial.cli.main import VERBS
+from seatrial.cli.options import AsJson, Folder
+
+if TYPE_CHECKING:
+    from seatrial.history.rows import Row
+
+EXAMPLES = "seatrial history add outputs/tiny-lm-demo\n\nseatrial history pin 3 v100-bf16"
+ADD_EXAMPLES = "seatrial history add outputs/tiny-lm-demo\n\nseatrial history add nightly --group mb16 --history team.jsonl"
+LIST_EXAMPLES = "seatrial history list\n\nseatrial history list --json"
+PIN_EXAMPLES = "seatrial history pin 3 v100-bf16\n\nseatrial compare history:v100-bf16 outputs/tiny-lm-demo"
+UNPIN_EXAMPLES = "seatrial history unpin v100-bf16\n\nseatrial history unpin v100-bf16 --history team.jsonl"
+GroupNames = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", help="Keep only this group; may be repeated. Default: every group with runs that count."),
+]
+RowNumber = Annotated[int, typer.Argument(metavar="ROW", help="The row's number, as `history list` shows it.", show_default=False)]
+RowName = Annotated[str, typer.Argument(metavar="NAME", help="The name that `history:NAME` then means.", show_default=False)]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the verb and its parts."""
+    group = typer.Typer(help=VERBS["history"], no_args_is_help=True, epilog=EXAMPLES)
+    group.command("add", epilog=ADD_EXAMPLES)(add)
+    group.command("list", epilog=LIST_EXAMPLES)(list_rows)
+    group.command("pin", epilog=PIN_EXAMPLES)(pin)
+    group.command("unpin", epilog=UNPIN_EXAMPLES)(unpin)
+    app.add_typer(group, name="history")
+
+
+def add(out: Folder, group: GroupNames = None, history: HistoryFile = None, json: AsJson = False) -> int:
+    """Keep a campaign's groups as rows of history: figures, losses, machine and code of the runs that count. The same runs stay one row."""
+    from seatrial.campaign.grouped import read_grouped
+    from seatrial.campaign.sides import groups_to_compare, side_of
+    from seatrial.errors import CampaignError
+    from seatrial.history import rows
+
+    campaign = read_grouped(out)
+    names = group or groups_to_compare(campaign)
+    if not names:
+        raise CampaignError(f"{out} has no group with runs that count, so there is nothing to keep")
+    path = rows.history_path(history)
+    sides = [side_of(campaign, name, f"{out}:{name}") for name in names]
+    kept = [rows.add(path, side) for side in sides]
+    _show(path, kept, as_json=json)
+    return 0
+
+
+def list_rows(history: HistoryFile = None, json: AsJson = False) -> int:
+    """Print every row: number, name, group, campaign, when it was taken, runs, machine."""
+    from seatrial.history import rows
+
+    path = rows.history_path(history)
+    _show(path, rows.rows(path), as_json=json)
+    return 0
+
+
+def pin(row: RowNumber, name: RowName, history: HistoryFile = None) -> int:
+    """Give a row a name that comparisons and criteria can use; a name that another row had goes over to this one."""
+    from seatrial.history import rows
+
+    kept = rows.pin(rows.history_path(history), row, name)
+    print(f"row {kept.number} ({kept.side.group}) is history:{name}")
+    return 0
+
+
+def unpin(name: RowName, history: HistoryFile = None) -> int:
+    """Take a name away from its row; the row stays."""
+    from seatrial.history import rows
+
+    rows.unpin(rows.history_path(history), name)
+    print(f"history:{name} is no more; its row stays")
+    return 0
+
+
+def _show(path: Path, kept: list[Row], *, as_json: bool) -> None:
+    from rich.console import Console
+
+    from seatrial.report.history_text import history_lines
+
+    people = Console(stderr=as_json)
+    people.print("\n".join(history_lines([_plain(row) for row in kept], str(path))), markup=False, highlight=False, soft_wrap=True)
+    if as_json:
+        sys.stdout.write(json_text.dumps({"file": str(path), "rows": [_plain(row) for row in kept]}) + "\n")
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    side = row.side
+    return {
+        "row": row.number,
+        "names": list(row.names),
+        "group": side.group,
+        "campaign": side.campaign,
+        "added_t": row.added_t,
+        "taken_t": side.taken_t,
+        "runs": len(side.runs),
+        "failed_runs": side.failed_runs,
+        "machine": side.machine,
+        "code": side.code,
+        "debug": list(side.debug),
+    }

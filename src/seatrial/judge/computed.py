@@ -1,0 +1,106 @@
+"""How each number of a verdict is computed, in one sentence, and what it is made of.
+
+In: a finding and one of its pieces of evidence. Out: the sentence, and the kinds of raw files behind the number. Plain tables of words,
+beside the code that makes the numbers; `seatrial why` prints them.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from seatrial.records.criteria_catalog import EVERY_GROUP, EVERY_RUN, METRICS, WINNER, metric_entry
+from seatrial.records.verdict import Evidence, Finding
+
+
+class Raw(enum.Enum):
+    """A kind of file that a run writes and that tables are made of."""
+
+    STEPS = "steps"
+    """Event files, or the log where there are none."""
+    TELEMETRY = "telemetry"
+    OUTCOME = "outcome"
+    LOG = "log"
+    SETTINGS = "settings"
+
+
+_OF_GROUP = "geometric mean over the runs that count, with Student's 95 % interval on logs, of: {}"
+_SLOPE = "Theil-Sen slope of memory in use over time after warm-up: the median of the slopes between all pairs of samples"
+_SCORE = "the median time that the rank is at work itself in a step, over that of the other ranks, less 1"
+
+# By what an evidence's name begins with.
+_BY_NAME = {
+    "cause": "how the run ended, by its exit code, its alarms and the first telling lines of its log",
+    "halted": "the run's ranks ended because a halt file asked for it, or it stood still until it was ended",
+    "slope of": _SLOPE,
+    "straggler score": _SCORE,
+    "loss difference": "mean loss of the group less that of the baseline, over the last quarter of the steps that both have",
+    "total at": "work done by all ranks in the window over the time of the window, geometric mean over the runs that count",
+    "median p90/p50": "median over the runs of p90 over p50 of a step's time in the last timing window",
+    "highest p90/p50": "highest over the runs of p90 over p50 of a step's time in the last timing window",
+    "spread over repeats": "standard deviation of the throughput over the repeats, of their mean",
+    "share of unstable runs": "runs whose last timing window has iter p90/p50 above 2 or step p90/p50 above 3, over all of the group",
+    "drift": "a straight line through the logs of the sentinel runs' throughput over time: from the first to the last",
+    "spread": "highest throughput of the sentinel runs over the lowest, less 1",
+    "steps of warm-up": "the first change point of the steps' wall time after which it stays level; steps before it do not count",
+    "time of slow steps": "what the steps far above the median took beyond it, over the time of the window",
+}
+# By the kind of a cause of uneven steps.
+_BY_CAUSE = {
+    "power_cap": "share of the GPU's samples in the window in which its power limit held it back",
+    "thermal": "share of the GPU's samples in the window in which heat held it back",
+    "throttling": "share of the GPU's samples in the window in which it was held back",
+    "anti_correlated_gpus": "rank correlation of the two GPUs' utilisation over the samples of the window",
+    "gpu_imbalance": "mean utilisation of each GPU over the samples of the window",
+    "data_wait_bursts": "steps of the window whose wait for data lies far above the usual, and what they took beyond it",
+    "data_wait": "median wait for data of the window's steps over their median wall time",
+    "slow_rank": _SCORE,
+    "host_steal": "mean share of the processors' time that the machine below took, over the samples of the window",
+    "host_load": "samples of the window in which the processors were busy, and for whom",
+    "telemetry_gaps": "samples that came later than their interval, and the time between them",
+}
+_AS_SEEN = "as it stands in the file: a line, a variable or a setting that the registry of signatures knows"
+_DECIDES = "a 95 % interval on logs (paired t where runs are paired, else Welch); the whole interval must lie on one side of the bound"
+_COMPARED = {
+    "speedup_pct": f"the group's throughput over the baseline's, less 1, with {_DECIDES}",
+    "regression_pct": f"1 less the group's throughput over the baseline's, with {_DECIDES}",
+    "scaling_efficiency": "throughput of one GPU at the largest number of GPUs over that at the smallest, with its 95 % interval on logs",
+}
+_OF_MEMORY = frozenset({"leaking_runs", "leak_mib_per_min"})
+_OF_TELEMETRY = frozenset({"gpu_mem_peak_mib", "host_rss_peak_mib", "gpu_throttled_pct", "gpu_telemetry_empty_ratio"})
+_SAMPLED_CAUSES = frozenset(_BY_CAUSE) - {"data_wait_bursts", "data_wait", "slow_rank"}
+_OF_ENDS = frozenset({"failed_runs", "halted_runs", "counted_runs", "duration_s", "cause", "halted"})
+
+
+def how_computed(finding: Finding, evidence: Evidence) -> str:
+    """One sentence."""
+    for beginning, sentence in _BY_NAME.items():
+        if evidence.name.startswith(beginning):
+            return sentence
+    if evidence.name in _BY_CAUSE:
+        return _BY_CAUSE[evidence.name]
+    criterion = finding.criterion
+    metric = evidence.name or (criterion.metric if criterion else "")
+    if metric in _COMPARED:
+        return _COMPARED[metric]
+    entry = metric_entry(metric)
+    if entry is None:
+        return _AS_SEEN
+    scope = criterion.scope if criterion and not evidence.name else EVERY_GROUP
+    is_estimate = (entry.group_field or "").startswith("figures.")
+    return _OF_GROUP.format(entry.meaning) if scope in (EVERY_GROUP, WINNER) and is_estimate else entry.meaning
+
+
+def raw_kinds(finding: Finding, evidence: Evidence) -> tuple[Raw, ...]:
+    """What kinds of files the number was made of."""
+    metric = evidence.name or (finding.criterion.metric if finding.criterion else "")
+    if metric in _OF_MEMORY or metric.startswith("slope of"):
+        return (Raw.TELEMETRY, Raw.STEPS)
+    if metric in _OF_TELEMETRY or metric in _SAMPLED_CAUSES:
+        return (Raw.TELEMETRY,)
+    if metric in _OF_ENDS:
+        return (Raw.OUTCOME, Raw.LOG)
+    if finding.kind == "debug":
+        return (Raw.SETTINGS, Raw.LOG)
+    if metric in METRICS or finding.kind != "criterion" or finding.criterion is None or finding.criterion.scope == EVERY_RUN:
+        return (Raw.STEPS,)
+    return (Raw.STEPS, Raw.OUTCOME)

@@ -1,0 +1,157 @@
+"""Statements about groups and the campaign: who won, which groups are stable, whether the platform drifted.
+
+In: the campaign's facts. Out: findings without a criterion.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from seatrial.judge.advice import cause_advice
+from seatrial.judge.compared import drift_window
+from seatrial.judge.facts import Facts
+from seatrial.judge.reading import FILES, listed, runs_text
+from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
+from seatrial.records.stability import GroupStability, SentinelDrift, StabilityVerdict
+from seatrial.records.verdict import Evidence, Finding, Verdict
+
+_VERDICTS = {
+    StabilityVerdict.STABLE: Verdict.PASS,
+    StabilityVerdict.UNSTABLE: Verdict.FAIL,
+    StabilityVerdict.INCONCLUSIVE: Verdict.INCONCLUSIVE,
+}
+_TOLD = {StabilityVerdict.STABLE: "stable", StabilityVerdict.INCONCLUSIVE: "cannot be told"}
+# What a reason says of causes stands below it as advice.
+_CAUSES_BEGIN = " Why: "
+
+
+def winner_statement(facts: Facts) -> Iterator[Finding]:
+    """PASS when the data tell the winner from every other group."""
+    ranking = facts.ranking
+    winner = facts.group(ranking.winner)
+    reason = ranking.reason.rstrip(".") or ("no group could be ranked" if winner is None else "the first in order")
+    if winner is None:
+        yield Finding(id="winner", kind="winner", verdict=Verdict.INCONCLUSIVE, text=f"No winner: {reason}.")
+        return
+    rival = next((place for place in ranking.groups if place.can_win and place.group != winner.group and place.ratio), None)
+    value = winner.figures.get(ranking.metric)
+    told = f"{winner.group} {'wins' if ranking.decided else 'leads'}{_value_text(value, ranking.unit)}: {reason}{_rival_text(rival)}."
+    yield Finding(
+        id="winner",
+        kind="winner",
+        verdict=Verdict.PASS if ranking.decided else Verdict.INCONCLUSIVE,
+        text=told,
+        evidence=tuple(_place_evidence(place, facts) for place in ranking.groups if facts.group(place.group)),
+    )
+
+
+def _value_text(value: Estimate | None, unit: str) -> str:
+    return f" with {value.mean:.6g} {unit}".rstrip() if value else ""
+
+
+def _rival_text(rival: RankedGroup | None) -> str:
+    if rival is None or rival.ratio is None:
+        return ""
+    ratio = rival.ratio
+    ends = f", 95 % interval {ratio.low:.4g} to {ratio.high:.4g}" if ratio.low is not None and ratio.high is not None else ", no interval"
+    return f"; next is {rival.group} at {ratio.mean:.4g} of the leader{ends}"
+
+
+def _place_evidence(place: RankedGroup, facts: Facts) -> Evidence:
+    group = facts.group(place.group)
+    return Evidence(
+        subject=place.group,
+        name=facts.ranking.metric,
+        value=place.value,
+        unit=facts.ranking.unit,
+        file=FILES.ranked_groups.name,
+        window=f"{group.window_n} steps in the windows of {runs_text(group.runs)}" if group else "",
+        n=group.runs if group else None,
+    )
+
+
+def stability_statements(facts: Facts) -> Iterator[Finding]:
+    """One for each group that is unstable; those that are stable, and those of which it cannot be said, together."""
+    judged = [(group, group.stability) for group in facts.groups if group.stability]
+    for group, found in judged:
+        if found.verdict is StabilityVerdict.UNSTABLE:
+            yield Finding(
+                id=f"stability:{group.group}",
+                kind="stability",
+                verdict=Verdict.FAIL,
+                text=f"{group.group}: {_told(found)}.",
+                evidence=_stability_evidence(group, found),
+                advice=cause_advice(found.causes, group.group),
+            )
+    for verdict in (StabilityVerdict.INCONCLUSIVE, StabilityVerdict.STABLE):
+        yield from _together(verdict, [(group, found) for group, found in judged if found.verdict is verdict])
+
+
+def _together(verdict: StabilityVerdict, judged: list[tuple[GroupSummary, GroupStability]]) -> Iterator[Finding]:
+    if not judged:
+        return
+    one, found = judged[0]
+    subject = one.group if len(judged) == 1 else f"{len(judged)} groups ({listed([group.group for group, _ in judged])})"
+    # What the first says stands for all where they say the same; else it is the first's alone.
+    whose = f"{_TOLD[verdict]}, of {one.group}: " if len({each.reason for _, each in judged}) > 1 else ""
+    yield Finding(
+        id=f"stability:{one.group}" if len(judged) == 1 else f"stability:{verdict.value}",
+        kind="stability",
+        verdict=_VERDICTS[verdict],
+        text=f"{subject}: {whose}{_told(found)}.",
+        evidence=tuple(evidence for group, each in judged for evidence in _stability_evidence(group, each)),
+    )
+
+
+def _told(found: GroupStability) -> str:
+    """Its reason within a sentence, without the causes."""
+    reason = found.reason.split(_CAUSES_BEGIN)[0].rstrip(".")
+    return f"{reason[:1].lower()}{reason[1:]}"
+
+
+def _stability_evidence(group: GroupSummary, found: GroupStability) -> tuple[Evidence, ...]:
+    values = (
+        ("median p90/p50", found.ratio_median, ""),
+        ("highest p90/p50", found.ratio_max, ""),
+        ("spread over repeats", found.cv_pct, "%"),
+        ("share of unstable runs", found.unstable_run_ratio, ""),
+    )
+    return tuple(
+        Evidence(
+            subject=group.group,
+            name=name,
+            value=value,
+            unit=unit,
+            file=FILES.group_summary.name,
+            window="the last timing window of each run" if "p90" in name or "unstable" in name else "the window of each run",
+            n=found.runs,
+        )
+        for name, value, unit in values
+        if value is not None
+    )
+
+
+def drift_statement(facts: Facts) -> Iterator[Finding]:
+    if facts.drift is not None:
+        yield _drift(facts.drift)
+
+
+def _drift(drift: SentinelDrift) -> Finding:
+    window = drift_window(drift.first_t, drift.last_t)
+    values = (
+        ("drift", drift.drift_pct),
+        ("drift, lower end", drift.drift_low),
+        ("drift, upper end", drift.drift_high),
+        ("spread", drift.spread_pct),
+    )
+    return Finding(
+        id="drift",
+        kind="drift",
+        verdict=_VERDICTS[drift.verdict],
+        text=f"{drift.reason.rstrip('.')}.",
+        evidence=tuple(
+            Evidence(subject=drift.group, name=name, value=value, unit="%", file=FILES.per_run_metrics.name, window=window, n=drift.runs)
+            for name, value in values
+            if value is not None
+        ),
+    )

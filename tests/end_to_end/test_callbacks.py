@@ -1,0 +1,47 @@
+"""Scripts of the Hugging Face Trainer and of Lightning with Seatrial's callback in them: a campaign then knows all that events tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seatrial.analyse.straggler import find_straggler
+from seatrial.collect.attempts import read_attempt
+from seatrial.collect.steps import read_steps
+from seatrial.records.health import StragglerVerdict
+from tests.harness import Harness
+
+JOBS = Path(__file__).parents[1] / "workloads"
+PHASES = ("data_wait_ms", "fwd_ms", "bwd_ms", "step_ms")
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("needs", "words"),
+    [
+        (("transformers", "accelerate"), [str(JOBS / "hf_job.py")]),
+        (("lightning",), [str(JOBS / "lightning_job.py"), "--strategy", "ddp", "--devices", "2"]),
+    ],
+)
+def test_a_campaign_over_a_trainer_with_the_callback(harness: Harness, needs: tuple[str, ...], words: list[str]) -> None:
+    for name in needs:
+        pytest.importorskip(name)
+    command = ["torchrun", "--nproc_per_node", "2", *words, "--steps", "{steps}", "--slow_rank", "1"]
+    harness.run("sweep", "-P", "steps=40", "--repeats", "1", "--out", "out", "--", *command)
+    (row,) = harness.manifest()
+    assert (row["source"], row["outcome"], row["world_size"], row["last_step"]) == ("events", "ok", "2", "39")
+    (measured,) = harness.table(harness.out.per_run_metrics)
+    assert float(measured["wall_samples_per_sec"]) > 0 and float(measured["startup_data_sec"]) > 0
+
+    (run,) = harness.out.runs()
+    attempt = read_attempt(run.attempts()[-1])
+    assert attempt is not None
+    tables = read_steps(attempt)
+    assert [(place.rank, place.local_rank, place.gpu) for place in tables.places] == [(0, 0, ""), (1, 1, "")]
+    assert all(tables.steps[phase].null_count() == 0 for phase in PHASES)
+
+    found = find_straggler(tables, None)
+    assert found is not None
+    assert (found.verdict, found.rank, found.phase) == (StragglerVerdict.NAMED, 1, "fwd"), found.reason

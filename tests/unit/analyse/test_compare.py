@@ -1,0 +1,215 @@
+"""B against A: what decides, what is refused, and what many comparisons cost."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from seatrial.analyse.compare import compare, compare_many, compare_pairs, holm, pairs_of
+from seatrial.errors import RefusedError, UsageError
+from seatrial.records.codec import from_json, to_json
+from seatrial.records.comparison import Comparison, LossVerdict, Relation, Side
+from tests.unit.analyse.made_sides import MACHINE, course, elsewhere, side
+
+RATES = [1000.0, 1010.0, 990.0, 1005.0, 996.0]
+WANDERING = [1000.0, 1200.0, 900.0, 1100.0, 800.0]
+
+
+def times(factor: float, rates: list[float] = RATES) -> list[float]:
+    """The rates, each a little off the factor."""
+    return [rate * factor * (1 + 0.002 * (-1) ** at) for at, rate in enumerate(rates)]
+
+
+@pytest.mark.parametrize(("factor", "relation"), [(1.05, Relation.FASTER), (0.95, Relation.SLOWER), (1.0, Relation.SAME)])
+def test_pairs_tell_what_a_wandering_platform_would_hide(factor: float, relation: Relation) -> None:
+    found = compare(side("a", WANDERING), side("b", times(factor, WANDERING), offset_s=40))
+    assert found.relation is relation
+    assert found.method == "paired t on logs, 5 pairs"
+    apart = compare(side("a", WANDERING), elsewhere("b", times(factor, WANDERING)))
+    assert apart.relation is Relation.AMBIGUOUS
+    assert apart.method == "Welch on logs, 5 and 5 runs"
+
+
+def test_interval_and_chance_are_those_of_the_paired_t_on_logs() -> None:
+    a, b = WANDERING, times(1.02, WANDERING)
+    found = compare(side("a", a), side("b", b))
+    expected = stats.ttest_rel(np.log(b), np.log(a))
+    ends = expected.confidence_interval(0.95)
+    assert found.chance == pytest.approx(expected.pvalue)
+    assert found.ratio is not None
+    assert (found.ratio.low, found.ratio.high) == pytest.approx((math.exp(ends.low), math.exp(ends.high)))
+
+
+def test_interval_and_chance_are_welchs_for_equal_counts() -> None:
+    a, b = RATES, times(1.03, WANDERING)
+    found = compare(side("a", a), elsewhere("b", b))
+    expected = stats.ttest_ind(np.log(b), np.log(a), equal_var=False)
+    ends = expected.confidence_interval(0.95)
+    assert found.chance == pytest.approx(expected.pvalue)
+    assert found.ratio is not None
+    assert (found.ratio.low, found.ratio.high) == pytest.approx((math.exp(ends.low), math.exp(ends.high)))
+
+
+def test_two_runs_beside_ten_are_not_trusted_to_know_their_spread() -> None:
+    few, many = [1000.0, 1001.0], [1020.0 + at for at in range(10)]
+    found, welch = compare(side("a", few), elsewhere("b", many)), stats.ttest_ind(np.log(many), np.log(few), equal_var=False)
+    assert found.chance is not None and found.chance > welch.pvalue
+
+
+def test_read_from_either_side_it_is_the_same() -> None:
+    a, b = side("a", RATES), elsewhere("b", times(1.05))
+    there, back = compare(a, b), compare(b, a)
+    assert (there.relation, back.relation) == (Relation.FASTER, Relation.SLOWER)
+    assert there.ratio is not None and back.ratio is not None
+    assert there.ratio.low is not None and back.ratio.high == pytest.approx(1 / there.ratio.low)
+
+
+def test_less_is_faster_for_times() -> None:
+    found = compare(side("a", RATES, metric="wall_p50_ms"), side("b", times(0.9), metric="wall_p50_ms"), metric="wall_p50_ms")
+    assert found.relation is Relation.FASTER and not found.higher_is_better
+    assert "10.0 % less ms a step" in found.reason
+
+
+def test_what_differs_by_less_than_the_margin_is_the_same() -> None:
+    a, b = side("a", RATES), side("b", times(1.005))
+    assert compare(a, b).relation is Relation.SAME
+    assert compare(a, b, margin_pct=0.1).relation is Relation.FASTER
+
+
+def test_figures_without_any_noise_are_not_believed() -> None:
+    found = compare(side("a", [12.0, 12.0], metric="duration_s"), side("b", [11.0, 11.0], metric="duration_s"), metric="duration_s")
+    assert (found.relation, found.ratio) == (Relation.AMBIGUOUS, None) and "rounded or copies" in found.reason
+
+
+def test_ambiguous_says_how_many_repeats_would_tell() -> None:
+    found = compare(side("a", WANDERING), elsewhere("b", times(1.05, WANDERING)))
+    assert found.relation is Relation.AMBIGUOUS
+    assert "repeats a side would show a difference of 5" in found.reason
+    assert found.detectable_pct is not None and found.detectable_pct > 20
+
+
+def test_one_run_has_no_interval_and_none_is_made_up() -> None:
+    found = compare(side("a", RATES), side("b", [5000.0]))
+    assert (found.relation, found.ratio, found.chance, found.bootstrap_low) == (Relation.AMBIGUOUS, None, None, None)
+    assert "b has one run only" in found.reason
+    assert found.value_b is not None and found.value_b.n == 1
+
+
+def test_no_run_at_all_is_ambiguous() -> None:
+    found = compare(side("a", RATES), side("b", []))
+    assert found.relation is Relation.AMBIGUOUS and "no run that counts" in found.reason
+
+
+def test_unsteady_runs_are_named_and_nothing_is_said() -> None:
+    found = compare(side("a", RATES), side("b", times(1.5), run={"steady": False}))
+    assert (found.relation, found.ratio) == (Relation.AMBIGUOUS, None)
+    assert "no steady state was found in b_r1, b_r2, b_r3 and 2 more" in found.reason
+
+
+def test_failures_of_the_platform_block_until_they_are_run_again() -> None:
+    found = compare(side("a", RATES), side("b", times(1.5), infrastructure_failures=("b_r6 (io_error)",)))
+    assert (found.relation, found.ratio) == (Relation.AMBIGUOUS, None)
+    assert found.blocked == "the platform failed b_r6 (io_error): run it again on a healthy platform first"
+    assert found.blocked in found.reason
+
+
+def test_failed_runs_are_a_caution() -> None:
+    found = compare(side("a", RATES), side("b", times(1.1), failed_runs=2))
+    assert found.relation is Relation.FASTER and any("2 runs of b failed" in caution for caution in found.cautions)
+
+
+def test_unlike_machines_are_refused_unless_asked_for() -> None:
+    a, b = side("a", RATES), elsewhere("b", times(1.1), machine={**MACHINE, "gpu_name": "Other GPU"})
+    with pytest.raises(RefusedError, match=r"unlike machines: gpu_name \(Example GPU → Other GPU\).*--across") as refused:
+        compare(a, b)
+    assert refused.value.exit_code == 2
+    found = compare(a, b, across=True)
+    assert found.relation is Relation.FASTER and "gpu_name (Example GPU → Other GPU)" in found.cautions[0]
+
+
+def test_debug_settings_are_never_mixed() -> None:
+    a, b = side("a", RATES), side("b", times(1.1), debug=("NCCL_DEBUG=INFO",))
+    with pytest.raises(RefusedError, match=r"a has none, b has NCCL_DEBUG=INFO"):
+        compare(a, b, across=True)
+    both = compare(dataclasses.replace(a, debug=b.debug), b)
+    assert any("NCCL_DEBUG=INFO" in caution for caution in both.cautions)
+
+
+def test_other_code_is_what_it_is_for() -> None:
+    found = compare(side("a", RATES, code={"git_commit_hash": "abc"}), side("b", times(1.1), code={"git_commit_hash": "def"}))
+    assert found.differs == ("git_commit_hash (abc → def)",) and found.relation is Relation.FASTER
+
+
+def test_throughput_is_what_both_tell() -> None:
+    samples, tokens = side("a", RATES), side("b", RATES, metric="tokens_per_s")
+    assert compare(samples, tokens).metric == "steps_per_s"
+    with pytest.raises(RefusedError, match="a tells samples_per_s, steps_per_s; b tells tokens_per_s, steps_per_s"):
+        compare(samples, tokens, metric="samples_per_s")
+    with pytest.raises(UsageError, match="did you mean 'samples_per_s'"):
+        compare(samples, tokens, metric="sample_per_s")
+
+
+def test_steps_of_unlike_size_are_a_caution() -> None:
+    a, b = side("a", RATES, metric="steps_per_s", settings={"bs": "8"}), side("b", RATES, metric="steps_per_s", settings={"bs": "16"})
+    assert any("bs (8 → 16)" in caution for caution in compare(a, b).cautions)
+
+
+def test_a_faster_one_that_learns_worse_does_not_count() -> None:
+    a = side("a", RATES, run={"loss": course(2.0)})
+    b = side("b", times(1.2), run={"loss": course(2.5, seed=1)})
+    found = compare(a, b)
+    assert found.relation is Relation.FASTER
+    assert found.loss is not None and found.loss.verdict is LossVerdict.WORSE
+    assert "does not count as a speed-up" in found.reason
+
+
+def shifted(made: Side, starts_t: list[float]) -> Side:
+    runs = (dataclasses.replace(run, started_t=t) for run, t in zip(made.runs, starts_t, strict=True))
+    return dataclasses.replace(made, runs=tuple(runs))
+
+
+def test_pairs_are_runs_made_in_rounds_of_one_campaign() -> None:
+    a, b = side("a", RATES[:3]), side("b", RATES[:3], offset_s=50)
+    assert [(one.run, other.run) for one, other in pairs_of(a, b)] == [("a_r1", "b_r1"), ("a_r2", "b_r2"), ("a_r3", "b_r3")]
+    assert pairs_of(a, side("b", RATES[:2])) == []
+    assert pairs_of(a, elsewhere("b", RATES[:3])) == []
+    assert pairs_of(dataclasses.replace(a, campaign=""), dataclasses.replace(b, campaign="")) == []
+    nested = shifted(b, [5000.0, 5100.0, 5200.0])
+    assert pairs_of(a, nested) == []
+    assert any("in rounds" in caution for caution in compare(a, nested).cautions)
+    assert len(pairs_of(shifted(a, [0.0] * 3), shifted(b, [0.0] * 3))) == 3
+
+
+def test_holm_steps_down_and_stops_at_the_first_that_is_not_told() -> None:
+    levels, corrected = holm([0.04, 0.001, None, 0.03], 3)
+    assert levels == [2, 3, 3, 2]
+    assert corrected == [pytest.approx(0.06), pytest.approx(0.003), None, pytest.approx(0.06)]
+
+
+def test_many_comparisons_widen_intervals_and_agree_with_their_chance() -> None:
+    random = np.random.default_rng(3)
+    for _ in range(20):
+        groups = [side(f"g{at}", list(1000 * np.exp(random.normal(0.004 * at, 0.01, 5))), offset_s=at) for at in range(6)]
+        for one in compare_many(groups[0], groups[1:], margin_pct=0.0):
+            assert one.comparisons == 5 and one.chance is not None
+            assert (one.relation is not Relation.AMBIGUOUS) == (one.chance <= 0.05)
+
+
+def test_a_baseline_picked_as_the_best_was_compared_with_all() -> None:
+    a, b = side("a", RATES), side("b", times(1.03), offset_s=1)
+    once, (picked,) = compare(a, b), compare_pairs([(a, b)], family=10)
+    assert once.ratio and picked.ratio and once.ratio.low and picked.ratio.low
+    assert picked.ratio.low < once.ratio.low and picked.comparisons == 10
+    assert "Holm over 10 comparisons" in picked.method
+    assert compare(a, b, comparisons=10).ratio == picked.ratio
+
+
+def test_it_can_be_kept_and_read_again() -> None:
+    found = compare(side("a", RATES), side("b", times(1.05)))
+    assert from_json(Comparison, to_json(found)) == found
+    kept = side("a", RATES, run={"loss": course(2.0)})
+    assert from_json(Side, to_json(kept)) == kept

@@ -1,0 +1,194 @@
+"""Leaks, and what is none, on courses whose truth is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from seatrial.analyse.memory_course import memory_courses
+from seatrial.records.health import MemoryCourse, MemoryVerdict
+from seatrial.records.telemetry import TelemetryTables
+from tests.unit.analyse.factory import STARTED_T
+
+LEAK, PLATEAU, INCONCLUSIVE = MemoryVerdict.LEAK, MemoryVerdict.PLATEAU, MemoryVerdict.INCONCLUSIVE
+AT_S = np.arange(0, 1800, 2.0)
+PART = AT_S / AT_S[-1]
+GIB_KIB = 1024.0**2
+
+
+def noise(count: int, width: float = 3.0) -> np.ndarray:
+    return np.random.default_rng(count).normal(0, width, count)
+
+
+def steps_of(length_s: float, step_s: float = 0.5) -> pl.DataFrame:
+    step = np.arange(int(length_s / step_s) + 1)
+    return pl.DataFrame({"rank": 0 * step, "step": step, "t": STARTED_T + step * step_s})
+
+
+NO_STEPS = pl.DataFrame(schema={"rank": pl.Int64, "step": pl.Int64, "t": pl.Float64})
+
+
+def host(mib: np.ndarray, at_s: np.ndarray = AT_S, **columns: object) -> TelemetryTables:
+    cells = {"epoch_sec": STARTED_T + at_s, "rss_kib": mib * 1024, "mem_available_kib": 12 * GIB_KIB}
+    return TelemetryTables(host=pl.DataFrame({**cells, **columns}))
+
+
+def only(courses: tuple[MemoryCourse, ...]) -> MemoryCourse:
+    assert len(courses) == 1
+    return courses[0]
+
+
+def judged(mib: np.ndarray) -> MemoryCourse:
+    return only(memory_courses(host(mib), steps_of(1800)))
+
+
+def test_a_leak_is_told_with_its_rate_by_time_and_by_steps_and_the_time_that_is_left() -> None:
+    found = judged(4000 + AT_S / 60 * 5 + noise(900))
+    assert found.verdict is LEAK
+    assert found.slope_mib_per_min == pytest.approx(5, abs=0.3)
+    assert found.slope_low < 5 < found.slope_high
+    assert found.mib_per_1000_steps == pytest.approx(1000 / 120 * 5, rel=0.05)
+    assert found.hours_left == pytest.approx(12 * 1024 / 5 / 60, rel=0.05)
+    assert found.hours_low < found.hours_left
+    assert (found.kind, found.subject, found.file, found.n) == ("host", "process tree", "host_telemetry.csv", 900)
+    assert found.reason.startswith("grows by ") and found.reason.endswith("12 GiB are left: about 41 h")
+    assert "900 samples over 30 min" in found.reason and "MiB per 1,000 steps" in found.reason
+
+
+def test_a_leak_shows_under_warm_up_and_saw_teeth() -> None:
+    top = 3000 * np.clip(PART / 0.15, 0, 1) + 200 * ((AT_S / 90) % 1)
+    found = judged(4000 + AT_S / 60 * 5 + top + noise(900))
+    assert found.verdict is LEAK
+    assert found.first_t > STARTED_T + 100
+    assert found.slope_mib_per_min == pytest.approx(5, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "course",
+    {
+        "cache": 2000 * (1 - np.exp(-PART / 0.08)),
+        "early ramp": 3000 * np.clip(PART / 0.25, 0, 1),
+        "step": 700.0 * (PART > 0.45),
+        "saw-tooth": 500 * ((AT_S / 100) % 1),
+        "nothing": 0 * PART,
+        "drop": -500.0 * (PART > 0.3),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_what_stops_or_comes_back_is_a_plateau(course: tuple[str, np.ndarray]) -> None:
+    found = judged(4000 + course[1] + noise(900))
+    assert found.verdict is PLATEAU
+    assert "samples over" in found.reason
+    assert found.hours_left is None
+
+
+@pytest.mark.parametrize(
+    "course",
+    {
+        "slow cache": 5000 * (1 - np.exp(-PART * 3)),
+        "late ramp": 3000 * np.clip(PART / 0.7, 0, 1),
+        "steps": 300.0 * sum((place < PART).astype(float) for place in (0.1, 0.35, 0.6, 0.9)),
+        "slow saw-tooth": 900 * ((PART * 3) % 1),
+        "one tooth to go": 900 * np.where(PART < 0.35, PART / 0.35, (PART - 0.35)),
+    }.items(),
+    ids=lambda item: item[0],
+)
+def test_growth_that_slows_or_jumps_is_no_leak(course: tuple[str, np.ndarray]) -> None:
+    assert judged(4000 + course[1] + noise(900)).verdict is not LEAK
+
+
+def test_a_cache_that_still_fills_is_to_be_run_longer() -> None:
+    found = judged(4000 + 5000 * (1 - np.exp(-PART * 3)) + noise(900))
+    assert found.verdict is INCONCLUSIVE
+    assert "more and more slowly" in found.reason and "run for at least" in found.reason
+
+
+def test_too_few_samples_say_how_long_to_run() -> None:
+    found = only(memory_courses(host(np.linspace(1000, 2000, 40), AT_S[:40]), steps_of(1800)))
+    assert (found.verdict, found.n, found.slope_mib_per_min) == (INCONCLUSIVE, 40, None)
+    assert found.reason == (
+        "40 samples between the first step and the last are too few to tell a leak, 60 are needed: run for at least 30 min "
+        "(samples every 2 s), or sample more often (telemetry.host_s)"
+    )
+
+
+def test_half_a_minute_is_enough_where_a_leak_goes_with_the_steps() -> None:
+    at_s = np.arange(0, 25, 0.2)
+    mib = 30 + at_s * 10 + noise(len(at_s), 0.2)
+    assert only(memory_courses(host(mib, at_s), steps_of(25, 0.05))).verdict is LEAK
+    found = only(memory_courses(host(mib, at_s), steps_of(25, 2.0)))
+    assert found.verdict is INCONCLUSIVE
+    assert "just begun" in found.reason
+
+
+def test_samples_outside_the_steps_do_not_count() -> None:
+    at_s = np.arange(-300, 2100, 2.0)
+    mib = np.where(at_s < 0, 100 + (at_s + 300) * 10, np.where(at_s > 1800, 50.0, 4000)) + noise(len(at_s))
+    found = only(memory_courses(host(mib, at_s), steps_of(1800)))
+    assert (found.verdict, found.n) == (PLATEAU, 901)
+    assert found.last_mib == pytest.approx(4000, abs=20)
+
+
+def test_without_step_times_the_ends_of_the_processes_are_left_out_and_no_steps_are_told() -> None:
+    mib = 4000 + AT_S / 60 * 20 + noise(900)
+    mib[-5:] = 3.0
+    found = only(memory_courses(host(mib), NO_STEPS))
+    assert (found.verdict, found.mib_per_1000_steps, found.n) == (LEAK, None, 895)
+
+
+def test_the_hand_written_samplers_column_stands_in() -> None:
+    mib = 4000 + AT_S / 60 * 20 + noise(900)
+    empty = pl.Series([None] * len(mib), dtype=pl.Float64)
+    found = only(memory_courses(host(mib, rss_kib=empty, train_rss_kib=mib * 1024), steps_of(1800)))
+    assert found.verdict is LEAK
+    assert memory_courses(host(mib, rss_kib=empty), steps_of(1800)) == ()
+
+
+def test_the_limit_is_the_hosts_whole_memory_where_what_is_left_is_not_told() -> None:
+    mib = 4000 + AT_S / 60 * 20 + noise(900)
+    table = host(mib).host
+    assert table is not None
+    by_total = TelemetryTables(host=table.drop("mem_available_kib").with_columns(mem_total_kib=pl.lit(16 * GIB_KIB)))
+    assert only(memory_courses(by_total, steps_of(1800))).limit_mib == 16 * 1024
+    unknown = only(memory_courses(TelemetryTables(host=table.drop("mem_available_kib")), steps_of(1800)))
+    assert (unknown.verdict, unknown.hours_left, unknown.limit_mib) == (LEAK, None, None)
+    assert "how much is left is not known" in unknown.reason
+
+
+def gpu(foreign: float = 0.0) -> TelemetryTables:
+    rows = [pl.DataFrame({"epoch_sec": STARTED_T + AT_S, "gpu_index": float(index), "mem_used_mib": used}) for index, used in (
+        (0, 30_000 + 2 * np.floor(AT_S / 24)), (1, np.full(len(AT_S), 30_000.0)))]  # fmt: skip
+    table = pl.concat(rows).sort("epoch_sec").with_columns(mem_total_mib=pl.lit(81_920.0), foreign_process_count=pl.lit(foreign))
+    return TelemetryTables(gpu=table)
+
+
+def test_every_gpu_has_its_course() -> None:
+    leaks, holds = memory_courses(gpu(), steps_of(1800))
+    assert (leaks.subject, leaks.verdict, leaks.limit_mib) == ("GPU 0", LEAK, 81_920)
+    assert leaks.slope_mib_per_min == pytest.approx(5, rel=0.1)
+    assert (holds.subject, holds.verdict, holds.slope_mib_per_min) == ("GPU 1", PLATEAU, 0)
+
+
+def test_a_gpu_that_others_use_is_not_judged() -> None:
+    leaks, _ = memory_courses(gpu(foreign=1.0), steps_of(1800))
+    assert leaks.verdict is INCONCLUSIVE
+    assert "not the run's own" in leaks.reason
+
+
+def test_nothing_sampled_is_no_course() -> None:
+    assert memory_courses(TelemetryTables(), NO_STEPS) == ()
+    assert memory_courses(host(np.empty(0), np.empty(0)), NO_STEPS) == ()
+
+
+def test_a_gap_and_a_single_torn_sample_change_nothing() -> None:
+    mib = 4000 + AT_S / 60 * 5 + noise(900)
+    mib[[300, 700]] = 100.0
+    kept = (AT_S < 600) | (AT_S > 760)
+    assert only(memory_courses(host(mib[kept], AT_S[kept]), steps_of(1800))).verdict is LEAK
+
+
+@pytest.mark.parametrize("t", [np.full(100, STARTED_T), STARTED_T + np.arange(100.0)])
+def test_odd_times_are_no_error(t: np.ndarray) -> None:
+    table = pl.DataFrame({"epoch_sec": t, "rss_kib": np.full(100, 4096.0)})
+    assert only(memory_courses(TelemetryTables(host=table), NO_STEPS)).verdict is not LEAK

@@ -1,0 +1,45 @@
+"""Keeping rows, listing them, naming them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seatrial.cli.main import run_command
+from tests.unit.campaign.compared_campaign import write_compared
+
+
+def test_add_list_pin_unpin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = ["--history", str(tmp_path / "h.jsonl")]
+    out = str(write_compared(tmp_path / "out", {"a": [10.0, 10.1], "b": [12.0, 12.1]}).folder)
+    assert run_command(["history", "list", *file]) == 0
+    assert "no rows yet" in capsys.readouterr().out
+    assert run_command(["history", "add", out, *file]) == 0
+    assert run_command(["history", "add", out, *file]) == 0
+    assert run_command(["history", "pin", "2", "base", *file]) == 0
+    capsys.readouterr()
+    assert run_command(["history", "list", "--json", *file]) == 0
+    stdout, stderr = capsys.readouterr()
+    assert [(row["row"], row["group"], row["names"], row["runs"]) for row in json.loads(stdout)["rows"]] == [
+        (1, "a", [], 2),
+        (2, "b", ["base"], 2),
+    ]
+    assert "base" in stderr and "node-1, Example GPU" in stderr
+    assert run_command(["history", "unpin", "base", *file]) == 0
+    assert run_command(["history", "unpin", "base", *file]) == 1
+    assert "none is known here" in capsys.readouterr().err
+
+
+def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = ["--history", str(tmp_path / "h.jsonl")]
+    empty = str(write_compared(tmp_path / "out", {"a": [10.0]}, failed=["a_r1"]).folder)
+    for words, says in (
+        (["history", "add", str(tmp_path / "nowhere")], "holds no campaign"),
+        (["history", "add", empty], "nothing to keep"),
+        (["history", "add", empty, "--group", "x"], "has no group 'x'"),
+        (["history", "pin", "1", "base"], "no row 1"),
+    ):
+        assert run_command([*words, *file]) == 1
+        assert says in capsys.readouterr().err

@@ -1,0 +1,99 @@
+"""Rows are kept for good: torn lines, other writers and bad places lose none."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from seatrial.errors import CampaignError, UsageError
+from seatrial.history import rows
+from tests.unit.analyse.made_sides import course, side
+
+
+def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "history.jsonl"
+    kept = side("mb16", [100.0, 101.0], run={"loss": course(2.0)}, debug=("NCCL_DEBUG=INFO",))
+    assert rows.add(path, kept, now_t=5.0) == rows.Row(number=1, added_t=5.0, side=kept)
+    assert rows.add(path, side("mb8", [90.0])).number == 2
+    assert [row.side.group for row in rows.rows(path)] == ["mb16", "mb8"]
+    assert rows.rows(path)[0].side == kept
+
+
+def test_the_same_runs_are_one_row_and_run_again_another(tmp_path: Path) -> None:
+    path, made = tmp_path / "h.jsonl", side("mb16", [100.0])
+    assert [rows.add(path, made).number, rows.add(path, dataclasses.replace(made, name="other name")).number] == [1, 1]
+    assert rows.add(path, side("mb16", [100.0], offset_s=9000)).number == 2
+
+
+def test_names_go_to_the_row_that_was_pinned_last(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    for name in ("a", "b"):
+        rows.add(path, side(name, [100.0]))
+    assert rows.pin(path, 1, "base").names == ("base",)
+    rows.pin(path, 1, "v100-bf16")
+    rows.pin(path, 2, "base")
+    assert [row.names for row in rows.rows(path)] == [("v100-bf16",), ("base",)]
+    found = rows.pinned(path, "base")
+    assert found is not None and found.side.group == "b"
+    rows.unpin(path, "base")
+    assert rows.pinned(path, "base") is None and rows.pinned_names(path) == ["v100-bf16"]
+    assert len(rows.rows(path)) == 2
+
+
+def test_wrong_names_and_numbers_are_told(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    rows.add(path, side("a", [100.0]))
+    rows.pin(path, 1, "base")
+    with pytest.raises(UsageError, match="no row 7"):
+        rows.pin(path, 7, "x")
+    for name in ("12", "a:b", "", "../x", "a b"):
+        with pytest.raises(UsageError, match="cannot be a name"):
+            rows.pin(path, 1, name)
+    with pytest.raises(UsageError, match="did you mean 'base'"):
+        rows.unpin(path, "bsae")
+
+
+def test_torn_and_strange_lines_are_passed_over_and_swallow_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    rows.add(path, side("a", [100.0]))
+    whole = path.read_text()
+    strange = [
+        '{"kind": "row", "row": 9, "side": 3, "added_t": 1}',
+        '{"kind": "row", "row": true}',
+        "[]",
+        '{"kind": "pin", "row": "1", "name": "x"}',
+    ]
+    path.write_text(whole + "\n".join(strange) + '\n{"v": 1, "kind": "row", "row": 2, "si')
+    rows.add(path, side("b", [100.0]))
+    rows.pin(path, 2, "base")
+    assert [(row.number, row.side.group, row.names) for row in rows.rows(path)] == [(1, "a", ()), (2, "b", ("base",))]
+
+
+def test_many_writers_lose_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "h.jsonl"
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda at: rows.add(path, side(f"g{at}", [100.0])), range(12)))
+    assert sorted(row.number for row in rows.rows(path)) == list(range(1, 13))
+    assert all(json.loads(line) for line in path.read_text().splitlines())
+
+
+def test_no_file_is_no_rows(tmp_path: Path) -> None:
+    assert rows.rows(tmp_path / "none.jsonl") == [] and rows.pinned(tmp_path / "none.jsonl", "x") is None
+
+
+def test_a_place_that_takes_nothing_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CampaignError, match="SEATRIAL_HISTORY"):
+        rows.add(tmp_path / "file" / "h.jsonl", side("a", [100.0]))
+
+
+def test_which_file_is_meant(tmp_path: Path) -> None:
+    given = tmp_path / "mine.jsonl"
+    assert rows.history_path(given, {"SEATRIAL_HISTORY": "/elsewhere"}) == given
+    assert rows.history_path(None, {"SEATRIAL_HISTORY": "/elsewhere/h.jsonl", "XDG_DATA_HOME": "/data"}) == Path("/elsewhere/h.jsonl")
+    assert rows.history_path(None, {"XDG_DATA_HOME": "/data"}) == Path("/data/seatrial/history.jsonl")
+    assert rows.history_path(None, {}).parts[-4:] == (".local", "share", "seatrial", "history.jsonl")

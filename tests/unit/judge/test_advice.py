@@ -1,0 +1,61 @@
+"""Advice beside a throughput that falls short."""
+
+from __future__ import annotations
+
+from seatrial.records.health import DebugSetting, SlowSign, UnevenCause
+from seatrial.records.verdict import Criterion, Verdict
+from tests.unit.judge.campaigns import changed, clean_runs, finding
+
+SIGN = SlowSign(id="flash_fallback", action="Switch flash on again.", detail="sdpa.audit sel=fallback", file="launcher.log", n=4)
+DEBUG = DebugSetting(name="NCCL_DEBUG", value="INFO", source="environment.json", why="every collective is written to the log")
+THERMAL = UnevenCause(
+    kind="thermal",
+    text="GPU 0 was held back in 40 % of 300 samples. Look after the cooling.",
+    file="gpu_telemetry.csv",
+    window="steps 20–199",
+    n=300,
+)
+GAPS = UnevenCause(kind="telemetry_gaps", text="Two gaps.", file="gpu_telemetry.csv")
+TOO_SLOW = Criterion(metric="samples_per_s", scope="winner", at_least=5000)
+
+
+def slow_runs() -> list:
+    first, second, *others = clean_runs()
+    return [changed(first, slow_signs=(SIGN,), debug=(DEBUG,), uneven=(THERMAL, GAPS)), changed(second, slow_signs=(SIGN,)), *others]
+
+
+def test_every_sign_once_with_all_its_runs() -> None:
+    found = finding(TOO_SLOW, runs=slow_runs())
+    assert found.verdict is Verdict.FAIL
+    assert [advice.id for advice in found.advice] == ["flash_fallback", "debug_on", "throttling"]
+    flash, debug, thermal = found.advice
+    assert flash.text == "Switch flash on again. Seen: sdpa.audit sel=fallback (mb16_nw2_r1, mb16_nw2_r2)."
+    assert [(one.subject, one.file, one.n) for one in flash.evidence] == [
+        ("mb16_nw2_r1", "mb16_nw2_r1/attempt-1/launcher.log", 4),
+        ("mb16_nw2_r2", "mb16_nw2_r2/attempt-1/launcher.log", 4),
+    ]
+    assert "Seen: NCCL_DEBUG=INFO, every collective is written to the log (mb16_nw2_r1)." in debug.text
+    assert thermal.evidence[0].window == "steps 20–199" and "Look after the cooling" in thermal.text
+
+
+def test_only_the_runs_that_fell_short_are_asked() -> None:
+    runs = slow_runs()
+    found = finding(Criterion(metric="samples_per_s", scope="every_run", at_least=1255), runs=runs)
+    assert found.verdict is Verdict.FAIL and found.advice == (), "mb16_nw0_r1 alone is too slow and shows nothing"
+
+
+def test_no_advice_where_it_passes_or_is_about_something_else() -> None:
+    assert finding(Criterion(metric="samples_per_s", scope="winner", at_least=1), runs=slow_runs()).advice == ()
+    assert finding(Criterion(metric="startup_s", scope="every_run", at_most=1), runs=slow_runs()).advice == ()
+
+
+def test_what_two_sources_saw_is_told_once() -> None:
+    sign = SlowSign(id="debug_on", action="Switch it off.", detail="NCCL_DEBUG=INFO", file="environment.json")
+    other = DebugSetting(name="TORCH_DISTRIBUTED_DEBUG", value="DETAIL", source="environment.json", why="every collective is checked")
+    run = changed(clean_runs()[0], slow_signs=(sign,), debug=(DEBUG, other))
+    (advice,) = finding(TOO_SLOW, runs=[run]).advice
+    assert advice.text == (
+        "Switch it off. Seen: NCCL_DEBUG=INFO, every collective is written to the log; "
+        "TORCH_DISTRIBUTED_DEBUG=DETAIL, every collective is checked (mb16_nw2_r1)."
+    )
+    assert len(advice.evidence) == 3

@@ -1,0 +1,172 @@
+"""Comparisons as criteria: the interval decides, and a baseline that is not there is no pass."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Scaling, ScalingPoint
+from seatrial.records.measure import Estimate
+from seatrial.records.stability import SentinelDrift, StabilityVerdict
+from seatrial.records.verdict import Baseline, Criterion, Finding, Verdict
+from tests.unit.judge.campaigns import comparison, finding, judged
+from tests.unit.report import factory
+
+AGAINST = Baseline(group="mb16_nw0")
+SPEEDUP = Criterion(metric="speedup_pct", scope="winner", at_least=20, unit="%", baseline=AGAINST)
+KEY = ("mb16_nw2", "mb16_nw0")
+
+
+def compared(found: Comparison | str, criterion: Criterion = SPEEDUP) -> Finding:
+    return finding(criterion, comparisons={KEY: found})
+
+
+@pytest.mark.parametrize(
+    ("mean", "low", "high", "verdict"),
+    [
+        (1.25, 1.21, 1.29, Verdict.PASS),
+        (1.25, 1.2, 1.3, Verdict.PASS),
+        (1.15, 1.12, 1.18, Verdict.FAIL),
+        (1.22, 1.15, 1.29, Verdict.INCONCLUSIVE),
+        (1.18, 1.12, 1.24, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_the_whole_interval_must_be_on_one_side(mean: float, low: float, high: float, verdict: Verdict) -> None:
+    assert compared(comparison(mean, low, high)).verdict is verdict
+
+
+def test_the_text_has_baseline_interval_and_method() -> None:
+    found = compared(comparison(1.25, 1.21, 1.29))
+    assert found.text == (
+        "speedup_pct of the winner against mb16_nw0 at least 20 %: 25 % in mb16_nw2 "
+        "(against mb16_nw0, 95 % interval 21 to 29 %, Welch on logs, 5 and 5 runs)."
+    )
+    assert [(one.subject, one.name, one.unit, one.n) for one in found.evidence] == [
+        ("mb16_nw2", "", "%", 10),
+        ("mb16_nw0", "samples_per_s", "samples/s", 5),
+        ("mb16_nw2", "samples_per_s", "samples/s", 5),
+    ]
+
+
+def test_an_open_interval_says_how_many_repeats_would_tell() -> None:
+    found = compared(comparison(1.24, 1.18, 1.30))
+    # 6 points wide to either side, 4 points from the bound: (6/4)² × 5 runs are 11.25, so 7 more.
+    assert "the interval reaches over the bound; about 7 more repeats of each would tell" in found.text
+
+
+def test_repeats_are_not_advised_where_they_would_not_help() -> None:
+    assert "too near to the bound for repeats to tell" in compared(comparison(1.2001, 1.1, 1.3)).text
+
+
+def test_one_run_each_has_no_interval_and_no_verdict() -> None:
+    found = compared(comparison(1.5, None, None))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "+50 %, without an interval; set repeats to 3 or more" in found.text
+
+
+def test_where_lower_is_better_the_inverse_is_the_speed_up() -> None:
+    found = compared(comparison(0.8, 0.79, 0.81, higher_is_better=False))
+    assert found.verdict is Verdict.PASS and found.evidence[0].value == pytest.approx(25.0)
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"), [((0.98, 1.0), Verdict.PASS), ((0.9, 0.94), Verdict.FAIL), ((0.93, 0.99), Verdict.INCONCLUSIVE)]
+)
+def test_a_regression_is_what_was_lost(ends: tuple[float, float], verdict: Verdict) -> None:
+    criterion = Criterion(metric="regression_pct", scope="every_group", at_most=3, baseline=AGAINST)
+    assert compared(comparison(sum(ends) / 2, *ends), criterion).verdict is verdict
+
+
+def test_no_baseline_says_how_to_name_one_in_all_three_ways() -> None:
+    found = finding(dataclasses.replace(SPEEDUP, baseline=None))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    for form in ("baseline: {group: NAME}", "baseline: {campaign: OUT, group: NAME}", "baseline: {history: NAME}"):
+        assert form in found.text
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ("there is no campaign in OUT", "there is no campaign in OUT"),
+        (comparison(1.5, 1.4, 1.6, blocked="mb16_r2 was failed by the platform (io_error); run it again first."), "run it again first"),
+        (comparison(1.5, 1.4, 1.6, ratio=None, reason="No run of mb16_nw0 counts."), "No run of mb16_nw0 counts"),
+    ],
+)
+def test_what_could_not_be_compared_is_no_pass(found: Comparison | str, words: str) -> None:
+    told = compared(found)
+    assert told.verdict is Verdict.INCONCLUSIVE and words in told.text
+
+
+def test_a_baseline_nobody_looked_up_is_no_pass() -> None:
+    assert finding(SPEEDUP).verdict is Verdict.INCONCLUSIVE
+
+
+def test_a_winner_that_is_the_baseline_is_no_faster_than_itself() -> None:
+    found = finding(dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb16_nw2")))
+    assert found.verdict is Verdict.FAIL and "it is the baseline itself" in found.text
+
+
+def test_the_baseline_is_not_held_against_itself() -> None:
+    found = finding(dataclasses.replace(SPEEDUP, scope="every_group"), comparisons={KEY: comparison(1.25, 1.21, 1.29)})
+    assert found.verdict is Verdict.PASS
+    alone = finding(dataclasses.replace(SPEEDUP, scope="every_group"), groups=[factory.summary("mb16_nw0")])
+    assert alone.verdict is Verdict.INCONCLUSIVE and "no group but the baseline itself" in alone.text
+
+
+@pytest.mark.parametrize(
+    ("loss", "faster", "comparable"),
+    [
+        (LossVerdict.COMPARABLE, Verdict.PASS, Verdict.PASS),
+        (LossVerdict.WORSE, Verdict.FAIL, Verdict.FAIL),
+        (LossVerdict.UNKNOWN, Verdict.PASS, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_speed_up_that_costs_the_training_is_none(loss: LossVerdict, faster: Verdict, comparable: Verdict) -> None:
+    found = comparison(1.3, 1.25, 1.35, loss=LossParity(verdict=loss, reason="The loss is 0.3 above.", difference=0.3, n=50))
+    told = judged(SPEEDUP, Criterion(metric="loss_comparable", scope="winner", baseline=AGAINST), comparisons={KEY: found}).findings
+    assert (told[0].verdict, told[1].verdict) == (faster, comparable)
+    assert ("The loss is 0.3 above" in told[0].text) == (loss is not LossVerdict.COMPARABLE)
+
+
+def point(gpus: int, efficiency: Estimate) -> ScalingPoint:
+    total = Estimate(mean=100.0 * gpus * efficiency.mean, n=3)
+    return ScalingPoint(
+        gpus=gpus, nodes=1, group=f"g{gpus}", source="out", value=total, per_gpu=total, efficiency=efficiency, step_ms=10.0, runs=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"), [((0.85, 0.95), Verdict.PASS), ((0.7, 0.78), Verdict.FAIL), ((0.75, 0.85), Verdict.INCONCLUSIVE)]
+)
+def test_scaling_is_judged_at_the_largest_number(ends: tuple[float, float], verdict: Verdict) -> None:
+    largest = point(4, Estimate(mean=sum(ends) / 2, low=ends[0], high=ends[1], n=3))
+    scaling = Scaling(metric="samples_per_s", unit="samples/s", points=(point(1, Estimate(mean=1.0, n=3)), largest))
+    found = finding(Criterion(metric="scaling_efficiency", scope="campaign", at_least=0.8), scaling=scaling)
+    assert found.verdict is verdict and "1 → 4 GPUs" in found.text
+
+
+@pytest.mark.parametrize("scaling", [None, Scaling(metric="m", unit="u", points=(), reason="Only one number of GPUs.")])
+def test_no_scaling_is_no_pass(scaling: Scaling | None) -> None:
+    found = finding(Criterion(metric="scaling_efficiency", scope="campaign", at_least=0.8), scaling=scaling)
+    assert found.verdict is Verdict.INCONCLUSIVE and "1, 2, 4" in found.text
+
+
+@pytest.mark.parametrize(
+    ("drift_pct", "how", "verdict"),
+    [
+        (-1.0, StabilityVerdict.STABLE, Verdict.PASS),
+        (-8.0, StabilityVerdict.UNSTABLE, Verdict.FAIL),
+        (8.0, StabilityVerdict.UNSTABLE, Verdict.FAIL),
+        (-8.0, StabilityVerdict.INCONCLUSIVE, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_drift_counts_up_or_down(drift_pct: float, how: StabilityVerdict, verdict: Verdict) -> None:
+    drift = SentinelDrift(verdict=how, reason="As said.", group="sentinel", runs=5, drift_pct=drift_pct, first_t=0.0, last_t=3600.0)
+    found = finding(Criterion(metric="sentinel_drift_pct", scope="campaign", at_most=3, unit="%"), drift=drift)
+    assert found.verdict is verdict
+
+
+def test_no_sentinel_says_how_to_have_one() -> None:
+    found = finding(Criterion(metric="sentinel_drift_pct", scope="campaign", at_most=3))
+    assert found.verdict is Verdict.INCONCLUSIVE and "set `sentinel`" in found.text

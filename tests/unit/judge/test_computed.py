@@ -1,0 +1,40 @@
+"""Every number has a sentence that says how it is computed, and files that it was made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from seatrial.judge.computed import Raw, how_computed, raw_kinds
+from seatrial.records.criteria_catalog import METRICS
+from seatrial.records.verdict import Criterion, Evidence, Finding, Verdict
+
+
+def of(metric: str, scope: str) -> Finding:
+    return Finding(id=f"1-{metric}-{scope}", criterion=Criterion(metric=metric, scope=scope), verdict=Verdict.PASS, text="So.")
+
+
+def number(name: str = "") -> Evidence:
+    return Evidence(subject="mb16", value=1.0, file="group_summary.csv", name=name)
+
+
+@pytest.mark.parametrize(("metric", "scope"), [(name, scope) for name, entry in METRICS.items() for scope in entry.scopes])
+def test_every_metric_of_the_catalogue(metric: str, scope: str) -> None:
+    assert len(how_computed(of(metric, scope), number())) > 10
+    assert raw_kinds(of(metric, scope), number())
+
+
+@pytest.mark.parametrize(
+    ("finding", "name", "words", "kinds"),
+    [
+        (of("samples_per_s", "winner"), "", "geometric mean over the runs", (Raw.STEPS,)),
+        (of("samples_per_s", "every_run"), "", "samples a second", (Raw.STEPS,)),
+        (of("speedup_pct", "winner"), "", "the whole interval", (Raw.STEPS,)),
+        (of("leaking_runs", "campaign"), "slope of GPU 0", "Theil-Sen", (Raw.TELEMETRY, Raw.STEPS)),
+        (of("failed_runs", "campaign"), "cause", "how the run ended", (Raw.OUTCOME, Raw.LOG)),
+        (Finding(id="d", kind="debug", verdict=Verdict.PASS, text=""), "NCCL_DEBUG", "as it stands in the file", (Raw.SETTINGS, Raw.LOG)),
+        (Finding(id="s", kind="stability", verdict=Verdict.FAIL, text=""), "thermal", "heat held it back", (Raw.TELEMETRY,)),
+    ],
+)
+def test_what_is_said_and_where_it_comes_from(finding: Finding, name: str, words: str, kinds: tuple[Raw, ...]) -> None:
+    assert words in how_computed(finding, number(name))
+    assert raw_kinds(finding, number(name)) == kinds

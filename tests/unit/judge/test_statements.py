@@ -1,0 +1,183 @@
+"""What stands beside the criteria: told once, the gravest first, and without a say in the verdict."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from seatrial.records.health import DebugSetting, MemoryVerdict, SlowStep, SlowSteps, StragglerVerdict, UnevenCause
+from seatrial.records.measure import GroupSummary, Window
+from seatrial.records.stability import GroupStability, SentinelDrift, StabilityVerdict
+from seatrial.records.verdict import Criterion, Verdict
+from tests.unit.judge.campaigns import changed, clean_runs, course, judged, spoilt, statement, straggler
+from tests.unit.report import factory
+
+NO_FAILURES = Criterion(metric="failed_runs", scope="campaign", at_most=0)
+UNSTEADY = Window(first_step=0, last_step=199, n=200, warmup_steps=0, steady=False, reason="the step time rose at step 90")
+_SAYS = {StabilityVerdict.UNSTABLE: "Not stable", StabilityVerdict.STABLE: "Stable", StabilityVerdict.INCONCLUSIVE: "Cannot be told"}
+
+
+def with_stability(verdict: StabilityVerdict, name: str = "mb16_nw2") -> GroupSummary:
+    cause = UnevenCause(kind="thermal", text="GPU 0 was held back.", file="gpu_telemetry.csv", window="steps 20–199", n=300)
+    found = GroupStability(
+        verdict=verdict,
+        reason=f"{_SAYS[verdict]}: the median is 1.2. Why: GPU 0 was held back.",
+        runs=2,
+        ratio_median=1.2,
+        cv_pct=4.0,
+        causes=(cause,),
+    )
+    return factory.summary(name, stability=found)
+
+
+def test_statements_do_not_change_the_verdict() -> None:
+    runs = [changed(run, memory=(course(MemoryVerdict.LEAK),)) for run in clean_runs()]
+    verdict = judged(NO_FAILURES, runs=runs)
+    assert verdict.verdict is Verdict.PASS and verdict.statements[0].verdict is Verdict.FAIL
+
+
+def test_the_gravest_stand_first_and_ids_are_unique() -> None:
+    runs = [*clean_runs(), factory.oom("mb8_nw2", 2), spoilt("mb8_nw2", 1)]
+    runs[0] = changed(runs[0], memory=(course(MemoryVerdict.LEAK),), straggler=straggler(StragglerVerdict.NAMED))
+    found = judged(runs=runs).statements
+    order = [one.verdict for one in found]
+    assert order == sorted(order, key=[Verdict.FAIL, Verdict.INCONCLUSIVE, Verdict.PASS].index)
+    assert len({one.id for one in found}) == len(found)
+    assert all(one.criterion is None and one.kind != "criterion" for one in found)
+
+
+def test_nothing_is_stated_where_nothing_ran() -> None:
+    assert judged(runs=[], groups=[]).statements == ()
+
+
+def test_a_leak_is_told_with_all_its_figures() -> None:
+    runs = clean_runs()
+    runs[0] = changed(runs[0], memory=(course(MemoryVerdict.LEAK),))
+    found = statement("leak:mb16_nw2_r1:host", runs=runs)
+    assert found is not None and found.text == (
+        "mb16_nw2_r1 leaks: process tree grows by 12.5 MiB/min (12 to 13), 40 MiB in 1,000 steps, 300 samples over 10 min; "
+        "full in 6 h, 5.8 h at the steepest."
+    )
+    assert found.evidence[0].n == 300
+
+
+def test_many_leaks_are_told_once() -> None:
+    runs = [changed(run, memory=(course(MemoryVerdict.LEAK, kind="gpu", subject="GPU 0"),)) for run in clean_runs()]
+    found = statement("leak:gpu0", runs=runs)
+    assert found is not None and found.text.startswith("4 runs leak (") and len(found.evidence) == 4
+
+
+def test_level_memory_is_told_in_one_line_and_unknown_in_another() -> None:
+    level = [changed(run, memory=(course(MemoryVerdict.PLATEAU),)) for run in clean_runs()[:3]]
+    unsaid = changed(clean_runs()[3], memory=(course(MemoryVerdict.INCONCLUSIVE),))
+    none, unknown = statement("leak:none", runs=[*level, unsaid]), statement("leak:unknown", runs=[*level, unsaid])
+    assert none is not None and none.text == "No leak in 3 runs: memory stays level after warm-up (900 samples)."
+    assert unknown is not None and unknown.text.startswith(
+        "Whether memory leaks in mb16_nw0_r2 cannot be said: process tree: Too few samples"
+    )
+
+
+def test_a_straggler_is_named_with_place_phase_and_cost() -> None:
+    runs = [changed(run, straggler=straggler(StragglerVerdict.NAMED)) for run in clean_runs()]
+    found = statement("straggler:mb16_nw2_r1:rank1", runs=runs)
+    assert found is not None and found.text == (
+        "Rank 1 (node-2, GPU 3) holds mb16_nw2_r1, mb16_nw2_r2, mb16_nw0_r1, mb16_nw0_r2 up in bwd: "
+        "25 % longer at work than the others, 4 ms of each step (mb16_nw2_r1, steps 20–169)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "id", "words"),
+    [
+        (StragglerVerdict.NONE, "straggler:none", "No rank holds the others up in 4 runs (600 steps)."),
+        (
+            StragglerVerdict.ABSTAINED,
+            "straggler:unknown",
+            "Whether one rank holds any of 4 runs up cannot be said: Rank 1 of 2 is missing.",
+        ),
+    ],
+)
+def test_no_straggler_and_no_answer(how: StragglerVerdict, id: str, words: str) -> None:
+    found = statement(id, runs=[changed(run, straggler=straggler(how)) for run in clean_runs()])
+    assert found is not None and found.text == words
+
+
+def test_an_unstable_group_is_told_with_its_causes() -> None:
+    found = statement("stability:mb16_nw2", groups=[with_stability(StabilityVerdict.UNSTABLE)])
+    assert found is not None and (found.verdict, found.text) == (Verdict.FAIL, "mb16_nw2: not stable: the median is 1.2.")
+    assert [advice.id for advice in found.advice] == ["thermal"]
+    assert [(one.name, one.value, one.n) for one in found.evidence] == [("median p90/p50", 1.2, 2), ("spread over repeats", 4.0, 2)]
+
+
+def test_stable_groups_are_told_together() -> None:
+    groups = [with_stability(StabilityVerdict.STABLE), with_stability(StabilityVerdict.STABLE, "mb16_nw0")]
+    found = statement("stability:stable", groups=groups)
+    assert found is not None and found.text == "2 groups (mb16_nw2, mb16_nw0): stable: the median is 1.2."
+    assert len(found.evidence) == 4
+
+
+def test_drift() -> None:
+    drift = SentinelDrift(
+        verdict=StabilityVerdict.UNSTABLE,
+        reason="The platform grew 8 % slower.",
+        group="s",
+        runs=5,
+        drift_pct=-8.0,
+        first_t=0.0,
+        last_t=7200.0,
+    )
+    found = statement("drift", drift=drift)
+    assert found is not None and (found.verdict, found.evidence[0].window) == (Verdict.FAIL, "over 120 min of the campaign")
+
+
+def test_runs_without_a_steady_state() -> None:
+    one = statement("steady_state:mb16_nw2_r1", runs=[changed(clean_runs()[0], window=UNSTEADY)])
+    assert one is not None and one.text == "No steady state in mb16_nw2_r1: the step time rose at step 90."
+    many = statement("steady_state:none", runs=[changed(run, window=UNSTEADY) for run in clean_runs()])
+    assert many is not None and len(many.evidence) == 4
+
+
+@pytest.mark.parametrize(("share", "id", "verdict"), [(0.12, "slow_steps", Verdict.FAIL), (0.01, "slow_steps:few", Verdict.PASS)])
+def test_slow_steps_are_named(share: float, id: str, verdict: Verdict) -> None:
+    slow = SlowSteps(
+        count=2, time_share=share, worst=(SlowStep(step=90, ms=400.0, over_median=16.0), SlowStep(step=40, ms=80.0, over_median=3.2))
+    )
+    found = statement(id, runs=[changed(clean_runs()[0], slow_steps=slow)])
+    assert found is not None and found.verdict is verdict
+    assert "2 of 178 steps take" in found.text and "90 (400 ms, 16 × the median), 40 (80 ms, 3.2 × the median)" in found.text
+
+
+def test_failures_are_told_by_cause_with_fault_and_action() -> None:
+    runs = [*clean_runs(), factory.oom("mb8_nw2", 2), spoilt("mb8_nw2", 1)]
+    oom, disk = statement("failure:cuda_oom", runs=runs), statement("failure:io_error", runs=runs)
+    assert oom is not None and oom.verdict is Verdict.FAIL and "What to do: Lower micro_batch" in oom.text
+    assert disk is not None and disk.verdict is Verdict.INCONCLUSIVE
+    assert "the platform's fault" in disk.text and "run it again on a healthy platform" in disk.text
+
+
+def test_debug_settings_are_told_once_with_all_runs() -> None:
+    setting = DebugSetting(name="NCCL_DEBUG", value="INFO", source="launcher.log:12", why="every collective is written to the log")
+    found = statement("debug:NCCL_DEBUG", runs=[changed(run, debug=(setting,)) for run in clean_runs()])
+    assert found is not None and found.verdict is Verdict.INCONCLUSIVE
+    assert (found.evidence[0].file, found.evidence[0].window) == ("mb16_nw2_r1/attempt-1/launcher.log", "line 12")
+    assert len(found.evidence) == 4
+
+
+def test_the_winner_is_stated_with_its_ratio_to_the_next() -> None:
+    tied = statement("winner")
+    assert tied is not None and tied.verdict is Verdict.INCONCLUSIVE
+    assert "next is mb16_nw0 at 0.985 of the leader, 95 % interval 0.96 to 1.011" in tied.text
+    won = statement("winner", ranking=dataclasses.replace(factory.ranking(), decided=True, reason="Ahead of all."))
+    assert won is not None and won.verdict is Verdict.PASS and won.text.startswith("mb16_nw2 wins with 1270 samples/s: Ahead of all")
+    none = statement("winner", ranking=factory.ranking(winner=None, reason="No run ended ok."))
+    assert none is not None and none.text == "No winner: No run ended ok."
+
+
+def test_every_number_has_its_file_window_and_n() -> None:
+    runs = [*clean_runs(), factory.oom("mb8_nw2", 2)]
+    runs[0] = changed(runs[0], memory=(course(MemoryVerdict.LEAK),), straggler=straggler(StragglerVerdict.NAMED))
+    verdict = judged(NO_FAILURES, Criterion(metric="samples_per_s", scope="winner", at_least=1), runs=runs)
+    for found in (*verdict.findings, *verdict.statements):
+        for evidence in found.evidence:
+            assert evidence.file and evidence.window and evidence.n is not None, (found.id, evidence)

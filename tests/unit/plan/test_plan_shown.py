@@ -1,0 +1,54 @@
+"""`seatrial plan show` and `seatrial plan criteria`: sentinels, what must hold, and what can be asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial.cli.main import run_command
+
+PLAN = """\
+name: x
+workload: dummy
+axes: {micro_batch: [8, 16]}
+order: rounds
+sentinel: {every: 1, group: mb16}
+criteria:
+  - {metric: startup_s, at_most: 2, unit: min}
+  - {ready: stage1_regression, baseline: {history: last-good}}
+"""
+
+
+def test_sentinels_stand_among_the_commands_and_not_in_the_matrix(
+    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They look at this machine, which takes seconds and has tests of its own.
+    monkeypatch.setattr("seatrial.cli.plan._print_refusals", lambda console, plan: None)
+    assert run_command(["plan", "show", str(plan_file(PLAN))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[0].startswith("x: 2 groups, 2 runs, ")
+    assert lines[1] == "sentinel: mb16 again, 3 times: first, after every 1 runs, and last"
+    assert [line.split()[1] for line in lines if line[:4].strip().isdigit()] == [
+        "sentinel_r1",
+        "mb8_r1",
+        "sentinel_r2",
+        "mb16_r1",
+        "sentinel_r3",
+    ]
+    assert [line for line in lines if line.startswith("must hold: ")] == [
+        "must hold: startup_s at most 120 s (every_run)",
+        "must hold: failed_runs at most 0 runs (campaign), from stage1_regression",
+        "must hold: regression_pct at most 3 % (every_group) against history:last-good, from stage1_regression",
+    ]
+
+
+def test_what_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["plan", "criteria"]) == 0
+    assert "  inference_server: " in capsys.readouterr().out
+    assert run_command(["plan", "criteria", "startup_s"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "  startup_s in s (every_run, every_group, winner)"
+    assert run_command(["plan", "criteria", "startup"]) == 1
+    assert "did you mean 'startup_s'?" in capsys.readouterr().err
