@@ -100,6 +100,6 @@ def _mixed_debug(running: Sequence[GroupSummary]) -> Iterator[Caution]:
         yield Caution(
             kind="mixed_debug",
             numbers={"groups": len(having)},
-            text=f"Some groups were measured with debug or tracing on and some without ({', '.join(having[:MOST_NAMED])}): they must not be "
-            "compared; switch it off and run them again.",
+            text=f"Some groups were measured with debug or tracing on and some without ({', '.join(having[:MOST_NAMED])}): they must not "
+            "be compared; switch it off and run them again.",
         )

@@ -14,12 +14,17 @@ from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
 from seatrial.records.original_names import MADE_FROM
-from seatrial.records.outcome import Outcome
+from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.results import CampaignResults
 from seatrial.report.numbers import count, figure, margin
+from seatrial.signatures.registry import fault_of
 
 # Sentences name this many runs or groups; tables and JSON have them all.
 MOST_NAMED = 4
+RUN_AGAIN = (
+    "The platform's fault: it does not weigh on its group. Mend it, then the same command runs it again; no difference may be put down to "
+    "the code before."
+)
 SHOWN_PACKAGES = ("torch", "deepspeed", "transformers")
 
 
@@ -55,6 +60,10 @@ class Failure:
     action: str
     duration_s: float
     log_tail: tuple[str, ...]
+    fault: str = Fault.UNKNOWN.value
+    """Whose fault it is."""
+    telling: tuple[str, ...] = ()
+    """The lines that tell most, where no entry of the registry explains the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +125,8 @@ def failures(results: CampaignResults) -> list[Failure]:
             action=ended.action,
             duration_s=first.duration_s if first else ended.duration_s,
             log_tail=first.log_tail if first else tuple(shown_lines(ended.log_tail)),
+            fault=fault_of(ended).value,
+            telling=first.telling if first else tuple(shown_lines(ended.telling)),
         )
     return list(together.values())
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from seatrial import units
 from seatrial.paths import CampaignPaths
+from seatrial.records.outcome import Fault
 from seatrial.records.results import CampaignResults
 from seatrial.report import digest
 from seatrial.report.digest import Failure, Standing
@@ -144,7 +145,12 @@ def _failure(failure: Failure) -> Iterator[str]:
     yield f"### {escape(failure.cause)}: {escape(digest.named(failure.runs))}"
     told = f"Ended {failure.outcome} after {units.format_duration(failure.duration_s)}. {escape(failure.detail)}".rstrip()
     yield f"{told}\n\nWhat to do: {escape(failure.action)}" if failure.action else told
-    if failure.log_tail:
+    if failure.fault == Fault.INFRASTRUCTURE.value:
+        yield digest.RUN_AGAIN
+    if failure.telling:
+        yield "The most telling lines:"
+        yield code_block(failure.telling)
+    elif failure.log_tail:
         yield f"Last lines of {escape(failure.runs[0])}:"
         yield code_block(failure.log_tail[-LOG_LINES:])
 

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from seatrial import files, units
 from seatrial.paths import CampaignPaths
+from seatrial.records.outcome import Fault
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
 from seatrial.report import digest
@@ -223,7 +224,9 @@ def _failure(failure: Failure) -> Iterator[RenderableType]:
         yield Padding(_text(failure.detail), (0, 0, 0, 2))
     if failure.action:
         yield Padding(_text(f"What to do: {failure.action}", "bold"), (0, 0, 0, 2))
-    for line in failure.log_tail[-LOG_LINES:]:
+    if failure.fault == Fault.INFRASTRUCTURE.value:
+        yield Padding(_text(digest.RUN_AGAIN), (0, 0, 0, 2))
+    for line in failure.telling or failure.log_tail[-LOG_LINES:]:
         yield Padding(Text(f"| {one_line(line)}", style="dim", no_wrap=True, overflow="ellipsis"), (0, 0, 0, 2))
 
 
