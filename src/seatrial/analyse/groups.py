@@ -36,7 +36,7 @@ def summarise(runs: Sequence[MeasuredRun], baseline_group: str) -> tuple[GroupSu
         if run.attempt.current:
             by_key.setdefault(_key(run.attempt), []).append(run)
     names = _names(by_key)
-    failed = Counter(run.attempt.spec.hash for run in runs if not run.attempt.current and run.outcome and run.outcome.is_failure)
+    failed = Counter(run.attempt.spec.hash for run in runs if not run.attempt.current and _failed_itself(run))
     groups = [_summary(names[key], members, failed) for key, members in by_key.items()]
     return with_seed_ranks(_with_speedup(groups, baseline_group))
 
@@ -64,7 +64,7 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         lane=spec.lane,
         axes=dict(spec.axes),
         runs=len(counted),
-        failed_runs=sum(run.outcome is not None and run.outcome.is_failure and not _platform_failed(run) for run in members),
+        failed_runs=sum(map(_failed_itself, members)),
         infrastructure_failures=tuple(_with_cause(run) for run in members if _platform_failed(run)),
         failed_attempts=retried,
         set_aside_runs=len(aside),
@@ -78,6 +78,11 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(counted or members, counted)},
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
     )
+
+
+def _failed_itself(run: MeasuredRun) -> bool:
+    """A bad end that weighs on the group."""
+    return run.outcome is not None and run.outcome.is_failure and not _platform_failed(run)
 
 
 def _platform_failed(run: MeasuredRun) -> bool:

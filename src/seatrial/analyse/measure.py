@@ -101,6 +101,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
     return RunMeasure(
         source=tables.source,
         world_size=tables.world_size,
+        hosts=max(len({place.host for place in tables.places if place.host}), 1),
         window=counted.window,
         **_throughput(counted, tables.world_size),
         **_distribution(counted),
@@ -110,6 +111,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
         last_loss=float(losses[-1]) if len(losses) else None,
         loss_falls=_loss_falls(losses, steps),
         loss_finite=_loss_finite(steps),
+        loss_ranks=_loss_ranks(steps),
         loss_fall_pct=loss_fall_pct(losses),
         steps_done=steps_done(rank0["step"].to_numpy()),
         duration_s=duration_s,
@@ -217,6 +219,11 @@ def _loss_falls(rank0: npt.NDArray[np.float64], steps: pl.DataFrame) -> bool | N
 def _loss_finite(steps: pl.DataFrame) -> bool | None:
     told = _told(steps["loss"])
     return bool(np.isfinite(told).all()) if len(told) else None
+
+
+def _loss_ranks(steps: pl.DataFrame) -> int:
+    told = steps["loss"].is_not_null().to_numpy()
+    return len(np.unique(steps["rank"].to_numpy()[told]))
 
 
 def steps_done(numbers: npt.NDArray[np.int64]) -> int:

@@ -66,7 +66,8 @@ def rank(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
 
 def _order(groups: Sequence[GroupSummary], metric: Metric) -> list[_Standing]:
     """First the leader and those inside its interval that the data does not tell from it, by p90/p50; the rest by value."""
-    standings = [_Standing(summary=group, value=metric.of(group), refusal=_refusal(group, metric)) for group in groups]
+    plain = any(group.runs and not group.debug for group in groups)
+    standings = [_Standing(summary=group, value=metric.of(group), refusal=_refusal(group, metric, plain=plain)) for group in groups]
     able = [place for place in standings if place.can_win]
     if not able:
         return sorted(standings, key=lambda place: _by_value(place, metric))
@@ -99,13 +100,15 @@ def _beside(place: _Standing, leader: _Standing) -> _Standing:
     return replace(place, ratio=compared, apart=None if within is None else not within, inside=inside)
 
 
-def _refusal(group: GroupSummary, metric: Metric) -> str:
-    """Why a group cannot win; empty when it can."""
+def _refusal(group: GroupSummary, metric: Metric, *, plain: bool) -> str:
+    """Why a group cannot win; empty when it can. `plain` where some group was measured without debug and tracing."""
     if group.failed_runs:
         return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
     if group.runs == 0:
         return "the platform failed its runs" if group.infrastructure_failures else "no run ended ok"
-    return "" if metric.of(group) is not None else f"{metric.name} is not known of all its runs"
+    if metric.of(group) is None:
+        return f"{metric.name} is not known of all its runs"
+    return f"measured with {', '.join(group.debug)} on" if group.debug and plain else ""
 
 
 def _by_value(place: _Standing, metric: Metric) -> tuple[bool, float, str]:
@@ -181,7 +184,7 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
     if not tied and winner.summary.unsteady_runs:
         return f"{best}, but {winner.summary.unsteady_runs} of its {winner.summary.runs} runs had no steady state; run more steps."
     if not tied:
-        return f"{best}, told apart from every other group."
+        return f"{best}, told apart from every other group.{_still_to_repeat(order)}"
     if any(place.apart is None for place in tied):
         remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
         return f"{best}, but without an interval the order is not evidence; {remedy}."
@@ -189,6 +192,14 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
     jitter_decided = any(place.inside for place in tied) and math.isfinite(_jitter(winner.summary))
     by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it stands first by its {metric.unit}"
     return f"{name} is not told apart from {names} by the data; {by}."
+
+
+def _still_to_repeat(order: Sequence[_Standing]) -> str:
+    failed = sum(len(place.summary.infrastructure_failures) for place in order)
+    if not failed:
+        return ""
+    runs = "run that the platform failed has" if failed == 1 else "runs that the platform failed have"
+    return f" But {failed} {runs} to be made again before that may be put down to the settings."
 
 
 def _is_apart(place: _Standing, other: _Standing) -> bool:

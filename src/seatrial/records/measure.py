@@ -84,6 +84,8 @@ class RunMeasure:
     window_s: float | None = None
     """Wall-clock time of the window's counted steps."""
     world_size: int = 1
+    hosts: int = 1
+    """Hosts that its ranks ran on, as far as they tell."""
     steps_per_s: float | None = None
     samples_per_s: float | None = None
     """All ranks together, by wall clock over the window."""
@@ -101,6 +103,8 @@ class RunMeasure:
     """None when there are too few losses to say, or when they neither fall nor rise beyond their noise."""
     loss_finite: bool | None = None
     """False when a loss of any rank is nan or infinite; None when none was told."""
+    loss_ranks: int | None = None
+    """Ranks that told a loss."""
     loss_fall_pct: float | None = None
     """By how much the mean of rank 0's last quarter of losses is below that of the first, of the first; None below 8 losses."""
     steps_done: int | None = None

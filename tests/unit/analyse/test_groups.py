@@ -9,7 +9,7 @@ import pytest
 from seatrial.analyse.groups import summarise
 from seatrial.records.columns import GROUP_SEED
 from seatrial.records.command import Provenance
-from seatrial.records.outcome import Outcome
+from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import MeasuredRun
 from tests.unit.analyse import factory
 
@@ -125,3 +125,16 @@ def test_a_group_without_a_good_run_keeps_its_configuration() -> None:
 
 def test_no_runs_no_groups() -> None:
     assert summarise([], "old_like") == ()
+
+
+def test_what_the_platform_failed_weighs_on_no_group() -> None:
+    again = factory.spec("a", 1)
+    runs = [
+        factory.measured(again, number=1, outcome=Outcome.FAILED, cause=Cause.IO_ERROR, current=False),
+        factory.measured(again, number=2),
+        factory.measured(factory.spec("a", 2), outcome=Outcome.FAILED, cause=Cause.IO_ERROR),
+        factory.measured(factory.spec("a", 3), outcome=Outcome.FAILED, cause=Cause.EXCEPTION),
+    ]
+    (found,) = summarise(runs, "old_like")
+    assert (found.runs, found.failed_runs, found.failed_attempts) == (1, 1, 0)
+    assert found.infrastructure_failures == ("a_r2 (io_error)",)

@@ -178,6 +178,7 @@ def test_what_the_platform_failed_weighs_on_no_group_and_decides_nothing() -> No
     assert (found.winner, found.decided) == ("fast", False)
     assert [caution.kind for caution in found.cautions] == ["failed_by_platform"]
     assert "fast_r3 (io_error)" in found.cautions[0].text
+    assert found.reason.endswith("But 1 run that the platform failed has to be made again before that may be put down to the settings.")
     lost = rank([group("lost", [], infrastructure_failures=("lost_r1 (io_error)",))], "throughput")
     assert lost.groups[0].reason == "the platform failed its runs"
 
@@ -185,7 +186,9 @@ def test_what_the_platform_failed_weighs_on_no_group_and_decides_nothing() -> No
 def test_groups_with_debug_on_are_not_held_against_those_without() -> None:
     traced = group("traced", [100, 101, 102], debug=("NCCL_DEBUG=INFO",))
     found = rank([traced, group("plain", [50, 51, 50])], "throughput")
-    assert not found.decided
+    assert (found.winner, found.decided) == ("plain", False)
+    assert found.groups[0].reason == "measured with NCCL_DEBUG=INFO on"
+    assert rank([traced], "throughput").winner == "traced", "where all are traced, the best of them leads"
     assert [caution.kind for caution in found.cautions] == ["mixed_debug"]
 
 
