@@ -2,7 +2,7 @@
 
     python benchmarks/leak_rates.py
 
-    leak-free  200 series: leak 0  plateau 131  inconclusive 69
+    leak-free  200 series: leak 0  plateau 120  inconclusive 80
     5 MiB/min  200 series: leak 195  plateau 0  inconclusive 5
     …
     {"benchmark": "leak_rates", "figures": {"false_alarms": 0, "detected_fraction": 0.975, "detected_2_mib_fraction": 0.6, …}, …}
@@ -56,7 +56,7 @@ def main() -> None:
         "detected_1_mib_fraction": len(found[1.0]) / len(numbers),
         "slope_covered_fraction": round(covered(found[5.0], 5.0), 3),
     }
-    report("leak_rates", figures, {"false_alarms": 0}, {"detected_fraction": 0.95}, series=len(numbers), first=options.first)
+    report("leak_rates", figures, {"false_alarms": 0}, {"detected_fraction": 0.95, "slope_covered_fraction": 0.9}, series=len(numbers), first=options.first)
 
 
 def judge(series: Series) -> MemoryCourse:

@@ -20,7 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-VARIABLE = "SEATRIAL_FALLBACK_DIR"
+from seatrial.records.own_variables import FALLBACK_DIR
+
+VARIABLE = FALLBACK_DIR
 APPEND, WHOLE = ".append", ".whole"
 # The memory disk comes last: where the one disk of a machine is full, it is all there is. It must not eat the memory of the run.
 MEMORY_DISK = Path("/dev/shm")

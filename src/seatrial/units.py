@@ -1,4 +1,4 @@
-"""Durations and byte counts between people and numbers: '2h' ↔ 7200.0, 1536 → '1.5 KiB'."""
+"""Durations, byte counts and figures between people and numbers: '2h' ↔ 7200.0, 1536 → '1.5 KiB'; and one unit into another."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ from seatrial.errors import UsageError
 
 SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 LONGEST_S = 100 * 366 * 86400.0
+UNIT_KINDS: tuple[dict[str, int], ...] = (
+    {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000},
+    {"MiB": 1, "GiB": 1_024},
+    {"MiB/h": 1, "MiB/min": 60, "GiB/h": 1_024},
+    # A YAML value cannot begin with a bare %.
+    {"%": 1, "pct": 1, "ratio": 100},
+)
+"""Of each kind, a unit and how many of the smallest it is: whole numbers, so that nothing is rounded before the end."""
 _DURATION_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|min|s|m|h|d)")
 
 
@@ -62,3 +70,20 @@ def format_bytes(count: float) -> str:
             return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} TiB"
+
+
+def format_number(value: float) -> str:
+    """Four digits that matter, thousands marked, no zeros at the end: '12,346', '84.21', '0.41'."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    decimals = min(max(0, 3 - math.floor(math.log10(abs(value)))), 9)
+    shown = f"{value:,.{decimals}f}"
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+def converted(value: float, written: str, unit: str) -> float | None:
+    """A value in another unit; None where the two are not of one kind."""
+    if written == unit:
+        return value
+    kind = next((kind for kind in UNIT_KINDS if written in kind and unit in kind), None)
+    return None if kind is None else value * kind[written] / kind[unit]

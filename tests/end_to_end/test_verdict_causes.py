@@ -117,7 +117,7 @@ def causes_of(run: MeasuredRun) -> dict[str, UnevenCause]:
 def stability_of(runs: list[MeasuredRun]) -> GroupStability:
     """With the causes of its runs."""
     told = [replace(run, measure=replace(run.measure, uneven=tuple(causes_of(run).values()))) for run in runs if run.measure]
-    return group_stability(told, "samples_per_s")
+    return group_stability(told)
 
 
 def test_what_ranks_do_to_themselves(harness: Harness) -> None:

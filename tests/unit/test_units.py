@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.errors import UsageError
-from seatrial.units import format_bytes, format_duration, format_hms, parse_duration_s
+from seatrial.units import converted, format_bytes, format_duration, format_hms, format_number, parse_duration_s
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,28 @@ def test_hms_never_shows_less_than_is_left(seconds: float) -> None:
 
 def test_format_bytes() -> None:
     assert [format_bytes(count) for count in (512, 1536, 3 << 30, 5 << 40)] == ["512 B", "1.5 KiB", "3.0 GiB", "5.0 TiB"]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.410012, "0.41"),
+        (4.75198, "4.752"),
+        (1270.0, "1,270"),
+        (12345.6, "12,346"),
+        (0.0, "0"),
+        (1.0, "1"),
+        (0.041113, "0.04111"),
+        (100.0, "100"),
+    ],
+)
+def test_format_number(value: float, text: str) -> None:
+    assert format_number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "written", "unit", "found"),
+    [(1.5, "s", "ms", 1500.0), (0.5, "ratio", "%", 50.0), (2.0, "GiB", "MiB", 2048.0), (1.0, "s", "MiB", None), (1.0, "x", "x", 1.0)],
+)
+def test_converted(value: float, written: str, unit: str, found: float | None) -> None:
+    assert converted(value, written, unit) == found

@@ -29,6 +29,7 @@ from seatrial.agent.reports import flush_reports, note, report
 from seatrial.agent.shared_memory import remove_left_behind
 from seatrial.agent.stacks import Stacks
 from seatrial.agent.tree import adopt_orphans, descendants, end_all, kill_children, reap, resume, send
+from seatrial.machine.oom_kills import OomKills
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AGENT_GOT_TERM, AgentOrder
 
@@ -63,8 +64,9 @@ _FILES, _PIPES, _ORDERS = 0, 1, 2
 class Supervisor:
     """Carries out one order."""
 
-    def __init__(self, order: AgentOrder, caller: Mapping[str, str] = os.environ) -> None:
+    def __init__(self, order: AgentOrder, caller: Mapping[str, str] = os.environ, oom_kills: OomKills | None = None) -> None:
         attempt = AttemptPaths(Path(order.attempt_folder))
+        self._oom_kills = oom_kills or OomKills()
         self._order, self._caller = order, caller
         self._log = MergedLog(attempt.launcher_log, attempt.arrivals)
         self._rank_files = RankFiles(Path(order.rank_logs), self._log.append) if order.rank_logs else None
@@ -277,7 +279,7 @@ class Supervisor:
         self._drain(LONGEST_DRAIN_S)
         if self._returncode is None and all(started.returncode == 0 for started in self._started):
             self._returncode = 0
-        report("exited", returncode=self._returncode, detail=detail or self._stopped_by)
+        report("exited", returncode=self._returncode, detail=detail or self._stopped_by, oom_kills=self._oom_kills.words())
         if self._telemetry:
             self._telemetry.stop()
         now, self._over, self._term_sent = self._clock.now(), True, False

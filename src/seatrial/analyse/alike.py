@@ -1,25 +1,32 @@
 """Whether two sides may be compared at all, and what a reader must know where they may.
 
-In: two sides. Out: why they must not be compared (unlike machines, debug settings of one only), the cautions beside a comparison, and
-the settings and code in which they differ, which are what an A/B is for.
+In: two sides. Out: why they must not be compared (the same runs, unlike machines, debug settings of one only), the cautions beside a
+comparison, and the settings and code in which they differ, which are what an A/B is for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from seatrial.analyse.loss_parity import SAME_WORK, WORK, differing_batch, work_of_step
+from seatrial.analyse.debug_switches import switched_on
+from seatrial.analyse.naming import first_of, num_runs
 from seatrial.analyse.rank_metric import Metric
+from seatrial.analyse.step_work import unlike_work
 from seatrial.records.comparison import Side
 
 MOST_NAMED = 6
 LONGEST_VALUE = 24
-BY_STEP = ("steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "duration_s")
+# Times and spreads that are worth a look while the work of a step differs; rates by steps and lengths of runs are not compared then.
+WITH_THE_STEP = ("wall_p50_ms", "wall_p90_over_p50")
 
 
 def refusal(a: Side, b: Side, *, across: bool = False) -> str:
     """Why the two must not be compared, and what to do; empty where they may."""
-    if set(a.debug) != set(b.debug):
+    shared = shared_runs(a, b)
+    if shared:
+        which = "are the same runs" if len(shared) == len(a.runs) == len(b.runs) else "have runs in common"
+        return f"{a.name} and {b.name} {which} ({first_of(shared)}); name two sides that were measured apart"
+    if switched_on(a.debug) != switched_on(b.debug):
         return (
             f"{a.name} and {b.name} were not measured with the same debug settings: {a.name} has {_listed(a.debug)}, {b.name} has "
             f"{_listed(b.debug)}; run both without them, or both with the same"
@@ -31,6 +38,12 @@ def refusal(a: Side, b: Side, *, across: bool = False) -> str:
             "--across"
         )
     return ""
+
+
+def shared_runs(a: Side, b: Side) -> list[str]:
+    """Runs that are in both, be it that one is a copy of the other's campaign or a row of history made of it."""
+    known = {run.identity for run in a.runs}
+    return [run.run for run in b.runs if run.identity in known]
 
 
 def unlike_facts(a: Side, b: Side) -> dict[str, tuple[str, str]]:
@@ -56,30 +69,21 @@ def cautions(a: Side, b: Side, metric: Metric) -> Iterator[str]:
         yield f"Nothing is recorded of the machine of {unknown}: the two may have run on unlike ones."
     yield from _failures(a)
     yield from _failures(b)
-    yield from _unequal_work(a, b, metric)
+    if metric.name in WITH_THE_STEP and (work := unlike_work(a, b)):
+        yield f"{metric.unit} is compared while {work}: a step does not do the same work."
     if a.world_size != b.world_size:
-        ranks = f"{a.name} ran on {a.world_size} ranks and {b.name} on {b.world_size}"
-        yield f"{ranks}: totals are compared; `--scaling` gives each GPU's share."
+        ranks = f"{a.name} ran on {a.world_size} rank{'s' * (a.world_size > 1)} and {b.name} on {b.world_size}"
+        yield f"{ranks}: {metric.unit} is what is compared, and `compare --scaling` says how the whole grows."
     if a.debug:
         yield f"Both were measured with {_listed(a.debug)}: neither figure is that of a plain run."
 
 
 def _failures(side: Side) -> Iterator[str]:
     if side.failed_runs:
-        yield f"{_runs(side.failed_runs)} of {side.name} failed: only those that ended well are compared, and one that fails is not fast."
+        failed = f"{num_runs(side.failed_runs)} of {side.name} failed"
+        yield f"{failed}: only those that ended well are compared, and one that fails is not fast."
     if side.pending:
-        yield f"{_runs(len(side.pending))} of {side.name} {'is' if len(side.pending) == 1 else 'are'} still to be run."
-
-
-def _unequal_work(a: Side, b: Side, metric: Metric) -> Iterator[str]:
-    if metric.name not in BY_STEP:
-        return
-    works = [(work_of_step(a, name), work_of_step(b, name)) for name in WORK]
-    known = [(before, after) for before, after in works if before and after]
-    unequal = any(abs(after / before - 1) > SAME_WORK for before, after in known)
-    differing = differing_batch(a, b) if not known else "the work of a step" if unequal else ""
-    if differing:
-        yield f"{metric.unit} is compared while {differing} differs: a step does not do the same work. Let the script tell its samples."
+        yield f"{num_runs(len(side.pending))} of {side.name} {'is' if len(side.pending) == 1 else 'are'} still to be run."
 
 
 def _parted(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -92,14 +96,8 @@ def _words(facts: Mapping[str, tuple[str, str]]) -> list[str]:
 
 
 def _shown(facts: Mapping[str, tuple[str, str]]) -> str:
-    words = _words(facts)
-    more = f" and {len(words) - MOST_NAMED} more" if len(words) > MOST_NAMED else ""
-    return ", ".join(words[:MOST_NAMED]) + more
+    return first_of(_words(facts), MOST_NAMED)
 
 
 def _listed(settings: tuple[str, ...]) -> str:
     return ", ".join(sorted(settings)) or "none"
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"

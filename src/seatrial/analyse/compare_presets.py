@@ -15,6 +15,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from seatrial.analyse.naming import num_runs
 from seatrial.analyse.rank_metric import Metric
 from seatrial.errors import UsageError, did_you_mean
 from seatrial.records.comparison import Side
@@ -65,7 +66,9 @@ def _by_last_steps(side: Side) -> _Standing | None:
     deviation = math.sqrt(squares / n)
     per_s = statistics.fmean(one.per_s for one in last)
     steps = " and ".join(sorted({str(one.n) for one in last}))
-    text = f"{side.name} {mean_ms:.4g} ms a step, stdev {deviation:.3g} ms, {per_s:.4g} a second (last {steps} steps of {_runs(len(last))})"
+    text = (
+        f"{side.name} {mean_ms:.4g} ms a step, stdev {deviation:.3g} ms, {per_s:.4g} a second (last {steps} steps of {num_runs(len(last))})"
+    )
     return _Standing(name=side.name, mean=per_s, deviation=deviation / mean_ms * per_s if mean_ms else None, text=text)
 
 
@@ -76,7 +79,7 @@ def _by_mean(side: Side, metric: Metric) -> _Standing | None:
     deviation = _deviation(values)
     spread = "one run" if deviation is None else f"stdev {deviation:.3g}"
     mean = statistics.fmean(values)
-    text = f"{side.name} {mean:.5g} {metric.unit} in the mean, {spread} ({_runs(len(values))})"
+    text = f"{side.name} {mean:.5g} {metric.unit} in the mean, {spread} ({num_runs(len(values))})"
     return _Standing(name=side.name, mean=mean, deviation=deviation, text=text)
 
 
@@ -91,7 +94,3 @@ def _winner(a: _Standing, b: _Standing, higher_is_better: bool) -> str:
 
 def _deviation(values: Sequence[float]) -> float | None:
     return statistics.stdev(values) if len(values) > 1 else None
-
-
-def _runs(count: int) -> str:
-    return "1 run" if count == 1 else f"{count} runs"

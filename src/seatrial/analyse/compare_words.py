@@ -7,15 +7,21 @@ number in them has its interval, its method and the number of runs beside it.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seatrial.analyse.detectable import MOST_REPEATS, repeats_needed
-from seatrial.analyse.interval import Difference
+from seatrial.analyse.interval import Difference, contains_one
+from seatrial.analyse.naming import first_of
 from seatrial.analyse.rank_metric import Metric
-from seatrial.records.comparison import LossParity, LossVerdict, Relation, Side
+from seatrial.analyse.step_work import unlike_work
+from seatrial.records.comparison import LossParity, LossVerdict, Relation, Side, SideRun
 from seatrial.records.measure import Estimate
 
-MOST_NAMED = 3
+# Figures that mean nothing while the work of a step differs.
+BY_STEP = ("steps_per_s", "duration_s")
+# p90/p50 of a run that changed its pace can be small, where most of its steps were slow; this much is always reckoned with.
+LEAST_RESTLESS = 1.25
 # On logs. A clock of nanoseconds over a minute knows no more.
 SMALLEST_SPREAD = 1e-10
 
@@ -46,9 +52,8 @@ def blocked(a: Side, b: Side) -> str:
     failed = [*a.infrastructure_failures, *(run for run in b.infrastructure_failures if run not in a.infrastructure_failures)]
     if not failed:
         return ""
-    more = f" and {len(failed) - MOST_NAMED} more" if len(failed) > MOST_NAMED else ""
     them = "it" if len(failed) == 1 else "them"
-    return f"the platform failed {', '.join(failed[:MOST_NAMED])}{more}: run {them} again on a healthy platform first"
+    return f"the platform failed {first_of(failed)}: run {them} again on a healthy platform first"
 
 
 def no_interval(a: Side, b: Side) -> str:
@@ -60,13 +65,62 @@ def no_interval(a: Side, b: Side) -> str:
     return ""
 
 
-def unsteady(a: Side, b: Side) -> str:
-    """Runs without a steady state; empty where all have one."""
-    restless = [run.run for side in (a, b) for run in side.runs if not run.steady]
+def unlike_steps(a: Side, b: Side, metric: Metric) -> str:
+    """Why a figure by steps or by runs says nothing of these two; empty where it does, and for all other figures."""
+    unlike = unlike_work(a, b) if metric.name in BY_STEP else ""
+    if not unlike:
+        return ""
+    what = "a run" if metric.name == "duration_s" else "a step"
+    return (
+        f"{unlike}, so {what} does not do the same work in both: give workload.samples_per_step, or let the script tell its samples, and "
+        "compare by samples_per_s"
+    )
+
+
+def restless_runs(a: Side, b: Side) -> list[SideRun]:
+    """Runs in which no steady state was found."""
+    return [run for side in (a, b) for run in side.runs if not run.steady]
+
+
+def unsteady(a: Side, b: Side, ratio: Estimate) -> str:
+    """Why runs without a steady state decide nothing; empty where all have one, or where the whole interval lies beyond what their steps
+    vary by."""
+    restless = restless_runs(a, b)
     if not restless:
         return ""
-    more = f" and {len(restless) - MOST_NAMED} more" if len(restless) > MOST_NAMED else ""
-    return f"no steady state was found in {', '.join(restless[:MOST_NAMED])}{more}: run more steps"
+    vary, names = _vary(restless), first_of([run.run for run in restless])
+    if vary is None or ratio.low is None or ratio.high is None:
+        return f"no steady state was found in {names}: run more steps"
+    if ratio.low > vary or ratio.high < 1 / vary:
+        return ""
+    return (
+        f"no steady state was found in {names}, whose steps vary by {_vary_text(vary)}, which may be all of the difference: run more steps"
+    )
+
+
+def stands_all_the_same(restless: Sequence[SideRun]) -> str:
+    """The caution where the difference is larger than what steps vary by."""
+    vary, names = _vary(restless), first_of([run.run for run in restless])
+    assert vary is not None, "without it nothing stands"
+    return f"No steady state was found in {names}: their steps vary by {_vary_text(vary)}, which is less than the difference."
+
+
+def _vary(restless: Sequence[SideRun]) -> float | None:
+    """By what factor steps of these runs may lie apart; None where a run does not tell. p90/p50 is of the slower half alone, so its square
+    is taken: a run that drifts has a faster half that lies as far off."""
+    spreads = [run.figures.get("wall_p90_over_p50") for run in restless]
+    known = [spread for spread in spreads if spread is not None and math.isfinite(spread)]
+    return max(LEAST_RESTLESS, max(known) ** 2) if len(known) == len(spreads) else None
+
+
+def _vary_text(vary: float) -> str:
+    return f"up to {_per_cent((vary - 1) * 100)}"
+
+
+def left_out(runs: Sequence[str], metric: Metric) -> str:
+    """The caution where some runs do not tell what is compared."""
+    are = "does not tell it and is" if len(runs) == 1 else "do not tell it and are"
+    return f"{metric.unit} is compared, and {first_of(runs)} {are} left out."
 
 
 def no_noise(difference: Difference | None) -> str:
@@ -77,7 +131,7 @@ def no_noise(difference: Difference | None) -> str:
 
 
 def method(seen: Seen) -> str:
-    """`paired t on logs, 5 pairs`, with the correction where there is one."""
+    """`paired t on logs, 5 pairs`, with the correction where there is one; empty without an interval."""
     if seen.difference is None:
         return ""
     if seen.paired:
@@ -90,7 +144,7 @@ def method(seen: Seen) -> str:
 def reason(seen: Seen) -> str:
     """The whole in one sentence, or two."""
     if seen.problem or seen.ratio is None:
-        return f"{seen.b.name} against {seen.a.name} cannot be said: {seen.problem or 'there is no interval'}."
+        return f"{seen.b.name} against {seen.a.name} cannot be said in {seen.metric.unit}: {seen.problem or 'there is no interval'}."
     by = {
         Relation.FASTER: _apart,
         Relation.SLOWER: _apart,
@@ -101,7 +155,10 @@ def reason(seen: Seen) -> str:
 
 
 def _apart(seen: Seen, ratio: Estimate) -> str:
-    return f"{seen.b.name} has {_change(seen, ratio.mean)} than {seen.a.name} ({_interval(seen, ratio)}; {method(seen)}{_chance(seen)})."
+    margin = 1 + seen.margin_pct / 100
+    near = ratio.low is not None and ratio.high is not None and ratio.low <= margin and ratio.high >= 1 / margin
+    may_not = f" It may still be within the {seen.margin_pct:g} % that does not matter." if near else ""
+    return f"{seen.b.name} has {_change(seen, ratio.mean)} than {seen.a.name} ({_shown(seen, ratio)}).{may_not}"
 
 
 def _same(seen: Seen, ratio: Estimate) -> str:
@@ -112,9 +169,14 @@ def _same(seen: Seen, ratio: Estimate) -> str:
 
 
 def _ambiguous(seen: Seen, ratio: Estimate) -> str:
+    if contains_one(ratio) is False:
+        return (
+            f"{seen.b.name} has {_change(seen, ratio.mean)} than {seen.a.name}, which may not matter: it is within the margin of "
+            f"{seen.margin_pct:g} %, and its interval reaches beyond ({_shown(seen, ratio)}). Repeat more often, or take another --margin."
+        )
     return (
-        f"{seen.b.name} is not told apart from {seen.a.name} in {seen.metric.unit}: {_signed(ratio.mean)} "
-        f"({_interval(seen, ratio)}; {method(seen)}{_chance(seen)}). {_more_repeats(seen)}"
+        f"{seen.b.name} is not told apart from {seen.a.name} in {seen.metric.unit}: {_signed(ratio.mean)} ({_shown(seen, ratio)}). "
+        f"{_more_repeats(seen)}"
     )
 
 
@@ -141,8 +203,15 @@ def _loss_clause(seen: Seen) -> str:
 
 
 def _change(seen: Seen, ratio: float) -> str:
-    """`3.1 % more samples/s`."""
-    return f"{_per_cent(abs(ratio - 1) * 100)} {'more' if ratio > 1 else 'less'} {seen.metric.unit}"
+    """`3.1 % more samples/s`, `a 3.1 % lower p90/p50`."""
+    size, unit = _per_cent(abs(ratio - 1) * 100), seen.metric.unit
+    if seen.metric.name == "wall_p90_over_p50":
+        return f"a {size} {'higher' if ratio > 1 else 'lower'} {unit}"
+    return f"{size} {'more' if ratio > 1 else 'fewer'} {unit}"
+
+
+def _shown(seen: Seen, ratio: Estimate) -> str:
+    return f"{_interval(seen, ratio)}; {method(seen)}{_chance(seen)}"
 
 
 def _interval(seen: Seen, ratio: Estimate) -> str:

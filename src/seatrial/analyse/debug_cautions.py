@@ -1,6 +1,6 @@
 """What stands beside every figure of a run that was measured with debug or tracing settings on.
 
-In: the settings that were on. Out: one `Caution` of kind `debug_on`, or none.
+In: the settings that were on. Out: a `Caution` of kind `debug_on`, one of kind `debug_varied` for what an axis of the plan turns, or none.
 """
 
 from __future__ import annotations
@@ -15,18 +15,30 @@ MOST_NAMED = 4
 
 
 def debug_cautions(debug: Sequence[DebugSetting], run: str) -> Iterator[Caution]:
-    """Which are on, what the first does to the figures, and how to get rid of them."""
-    if not debug:
-        return
-    named = ", ".join(f"{one.name}={one.value} ({one.source})" for one in debug[:MOST_NAMED])
+    """Which are on, what they do to the figures, and how to get rid of them; a switch that the plan turns itself is told apart."""
+    fixed = [one for one in debug if not one.varied]
+    varied = [one for one in debug if one.varied]
+    if fixed:
+        yield Caution(
+            kind="debug_on",
+            subject=run,
+            numbers={"settings": len(fixed)},
+            text=f"Measured with debug or tracing on: {_named(fixed)}. {_effects(fixed)}. The figures are of such a run, and are not "
+            f"compared with those of a plain one; {_remedy(fixed)} and run again to measure.",
+        )
+    if varied:
+        yield Caution(
+            kind="debug_varied",
+            subject=run,
+            numbers={"settings": len(varied)},
+            text=f"The plan itself turns {_named(varied)} on in this run: a difference from runs without holds what that costs. "
+            f"{_effects(varied)}.",
+        )
+
+
+def _named(debug: Sequence[DebugSetting]) -> str:
     more = f" and {len(debug) - MOST_NAMED} more" if len(debug) > MOST_NAMED else ""
-    yield Caution(
-        kind="debug_on",
-        subject=run,
-        numbers={"settings": len(debug)},
-        text=f"Measured with debug or tracing on: {named}{more}. {_effects(debug)}. The figures are of such a run, and are not compared "
-        f"with those of a plain one; {_remedy(debug)} and run again to measure.",
-    )
+    return ", ".join(f"{one.name}={one.value} ({one.source})" for one in debug[:MOST_NAMED]) + more
 
 
 def _effects(debug: Sequence[DebugSetting]) -> str:

@@ -42,7 +42,7 @@ def summarise(runs: Sequence[MeasuredRun], baseline_group: str) -> tuple[GroupSu
 
 
 def _key(attempt: Attempt) -> str:
-    return attempt.spec.group_key or attempt.spec.group
+    return attempt.spec.key
 
 
 def _names(by_key: dict[str, list[MeasuredRun]]) -> dict[str, str]:
@@ -73,8 +73,8 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         fingerprint=counted[0].attempt.provenance.fingerprint if counted else "",
         figures=_figures(counted),
         window_n=sum(window.n for window in windows),
-        stability=group_stability(counted, "throughput"),
-        debug=tuple(sorted({f"{one.name}={one.value}" for run in counted if run.measure for one in run.measure.debug})),
+        stability=group_stability(counted),
+        debug=tuple(sorted({f"{one.name}={one.value}" for run in counted if run.measure for one in run.measure.debug if not one.varied})),
         seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(counted or members, counted)},
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
     )

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seatrial.analyse.mann_kendall import mann_kendall
-from seatrial.analyse.quantile import median
+from seatrial.analyse.quantile import MAD_TO_SIGMA, MEDIAN_TO_MEAN_ERROR, median
 
 Losses = npt.NDArray[np.float64]
 
@@ -26,9 +26,6 @@ MOST_LOSSES = 250
 """More are thinned evenly before Kendall's test: they cost time and add nothing to a trend that is there."""
 ABOVE_ERRORS = 3.0
 """An end this many standard errors above the start is no accident of noise."""
-MAD_TO_SIGMA = 1.4826
-MEDIAN_TO_MEAN_ERROR = 1.2533
-"""A median's standard error over the mean's, for normal noise."""
 
 
 def loss_falls(losses: Sequence[float] | Losses) -> bool | None:
@@ -40,7 +37,7 @@ def loss_falls(losses: Sequence[float] | Losses) -> bool | None:
         return None
     start, end, tail = values[: len(values) // 4], values[-(len(values) // 4) :], values[-max(1, len(values) // 10) :]
     trend = _trend(values)
-    if trend > 0 or _ends_above(start, tail, _noise(values)):
+    if trend > 0 or _ends_above(start, tail, loss_noise(values)):
         return False
     first = median(start)
     return True if trend < 0 and median(end) < first and median(tail) <= first else None
@@ -67,8 +64,8 @@ def _trend(values: Losses) -> int:
     return found.sign if found.chance / 2 < LOSS_CHANCE else 0
 
 
-def _noise(values: Losses) -> float:
-    """Robust standard deviation of a loss about its course, by what one loss differs from the next."""
+def loss_noise(values: Losses) -> float:
+    """Robust standard deviation of a loss about its course, by what one loss differs from the next; of two losses or more."""
     steps = np.diff(values)
     return median(np.abs(steps - median(steps))) * MAD_TO_SIGMA / math.sqrt(2)
 

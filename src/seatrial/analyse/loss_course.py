@@ -1,46 +1,51 @@
 """Rank 0's losses, made short enough to lay beside another run's.
 
-In: steps and losses of one rank in order, NaN or infinite where a loss is no number. Out: `LossCourse`: means over at most 200 equal
-parts, and the noise of a single loss. A course ends before its first loss that is no number: what was learnt after that is not known.
-None where no loss is left.
+In: all steps of one rank in order, their losses, and which of them tell one. Out: `LossCourse`: means over at most 200 equal parts, and the
+noise of a single loss. A course ends before its first loss that is no number, and says at which step that was: what was learnt after that
+is not known. None where no loss is told.
 """
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import numpy.typing as npt
 
-from seatrial.analyse.quantile import median
+from seatrial.analyse.loss import loss_noise
 from seatrial.records.health import LossCourse
 
 MOST_PARTS = 200
 LEAST_FOR_NOISE = 4
-MAD_TO_SIGMA = 1.4826
 
 
-def loss_course(steps: npt.NDArray[np.int64], losses: npt.NDArray[np.float64]) -> LossCourse | None:
-    """The course up to the first loss that is no number. Where a step has no loss, leave it out before."""
+def loss_course(
+    steps: npt.NDArray[np.int64], losses: npt.NDArray[np.float64], told: npt.NDArray[np.bool_] | None = None
+) -> LossCourse | None:
+    """The course up to the first loss that is no number. `told` is False where a step has no loss, whatever `losses` holds there; None
+    where every step has one."""
+    if not len(steps):
+        return None
+    last_step = int(steps[-1])
+    if told is not None:
+        steps, losses = steps[told], losses[told]
+    if not len(losses):
+        return None
     broken = np.flatnonzero(~np.isfinite(losses))
     count = int(broken[0]) if len(broken) else len(losses)
-    if count == 0:
-        return None
-    told = losses[:count]
-    # Equal parts: of 500 losses, 200 parts of two and three.
-    edges = np.unique(np.linspace(0, count, min(count, MOST_PARTS) + 1).round().astype(np.intp))
-    means = np.add.reduceat(told, edges[:-1]) / np.diff(edges)
+    points, means = _parts(steps[:count], losses[:count])
     return LossCourse(
-        steps=tuple(steps[edges[1:] - 1].tolist()),
-        losses=tuple(means.tolist()),
+        steps=points,
+        losses=means,
         n=count,
-        noise=_noise(told),
+        noise=loss_noise(losses[:count]) if count >= LEAST_FOR_NOISE else 0.0,
+        broken_step=int(steps[count]) if len(broken) else None,
+        last_step=last_step,
     )
 
 
-def _noise(losses: npt.NDArray[np.float64]) -> float:
-    """Robust standard deviation about the course, by what a loss differs from the next; 0 where there are too few to tell."""
-    if len(losses) < LEAST_FOR_NOISE:
-        return 0.0
-    steps = np.diff(losses)
-    return median(np.abs(steps - median(steps))) * MAD_TO_SIGMA / math.sqrt(2)
+def _parts(steps: npt.NDArray[np.int64], losses: npt.NDArray[np.float64]) -> tuple[tuple[int, ...], tuple[float, ...]]:
+    """Last step and mean of each of at most MOST_PARTS equal parts: of 500 losses, 200 parts of two and three."""
+    if not len(losses):
+        return (), ()
+    edges = np.unique(np.linspace(0, len(losses), min(len(losses), MOST_PARTS) + 1).round().astype(np.intp))
+    means = np.add.reduceat(losses, edges[:-1]) / np.diff(edges)
+    return tuple(steps[edges[1:] - 1].tolist()), tuple(means.tolist())

@@ -1,9 +1,10 @@
 """Whether B's loss goes the way of A's: the guard beside every speed-up.
 
-In: two sides whose runs carry their courses of loss. Out: a `LossParity`. The losses are read over the last quarter of the steps that all
-runs have, each run's mean at the same steps; B is worse where its mean lies above A's by more than noise and the spread over repeats
-explain, and by more than a small share of the loss itself. Where a side tells no losses, where they scatter too much, or where a step of
-B does not take what a step of A takes, so that losses at one step cannot be compared, it is unknown, never comparable.
+In: two sides whose runs carry their courses of loss. Out: a `LossParity`. B is worse where a loss of any of its runs is no number and none
+of A's is. Else the losses are read over the last quarter of the steps that all runs have, each run's mean at the same steps; B is worse
+where its mean lies above A's by more than noise and the spread over repeats explain, and by more than a small share of the loss itself.
+Where a run tells no losses, where some ran on well beyond the others, where losses scatter too much, or where a step of B does not take
+what a step of A takes, so that losses at one step cannot be compared, it is unknown, never comparable.
 """
 
 from __future__ import annotations
@@ -16,11 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from seatrial.analyse.rank_cautions import BATCH_NAME
-from seatrial.records.comparison import LossParity, LossVerdict, Side
+from seatrial.analyse.interval import CONFIDENCE
+from seatrial.analyse.naming import first_of
+from seatrial.analyse.step_work import unlike_work
+from seatrial.records.comparison import LossParity, LossVerdict, Side, SideRun
 from seatrial.records.health import LossCourse
 
 LAST_SHARE = 0.25
+# Losses that end before this share of the longest run leave too much of it in the dark.
+ENDS_TOGETHER = 0.9
 # Other kernels and other sums move a loss in its third digit without harm.
 SMALLEST_SHARE = 0.01
 # A single run does not know by how much its repeats would differ.
@@ -31,12 +36,8 @@ LARGEST_SHARE = 0.1
 FEWEST_PARTS = 6
 # Fewer in the window and their noise says more than their mean.
 FEWEST_LOSSES = 8
-# Two-sided, as the interval of the speeds.
-CONFIDENCE = 0.95
-# A last batch that is not full moves the mean work of a step by less than this.
-SAME_WORK = 0.005
 GRID_POINTS = 32
-WORK = ("samples_per_s", "tokens_per_s")
+TOO_FEW = "too few losses at steps that both have: log more of them, or run more steps"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,18 +55,71 @@ class _Level:
 
 def loss_parity(a: Side, b: Side) -> LossParity:
     """B's loss against A's."""
-    unlike = _unlike_work(a, b)
+    broken = _broken(a, b)
+    if broken is not None:
+        return broken
+    unlike = unlike_work(a, b)
     if unlike:
-        return _unknown(unlike)
-    courses_a, courses_b = _courses(a), _courses(b)
-    silent = [side.name for side, courses in ((a, courses_a), (b, courses_b)) if not courses]
+        return _unknown(f"{unlike}, so losses at one step cannot be compared")
+    silent = _silent(a, b)
     if silent:
-        return _unknown(f"{' and '.join(silent)} tell{'s' * (len(silent) == 1)} no losses: report them with probe.loss, or log them")
+        return _unknown(f"{silent}: report them with probe.loss, or log them")
+    courses_a, courses_b = _courses(a), _courses(b)
+    if any(len(course.steps) < 2 for course in (*courses_a, *courses_b)):
+        return _unknown(TOO_FEW)
     window = _window([*courses_a, *courses_b])
+    uneven = _ends_early(a, b, window[1])
+    if uneven:
+        return _unknown(uneven)
     levels = [_level(courses, window) for courses in (courses_a, courses_b)]
     if window[1] <= window[0] or min(level.losses for level in levels) < FEWEST_LOSSES:
-        return _unknown("too few losses at steps that both have: log more of them, or run more steps")
+        return _unknown(TOO_FEW)
     return _judged(levels[0], levels[1], window)
+
+
+def _broken(a: Side, b: Side) -> LossParity | None:
+    """What a loss that is no number says; None where all are numbers."""
+    for side in (a, b):
+        for run in side.runs:
+            if run.loss is not None and run.loss.broken_step is not None:
+                told = f"the loss of {run.run} is no number at step {run.loss.broken_step}{_of_steps(run.loss)}"
+                if side is a:
+                    return _unknown(f"{told}, so {a.name} is nothing to hold a loss against: mend it, or take another baseline")
+                return LossParity(verdict=LossVerdict.WORSE, reason=told, last_step=run.loss.broken_step, n=run.loss.n)
+    return None
+
+
+def _of_steps(course: LossCourse) -> str:
+    return f" (the last is {course.last_step})" if course.last_step is not None else ""
+
+
+def _silent(a: Side, b: Side) -> str:
+    """Which sides, or which runs of them, tell no losses; empty where every run does."""
+    sides = [side for side in (a, b) if not any(map(_tells, side.runs))]
+    if sides:
+        return f"{' and '.join(side.name for side in sides)} tell{'s' * (len(sides) == 1)} no losses"
+    runs = [run.run for side in (a, b) for run in side.runs if not _tells(run)]
+    return f"{first_of(runs)} tell{'s' * (len(runs) == 1)} no losses" if runs else ""
+
+
+def _tells(run: SideRun) -> bool:
+    return run.loss is not None and bool(run.loss.steps) and len(run.loss.losses) == len(run.loss.steps)
+
+
+def _ends_early(a: Side, b: Side, end: float) -> str:
+    """Which side's losses end well before the last step of any run; empty where all end together."""
+    last = max(_last_step(course) for side in (a, b) for course in _courses(side))
+    first = min(course.steps[0] for side in (a, b) for course in _courses(side))
+    if end - first >= ENDS_TOGETHER * (last - first):
+        return ""
+    shorter = min((a, b), key=lambda side: min(course.steps[-1] for course in _courses(side)))
+    return (
+        f"the losses of {shorter.name} end at step {end:.0f}, while a run went on to step {last}: make all runs as long, and log to the end"
+    )
+
+
+def _last_step(course: LossCourse) -> int:
+    return course.steps[-1] if course.last_step is None else max(course.last_step, course.steps[-1])
 
 
 def _judged(a: _Level, b: _Level, window: tuple[float, float]) -> LossParity:
@@ -78,7 +132,7 @@ def _judged(a: _Level, b: _Level, window: tuple[float, float]) -> LossParity:
     verdict, says = _verdict(difference, allowed, abs(a.mean))
     return LossParity(
         verdict=verdict,
-        reason=f"loss {b.mean:.4g} against {a.mean:.4g}: the difference {difference:+.3g} is {says} ({where})",
+        reason=f"loss {b.mean:.4g} against {a.mean:.4g}: {says} ({where})",
         difference=difference,
         allowed=allowed,
         last_step=math.floor(window[1]),
@@ -88,13 +142,16 @@ def _judged(a: _Level, b: _Level, window: tuple[float, float]) -> LossParity:
 
 def _verdict(difference: float, allowed: float, level: float) -> tuple[LossVerdict, str]:
     if difference > allowed:
-        return LossVerdict.WORSE, f"more than the {allowed:.3g} allowed"
+        return LossVerdict.WORSE, f"the difference {difference:+.3g} is more than the {allowed:.3g} allowed"
+    if difference < -allowed:
+        return LossVerdict.COMPARABLE, "lower"
     if allowed > LARGEST_SHARE * level:
         return (
             LossVerdict.UNKNOWN,
-            f"within their scatter of {allowed:.3g}, which is too wide to say more: repeat the runs, or make them longer",
+            f"the difference {difference:+.3g} is within their scatter of {allowed:.3g}, which is too wide to say more: repeat the runs, "
+            "or make them longer",
         )
-    return LossVerdict.COMPARABLE, f"within the {allowed:.3g} allowed"
+    return LossVerdict.COMPARABLE, f"the difference {difference:+.3g} is within the {allowed:.3g} allowed"
 
 
 def _unknown(reason: str) -> LossParity:
@@ -102,9 +159,7 @@ def _unknown(reason: str) -> LossParity:
 
 
 def _courses(side: Side) -> list[LossCourse]:
-    return [
-        run.loss for run in side.runs if run.loss is not None and len(run.loss.steps) > 1 and len(run.loss.losses) == len(run.loss.steps)
-    ]
+    return [run.loss for run in side.runs if run.loss is not None]
 
 
 def _window(courses: Sequence[LossCourse]) -> tuple[float, float]:
@@ -161,38 +216,3 @@ def _quantile(a: _Level, b: _Level) -> float:
         return 0.0
     freedom = 1 / sum((level.variance / total) ** 2 / level.freedom for level in (a, b))
     return float(stdtrit(freedom, 0.5 + CONFIDENCE / 2))
-
-
-def _unlike_work(a: Side, b: Side) -> str:
-    """Why a step of one is not a step of the other; empty where it is, as far as is known."""
-    for name in WORK:
-        work_a, work_b = work_of_step(a, name), work_of_step(b, name)
-        if work_a is not None and work_b is not None:
-            unit = name.removesuffix("_per_s")
-            if abs(math.log(work_b / work_a)) > SAME_WORK:
-                return (
-                    f"a step takes {work_a:.4g} {unit} in {a.name} and {work_b:.4g} in {b.name}, so losses at one step cannot be compared"
-                )
-            return ""
-    differing = differing_batch(a, b)
-    return f"{differing} differs, so losses at one step cannot be compared" if differing else ""
-
-
-def work_of_step(side: Side, name: str) -> float | None:
-    """Samples or tokens that all ranks together take in one step; None where some run does not tell."""
-    logs = []
-    for run in side.runs:
-        work, steps = run.figures.get(name), run.figures.get("steps_per_s")
-        if not work or not steps or work < 0 or steps < 0:
-            return None
-        logs.append(math.log(work / steps))
-    return math.exp(math.fsum(logs) / len(logs)) if logs else None
-
-
-def differing_batch(a: Side, b: Side) -> str:
-    """The first setting that says how much a step does and that differs, with its values; empty where none does."""
-    for name in sorted({*a.settings, *b.settings}):
-        before, after = a.settings.get(name, "none"), b.settings.get(name, "none")
-        if before != after and BATCH_NAME.search(name):
-            return f"{name} ({before} → {after})"
-    return f"the number of ranks ({a.world_size} → {b.world_size})" if a.world_size != b.world_size else ""

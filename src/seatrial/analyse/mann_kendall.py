@@ -29,8 +29,7 @@ def mann_kendall(values: npt.NDArray[np.float64]) -> Trend:
     rises, falls = values > values[:, None], values < values[:, None]
     pairs = _later(count)
     score = int(np.count_nonzero(rises & pairs)) - int(np.count_nonzero(falls & pairs))
-    _, ties = np.unique(values, return_counts=True)
-    spread = (_pairs_spread(np.array([count])) - _pairs_spread(ties)) / 18
+    spread = kendall_variance(values)
     if score == 0 or spread <= 0:
         return Trend(sign=0, chance=1.0)
     widths = (abs(score) - 1) / math.sqrt(spread)
@@ -41,6 +40,12 @@ def mann_kendall(values: npt.NDArray[np.float64]) -> Trend:
 def _later(count: int) -> npt.NDArray[np.bool_]:
     """Row and column of every pair whose second value comes later; runs of one length ask for the same."""
     return np.triu(np.ones((count, count), dtype=np.bool_), 1)
+
+
+def kendall_variance(values: npt.NDArray[np.float64]) -> float:
+    """Of the number of rising pairs less that of falling ones, were the order chance; equal values count as such."""
+    _, ties = np.unique(values, return_counts=True)
+    return (_pairs_spread(np.array([len(values)])) - _pairs_spread(ties)) / 18
 
 
 def _pairs_spread(counts: npt.NDArray[np.int64]) -> float:

@@ -20,7 +20,7 @@ from seatrial.analyse.eta_points import eta_points, eta_quality, run_length_s
 from seatrial.analyse.loss import loss_fall_pct, loss_falls
 from seatrial.analyse.loss_course import loss_course
 from seatrial.analyse.memory_course import memory_courses
-from seatrial.analyse.quantile import percentiles
+from seatrial.analyse.quantile import median, percentiles
 from seatrial.analyse.run_cautions import run_cautions
 from seatrial.analyse.seed_metrics import seed_cells
 from seatrial.analyse.slow_steps import last_steps, slow_steps
@@ -28,7 +28,7 @@ from seatrial.analyse.startup import CLOCK_SLACK_S, startup_split
 from seatrial.analyse.straggler import find_straggler
 from seatrial.analyse.telemetry import telemetry_figures
 from seatrial.analyse.telemetry_cautions import telemetry_cautions
-from seatrial.analyse.timing_points import seed_iter_of, timing_points
+from seatrial.analyse.timing_points import SEED_ITER, seed_iter_of, timing_points
 from seatrial.analyse.uneven import uneven_causes
 from seatrial.analyse.window import Counted, count_steps
 from seatrial.analyse.window_span import window_span
@@ -121,7 +121,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
         eta_points=estimates,
         eta_quality=eta_quality(asked, run_length_s(rank0)) if asked else None,
         startup=startup_split(attempt, tables),
-        slow_steps=slow_steps(counted),
+        slow_steps=slow_steps(counted, _phases_p50_ms(rank0, counted)),
         last_steps=last_steps(counted, tables.world_size),
         loss_course=_loss_course(rank0),
         straggler=find_straggler(tables, counted.window),
@@ -216,6 +216,15 @@ def _loss_falls(rank0: npt.NDArray[np.float64], steps: pl.DataFrame) -> bool | N
     return loss_falls(rank0) if np.isfinite(_told(steps["loss"])).all() else False
 
 
+def _phases_p50_ms(rank0: pl.DataFrame, counted: Counted) -> float | None:
+    """Median sum of phases of the window's steps, where phases were told: of launches that run ahead it is above the steps' own times."""
+    if counted.window is None or rank0["fwd_ms"].null_count() == len(rank0):
+        return None
+    step, told = rank0["step"].to_numpy(), rank0[SEED_ITER].to_numpy()
+    inside = (step >= counted.window.first_step) & (step <= counted.window.last_step) & np.isfinite(told)
+    return median(told[inside]) if inside.any() else None
+
+
 def _loss_finite(steps: pl.DataFrame) -> bool | None:
     told = _told(steps["loss"])
     return bool(np.isfinite(told).all()) if len(told) else None
@@ -236,8 +245,9 @@ def steps_done(numbers: npt.NDArray[np.int64]) -> int:
 
 
 def _loss_course(rank0: pl.DataFrame) -> LossCourse | None:
-    told = rank0.select("step", "loss").drop_nulls("loss")
-    return loss_course(told["step"].to_numpy(), told["loss"].to_numpy())
+    loss = rank0["loss"]
+    told = loss.is_not_null().to_numpy() if loss.null_count() else None
+    return loss_course(rank0["step"].to_numpy(), loss.to_numpy(), told)
 
 
 def _seed(

@@ -14,6 +14,11 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
+MAD_TO_SIGMA = 1.4826
+"""Standard deviation of normal values over the median of how far they are off their own median."""
+MEDIAN_TO_MEAN_ERROR = 1.2533
+"""A median's standard error over the mean's, for normal noise."""
+
 
 def median(values: Floats) -> float:
     """As np.median."""

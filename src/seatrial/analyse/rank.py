@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from seatrial.analyse.debug_switches import switched_on
 from seatrial.analyse.interval import contains_one, ratio
 from seatrial.analyse.rank_cautions import ranking_cautions
 from seatrial.analyse.rank_metric import Metric, choose_metric
@@ -168,8 +169,8 @@ def _is_decided(order: Sequence[_Standing], winner: _Standing | None) -> bool:
     return bool(rivals) and alike and all(place.apart for place in rivals)
 
 
-def _conditions(place: _Standing) -> tuple[str, tuple[str, ...]]:
-    return place.summary.fingerprint, place.summary.debug
+def _conditions(place: _Standing) -> tuple[str, frozenset[tuple[str, str]]]:
+    return place.summary.fingerprint, switched_on(place.summary.debug)
 
 
 def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric) -> str:

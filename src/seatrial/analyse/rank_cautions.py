@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from seatrial.analyse.debug_switches import switched_on
 from seatrial.analyse.rank_metric import Metric
 from seatrial.records.caution import Caution
 from seatrial.records.measure import GroupSummary
@@ -95,7 +96,7 @@ def _failed_by_platform(groups: Sequence[GroupSummary]) -> Iterator[Caution]:
 
 
 def _mixed_debug(running: Sequence[GroupSummary]) -> Iterator[Caution]:
-    if len({group.debug for group in running}) > 1:
+    if len({switched_on(group.debug) for group in running}) > 1:
         having = [f"{group.group} ({', '.join(group.debug)})" for group in running if group.debug]
         yield Caution(
             kind="mixed_debug",

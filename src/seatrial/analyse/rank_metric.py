@@ -35,6 +35,8 @@ class Metric:
         return Estimate(mean=float(cell), n=1)
 
 
+ANY_THROUGHPUT = "throughput"
+"""The first of THROUGHPUT that is told."""
 THROUGHPUT = ("samples_per_s", "tokens_per_s", "steps_per_s", "duration_s")
 METRICS = {
     metric.name: metric
@@ -55,9 +57,9 @@ METRICS = {
 
 def choose_metric(groups: Sequence[GroupSummary], rank_by: str) -> tuple[Metric, list[Caution]]:
     """The metric, and a caution where some groups lack it, or tell a better one that most lack."""
-    if rank_by != "throughput":
+    if rank_by != ANY_THROUGHPUT:
         if rank_by not in METRICS:
-            raise UsageError(f"rank_by: '{rank_by}' is not a figure to rank by; {did_you_mean(rank_by, ['throughput', *METRICS])}")
+            raise UsageError(f"rank_by: '{rank_by}' is not a figure to rank by; {did_you_mean(rank_by, [ANY_THROUGHPUT, *METRICS])}")
         return METRICS[rank_by], []
     running = [group for group in groups if group.runs]
     deciding = [group for group in running if group.lane] or running

@@ -11,26 +11,39 @@ from seatrial.records.comparison import ScalingPoint, Side
 
 NOT_COMPARED = ("host", "hosts", "gpu_uuid", "gpu_uuids")
 """Facts that differ between any two machines of one kind."""
+SIZE_SETTINGS = frozenset(
+    {"place.ranks", "ranks", "world_size", "nproc_per_node", "num_processes", "num_gpus", "env.WORLD_SIZE", "env.CUDA_VISIBLE_DEVICES"}
+)
+"""What the number of ranks is called in settings, and what goes with it."""
 MOST_SHOWN = 4
 
 
-def scaling_cautions(sides: Sequence[Side], points: Sequence[ScalingPoint], *, told: Sequence[str], metric: str) -> tuple[str, ...]:
-    """All of them, what bears most on the figures first."""
+def scaling_cautions(
+    sides: Sequence[Side], points: Sequence[ScalingPoint], *, told: Sequence[str], metric: str, worker: str
+) -> tuple[str, ...]:
+    """All of them, what bears most on the figures first. `worker` is what there are several of, GPU or rank."""
     return (
-        *_unlike("machines", {side.name: _compared(side.machine) for side in sides}),
+        *_unlike("machines", {side.name: compared_facts(side.machine) for side in sides}),
+        *_unlike("settings", {side.name: own_settings(side) for side in sides}),
         *_unlike("code", {side.name: side.code for side in sides}),
         *_unlike("settings in effect", {side.name: side.effective for side in sides}),
         *_debug(sides),
-        *_work(points, metric),
-        *_doubles(points),
-        *_nodes(points),
-        *_single_runs(points),
+        *_work(points, metric, worker),
+        *_pooled(sides, worker),
+        *_nodes(sides, points),
+        *_single_runs(points, worker),
         *_poor_sides(sides, told, metric),
     )
 
 
-def _compared(machine: Mapping[str, str]) -> dict[str, str]:
+def compared_facts(machine: Mapping[str, str]) -> dict[str, str]:
+    """Those that two machines of one kind have in common."""
     return {name: value for name, value in machine.items() if name not in NOT_COMPARED}
+
+
+def own_settings(side: Side) -> dict[str, str]:
+    """Its settings but for the number of ranks."""
+    return {name: value for name, value in side.settings.items() if name not in SIZE_SETTINGS}
 
 
 def _unlike(what: str, facts: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
@@ -52,41 +65,47 @@ def _debug(sides: Sequence[Side]) -> Iterator[str]:
         yield f"Debug settings were on in {', '.join(found)}: run again without them, as they cost more the more ranks there are."
 
 
-def _work(points: Sequence[ScalingPoint], metric: str) -> Iterator[str]:
+def _work(points: Sequence[ScalingPoint], metric: str, worker: str) -> Iterator[str]:
     if metric == "steps_per_s":
-        yield "The runs tell neither samples nor tokens: each GPU is taken to do the same work in a step at every number of GPUs."
+        yield f"The runs tell neither samples nor tokens: each {worker} is taken to do the same work in a step at every number."
     beyond = [point for point in points if point.gpus > points[0].gpus]
     if beyond and len({point.weak for point in beyond}) > 1:
-        yield "The work of one GPU stays at some numbers of GPUs and not at others: the fit takes compute to go with the work."
+        yield f"The work of one {worker} stays at some numbers of {worker}s and not at others: the fit takes compute to go with the work."
     elif beyond and not beyond[0].weak:
-        yield "The whole work of a step stays (strong scaling): compute is taken to shrink with each GPU's work, as small work does not."
+        yield f"The whole work of a step stays (strong scaling): compute is taken to shrink with one {worker}'s work."
 
 
-def _doubles(points: Sequence[ScalingPoint]) -> Iterator[str]:
-    """Several groups at one number of GPUs are fitted together, which is right only for repeats of one configuration."""
-    counts = [point.gpus for point in points]
-    doubled = sorted({number for number in counts if counts.count(number) > 1})
+def _pooled(sides: Sequence[Side], worker: str) -> Iterator[str]:
+    """Several sides of one number, which is right only for repeats of one configuration."""
+    counts = [(side.world_size, side.nodes) for side in sides]
+    doubled = sorted({size for size in counts if counts.count(size) > 1})
     if doubled:
-        groups = ", ".join(dict.fromkeys(f"{point.group} ({point.source})" for point in points if point.gpus == doubled[0]))
-        yield f"Several sides ran on {', '.join(map(str, doubled))} GPUs ({groups}), and all are fitted: name those that belong together."
+        names = ", ".join(dict.fromkeys(f"{side.group} ({side.source})" for side in sides if (side.world_size, side.nodes) == doubled[0]))
+        yield f"Several sides ran on {doubled[0][0]} {worker}{'s' * (doubled[0][0] > 1)}, and their runs are taken together: {names}."
 
 
-def _nodes(points: Sequence[ScalingPoint]) -> Iterator[str]:
+def _nodes(sides: Sequence[Side], points: Sequence[ScalingPoint]) -> Iterator[str]:
     nodes = sorted({point.nodes for point in points})
     if len(nodes) > 1:
         counts = ", ".join(map(str, nodes))
         yield f"The sides ran on {counts} nodes: between nodes bandwidth and latency are others than within one, and one fit mixes them."
-    elif nodes == [1] and len({point.gpus for point in points}) > 1:
-        yield "All sides ran on one node: projections beyond it take the network to be as fast as the links inside it."
+        return
+    hosts = {side.machine.get("host", "") for side in sides}
+    if len(hosts) == 1 and "" not in hosts and len({point.gpus for point in points}) > 1:
+        node = f"All sides were run from host {hosts.pop()}"
+        yield f"{node}: projections beyond one node take the network to be as fast as the links inside it."
 
 
-def _single_runs(points: Sequence[ScalingPoint]) -> Iterator[str]:
+def _single_runs(points: Sequence[ScalingPoint], worker: str) -> Iterator[str]:
     alone = [point.gpus for point in points if point.runs < 2]
     if alone:
-        yield f"A single run on {', '.join(map(str, alone))} GPUs: no interval there; run it again."
+        yield f"A single run on {', '.join(map(str, alone))} {worker}{'s' * (alone != [1])}: no interval there; run it again."
 
 
 def _poor_sides(sides: Sequence[Side], told: Sequence[str], metric: str) -> Iterator[str]:
+    pending = [f"{side.name} ({len(side.pending)})" for side in sides if side.pending]
+    if pending:
+        yield f"Runs that are still to be made: {', '.join(pending)}."
     untold = [side.name for side in sides if side.name not in told]
     if untold:
         yield f"No run of {', '.join(untold)} tells {metric} and steps_per_s: left out."

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
+from seatrial.analyse.interval import CONFIDENCE
 from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.measure import RunMeasure
 from seatrial.records.outcome import Outcome
@@ -26,7 +27,6 @@ LEAST_RUNS = 3
 """Two always lie on a line."""
 DRIFT_PCT = 3.0
 """The seeds' allowance for a regression: a platform that moves by more would pass for one."""
-CONFIDENCE = 0.95
 LEAST_PER_LEVEL = 2
 LEVEL_CHANCE = 0.01
 """Of a change of level in a steady platform, all places looked at together: stricter than the line's, which is asked first."""
@@ -78,8 +78,8 @@ def sentinel_drift(runs: Sequence[MeasuredRun]) -> SentinelDrift | None:
         told = 0 if course is None else len(course.logs)
         reason = f"{told} of {len(members)} runs of {group} tell their throughput; at least {LEAST_RUNS} are needed to see a drift"
         return replace(empty, reason=f"{reason}: let the campaign go on, or ask for the sentinel more often.", runs=told)
-    line = _line(course)
-    verdict, sentence = _judged(course, line, _level(course))
+    line, level = _line(course), _level(course)
+    verdict, sentence = _judged(course, line, level)
     length = format_duration(float(course.at_s[-1] - course.at_s[0]))
     return replace(
         empty,
@@ -90,6 +90,7 @@ def sentinel_drift(runs: Sequence[MeasuredRun]) -> SentinelDrift | None:
         drift_pct=_pct(line.change),
         drift_low=_pct(line.low),
         drift_high=_pct(line.high),
+        level_change_pct=_pct(level.change) if _shifts(line, level) else None,
         spread_pct=_spread_pct(course),
         first_t=float(course.at_s[0]),
         last_t=float(course.at_s[-1]),
@@ -165,14 +166,12 @@ def _parted(logs: Floats, place: int) -> _Level:
 def _judged(course: _Course, line: _Line, level: _Level) -> tuple[StabilityVerdict, str]:
     interval = f"95 % interval {_pct(line.low):+.1f} to {_pct(line.high):+.1f} %"
     drift, spread = f"{_pct(line.change):+.1f} % from the first sentinel to the last, {interval}", _spread_pct(course)
-    drifts = abs(_pct(line.change)) > DRIFT_PCT and not line.low <= 0 <= line.high
-    shifts = abs(_pct(level.change)) > DRIFT_PCT and level.chance < LEVEL_CHANCE
-    if shifts and (not drifts or level.left < line.left):
+    if _shifts(line, level):
         return StabilityVerdict.UNSTABLE, (
             f"The platform changed its level by {_pct(level.change):+.1f} % after {level.before} of {len(course.logs)} sentinels "
             f"(chance {level.chance:.2g}); compare no run before that with one after it"
         )
-    if drifts:
+    if _drifts(line):
         way = "slower" if line.change < 0 else "faster"
         return StabilityVerdict.UNSTABLE, f"The platform became {way}: {drift}; compare no runs of its beginning with runs of its end"
     if spread > DRIFT_PCT and not -DRIFT_PCT <= _pct(line.low) <= _pct(line.high) <= DRIFT_PCT:
@@ -181,6 +180,16 @@ def _judged(course: _Course, line: _Line, level: _Level) -> tuple[StabilityVerdi
             "ask for the sentinel more often"
         )
     return StabilityVerdict.STABLE, f"The platform stayed as it was: {drift}, highest over lowest {spread:.1f} %"
+
+
+def _drifts(line: _Line) -> bool:
+    return abs(_pct(line.change)) > DRIFT_PCT and not line.low <= 0 <= line.high
+
+
+def _shifts(line: _Line, level: _Level) -> bool:
+    """Whether two levels are there and tell the course better than a line does."""
+    shifts = abs(_pct(level.change)) > DRIFT_PCT and level.chance < LEVEL_CHANCE
+    return shifts and (not _drifts(line) or level.left < line.left)
 
 
 def _pct(log_change: float) -> float:

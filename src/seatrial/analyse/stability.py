@@ -1,7 +1,7 @@
 """Whether a group's figures can be relied on to come again.
 
-In: the counted runs of a group and the figure it is ranked by. Out: `GroupStability` by the seeds' gates: the median and the highest
-p90/p50 of its runs, the spread over its repeats, the share of unstable runs; and why, from the causes of its runs. A gate that broke
+In: the counted runs of a group. Out: `GroupStability` by the seeds' gates: the median and the highest
+p90/p50 of its runs, the spread over its repeats, the share of unstable runs, GPUs in turns or too hot; and why, from the causes of its runs. A gate that broke
 is UNSTABLE whatever is missing; nothing broken is STABLE only where every run tells what the gates need.
 """
 
@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from seatrial.analyse.rank_metric import THROUGHPUT
 from seatrial.analyse.seed_metrics import UNSTABLE_ITER_RATIO, UNSTABLE_STEP_RATIO
 from seatrial.records.health import UnevenCause
 from seatrial.records.measure import RunMeasure
@@ -26,8 +27,11 @@ MOST_UNSTABLE = 0.05
 """The seeds' gates; a figure at its bound holds."""
 ROUNDING_RATIO = 1e-9
 """0.05 is not the same number each way it is computed."""
-THROUGHPUT = ("samples_per_s", "tokens_per_s", "steps_per_s", "duration_s")
-"""Where the group is ranked by something that a single run does not have, the first of these that all its runs have."""
+BY_THEMSELVES = {
+    "anti_correlated_gpus": "its GPUs work in turns, which is jitter of the platform by itself",
+    "thermal": "its GPUs were held back by heat",
+}
+"""Causes that break stability whatever the step times are, as the stage-1 procedure has it: what is tuned on such a platform is its noise."""
 CAUSES_IN_REASON = 3
 
 
@@ -48,12 +52,13 @@ class _Figures:
         return self.unstable / self.runs if self.runs else None
 
 
-def group_stability(runs: Sequence[MeasuredRun], metric: str) -> GroupStability:
+def group_stability(runs: Sequence[MeasuredRun]) -> GroupStability:
     """The verdict of the counted runs of one group."""
     measures = [run.measure for run in runs if run.measure is not None]
-    figures = _figures(runs, measures, metric)
+    figures = _figures(runs, measures)
     causes = _strongest(measures)
-    verdict, reason = _verdict(figures, [*_broken(figures)], [*_missing(figures, runs)], causes)
+    broken = [*_broken(figures), *(BY_THEMSELVES[cause.kind] for cause in causes if cause.kind in BY_THEMSELVES)]
+    verdict, reason = _verdict(figures, broken, [*_missing(figures, runs)], causes)
     return GroupStability(
         verdict=verdict,
         reason=reason,
@@ -66,9 +71,10 @@ def group_stability(runs: Sequence[MeasuredRun], metric: str) -> GroupStability:
     )
 
 
-def _figures(runs: Sequence[MeasuredRun], measures: Sequence[RunMeasure], metric: str) -> _Figures:
+def _figures(runs: Sequence[MeasuredRun], measures: Sequence[RunMeasure]) -> _Figures:
     ratios = tuple(ratio for measure in measures if (ratio := _ratio(measure)) is not None)
-    name = next((name for name in (metric, *THROUGHPUT) if len(_values(measures, name)) == len(runs)), "")
+    # Of the first of these that all runs have.
+    name = next((name for name in THROUGHPUT if len(_values(measures, name)) == len(runs)), "")
     values = _values(measures, name) if name else []
     return _Figures(
         runs=len(runs),
@@ -130,7 +136,7 @@ def _broken(figures: _Figures) -> Iterator[str]:
     if figures.unstable_ratio is not None and _exceeds(figures.unstable_ratio, MOST_UNSTABLE):
         yield (
             f"{figures.unstable} of {figures.runs} runs are unstable (iter p90/p50 above {UNSTABLE_ITER_RATIO:g} or step p90/p50 above "
-            f"{UNSTABLE_STEP_RATIO:g}), at most {MOST_UNSTABLE:.0%} may be"
+            f"{UNSTABLE_STEP_RATIO:g}), at most {MOST_UNSTABLE * 100:g} % may be"
         )
 
 
@@ -149,7 +155,7 @@ def _missing(figures: _Figures, runs: Sequence[MeasuredRun]) -> Iterator[str]:
 
 
 def _verdict(figures: _Figures, broken: list[str], missing: list[str], causes: tuple[UnevenCause, ...]) -> tuple[StabilityVerdict, str]:
-    counted = f"n = {figures.runs} runs"
+    counted = f"n = {figures.runs} {'run' if figures.runs == 1 else 'runs'}"
     if broken:
         return StabilityVerdict.UNSTABLE, f"Not stable: {'; '.join(broken)} ({counted}). {_why(causes)}"
     if missing:

@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from seatrial.analyse.mann_kendall import mann_kendall
 from seatrial.analyse.mann_whitney import chance_of_one_level
-from seatrial.analyse.quantile import median, percentiles, row_medians
+from seatrial.analyse.quantile import MAD_TO_SIGMA, MEDIAN_TO_MEAN_ERROR, median, percentiles, row_medians
 from seatrial.analyse.theil_sen import pair_slopes
 
 Times = npt.NDArray[np.float64]
@@ -65,9 +65,6 @@ PARTS_CHANCE = 0.005
 """By a formula that gives too high a chance in short runs, so that far fewer are called unsteady."""
 END_SHARES = (0.2, 0.1)
 """How much of either end is compared with the rest. The tenth sees what is too short to move the fifth's median."""
-MAD_TO_SIGMA = 1.4826
-MEDIAN_TO_MEAN_ERROR = 1.2533
-"""A median's standard error over the mean's, for normal noise."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ become everybody's, while those of the others vanish in their waiting; then an a
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import bdtrc
 
 from seatrial.analyse import straggler_words as words
 from seatrial.analyse.quantile import median
@@ -77,9 +76,13 @@ def _is_late(late: Late, work: RankWork) -> bool:
 
 def _is_consistent(late: Late, work: RankWork) -> bool:
     """Whether it is late in nearly all steps, more often than any of so many ranks would be by chance."""
+    if late.share < CONSISTENT or late.errors < LEAST_ERRORS:
+        return False
+    # A sixth of a second to import, in every worker, and few runs have a rank that is late.
+    from scipy.special import bdtrc
+
     n = len(work.steps)
-    chance = float(bdtrc(round(late.share * n) - 1, n, 0.5)) * len(work.ranks)
-    return late.share >= CONSISTENT and chance <= CHANCE and late.errors >= LEAST_ERRORS
+    return float(bdtrc(round(late.share * n) - 1, n, 0.5)) * len(work.ranks) <= CHANCE
 
 
 def _doubt(late: Late, work: RankWork, phase: str) -> str:

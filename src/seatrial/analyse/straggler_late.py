@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from seatrial.analyse.quantile import median, row_medians
+from seatrial.analyse.quantile import MAD_TO_SIGMA, MEDIAN_TO_MEAN_ERROR, median, row_medians
 from seatrial.analyse.straggler_work import Floats, Mask, RankWork
 
 EXPLAINED = 0.5
@@ -22,10 +22,6 @@ DRIVES = 0.6
 """Share of a rank's chance delays that become everybody's: 1 for the one that is always last, about 0 where all are alike."""
 DRIVES_T = 4.0
 """So many standard errors, as the largest of many ranks is looked at."""
-SD_OF_MEDIAN_OFF = 1.4826
-"""Standard deviation of normal values over the median of how far they are off."""
-ERROR_OF_MEDIAN = 1.2533
-"""Standard error of a median over that of a mean."""
 MOST_ALIKE = 0.99
 GREAT = 4.5
 """Times the median: three standard deviations."""
@@ -106,7 +102,7 @@ def _errors(values: Floats) -> float:
     apart = values - middle
     power = float(apart @ apart)
     alike = min(max(float(apart[1:] @ apart[:-1]) / power, 0.0), MOST_ALIKE) if power else 0.0
-    spread = SD_OF_MEDIAN_OFF * median(np.abs(apart)) * ERROR_OF_MEDIAN
+    spread = MAD_TO_SIGMA * median(np.abs(apart)) * MEDIAN_TO_MEAN_ERROR
     error = spread / math.sqrt(len(values) * (1 - alike) / (1 + alike))
     return middle / error if error > 0 else math.copysign(math.inf, middle)
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from seatrial.analyse.column import column
 from seatrial.records.columns import TELEMETRY_FIGURES
 from seatrial.records.measure import Cell
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount, TelemetryTables
@@ -60,21 +61,24 @@ def telemetry_figures(
 
 
 def _gpu_cells(table: pl.DataFrame, span: _Range, account: SamplerAccount | None, notes: list[str]) -> dict[str, Cell]:
-    inside = span.mask(_column(table, "epoch_sec"))
+    inside = span.mask(column(table, "epoch_sec"))
     if not inside.any():
         notes.append("no GPU sample fell into the measured window")
         return {}
-    values = {name: _column(table, name)[inside] for name in table.columns if name != "throttle_reasons"}
+    util, power, temp, clock, used, foreign = (
+        column(table, name)[inside]
+        for name in ("util_gpu_pct", "power_w", "temp_c", "sm_clock_mhz", "mem_used_mib", "foreign_process_count")
+    )
     told = account is None or "throttle_reasons" not in account.missing
     return {
-        "gpu_util_mean_pct": _mean(values.get("util_gpu_pct")),
-        "gpu_power_mean_w": _mean(values.get("power_w")),
-        "gpu_power_max_w": _most(values.get("power_w")),
+        "gpu_util_mean_pct": _mean(util),
+        "gpu_power_mean_w": _mean(power),
+        "gpu_power_max_w": _most(power),
         "gpu_energy_j": _energy_j(table, span, notes),
-        "gpu_temp_max_c": _most(values.get("temp_c")),
-        "gpu_sm_clock_mean_mhz": _mean(values.get("sm_clock_mhz")),
-        "gpu_mem_peak_mib": _most(values.get("mem_used_mib")),
-        "gpu_foreign_process_max": _whole(_most(values.get("foreign_process_count"))),
+        "gpu_temp_max_c": _most(temp),
+        "gpu_sm_clock_mean_mhz": _mean(clock),
+        "gpu_mem_peak_mib": _most(used),
+        "gpu_foreign_process_max": _whole(_most(foreign)),
         **(_throttle_cells(table, inside) if told and "throttle_reasons" in table.columns else {}),
     }
 
@@ -89,8 +93,8 @@ def _throttle_cells(table: pl.DataFrame, inside: npt.NDArray[np.bool_]) -> dict[
 
 def _energy_j(table: pl.DataFrame, span: _Range, notes: list[str]) -> float | None:
     """Of all GPUs over the span: by the counter where every GPU has one, else by power over time."""
-    at, gpu = _column(table, "epoch_sec"), _column(table, "gpu_index")
-    energy_j, power_w = _column(table, "energy_j"), _column(table, "power_w")
+    at, gpu = column(table, "epoch_sec"), column(table, "gpu_index")
+    energy_j, power_w = column(table, "energy_j"), column(table, "power_w")
     each = [gpu == index for index in np.unique(gpu)]
     counted = _sum([_used(at[own], energy_j[own], span) for own in each])
     # A counter that stands still under power does not count.
@@ -130,17 +134,18 @@ def _integral(at: Numbers, power_w: Numbers) -> Numbers:
 
 
 def _host_cells(table: pl.DataFrame, span: _Range, notes: list[str]) -> dict[str, Cell]:
-    inside = span.mask(_column(table, "epoch_sec"))
+    inside = span.mask(column(table, "epoch_sec"))
     if not inside.any():
         notes.append("no host sample fell into the measured window")
         return {}
-    values = {name: _column(table, name)[inside] for name in table.columns}
-    busy = values["cpu_user_pct"] + values["cpu_system_pct"] if {"cpu_user_pct", "cpu_system_pct"} <= values.keys() else None
-    rss_kib, available_kib = _most(values.get("rss_kib")), _least(values.get("mem_available_kib"))
+    rss, available, user, system, steal = (
+        column(table, name)[inside] for name in ("rss_kib", "mem_available_kib", "cpu_user_pct", "cpu_system_pct", "cpu_steal_pct")
+    )
+    rss_kib, available_kib = _most(rss), _least(available)
     return {
         "host_rss_peak_mib": None if rss_kib is None else rss_kib / KIB_PER_MIB,
-        "host_cpu_busy_mean_pct": _mean(busy),
-        "host_cpu_steal_mean_pct": _mean(values.get("cpu_steal_pct")),
+        "host_cpu_busy_mean_pct": _mean(user + system),
+        "host_cpu_steal_mean_pct": _mean(steal),
         "host_mem_available_min_mib": None if available_kib is None else available_kib / KIB_PER_MIB,
     }
 
@@ -167,29 +172,21 @@ def samplers(account: TelemetryAccount) -> list[tuple[str, SamplerAccount]]:
     return [(kind, sampler) for kind, sampler in (("GPU", account.gpu), ("host", account.host)) if sampler]
 
 
-def _column(table: pl.DataFrame, name: str) -> Numbers:
-    """The column as numbers, NaN where it is empty; all NaN where the file has none of that name."""
-    column: pl.Series | None = table.get_column(name, default=None)
-    if column is None:
-        return np.full(len(table), np.nan)
-    return column.to_numpy() if column.dtype == pl.Float64 else column.cast(pl.Float64, strict=False).to_numpy()
+def _known(values: Numbers) -> Numbers:
+    return values[~np.isnan(values)]
 
 
-def _known(values: Numbers | None) -> Numbers:
-    return np.empty(0) if values is None else values[~np.isnan(values)]
-
-
-def _mean(values: Numbers | None) -> float | None:
+def _mean(values: Numbers) -> float | None:
     known = _known(values)
     return float(known.mean()) if len(known) else None
 
 
-def _most(values: Numbers | None) -> float | None:
+def _most(values: Numbers) -> float | None:
     known = _known(values)
     return float(known.max()) if len(known) else None
 
 
-def _least(values: Numbers | None) -> float | None:
+def _least(values: Numbers) -> float | None:
     known = _known(values)
     return float(known.min()) if len(known) else None
 

@@ -18,6 +18,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
+from seatrial.analyse.mann_kendall import kendall_variance
 from seatrial.analyse.quantile import median, row_medians
 
 Floats = npt.NDArray[np.float64]
@@ -53,7 +54,7 @@ def theil_sen(at: Floats, values: Floats) -> Slope | None:
     value = median(slopes)
     if len(values) < LEAST_FOR_INTERVAL:
         return Slope(value=value, n=count)
-    spread = _kendall_variance(values) * _autocorrelation_factor(values - value * at)
+    spread = kendall_variance(values) * _autocorrelation_factor(values - value * at)
     low, high = _sen_interval(slopes, math.sqrt(spread))
     return Slope(value=value, low=low, high=high, n=count)
 
@@ -82,16 +83,6 @@ def batched(at: Floats, values: Floats, most: int) -> tuple[Floats, Floats]:
         return at, values
     over = len(values) % size
     return at[over:].reshape(-1, size).mean(axis=1), row_medians(values[over:].reshape(-1, size))
-
-
-def _kendall_variance(values: Floats) -> float:
-    """Of the number of rising pairs less that of falling ones, were the order chance; equal values count as such."""
-    _, ties = np.unique(values, return_counts=True)
-    return (_pairs_spread(np.array([len(values)])) - _pairs_spread(ties)) / 18
-
-
-def _pairs_spread(counts: npt.NDArray[np.int64]) -> float:
-    return float((counts * (counts - 1) * (2 * counts + 5)).sum())
 
 
 def _autocorrelation_factor(residuals: Floats) -> float:

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from seatrial.analyse.column import column
 from seatrial.analyse.telemetry import SETTINGS
-from seatrial.analyse.uneven_span import Floats, Span, numbers
+from seatrial.analyse.uneven_span import Floats, Span
 from seatrial.records.health import UnevenCause
 
 FILE = "gpu_telemetry.csv"
@@ -64,10 +65,10 @@ def clock_causes(rows: pl.DataFrame, gpu: Floats, span: Span) -> Iterator[Uneven
 
 
 def _held(rows: pl.DataFrame, gpu: Floats) -> Iterator[_Held]:
-    column: pl.Series | None = rows.get_column("throttle_reasons", default=None)
-    if column is None or np.isnan(gpu).any():
+    reasons: pl.Series | None = rows.get_column("throttle_reasons", default=None)
+    if reasons is None or np.isnan(gpu).any():
         return
-    texts = column.to_list()
+    texts = reasons.to_list()
     kinds = {text: _kind(text) for text in set(texts)}
     if set(kinds.values()) == {FREE}:
         return
@@ -102,9 +103,9 @@ def _words(text: str | None) -> set[str]:
 def _cause(found: _Held, rows: pl.DataFrame, span: Span) -> UnevenCause:
     n = int(found.own.sum())
     power_w, limit_w, temp_c, clock_mhz = (
-        _mean(numbers(rows, name)[found.held]) for name in ("power_w", "power_limit_w", "temp_c", "sm_clock_mhz")
+        _mean(column(rows, name)[found.held]) for name in ("power_w", "power_limit_w", "temp_c", "sm_clock_mhz")
     )
-    free_mhz = _mean(numbers(rows, "sm_clock_mhz")[found.own & ~found.held])
+    free_mhz = _mean(column(rows, "sm_clock_mhz")[found.own & ~found.held])
     seen = [
         _told(temp_c, "{:.0f} °C"),
         _told(power_w, "{:.0f} W") + (_told(limit_w, " of {:.0f} W") if power_w is not None else ""),

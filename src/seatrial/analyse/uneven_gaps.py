@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from seatrial.analyse.column import column
 from seatrial.analyse.telemetry import samplers
-from seatrial.analyse.uneven_span import Floats, Span, numbers
+from seatrial.analyse.uneven_span import Floats, Span
 from seatrial.records.health import UnevenCause
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount, TelemetryTables
 
@@ -58,7 +59,7 @@ def _gaps(kind: str, table: pl.DataFrame | None, sampler: SamplerAccount, span: 
 
 def _looked_at(table: pl.DataFrame, span: Span) -> Floats:
     """Times of the looks inside the window, with its ends: what lies before the first look or after the last was not seen either."""
-    at = numbers(span.rows(table), "epoch_sec")
+    at = column(span.rows(table), "epoch_sec")
     ends = [end for end in (span.first_t, span.last_t) if end is not None]
     return np.sort(np.concatenate((at, ends)))
 

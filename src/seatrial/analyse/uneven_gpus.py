@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from seatrial.analyse.column import column
 from seatrial.analyse.quantile import median
 from seatrial.analyse.uneven_clocks import clock_causes
-from seatrial.analyse.uneven_span import Floats, Span, numbers
+from seatrial.analyse.uneven_span import Floats, Span
 from seatrial.records.health import UnevenCause
 
 FILE = "gpu_telemetry.csv"
@@ -58,9 +59,9 @@ def gpu_causes(table: pl.DataFrame, span: Span, world_size: int) -> Iterator[Une
     rows = span.rows(table)
     if rows.is_empty() or "gpu_index" not in rows.columns:
         return
-    gpu = numbers(rows, "gpu_index")
+    gpu = column(rows, "gpu_index")
     yield from clock_causes(rows, gpu, span)
-    looks = _looks(gpu, numbers(rows, "epoch_sec"), numbers(rows, "util_gpu_pct"), world_size)
+    looks = _looks(gpu, column(rows, "epoch_sec"), column(rows, "util_gpu_pct"), world_size)
     if looks is not None:
         yield from _in_turns(looks, span) or _imbalance(looks, span)
 
@@ -96,7 +97,7 @@ def _in_turns(looks: _Looks, span: Span) -> list[UnevenCause]:
     swings = np.flatnonzero(_swing_pct(looks.util) >= LEAST_SWING_PCT)
     if len(swings) < 2:
         return []
-    ranks = np.stack([_mean_ranks(looks.util[:, column]) for column in swings])
+    ranks = np.stack([_mean_ranks(looks.util[:, place]) for place in swings])
     correlation: Floats = np.atleast_2d(np.corrcoef(ranks))
     widths = -correlation * np.sqrt(_independent(ranks) - 1)
     clear = (correlation <= MOST_CORRELATION) & (widths >= LEAST_WIDTHS)

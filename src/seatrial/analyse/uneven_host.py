@@ -14,8 +14,9 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
+from seatrial.analyse.column import column
 from seatrial.analyse.quantile import median
-from seatrial.analyse.uneven_span import Floats, Span, numbers
+from seatrial.analyse.uneven_span import Floats, Span
 from seatrial.records.health import UnevenCause
 
 FILE = "host_telemetry.csv"
@@ -40,7 +41,7 @@ def host_causes(table: pl.DataFrame, span: Span, cores: int | None) -> Iterator[
     rows = span.rows(table)
     if len(rows) < LEAST_SAMPLES:
         return
-    yield from _steal(numbers(rows, "cpu_steal_pct"), span)
+    yield from _steal(column(rows, "cpu_steal_pct"), span)
     if cores:
         yield from _load(rows, span, cores)
 
@@ -63,11 +64,11 @@ def _steal(steal_pct: Floats, span: Span) -> Iterator[UnevenCause]:
 
 
 def _load(rows: pl.DataFrame, span: Span, cores: int) -> Iterator[UnevenCause]:
-    busy, own = numbers(rows, "cpu_user_pct") + numbers(rows, "cpu_system_pct"), numbers(rows, "tree_cpu_pct") / cores
+    busy, own = column(rows, "cpu_user_pct") + column(rows, "cpu_system_pct"), column(rows, "tree_cpu_pct") / cores
     known = ~np.isnan(busy + own)
     if known.sum() < LEAST_SAMPLES:
         return
-    busy, own, load = busy[known], own[known], numbers(rows, "load1")[known]
+    busy, own, load = busy[known], own[known], column(rows, "load1")[known]
     full = busy >= BUSY_PCT
     contended = full & (busy - own >= OTHERS_PCT)
     if contended.mean() >= LEAST_CONTENDED:

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from seatrial.analyse.column import column
 from seatrial.records.measure import Window
 
 Floats = npt.NDArray[np.float64]
@@ -31,15 +32,7 @@ class Span:
 
     def rows(self, table: pl.DataFrame) -> pl.DataFrame:
         """The rows inside, of a table that is in the order of time; a slice, which copies nothing."""
-        at = numbers(table, "epoch_sec")
+        at = column(table, "epoch_sec")
         first = 0 if self.first_t is None else int(np.searchsorted(at, self.first_t))
         last = len(at) if self.last_t is None else int(np.searchsorted(at, self.last_t, side="right"))
         return table.slice(first, max(0, last - first))
-
-
-def numbers(table: pl.DataFrame, name: str) -> Floats:
-    """A column as numbers, NaN where it is empty; all NaN where there is none of that name."""
-    column: pl.Series | None = table.get_column(name, default=None)
-    if column is None:
-        return np.full(len(table), np.nan)
-    return column.to_numpy() if column.dtype == pl.Float64 else column.cast(pl.Float64, strict=False).to_numpy()

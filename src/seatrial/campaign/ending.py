@@ -7,12 +7,15 @@ ended, it must have said of every one that it ended well, or every one must have
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seatrial.observe.progress import BETWEEN_STEPS
 from seatrial.observe.watchdog import Alarm
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.signatures.registry import advice, signature
+
+KILLED = ("killed", "deepspeed_launcher_killed")
+"""Entries of the registry that say that signal 9 ended a process, and not why."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +45,8 @@ class Ending:
     agent_lost: bool = False
     agent_stopped: bool = False
     """Somebody outside sent TERM to the agent."""
+    oom_kills: str = ""
+    """Which counter of the kernel's OOM killer rose meanwhile, in words; empty where none did."""
     elapsed_s: float = 0.0
 
 
@@ -73,6 +78,15 @@ def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int 
     if ending.returncode != 0:
         return Judgement(outcome=Outcome.FAILED, cause=Cause.UNKNOWN, needs_log=True)
     return _judge_exit_0(ranks, world_size, steps)
+
+
+def with_oom_kill(judged: Judgement, oom_kills: str) -> Judgement:
+    """The kernel's counter explains a process that was killed: the log can only tell that it was."""
+    if not oom_kills or judged.signature not in KILLED:
+        return judged
+    entry = signature("host_oom")
+    detail = f"the kernel's OOM killer ended a process ({oom_kills}); {judged.detail}"
+    return replace(judged, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id)
 
 
 def _alarm_advice(alarm: Alarm, ranks: RankRecord) -> str:

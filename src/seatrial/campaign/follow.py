@@ -51,6 +51,7 @@ class Follower:
         self._told = ""
         self._was_asked = self._stacks_taken = self._agent_stopped = False
         self._returncode: int | None = None
+        self._oom_kills = ""
         self._exited_s: float | None = None
 
     def follow(self) -> Ending:
@@ -80,7 +81,7 @@ class Follower:
 
     def _hear(self, report: AgentReport, launched_m: float, now_s: float) -> None:
         if report.kind == "exited":
-            self._agent_stopped = report.detail == AGENT_GOT_TERM
+            self._agent_stopped, self._oom_kills = report.detail == AGENT_GOT_TERM, report.oom_kills
             # By the agent's word: the harness may have been suspended when it happened.
             self._returncode, self._exited_s = report.returncode, min(now_s, max(0.0, report.m - launched_m)) if report.m else now_s
         elif report.kind == "stacks":
@@ -148,6 +149,7 @@ class Follower:
             interrupted=self._was_asked and self._ladder.rung is not Rung.NONE,
             agent_lost=lost,
             agent_stopped=self._agent_stopped,
+            oom_kills=self._oom_kills,
             # What a run left behind and the agent had to end is not part of its length.
             elapsed_s=elapsed_s if self._exited_s is None else self._exited_s,
         )

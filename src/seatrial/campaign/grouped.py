@@ -25,7 +25,6 @@ from seatrial.records.measure import GroupSummary, Ranking
 from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import RunSpec
 
-THROUGHPUT = "throughput"
 NO_POLARS = "polars is not installed here, so no tables can be made; copy the folder to a machine that has it and run `seatrial report`"
 
 
@@ -135,9 +134,9 @@ def pending(plans: Sequence[CampaignPlan], runs: tuple[MeasuredRun, ...]) -> tup
 
 def _rank_by(plan: CampaignPlan) -> tuple[str, list[Caution]]:
     """What to rank by; throughput where the plan, of a later version or damaged, names a figure that is not known here."""
-    from seatrial.analyse.rank_metric import METRICS
+    from seatrial.analyse.rank_metric import ANY_THROUGHPUT, METRICS
 
-    if plan.rank_by in (THROUGHPUT, *METRICS):
+    if plan.rank_by in (ANY_THROUGHPUT, *METRICS):
         return plan.rank_by, []
-    text = f"The plan ranks by '{plan.rank_by[:40]}', which this version does not know; {THROUGHPUT} is used instead."
-    return THROUGHPUT, [Caution(kind="unknown_figure", text=text)]
+    text = f"The plan ranks by '{plan.rank_by[:40]}', which this version does not know; {ANY_THROUGHPUT} is used instead."
+    return ANY_THROUGHPUT, [Caution(kind="unknown_figure", text=text)]

@@ -16,7 +16,7 @@ from typing import Any
 from seatrial import files
 from seatrial.append import kept_elsewhere
 from seatrial.campaign.code_folder import code_folder
-from seatrial.campaign.ending import Ending, RankRecord, judge_ending
+from seatrial.campaign.ending import Ending, RankRecord, judge_ending, with_oom_kill
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
 from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.masking import masked_outcome
@@ -148,6 +148,7 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
         found = diagnose(ending.returncode, _last_lines(attempt.launcher_log, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
         judged = replace(judged, cause=found.cause, detail=found.detail, action=found.action, signature=found.signature)
         telling = found.telling
+    judged = with_oom_kill(judged, ending.oom_kills)
     failed = judged.outcome is not Outcome.OK
     stood = where_it_stood(attempt, ending.alarm)
     told_by = stood.cause.value if stood.cause else judged.signature

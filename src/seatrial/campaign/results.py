@@ -131,6 +131,7 @@ def _verdict(grouped: GroupedCampaign, drift: SentinelDrift | None, folder: Path
         comparisons=comparisons,
         scaling=scaling_within(grouped),
         drift=drift,
+        left_out=[spec.run for plan in grouped.plans for spec in plan.runs if plan.selected and spec.run not in plan.selected],
     )
 
 

@@ -15,11 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.campaign.sides import HISTORY, Finder, groups_to_compare, side_of, split_word
+from seatrial.campaign.grouped import Grouped
+from seatrial.campaign.sides import HISTORY, Finder, groups_to_compare, side_name, side_of, split_word
 from seatrial.errors import CampaignError, UsageError
+from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.comparison import Side
 
 BOTH = 2
+NO_BASELINE_NAMED = CampaignPlan.baseline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +78,12 @@ def _groups_of(finder: Finder, folder: Path, groups: Sequence[str]) -> AskedPair
     sides = [finder.side(group) for group in groups]
     if len(sides) > 1:
         return _against_first(sides, [1] * len(sides))
-    baseline, note = _baseline_of(finder, folder)
     campaign = finder.campaign(folder)
-    family = len(groups_to_compare(campaign)) - 1 if baseline.group != campaign.baseline_group else None
-    return AskedPairs(pairs=(_two(baseline, sides[0]),), family=family, note=note)
+    baseline, note = _baseline_of(finder, folder)
+    if _is_plans_own(campaign, baseline):
+        return AskedPairs(pairs=((baseline, sides[0]),), note=note)
+    family = len(groups_to_compare(campaign)) - 1
+    return AskedPairs(pairs=((baseline, sides[0]),), family=family, note=f"{note}{_chosen_from(family + 1, family)}")
 
 
 def _all_groups(finder: Finder, folder: Path) -> AskedPairs:
@@ -90,10 +95,11 @@ def _all_groups(finder: Finder, folder: Path) -> AskedPairs:
             f"{folder} has {len(groups) or 'no'} group{'s' * (not groups)} with runs that count: there is nothing to compare"
         )
     baseline, note = _baseline_of(finder, folder)
-    others = [side_of(campaign, group) for group in groups if group != baseline.group]
-    picked = baseline.group != campaign.baseline_group
-    family = len(groups) * (len(groups) - 1) // 2 if picked else None
-    return AskedPairs(pairs=tuple((baseline, other) for other in others), family=family, note=note)
+    pairs = tuple((baseline, side_of(campaign, group)) for group in groups if group != baseline.group)
+    if _is_plans_own(campaign, baseline):
+        return AskedPairs(pairs=pairs, note=note)
+    family = len(groups) * (len(groups) - 1) // 2
+    return AskedPairs(pairs=pairs, family=family, note=f"{note}{_chosen_from(len(groups), family)}")
 
 
 def _baseline_of(finder: Finder, folder: Path) -> tuple[Side, str]:
@@ -101,8 +107,19 @@ def _baseline_of(finder: Finder, folder: Path) -> tuple[Side, str]:
     if campaign.baseline_group in groups_to_compare(campaign):
         return side_of(campaign, campaign.baseline_group), f"{campaign.baseline_group} is the plan's baseline."
     best = finder.best_of(folder)
-    note = f"{best.group}, the winner, is the baseline: the plan's own ('{campaign.baseline_group}') is no group here that counts."
-    return side_of(campaign, best.group), note
+    # The default stands there where nobody named one.
+    named = campaign.baseline_group not in ("", NO_BASELINE_NAMED)
+    why = f": the plan's own ('{campaign.baseline_group}') is no group here that counts" if named else ""
+    return side_of(campaign, best.group), f"{best.group}, the winner, is the baseline{why}."
+
+
+def _is_plans_own(campaign: Grouped, baseline: Side) -> bool:
+    return baseline.group == campaign.baseline_group
+
+
+def _chosen_from(groups: int, family: int) -> str:
+    """Why more comparisons count than are shown; empty where no more do."""
+    return f" It was chosen from {groups} groups by their figures, so {family} pairs count for the correction." if family > 1 else ""
 
 
 def _two_campaigns(finder: Finder, first: Path, second: Path) -> AskedPairs:
@@ -110,22 +127,24 @@ def _two_campaigns(finder: Finder, first: Path, second: Path) -> AskedPairs:
     groups = [groups_to_compare(campaign) for campaign in campaigns]
     shared = [group for group in groups[0] if group in groups[1]]
     if min(map(len, groups)) > 1 and shared:
-        pairs = [_two(side_of(campaigns[0], name, f"{first}:{name}"), side_of(campaigns[1], name, f"{second}:{name}")) for name in shared]
+        names = [(side_name(first, group), side_name(second, group)) for group in shared]
+        pairs = [
+            (side_of(campaigns[0], group, one), side_of(campaigns[1], group, other))
+            for group, (one, other) in zip(shared, names, strict=True)
+        ]
         left = sorted({*groups[0], *groups[1]} - set(shared))
         note = f"Groups that only one of the two has are left out: {', '.join(left)}." if left else ""
         return AskedPairs(pairs=tuple(pairs), note=note)
-    pair = _two(finder.best_of(first), finder.best_of(second))
     most = max(map(len, groups))
-    return AskedPairs(pairs=(pair,), family=most, note="Winner against winner." if most > 1 else "")
+    winners = (
+        f"Winner against winner, chosen from {len(groups[0])} and {len(groups[1])} groups: {most} comparisons count for the correction."
+    )
+    return AskedPairs(pairs=((finder.best_of(first), finder.best_of(second)),), family=most, note=winners if most > 1 else "")
 
 
 def _against_first(sides: Sequence[Side], picked_from: Sequence[int]) -> AskedPairs:
     """`picked_from` is how many groups each side is the best of."""
     family = sum(max(picked_from[0], many) for many in picked_from[1:])
-    return AskedPairs(pairs=tuple(_two(sides[0], other) for other in sides[1:]), family=family)
-
-
-def _two(a: Side, b: Side) -> tuple[Side, Side]:
-    if (a.campaign, a.group, a.runs) == (b.campaign, b.group, b.runs):
-        raise UsageError(f"{a.name} and {b.name} are the same runs; name two different sides")
-    return a, b
+    picked = [f"{side.name} from {many}" for side, many in zip(sides, picked_from, strict=True) if many > 1]
+    chosen = f"Winners were chosen from groups by their figures ({', '.join(picked)}): {family} comparisons count for the correction."
+    return AskedPairs(pairs=tuple((sides[0], other) for other in sides[1:]), family=family, note=chosen if picked else "")

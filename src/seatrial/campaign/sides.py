@@ -6,13 +6,14 @@ else its winner), `GROUP` where a campaign is named beside it, `history:NAME`, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from seatrial.campaign.grouped import Grouped, read_grouped
 from seatrial.errors import CampaignError, UsageError, did_you_mean
-from seatrial.history.rows import history_path, pinned, pinned_names
+from seatrial.history.rows import history_path, read_history
 from seatrial.machine.fingerprint import fingerprint_facts
 from seatrial.machine.secrets import mask
 from seatrial.records.campaign_plan import SENTINEL
@@ -43,6 +44,7 @@ def side_of(results: Grouped, group: str, name: str = "") -> Side:
         runs=tuple(map(_side_run, counted)),
         campaign=str(Path(results.output).resolve()),
         world_size=_world_size(newest),
+        nodes=max((run.measure.hosts for run in counted if run.measure), default=1),
         failed_runs=summary.failed_runs,
         infrastructure_failures=summary.infrastructure_failures,
         pending=_pending(results, summary),
@@ -60,10 +62,9 @@ def groups_to_compare(results: Grouped) -> list[str]:
     return [group.group for group in results.groups if group.runs and group.lane and group.mode != SENTINEL]
 
 
-def find_sides(words: Sequence[str], *, inside: Path | None = None, history: Path | None = None) -> list[Side]:
-    """A side for each word."""
-    finder = Finder(inside=inside, history=history)
-    return [finder.side(word) for word in words]
+def side_name(folder: Path | str, group: str) -> str:
+    """`OUT:GROUP` as people would write it: `./out/` and `x/../out` are out."""
+    return f"{os.path.normpath(folder)}:{group}"
 
 
 class Finder:
@@ -86,19 +87,19 @@ class Finder:
         folder, group = split_word(word)
         if folder is not None:
             self.inside = self.inside or folder
-            return side_of(self.campaign(folder), group, word) if group else self.best_of(folder, word)
+            return side_of(self.campaign(folder), group, side_name(folder, group)) if group else self.best_of(folder)
         if self.inside is not None and not word.startswith(HISTORY) and self._is_group(word):
             return side_of(self.campaign(self.inside), word)
         return self._row(word)
 
-    def best_of(self, folder: Path, name: str = "") -> Side:
+    def best_of(self, folder: Path) -> Side:
         """The only group of a campaign, else its winner."""
         campaign = self.campaign(folder)
         able = groups_to_compare(campaign)
         chosen = able[0] if len(able) == 1 else campaign.ranking.winner
         if chosen is None:
             raise CampaignError(f"{folder} has no winner ({campaign.ranking.reason or 'no run ended ok'}); name a group: {folder}:GROUP")
-        return side_of(campaign, chosen, f"{name or folder}:{chosen}")
+        return side_of(campaign, chosen, side_name(folder, chosen))
 
     def _is_group(self, word: str) -> bool:
         assert self.inside is not None
@@ -106,18 +107,19 @@ class Finder:
 
     def _row(self, word: str) -> Side:
         name = word.removeprefix(HISTORY)
-        row = pinned(self.history, name)
+        row = read_history(self.history).pinned(name)
         if row is not None:
             return replace(row.side, name=f"{HISTORY}{name}", source=f"{HISTORY}{name}")
         raise UsageError(self._unknown(word, name))
 
     def _unknown(self, word: str, name: str) -> str:
-        names = pinned_names(self.history)
+        history = read_history(self.history)
+        names = history.pinned_names
         if word.startswith(HISTORY):
             remedy = (
                 did_you_mean(name, names) if names else "nothing is pinned there: `seatrial history add OUT`, then `history pin ROW NAME`"
             )
-            return f"no row of {self.history} is pinned as '{name}'; {remedy}"
+            return f"no row of {self.history} is pinned as '{name}'{history.unreadable_clause}; {remedy}"
         if self.inside is not None:
             known = [group.group for group in self.campaign(self.inside).groups]
             return f"{self.inside} has no group '{word}', and no row of history has that name; {did_you_mean(word, [*known, *names])}"
@@ -145,7 +147,7 @@ def _counted(results: Grouped, summary: GroupSummary) -> list[MeasuredRun]:
 
 
 def _key(run: MeasuredRun) -> str:
-    return run.attempt.spec.group_key or run.attempt.spec.group
+    return run.attempt.spec.key
 
 
 def _side_run(run: MeasuredRun) -> SideRun:

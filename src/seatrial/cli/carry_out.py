@@ -15,6 +15,7 @@ from seatrial.campaign.grouped import NO_POLARS, can_measure
 from seatrial.campaign.results import remake_or_say
 from seatrial.campaign.tracking import Tracking, TrackingListener
 from seatrial.cli.before_start import refuse_unasked, refuse_unusable_output
+from seatrial.cli.foreseen import say_what_cannot_pass
 from seatrial.cli.live_view import PlainView, live_view
 from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial.cli.track import say_account, stop_wishes, tracking_to, usable_trackers
@@ -42,10 +43,11 @@ def carry_out(
     view: MakeView = live_view,
 ) -> int:
     """Run the campaign, sending each run that ends to the trackers, and return the exit code; `again` runs finished runs too."""
-    console = Console(stderr=as_json)
+    console = Console(stderr=as_json, emoji=False)
     out, trackers = Path(plan.output), usable_trackers(track)
     refuse_unasked(plan, yes)
     refuse_unusable_output(out)
+    say_what_cannot_pass(plan, console)
     with stop_wishes(out) as stop_wished, tracking_to(trackers, out, console, stop_wished) as tracking:
         with view(console, heartbeat_s) as shown:
             end = run_all(plan, TrackingListener(shown, tracking), again=again)
@@ -64,7 +66,7 @@ def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tr
     print_report(results, console)
     _say_what_is_left(console, end, plan, "the same plan without --again resumes" if again else "the same command resumes")
     if unwritten:
-        console.print(unwritten, style="red", markup=False, highlight=False)
+        console.print(unwritten, style="red", markup=False, highlight=False, emoji=False)
     if not end.interrupted:
         tracking.send_campaign()
     say_account(tracking, console)

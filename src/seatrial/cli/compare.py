@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json as json_text
+import math
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seatrial.cli.options import AsJson
+from seatrial.errors import RefusedError, SeatrialError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +62,13 @@ MetricName = Annotated[
 ]
 Margin = Annotated[
     float,
-    typer.Option("--margin", metavar="PCT", help="A difference within this many per cent does not matter.", min=0, rich_help_panel=HOW),
+    typer.Option(
+        "--margin",
+        metavar="PCT",
+        help="A difference within this many per cent does not matter: SAME where the whole interval lies within it, FASTER or SLOWER where "
+        "the interval excludes no difference and its middle lies beyond the margin, AMBIGUOUS else.",
+        rich_help_panel=HOW,
+    ),
 ]
 Preset = Annotated[
     str,
@@ -114,31 +123,59 @@ def compare(
     Runs made in rounds of one campaign are pairs. An interval on logs decides (paired t, else Welch); a bootstrap stands beside it, and
     several comparisons are corrected by Holm. A speed-up with a worse loss is said not to count. Nothing is written.
 
-    Exit codes: 0 FASTER, SLOWER or SAME, 1 wrong use, 2 refused (unlike machines, other debug settings, no metric in common),
-    3 any comparison AMBIGUOUS, or one number of GPUs only.
+    Exit codes: 0 FASTER, SLOWER or SAME, 1 wrong use, 2 refused (the same runs, unlike machines, other debug settings, no metric in
+    common), 3 any comparison AMBIGUOUS, or one number of GPUs only. With --json the last line then says `refused`, and why.
     """
-    words = sides or []
-    if scaling:
-        return _scaling(_sides_of_scaling(words, inside, history), metric, gpus or (), as_json=json)
+    asked = _Asked(
+        words=sides or [], metric=metric, margin=margin, preset=preset, across=across, inside=inside, history=history, as_json=json
+    )
+    try:
+        return _scaling(asked, gpus or ()) if scaling else _compare(asked, gpus)
+    except SeatrialError as error:
+        if json:
+            _print_json({"refused": str(error), "exit_code": error.exit_code})
+        raise
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What was typed."""
+
+    words: Sequence[str]
+    metric: str
+    margin: float
+    preset: str
+    across: bool
+    inside: Path | None
+    history: Path | None
+    as_json: bool
+
+
+def _compare(asked: _Asked, gpus: Sequence[int] | None) -> int:
     from seatrial.analyse.compare import compare_pairs
     from seatrial.campaign.side_words import asked_pairs
     from seatrial.report.comparison_text import comparison_json, comparison_lines
 
-    asked = asked_pairs(words, inside=inside, history=history)
-    found = compare_pairs(asked.pairs, metric=metric, margin_pct=margin, preset=preset, across=across, family=asked.family)
-    _show(lambda width: comparison_lines(found, width, asked.note), as_json=json)
-    if json:
-        _print_json(comparison_json(found, [side for pair in asked.pairs for side in pair], asked.note))
+    if gpus:
+        raise UsageError("--gpus is what --scaling projects to; add --scaling, or leave it out")
+    if not 0 <= asked.margin < math.inf:
+        raise UsageError(f"--margin {asked.margin:g} is no difference in per cent; give 0 or more")
+    meant = asked_pairs(asked.words, inside=asked.inside, history=asked.history)
+    found = compare_pairs(
+        meant.pairs, metric=asked.metric, margin_pct=asked.margin, preset=asked.preset, across=asked.across, family=meant.family
+    )
+    _show(lambda width: comparison_lines(found, width, meant.note), as_json=asked.as_json)
+    if asked.as_json:
+        _print_json(comparison_json(found, [side for pair in meant.pairs for side in pair], meant.note))
     return _exit_code(found)
 
 
-def _sides_of_scaling(words: Sequence[str], inside: Path | None, history: Path | None) -> list[Side]:
-    """The sides of `--scaling`. Machines may differ, since more GPUs are more machines; debug settings may not."""
+def _sides_of_scaling(asked: _Asked) -> list[Side]:
+    """The sides of `--scaling`. Debug settings must not be mixed; machines are looked at where sizes are laid side by side."""
     from seatrial.analyse.alike import refusal
     from seatrial.campaign.side_words import scaling_sides
-    from seatrial.errors import RefusedError, UsageError
 
-    sides = scaling_sides(words, inside=inside, history=history)
+    sides = scaling_sides(asked.words, inside=asked.inside, history=asked.history)
     if not sides:
         raise UsageError("--scaling needs campaigns or groups on 1, 2, 4 … GPUs: name them, for example OUT1x OUT2x OUT4x")
     refused = next(filter(None, (refusal(sides[0], side, across=True) for side in sides[1:])), "")
@@ -147,21 +184,21 @@ def _sides_of_scaling(words: Sequence[str], inside: Path | None, history: Path |
     return sides
 
 
-def _scaling(sides: Sequence[Side], metric: str, gpus: Sequence[int], *, as_json: bool) -> int:
-    from seatrial.analyse.scaling import scaling
-    from seatrial.report.scaling_text import scaling_json, scaling_lines
+def _scaling(asked: _Asked, gpus: Sequence[int]) -> int:
+    from seatrial.analyse.scaling_families import scaling_families
+    from seatrial.report.scaling_text import families_json, families_lines
 
-    found = scaling(sides, metric, gpus=gpus)
-    _show(lambda width: scaling_lines(found, width), as_json=as_json)
-    if as_json:
-        _print_json(scaling_json(found))
-    return 0 if len({point.gpus for point in found.points}) > 1 else AMBIGUOUS
+    found = scaling_families(_sides_of_scaling(asked), asked.metric, gpus=gpus, across=asked.across)
+    _show(lambda width: families_lines(found, width), as_json=asked.as_json)
+    if asked.as_json:
+        _print_json(families_json(found))
+    return 0 if any(one.is_measured for one in found) else AMBIGUOUS
 
 
 def _show(lines: Callable[[int], list[str]], *, as_json: bool) -> None:
     from rich.console import Console
 
-    people = Console(stderr=as_json)
+    people = Console(stderr=as_json, emoji=False)
     people.print("\n".join(lines(people.width)), markup=False, highlight=False, soft_wrap=True)
 
 

@@ -40,7 +40,7 @@ def diff(before: Run, after: Run, json: AsJson = False) -> int:
     from seatrial.report.run_diff_text import diff_json, diff_lines
 
     found = diff_runs(_side(before), _side(after))
-    people = Console(stderr=json)
+    people = Console(stderr=json, emoji=False)
     people.print("\n".join(diff_lines(found, people.width)), markup=False, highlight=False, soft_wrap=True)
     if json:
         sys.stdout.write(json_text.dumps(diff_json(found)) + "\n")

@@ -63,7 +63,7 @@ def doctor(plan: PlanToCheck = None, set: Overrides = None, out: Out = None, fas
     began = time.monotonic()
     sections = examine(_need(plan, set, out), fast=fast, empty_columns=None if fast else empty_columns)
     took_s = time.monotonic() - began
-    console = Console(stderr=json, markup=False, highlight=False)
+    console = Console(stderr=json, markup=False, highlight=False, emoji=False)
     _print_sections(console, sections)
     console.print(_ending(sections, took_s), soft_wrap=True)
     if json:

@@ -109,7 +109,7 @@ def _list(exporter: Exporter) -> None:
     for name, holds in TABLES.items():
         table = exporter.table(name)
         shown.add_row(name, f"{sum(len(frame) for frame in table.frames):,}", str(len(table.schema)), holds)
-    Console().print(shown)
+    Console(emoji=False).print(shown)
 
 
 def _write(exporter: Exporter, targets: dict[str, Path], form: str) -> None:

@@ -12,9 +12,13 @@ import typer
 from seatrial.cli.compare import HistoryFile
 from seatrial.cli.main import VERBS
 from seatrial.cli.options import AsJson, Folder
+from seatrial.errors import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from seatrial.history.rows import Row
+    from seatrial.records.comparison import Side
 
 EXAMPLES = "seatrial history add outputs/tiny-lm-demo\n\nseatrial history pin 3 v100-bf16"
 ADD_EXAMPLES = "seatrial history add outputs/tiny-lm-demo\n\nseatrial history add nightly --group mb16 --history team.jsonl"
@@ -42,7 +46,7 @@ def register(app: typer.Typer) -> None:
 def add(out: Folder, group: GroupNames = None, history: HistoryFile = None, json: AsJson = False) -> int:
     """Keep a campaign's groups as rows of history: figures, losses, machine and code of the runs that count. The same runs stay one row."""
     from seatrial.campaign.grouped import read_grouped
-    from seatrial.campaign.sides import groups_to_compare, side_of
+    from seatrial.campaign.sides import groups_to_compare, side_name, side_of
     from seatrial.errors import CampaignError
     from seatrial.history import rows
 
@@ -51,18 +55,19 @@ def add(out: Folder, group: GroupNames = None, history: HistoryFile = None, json
     if not names:
         raise CampaignError(f"{out} has no group with runs that count, so there is nothing to keep")
     path = rows.history_path(history)
-    sides = [side_of(campaign, name, f"{out}:{name}") for name in names]
+    sides = [side_of(campaign, name, side_name(out, name)) for name in names]
     kept = [rows.add(path, side) for side in sides]
-    _show(path, kept, as_json=json)
+    _show(path, kept, rows.read_history(path).unreadable, as_json=json)
     return 0
 
 
 def list_rows(history: HistoryFile = None, json: AsJson = False) -> int:
-    """Print every row: number, name, group, campaign, when it was taken, runs, machine."""
+    """Print every row: number, name, group, runs, throughput, when it was taken, machine, campaign."""
     from seatrial.history import rows
 
     path = rows.history_path(history)
-    _show(path, rows.rows(path), as_json=json)
+    history_file = rows.read_history(path)
+    _show(path, history_file.rows, history_file.unreadable, as_json=json)
     return 0
 
 
@@ -70,8 +75,11 @@ def pin(row: RowNumber, name: RowName, history: HistoryFile = None) -> int:
     """Give a row a name that comparisons and criteria can use; a name that another row had goes over to this one."""
     from seatrial.history import rows
 
-    kept = rows.pin(rows.history_path(history), row, name)
-    print(f"row {kept.number} ({kept.side.group}) is history:{name}")
+    path = rows.history_path(history)
+    before = rows.read_history(path).pinned(name)
+    kept = rows.pin(path, row, name)
+    moved = f"; row {before.number} ({before.side.group}) was until now" if before and before.number != kept.number else ""
+    print(printable(f"row {kept.number} ({kept.side.group}) is history:{name}{moved}"))
     return 0
 
 
@@ -84,15 +92,17 @@ def unpin(name: RowName, history: HistoryFile = None) -> int:
     return 0
 
 
-def _show(path: Path, kept: list[Row], *, as_json: bool) -> None:
+def _show(path: Path, kept: Sequence[Row], unreadable: int, *, as_json: bool) -> None:
     from rich.console import Console
 
     from seatrial.report.history_text import history_lines
 
-    people = Console(stderr=as_json)
-    people.print("\n".join(history_lines([_plain(row) for row in kept], str(path))), markup=False, highlight=False, soft_wrap=True)
+    people = Console(stderr=as_json, emoji=False)
+    plain = [_plain(row) for row in kept]
+    lines = history_lines(plain, str(path), people.width, unreadable)
+    people.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
     if as_json:
-        sys.stdout.write(json_text.dumps({"file": str(path), "rows": [_plain(row) for row in kept]}) + "\n")
+        sys.stdout.write(json_text.dumps({"file": str(path), "rows": plain, "unreadable_lines": unreadable}) + "\n")
 
 
 def _plain(row: Row) -> dict[str, Any]:
@@ -105,8 +115,22 @@ def _plain(row: Row) -> dict[str, Any]:
         "added_t": row.added_t,
         "taken_t": side.taken_t,
         "runs": len(side.runs),
+        **_throughput(side),
         "failed_runs": side.failed_runs,
         "machine": side.machine,
         "code": side.code,
         "debug": list(side.debug),
     }
+
+
+def _throughput(side: Side) -> dict[str, Any]:
+    """What `compare` would take: the mean over the runs, and its unit."""
+    from seatrial.analyse.interval import estimate
+    from seatrial.analyse.rank_metric import METRICS, THROUGHPUT
+
+    for name in THROUGHPUT:
+        values = [run.figures.get(name) for run in side.runs]
+        found = estimate(values)
+        if found is not None and found.n == len(values):
+            return {"metric": name, "throughput": found.mean, "unit": METRICS[name].unit}
+    return {"metric": None, "throughput": None, "unit": None}

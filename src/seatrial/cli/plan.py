@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
 
 def schema() -> int:
     """Print the JSON Schema of plans, for editors that complete and check YAML by it."""
-    from seatrial.plan.schema import json_schema
+    from seatrial.plan.json_schema import json_schema
 
     print(json.dumps(json_schema(), indent=2))
     return 0
@@ -52,7 +52,7 @@ def criteria(name: CriteriaName = None) -> int:
 
     from seatrial.plan.criteria_listing import criteria_listing
 
-    Console(soft_wrap=True, markup=False, highlight=False).print(criteria_listing(name))
+    Console(soft_wrap=True, markup=False, highlight=False, emoji=False).print(criteria_listing(name))
     return 0
 
 
@@ -60,22 +60,25 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
     """Print what a plan would do: the matrix, every command in the order they would run, what must hold, and an estimate of the time.
     Starts nothing.
 
-    Runs that are finished already are marked. What would be refused before the start is said at the end.
+    Runs that are finished already are marked. Criteria that cannot pass, and what would be refused before the start, are said at
+    the end.
     """
     from rich.console import Console
 
     from seatrial.campaign.all_runs import finished_attempt
+    from seatrial.cli.foreseen import say_what_cannot_pass
     from seatrial.cli.run import resolved
     from seatrial.paths import CampaignPaths
 
     campaign = resolved(plan, set, only, budget, out)
     paths = CampaignPaths(Path(campaign.output))
     done = frozenset(spec.run for spec in campaign.chosen if finished_attempt(paths.run(spec.run), spec.hash))
-    console = Console(soft_wrap=True, markup=False, highlight=False)
+    console = Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
     _print_matrix(console, campaign)
     _print_commands(console, campaign, paths, done)
     _print_criteria(console, campaign)
     _print_estimate(console, campaign, paths, done)
+    say_what_cannot_pass(campaign, console)
     _print_refusals(console, campaign)
     return 0
 

@@ -48,10 +48,10 @@ def report(
     trackers = usable_trackers(track or ())
     campaign = campaign_of(out)
     results, unwritten = remake_or_say(campaign)
-    print_report(results, Console(stderr=json))
+    print_report(results, Console(stderr=json, emoji=False))
     if svg is not None:
         save_svg(results, svg)
-    track_all(trackers, campaign, Console(stderr=json))
+    track_all(trackers, campaign, Console(stderr=json, emoji=False))
     if json:
         sys.stdout.write(json_text.dumps(last_line(results)) + "\n")
     if unwritten:

@@ -40,7 +40,7 @@ def watch(out: Folder, once: Annotated[bool, typer.Option("--once", help="Print 
     if once or owner is None:
         print(state_line(state) if state.over or owner else f"{state_line(state)}{NOBODY}")
         return 0
-    with live_view(Console()) as view:
+    with live_view(Console(emoji=False)) as view:
         while not state.over and read_owner(paths) is not None:
             view.progress(state)
             time.sleep(LOOK_EVERY_S)

@@ -12,7 +12,8 @@ import typer
 from seatrial.cli.options import AsJson, Folder
 
 if TYPE_CHECKING:
-    from seatrial.campaign.tracing import Remade, Stated
+    from seatrial.campaign.remaking import Remade
+    from seatrial.campaign.tracing import Stated
 
 EXAMPLES = "seatrial why outputs/tiny-lm-demo\n\nseatrial why outputs/tiny-lm-demo 1 --remake"
 DIFFERS = 2
@@ -38,7 +39,8 @@ def why(
     Works on unfinished and copied campaigns, and on folders that the original stage-1 scripts wrote. Nothing in OUT is changed.
     """
     from seatrial.campaign.original import campaign_of
-    from seatrial.campaign.tracing import find, remake_finding, stated, trace
+    from seatrial.campaign.remaking import remake_finding
+    from seatrial.campaign.tracing import find, stated, trace
     from seatrial.errors import UsageError
     from seatrial.paths import CampaignPaths
     from seatrial.report.finding_text import explained, explained_json
@@ -73,12 +75,13 @@ def _list(said: Stated, json: bool) -> int:
 
 def _remade_lines(said: Stated, again: Remade) -> list[str]:
     from seatrial.report.markdown import one_line
+    from seatrial.report.numbers import count
 
     if again.differences:
         return ["", "Not the same:", *(f"  {one_line(difference)}" for difference in again.differences)]
     if not said.on_disk:
         return ["", "There is no verdict.json to compare with: what stands above was made from the runs' files just now."]
-    return ["", f"The same, made again from the files of {again.runs} runs."]
+    return ["", f"The same, made again from the files of {count(again.runs, 'run')}."]
 
 
 def _remade_json(again: Remade) -> dict[str, Any]:

@@ -1,20 +1,30 @@
 """Debug and tracing settings that were on while a run was measured.
 
 In: an attempt: the variables its ranks got (environment.json; provenance.json where that is lost), its spec, and what the workload said
-of its settings. Out: a `DebugSetting` for each switch of collect.debug_table that was on, with the file it stands in. Values that switch
-nothing on (0, false, WARN) are not listed.
+of its settings. Out: a `DebugSetting` for each switch of records.debug_settings that was on, with the file it stands in. Values that switch
+nothing on (0, false, WARN) are not listed. One that an axis or a bundle of the plan sets is marked as varied: it is what is tried out.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
-from seatrial.collect.debug_table import CHECKS_BACKWARD, PROGRAMS, SETTINGS, SYNC_TIMING, VARIABLES, DebugSwitch
 from seatrial.files import read_json
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
+from seatrial.records.debug_settings import (
+    CHECKS_BACKWARD,
+    PROGRAMS,
+    SYNC_TIMING,
+    VARIABLES,
+    DebugSwitch,
+    option_name,
+    setting_switch,
+    variables_on,
+)
 from seatrial.records.health import DebugSetting, SlowSign
 from seatrial.records.run_spec import RunSpec, Scalar
 
@@ -22,9 +32,6 @@ Effective = Mapping[str, tuple[Scalar, Scalar, str]]
 NOTHING: Effective = {}
 SYNC_NAMES = ("timing.sync", "SEATRIAL_SYNC_TIMING", "sync_timing", "enable_cuda_sync_timing", "ENABLE_CUDA_SYNC_TIMING")
 """All of them are one switch."""
-OF_VARIABLES = {switch.name: switch for switch in VARIABLES}
-OF_SETTINGS = {switch.name: switch for switch in SETTINGS}
-FAMILIES = {switch.name[:-1]: switch for switch in VARIABLES if switch.name.endswith("*")}
 ANOMALY_WARNING = "Anomaly Detection has been enabled"
 LONGEST_VALUE = 80
 
@@ -35,7 +42,8 @@ def read_debug_settings(attempt: Attempt, effective: Effective = NOTHING) -> tup
     found: dict[str, DebugSetting] = {}
     for one in itertools.chain(_of_spec(attempt.spec, paths, effective), _of_variables(attempt, paths)):
         found.setdefault("timing.sync" if one.name in SYNC_NAMES else one.name, one)
-    return tuple(found[name] for name in sorted(found))
+    varied = _varied(attempt.spec)
+    return tuple(dataclasses.replace(found[name], varied=found[name].name in varied) for name in sorted(found))
 
 
 def debug_of_signs(signs: Sequence[SlowSign], known: Sequence[DebugSetting]) -> tuple[DebugSetting, ...]:
@@ -49,18 +57,23 @@ def debug_of_signs(signs: Sequence[SlowSign], known: Sequence[DebugSetting]) -> 
     )
 
 
+def _varied(spec: RunSpec) -> frozenset[str]:
+    """What the plan's axes set, and what does something only together with it."""
+    names = {name.removeprefix("env.").rpartition(".")[2] for name in (*spec.varied, *spec.axes)}
+    return frozenset({*names, *(switch.name for switch in VARIABLES if switch.only_with in names)})
+
+
 def _of_spec(spec: RunSpec, paths: AttemptPaths, effective: Effective) -> Iterator[DebugSetting]:
     source = paths.spec.name
     if spec.timing.sync:
         yield DebugSetting(name="timing.sync", value="true", source=source, why=SYNC_TIMING)
     for name, (_, value, _) in effective.items():
-        yield from _on(OF_SETTINGS.get(name), name, value, paths.events(0).name)
+        yield from _on(setting_switch(name), name, value, paths.events(0).name)
     # What a setting came to counts before what was asked for.
     asked = {**spec.settings, **spec.axes, **dict(_options(spec.workload.args))}
     for name, value in asked.items():
         if name not in effective:
-            last = name.rpartition(".")[2]
-            yield from _on(OF_SETTINGS.get(last), last, value, source)
+            yield from _on(setting_switch(name), name.rpartition(".")[2], value, source)
     for word in (*spec.launcher.program, spec.workload.script or ""):
         program = PurePath(word).name
         if program in PROGRAMS:
@@ -77,27 +90,15 @@ def _options(args: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     for word, behind in itertools.pairwise((*args, "")):
         name, is_given, value = word.partition("=")
         if is_given:
-            yield _option_name(name), value
+            yield option_name(name), value
         elif word.startswith("--"):
-            yield _option_name(word), behind if behind and not behind.startswith("-") else "true"
-
-
-def _option_name(word: str) -> str:
-    return word.lstrip("-").replace("-", "_").rpartition(".")[2]
+            yield option_name(word), behind if behind and not behind.startswith("-") else "true"
 
 
 def _of_variables(attempt: Attempt, paths: AttemptPaths) -> Iterator[DebugSetting]:
     variables, source = _variables(attempt, paths)
-    on = {one.name: one for name, value in variables.items() for one in _on(_variable(name), name, value, source)}
-    for switch in VARIABLES:
-        if switch.only_with and switch.only_with not in on:
-            on.pop(switch.name, None)
-    yield from on.values()
-
-
-def _variable(name: str) -> DebugSwitch | None:
-    found = OF_VARIABLES.get(name)
-    return found or next((switch for begin, switch in FAMILIES.items() if name.startswith(begin)), None)
+    for name, switch in variables_on(variables).items():
+        yield DebugSetting(name=name, value=_shown(variables[name]), source=source, why=switch.why)
 
 
 def _variables(attempt: Attempt, paths: AttemptPaths) -> tuple[dict[str, str], str]:

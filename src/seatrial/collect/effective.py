@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from seatrial.collect.marked_lines import events_of_kind
+from seatrial.collect.rare_events import events_of_kind
 from seatrial.records.attempt import Attempt
 from seatrial.records.run_spec import Scalar
 

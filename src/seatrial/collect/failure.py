@@ -3,9 +3,10 @@
 In: the launcher's exit code and lines of its output. Out: a `Diagnosis`: cause, whose fault, the telling line, and what to do.
 
 The signs are those of the registry (signatures.registry). When one rank dies the others complain too, and the launcher reports all of it
-again: so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause. An exit code
-that a script chose for itself says more than what the other ranks say of having lost it. Harmless lines are passed over. Where no sign
-tells anything, the cause stays unknown, and the most telling lines are picked.
+again: so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause; but a broken GPU
+counts before what the ranks on it say. Lines that the run went on after (collect.line_weight) are no cause. An exit code that a script
+chose for itself says more than what the other ranks say of having lost it. Harmless lines are passed over. Where no sign tells anything,
+the cause stays unknown, and the most telling lines are picked.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from typing import NamedTuple
 
 from seatrial.collect.harmless import without_harmless
 from seatrial.collect.line_marks import MarkedLine, marked_lines
-from seatrial.collect.telling_lines import EXCEPTION, last_lines, troubled_lines
+from seatrial.collect.line_weight import Weight, weights
+from seatrial.collect.telling_lines import last_lines, troubled_lines
+from seatrial.collect.tracebacks import CHAINED, is_indented, raised
 from seatrial.log_lines import plain
 from seatrial.records.outcome import Cause, Fault
 from seatrial.signatures.registry import general, of_exit_code, signature, signatures
@@ -44,11 +47,13 @@ class Diagnosis:
 
 
 class _Line(NamedTuple):
-    """One line of the log: who printed it, what, and the sign in it."""
+    """One line of the log: who printed it, what, the sign in it, how much it counts, and whether it ends a traceback."""
 
     source: str
     text: str
     sign: Signature | None
+    weight: Weight
+    raised: bool
 
 
 # What torchrun, srun, pdsh and the interpreter say about the end of other processes, -9 in it being the one thing worth reading; and what
@@ -77,16 +82,18 @@ CODE_TELLS = {
     Cause.KILLED: "a process of the run was killed by signal 9",
     Cause.PROGRAM_MISSING: "the program was not found (exit code 127)",
 }
-CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
 
 
 def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
     """The cause that the log shows, else the one that the exit code shows."""
     tail = _tail(lines)
-    found = _root_cause(tail) or _reported(tail)
+    found = _root_cause(tail, Weight.FULL) or _reported(tail) or _root_cause(tail, Weight.DOUBTFUL)
     if found is not None:
         return found
     after_effect = _after_effect(tail)
+    if after_effect is None and exit_code == COMPLAINTS[0] and (last := _first_raised(_of(tail, Weight.PASSED))):
+        # Python ends so after an exception, and there is no other.
+        return _of_raised(last[1])
     if after_effect is not None and _is_chosen(exit_code):
         detail = f"ended with exit code {exit_code}; the log tells only what came of it: {after_effect.detail}"
         return _diagnosis(_of_chosen(exit_code), detail)
@@ -106,14 +113,26 @@ def _is_by_force(exit_code: int | None) -> bool:
     return exit_code is not None and -exit_code in (signal.SIGKILL, *NATIVE_SIGNALS)
 
 
-def _root_cause(lines: Sequence[_Line]) -> Diagnosis | None:
-    """The earliest telling line, be it a sign or the end of a traceback."""
-    sign_at = next((index for index, line in enumerate(lines) if _is_root(line.sign)), None)
-    raised = _first_raised(lines)
+def _root_cause(lines: Sequence[_Line], weight: Weight) -> Diagnosis | None:
+    """The earliest telling line of that weight, be it a sign or the end of a traceback; before it a sign that outranks the others."""
+    own = _of(lines, weight)
+    outranking = next((line for line in own if line.sign and line.sign.outranks), None)
+    if outranking is not None:
+        return _told(outranking)
+    sign_at = next((index for index, line in enumerate(own) if _is_root(line.sign)), None)
+    first = _first_raised(own)
     # Of a chain the last one counts; where that has no sign and the first has, the first tells more.
-    if raised is not None and (sign_at is None or raised[0] < sign_at or (raised[0] == sign_at and _is_root(raised[1].sign))):
-        return _told(raised[1]) or _diagnosis(general(Cause.EXCEPTION), raised[1].text)
-    return None if sign_at is None else _told(lines[sign_at])
+    if first is not None and (sign_at is None or first[0] < sign_at or (first[0] == sign_at and _is_root(first[1].sign))):
+        return _of_raised(first[1])
+    return None if sign_at is None else _told(own[sign_at])
+
+
+def _of(lines: Sequence[_Line], weight: Weight) -> list[_Line]:
+    return [line for line in lines if line.weight is weight]
+
+
+def _of_raised(line: _Line) -> Diagnosis:
+    return _told(line) or _diagnosis(general(Cause.EXCEPTION), line.text)
 
 
 def _told(line: _Line) -> Diagnosis | None:
@@ -149,7 +168,7 @@ def _reported_by_deepspeed(lines: Sequence[_Line]) -> tuple[str, int] | None:
 
 def _after_effect(lines: Sequence[_Line]) -> Diagnosis | None:
     """The earliest that tells more than that a peer is gone, else the earliest."""
-    signed = [line for line in lines if line.sign]
+    signed = [line for line in lines if line.sign and line.sign.after_effect and line.weight > Weight.NOTHING]
     line = next((line for line in signed if line.sign and not line.sign.echo), signed[0] if signed else None)
     return _told(line) if line else None
 
@@ -162,7 +181,9 @@ def _tail(lines: Sequence[str]) -> list[_Line]:
         if size > LONGEST_TEXT:
             break
         kept.append(without_harmless(plain(line)))
-    return [_Line(line.source, line.text, _sign(line.text)) for line in marked_lines(kept[::-1])]
+    marked = marked_lines(kept[::-1])
+    told = zip(marked, weights(marked), raised(marked), strict=True)
+    return [_Line(line.source, line.text, _sign(line.text), weight, is_raised) for line, weight, is_raised in told]
 
 
 @cache
@@ -171,8 +192,7 @@ def _compiled() -> tuple[tuple[re.Pattern[str], Signature], ...]:
 
 
 def _sign(text: str) -> Signature | None:
-    # An indented line is source quoted in a traceback, or a row of torchrun's report.
-    if text[:1].isspace() or NOISE.search(text):
+    if is_indented(text) or NOISE.search(text):
         return None
     return next((sign for pattern, sign in _compiled() if pattern.search(text)), None)
 
@@ -197,7 +217,7 @@ def _first_raised(lines: Sequence[_Line]) -> tuple[int, _Line] | None:
 
 def _is_raised(line: _Line) -> bool:
     """Whether the line ends a traceback, and not that of a rank which only lost its peer."""
-    return bool(EXCEPTION.match(line.text)) and not NOISE.search(line.text) and (line.sign is None or not line.sign.after_effect)
+    return line.raised and not NOISE.search(line.text) and (line.sign is None or not line.sign.after_effect)
 
 
 def _by_exit_code(exit_code: int | None, lines: Sequence[_Line]) -> Diagnosis:
@@ -228,7 +248,8 @@ def _unexplained(entry: Signature, detail: str, lines: Sequence[_Line], ended_fi
 
 def _own_words(lines: Sequence[_Line]) -> list[MarkedLine]:
     """Lines but those that only tell of lost peers, and the launcher's own."""
-    own = (line for line in lines if line.sign is None and not NOISE.search(line.text) and not OF_THE_REPORT.search(line.text))
+    own = (line for line in lines if (line.sign is None or not line.sign.after_effect) and line.weight > Weight.NOTHING)
+    own = (line for line in own if not NOISE.search(line.text) and not OF_THE_REPORT.search(line.text))
     return [MarkedLine(line.source, line.text) for line in own]
 
 

@@ -46,6 +46,11 @@ def steps_by_epoch(lines: Sequence[StampedLine]) -> list[LossLine]:
     return [LossLine(at=at, step=round(share * round(taken)) - 1, loss=loss) for at, loss, share in within]
 
 
+def count_losses(lines: Sequence[StampedLine]) -> int:
+    """Lines that tell a loss as the Trainer does, whether or not their steps can be found."""
+    return sum(LOSS.search(plain(line.text)) is not None for line in lines if "{'loss'" in line.text)
+
+
 def _fields(text: str) -> dict[str, float]:
     """Numbers by name; one with too large an exponent is none."""
     return {name: number for name, value in FIELD.findall(text) if math.isfinite(number := float(value))}

@@ -17,8 +17,10 @@ MARKS = re.compile(
     r"|\[(?:default|trainer|worker)\d{1,9}(?:\|\d{1,9})?\]: ?"
     r"|\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?"
     r"|\d{1,6}: "
-    r"|(?:\(\w{1,40}(?: pid=\d{1,9})?\) )?(?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] ?"
+    r"|(?:\(\w{1,40}(?: rank=\d{1,6})?(?: pid=\d{1,9})?\) )?(?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] ?"
 )
+# Of vLLM's marks these differ from line to line: the process is what counts, and that it is only a warning.
+TIME_AND_PLACE = re.compile(r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$")
 # What a line begins with when nothing stands before it.
 BEGINS = r"(?:Traceback \(most recent call last\):|  File \"|\[rank\d|\[\d{4}-\d\d-\d\d [^\]]{1,40}\] \[\w+\] \[(?:launch|runner)\.py)"
 BEFORE_IT = re.compile(rf"^( {{0,5}}[\w.@-]{{1,80}}): {BEGINS}")
@@ -51,8 +53,7 @@ def _part(line: str, hosts: frozenset[str]) -> MarkedLine:
     while (length := _mark_length(text, hosts)) > 0:
         source.append(text[:length].strip())
         text = text[length:]
-    # Of vLLM's marks the time and place differ from line to line: the process is what counts.
-    return MarkedLine(" ".join(mark.split(" ERROR ")[0] for mark in source), text)
+    return MarkedLine(" ".join(word for mark in source if (word := TIME_AND_PLACE.sub("", mark))), text)
 
 
 def _mark_length(text: str, hosts: frozenset[str]) -> int:

@@ -52,6 +52,19 @@ def log_cautions(
         )
 
 
+def unplaced_losses(count: int, run: str) -> Iterator[Caution]:
+    """Losses of a Trainer without its bar that did not come to its last line: to number them by hand would make up steps."""
+    if count:
+        lines = "1 line tells a loss" if count == 1 else f"{count} lines tell a loss"
+        yield Caution(
+            kind="losses_without_steps",
+            subject=run,
+            numbers={"lines": count},
+            text=f"{lines} but no step, and the Trainer's last line ('train_runtime') is not there to count them by: neither steps nor "
+            "losses were taken. Leave its progress bar on (disable_tqdm=False), or add the probe's callback for it.",
+        )
+
+
 def source_cautions(text: LogText, run: str) -> Iterator[Caution]:
     """What of the output itself, or of the times of its arrival, could not be read."""
     if text.problem:

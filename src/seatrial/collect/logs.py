@@ -19,7 +19,8 @@ from pathlib import Path
 import polars as pl
 
 from seatrial.collect.events import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps
-from seatrial.collect.log_cautions import log_cautions, reading_cautions, source_cautions
+from seatrial.collect.hf_lines import count_losses
+from seatrial.collect.log_cautions import log_cautions, reading_cautions, source_cautions, unplaced_losses
 from seatrial.collect.log_readings import OWN, Reading, best_reading
 from seatrial.collect.log_source import StampedLine, read_log
 from seatrial.collect.seed_lines import SeedReading, read_rank_lines, read_seed_lines
@@ -45,6 +46,7 @@ def read_logs(attempt: Attempt) -> StepTables | None:
     found, cautions = best_reading(lines, spec)
     cautions = [*source_cautions(text, spec.run), *cautions]
     if found is None:
+        cautions += unplaced_losses(count_losses(lines), spec.run) if spec.workload.reads in ("auto", "hf_trainer") else ()
         return _without_steps(attempt, cautions) if cautions else None
     seed = read_seed_lines(lines) if found.name == "seed" else read_rank_lines(lines)
     rows = _rows(found.printed, spec.workload)

@@ -31,9 +31,7 @@ def _place(path: Path, attempt: Attempt) -> Iterator[RankPlace]:
     for line in _head(path):
         event = event_in(line) if START in line else None
         if event is not None and event.get("kind") == "start" and is_of(event, attempt.spec.run, attempt.number, rank):
-            yield RankPlace(
-                rank=rank, host=_text(event.get("host")), local_rank=_count(event.get("local_rank")), gpu=_text(event.get("gpu"))
-            )
+            yield RankPlace(rank=rank, host=_text(event.get("host")), gpu=_text(event.get("gpu")))
             return
 
 
@@ -48,7 +46,3 @@ def _head(path: Path) -> list[bytes]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else str(value) if type(value) is int else ""
-
-
-def _count(value: Any) -> int | None:
-    return value if type(value) is int and value >= 0 else None

@@ -50,6 +50,7 @@ def read_slow_signs(attempt: Attempt, effective: Effective = NOTHING) -> tuple[S
     signs = []
     for entry in slow_signs():
         found = _in_log(entry, head) or _in_settings(entry, effective) or _in_environment(entry, variables)
+        found = found or _not_set(entry, variables, effective)
         if found and _is_large_enough(entry, attempt, effective) and (not entry.needs_infiniband or _has_infiniband(attempt, head)):
             signs.append(SlowSign(id=entry.id, action=entry.action, detail=found.detail, file=found.file, n=found.n))
     return tuple(signs)
@@ -102,6 +103,21 @@ def _in_settings(entry: Signature, effective: Effective) -> _Found | None:
 def _in_environment(entry: Signature, variables: tuple[str, ...]) -> _Found | None:
     found = (text for text in variables if any(re.fullmatch(pattern, text) for pattern in entry.env))
     return next((_Found(text, "environment.json") for text in found), None)
+
+
+def _not_set(entry: Signature, variables: tuple[str, ...], effective: Effective) -> _Found | None:
+    """A variable that is missing beside others of the same workload; what the workload itself said of the setting counts before it."""
+    if not entry.unset or any(text.startswith(f"{entry.unset}=") for text in variables) or _speaks_of_it(entry, effective):
+        return None
+    prefix = entry.unset.partition("_")[0] + "_"
+    beside = next((text.partition("=")[0] for text in variables if text.startswith(prefix)), "")
+    return _Found(f"{entry.unset} is not set, beside {beside}", "environment.json") if beside else None
+
+
+def _speaks_of_it(entry: Signature, effective: Effective) -> bool:
+    """Whether the workload reported one of the settings that the entry's expressions name before their colon."""
+    names = [pattern.partition(": ")[0] for pattern in entry.effective]
+    return any(re.fullmatch(name, told) for name in names for told in effective)
 
 
 def _variables(attempt: Attempt, paths: AttemptPaths) -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 In: sides, and names for some of them. Out: the same again, as `Row`s. A line is a row with its number, or says that a row is pinned under
 a name, or that a name is pinned no more; the last word counts, and nothing is ever taken out. Writers lock the file, and start on a line
-of their own where one was cut short; readers pass over what is torn or strange. The file is `--history FILE`, else what
+of their own where one was cut short; readers pass over what is torn or strange, and count it. The file is `--history FILE`, else what
 SEATRIAL_HISTORY names, else seatrial/history.jsonl among the user's data.
 
     {"v": 1, "kind": "row", "row": 3, "added_t": 1794705558.1, "side": {…}}
@@ -13,6 +13,7 @@ SEATRIAL_HISTORY names, else seatrial/history.jsonl among the user's data.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import re
@@ -25,12 +26,13 @@ from typing import Any
 import filelock
 
 from seatrial.errors import CampaignError, UsageError, did_you_mean
-from seatrial.files import append_line, open_file, read_json_lines
+from seatrial.files import LONGEST_JSON_LINE, json_object, open_file
 from seatrial.records.codec import described, to_json
 from seatrial.records.comparison import Side
+from seatrial.records.own_variables import HISTORY
 
 VERSION = 1
-VARIABLE = "SEATRIAL_HISTORY"
+VARIABLE = HISTORY
 ROW, PIN, UNPIN = "row", "pin", "unpin"
 LOCK_S = 30.0
 # So that `history:NAME` and `OUT:GROUP` can be told apart, and a name from a row's number.
@@ -58,25 +60,80 @@ def history_path(given: Path | None = None, environment: Mapping[str, str] = os.
     return Path(data).expanduser() / "seatrial" / "history.jsonl"
 
 
-def rows(path: Path) -> list[Row]:
-    """Every row, the oldest first, with the names it has now."""
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """The whole file."""
+
+    rows: tuple[Row, ...] = ()
+    """The oldest first, with the names they have now."""
+    unreadable: int = 0
+    """Lines that are torn, strange or of a later version."""
+
+    @property
+    def pinned_names(self) -> list[str]:
+        """Every name that is pinned now."""
+        return sorted(name for row in self.rows for name in row.names)
+
+    @property
+    def unreadable_clause(self) -> str:
+        """For the end of a sentence; empty where every line was read."""
+        if not self.unreadable:
+            return ""
+        return " (1 line of it cannot be read)" if self.unreadable == 1 else f" ({self.unreadable} lines of it cannot be read)"
+
+    def pinned(self, name: str) -> Row | None:
+        """The row of that name; None where there is none."""
+        return next((row for row in self.rows if name in row.names), None)
+
+    def row(self, number: int) -> Row | None:
+        """The row of that number; None where there is none."""
+        return next((row for row in self.rows if row.number == number), None)
+
+
+def read_history(path: Path) -> History:
+    """All that the file holds; nothing where there is no file, and a CampaignError where there is one that cannot be read."""
     found: dict[int, Row] = {}
     names: dict[str, int] = {}
-    for line in read_json_lines(path):
+    unreadable = 0
+    for line in _lines(path):
         kind, number, name = line.get("kind"), line.get("row"), line.get("name")
-        if kind == ROW and isinstance(number, int) and (row := _row(number, line)) is not None:
-            found.setdefault(number, row)
+        row = _row(number, line) if kind == ROW and isinstance(number, int) else None
+        if row is not None:
+            found.setdefault(row.number, row)
         elif kind == PIN and isinstance(number, int) and isinstance(name, str):
             names[name] = number
         elif kind == UNPIN and isinstance(name, str):
             names.pop(name, None)
-    return [replace(row, names=tuple(sorted(name for name, of in names.items() if of == row.number))) for row in found.values()]
+        else:
+            unreadable += 1
+    kept = (replace(row, names=tuple(sorted(name for name, of in names.items() if of == row.number))) for row in found.values())
+    return History(rows=tuple(kept), unreadable=unreadable)
+
+
+def pinned_names(path: Path) -> list[str]:
+    """Every name that is pinned now; none where the file cannot be read."""
+    with contextlib.suppress(CampaignError):
+        return read_history(path).pinned_names
+    return []
+
+
+def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
+    """Each line as an object, empty where it is none."""
+    try:
+        with open_file(path) as source:
+            while line := source.readline(LONGEST_JSON_LINE):
+                if line.strip():
+                    yield json_object(line) or {}
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise CampaignError(f"{path}: {error.strerror}; name another file with --history or {VARIABLE}") from error
 
 
 def add(path: Path, side: Side, *, now_t: float | None = None) -> Row:
     """Keep a side; the row it has already where the very same runs are there."""
     with _locked(path):
-        known = rows(path)
+        known = read_history(path).rows
         same = next((row for row in known if _identity(row.side) == _identity(side)), None)
         if same is not None:
             return same
@@ -90,9 +147,10 @@ def pin(path: Path, number: int, name: str, *, now_t: float | None = None) -> Ro
     if not _NAME.fullmatch(name):
         raise UsageError(f"'{name}' cannot be a name of a row: use letters, digits and . _ + -, and not digits alone")
     with _locked(path):
-        row = next((row for row in rows(path) if row.number == number), None)
+        history = read_history(path)
+        row = history.row(number)
         if row is None:
-            raise UsageError(f"{path} has no row {number}; `seatrial history list` shows those it has")
+            raise UsageError(f"{path} has no row {number}{history.unreadable_clause}; `seatrial history list` shows those it has")
         _append(path, {"v": VERSION, "kind": PIN, "row": number, "name": name, "added_t": time.time() if now_t is None else now_t})
         return replace(row, names=tuple(sorted({*row.names, name})))
 
@@ -100,20 +158,11 @@ def pin(path: Path, number: int, name: str, *, now_t: float | None = None) -> Ro
 def unpin(path: Path, name: str, *, now_t: float | None = None) -> None:
     """Take a name away; its row stays."""
     with _locked(path):
-        known = pinned_names(path)
-        if name not in known:
-            raise UsageError(f"no row of {path} is pinned as '{name}'; {did_you_mean(name, known)}")
+        history = read_history(path)
+        if name not in history.pinned_names:
+            known = did_you_mean(name, history.pinned_names)
+            raise UsageError(f"no row of {path} is pinned as '{name}'{history.unreadable_clause}; {known}")
         _append(path, {"v": VERSION, "kind": UNPIN, "name": name, "added_t": time.time() if now_t is None else now_t})
-
-
-def pinned(path: Path, name: str) -> Row | None:
-    """The row of that name; None where there is none."""
-    return next((row for row in rows(path) if name in row.names), None)
-
-
-def pinned_names(path: Path) -> list[str]:
-    """Every name that is pinned now."""
-    return sorted(name for row in rows(path) for name in row.names)
 
 
 def _row(number: int, line: Mapping[str, Any]) -> Row | None:
@@ -125,11 +174,13 @@ def _row(number: int, line: Mapping[str, Any]) -> Row | None:
 
 def _identity(side: Side) -> tuple[object, ...]:
     """The same campaign, group and runs with the same figures: added twice, it is one."""
-    return side.campaign, side.group, tuple((run.run, run.started_t, tuple(sorted(run.figures.items()))) for run in side.runs)
+    return side.campaign, side.group, tuple(run.identity for run in side.runs)
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
+    if path.is_dir():
+        raise CampaignError(f"{path} is a folder, so nothing was kept; name a file in it with --history or {VARIABLE}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with filelock.FileLock(path.with_name(path.name + ".lock"), timeout=LOCK_S):
@@ -137,13 +188,19 @@ def _locked(path: Path) -> Iterator[None]:
     except filelock.Timeout as error:
         raise CampaignError(f"{path} is being written by somebody else for {LOCK_S:.0f} s now; try again when that is over") from error
     except OSError as error:
-        raise CampaignError(f"{error.filename or path}: {error.strerror}; name another file with --history or {VARIABLE}") from error
+        told = f"{error.filename or path}: {error.strerror}"
+        raise CampaignError(f"{told}, so nothing was kept; name another file with --history or {VARIABLE}") from error
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
-    text = json.dumps(line, ensure_ascii=False, allow_nan=False)
-    if not append_line(path, "\n" * _is_torn(path) + text):
-        raise CampaignError(f"{path} cannot be written to, so nothing was kept; name another file with --history or {VARIABLE}")
+    """On the disk when this returns. Nothing is put elsewhere for later, as lines of a running training are: who types this can type it
+    again, and must know."""
+    text = "\n" * _is_torn(path) + json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
+    with path.open("ab", buffering=0) as file:
+        data = text.encode(errors="backslashreplace")
+        if file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, "only a part of the line could be written", str(path))
+        os.fsync(file.fileno())
 
 
 def _is_torn(path: Path) -> bool:

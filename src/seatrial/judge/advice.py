@@ -6,8 +6,8 @@ in logs and settings (the registry of signatures), settings for finding faults t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from seatrial.judge.facts import Facts
 from seatrial.judge.reading import attempt_file, listed, run_window, shape
@@ -60,6 +60,12 @@ def cause_advice(causes: Iterable[UnevenCause], subject: str) -> tuple[Advice, .
     return tuple(Advice(id=cause.kind, text=cause.text, evidence=(_cause_evidence(subject, cause, cause.file),)) for cause in causes)
 
 
+def causes_seen(runs: Iterable[MeasuredRun], but: Container[str] = ()) -> tuple[Advice, ...]:
+    """Every kind of cause that the runs show, each once with all of them; without the kinds in `but`."""
+    shown = [(run, cause) for run in runs if run.measure for cause in run.measure.uneven if cause.kind not in but]
+    return merged(replace(_of_cause(run, cause), id=cause.kind) for run, cause in shown)
+
+
 def merged(hints: Iterable[_Hint]) -> tuple[Advice, ...]:
     """Each id once, with all that was seen of it and all runs that show it."""
     together: dict[str, list[_Hint]] = {}
@@ -93,7 +99,8 @@ def _runs(subjects: Sequence[str], facts: Facts) -> list[MeasuredRun]:
 def _hints(run: MeasuredRun) -> Iterator[_Hint]:
     measure = run.measure or RunMeasure(source="")
     yield from (_of_sign(run, sign) for sign in measure.slow_signs)
-    yield from (_of_debug(run, setting) for setting in measure.debug)
+    # What the plan itself turns on is the difference under test.
+    yield from (_of_debug(run, setting) for setting in measure.debug if not setting.varied)
     yield from (_of_cause(run, cause) for cause in measure.uneven if cause.kind not in NO_ADVICE)
 
 

@@ -1,66 +1,102 @@
-"""Criteria that hold a group against a baseline, and those over the whole campaign: speed-up, regression, loss, scaling, drift.
+"""Criteria that hold a group against a baseline: speed-up, regression, loss.
 
 In: a criterion and the campaign's facts. Out: readings whose interval decides: a speed-up of at least 20 % passes when the lower end of
-its interval is at 20 % or above, fails when the upper end is below, and is open in between, with how many more repeats would tell.
+its interval is at 20 % or above, fails when the upper end is below, and is open in between.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 
 from seatrial.judge.facts import Facts
-from seatrial.judge.reading import FILES, Reading, missing
-from seatrial.records.campaign_plan import SENTINEL
-from seatrial.records.comparison import Comparison, LossVerdict, ScalingPoint
-from seatrial.records.criteria_catalog import CAMPAIGN
-from seatrial.records.measure import Estimate, GroupSummary
-from seatrial.records.stability import StabilityVerdict
-from seatrial.records.verdict import Criterion, Evidence
+from seatrial.judge.reading import FILES, Reading, interval_text, listed, missing, runs_text
+from seatrial.records.comparison import Comparison, LossVerdict
+from seatrial.records.measure import GroupSummary
+from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, Baseline, Criterion, Evidence
 
-HOW_TO_NAME_A_BASELINE = (
-    "no baseline is named; give the criterion one of `baseline: {group: NAME}` (a group of this campaign), "
-    "`baseline: {campaign: OUT, group: NAME}` (a group of another one, its winner without `group`), "
-    "`baseline: {history: NAME}` (a pinned row of history)"
-)
-# Beyond this, repeats are no way to settle a difference that lies so near to its bound.
-MOST_REPEATS_ADVISED = 100
 LEAST_REPEATS = 3
 PCT_DIGITS = 9
 
 
 def comparison_reading(criterion: Criterion, group: GroupSummary, facts: Facts) -> Reading | None:
-    """The group against the criterion's baseline; None for the baseline itself and for sentinels, which are not there to be judged."""
+    """The group against the criterion's baseline; None for the baseline itself."""
     name, baseline = group.group, criterion.baseline
     if baseline is None or not baseline.text:
-        return missing(name, HOW_TO_NAME_A_BASELINE)
-    if baseline.text == name or group.mode == SENTINEL:
+        return missing(name, f"no baseline is named; {HOW_TO_NAME_A_BASELINE}")
+    if baseline.text == name:
         return None
-    found = facts.comparisons.get((name, baseline.text), f"{name} was not held against {baseline.text}; make the report again")
+    if not_run := _not_run(baseline, facts):
+        return missing(name, not_run, FILES.group_summary.name)
+    found = facts.comparisons.get((name, baseline.text), f"{name} was not held against {baseline.shown}; make the report again")
     if isinstance(found, str):
         return missing(name, found.rstrip("."), FILES.group_summary.name)
     if found.blocked:
         return missing(name, found.blocked.rstrip("."), FILES.group_summary.name)
     if criterion.metric == "loss_comparable":
         return _loss_reading(name, found)
-    return _speed_reading(criterion, name, found)
+    return _speed_reading(criterion, baseline, name, found)
 
 
-def own_baseline(criterion: Criterion, group: GroupSummary) -> Reading:
-    """The winner is the baseline: nothing is faster than it, and its loss is its own."""
-    value = True if criterion.metric == "loss_comparable" else 0.0
-    window = f"the windows of {group.runs} runs"
+def _not_run(baseline: Baseline, facts: Facts) -> str:
+    """Of a baseline that the plan has and the folder does not; empty where it is there, or no group of this plan."""
+    name = baseline.group
+    if baseline.campaign or baseline.history or facts.group(name):
+        return ""
+    if facts.left_out_of(name):
+        return f"{name} is in the plan and was not run; run the plan without `--only`, or with `--only {name}` too"
+    return f"{name} is in the plan and still to be run" if facts.pending_of(name) else ""
+
+
+def winner_reading(criterion: Criterion, winner: GroupSummary, facts: Facts) -> Reading:
+    """The winner against the baseline. Where it is the baseline, what the best other group could be is what there is to gain: the data
+    may not tell the two apart."""
+    reading = comparison_reading(criterion, winner, facts)
+    if reading is not None:
+        return reading
+    if criterion.metric == "loss_comparable":
+        return _own_loss(winner, facts)
+    other = _best_other(winner, facts)
+    beside = comparison_reading(criterion, other, facts) if other and criterion.metric == "speedup_pct" else None
+    if beside is None:
+        return _own_baseline(winner, 0.0, "%")
+    won = f"{winner.group}, the baseline itself, stands first"
+    if beside.missing:
+        return replace(beside, missing=f"{won}; {beside.missing}")
+    return replace(beside, unsettled="so it is not the winner's", detail=f"{beside.detail}; {won}")
+
+
+def _best_other(winner: GroupSummary, facts: Facts) -> GroupSummary | None:
+    """The one with the best figure of the others that can win."""
+    ranking = facts.ranking
+    rivals = [(place.value, place.group) for place in ranking.groups if place.can_win and place.value is not None]
+    others = [(value, name) for value, name in rivals if name != winner.group and value is not None]
+    best = (max if ranking.higher_is_better else min)(others, default=None)
+    return facts.group(best[1]) if best else None
+
+
+def _own_loss(group: GroupSummary, facts: Facts) -> Reading:
+    """It goes the way of itself, where there is one."""
+    losses = [run.measure.last_loss for run in facts.runs_of(group) if run.measure]
+    if not any(loss is not None and math.isfinite(loss) for loss in losses):
+        why = f"{group.group} is the baseline itself and tells no loss; let it report the loss in each step"
+        return missing(group.group, why, FILES.group_summary.name)
+    return _own_baseline(group, True, "")
+
+
+def _own_baseline(group: GroupSummary, value: float | bool, unit: str) -> Reading:
+    window = f"the windows of {runs_text(group.runs)}"
     detail = "it is the baseline itself"
-    return Reading(
-        subject=group.group, value=value, unit=criterion.unit, file=FILES.group_summary.name, window=window, n=group.runs, detail=detail
-    )
+    return Reading(subject=group.group, value=value, unit=unit, file=FILES.group_summary.name, window=window, n=group.runs, detail=detail)
 
 
-def _speed_reading(criterion: Criterion, name: str, found: Comparison) -> Reading:
+def _speed_reading(criterion: Criterion, baseline: Baseline, name: str, found: Comparison) -> Reading:
     ratio = found.ratio
     if ratio is None:
         return missing(name, found.reason.rstrip("."), FILES.group_summary.name)
     if ratio.low is None or ratio.high is None:
-        told = f"{name} against {found.a}: {_pct(criterion, found, ratio.mean):+.3g} %"
+        told = f"{name} against {found.a}: {_pct(criterion, found, ratio.mean):+.3g} % {found.unit}"
         why = f"{told}, without an interval; set repeats to {LEAST_REPEATS} or more"
         return missing(name, why, FILES.group_summary.name)
     ends = sorted(_pct(criterion, found, end) for end in (ratio.low, ratio.high))
@@ -73,10 +109,11 @@ def _speed_reading(criterion: Criterion, name: str, found: Comparison) -> Readin
         n=ratio.n,
         low=ends[0],
         high=ends[1],
+        confidence=found.confidence,
         repeats=min((value.n for value in (found.value_a, found.value_b) if value), default=ratio.n),
         broken=_worse_loss(criterion, found),
-        detail=_interval_and_loss(found, ends),
-        further=_both_sides(found),
+        detail=_detail(found, ends),
+        further=_both_sides(baseline, found),
     )
 
 
@@ -94,30 +131,32 @@ def _worse_loss(criterion: Criterion, found: Comparison) -> str:
     return loss.reason if criterion.metric == "speedup_pct" and loss and loss.verdict is LossVerdict.WORSE else ""
 
 
-def _interval_and_loss(found: Comparison, ends: list[float]) -> str:
-    corrected = f" corrected for {found.comparisons} comparisons" if found.comparisons > 1 else ""
-    parts = [f"against {found.a}", f"95 % interval {ends[0]:.3g} to {ends[1]:.3g} %{corrected}"]
+def _detail(found: Comparison, ends: list[float]) -> str:
+    """By which figure, how sure, and all that weakens it."""
+    parts = [f"against {found.a} by {found.unit}", f"{interval_text(found.confidence)} {ends[0]:.3g} to {ends[1]:.3g} %"]
     parts += [found.method] if found.method else []
     if found.loss and found.loss.verdict is not LossVerdict.COMPARABLE:
         parts.append(f"loss {found.loss.verdict.value}: {found.loss.reason.rstrip('.')}")
-    return ", ".join(parts)
+    weak = [caution.rstrip(".") for caution in found.cautions]
+    differs = [f"what differs: {listed(found.differs)}"] if found.differs else []
+    return "; ".join([", ".join(parts), *differs, *weak])
 
 
-def _both_sides(found: Comparison) -> tuple[Evidence, ...]:
-    sides = ((found.a, found.value_a), (found.b, found.value_b))
+def _both_sides(baseline: Baseline, found: Comparison) -> tuple[Evidence, ...]:
+    own = FILES.group_summary.name
+    sides = ((found.a, found.value_a, baseline_file(baseline)), (found.b, found.value_b, own))
     return tuple(
-        Evidence(
-            subject=name,
-            name=found.metric,
-            value=value.mean,
-            unit=found.unit,
-            file=FILES.group_summary.name,
-            window="the windows of its runs",
-            n=value.n,
-        )
-        for name, value in sides
+        Evidence(subject=name, name=found.metric, value=value.mean, unit=found.unit, file=file, window="the windows of its runs", n=value.n)
+        for name, value, file in sides
         if value is not None
     )
+
+
+def baseline_file(baseline: Baseline) -> str:
+    """Where a baseline's figures stand: in this campaign's table, in another one's, or in a row of history."""
+    if baseline.history:
+        return baseline.text
+    return str(Path(baseline.campaign) / FILES.group_summary.name)
 
 
 def _loss_reading(name: str, found: Comparison) -> Reading:
@@ -138,92 +177,3 @@ def _loss_reading(name: str, found: Comparison) -> Reading:
         detail=loss.reason.rstrip("."),
         further=(difference,),
     )
-
-
-def repeats_wanted(reading: Reading, criterion: Criterion) -> str:
-    """What would settle a span that reaches over its bound, in words: the width of an interval goes with the root of the runs."""
-    if reading.low is None or reading.high is None or not isinstance(reading.value, (int, float)) or not reading.repeats:
-        return ""
-    bounds = [bound for bound in (criterion.at_least, criterion.at_most) if bound is not None and reading.low < bound <= reading.high]
-    distance = min((abs(reading.value - bound) for bound in bounds), default=0.0)
-    half = (reading.high - reading.low) / 2
-    factor = (half / distance) ** 2 if distance > 0 else math.inf
-    if factor * reading.repeats > MOST_REPEATS_ADVISED:
-        return "it lies too near to the bound for repeats to tell; take another bound, or call it met"
-    more = max(1, math.ceil((factor - 1) * reading.repeats))
-    return f"about {more} more {'repeat' if more == 1 else 'repeats'} of each would tell"
-
-
-def campaign_reading(criterion: Criterion, facts: Facts) -> list[Reading]:
-    """Scaling and drift: one value for the whole campaign."""
-    if not facts.finished:
-        return []
-    return [_scaling_reading(facts) if criterion.metric == "scaling_efficiency" else _drift_reading(facts)]
-
-
-def _scaling_reading(facts: Facts) -> Reading:
-    points = sorted(facts.scaling.points, key=lambda point: point.gpus) if facts.scaling else []
-    if len(points) < 2:
-        why = facts.scaling.reason.rstrip(".") if facts.scaling and facts.scaling.reason else "there are not two numbers of GPUs to compare"
-        return missing(CAMPAIGN, f"{why}; run the same group on 1, 2, 4 … GPUs into one folder", FILES.group_summary.name)
-    first, last = points[0], points[-1]
-    estimate = last.efficiency
-    if estimate.low is None or estimate.high is None:
-        why = f"{estimate.mean:.3g} at {last.gpus} GPUs has no interval; set repeats to {LEAST_REPEATS} or more"
-        return missing(CAMPAIGN, why, FILES.group_summary.name)
-    return Reading(
-        subject=last.group,
-        value=estimate.mean,
-        file=FILES.group_summary.name,
-        window=f"{first.gpus} → {last.gpus} GPUs, the windows of {first.runs} and {last.runs} runs",
-        n=estimate.n,
-        low=estimate.low,
-        high=estimate.high,
-        repeats=min(first.runs, last.runs),
-        detail=f"{first.gpus} → {last.gpus} GPUs, {_interval(estimate)}",
-        further=tuple(_point_evidence(point, facts.scaling.unit if facts.scaling else "") for point in points),
-    )
-
-
-def _point_evidence(point: ScalingPoint, unit: str) -> Evidence:
-    return Evidence(
-        subject=point.group,
-        name=f"total at {point.gpus} GPUs",
-        value=point.value.mean,
-        unit=unit,
-        file=FILES.group_summary.name,
-        window="the windows of its runs",
-        n=point.runs,
-    )
-
-
-def _interval(estimate: Estimate) -> str:
-    return f"95 % interval {estimate.low:.3g} to {estimate.high:.3g}"
-
-
-def _drift_reading(facts: Facts) -> Reading:
-    drift = facts.drift
-    if drift is None:
-        return missing(CAMPAIGN, "the plan has no sentinel; set `sentinel`, so that one group is run again in between")
-    if drift.drift_pct is None or drift.verdict is StabilityVerdict.INCONCLUSIVE:
-        return missing(CAMPAIGN, drift.reason.rstrip("."), FILES.per_run_metrics.name)
-    ends = (
-        f", 95 % interval {drift.drift_low:.3g} to {drift.drift_high:.3g} %"
-        if drift.drift_low is not None and drift.drift_high is not None
-        else ""
-    )
-    return Reading(
-        subject=drift.group,
-        value=abs(drift.drift_pct),
-        unit="%",
-        file=FILES.per_run_metrics.name,
-        window=drift_window(drift.first_t, drift.last_t),
-        n=drift.runs,
-        detail=f"{drift.drift_pct:+.3g} %{ends}, {drift.runs} sentinel runs",
-    )
-
-
-def drift_window(first_t: float | None, last_t: float | None) -> str:
-    if first_t is None or last_t is None:
-        return "over the campaign"
-    return f"over {(last_t - first_t) / 60:.0f} min of the campaign"

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import enum
 
+from seatrial.judge.reading import LOWER_END, UPPER_END
+from seatrial.judge.reported import is_reported
 from seatrial.records.criteria_catalog import EVERY_GROUP, EVERY_RUN, METRICS, WINNER, metric_entry
 from seatrial.records.verdict import Evidence, Finding
 
@@ -23,23 +25,30 @@ class Raw(enum.Enum):
     SETTINGS = "settings"
 
 
-_OF_GROUP = "geometric mean over the runs that count, with Student's 95 % interval on logs, of: {}"
+_OF_GROUP = "geometric mean over the runs that count, with Student's 95 % interval on logs{}, of: {}"
+_DECIDED_BY = ", all of which must lie on one side of the bound"
 _SLOPE = "Theil-Sen slope of memory in use over time after warm-up: the median of the slopes between all pairs of samples"
 _SCORE = "the median time that the rank is at work itself in a step, over that of the other ranks, less 1"
+
+_LOSS = "loss difference"
 
 # By what an evidence's name begins with.
 _BY_NAME = {
     "cause": "how the run ended, by its exit code, its alarms and the first telling lines of its log",
     "halted": "the run's ranks ended because a halt file asked for it, or it stood still until it was ended",
     "slope of": _SLOPE,
+    "growth of": "that slope times the time of 1,000 steps after warm-up",
+    "limit of": "what the GPU or the host has",
+    "hours until": "what is left up to the limit, over that slope; at the steepest: over the upper end of its interval",
     "straggler score": _SCORE,
-    "loss difference": "mean loss of the group less that of the baseline, over the last quarter of the steps that both have",
+    _LOSS: "mean loss of the group less that of the baseline, over the last quarter of the steps that both have",
     "total at": "work done by all ranks in the window over the time of the window, geometric mean over the runs that count",
     "median p90/p50": "median over the runs of p90 over p50 of a step's time in the last timing window",
     "highest p90/p50": "highest over the runs of p90 over p50 of a step's time in the last timing window",
     "spread over repeats": "standard deviation of the throughput over the repeats, of their mean",
     "share of unstable runs": "runs whose last timing window has iter p90/p50 above 2 or step p90/p50 above 3, over all of the group",
     "drift": "a straight line through the logs of the sentinel runs' throughput over time: from the first to the last",
+    "change of level": "mean of the logs of the sentinel runs' throughput after the place at which it changed, less that before it",
     "spread": "highest throughput of the sentinel runs over the lowest, less 1",
     "steps of warm-up": "the first change point of the steps' wall time after which it stays level; steps before it do not count",
     "time of slow steps": "what the steps far above the median took beyond it, over the time of the window",
@@ -59,12 +68,16 @@ _BY_CAUSE = {
     "telemetry_gaps": "samples that came later than their interval, and the time between them",
 }
 _AS_SEEN = "as it stands in the file: a line, a variable or a setting that the registry of signatures knows"
-_DECIDES = "a 95 % interval on logs (paired t where runs are paired, else Welch); the whole interval must lie on one side of the bound"
+_DECIDES = (
+    "an interval on logs (paired t where runs are paired, else Welch) of 95 %, or more where several groups are compared; the whole of it "
+    "must lie on one side of the bound"
+)
 _COMPARED = {
     "speedup_pct": f"the group's throughput over the baseline's, less 1, with {_DECIDES}",
     "regression_pct": f"1 less the group's throughput over the baseline's, with {_DECIDES}",
     "scaling_efficiency": "throughput of one GPU at the largest number of GPUs over that at the smallest, with its 95 % interval on logs",
 }
+_OF_COURSE = ("slope of", "growth of", "limit of", "hours until")
 _OF_MEMORY = frozenset({"leaking_runs", "leak_mib_per_min"})
 _OF_TELEMETRY = frozenset({"gpu_mem_peak_mib", "host_rss_peak_mib", "gpu_throttled_pct", "gpu_telemetry_empty_ratio"})
 _SAMPLED_CAUSES = frozenset(_BY_CAUSE) - {"data_wait_bursts", "data_wait", "slow_rank"}
@@ -73,27 +86,46 @@ _OF_ENDS = frozenset({"failed_runs", "halted_runs", "counted_runs", "duration_s"
 
 def how_computed(finding: Finding, evidence: Evidence) -> str:
     """One sentence."""
+    name = _own_name(evidence)
     for beginning, sentence in _BY_NAME.items():
-        if evidence.name.startswith(beginning):
+        if name.startswith(beginning):
             return sentence
-    if evidence.name in _BY_CAUSE:
-        return _BY_CAUSE[evidence.name]
+    if name in _BY_CAUSE:
+        return _BY_CAUSE[name]
     criterion = finding.criterion
-    metric = evidence.name or (criterion.metric if criterion else "")
+    metric = name or (criterion.metric if criterion else "")
     if metric in _COMPARED:
         return _COMPARED[metric]
     entry = metric_entry(metric)
     if entry is None:
         return _AS_SEEN
-    scope = criterion.scope if criterion and not evidence.name else EVERY_GROUP
+    scope = criterion.scope if criterion and not name else EVERY_GROUP
     is_estimate = (entry.group_field or "").startswith("figures.")
-    return _OF_GROUP.format(entry.meaning) if scope in (EVERY_GROUP, WINNER) and is_estimate else entry.meaning
+    return _OF_GROUP.format("" if name else _DECIDED_BY, entry.meaning) if scope in (EVERY_GROUP, WINNER) and is_estimate else entry.meaning
+
+
+def _own_name(evidence: Evidence) -> str:
+    """What the number is; the ends of an interval are of the criterion's own figure."""
+    return "" if evidence.name.startswith((LOWER_END, UPPER_END)) else evidence.name
+
+
+def is_as_told(finding: Finding) -> bool:
+    """Whether its numbers were told by the workload itself: then the one file that an evidence names is all there is."""
+    entry = metric_entry(finding.criterion.metric) if finding.criterion else None
+    return entry is not None and is_reported(entry)
+
+
+def is_of_two(finding: Finding, evidence: Evidence) -> bool:
+    """Whether the number holds groups against one another, so that it was made of the files of all of them."""
+    entry = metric_entry(finding.criterion.metric) if finding.criterion else None
+    holds_apart = entry is not None and (entry.compares or entry is METRICS["scaling_efficiency"])
+    return holds_apart and _own_name(evidence) in ("", _LOSS)
 
 
 def raw_kinds(finding: Finding, evidence: Evidence) -> tuple[Raw, ...]:
     """What kinds of files the number was made of."""
-    metric = evidence.name or (finding.criterion.metric if finding.criterion else "")
-    if metric in _OF_MEMORY or metric.startswith("slope of"):
+    metric = _own_name(evidence) or (finding.criterion.metric if finding.criterion else "")
+    if metric in _OF_MEMORY or metric.startswith(_OF_COURSE):
         return (Raw.TELEMETRY, Raw.STEPS)
     if metric in _OF_TELEMETRY or metric in _SAMPLED_CAUSES:
         return (Raw.TELEMETRY,)

@@ -10,10 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from seatrial.judge.facts import Facts, is_spoilt
-from seatrial.judge.memory import NO_SAMPLES, slope_evidence, slope_text, unsaid_text
+from seatrial.judge.memory import NO_SAMPLES, course_evidence, slope_text, unsaid_text
 from seatrial.judge.reading import FILES, Reading, how_it_ended, listed, missing, outcome_file, run_window, runs_text, shape
+from seatrial.judge.straggling import ONE_RANK, is_alone, straggler_evidence
 from seatrial.records.criteria_catalog import CAMPAIGN
-from seatrial.records.health import MemoryVerdict, StragglerVerdict
+from seatrial.records.health import MemoryCourse, MemoryVerdict, StragglerVerdict
 from seatrial.records.measure import GroupSummary
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
@@ -22,7 +23,8 @@ from seatrial.records.verdict import Evidence
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What one run says; `so` is None where it cannot be said, and `what` then tells why."""
+    """What one run says; `so` is None where it cannot be said, and `what` then tells why. Of one that is not so, `what` is what a reader
+    must know beside."""
 
     so: bool | None
     what: str = ""
@@ -55,7 +57,7 @@ def _reading(metric: str, subject: str, runs: Sequence[MeasuredRun]) -> Reading:
         low=len(so),
         high=len(so) + len(unsaid),
         unsettled=_unsettled(unsaid),
-        detail=listed([f"{run.attempt.spec.run} ({one.what})" for run, one in so]),
+        detail=listed([f"{run.attempt.spec.run} ({one.what})" for run, one in so]) or _beside([one for _, one in seen]),
         further=tuple(evidence for _, one in seen for evidence in one.evidence),
     )
 
@@ -63,8 +65,16 @@ def _reading(metric: str, subject: str, runs: Sequence[MeasuredRun]) -> Reading:
 def told_count(metric: str, reading: Reading) -> str:
     """'1 of 7 runs failed: mb8_r2 (failed: cuda_oom)'; of a group, its name too."""
     where = "" if reading.subject == CAMPAIGN else f" in {reading.subject}"
-    told = f"{reading.value} of {runs_text(reading.n or 0)} {VERBS[metric]}{where}"
+    one, more = VERBS[metric]
+    told = f"{reading.value} of {runs_text(reading.n or 0)} {one if reading.value == 1 else more}{where}"
     return f"{told}: {reading.detail}" if reading.detail else told
+
+
+def _beside(seen: Sequence[Seen]) -> str:
+    """'one rank only: nothing to hold up', with how many where it is not said of all."""
+    notes = [one.what for one in seen if one.so is False and one.what]
+    told = dict.fromkeys(notes)
+    return "; ".join(note if notes.count(note) == len(seen) else f"{runs_text(notes.count(note))}: {note}" for note in told)
 
 
 def _unsettled(unsaid: Sequence[tuple[MeasuredRun, Seen]]) -> str:
@@ -109,33 +119,29 @@ def _leaking(run: MeasuredRun) -> Seen:
     leaks = [course for course in courses if course.verdict is MemoryVerdict.LEAK]
     if leaks:
         told = listed([f"{course.subject} {slope_text(course)}" for course in leaks])
-        return Seen(so=True, what=told, evidence=tuple(slope_evidence(run, course) for course in leaks))
+        return Seen(so=True, what=told, evidence=_of_courses(run, leaks))
     if short := _cut_short(run):
         return short
     if not courses:
         return Seen(so=None, what=NO_SAMPLES)
     open_ones = [course for course in courses if course.verdict is MemoryVerdict.INCONCLUSIVE]
     if open_ones:
-        return Seen(so=None, what=unsaid_text(open_ones[0]), evidence=tuple(slope_evidence(run, course) for course in open_ones))
-    return Seen(so=False, evidence=tuple(slope_evidence(run, course) for course in courses))
+        return Seen(so=None, what=unsaid_text(open_ones[0]), evidence=_of_courses(run, open_ones))
+    return Seen(so=False, evidence=_of_courses(run, courses))
+
+
+def _of_courses(run: MeasuredRun, courses: Sequence[MemoryCourse]) -> tuple[Evidence, ...]:
+    return tuple(evidence for course in courses for evidence in course_evidence(run, course))
 
 
 def _straggling(run: MeasuredRun) -> Seen:
     found = run.measure.straggler if run.measure else None
     if found and found.verdict is StragglerVerdict.NAMED:
-        at = Evidence(
-            subject=run.attempt.spec.run,
-            name=f"straggler score of rank {found.rank}",
-            value=found.score,
-            file=FILES.per_run_metrics.name,
-            window=f"steps {found.first_step}–{found.last_step}",
-            n=found.n,
-        )
-        return Seen(so=True, what=f"rank {found.rank}", evidence=(at,))
+        return Seen(so=True, what=f"rank {found.rank}", evidence=(straggler_evidence(run, found),))
     if short := _cut_short(run):
         return short
-    if found is None and run.measure is not None and run.measure.world_size == 1:
-        return Seen(so=False)
+    if is_alone(run.measure):
+        return Seen(so=False, what=ONE_RANK)
     if found is None:
         return Seen(so=None, what="its ranks were not looked at; let every rank report its steps through the probe")
     return Seen(so=False) if found.verdict is StragglerVerdict.NONE else Seen(so=None, what=found.reason.rstrip("."))
@@ -155,4 +161,10 @@ COUNTED: dict[str, Callable[[MeasuredRun], Seen]] = {
     "leaking_runs": _leaking,
     "straggling_runs": _straggling,
 }
-VERBS = {"failed_runs": "failed", "halted_runs": "halted", "leaking_runs": "leak", "straggling_runs": "held up by one rank"}
+VERBS = {
+    "failed_runs": ("failed", "failed"),
+    "halted_runs": ("halted", "halted"),
+    "leaking_runs": ("leaks", "leak"),
+    "straggling_runs": ("is held up by one rank", "are held up by one rank"),
+}
+"""Of one run, and of any other number."""

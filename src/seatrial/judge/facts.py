@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
+from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.comparison import Comparison, Scaling
 from seatrial.records.measure import GroupSummary, Ranking
 from seatrial.records.outcome import Fault, Outcome
@@ -33,7 +34,10 @@ class Facts:
     """Failed by the platform: they say nothing of their group and are to be run again."""
     pending: tuple[str, ...]
     """Runs without a result: never started, running, interrupted or skipped."""
+    left_out: tuple[str, ...] = ()
+    """Runs of the plan that `--only` did not choose, and that were not run before either."""
     groups: tuple[GroupSummary, ...]
+    """Sentinels are none of them: they watch the platform and are judged as its drift."""
     ranking: Ranking
     comparisons: Mapping[tuple[str, str], Compared] = field(default_factory=lambda: MappingProxyType({}))
     """By group and `Baseline.text`."""
@@ -50,12 +54,24 @@ class Facts:
     def runs_of(self, group: GroupSummary) -> tuple[MeasuredRun, ...]:
         return tuple(self._by_key.get(group.group_key, ()))
 
+    def pending_of(self, group: str) -> tuple[str, ...]:
+        """Runs of a group that are still to be run."""
+        return _named_after(group, self.pending)
+
+    def left_out_of(self, group: str) -> tuple[str, ...]:
+        return _named_after(group, self.left_out)
+
+    @property
+    def spoilt_runs(self) -> tuple[str, ...]:
+        """Of the groups, what the platform failed, each run with its cause."""
+        return tuple(run for group in self.groups for run in group.infrastructure_failures)
+
     @cached_property
     def _by_key(self) -> dict[str, list[MeasuredRun]]:
         # A thousand groups of a thousand runs are asked for by every criterion.
         found: dict[str, list[MeasuredRun]] = {}
         for run in self.finished:
-            found.setdefault(run.attempt.spec.group_key, []).append(run)
+            found.setdefault(run.attempt.spec.key, []).append(run)
         return found
 
 
@@ -72,9 +88,14 @@ def sort_runs(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], ranki
         failed=tuple(run for run in bad if not is_spoilt(run)),
         spoilt=tuple(run for run in bad if is_spoilt(run)),
         pending=tuple(dict.fromkeys([*pending, *without_result])),
-        groups=tuple(groups),
+        groups=tuple(group for group in groups if group.mode != SENTINEL),
         ranking=ranking,
     )
+
+
+def _named_after(group: str, runs: Sequence[str]) -> tuple[str, ...]:
+    """A run that never began is known by its name alone, which is its group's and the repeat; `~` parts groups of one name."""
+    return tuple(run for run in runs if run.rpartition("_r")[0] == group.partition("~")[0])
 
 
 def _set_aside(groups: Sequence[GroupSummary]) -> dict[str, frozenset[str]]:
@@ -84,7 +105,7 @@ def _set_aside(groups: Sequence[GroupSummary]) -> dict[str, frozenset[str]]:
 
 def _is_set_aside(run: MeasuredRun, aside: Mapping[str, frozenset[str]]) -> bool:
     """Ended ok, but under other conditions than its group's figures: no figure is made of it, so none is judged."""
-    counted = aside.get(run.attempt.spec.group_key)
+    counted = aside.get(run.attempt.spec.key)
     return counted is not None and run.outcome is Outcome.OK and run.attempt.spec.run not in counted
 
 

@@ -1,8 +1,8 @@
 """A catalogue's dotted field, read out of a record.
 
-In: a record and a field such as `figures.samples_per_s`, `straggler.score`, `stability.verdict`, `reported.ttft_p99_ms`. Out: the value
-with its interval and unit where it has them, or why there is none. A mapping is read by key, a record by attribute; an `Estimate` gives
-its mean, a `ReportedFigure` its value; a verdict becomes true, false, or nothing with the reason that stands beside it.
+In: a record and a field such as `figures.samples_per_s`, `straggler.score`, `stability.verdict`. Out: the value with its interval where
+it has one, or why there is none. A mapping is read by key, a record by attribute; an `Estimate` gives its mean; a verdict becomes true,
+false, or nothing with the reason that stands beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.records.comparison import LossVerdict
-from seatrial.records.health import MemoryVerdict, ReportedFigure, StragglerVerdict
+from seatrial.records.health import MemoryVerdict, StragglerVerdict
 from seatrial.records.measure import Cell, Estimate
 from seatrial.records.stability import StabilityVerdict
 
@@ -37,7 +37,6 @@ class Found:
 
     value: Cell = None
     estimate: Estimate | None = None
-    figure: ReportedFigure | None = None
     reason: str = ""
     """What the record itself says, where it has a reason."""
 
@@ -61,8 +60,6 @@ def look_up(record: object, field: str | None) -> Found:
 def _found(value: Any, reason: str) -> Found:
     if isinstance(value, Estimate):
         return Found(value=_number(value.mean), estimate=value)
-    if isinstance(value, ReportedFigure):
-        return Found(value=_number(value.value), figure=value)
     if isinstance(value, enum.Enum):
         return Found(value=TRUTH.get(value), reason=reason)
     return Found(value=_number(value), reason=reason)

@@ -22,7 +22,7 @@ def leak_reading(run: MeasuredRun) -> Reading:
     if not leaks and (unsaid or not courses):
         return missing(name, f"{name}: {unsaid_text(unsaid[0]) if unsaid else NO_SAMPLES}", FILES.per_run_metrics.name)
     worst = max(leaks, key=lambda course: course.slope_mib_per_min or 0.0, default=courses[0])
-    at = slope_evidence(run, worst)
+    at = course_evidence(run, worst)[0]
     return Reading(
         subject=name,
         value=worst.slope_mib_per_min if leaks else 0.0,
@@ -32,7 +32,7 @@ def leak_reading(run: MeasuredRun) -> Reading:
         n=at.n,
         detail=f"{worst.subject} {slope_text(worst)}" if leaks else "all of it stays level",
         unsettled=unsaid_text(unsaid[0]) if unsaid else "",
-        further=tuple(slope_evidence(run, course) for course in courses),
+        further=tuple(evidence for course in courses for evidence in course_evidence(run, course)),
     )
 
 
@@ -49,14 +49,29 @@ def unsaid_text(course: MemoryCourse) -> str:
     return f"{course.subject}: {course.reason.rstrip('.')}"
 
 
-def slope_evidence(run: MeasuredRun, course: MemoryCourse) -> Evidence:
+def course_evidence(run: MeasuredRun, course: MemoryCourse) -> tuple[Evidence, ...]:
+    """The slope first; of a leak all that is said of it."""
+    numbers: list[tuple[str, float | None, str]] = [(f"slope of {course.subject}", course.slope_mib_per_min, "MiB/min")]
+    if course.verdict is MemoryVerdict.LEAK:
+        told = (
+            (f"slope of {course.subject}, lower end", course.slope_low, "MiB/min"),
+            (f"slope of {course.subject}, upper end", course.slope_high, "MiB/min"),
+            (f"growth of {course.subject} in 1,000 steps", course.mib_per_1000_steps, "MiB"),
+            (f"limit of {course.subject}", course.limit_mib, "MiB"),
+            (f"hours until {course.subject} is full", course.hours_left, "h"),
+            (f"hours until {course.subject} is full, at the steepest", course.hours_low, "h"),
+        )
+        numbers += [number for number in told if number[1] is not None]
     seconds = course.last_t - course.first_t if course.first_t is not None and course.last_t is not None else None
-    return Evidence(
-        subject=run.attempt.spec.run,
-        name=f"slope of {course.subject}",
-        value=course.slope_mib_per_min,
-        unit="MiB/min",
-        file=attempt_file(run, course.file) if course.file else FILES.per_run_metrics.name,
-        window=f"{seconds:.0f} s after warm-up" if seconds is not None else "after warm-up",
-        n=course.n,
+    return tuple(
+        Evidence(
+            subject=run.attempt.spec.run,
+            name=name,
+            value=value,
+            unit=unit,
+            file=attempt_file(run, course.file) if course.file else FILES.per_run_metrics.name,
+            window=f"{seconds:.0f} s after warm-up" if seconds is not None else "after warm-up",
+            n=course.n,
+        )
+        for name, value, unit in numbers
     )

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.paths import CampaignPaths
-from seatrial.records.measure import Cell, Window
+from seatrial.records.measure import Cell, GroupSummary, Window
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Criterion, Evidence
 
@@ -23,6 +23,9 @@ _NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
 MOST_NAMED = 5
 # And statements tell up to so many runs one by one, more of them together.
 MOST_APART = 3
+CONFIDENCE = 0.95
+"""Of the intervals of single figures."""
+LOWER_END, UPPER_END = "lower end", "upper end"
 
 
 class Standing(enum.Enum):
@@ -47,6 +50,8 @@ class Reading:
     low: float | None = None
     """With `high` what decides: the ends of the interval, or the fewest and the most that a count can come to."""
     high: float | None = None
+    confidence: float | None = None
+    """Of the interval whose ends these are; None where they are no interval's."""
     repeats: int | None = None
     """Runs of each side that an interval rests on."""
     broken: str = ""
@@ -57,6 +62,8 @@ class Reading:
     """Set when `value` is None: what is missing and how to get it."""
     detail: str = ""
     """What a reader wants beside the value: first and last loss, the runs that failed, the interval."""
+    beside: str = ""
+    """What a reader must know of it even where it holds: that only some ranks told."""
     further: tuple[Evidence, ...] = ()
     """Numbers that the value was made of."""
 
@@ -66,7 +73,25 @@ class Reading:
             gap = Evidence(subject=self.subject, value=None, file=self.file, window="no value", n=0)
             return (gap, *self.further) if self.file else self.further
         own = Evidence(subject=self.subject, value=self.value, file=self.file, unit=self.unit, window=self.window, n=self.n)
-        return (own, *self.further)
+        return (own, *self._ends(), *self.further)
+
+    def _ends(self) -> tuple[Evidence, ...]:
+        if self.confidence is None:
+            return ()
+        ends = ((LOWER_END, self.low), (UPPER_END, self.high))
+        interval = interval_text(self.confidence)
+        return tuple(
+            Evidence(
+                subject=self.subject,
+                name=f"{name} of the {interval}",
+                value=value,
+                file=self.file,
+                unit=self.unit,
+                window=self.window,
+                n=self.n,
+            )
+            for name, value in ends
+        )
 
     def standing(self, criterion: Criterion, *, needs_bound: bool) -> Standing:
         if self.missing:
@@ -75,13 +100,19 @@ class Reading:
             return Standing.BROKEN
         if not needs_bound:
             return self._truth()
-        value = float(self.value or 0)
-        low = value if self.low is None else self.low
-        high = value if self.high is None else self.high
+        low, high = self._span()
         if (criterion.at_most is not None and low > criterion.at_most) or (criterion.at_least is not None and high < criterion.at_least):
             return Standing.BROKEN
-        inside = (criterion.at_least is None or low >= criterion.at_least) and (criterion.at_most is None or high <= criterion.at_most)
-        return Standing.HOLDS if inside and not self.unsettled else Standing.OPEN
+        return Standing.HOLDS if self.is_inside(criterion) and not self.unsettled else Standing.OPEN
+
+    def is_inside(self, criterion: Criterion) -> bool:
+        """Whether all that it may be holds the bounds."""
+        low, high = self._span()
+        return (criterion.at_least is None or low >= criterion.at_least) and (criterion.at_most is None or high <= criterion.at_most)
+
+    def _span(self) -> tuple[float, float]:
+        value = float(self.value or 0)
+        return (value if self.low is None else self.low), (value if self.high is None else self.high)
 
     def _truth(self) -> Standing:
         if not self.value:
@@ -105,8 +136,30 @@ def shape(text: str) -> str:
     return _NUMBERS.sub("#", text)
 
 
+def many(count: int, noun: str) -> str:
+    """'1 run', '3 runs'."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def runs_text(count: int) -> str:
-    return f"{count} run" if count == 1 else f"{count} runs"
+    return many(count, "run")
+
+
+def interval_text(confidence: float = CONFIDENCE) -> str:
+    """'95 % interval'."""
+    return f"{confidence * 100:.4g} % interval"
+
+
+def failures_text(group: GroupSummary) -> list[str]:
+    """What a reader of its figures must know: they are those of the runs that survived."""
+    spoilt = len(group.infrastructure_failures)
+    tried = runs_text(group.runs + group.failed_runs + group.set_aside_runs + spoilt)
+    told = [f"{group.failed_runs} of {tried} failed"] if group.failed_runs else []
+    return [*told, *([f"the platform failed {spoilt} of {tried}"] if spoilt else [])]
+
+
+def debug_text(settings: Sequence[str]) -> list[str]:
+    return [f"measured with {listed(settings)} on"] if settings else []
 
 
 def window_text(window: Window | None) -> str:

@@ -6,44 +6,40 @@ campaign it looks at, with the file and the window the value comes from; a value
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from seatrial.errors import did_you_mean
-from seatrial.judge.compared import campaign_reading, comparison_reading, own_baseline
+from seatrial.judge.advice import OF_THROUGHPUT
+from seatrial.judge.compared import comparison_reading, winner_reading
 from seatrial.judge.counts import COUNTED, count_of_campaign, count_of_group
 from seatrial.judge.facts import Facts, is_spoilt
 from seatrial.judge.fields import Found, look_up
+from seatrial.judge.how_to_get import how_to_get
 from seatrial.judge.memory import leak_reading
-from seatrial.judge.reading import FILES, Reading, attempt_file, how_it_ended, missing, outcome_file, run_window, runs_text
-from seatrial.records.criteria_catalog import CAMPAIGN, EVERY_GROUP, EVERY_RUN, METRICS, REPORTED, MetricEntry, metric_entry
+from seatrial.judge.over_campaign import campaign_reading
+from seatrial.judge.reading import (
+    CONFIDENCE,
+    FILES,
+    Reading,
+    debug_text,
+    failures_text,
+    how_it_ended,
+    interval_text,
+    many,
+    missing,
+    outcome_file,
+    run_window,
+    runs_text,
+)
+from seatrial.judge.reported import is_reported, reported_reading
+from seatrial.judge.straggling import ONE_RANK, is_alone
+from seatrial.records.criteria_catalog import CAMPAIGN, EVERY_GROUP, EVERY_RUN, METRICS, MetricEntry, metric_entry
 from seatrial.records.health import StragglerVerdict
 from seatrial.records.measure import Estimate, GroupSummary, RunMeasure
 from seatrial.records.results import MeasuredRun
+from seatrial.records.stability import GroupStability
 from seatrial.records.verdict import Criterion
-
-_NEEDS_STEPS = "let it report steps: use the probe, or name the log format it prints with `reads`"
-_NEEDS_POINTS = "lower `timing.log_every` or run more steps, so that timing points are written"
-_NEEDS_LOSSES = "report the loss in each step"
-_NEEDS_GPU_SAMPLES = "leave `telemetry.gpu_s` on, on a machine with an NVIDIA GPU"
-HOW_TO_GET = {
-    "loss_falls": "its losses are missing, too few, or do not move beyond their noise; report them in each step, and run more steps",
-    "loss_finite": _NEEDS_LOSSES,
-    "loss_fall_pct": f"{_NEEDS_LOSSES}, and run at least 8 steps",
-    "samples_per_s": "report samples in each step, or set `samples_per_step` of the workload",
-    "tokens_per_s": "report tokens in each step, or set `tokens_per_step` of the workload",
-    "samples_per_s_per_gpu": "report samples in each step, or set `samples_per_step` of the workload",
-    "tokens_per_s_per_gpu": "report tokens in each step, or set `tokens_per_step` of the workload",
-    "iter_p90_over_p50": _NEEDS_POINTS,
-    "step_p90_over_p50": _NEEDS_POINTS,
-    "iter_ratio_median": _NEEDS_POINTS,
-    "iter_ratio_max": _NEEDS_POINTS,
-    "unstable_run_ratio": _NEEDS_POINTS,
-    "throughput_cv_pct": "set repeats to 3 or more",
-    "stable": "set repeats to 3 or more, and run more steps",
-    "gpu_mem_peak_mib": _NEEDS_GPU_SAMPLES,
-    "gpu_throttled_pct": _NEEDS_GPU_SAMPLES,
-    "gpu_telemetry_empty_ratio": _NEEDS_GPU_SAMPLES,
-    "host_rss_peak_mib": "leave `telemetry.host_s` on",
-    "straggler_score": "run more than one rank, and let every rank report its steps through the probe",
-}
+from seatrial.units import format_number
 
 # Figures of a window: without a steady state they are of no use as a gate.
 NEED_STEADY = frozenset(
@@ -59,11 +55,28 @@ def read(criterion: Criterion, facts: Facts) -> list[Reading]:
     if criterion.scope not in entry.scopes:
         allowed = ", ".join(entry.scopes)
         return [missing(CAMPAIGN, f"{criterion.metric} cannot be looked at with the scope '{criterion.scope}'; use {allowed}")]
+    readings = _readings(criterion, entry, facts)
+    if entry.unit == "runs" and criterion.at_least is not None:
+        return [_with_those_to_come(reading, facts) for reading in readings]
+    return readings
+
+
+def _readings(criterion: Criterion, entry: MetricEntry, facts: Facts) -> list[Reading]:
     if criterion.scope == CAMPAIGN:
         return count_of_campaign(criterion.metric, facts) if criterion.metric in COUNTED else campaign_reading(criterion, facts)
     if criterion.scope == EVERY_RUN:
         return _of_every_run(criterion, entry, facts)
     return _of_groups(criterion, entry, facts)
+
+
+def _with_those_to_come(reading: Reading, facts: Facts) -> Reading:
+    """A count that is to reach a bound may still do so while runs are to come."""
+    waiting = facts.pending if reading.subject == CAMPAIGN else facts.pending_of(reading.subject)
+    if reading.missing or not waiting or not isinstance(reading.value, (int, float)):
+        return reading
+    come = f"{many(len(waiting), 'run')} of {'it' if reading.subject == CAMPAIGN else reading.subject} still to be run"
+    high = (reading.value if reading.high is None else reading.high) + len(waiting)
+    return replace(reading, high=high, unsettled="; ".join(part for part in (reading.unsettled, come) if part))
 
 
 def _of_every_run(criterion: Criterion, entry: MetricEntry, facts: Facts) -> list[Reading]:
@@ -81,40 +94,61 @@ def _of_groups(criterion: Criterion, entry: MetricEntry, facts: Facts) -> list[R
         return others
     winner = facts.group(facts.ranking.winner)
     if winner is not None:
-        return [_group_reading(criterion, entry, winner, facts) or own_baseline(criterion, winner)]
+        return [_group_reading(criterion, entry, winner, facts) or winner_reading(criterion, winner, facts)]
     why = facts.ranking.reason or "no group could be ranked"
     return [missing("winner", f"there is no winner to look at: {why.rstrip('.')}")] if facts.finished else []
 
 
 def _run_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun) -> Reading:
     metric, name, file = criterion.metric, run.attempt.spec.run, FILES.per_run_metrics.name
-    if run.measure is None:
-        return missing(name, f"nothing was measured of {name}; {_how_to_get(metric)}", outcome_file(run))
+    measure = run.measure
+    if measure is None:
+        return missing(name, f"nothing was measured of {name}; {how_to_get(metric)}", outcome_file(run))
     if metric == "leak_mib_per_min":
         return leak_reading(run)
-    found = _of_run(metric, entry, run.measure)
+    if is_reported(entry):
+        return reported_reading(criterion, entry, run, measure)
+    found = _of_run(metric, entry, measure)
     if found.value is None:
-        return missing(name, f"{name} has no {metric}; {found.reason or _how_to_get(metric)}", file)
-    window = run.measure.window
-    if metric in NEED_STEADY and window and not window.steady:
-        return missing(name, f"{name} found no steady state ({window.reason})", file)
+        return missing(name, f"{name} has no {metric}; {found.reason or how_to_get(metric)}", file)
+    if metric in NEED_STEADY and measure.window and not measure.window.steady:
+        return missing(name, f"{name} found no steady state ({measure.window.reason})", file)
     text, n = run_window(run)
     return Reading(
         subject=name,
-        value=_shared(found.value, run.measure.world_size) if entry.per_gpu else found.value,
-        unit=_unit(criterion, entry, found),
-        file=attempt_file(run, found.figure.file) if found.figure and found.figure.file else file,
-        window="as the run reported it" if found.figure else text,
-        n=found.figure.n if found.figure else n,
-        detail=_detail(metric, run.measure),
+        value=_shared(found.value, measure.world_size) if entry.per_gpu else found.value,
+        unit=_unit(criterion, entry),
+        file=file,
+        window=text,
+        n=n,
+        unsettled=_silent_ranks(metric, measure),
+        detail=_detail(metric, measure),
+        beside=_ranks_told(metric, measure),
     )
 
 
 def _of_run(metric: str, entry: MetricEntry, measure: RunMeasure) -> Found:
     straggler = measure.straggler
-    if metric == "straggler_score" and straggler is not None and straggler.verdict is StragglerVerdict.NONE:
-        return Found(value=0.0 if straggler.score is None else straggler.score)
+    no_straggler = straggler is not None and straggler.verdict is StragglerVerdict.NONE
+    if metric == "straggler_score" and (no_straggler or is_alone(measure)):
+        return Found(value=0.0)
     return look_up(measure, entry.run_field)
+
+
+def _ranks_told(metric: str, measure: RunMeasure) -> str:
+    """Of a loss that not every rank tells."""
+    if metric not in ("loss_falls", "loss_finite") or measure.loss_ranks is None or measure.loss_ranks >= measure.world_size:
+        return ""
+    return f"{measure.loss_ranks} of {many(measure.world_size, 'rank')} told"
+
+
+def _silent_ranks(metric: str, measure: RunMeasure) -> str:
+    """Where several ranks tell a loss, one that tells none may have one that is no number. A loss told by one rank is the training's: what
+    another one breaks reaches it with the next gradients."""
+    several = measure.loss_ranks is not None and measure.loss_ranks > 1
+    return (
+        "let every rank tell its loss (`rank_scope: all`)" if metric == "loss_finite" and several and _ranks_told(metric, measure) else ""
+    )
 
 
 def _of_failed_run(metric: str, run: MeasuredRun) -> Reading:
@@ -143,49 +177,73 @@ def _figure_reading(criterion: Criterion, entry: MetricEntry, group: GroupSummar
     gpus = next((run.measure.world_size for run in facts.runs_of(group) if run.measure), None) if entry.per_gpu else 1
     if found.value is None or gpus is None:
         told = f"{name} has no {metric};" if entry.needs_bound else f"{name}:"
-        return missing(name, f"{told} {found.reason or _how_to_get(metric)}", file)
-    window = f"{group.window_n} steps in the windows of {runs_text(group.runs)}" if group.window_n else f"{runs_text(group.runs)}, whole"
-    return Reading(
+        return missing(name, f"{told} {found.reason or how_to_get(metric)}", file)
+    steps = f"{many(group.window_n, 'step')} in the windows of {runs_text(group.runs)}"
+    reading = Reading(
         subject=name,
         value=_shared(found.value, gpus) if entry.per_gpu else found.value,
-        unit=_unit(criterion, entry, found),
+        unit=_unit(criterion, entry),
         file=file,
-        window=window,
+        window=steps if group.window_n else f"{runs_text(group.runs)}, whole",
         n=group.runs,
-        detail=_interval(found.estimate, gpus) if found.estimate else _first_clause(found.reason) or f"over {runs_text(group.runs)}",
+        detail=", ".join([_of_figure(metric, found, group, gpus), *failures_text(group), *_debug(metric, group.debug)]),
     )
+    return _with_interval(reading, found.estimate, gpus)
 
 
-def _first_clause(reason: str) -> str:
-    """Enough within a criterion; the statement beside it has the whole."""
-    return reason.split(". ")[0].split("; ")[0]
+def _with_interval(reading: Reading, estimate: Estimate | None, gpus: int) -> Reading:
+    """The interval decides, where there is one."""
+    if estimate is None or estimate.low is None or estimate.high is None:
+        return reading
+    return replace(reading, low=estimate.low / gpus, high=estimate.high / gpus, confidence=CONFIDENCE, repeats=estimate.n)
+
+
+def _of_figure(metric: str, found: Found, group: GroupSummary, gpus: int) -> str:
+    """Interval and n; of steadiness what the whole verdict rests on."""
+    if found.estimate:
+        return _interval(found.estimate, gpus)
+    if group.stability and metric in ("iter_ratio_median", "iter_ratio_max"):
+        return _ratios(group.stability)
+    if isinstance(found.value, bool) and found.reason:
+        # Enough within a criterion; the statement beside it has the whole.
+        return found.reason.split(". ")[0].split("; ")[0]
+    return f"over {runs_text(group.runs)}"
+
+
+def _ratios(found: GroupStability) -> str:
+    both = [("median", found.ratio_median), ("highest", found.ratio_max)]
+    told = [f"{name} {format_number(value)}" for name, value in both if value is not None]
+    return f"p90/p50 of {runs_text(found.runs)}: {', '.join(told)}"
+
+
+def _debug(metric: str, settings: tuple[str, ...]) -> list[str]:
+    return debug_text(settings) if metric in OF_THROUGHPUT else []
 
 
 def _shared(value: object, gpus: int) -> float | None:
     return value / max(gpus, 1) if isinstance(value, (int, float)) else None
 
 
-def _unit(criterion: Criterion, entry: MetricEntry, found: Found) -> str:
+def _unit(criterion: Criterion, entry: MetricEntry) -> str:
     """'ratio' is the catalogue's word for a plain number."""
-    unit = criterion.unit or entry.unit or (found.figure.unit if found.figure else "")
+    unit = criterion.unit or entry.unit
     return "" if unit == "ratio" else unit
-
-
-def _how_to_get(metric: str) -> str:
-    if metric.startswith(REPORTED) or "reported." in (METRICS[metric].run_field or ""):
-        name = metric.removeprefix(REPORTED)
-        return f'let the workload tell it: `probe.figure("{name}", value)`'
-    return HOW_TO_GET.get(metric, _NEEDS_STEPS)
 
 
 def _detail(metric: str, measure: RunMeasure) -> str:
     if metric == "loss_falls":
-        return " → ".join("?" if loss is None else f"{loss:.6g}" for loss in (measure.first_loss, measure.last_loss))
+        losses = (measure.first_loss, measure.last_loss)
+        return " → ".join("?" if loss is None else format_number(loss) for loss in losses)
+    if metric == "straggler_score" and is_alone(measure):
+        return ONE_RANK
     straggler = measure.straggler
-    return f"rank {straggler.rank}" if metric == "straggler_score" and straggler and straggler.rank is not None else ""
+    if metric == "straggler_score":
+        return f"rank {straggler.rank}" if straggler and straggler.rank is not None else ""
+    return ", ".join(_debug(metric, tuple(dict.fromkeys(f"{one.name}={one.value}" for one in measure.debug))))
 
 
 def _interval(estimate: Estimate, gpus: int) -> str:
     if estimate.low is None or estimate.high is None:
-        return f"{runs_text(estimate.n)}, no interval"
-    return f"95 % interval {estimate.low / gpus:.6g} to {estimate.high / gpus:.6g}, {runs_text(estimate.n)}"
+        return "one run, no interval" if estimate.n == 1 else f"{runs_text(estimate.n)}, no interval"
+    ends = f"{format_number(estimate.low / gpus)} to {format_number(estimate.high / gpus)}"
+    return f"{interval_text()} {ends}, {runs_text(estimate.n)}"

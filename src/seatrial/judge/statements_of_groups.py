@@ -8,25 +8,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from seatrial.judge.advice import cause_advice
-from seatrial.judge.compared import drift_window
 from seatrial.judge.facts import Facts
-from seatrial.judge.reading import FILES, listed, runs_text
+from seatrial.judge.over_campaign import drift_evidence
+from seatrial.judge.reading import FILES, interval_text, listed, many, runs_text
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
 from seatrial.records.stability import GroupStability, SentinelDrift, StabilityVerdict
 from seatrial.records.verdict import Evidence, Finding, Verdict
+from seatrial.units import format_number
 
 _VERDICTS = {
     StabilityVerdict.STABLE: Verdict.PASS,
     StabilityVerdict.UNSTABLE: Verdict.FAIL,
     StabilityVerdict.INCONCLUSIVE: Verdict.INCONCLUSIVE,
 }
-_TOLD = {StabilityVerdict.STABLE: "stable", StabilityVerdict.INCONCLUSIVE: "cannot be told"}
+# What a reason begins with, which the statement says itself.
+_SAID_ALREADY = ("Stable: ", "Not stable: ", "Cannot be told: ")
+# Not the verdict's own words: `stability:inconclusive` might be a group.
+_IDS = {StabilityVerdict.STABLE: "stability-stable", StabilityVerdict.INCONCLUSIVE: "stability-unclear"}
 # What a reason says of causes stands below it as advice.
 _CAUSES_BEGIN = " Why: "
 
 
 def winner_statement(facts: Facts) -> Iterator[Finding]:
-    """PASS when the data tell the winner from every other group."""
+    """PASS when the data tell the winner from every other group, and the platform failed none of them."""
     ranking = facts.ranking
     winner = facts.group(ranking.winner)
     reason = ranking.reason.rstrip(".") or ("no group could be ranked" if winner is None else "the first in order")
@@ -35,25 +39,38 @@ def winner_statement(facts: Facts) -> Iterator[Finding]:
         return
     rival = next((place for place in ranking.groups if place.can_win and place.group != winner.group and place.ratio), None)
     value = winner.figures.get(ranking.metric)
-    told = f"{winner.group} {'wins' if ranking.decided else 'leads'}{_value_text(value, ranking.unit)}: {reason}{_rival_text(rival)}."
+    sure = ranking.decided and not facts.spoilt_runs
+    told = f"{winner.group} {'wins' if sure else 'leads'}{_value_text(value, ranking.unit)}: {reason}{_rival_text(rival)}"
     yield Finding(
         id="winner",
         kind="winner",
-        verdict=Verdict.PASS if ranking.decided else Verdict.INCONCLUSIVE,
-        text=told,
+        verdict=Verdict.PASS if sure else Verdict.INCONCLUSIVE,
+        text=f"{told}{_spoilt_text(facts)}.",
         evidence=tuple(_place_evidence(place, facts) for place in ranking.groups if facts.group(place.group)),
     )
 
 
+def _spoilt_text(facts: Facts) -> str:
+    """What the platform failed might have been faster."""
+    runs = facts.spoilt_runs
+    return (
+        f"; but the platform failed {listed(runs)}: run {'it' if len(runs) == 1 else 'them'} again before one is called the fastest"
+        if runs
+        else ""
+    )
+
+
 def _value_text(value: Estimate | None, unit: str) -> str:
-    return f" with {value.mean:.6g} {unit}".rstrip() if value else ""
+    return f" with {format_number(value.mean)} {unit}".rstrip() if value else ""
 
 
 def _rival_text(rival: RankedGroup | None) -> str:
     if rival is None or rival.ratio is None:
         return ""
     ratio = rival.ratio
-    ends = f", 95 % interval {ratio.low:.4g} to {ratio.high:.4g}" if ratio.low is not None and ratio.high is not None else ", no interval"
+    ends = (
+        f", {interval_text()} {ratio.low:.4g} to {ratio.high:.4g}" if ratio.low is not None and ratio.high is not None else ", no interval"
+    )
     return f"; next is {rival.group} at {ratio.mean:.4g} of the leader{ends}"
 
 
@@ -65,7 +82,7 @@ def _place_evidence(place: RankedGroup, facts: Facts) -> Evidence:
         value=place.value,
         unit=facts.ranking.unit,
         file=FILES.ranked_groups.name,
-        window=f"{group.window_n} steps in the windows of {runs_text(group.runs)}" if group else "",
+        window=f"{many(group.window_n, 'step')} in the windows of {runs_text(group.runs)}" if group else "",
         n=group.runs if group else None,
     )
 
@@ -79,7 +96,7 @@ def stability_statements(facts: Facts) -> Iterator[Finding]:
                 id=f"stability:{group.group}",
                 kind="stability",
                 verdict=Verdict.FAIL,
-                text=f"{group.group}: {_told(found)}.",
+                text=f"{group.group} is not stable: {_told(found)}.",
                 evidence=_stability_evidence(group, found),
                 advice=cause_advice(found.causes, group.group),
             )
@@ -91,14 +108,16 @@ def _together(verdict: StabilityVerdict, judged: list[tuple[GroupSummary, GroupS
     if not judged:
         return
     one, found = judged[0]
-    subject = one.group if len(judged) == 1 else f"{len(judged)} groups ({listed([group.group for group, _ in judged])})"
+    several = len(judged) > 1
+    subject = f"{len(judged)} groups are stable ({listed([group.group for group, _ in judged])})" if several else f"{one.group} is stable"
+    said = subject if verdict is StabilityVerdict.STABLE else f"Whether {subject} cannot be told"
     # What the first says stands for all where they say the same; else it is the first's alone.
-    whose = f"{_TOLD[verdict]}, of {one.group}: " if len({each.reason for _, each in judged}) > 1 else ""
+    whose = f"; of {one.group}, " if len({each.reason for _, each in judged}) > 1 else ": "
     yield Finding(
-        id=f"stability:{one.group}" if len(judged) == 1 else f"stability:{verdict.value}",
+        id=_IDS[verdict] if several else f"stability:{one.group}",
         kind="stability",
         verdict=_VERDICTS[verdict],
-        text=f"{subject}: {whose}{_told(found)}.",
+        text=f"{said}{whose}{_told(found)}.",
         evidence=tuple(evidence for group, each in judged for evidence in _stability_evidence(group, each)),
     )
 
@@ -106,7 +125,7 @@ def _together(verdict: StabilityVerdict, judged: list[tuple[GroupSummary, GroupS
 def _told(found: GroupStability) -> str:
     """Its reason within a sentence, without the causes."""
     reason = found.reason.split(_CAUSES_BEGIN)[0].rstrip(".")
-    return f"{reason[:1].lower()}{reason[1:]}"
+    return next((reason.removeprefix(begins) for begins in _SAID_ALREADY if reason.startswith(begins)), reason)
 
 
 def _stability_evidence(group: GroupSummary, found: GroupStability) -> tuple[Evidence, ...]:
@@ -137,21 +156,5 @@ def drift_statement(facts: Facts) -> Iterator[Finding]:
 
 
 def _drift(drift: SentinelDrift) -> Finding:
-    window = drift_window(drift.first_t, drift.last_t)
-    values = (
-        ("drift", drift.drift_pct),
-        ("drift, lower end", drift.drift_low),
-        ("drift, upper end", drift.drift_high),
-        ("spread", drift.spread_pct),
-    )
-    return Finding(
-        id="drift",
-        kind="drift",
-        verdict=_VERDICTS[drift.verdict],
-        text=f"{drift.reason.rstrip('.')}.",
-        evidence=tuple(
-            Evidence(subject=drift.group, name=name, value=value, unit="%", file=FILES.per_run_metrics.name, window=window, n=drift.runs)
-            for name, value in values
-            if value is not None
-        ),
-    )
+    text = f"{drift.reason.rstrip('.')}."
+    return Finding(id="drift", kind="drift", verdict=_VERDICTS[drift.verdict], text=text, evidence=drift_evidence(drift))

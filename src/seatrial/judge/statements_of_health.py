@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from seatrial.judge.facts import Facts
-from seatrial.judge.memory import NO_SAMPLES, slope_evidence, slope_text, unsaid_text
-from seatrial.judge.reading import FILES, MOST_APART, listed, runs_text
+from seatrial.judge.memory import NO_SAMPLES, course_evidence, slope_text, unsaid_text
+from seatrial.judge.reading import MOST_APART, listed, many, runs_text
+from seatrial.judge.straggling import steps_text, straggler_evidence
 from seatrial.records.health import MemoryCourse, MemoryVerdict, Straggler, StragglerVerdict
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Evidence, Finding, Verdict
+from seatrial.units import format_duration
 
 Course = tuple[MeasuredRun, MemoryCourse]
 Held = tuple[MeasuredRun, Straggler]
@@ -48,13 +50,13 @@ def _leaks(key: str, leaks: Sequence[Course]) -> Iterator[Finding]:
 
 def _leak(name: str, subject: str, course: MemoryCourse, leaks: Sequence[Course]) -> Finding:
     span = course.last_t - course.first_t if course.first_t is not None and course.last_t is not None else None
-    over = f", {course.n} samples over {span / 60:.3g} min" if span is not None else f", {course.n} samples"
+    over = f", {many(course.n, 'sample')}" + (f" over {format_duration(span)}" if span is not None else "")
     return Finding(
         id=name,
         kind="leak",
         verdict=Verdict.FAIL,
         text=f"{subject}: {course.subject} {slope_text(course)}{_per_steps(course)}{over}{_hours(course)}.",
-        evidence=tuple(slope_evidence(run, each) for run, each in leaks),
+        evidence=tuple(evidence for run, each in leaks for evidence in course_evidence(run, each)),
     )
 
 
@@ -65,8 +67,12 @@ def _per_steps(course: MemoryCourse) -> str:
 def _hours(course: MemoryCourse) -> str:
     if course.hours_left is None:
         return ""
-    least = f", {course.hours_low:.3g} h at the steepest" if course.hours_low is not None else ""
-    return f"; full in {course.hours_left:.3g} h{least}"
+    least = f", {_time(course.hours_low)} at the steepest" if course.hours_low is not None else ""
+    return f"; full in {_time(course.hours_left)}{least}"
+
+
+def _time(hours: float) -> str:
+    return format_duration(hours * 3600)
 
 
 def _not_leaking(runs: Sequence[MeasuredRun], of: int) -> Iterator[Finding]:
@@ -74,15 +80,15 @@ def _not_leaking(runs: Sequence[MeasuredRun], of: int) -> Iterator[Finding]:
     unsaid = [run for run in runs if not _is_level(run)]
     if unsaid:
         yield Finding(
-            id="leak:unknown",
+            id="leak-unknown",
             kind="leak",
             verdict=Verdict.INCONCLUSIVE,
             text=f"Whether memory leaks in {_subject(unsaid, of)} cannot be said: {_why_unsaid(unsaid[0])}.",
             evidence=_courses(unsaid),
         )
     if level:
-        text = f"No leak in {runs_text(len(level))}: memory stays level after warm-up ({_samples(level)} samples)."
-        yield Finding(id="leak:none", kind="leak", verdict=Verdict.PASS, text=text, evidence=_courses(level))
+        text = f"No leak in {runs_text(len(level))}: memory stays level after warm-up ({many(_samples(level), 'sample')})."
+        yield Finding(id="leak-none", kind="leak", verdict=Verdict.PASS, text=text, evidence=_courses(level))
 
 
 def _subject(runs: Sequence[MeasuredRun], of: int) -> str:
@@ -105,7 +111,8 @@ def _why_unsaid(run: MeasuredRun) -> str:
 
 
 def _courses(runs: Sequence[MeasuredRun]) -> tuple[Evidence, ...]:
-    return tuple(slope_evidence(run, course) for run in runs if run.measure for course in run.measure.memory)
+    courses = ((run, course) for run in runs if run.measure for course in run.measure.memory)
+    return tuple(evidence for run, course in courses for evidence in course_evidence(run, course))
 
 
 def _samples(runs: Sequence[MeasuredRun]) -> int:
@@ -136,7 +143,12 @@ def _straggler(pairs: Sequence[Held]) -> Finding:
     phase = f" in {found.phase}" if found.phase else ""
     held = f", {found.held_up_ms:.4g} ms of each step" if found.held_up_ms is not None else ""
     whose = f"{worst.attempt.spec.run}, " if len(pairs) > 1 else ""
-    score = f": {found.score * 100:.0f} % longer at work than the others{held} ({whose}{_steps(found)})" if found.score is not None else ""
+    # What it does longer inside the phase in which the ranks meet cannot be seen.
+    score = (
+        f": at least {found.score * 100:.0f} % longer at work than the others{held} ({whose}{steps_text(found)})"
+        if found.score is not None
+        else ""
+    )
     rank = f"rank {found.rank}{f' ({where})' if where else ''}"
     return Finding(
         id=f"straggler:{pairs[0][0].attempt.spec.run}:rank{found.rank}",
@@ -147,22 +159,11 @@ def _straggler(pairs: Sequence[Held]) -> Finding:
     )
 
 
-def straggler_evidence(run: MeasuredRun, found: Straggler) -> Evidence:
-    name = f"straggler score of rank {found.rank}" if found.rank is not None else "straggler score"
-    return Evidence(
-        subject=run.attempt.spec.run, name=name, value=found.score, file=FILES.per_run_metrics.name, window=_steps(found), n=found.n
-    )
-
-
-def _steps(found: Straggler) -> str:
-    return f"steps {found.first_step}–{found.last_step}" if found.first_step is not None else "no steps"
-
-
 def _abstained(pairs: Sequence[Held], of: int) -> Iterator[Finding]:
     if pairs:
         subject = _subject([run for run, _ in pairs], of)
         yield Finding(
-            id="straggler:unknown",
+            id="straggler-unknown",
             kind="straggler",
             verdict=Verdict.INCONCLUSIVE,
             text=f"Whether one rank holds {subject} up cannot be said: {pairs[0][1].reason.rstrip('.')}.",
@@ -174,9 +175,9 @@ def _without(pairs: Sequence[Held]) -> Iterator[Finding]:
     if pairs:
         steps = sum(found.n for _, found in pairs)
         yield Finding(
-            id="straggler:none",
+            id="straggler-none",
             kind="straggler",
             verdict=Verdict.PASS,
-            text=f"No rank holds the others up in {runs_text(len(pairs))} ({steps} steps).",
+            text=f"No rank holds the others up in {runs_text(len(pairs))} ({many(steps, 'step')}).",
             evidence=tuple(straggler_evidence(run, found) for run, found in pairs),
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from seatrial.judge.facts import Facts, fault, is_spoilt
-from seatrial.judge.reading import FILES, MOST_APART, attempt_file, listed, outcome_file, run_window, runs_text, window_text
+from seatrial.judge.reading import FILES, MOST_APART, attempt_file, listed, many, outcome_file, run_window, runs_text, window_text
 from seatrial.records.health import DebugSetting, SlowSteps
 from seatrial.records.measure import Window
 from seatrial.records.outcome import Fault, RunOutcome
@@ -90,9 +90,14 @@ def debug_statements(facts: Facts) -> Iterator[Finding]:
             id=f"debug:{name}={value}" if several else f"debug:{name}",
             kind="debug",
             verdict=Verdict.INCONCLUSIVE,
-            text=f"{name}={value} was on in {listed(runs)}: {found[0][1].why.rstrip('.')}. Measure without it.",
+            text=f"{name}={value} was on in {listed(runs)}: {found[0][1].why.rstrip('.')}. {_what_of_it(found)}",
             evidence=tuple(_debug_evidence(run, setting) for run, setting in found),
         )
+
+
+def _what_of_it(found: Sequence[tuple[MeasuredRun, DebugSetting]]) -> str:
+    varied = all(setting.varied for _, setting in found)
+    return "The plan itself turns it on: differences hold what it costs." if varied else "Measure without it."
 
 
 def _debug_evidence(run: MeasuredRun, setting: DebugSetting) -> Evidence:
@@ -109,7 +114,8 @@ def steady_statements(facts: Facts) -> Iterator[Finding]:
     if steady:
         warmup = max(window.warmup_steps for _, window in steady)
         count = sum(window.n for _, window in steady)
-        text = f"{runs_text(len(steady))} reached a steady state, after {warmup} steps of warm-up at most; {count} steps count."
+        text = f"{runs_text(len(steady))} reached a steady state, after {many(warmup, 'step')} of warm-up at most; "
+        text += f"{many(count, 'step')} {'counts' if count == 1 else 'count'}."
         yield _steady("steady_state", Verdict.PASS, text, steady)
 
 
@@ -121,7 +127,7 @@ def _unsteady(found: Sequence[tuple[MeasuredRun, Window]]) -> Iterator[Finding]:
         subject = f"{runs_text(len(part))} ({listed([one.attempt.spec.run for one, _ in part])})" if several else run.attempt.spec.run
         whose = f"of {run.attempt.spec.run}: " if several else ""
         yield _steady(
-            "steady_state:none" if several else f"steady_state:{run.attempt.spec.run}",
+            "steady_state-none" if several else f"steady_state:{run.attempt.spec.run}",
             Verdict.INCONCLUSIVE,
             f"No steady state in {subject}: {whose}{window.reason.rstrip('.') or 'too few steps'}.",
             part,
@@ -150,7 +156,7 @@ def slow_step_statements(facts: Facts) -> Iterator[Finding]:
     grave = [(run, slow) for run, slow in found if slow.time_share > GRAVE_TIME_SHARE]
     slight = [(run, slow) for run, slow in found if slow.time_share <= GRAVE_TIME_SHARE]
     yield from _slow_steps("slow_steps", Verdict.FAIL, grave)
-    yield from _slow_steps("slow_steps:few", Verdict.PASS, slight)
+    yield from _slow_steps("slow_steps-few", Verdict.PASS, slight)
 
 
 def _slow_steps(name: str, verdict: Verdict, found: Sequence[Slow]) -> Iterator[Finding]:
@@ -160,13 +166,13 @@ def _slow_steps(name: str, verdict: Verdict, found: Sequence[Slow]) -> Iterator[
     worst = ", ".join(f"{one.step} ({one.ms:.4g} ms, {one.over_median:.3g} × the median)" for one in slow.worst[:MOST_STEPS_NAMED])
     window, n = run_window(run)
     subject = run.attempt.spec.run if len(found) == 1 else f"{runs_text(len(found))}, most in {run.attempt.spec.run}"
-    steps = f"{slow.count} of {n} step{'s' if slow.count > 1 else ''}"
+    steps = f"{slow.count} of {many(n or 0, 'step')} {'takes' if slow.count == 1 else 'take'}"
     share = f"{slow.time_share * 100:.1f} % of its time beyond the median step"
     yield Finding(
         id=name,
         kind="slow_steps",
         verdict=verdict,
-        text=f"Slow steps in {subject}: {steps} take {share} ({window}): {worst}.",
+        text=f"Slow steps in {subject}: {steps} {share} ({window}): {worst}.",
         evidence=tuple(_slow_evidence(one, each) for one, each in found),
     )
 

@@ -1,8 +1,8 @@
 """Judgement: each criterion becomes a finding, the findings become one verdict, and what was found beside them stands as statements.
 
 In: a plan's criteria and what was measured. Out: `CampaignVerdict` (verdict.json). Missing data never passes: a finding is PASS
-only when every value it looks at exists, holds, and nothing is left to be run. For plain figures the mean decides and its interval is
-said beside it; for comparisons the interval decides. Statements never change the verdict.
+only when every value it looks at exists, holds, and nothing is left to be run. Where a figure has an interval, that decides: all of it
+must hold the bound, or none of it. A figure of one run has none and is judged by itself. Statements never change the verdict.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from seatrial.judge.advice import advice_for
 from seatrial.judge.facts import Compared, Facts, sort_runs
-from seatrial.judge.reading import Reading, Standing, listed
+from seatrial.judge.reading import Reading, Standing, listed, runs_text
 from seatrial.judge.readings import read
 from seatrial.judge.statements import statements
 from seatrial.judge.words import asked, needs_bound, still_to_run, told_broken, told_holding, told_open, why_asked
@@ -37,20 +37,24 @@ def judge(
     comparisons: Mapping[tuple[str, str], Compared] = MappingProxyType({}),
     scaling: Scaling | None = None,
     drift: SentinelDrift | None = None,
+    left_out: Sequence[str] = (),
 ) -> CampaignVerdict:
     """The verdict over all criteria; a plan without any is asked for no failed runs.
 
-    `comparisons` holds, by group and `Baseline.text`, the group against that baseline, or a sentence that says why there is none.
+    `comparisons` holds, by group and `Baseline.text`, the group against that baseline, or a sentence that says why there is none;
+    `left_out` names the runs that `--only` did not choose.
     """
     sorted_runs = sort_runs(runs, groups, ranking, pending)
-    facts = replace(sorted_runs, comparisons=comparisons, scaling=scaling, drift=drift)
+    ran = {run.attempt.spec.run for run in runs if run.attempt.current}
+    not_run = tuple(name for name in left_out if name not in ran)
+    facts = replace(sorted_runs, comparisons=comparisons, scaling=scaling, drift=drift, left_out=not_run)
     findings = tuple(_finding(number, criterion, facts) for number, criterion in enumerate(criteria or DEFAULT_CRITERIA, start=1))
     return CampaignVerdict(
         verdict=_worst([finding.verdict for finding in findings]),
         findings=findings,
         statements=statements(facts),
         partial=bool(facts.pending),
-        notes=_notes(facts),
+        notes=_notes(facts, asked_for=len(ran | set(pending))),
     )
 
 
@@ -98,11 +102,14 @@ def _worst(verdicts: Sequence[Verdict]) -> Verdict:
     return Verdict.PASS
 
 
-def _notes(facts: Facts) -> dict[str, str]:
+def _notes(facts: Facts, asked_for: int) -> dict[str, str]:
     spoilt = f"{len(facts.spoilt)} failed by the platform, " if facts.spoilt else ""
     notes = {"runs": f"{len(facts.ok)} ended ok, {len(facts.failed)} failed, {spoilt}{len(facts.pending)} still to be run"}
     if facts.pending:
         notes["pending"] = f"{still_to_run(facts)}: {listed(facts.pending)}."
+    if facts.left_out:
+        of = asked_for + len(facts.left_out)
+        notes["left_out"] = f"{asked_for} of the plan's {runs_text(of)} were asked for; left out: {listed(facts.left_out)}."
     if not facts.finished:
         notes["nothing_ran"] = "No run has ended, so nothing was judged."
     return notes

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from seatrial.errors import PlanError, did_you_mean
+from seatrial.errors import PlanError
 from seatrial.plan.locate import KeyPath, Locations, Where, key_text
-from seatrial.plan.problems import keys_at
+from seatrial.plan.problems import keys_at, unknown_key_hint
 from seatrial.plan.schema import Plan
 from seatrial.plan.short_forms import spelled_out
 from seatrial.plan.unbuilt import KEYS
@@ -56,7 +56,7 @@ def _refuse_unknown(path: KeyPath, source: str) -> None:
             return
         known = keys_at(Plan, path[: length - 1])
         if path[length - 1] not in known:
-            hint = did_you_mean(str(path[length - 1]), known) if known else f"'{key_text(path[: length - 1])}' is set as a whole"
+            hint = unknown_key_hint(Plan, path[:length]) if known else f"'{key_text(path[: length - 1])}' is set as a whole"
             raise PlanError(f"unknown key; {hint}", file=source, key=key_text(path[:length]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import types
 import typing
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
@@ -48,7 +49,7 @@ def _text(kind: str, value: Any, context: dict[str, Any], model: type[BaseModel]
     if kind == "missing":
         return "`values` is required and missing" if path[-1] == "values" else "is required and missing"
     if kind == "extra_forbidden":
-        return f"unknown key; {did_you_mean(str(path[-1]), keys_at(model, path[:-1]))}"
+        return f"unknown key; {unknown_key_hint(model, path)}"
     if kind == "literal_error":
         known = re.findall(r"'([^']*)'", str(context["expected"]))
         return f"unknown: {shown(value)}; {did_you_mean(str(value), known)}"
@@ -78,6 +79,34 @@ def shown(value: Any) -> str:
     """A value as it stands in a plan, cut short."""
     text = {True: "true", False: "false", None: "null"}.get(value, repr(value)) if isinstance(value, (bool, type(None))) else repr(value)
     return text if len(text) <= 60 else text[:57] + "…"
+
+
+def unknown_key_hint(model: type[BaseModel], path: KeyPath) -> str:
+    """Where the key at the end of `path` belongs, else the nearest one that is known beside it."""
+    key = str(path[-1])
+    return _elsewhere(model, key) or did_you_mean(key, keys_at(model, path[:-1]))
+
+
+def _elsewhere(model: type[BaseModel], key: str) -> str:
+    """Where a key belongs that only stands in the wrong place; empty for one that is known nowhere."""
+    homes = [f"under `{home}`" if home else "at the top of the plan" for home in _homes(model, key, "")]
+    return f"it belongs {' or '.join(homes)}" if homes else ""
+
+
+def _homes(part: type[BaseModel], key: str, home: str) -> Iterator[str]:
+    """Every part that knows the key, by its own dotted key."""
+    if key in part.model_fields:
+        yield home
+    for name, field in part.model_fields.items():
+        within = _part_in(_without_none(field.annotation))
+        if within is not None:
+            yield from _homes(within, key, f"{home}.{name}" if home else name)
+
+
+def _part_in(annotation: Any) -> type[BaseModel] | None:
+    """The keys that a value of this kind has, or each one in a list or mapping of such values."""
+    inner = typing.get_args(annotation)[-1:] or (annotation,)
+    return inner[0] if isinstance(inner[0], type) and issubclass(inner[0], BaseModel) else None
 
 
 def keys_at(model: type[BaseModel], path: KeyPath) -> list[str]:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.files import write_text
+from seatrial.plan.json_schema import json_schema
 from seatrial.plan.ready_criteria import READY_CRITERIA
-from seatrial.plan.schema import json_schema
 from seatrial.plan.unbuilt import KEYS, KINDS
 from seatrial.plan.values import RANK_MEANINGS
 from seatrial.records.criteria_catalog import METRICS, REPORTED

@@ -26,6 +26,7 @@ from seatrial.plan.plain_text import wrong_character
 from seatrial.plan.schema import Plan
 from seatrial.plan.sentinel import as_sentinel, in_between, watched_group
 from seatrial.plan.values import LARGEST_WORK
+from seatrial.plan.varied import varied_names
 from seatrial.records.campaign_plan import SENTINEL, CampaignPlan
 from seatrial.records.run_spec import (
     LauncherSpec,
@@ -122,6 +123,7 @@ def _spec(plan: Plan, group: GroupPoint, cwd: Path, repeat_values: dict[str, Sca
         settings=group.settings,
         axes=group.axes,
         labels=axis_labels(plan),
+        varied=varied_names(plan),
         launcher=LauncherSpec(kind=plan.launcher.kind, args=launcher_args, program=tuple(plan.launcher.program)),
         place=_place(plan, group),
         env=_environment(plan, group, values),

@@ -1,16 +1,16 @@
 """The plan as pydantic models: every key, its type, its default and, in the line under it, what it means.
 
-`Plan` is what a plan file holds after short forms are spelled out; `json_schema()` is the same for editors. Checks that need two
-keys at once are in `checks`, those that need the workload's settings in `bundled`.
+`Plan` is what a plan file holds after short forms are spelled out; `json_schema` has the same for editors. Checks that need two keys at
+once are in `checks`, those that need the workload's settings in `bundled`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import Field, PrivateAttr
 
-from seatrial.plan.criteria_schema import CriterionPart, complete_criterion
+from seatrial.plan.criteria_schema import CriterionPart
 from seatrial.plan.locate import Locations
 from seatrial.plan.part import Part
 from seatrial.plan.values import Duration, OneOrMore, ScalarValue, Word, Work
@@ -241,23 +241,3 @@ such group."""
 
 SHORT_FORMS: dict[str, str] = {"workload": "module", "launcher": "kind", "place": "kind"}
 """Keys that may be one word, and the key that word stands for."""
-
-
-def json_schema() -> dict[str, Any]:
-    """JSON Schema of a plan file, short forms included, for editors and for checking a plan elsewhere."""
-    schema = Plan.model_json_schema()
-    for key, stands_for in SHORT_FORMS.items():
-        inner = schema["$defs"][Plan.model_fields[key].annotation.__name__]["properties"][stands_for]  # type: ignore[union-attr]
-        word = {name: inner[name] for name in ("enum", "const") if name in inner} or {"type": "string"}
-        _also(schema["properties"][key], word)
-    _also(schema["properties"]["axes"]["additionalProperties"], schema["$defs"]["Axis"]["properties"]["values"])
-    for key, field in Plan.model_fields.items():
-        # Pydantic leaves a description out where it equals that of the part.
-        schema["properties"][key].setdefault("description", field.description)
-    complete_criterion(schema["$defs"]["CriterionPart"])
-    schema["properties"]["sentinel"]["anyOf"].append({"type": "integer", "minimum": 1})
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Seatrial plan"}
-
-
-def _also(where: dict[str, Any], short: dict[str, Any]) -> None:
-    where["anyOf"] = [{"$ref": where.pop("$ref")}, {name: item for name, item in short.items() if name not in ("description", "title")}]

@@ -1,4 +1,7 @@
-"""The caller's environment: variables left over from another job that would mislead this one, and some that slow every step."""
+"""The caller's environment: variables left over from another job that would mislead this one, and those that make its figures another's.
+
+What slows a run is told by the same table as is read afterwards: what compare would refuse to mix is warned of before it is measured.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ from seatrial.machine.secrets import mask
 from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
+from seatrial.records.debug_settings import variables_on
+from seatrial.records.own_variables import PREFIX, SET_BY_USERS
 from seatrial.records.run_spec import RunSpec
 
 RENDEZVOUS = (
@@ -18,14 +23,6 @@ RENDEZVOUS = (
 LEFT_BY_DEEPSPEED = ("LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK")
 # torchrun takes each of its options from PET_OPTION too.
 TORCHRUN_PREFIX = "PET_"
-OWN_PREFIX = "SEATRIAL_"
-SLOWING = {
-    "CUDA_LAUNCH_BLOCKING": ("1", "every kernel is waited for"),
-    "TORCH_DISTRIBUTED_DEBUG": ("DETAIL", "every collective is checked"),
-    "NCCL_DEBUG": ("TRACE", "every call is logged"),
-    "PYTHONDEVMODE": ("1", "every allocation is checked"),
-    "PYTHONMALLOC": ("debug", "every allocation is checked"),
-}
 
 LEFT_OVER = Question(
     name="left-over variables",
@@ -41,20 +38,20 @@ OWN = Question(
 )
 SLOW = Question(
     name="slowing variables",
-    looks_at="CUDA_LAUNCH_BLOCKING, TORCH_DISTRIBUTED_DEBUG=DETAIL and other settings for finding faults",
-    prevents="steps slower than they are without; no error is shown",
-    fix="unset {names}, unless they are meant",
+    looks_at="NCCL_DEBUG=INFO, TORCH_DISTRIBUTED_DEBUG, CUDA_LAUNCH_BLOCKING and other variables for finding faults or tracing, unless an "
+    "axis of the plan sets them",
+    prevents="steps slower than they are without, and no error is shown; a run measured with one on is only compared with others that "
+    "have it on",
+    fix="unset {names} in the shell or the plan's env, unless they are meant",
 )
 QUESTIONS = (LEFT_OVER, OWN, SLOW)
-# The one variable of ours that users set.
-FALLBACK = "SEATRIAL_FALLBACK_DIR"
 
 
 def checks(need: Need) -> Iterator[Check]:
     yield _answer(LEFT_OVER, misleading(need), need.caller)
-    yield _answer(OWN, sorted(name for name in need.caller if name.startswith(OWN_PREFIX) and name != FALLBACK), need.caller)
+    yield _answer(OWN, sorted(name for name in need.caller if name.startswith(PREFIX) and name not in SET_BY_USERS), need.caller)
     slow = slowing(need)
-    found = "; ".join(f"{name}={value}: {SLOWING[name][1]}" for name, value in slow.items())
+    found = "; ".join(f"{name}={mask(name, value)}: {why}" for name, (value, why) in slow.items())
     yield SLOW.answer(not slow, found or "none", names=" ".join(slow))
 
 
@@ -76,12 +73,16 @@ def _taken_by(spec: RunSpec, name: str) -> bool:
     return name in RENDEZVOUS
 
 
-def slowing(need: Need) -> dict[str, str]:
-    """Variables that slow a run, as the runs get them."""
-    environments = [need.environment(spec) for spec in need.runs] or [dict(need.caller)]
-    return {
-        name: given[name] for given in environments for name, (value, _) in SLOWING.items() if given.get(name, "").upper() == value.upper()
-    }
+def slowing(need: Need) -> dict[str, tuple[str, str]]:
+    """Variables for finding faults as the runs get them, each with its value and what it does; those that an axis sets are meant."""
+    unlike = {(tuple(sorted(spec.env.items())), spec.varied): need.environment(spec) for spec in need.runs} or {((), ()): dict(need.caller)}
+    found: dict[str, tuple[str, str]] = {}
+    for (_, varied), env in unlike.items():
+        for name, switch in variables_on(env).items():
+            # Seatrial's own are told of above.
+            if name not in varied and switch.only_with not in varied and not name.startswith(PREFIX):
+                found.setdefault(name, (env[name], switch.why))
+    return dict(sorted(found.items()))
 
 
 def _answer(question: Question, names: list[str], caller: Mapping[str, str]) -> Check:

@@ -84,6 +84,8 @@ class AgentReport:
     returncode: int | None = None
     killed: int = 0
     detail: str = ""
+    oom_kills: str = ""
+    """Of `exited`: which counter of the kernel's OOM killer rose while the run went on (`oom_kill 3 → 4 in its cgroup`)."""
 
 
 @dataclass(frozen=True, kw_only=True)

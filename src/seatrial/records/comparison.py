@@ -25,6 +25,11 @@ class SideRun:
     last_steps: LastSteps | None = None
     loss: LossCourse | None = None
 
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """The same in every copy of the run."""
+        return self.run, self.started_t, tuple(sorted(self.figures.items()))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Side:
@@ -96,16 +101,19 @@ class Comparison:
     b: str
     metric: str
     unit: str
+    """`samples/s`; `samples/s per GPU` where the two ran on unlike numbers of ranks."""
     higher_is_better: bool
     relation: Relation
     reason: str
     """One sentence that can stand alone."""
     method: str = ""
-    """`paired t on logs, 5 pairs`, `Welch on logs, 5 and 5 runs`, or the preset's rule."""
+    """`paired t on logs, 5 pairs`, `Welch on logs, 5 and 5 runs`; the preset before it, the correction after; empty without an interval."""
     value_a: Estimate | None = None
     value_b: Estimate | None = None
     ratio: Estimate | None = None
-    """B over A with its 95 % interval, widened where several comparisons are made at once."""
+    """B over A with its interval, widened where several comparisons are made at once."""
+    confidence: float = 0.95
+    """Of that interval alone: above 0.95 where all of several comparisons together are to hold with 0.95."""
     bootstrap_low: float | None = None
     bootstrap_high: float | None = None
     chance: float | None = None
@@ -172,3 +180,12 @@ class Scaling:
     reason: str = ""
     """One sentence: what bounds it, or why there is no fit."""
     cautions: tuple[str, ...] = ()
+    family: str = ""
+    """What sets its sides apart from those of the other configurations that were run, `micro_batch=8`; empty where there are none."""
+    worker: str = "GPU"
+    """What there are several of: `GPU`, or `rank` where the machines have none."""
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether there are two numbers of GPUs at least."""
+        return len({point.gpus for point in self.points}) > 1

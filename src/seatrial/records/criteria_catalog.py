@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 CAMPAIGN, EVERY_RUN, EVERY_GROUP, WINNER = "campaign", "every_run", "every_group", "winner"
 SCOPES = (CAMPAIGN, EVERY_RUN, EVERY_GROUP, WINNER)
-RECORD, COMPARISON, OVER_CAMPAIGN = "record", "comparison", "campaign"
-SOURCES = (RECORD, COMPARISON, OVER_CAMPAIGN)
 REPORTED = "reported."
 """A metric that begins so is a figure which the workload reported itself: `reported.rouge1` is what `probe.figure("rouge1", …)` told."""
 _MEASURED = (EVERY_RUN, EVERY_GROUP, WINNER)
@@ -34,12 +32,10 @@ class MetricEntry:
     """False for a metric that is true or false by itself; such a one takes no bound."""
     compares: bool = False
     """True where it holds a group against a baseline, which the criterion or the plan's `baseline` names."""
-    source: str = RECORD
-    """`record`: a field of RunMeasure or GroupSummary; `comparison`: of Comparison; `campaign`: counted, or taken over all its runs."""
     run_field: str | None = None
     """Field of RunMeasure it reads with scope `every_run`."""
     group_field: str | None = None
-    """Field of GroupSummary it reads with the other scopes."""
+    """Field of GroupSummary it reads with the other scopes; None for what is compared, or counted over runs."""
     per_gpu: bool = False
     """The value of the field is divided by the number of GPUs (of ranks, where there are none)."""
 
@@ -80,10 +76,9 @@ def _measured(meaning: str, unit: str, default_scope: str, run_field: str, group
     )
 
 
-def _count(meaning: str, group_field: str | None = None) -> MetricEntry:
-    """A number of runs; without a field they are counted by what is found in each."""
-    source = OVER_CAMPAIGN if group_field is None else RECORD
-    return MetricEntry(meaning=meaning, scopes=_COUNTED, default_scope=CAMPAIGN, unit="runs", source=source, group_field=group_field)
+def _count(meaning: str) -> MetricEntry:
+    """A number of runs, counted by what is found in each."""
+    return MetricEntry(meaning=meaning, scopes=_COUNTED, default_scope=CAMPAIGN, unit="runs")
 
 
 def _true_of_run(meaning: str, run_field: str) -> MetricEntry:
@@ -102,28 +97,31 @@ def _compared(meaning: str, default_scope: str, unit: str = "%", needs_bound: bo
         unit=unit,
         needs_bound=needs_bound,
         compares=True,
-        source=COMPARISON,
     )
 
 
 def _over_campaign(meaning: str, unit: str) -> MetricEntry:
-    return MetricEntry(meaning=meaning, scopes=(CAMPAIGN,), default_scope=CAMPAIGN, unit=unit, source=OVER_CAMPAIGN)
+    return MetricEntry(meaning=meaning, scopes=(CAMPAIGN,), default_scope=CAMPAIGN, unit=unit)
 
 
 METRICS: dict[str, MetricEntry] = {
     # How runs ended.
-    "failed_runs": _count("runs that did not end ok, interrupted ones not counted", "failed_runs"),
+    "failed_runs": _count("runs that did not end ok, interrupted ones not counted"),
     "halted_runs": _count("runs whose ranks ended because a halt file asked for it"),
     "counted_runs": _of_group("runs of a group that its figures are made of: they ended ok, under the same conditions", "runs", "runs"),
     "steps_done": _of_run("steps that rank 0 of a run did", "steps", "steps_done"),
     # The loss.
     "loss_falls": _true_of_run(
-        "the loss of a run falls beyond its noise, and no loss is nan; one that neither falls nor rises is inconclusive", "loss_falls"
+        "the loss of rank 0 falls beyond its noise, and no loss is nan of the ranks that tell theirs; one that neither falls nor rises is "
+        "inconclusive",
+        "loss_falls",
     ),
     "loss_fall_pct": _of_run(
         "by how many per cent the mean loss of the last quarter of a run is below that of the first", "%", "loss_fall_pct"
     ),
-    "loss_finite": _true_of_run("no loss of a run is nan or infinite, on any rank", "loss_finite"),
+    "loss_finite": _true_of_run(
+        "no loss of a run is nan or infinite: rank 0's, or those of all ranks where several tell one", "loss_finite"
+    ),
     "loss_comparable": _compared("the loss goes the way of the baseline's, or below it", WINNER, unit="", needs_bound=False),
     # Speed.
     "samples_per_s": _measured(
@@ -183,14 +181,16 @@ METRICS: dict[str, MetricEntry] = {
         "standard deviation of the throughput over a group's repeats, in per cent of its mean", "%", "stability.cv_pct"
     ),
     "sentinel_drift_pct": _over_campaign(
-        "by how many per cent the platform drifted from the first sentinel run to the last, up or down; needs the plan's `sentinel`", "%"
+        "by how many per cent the platform drifted from the first sentinel run to the last, or changed its level in between, whichever is "
+        "more, up or down; needs the plan's `sentinel`",
+        "%",
     ),
     # What is found in a run.
     "leaking_runs": _count("runs whose memory leaks, of a GPU or of the process tree"),
     "leak_mib_per_min": _of_run("growth of the memory that leaks fastest in a run, 0 where all of it stays level", "MiB/min", "memory"),
     "straggling_runs": _count("runs in which one rank holds the others up"),
     "straggler_score": _of_run(
-        "by how much the work of the slowest rank is longer than that of the others: 0.25 is a quarter; 0 where none is",
+        "by how much the work of the slowest rank is longer than that of the others: 0.25 is a quarter; 0 where none is, or one rank only",
         "ratio",
         "straggler.score",
     ),

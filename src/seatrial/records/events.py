@@ -31,6 +31,8 @@ SPANS = ("process_group", "model", "data", "compile")
 STARTUP_PARTS = ("launch", "import", *SPANS, "first_step", "other")
 """Launch to process, process to probe, the named spans, the first step itself, and what none of them explains."""
 HEARTBEAT_EVERY_S = 5.0
+FIGURE_NAME = r"[A-Za-z0-9_]{1,100}"
+"""A name that `probe.figure` takes, and that a criterion finds as `reported.NAME`."""
 
 # The table every reader of steps gives, from events or from a script's own lines (there: one row a printed line, `span` steps long).
 STEP_TABLE_COLUMNS = ("rank", "step", "span", "t", "m", *STEP_FIELDS[1:])

@@ -33,7 +33,7 @@ class MemoryCourse:
     slope_mib_per_min: float | None = None
     """Theil-Sen, after warm-up."""
     slope_low: float | None = None
-    """95 % interval of the slope."""
+    """Interval of the slope, which holds the true rate in more than nine of ten simulated leaks."""
     slope_high: float | None = None
     mib_per_1000_steps: float | None = None
     last_mib: float | None = None
@@ -115,7 +115,7 @@ class SlowSteps:
 
     count: int
     time_share: float
-    """Of the window's time, what they took beyond the median."""
+    """Of the window's time, what they took beyond the median and shorter steps did not make up for."""
     worst: tuple[SlowStep, ...] = ()
     """The longest few, longest first."""
 
@@ -131,6 +131,8 @@ class DebugSetting:
     """Where it was found: `environment.json`, `spec.json`, `launcher.log:12`."""
     why: str
     """What it does to a measurement."""
+    varied: bool = False
+    """An axis or a bundle of the plan sets it: it is what is tried out, so runs with and without it may be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +158,10 @@ class LossCourse:
     """Losses it was made of."""
     noise: float
     """Robust standard deviation of a single loss about its course."""
+    broken_step: int | None = None
+    """The first step whose loss is no number; the course ends before it, and is empty where that was the first."""
+    last_step: int | None = None
+    """The run's, whether it told a loss or not; None in courses kept by versions that did not write it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,6 +191,5 @@ class RankPlace:
 
     rank: int
     host: str = ""
-    local_rank: int | None = None
     gpu: str = ""
     """The GPU's id as CUDA_VISIBLE_DEVICES shows it to the rank, else its local rank; empty on CPU."""

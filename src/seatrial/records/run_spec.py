@@ -154,6 +154,8 @@ class RunSpec:
     """This group's value on each axis, in the plan's order."""
     labels: dict[str, str] = field(default_factory=dict)
     """Axis name to the short word its group name uses; empty for an axis of bundles."""
+    varied: tuple[str, ...] = ()
+    """Settings, variables and options of a script that the plan's axes set, those in bundles included. No part of the hash."""
     launcher: LauncherSpec
     place: PlaceSpec
     env: dict[str, str] = field(default_factory=dict)
@@ -167,3 +169,8 @@ class RunSpec:
     timing: TimingSpec = field(default_factory=TimingSpec)
     limits: LimitsSpec = field(default_factory=LimitsSpec)
     telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)
+
+    @property
+    def key(self) -> str:
+        """What runs of one configuration have in common; the group's name in specs without a `group_key`."""
+        return self.group_key or self.group

@@ -47,6 +47,8 @@ class SentinelDrift:
     drift_low: float | None = None
     """95 % interval."""
     drift_high: float | None = None
+    level_change_pct: float | None = None
+    """By how much its level changed between two sentinels, where it did so at one place; negative where it became slower."""
     spread_pct: float | None = None
     """Highest over lowest, less 1."""
     first_t: float | None = None

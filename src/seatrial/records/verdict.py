@@ -7,6 +7,12 @@ from dataclasses import dataclass, field
 
 from seatrial.records.measure import Cell
 
+HOW_TO_NAME_A_BASELINE = (
+    "give the criterion one of `baseline: {group: NAME}` (a group of this campaign), "
+    "`baseline: {campaign: OUT, group: NAME}` (a group of another one, its winner without `group`), "
+    "`baseline: {history: NAME}` (a row that `seatrial history pin` named)"
+)
+
 
 class Verdict(str, enum.Enum):
     """The three answers; exit codes 0, 2 and 3."""
@@ -30,7 +36,13 @@ class Baseline:
     history: str = ""
 
     @property
+    def shown(self) -> str:
+        """For people."""
+        return f"the winner of {self.campaign}" if self.campaign and not self.group and not self.history else self.text
+
+    @property
     def text(self) -> str:
+        """What comparisons are kept by."""
         if self.history:
             return f"history:{self.history}"
         return f"{self.campaign}:{self.group}" if self.campaign else self.group
@@ -85,7 +97,8 @@ class Finding:
     id: str
     """Unique in the campaign, what `seatrial why OUT ID` takes: `1-failed_runs-campaign`, `leak:mb16_r1:host`."""
     kind: str = "criterion"
-    """`criterion`, or of a statement: `winner`, `stability`, `drift`, `leak`, `straggler`, `steady_state`, `failure`, `debug`."""
+    """`criterion`, or of a statement: `winner`, `stability`, `cause`, `drift`, `leak`, `straggler`, `steady_state`, `slow_steps`,
+    `failure`, `debug`."""
     criterion: Criterion | None = None
     verdict: Verdict
     text: str

@@ -18,6 +18,7 @@ from seatrial.records.columns import BEST_CONFIG, BEST_ENV
 from seatrial.records.measure import GroupSummary
 from seatrial.records.results import CampaignResults
 from seatrial.records.run_spec import RunSpec
+from seatrial.report.markdown import one_line
 from seatrial.report.rows import Row, group_rows
 from seatrial.tables import format_cell
 
@@ -53,7 +54,7 @@ def find_best(results: CampaignResults) -> Best | None:
     if winner is None:
         return None
     row = next(row for row in group_rows(results) if row["group"] == winner.group)
-    specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.group_key == winner.group_key)
+    specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.key == winner.group_key)
     return Best(group=winner, row=row, spec=next(specs, None))
 
 
@@ -88,6 +89,7 @@ def best_config(results: CampaignResults, best: Best) -> dict[str, Any]:
         "decided": ranking.decided,
         "reason": ranking.reason,
         "latency_winner": ranking.latency_winner,
+        "caution": _caution(best) or None,
     }
     plain: dict[str, Any] = to_json(config)
     return plain
@@ -97,7 +99,7 @@ def best_env(best: Best) -> str:
     """`NAME=value` lines that a shell can source."""
     values = dict(zip(BEST_ENV, (format_cell(best.row.get(key), key) for key in BEST_CONFIG), strict=True))
     values |= {_axis_variable(name): format_cell(value) for name, value in best.group.axes.items()}
-    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+    return _comment(best) + "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
 
 
 def best_overrides(best: Best) -> str:
@@ -117,7 +119,18 @@ def best_overrides(best: Best) -> str:
     chosen = [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items() if name not in bundles]
     # The trainer takes every line that is no comment.
     lines += [f"# with a plan: --set {line}" for line in chosen] if for_trainer else chosen
-    return "\n".join(lines) + "\n"
+    return _comment(best) + "\n".join(lines) + "\n"
+
+
+def _caution(best: Best) -> str:
+    """What must be known before its figures are believed; empty where nothing was on that slows a run down."""
+    if not best.group.debug:
+        return ""
+    return f"measured with {one_line(', '.join(best.group.debug))} on: its figures are not those of a plain run"
+
+
+def _comment(best: Best) -> str:
+    return f"# {_caution(best)}\n" if best.group.debug else ""
 
 
 def _precision_lines(row: Row) -> list[str]:

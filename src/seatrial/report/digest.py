@@ -1,6 +1,6 @@
 """What both the page and the terminal say of a campaign, before either draws it.
 
-In: CampaignResults. Out: standings (a group with its place), failures by cause, cautions merged, machines, the winners' sentence.
+In: CampaignResults. Out: standings (a group with its place), cautions merged, machines, the winners' sentence.
 """
 
 from __future__ import annotations
@@ -9,22 +9,19 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial import units
-from seatrial.log_lines import shown_lines
+from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
 from seatrial.records.original_names import MADE_FROM
-from seatrial.records.outcome import Fault, Outcome
+from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults
+from seatrial.report.failures import WHAT_FITS
 from seatrial.report.numbers import count, figure, margin
-from seatrial.signatures.registry import fault_of
 
 # Sentences name this many runs or groups; tables and JSON have them all.
 MOST_NAMED = 4
-RUN_AGAIN = (
-    "The platform's fault: it does not weigh on its group. Mend it, then the same command runs it again; no difference may be put down to "
-    "the code before."
-)
+DEBUG_ON = "debug on"
 SHOWN_PACKAGES = ("torch", "deepspeed", "transformers")
 
 
@@ -40,6 +37,11 @@ class Standing:
     """`winner`, `tied`, `no interval`, `cannot win`, `off lane`, or nothing."""
 
     @property
+    def remarks(self) -> str:
+        """The note, and what stands beside every figure that was measured so."""
+        return ", ".join(part for part in (self.note, DEBUG_ON if self.group.debug else "") if part)
+
+    @property
     def leads(self) -> bool:
         """The one the others are compared with: the best mean; a tie may still go to another."""
         return self.place.can_win and self.place.ratio is None and self.place.value is not None
@@ -47,23 +49,6 @@ class Standing:
     def mean(self, metric: str) -> float | None:
         found = self.group.figures.get(metric)
         return found.mean if found else None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Failure:
-    """Runs that ended the same way for the same reason; `detail` and `log_tail` are the first one's."""
-
-    runs: tuple[str, ...]
-    outcome: str
-    cause: str
-    detail: str
-    action: str
-    duration_s: float
-    log_tail: tuple[str, ...]
-    fault: str = Fault.UNKNOWN.value
-    """Whose fault it is."""
-    telling: tuple[str, ...] = ()
-    """The lines that tell most, where no entry of the registry explains the end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,37 +93,14 @@ def _is_proven(place: RankedGroup) -> bool:
     return place.ratio is None or place.ratio.low is not None
 
 
-def failures(results: CampaignResults) -> list[Failure]:
-    """Failed current runs, those of one cause that say the same together."""
-    together: dict[tuple[str, str, str], Failure] = {}
-    for run in results.runs:
-        ended = run.attempt.outcome
-        if not run.attempt.current or ended is None or not ended.outcome.is_failure:
-            continue
-        key = (ended.outcome.value, ended.cause.value, ended.detail)
-        first = together.get(key)
-        together[key] = Failure(
-            runs=(*(first.runs if first else ()), run.attempt.spec.run),
-            outcome=ended.outcome.value,
-            cause=ended.cause.value,
-            detail=ended.detail,
-            action=ended.action,
-            duration_s=first.duration_s if first else ended.duration_s,
-            log_tail=first.log_tail if first else tuple(shown_lines(ended.log_tail)),
-            fault=fault_of(ended).value,
-            telling=first.telling if first else tuple(shown_lines(ended.telling)),
-        )
-    return list(together.values())
-
-
 def origin(results: CampaignResults) -> str:
     """What the campaign was made of, where it is a translation; it heads the report."""
     return next((caution.text for caution in results.cautions if caution.kind == MADE_FROM), "")
 
 
 def warnings(results: CampaignResults) -> list[Warned]:
-    """The cautions for a reader who has read the head."""
-    return [caution for caution in cautions(results) if caution.kind != MADE_FROM]
+    """The cautions for a reader who has read the head and the failures."""
+    return [caution for caution in cautions(results) if caution.kind not in (MADE_FROM, WHAT_FITS)]
 
 
 def cautions(results: CampaignResults) -> list[Warned]:
@@ -201,7 +163,12 @@ def _winner_clause(results: CampaignResults, leader: Standing) -> str:
     value = f"{figure(leader.place.value)} {ranking.unit}".strip()
     precise = " ".join(part for part in (value, margin(leader.estimate)) if part)
     won = f"{title}: {leader.group.group} ({precise})"
+    won += f", measured with {', '.join(leader.group.debug)} on" if leader.group.debug else ""
     rivals = [place for place in ranking.groups if place.can_win and place.group != ranking.winner]
+    spoilt = [run for group in results.groups if group.mode != SENTINEL for run in group.infrastructure_failures]
+    if spoilt:
+        reason = ranking.reason.rstrip(".") or "The data do not tell it from the others"
+        return f"{won}. {reason}; but the platform failed {named(spoilt)}: no winner is final before that is run again."
     if ranking.decided and rivals:
         return f"{won}, ahead of every other group by more than the noise."
     return f"{won}. {ranking.reason or 'The data do not tell it from the others.'}"
@@ -222,6 +189,7 @@ def runs_text(group: GroupSummary) -> str:
     """'2 ok', '1 ok, 1 failed', with runs set aside named."""
     parts = [f"{group.runs} ok"]
     parts += [f"{group.failed_runs} failed"] if group.failed_runs else []
+    parts += [f"{len(group.infrastructure_failures)} failed by the platform"] if group.infrastructure_failures else []
     parts += [f"{group.set_aside_runs} set aside"] if group.set_aside_runs else []
     return ", ".join(parts)
 
@@ -230,6 +198,11 @@ def named(names: Sequence[str], most: int = MOST_NAMED) -> str:
     """'a, b and 3 more'."""
     more = len(names) - most
     return f"{', '.join(names[:most])} and {more} more" if more > 0 else ", ".join(names)
+
+
+def left_out_sentence(results: CampaignResults) -> str:
+    """What `--only` left out, or nothing."""
+    return results.verdict.notes.get("left_out", "")
 
 
 def pending_sentence(results: CampaignResults) -> str:

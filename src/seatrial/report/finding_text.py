@@ -53,12 +53,12 @@ def explained(finding: Finding, numbers: Sequence[Number], command: str, width: 
 
 
 def criterion_text(criterion: Criterion) -> str:
-    """'samples_per_s, scope winner, at least 1300 samples/s, against mb16, from stage1_speed'."""
+    """'samples_per_s, scope winner, at least 1,300 samples/s, against mb16, from stage1_speed'."""
     unit = f" {criterion.unit}" if criterion.unit and criterion.unit != "ratio" else ""
     parts = [criterion.metric, f"scope {criterion.scope}"]
-    parts += [f"at least {criterion.at_least:.6g}{unit}"] if criterion.at_least is not None else []
-    parts += [f"at most {criterion.at_most:.6g}{unit}"] if criterion.at_most is not None else []
-    parts += [f"against {criterion.baseline.text}"] if criterion.baseline and criterion.baseline.text else []
+    parts += [f"at least {criterion.at_least:,.10g}{unit}"] if criterion.at_least is not None else []
+    parts += [f"at most {criterion.at_most:,.10g}{unit}"] if criterion.at_most is not None else []
+    parts += [f"against {criterion.baseline.shown}"] if criterion.baseline and criterion.baseline.text else []
     parts += [f"from {criterion.ready}"] if criterion.ready else []
     return ", ".join(parts)
 
@@ -85,7 +85,7 @@ def value_text(value: Cell, unit: str) -> str:
 
 def _files(raw: Sequence[str]) -> str:
     if not raw:
-        return "no file in this folder: it is another campaign's or a row of history, or its files are gone"
+        return "no file that is there: its files are gone, or those of the other campaign or of history are"
     more = f" and {len(raw) - MOST_FILES} more" if len(raw) > MOST_FILES else ""
     return ", ".join(raw[:MOST_FILES]) + more
 

@@ -15,6 +15,16 @@ from seatrial.report.numbers import count
 
 # These have sections or sentences of their own: failures, the winners' sentence, cautions.
 TOLD_ELSEWHERE = frozenset({"failure", "winner", "steady_state", "debug"})
+# By kind, what holds and what cannot be said, in a word or two.
+HOLDS = {
+    "leak": "no leak",
+    "straggler": "no straggler",
+    "stability": "stable",
+    "drift": "no drift",
+    "steady_state": "steady state",
+    "slow_steps": "few slow steps",
+}
+OPEN = {"leak": "leaks", "straggler": "stragglers", "stability": "stability", "drift": "drift"}
 
 
 def findings_list(findings: Sequence[Finding]) -> str:
@@ -53,11 +63,15 @@ def statements_told(results: CampaignResults) -> list[Finding]:
     return [one for one in results.verdict.statements if one.verdict is Verdict.FAIL and one.kind not in TOLD_ELSEWHERE]
 
 
-def statements_open(results: CampaignResults) -> list[Finding]:
+def words_open(results: CampaignResults) -> list[str]:
     """What cannot be said, mostly of runs that were too short for it: a terminal names it in one line."""
-    return [one for one in results.verdict.statements if one.verdict is Verdict.INCONCLUSIVE and one.kind not in TOLD_ELSEWHERE]
+    found = [one for one in results.verdict.statements if one.verdict is Verdict.INCONCLUSIVE and one.kind not in TOLD_ELSEWHERE]
+    return list(dict.fromkeys(OPEN.get(one.kind, one.kind) for one in found))
 
 
-def statements_holding(results: CampaignResults) -> list[Finding]:
-    """What holds: a terminal names it in one line."""
-    return [one for one in results.verdict.statements if one.verdict is Verdict.PASS and one.kind != "winner"]
+def words_holding(results: CampaignResults) -> list[str]:
+    """What holds, in one line; where it holds in some runs only, that is said."""
+    told = results.verdict.statements
+    doubtful = {one.kind for one in told if one.verdict is not Verdict.PASS}
+    holding = dict.fromkeys(one.kind for one in told if one.verdict is Verdict.PASS and one.kind in HOLDS)
+    return [f"{HOLDS[kind]} in the rest" if kind in doubtful else HOLDS[kind] for kind in holding]

@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 
 from seatrial import units
 from seatrial.paths import CampaignPaths
-from seatrial.records.outcome import Fault
 from seatrial.records.results import CampaignResults
 from seatrial.report import digest
-from seatrial.report.digest import Failure, Standing
+from seatrial.report.digest import Standing
+from seatrial.report.failures import Failure, failures
 from seatrial.report.findings_section import findings_list, statements_section
 from seatrial.report.health_section import health_section
 from seatrial.report.markdown import code_block, escape, table
@@ -57,6 +57,8 @@ def _verdict(results: CampaignResults) -> Iterator[str]:
     waiting = digest.pending_sentence(results)
     if waiting:
         yield f"Partial: {escape(waiting)}"
+    if left_out := digest.left_out_sentence(results):
+        yield escape(left_out)
 
 
 def _ranking(results: CampaignResults) -> Iterator[str]:
@@ -115,7 +117,7 @@ def _ranking_row(results: CampaignResults, standing: Standing, axes: Sequence[st
         digest.runs_text(group),
         _windows(results, group.group_key),
         group.window_n,
-        standing.note,
+        standing.remarks,
     ]
 
 
@@ -126,7 +128,7 @@ def _ratio_interval(standing: Standing) -> str:
 
 def _windows(results: CampaignResults, group_key: str) -> str:
     """The windows of a group's counted runs; most often they are one and the same."""
-    of_group = (run for run in counted_runs(results) if run.attempt.spec.group_key == group_key)
+    of_group = (run for run in counted_runs(results) if run.attempt.spec.key == group_key)
     windows = (run.measure.window for run in of_group if run.measure and run.measure.window)
     spans = dict.fromkeys(f"{window.first_step}–{window.last_step}" for window in windows)
     return f"steps {digest.named(list(spans))}" if spans else "whole run"
@@ -134,7 +136,7 @@ def _windows(results: CampaignResults, group_key: str) -> str:
 
 def _failures(results: CampaignResults) -> Iterator[str]:
     yield "## Failures"
-    found = digest.failures(results)
+    found = failures(results)
     if not found:
         yield "No current run failed."
     for failure in found:
@@ -145,8 +147,7 @@ def _failure(failure: Failure) -> Iterator[str]:
     yield f"### {escape(failure.cause)}: {escape(digest.named(failure.runs))}"
     told = f"Ended {failure.outcome} after {units.format_duration(failure.duration_s)}. {escape(failure.detail)}".rstrip()
     yield f"{told}\n\nWhat to do: {escape(failure.action)}" if failure.action else told
-    if failure.fault == Fault.INFRASTRUCTURE.value:
-        yield digest.RUN_AGAIN
+    yield from map(escape, failure.remarks)
     if failure.telling:
         yield "The most telling lines:"
         yield code_block(failure.telling)

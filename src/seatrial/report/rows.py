@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.columns import GROUP_OURS, GROUP_SEED, PER_RUN_OURS, PER_RUN_SEED, SEED_SETTINGS, SKIPPED
 from seatrial.records.measure import Cell, GroupSummary, RankedGroup, Ranking
 from seatrial.records.outcome import Outcome
@@ -46,7 +47,7 @@ def per_run_rows(results: CampaignResults) -> list[Row]:
     rows = []
     for run in counted_runs(results):
         spec = run.attempt.spec
-        cells = {**run_cells(run.attempt, run.measure), "group": names.get(spec.group_key, spec.group)}
+        cells = {**run_cells(run.attempt, run.measure), "group": names.get(spec.key, spec.group)}
         rows.append(_in_order(cells, columns))
     return rows
 
@@ -55,7 +56,7 @@ def counted_runs(results: CampaignResults) -> list[MeasuredRun]:
     """Current attempts that ended ok, could be measured and were not set aside: what every figure is made of."""
     aside = {group.group_key: set(group.counted) for group in results.groups if group.set_aside_runs}
     ok = [run for run in results.runs if run.attempt.current and run.measure and run.outcome is Outcome.OK]
-    return [run for run in ok if run.attempt.spec.run in aside.get(run.attempt.spec.group_key, (run.attempt.spec.run,))]
+    return [run for run in ok if run.attempt.spec.run in aside.get(run.attempt.spec.key, (run.attempt.spec.run,))]
 
 
 def group_rows(results: CampaignResults) -> list[Row]:
@@ -66,10 +67,10 @@ def group_rows(results: CampaignResults) -> list[Row]:
 
 
 def ranked_rows(results: CampaignResults) -> list[Row]:
-    """The main lane in its order, then the groups off it in theirs, then any that have no place."""
+    """The main lane in its order, then the groups off it in theirs, then any that have no place; a sentinel watches the platform only."""
     by_name = {row["group"]: row for row in group_rows(results)}
     order = [ranked.group for ranked in (*results.ranking.groups, *results.ranking.off_lane) if ranked.group in by_name]
-    rest = [group.group for group in results.groups if group.group not in order]
+    rest = [group.group for group in results.groups if group.group not in order and group.mode != SENTINEL]
     return [by_name[name] for name in (*order, *rest)]
 
 
@@ -89,7 +90,7 @@ def skipped_rows(results: CampaignResults) -> list[Row]:
             spec = run.attempt.spec
             cells = {
                 **run_cells(run.attempt, run.measure),
-                "group": names.get(spec.group_key, spec.group),
+                "group": names.get(spec.key, spec.group),
                 "reason": reason,
                 "outcome": run.attempt.outcome.outcome.value,
                 "cause": run.attempt.outcome.cause.value,

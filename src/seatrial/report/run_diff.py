@@ -27,7 +27,7 @@ HARDWARE_FIELDS = (
 CODE_FIELDS = ("git_commit_hash", "git_branch", "git_dirty", "git_diff_sha256")
 OUTCOME_FIELDS = ("outcome", "cause", "detail", "exit_code", "killed")
 # Who a run is, and what is told in another section or word by word.
-_NOT_SETTINGS = ("run", "group", "repeat", "hash", "group_key", "labels", "script_sha256", "settings", "axes", "env")
+_NOT_SETTINGS = ("run", "group", "repeat", "hash", "group_key", "labels", "varied", "script_sha256", "settings", "axes", "env")
 _WORDS = {"workload": ("args",), "launcher": ("args", "program")}
 # Every attempt has its own.
 _OWN_VARIABLES = (events.ENV_RUN_DIR, events.ENV_RUN, events.ENV_ATTEMPT, "MASTER_PORT")

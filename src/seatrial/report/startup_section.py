@@ -24,7 +24,7 @@ def startup_section(results: CampaignResults) -> Iterator[str]:
     splits: dict[str, list[dict[str, float]]] = {}
     for run in counted_runs(results):
         if run.measure and run.measure.startup:
-            splits.setdefault(run.attempt.spec.group_key, []).append(run.measure.startup)
+            splits.setdefault(run.attempt.spec.key, []).append(run.measure.startup)
     if not splits:
         yield NOTHING
         return

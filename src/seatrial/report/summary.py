@@ -16,6 +16,7 @@ from seatrial.records.run_spec import TimingSpec
 from seatrial.report import digest
 from seatrial.report.best import best_config, find_best
 from seatrial.report.eta_section import eta_line, pooled_quality
+from seatrial.report.failures import failures
 from seatrial.report.health_section import health_of
 from seatrial.report.numbers import instant
 from seatrial.report.page import page
@@ -48,7 +49,7 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "ranking": results.ranking,
             "winners": digest.winners_sentence(results),
             "cautions": digest.cautions(results),
-            "failures": digest.failures(results),
+            "failures": failures(results),
             "pending": results.pending,
             "windows": _windows(results),
             "eta_quality": _eta_quality(results),

@@ -43,7 +43,7 @@ def telemetry_section(results: CampaignResults) -> Iterator[str]:
     sampled: dict[str, list[dict[str, Cell]]] = {}
     for run in counted_runs(results):
         if run.measure and run.measure.telemetry:
-            sampled.setdefault(run.attempt.spec.group_key, []).append(run.measure.telemetry)
+            sampled.setdefault(run.attempt.spec.key, []).append(run.measure.telemetry)
     if not sampled:
         yield NOTHING
         return

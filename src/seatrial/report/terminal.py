@@ -20,13 +20,13 @@ from rich.text import Text
 
 from seatrial import files, units
 from seatrial.paths import CampaignPaths
-from seatrial.records.outcome import Fault
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
 from seatrial.report import digest
-from seatrial.report.digest import Failure, Standing
+from seatrial.report.digest import Standing
 from seatrial.report.eta_section import eta_line
-from seatrial.report.findings_section import short_id, statements_holding, statements_open, statements_told
+from seatrial.report.failures import Failure, failures
+from seatrial.report.findings_section import short_id, statements_told, words_holding, words_open
 from seatrial.report.health_section import health_line
 from seatrial.report.interval_bars import Scale, bar, scale_of
 from seatrial.report.markdown import one_line
@@ -80,9 +80,19 @@ def _ranking(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     if placed:
         yield _table(results, placed, _shown_axes(results, placed, width), width)
         if any(standing.group.window_n for standing in placed):
-            yield Text("wall clock over the steady steps of each run; n: steps counted, all runs", style="dim")
+            yield Text(f"wall clock over the {_which_steps(placed)} of each run; n: steps counted, all runs", style="dim")
         yield from _barred(placed)
         yield from _bars(results, placed, width)
+
+
+def _which_steps(placed: Sequence[Standing]) -> str:
+    """What the figures are taken over: without a steady state all steps count."""
+    counted = [standing.group for standing in placed if standing.group.runs]
+    if not any(group.unsteady_runs for group in counted):
+        return "steady steps"
+    if all(group.unsteady_runs == group.runs for group in counted):
+        return "counted steps (no steady state was found)"
+    return "steady steps (all that count where none were found)"
 
 
 def _barred(placed: Sequence[Standing]) -> Iterator[RenderableType]:
@@ -113,7 +123,7 @@ def _table(results: CampaignResults, placed: Sequence[Standing], axes: Sequence[
 
 def _cells(standing: Standing, axes: Sequence[str], width: int) -> list[Text]:
     group, place = standing.group, standing.place
-    tried = group.runs + group.failed_runs + group.set_aside_runs
+    tried = group.runs + group.failed_runs + group.set_aside_runs + len(group.infrastructure_failures)
     return [
         Text(str(place.rank)),
         _text(group.group, "bold" if standing.note == "winner" else ""),
@@ -125,7 +135,7 @@ def _cells(standing: Standing, axes: Sequence[str], width: int) -> list[Text]:
         Text(ratio(standing.mean("wall_p90_over_p50"))),
         *((Text(units.format_duration(standing.mean("startup_s"))),) if width >= WIDE else ()),
         Text(f"{group.runs}/{tried}", "red" if group.failed_runs else ""),
-        Text(standing.note, NOTE_STYLES.get(standing.note, "")),
+        Text(standing.remarks, "yellow" if group.debug else NOTE_STYLES.get(standing.note, "")),
     ]
 
 
@@ -171,6 +181,8 @@ def _verdict(results: CampaignResults) -> Iterator[RenderableType]:
     waiting = digest.pending_sentence(results)
     if waiting:
         yield _hanging("… ", waiting, "yellow")
+    if left_out := digest.left_out_sentence(results):
+        yield _hanging("! ", left_out, "yellow")
     yield Text("")
     yield _text(digest.winners_sentence(results))
 
@@ -199,15 +211,15 @@ def _statements(results: CampaignResults) -> Iterator[RenderableType]:
         yield from _advice(finding, set())
     if len(told) > MOST_STATEMENTS:
         yield Text(f"and {len(told) - MOST_STATEMENTS} more: see the summary")
-    for verdict, findings in ((Verdict.INCONCLUSIVE, statements_open(results)), (Verdict.PASS, statements_holding(results))):
-        if findings:
-            said = "cannot be said: " if verdict is Verdict.INCONCLUSIVE else ""
-            yield _hanging(f"{MARKS[verdict]} ", said + ", ".join(finding.id for finding in findings), VERDICT_STYLES[verdict])
-    yield _text(f"seatrial why {shlex.quote(results.output)} ID shows what each rests on; without ID, all there are.", "dim")
+    for verdict, words in ((Verdict.INCONCLUSIVE, words_open(results)), (Verdict.PASS, words_holding(results))):
+        if words:
+            said = "cannot be said: " if verdict is Verdict.INCONCLUSIVE else "holds: "
+            yield _hanging(f"{MARKS[verdict]} ", said + ", ".join(words), VERDICT_STYLES[verdict])
+    yield _text(f"seatrial why {shlex.quote(results.output)} lists them all with their ids; with an ID, what that rests on.", "dim")
 
 
 def _failures(results: CampaignResults) -> Iterator[RenderableType]:
-    found = digest.failures(results)
+    found = failures(results)
     if found:
         yield Text("")
         yield Text("Failures", style="bold")
@@ -224,8 +236,8 @@ def _failure(failure: Failure) -> Iterator[RenderableType]:
         yield Padding(_text(failure.detail), (0, 0, 0, 2))
     if failure.action:
         yield Padding(_text(f"What to do: {failure.action}", "bold"), (0, 0, 0, 2))
-    if failure.fault == Fault.INFRASTRUCTURE.value:
-        yield Padding(_text(digest.RUN_AGAIN), (0, 0, 0, 2))
+    for remark in failure.remarks:
+        yield Padding(_text(remark), (0, 0, 0, 2))
     for line in failure.telling or failure.log_tail[-LOG_LINES:]:
         yield Padding(Text(f"| {one_line(line)}", style="dim", no_wrap=True, overflow="ellipsis"), (0, 0, 0, 2))
 

@@ -12,7 +12,7 @@ from seatrial.records.outcome import Cause, Fault
 from seatrial.signatures.signature import TOPICS, Signature
 
 _EXPRESSIONS = ("patterns", "effective", "env")
-_OF_SLOW = ("words", "effective", "env", "kinds", "at_least", "needs_infiniband")
+_OF_SLOW = ("words", "effective", "env", "unset", "kinds", "at_least", "needs_infiniband")
 # Lines that every script prints: a pattern that finds one of them would find a cause in any run.
 _ORDINARY = ("", "step 3: loss 1.25", "[rank0]: step 3", "Traceback (most recent call last):")
 
@@ -65,5 +65,9 @@ def _wrong_combinations(entry: Signature) -> Iterator[str]:
     for key in _OF_SLOW:
         if getattr(entry, key) and not entry.slows:
             yield f"'{key}' is for signs of slowness (slows = true)"
+    if entry.unset and not any(re.fullmatch(pattern, f"{entry.unset}=") for pattern in entry.env):
+        yield f"'{entry.unset}' is told where it is not set, and not where it is empty: no expression of 'env' finds that"
+    if entry.outranks and entry.after_effect:
+        yield "what outranks the other signs is no after-effect"
     if entry.echo and not entry.after_effect:
         yield "an echo is an after-effect too"

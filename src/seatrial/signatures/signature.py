@@ -39,6 +39,8 @@ class Signature:
     """What ranks say when another one has died: it counts only where no other line tells more."""
     echo: bool = False
     """An after-effect that says no more than that another rank is gone: it counts only where no other after-effect is there."""
+    outranks: bool = False
+    """It counts before every other sign, wherever it stands: a broken GPU lets the ranks on it fail in many ways."""
     caution: str = ""
     """The kind of the report's caution that tells it, where one does."""
     topics: tuple[str, ...] = ()
@@ -50,6 +52,8 @@ class Signature:
     """Regular expressions for the whole of `setting: asked -> used`, as the workload reported it."""
     env: tuple[str, ...] = ()
     """Regular expressions for the whole of `NAME=value`, of the variables that reached the ranks."""
+    unset: str = ""
+    """A variable that is as bad where it is not set, for a workload that knows it: one with others of that prefix (`NSA_`) set."""
     kinds: tuple[str, ...] = ()
     """Kinds of what analysis finds (UnevenCause.kind, `debug`) that this is the advice for."""
     at_least: dict[str, float] = field(default_factory=dict)

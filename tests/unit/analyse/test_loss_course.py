@@ -34,9 +34,19 @@ def test_noise_is_that_of_a_single_loss_about_its_course() -> None:
     assert found.noise == pytest.approx(0.2, rel=0.1)
 
 
-def test_it_ends_before_the_first_loss_that_is_no_number() -> None:
+def test_it_ends_before_the_first_loss_that_is_no_number_and_says_where() -> None:
     found = loss_course(np.arange(4), np.array([3.0, 2.0, np.nan, 1.0]))
     assert found is not None
-    assert (found.steps, found.n) == ((0, 1), 2)
-    assert loss_course(np.arange(2), np.array([np.inf, 1.0])) is None
+    assert (found.steps, found.n, found.broken_step, found.last_step) == ((0, 1), 2, 2, 3)
+    at_once = loss_course(np.arange(5, 7), np.array([np.inf, 1.0]))
+    assert at_once is not None
+    assert (at_once.steps, at_once.losses, at_once.n, at_once.broken_step, at_once.last_step) == ((), (), 0, 5, 6)
+
+
+def test_steps_without_a_loss_are_left_out_and_count_as_steps() -> None:
+    told = np.array([True, False, True, False])
+    found = loss_course(np.arange(4), np.array([3.0, np.nan, 2.0, np.nan]), told)
+    assert found is not None
+    assert (found.steps, found.losses, found.broken_step, found.last_step) == ((0, 2), (3.0, 2.0), None, 3)
+    assert loss_course(np.arange(4), np.full(4, np.nan), np.zeros(4, dtype=bool)) is None
     assert loss_course(np.arange(0), np.array([])) is None

@@ -76,11 +76,53 @@ def test_a_small_share_of_the_loss_never_matters() -> None:
     assert loss_parity(learning("a", quiet[0]), learning("b", quiet[1])).verdict is LossVerdict.COMPARABLE
 
 
-def test_runs_of_other_length_are_read_over_the_steps_both_have() -> None:
-    short, full = course(2.0, steps=100), course(2.0, steps=200)
-    cut = LossCourse(steps=full.steps[:100], losses=full.losses[:100], n=100, noise=full.noise)
-    assert loss_parity(learning("a", full), learning("b", cut)).verdict is LossVerdict.COMPARABLE
-    assert loss_parity(learning("a", full), learning("b", short)).last_step == 99
+def cut(full: LossCourse, steps: int, **changes: Any) -> LossCourse:
+    return dataclasses.replace(full, steps=full.steps[:steps], losses=full.losses[:steps], n=steps, **changes)
+
+
+def test_runs_of_nearly_one_length_are_read_over_the_steps_both_have() -> None:
+    full = course(2.0, steps=200)
+    found = loss_parity(learning("a", full), learning("b", cut(full, 190)))
+    assert (found.verdict, found.last_step) == (LossVerdict.COMPARABLE, 189)
+
+
+def test_losses_that_end_well_before_a_run_are_unknown() -> None:
+    full = course(2.0, steps=200)
+    shorter = loss_parity(learning("a", full), learning("b", cut(full, 100)))
+    assert shorter.verdict is LossVerdict.UNKNOWN and "the losses of b end at step 99, while a run went on to step 199" in shorter.reason
+    silent = cut(full, 100, last_step=199)
+    assert loss_parity(learning("a", cut(full, 100)), learning("b", silent)).verdict is LossVerdict.UNKNOWN
+
+
+@pytest.mark.parametrize("batch", ["8", "16"])
+def test_a_loss_that_is_no_number_is_worse(batch: str) -> None:
+    losses = np.where(np.arange(200) < 100, course(2.0).losses, np.nan)
+    broken = loss_course(np.arange(200), losses)
+    b = learning("b", course(2.0, seed=1), broken, settings={"bs": batch}, metric="steps_per_s")
+    a = learning("a", course(2.0), course(2.0, seed=2), settings={"bs": "8"}, metric="steps_per_s")
+    found = loss_parity(a, b)
+    assert (found.verdict, found.last_step) == (LossVerdict.WORSE, 100)
+    assert found.reason == "the loss of b_r2 is no number at step 100 (the last is 199)"
+    baseline = loss_parity(b, a)
+    assert baseline.verdict is LossVerdict.UNKNOWN and "the loss of b_r2 is no number at step 100" in baseline.reason
+    assert loss_parity(b, b).verdict is LossVerdict.UNKNOWN
+
+
+def test_a_loss_that_never_was_a_number_is_worse() -> None:
+    broken = loss_course(np.arange(20), np.full(20, np.inf))
+    assert loss_parity(learning("a", course(2.0)), learning("b", broken)).verdict is LossVerdict.WORSE
+
+
+def test_a_lower_loss_reads_well() -> None:
+    found = loss_parity(learning("a", course(2.0), course(2.0, seed=1)), learning("b", course(1.8, seed=2), course(1.8, seed=3)))
+    assert found.verdict is LossVerdict.COMPARABLE and found.reason.startswith("loss 1.82 against 2.015: lower (steps 150–199"), (
+        found.reason
+    )
+
+
+def test_one_silent_run_of_several_is_unknown() -> None:
+    found = loss_parity(learning("a", course(2.0), course(2.0)), learning("b", course(2.0), None))
+    assert found.verdict is LossVerdict.UNKNOWN and "b_r2 tells no losses" in found.reason
 
 
 def test_thinned_courses_stand_for_the_middle_of_their_parts() -> None:

@@ -53,7 +53,7 @@ def test_a_leak_is_told_with_its_rate_by_time_and_by_steps_and_the_time_that_is_
     assert found.hours_low < found.hours_left
     assert (found.kind, found.subject, found.file, found.n) == ("host", "process tree", "host_telemetry.csv", 900)
     assert found.reason.startswith("grows by ") and found.reason.endswith("12 GiB are left: about 41 h")
-    assert "900 samples over 30 min" in found.reason and "MiB per 1,000 steps" in found.reason
+    assert "900 samples over 29m 58s" in found.reason and "MiB per 1,000 steps" in found.reason
 
 
 def test_a_leak_shows_under_warm_up_and_saw_teeth() -> None:
@@ -108,8 +108,8 @@ def test_too_few_samples_say_how_long_to_run() -> None:
     found = only(memory_courses(host(np.linspace(1000, 2000, 40), AT_S[:40]), steps_of(1800)))
     assert (found.verdict, found.n, found.slope_mib_per_min) == (INCONCLUSIVE, 40, None)
     assert found.reason == (
-        "40 samples between the first step and the last are too few to tell a leak, 60 are needed: run for at least 30 min "
-        "(samples every 2 s), or sample more often (telemetry.host_s)"
+        "40 samples between the first step and the last are too few to tell a leak, 60 are needed: at one every 2 s run for "
+        "at least 2 min, better 30 min, in which a leak of a few MiB per minute shows; or sample more often (telemetry.host_s)"
     )
 
 
@@ -119,7 +119,18 @@ def test_half_a_minute_is_enough_where_a_leak_goes_with_the_steps() -> None:
     assert only(memory_courses(host(mib, at_s), steps_of(25, 0.05))).verdict is LEAK
     found = only(memory_courses(host(mib, at_s), steps_of(25, 2.0)))
     assert found.verdict is INCONCLUSIVE
-    assert "just begun" in found.reason
+    assert "just begun: run for at least 5 min, better 30 min" in found.reason
+
+
+def test_half_a_minute_without_growth_is_no_plateau_where_the_memory_could_still_be_full_in_a_day() -> None:
+    at_s = np.arange(0, 25, 0.2)
+    mib = 4000 + noise(len(at_s), 15.0)
+    found = only(memory_courses(host(mib, at_s), steps_of(25, 0.05)))
+    assert (found.verdict, found.hours_left) == (INCONCLUSIVE, None)
+    assert "is not seen to grow" in found.reason and "125 samples over 24.8 s" in found.reason
+    assert "would fill the 12 GiB left in" in found.reason and found.reason.endswith("run for at least 30 min to rule it out")
+    unknown = TelemetryTables(host=host(mib, at_s).host.drop("mem_available_kib"))
+    assert only(memory_courses(unknown, steps_of(25, 0.05))).verdict is PLATEAU
 
 
 def test_samples_outside_the_steps_do_not_count() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from seatrial.analyse.memory_blocks import Blocks, best_blocks
 from seatrial.analyse.memory_growth import Shape, find_growth
 
 AT_MIN = np.linspace(0, 30, 900)
@@ -46,3 +47,16 @@ def test_warm_up_is_left_out() -> None:
 
 def test_too_few_samples_have_no_shape() -> None:
     assert find_growth(AT_MIN[:20], AT_MIN[:20]) is None
+
+
+def test_a_flat_course_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    cut: list[int] = []
+
+    def counting(at: np.ndarray, values: np.ndarray) -> Blocks | None:
+        cut.append(len(values))
+        return best_blocks(at, values)
+
+    monkeypatch.setattr("seatrial.analyse.memory_growth.best_blocks", counting)
+    found = find_growth(AT_MIN, 4000 + NOISE / 4)
+    assert found is not None and found.shape is Shape.FLAT
+    assert cut == [900]

@@ -23,6 +23,7 @@ def side(
         figures = {"steps_per_s": per_s, **({rate: per_s * (batch or 16.0 * gpus)} if rate != "steps_per_s" else {})}
         runs.append(SideRun(run=f"n{gpus}_r{repeat}", repeat=repeat, started_t=0.0, figures=figures))
     values: dict[str, Any] = {"name": f"n{gpus}", "group": f"n{gpus}", "source": f"out{gpus}x", "world_size": gpus, "runs": tuple(runs)}
+    values["machine"] = {"gpu_name": "H100"}
     return Side(**{**values, **changes})
 
 
@@ -84,15 +85,43 @@ def test_two_sizes_say_what_they_cannot_tell() -> None:
 
 def test_one_size_has_points_and_no_fit() -> None:
     found = scaling([side(2), side(2, name="again", group="again", source="out2y")])
-    assert len(found.points) == 2 and found.compute_ms is None and found.projections == ()
-    assert "one more number of GPUs" in found.reason
-    assert found.points[0].efficiency.mean == pytest.approx(1.0) and found.points[0].efficiency.low is None
+    assert len(found.points) == 1 and found.compute_ms is None and found.projections == ()
+    assert "All sides ran on 2 GPUs: run one more number of GPUs" in found.reason
+    assert found.points[0].efficiency.mean == 1.0 and found.points[0].efficiency.low is None
 
 
-def test_doubles_are_kept_and_all_are_fitted() -> None:
-    found = scaling([side(1), side(2), side(2, name="again", group="again", step_ms=125.0), side(4)])
-    assert [point.gpus for point in found.points] == [1, 2, 2, 4]
-    assert any("Several sides ran on 2 GPUs" in caution for caution in found.cautions)
+def test_sides_of_one_number_are_pooled_and_the_smallest_is_its_own_measure() -> None:
+    found = scaling([side(1), side(1, name="again", group="again", step_ms=125.0), side(2)])
+    assert [(point.gpus, point.runs, point.group) for point in found.points] == [(1, 6, "n1 + again"), (2, 3, "n2")]
+    assert found.points[0].efficiency.mean == 1.0
+    assert found.points[1].efficiency.mean == pytest.approx(found.points[1].per_gpu.mean / found.points[0].per_gpu.mean)
+    assert any(
+        "Several sides ran on 1 GPU, and their runs are taken together: n1 (out1x), again (out1x)" in text for text in found.cautions
+    )
+
+
+def test_runs_made_in_rounds_are_pairs_of_the_efficiency() -> None:
+    """A machine that is slower in one round is so for both: what is left is their own difference."""
+
+    def drifting(gpus: int, campaign: str) -> Side:
+        made = side(gpus, campaign=campaign)
+        drift = (1.0, 0.8, 1.1)
+        runs = [
+            dataclasses.replace(run, started_t=100.0 * run.repeat + gpus, figures={key: by * value for key, value in run.figures.items()})
+            for run, by in zip(made.runs, drift, strict=True)
+        ]
+        return dataclasses.replace(made, runs=tuple(runs))
+
+    paired, apart = (scaling([drifting(1, "/out"), drifting(2, second)]).points[1].efficiency for second in ("/out", "/other"))
+    assert paired.mean == pytest.approx(apart.mean) == pytest.approx(100 / 119, rel=1e-2)
+    assert paired.high / paired.low < 1.001 and apart.high / apart.low > 1.5
+
+
+def test_machines_without_gpus_have_ranks() -> None:
+    found = scaling([side(gpus, repeats=1, rate="steps_per_s", machine={"gpu_name": "none", "host": "a"}) for gpus in (1, 2)])
+    assert (found.worker, found.unit) == ("rank", "rank steps/s")
+    assert "GPU" not in " ".join((found.reason, *found.cautions))
+    assert "All sides were run from host a: projections beyond one node" in " ".join(found.cautions)
 
 
 def test_without_repeats_nothing_is_projected() -> None:
@@ -127,4 +156,5 @@ def test_cautions_name_what_else_differs() -> None:
     assert "gpu_name H100 / V100" in said and "host" not in said.split("):")[0]
     assert "Debug settings were on in n2 (NCCL_DEBUG=INFO)" in said
     assert "ran on 1, 2 nodes" in said and "Failed runs, which are not counted: n1 (1)" in said
-    assert "All sides ran on one node" in "\n".join(scaling([side(1), side(2)]).cautions)
+    assert "node" not in "\n".join(scaling([side(1), side(2)]).cautions)
+    assert "still to be made: n2 (2)" in "\n".join(scaling([side(1), side(2, pending=("n2_r4", "n2_r5"))]).cautions)

@@ -63,6 +63,18 @@ def test_a_change_of_level(before: int) -> None:
     assert "changed its level by -7." in found.reason and f"after {before} of 8 sentinels" in found.reason
 
 
+def test_a_late_change_of_level_is_kept_where_the_line_would_hide_it() -> None:
+    """Of 20 sentinels the last two are slower: the line through all of them falls by half as much."""
+    noise = np.random.default_rng(5).normal(0, 0.1, 20)
+    found = drift([(100.0 if place < 18 else 96.5) + more for place, more in enumerate(noise)])
+    assert found.verdict is StabilityVerdict.UNSTABLE
+    assert found.drift_pct is not None and abs(found.drift_pct) < 3
+    assert found.level_change_pct == pytest.approx(-3.5, abs=0.2)
+    assert f"changed its level by {found.level_change_pct:+.1f} %" in found.reason
+    assert drift([100.0, 98.1, 96.0, 94.2, 92.0]).level_change_pct is None
+    assert drift([100.0, 100.6, 99.7, 100.2, 99.9]).level_change_pct is None
+
+
 def test_small_noise_is_stable() -> None:
     found = drift([100.0, 100.6, 99.7, 100.2, 99.9])
     assert found.verdict is StabilityVerdict.STABLE and "highest over lowest 0.9 %" in found.reason

@@ -26,7 +26,7 @@ def runs(ratios: list[float | None], speeds: list[float] | None = None, **measur
 
 
 def test_a_stable_group_says_its_figures() -> None:
-    found = group_stability(runs([1.1, 1.2, 1.15], [100.0, 101.0, 99.0]), "samples_per_s")
+    found = group_stability(runs([1.1, 1.2, 1.15], [100.0, 101.0, 99.0]))
     assert found.verdict is StabilityVerdict.STABLE
     assert (found.runs, found.ratio_median, found.ratio_max, found.unstable_run_ratio) == (3, 1.15, 1.2, 0.0)
     assert found.cv_pct == pytest.approx(1.0)
@@ -47,7 +47,7 @@ def test_a_stable_group_says_its_figures() -> None:
     ],
 )
 def test_each_gate_breaks_by_itself(ratios: list[float | None], speeds: list[float] | None, words: str) -> None:
-    found = group_stability(runs(ratios, speeds), "samples_per_s")
+    found = group_stability(runs(ratios, speeds))
     assert found.verdict is StabilityVerdict.UNSTABLE
     assert words in found.reason and "No cause was seen" in found.reason
 
@@ -56,12 +56,12 @@ def test_a_step_ratio_alone_makes_a_run_unstable() -> None:
     wild = runs([1.2, 1.2, 1.2])
     assert wild[0].measure is not None
     wild[0].measure.seed["step_p90_over_p50"] = 3.5
-    found = group_stability(wild, "samples_per_s")
+    found = group_stability(wild)
     assert found.unstable_run_ratio == pytest.approx(1 / 3) and "step p90/p50 above 3" in found.reason
 
 
 def test_figures_at_their_bounds_hold() -> None:
-    assert group_stability(runs([1.5, 1.5, 1.5]), "samples_per_s").verdict is StabilityVerdict.STABLE
+    assert group_stability(runs([1.5, 1.5, 1.5])).verdict is StabilityVerdict.STABLE
 
 
 @pytest.mark.parametrize(
@@ -78,21 +78,22 @@ def test_figures_at_their_bounds_hold() -> None:
     ],
 )
 def test_what_is_missing_never_makes_a_group_stable(given: list[MeasuredRun], words: str) -> None:
-    found = group_stability(given, "samples_per_s")
+    found = group_stability(given)
     assert found.verdict is StabilityVerdict.INCONCLUSIVE and words in found.reason
 
 
 def test_a_gate_that_no_repeat_can_mend_breaks_with_two_runs() -> None:
-    assert group_stability(runs([1.1, 6.0]), "samples_per_s").verdict is StabilityVerdict.UNSTABLE
-    assert group_stability(runs([1.6, 1.6]), "samples_per_s").verdict is StabilityVerdict.INCONCLUSIVE
+    assert group_stability(runs([1.1, 6.0])).verdict is StabilityVerdict.UNSTABLE
+    assert group_stability(runs([1.6, 1.6])).verdict is StabilityVerdict.INCONCLUSIVE
 
 
 def test_our_own_ratio_stands_in_for_the_seeds() -> None:
-    assert group_stability(runs([None] * 3, wall_p90_over_p50=1.3), "samples_per_s").ratio_median == 1.3
+    assert group_stability(runs([None] * 3, wall_p90_over_p50=1.3)).ratio_median == 1.3
 
 
-def test_a_metric_that_no_run_has_gives_way_to_throughput() -> None:
-    assert "samples_per_s varies" in group_stability(runs([1.1] * 3), "stability").reason
+def test_the_spread_is_that_of_the_first_figure_that_all_runs_have() -> None:
+    assert "samples_per_s varies" in group_stability(runs([1.1] * 3)).reason
+    assert "duration_s varies" in group_stability(runs([1.1] * 3, samples_per_s=None, duration_s=60.0)).reason
 
 
 def test_the_strongest_cause_of_each_kind_is_the_groups() -> None:
@@ -102,7 +103,7 @@ def test_the_strongest_cause_of_each_kind_is_the_groups() -> None:
     )
     first, second, third = runs([3.0, 3.0, 3.0])
     given = [_with(first, weak), _with(second, other, strong), third]
-    found = group_stability(given, "samples_per_s")
+    found = group_stability(given)
     assert found.causes == (strong, other)
     assert found.reason.endswith("Why: Hot. Rank 1 is slow.")
 
@@ -110,3 +111,9 @@ def test_the_strongest_cause_of_each_kind_is_the_groups() -> None:
 def _with(run: MeasuredRun, *causes: UnevenCause) -> MeasuredRun:
     assert run.measure is not None
     return dataclasses.replace(run, measure=dataclasses.replace(run.measure, uneven=causes))
+
+
+@pytest.mark.parametrize(("kind", "words"), [("anti_correlated_gpus", "work in turns"), ("thermal", "held back by heat")])
+def test_a_platform_that_jitters_is_not_stable_however_even_its_steps_are(kind: str, words: str) -> None:
+    found = group_stability(runs([1.1, 1.1, 1.1], uneven=(UnevenCause(kind=kind, text="seen"),)))
+    assert found.verdict is StabilityVerdict.UNSTABLE and words in found.reason

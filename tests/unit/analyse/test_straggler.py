@@ -130,7 +130,7 @@ def test_a_rank_slow_inside_the_meeting_phase_alone_is_told_and_not_named() -> N
 
 
 def test_the_place_is_told_and_the_host_where_its_ranks_are_all_slow() -> None:
-    places = tuple(RankPlace(rank=rank, host=f"node{rank // 2}", local_rank=rank % 2, gpu=str(rank % 2)) for rank in range(8))
+    places = tuple(RankPlace(rank=rank, host=f"node{rank // 2}", gpu=str(rank % 2)) for rank in range(8))
     one = judged(run(8, 60, extra={(5, "fwd"): 20.0}, places=places))
     assert (one.host, one.gpu) == ("node2", "1") and "Rank 5 (host node2, GPU 1)" in one.reason
     both = judged(run(8, 60, extra={(4, "fwd"): 20.0, (5, "fwd"): 22.0}, places=places))

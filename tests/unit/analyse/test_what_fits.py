@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -98,3 +99,38 @@ def test_old_attempts_and_other_places_do_not_count() -> None:
     old = measured(_spec(64, 1, {}), current=False)
     elsewhere = measured(spec("mb64", 1, ranks=4, axes={"micro_batch": 64}))
     assert what_fits([old, elsewhere, bad(128)]) == []
+
+
+def bundle(name: str, outcome: Outcome = Outcome.OK, detail: str = "", env: dict[str, str] | None = None, **settings: Any) -> MeasuredRun:
+    run = spec(name, axes={"candidate": name}, labels={"candidate": ""}, settings={"log_every": 50, **settings}, env=env or {})
+    found = measured(run, outcome=outcome, cause=Cause.NONE if outcome is Outcome.OK else Cause.CUDA_OOM)
+    assert found.attempt.outcome is not None
+    return replace(found, attempt=replace(found.attempt, outcome=replace(found.attempt.outcome, detail=detail)))
+
+
+def test_members_of_bundles_are_settings_too() -> None:
+    runs = [bundle("z0_mb192", micro_batch=192, workers=4), bundle("z0_mb128", micro_batch=128, workers=6)]
+    [caution] = what_fits([*runs, bundle("z0_mb224", Outcome.FAILED, micro_batch=224, workers=4)])
+    assert caution.subject == "z0_mb224"
+    assert "micro_batch 192 ended ok (z0_mb192, 1 run" in caution.text and caution.numbers["micro_batch_to_try"] == 208
+    assert "workers" not in caution.text and "log_every" not in caution.text
+
+
+def test_a_bundle_with_other_variables_is_no_neighbour() -> None:
+    fits = bundle("a", env={"NSA_DDP_BUCKET_MB": "50"}, micro_batch=8)
+    assert what_fits([fits, bundle("b", Outcome.FAILED, micro_batch=16)]) == []
+
+
+def test_without_a_neighbour_the_message_says_how_far_it_is() -> None:
+    detail = (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.34 GiB. GPU 0 has a total capacity of 23.65 GiB of which "
+        "801.81 MiB is free. Including non-PyTorch memory, this process has 22.86 GiB memory in use. Of the allocated memory 21.40 GiB "
+        "is allocated by PyTorch, and 301.00 MiB is reserved by PyTorch but unallocated."
+    )
+    [caution] = what_fits([bundle("a", micro_batch=8, workers=2), bundle("b", Outcome.FAILED, detail, micro_batch=16, workers=4)])
+    assert caution.text == (
+        "It ran out of GPU memory. No group that differs in one number alone ended ok. By its own message it tried to allocate 2.34 GiB "
+        "with 802 MiB free of 23.65 GiB, and held 21.40 GiB: its demand up to there was 1.06 times what it can have, and more may follow."
+    )
+    assert caution.numbers["demand_ratio"] == pytest.approx(1.0564, abs=1e-3)
+    assert caution.numbers["tried_mib"] == pytest.approx(2396.16)

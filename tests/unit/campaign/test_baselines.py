@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 from seatrial.campaign.baselines import Compared, comparisons_for
@@ -32,14 +33,41 @@ def test_every_group_against_a_group_of_its_own_campaign(tmp_path: Path) -> None
     assert "paired t" in first.method
 
 
-def test_a_group_of_another_campaign_or_its_winner(tmp_path: Path) -> None:
+def test_a_group_of_another_campaign(tmp_path: Path) -> None:
     write_compared(tmp_path / "old", {"a": SLOW, "b": FAST})
     folder = write_compared(tmp_path / "new", {"a": FAST}).folder
-    named, winner = Baseline(campaign=str(tmp_path / "old"), group="a"), Baseline(campaign="old")
-    found = compared(folder, named, winner)
-    one, other = found["a", named.text], found["a", winner.text]
+    named = Baseline(campaign=str(tmp_path / "old"), group="a")
+    one = compared(folder, named)["a", named.text]
     assert isinstance(one, Comparison) and one.relation is Relation.FASTER and "Welch" in one.method
-    assert isinstance(other, Comparison) and other.relation is not Relation.FASTER
+
+
+def test_another_campaign_alone_is_its_namesake_else_its_winner(tmp_path: Path) -> None:
+    old = write_compared(tmp_path / "old", {"a": SLOW, "b": FAST, "c": SLOW}).folder
+    folder = write_compared(tmp_path / "new", {"a": FAST, "new": [10.02, 10.06, 10.1]}).folder
+    whole = Baseline(campaign="old")
+    found = compared(folder, whole)
+    namesake, other = found["a", whole.text], found["new", whole.text]
+    assert isinstance(namesake, Comparison) and (namesake.a, namesake.relation) == (f"{old}:a", Relation.FASTER)
+    assert isinstance(other, Comparison) and other.a == f"{old}:b" and other.relation is not Relation.FASTER
+    assert namesake.comparisons == other.comparisons == 4
+
+
+def test_campaigns_that_moved_together_still_find_one_another(tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    old = write_compared(tmp_path / "here" / "old", {"a": SLOW}).folder
+    write_compared(tmp_path / "here" / "new", {"a": FAST})
+    (tmp_path / "here").rename(tmp_path / "there")
+    named = Baseline(campaign=str(old), group="a")
+    found = compared(tmp_path / "there" / "new", named)["a", named.text]
+    assert isinstance(found, Comparison) and found.relation is Relation.FASTER
+
+
+def test_a_copy_of_the_campaign_is_no_baseline(tmp_path: Path) -> None:
+    folder = write_compared(tmp_path / "new", {"a": FAST}).folder
+    shutil.copytree(folder, tmp_path / "copy")
+    named = Baseline(campaign="copy", group="a")
+    found = compared(folder, named)["a", named.text]
+    assert isinstance(found, str) and "are the same runs" in found
 
 
 def test_a_pinned_row_of_history(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.campaign.ending import Ending, RankRecord, judge_ending
+from seatrial.campaign.ending import Ending, Judgement, RankRecord, judge_ending, with_oom_kill
 from seatrial.observe.watchdog import Alarm
 from seatrial.records.outcome import Cause, Outcome
 
@@ -64,3 +64,20 @@ def test_exit_code_0_of_deepspeed_needs_a_word_on_every_rank(ranks: RankRecord, 
     if cause is not Cause.NONE:
         assert judged.detail == f"exit code 0, but the launcher said of {ranks.told_of} of 2 ranks that they ended well"
         assert "was killed" in judged.action
+
+
+def told(id: str) -> Judgement:
+    return Judgement(outcome=Outcome.FAILED, cause=Cause.KILLED, detail="rank 1 was killed by signal 9", action="a", signature=id)
+
+
+@pytest.mark.parametrize("id", ["killed", "deepspeed_launcher_killed"])
+def test_the_kernel_s_counter_explains_a_process_that_was_killed(id: str) -> None:
+    found = with_oom_kill(told(id), "oom_kill 3 → 4 in its cgroup")
+    assert (found.cause, found.signature, found.outcome) == (Cause.HOST_OOM, "host_oom", Outcome.FAILED)
+    assert found.detail == "the kernel's OOM killer ended a process (oom_kill 3 → 4 in its cgroup); rank 1 was killed by signal 9"
+    assert "more memory" in found.action
+
+
+def test_it_explains_nothing_else_and_without_it_killed_stays_killed() -> None:
+    assert with_oom_kill(told("killed"), "") == told("killed")
+    assert with_oom_kill(told("nan"), "oom_kill 3 → 4 on this host") == told("nan")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pytest
 
 from seatrial.campaign.grouped import read_grouped
 from seatrial.campaign.side_words import asked_pairs, scaling_sides
-from seatrial.campaign.sides import find_sides, side_of, split_word
+from seatrial.campaign.sides import Finder, side_name, side_of, split_word
 from seatrial.errors import CampaignError, UsageError
 from seatrial.history import rows
 from seatrial.records.comparison import Side
@@ -20,6 +21,11 @@ FAST, SLOW = [10.0, 10.1, 10.05], [12.0, 12.1, 12.2]
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     return write_compared(tmp_path / "out", {"fast": FAST, "slow": SLOW}).folder
+
+
+def find_sides(words: list[str], *, inside: Path | None = None, history: Path | None = None) -> list[Side]:
+    finder = Finder(inside=inside, history=history)
+    return [finder.side(word) for word in words]
 
 
 def names(pairs: tuple[tuple[Side, Side], ...]) -> list[tuple[str, str]]:
@@ -76,6 +82,9 @@ def test_words_that_name_nothing_say_what_they_could(out: Path, tmp_path: Path) 
     ):
         with pytest.raises(UsageError, match=says):
             find_sides(words, history=history)
+    history.write_text("torn\n{}\n")
+    with pytest.raises(UsageError, match=r"is pinned as 'old' \(2 lines of it cannot be read\)"):
+        find_sides(["history:old"], history=history)
     with pytest.raises(CampaignError, match="holds no campaign"):
         find_sides([str(tmp_path)])
 
@@ -90,8 +99,19 @@ def test_a_folder_may_have_a_colon_in_its_name(tmp_path: Path) -> None:
 def test_one_campaign_is_all_groups_against_the_winner(out: Path) -> None:
     asked = asked_pairs([str(out)])
     assert names(asked.pairs) == [("fast", "slow")] and asked.family == 1
-    assert "fast, the winner, is the baseline" in asked.note
+    assert asked.note == "fast, the winner, is the baseline."
     assert asked_pairs([], inside=out) == asked
+
+
+def test_a_baseline_that_is_no_group_is_told_and_a_choice_counts(tmp_path: Path) -> None:
+    folder = write_compared(tmp_path / "o", {"a": SLOW, "b": FAST, "c": SLOW, "d": SLOW}, baseline="gone").folder
+    asked = asked_pairs([str(folder)])
+    assert asked.family == 6
+    assert asked.note == (
+        "b, the winner, is the baseline: the plan's own ('gone') is no group here that counts. "
+        "It was chosen from 4 groups by their figures, so 6 pairs count for the correction."
+    )
+    assert asked_pairs([str(folder), "c"]).family == 3
 
 
 def test_one_campaign_is_all_groups_against_the_plans_baseline(tmp_path: Path) -> None:
@@ -118,14 +138,27 @@ def test_two_campaigns_without_common_groups_are_their_winners(out: Path, tmp_pa
     other = write_compared(tmp_path / "other", {"only": SLOW}).folder
     asked = asked_pairs([str(out), str(other)])
     assert names(asked.pairs) == [(f"{out}:fast", f"{other}:only")]
-    assert asked.family == 2 and asked.note == "Winner against winner."
+    assert asked.family == 2
+    assert asked.note == "Winner against winner, chosen from 2 and 1 groups: 2 comparisons count for the correction."
 
 
-def test_the_same_runs_are_no_two_sides(out: Path) -> None:
-    with pytest.raises(UsageError, match="are the same runs"):
-        asked_pairs([f"{out}:fast", f"{out}:fast"])
+def test_one_side_is_none(out: Path) -> None:
     with pytest.raises(UsageError, match="two sides"):
         asked_pairs([f"{out}:fast"])
+
+
+def test_names_are_written_as_people_would(out: Path) -> None:
+    assert side_name("./a//b/../out/", "g") == "a/out:g"
+    assert names(asked_pairs([f"{out}/:slow", f"{out.parent}/./out:fast"]).pairs) == [(f"{out}:slow", f"{out}:fast")]
+
+
+def test_hosts_of_the_runs_are_its_nodes(out: Path) -> None:
+    read = read_grouped(out)
+    runs = tuple(
+        dataclasses.replace(run, measure=dataclasses.replace(run.measure, hosts=run.attempt.spec.repeat)) if run.measure else run
+        for run in read.runs
+    )
+    assert side_of(dataclasses.replace(read, runs=runs), "slow").nodes == 3
 
 
 def test_scaling_takes_every_side_or_all_groups_of_one_campaign(out: Path, tmp_path: Path) -> None:

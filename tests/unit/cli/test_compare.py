@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,7 +50,7 @@ def test_all_groups_of_a_campaign_are_corrected(out: Path, capsys: pytest.Captur
     assert run_command(["compare", str(out), "--json"]) == 3
     told = json.loads(capsys.readouterr().out)
     assert [one["comparisons"] for one in told["comparisons"]] == [3, 3]
-    assert "winner" in told["note"]
+    assert "chosen from 3 groups by their figures, so 3 pairs count" in told["note"]
 
 
 def test_unlike_machines_are_refused_with_2(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -69,10 +70,44 @@ def test_wrong_use_is_1(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["compare", f"{out}:slow", f"{out}:fast", "--metric", "sample_per_s"], "did you mean 'samples_per_s'"),
         (["compare", f"{out}:slow", f"{out}:fast", "--preset", "last5"], "did you mean 'last50'"),
         (["compare", f"{out}:slow", f"{out}:fast", "--margin", "-1"], "--margin"),
+        (["compare", f"{out}:slow", f"{out}:fast", "--margin", "nan"], "--margin"),
+        (["compare", f"{out}:slow", f"{out}:fast", "--gpus", "8"], "add --scaling"),
         (["compare", str(out), "history:gone"], "nothing is pinned"),
     ):
         assert run_command(words) == 1
         assert says in capsys.readouterr().err
+
+
+def test_refused_or_misused_json_is_a_document_too(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    far = write_compared(tmp_path / "far", {"fast": FAST}, provenance=elsewhere()).folder
+    for words, code, says in (
+        ([f"{out}:slow", str(far)], 2, "unlike machines"),
+        ([f"{out}:slow", f"{out}:fats"], 1, "did you mean 'fast'"),
+        (["--scaling"], 1, "--scaling needs"),
+    ):
+        assert run_command(["compare", *words, "--json"]) == code
+        told = json.loads(capsys.readouterr().out.splitlines()[-1])
+        assert says in told["refused"] and told["exit_code"] == code
+
+
+def test_a_copy_is_the_same_runs(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(out, tmp_path / "copy")
+    for words in ([str(out), str(tmp_path / "copy")], [f"{out}:slow", f"{out}:slow"]):
+        assert run_command(["compare", *words]) == 2
+        assert "are the same runs" in capsys.readouterr().err
+
+
+def test_unlike_numbers_of_ranks_are_compared_by_gpu(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one, two = (write_compared(tmp_path / f"x{ranks}", {"g": FAST}, ranks=ranks).folder for ranks in (1, 2))
+    assert run_command(["compare", str(one), str(two), "--json"]) in (0, 3)
+    (found,) = json.loads(capsys.readouterr().out)["comparisons"]
+    assert found["unit"] == "samples/s per GPU" and found["ratio"]["mean"] == pytest.approx(1, rel=0.05)
+
+
+def test_names_are_not_taken_for_pictures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_compared(tmp_path / "o", {":boom:": SLOW, "b": FAST}).folder
+    run_command(["compare", ":boom:", "b", "--in", str(folder)])
+    assert ":boom:" in capsys.readouterr().out
 
 
 def test_a_row_of_history(out: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -43,3 +43,29 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert run_command([*words, *file]) == 1
         assert says in capsys.readouterr().err
+
+
+def test_a_name_that_moves_and_lines_that_are_lost_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "h.jsonl"
+    file = ["--history", str(path)]
+    out = str(write_compared(tmp_path / "out", {"a": [10.0, 10.1], "z:boom:": [12.0, 12.1]}).folder)
+    run_command(["history", "add", out, *file])
+    run_command(["history", "pin", "1", "base", *file])
+    capsys.readouterr()
+    assert run_command(["history", "pin", "2", "base", *file]) == 0
+    assert capsys.readouterr().out == "row 2 (z:boom:) is history:base; row 1 (a) was until now\n"
+    path.write_text(path.read_text() + "torn\n")
+    assert run_command(["history", "list", "--json", *file]) == 0
+    stdout, stderr = capsys.readouterr()
+    told = json.loads(stdout)
+    assert told["unreadable_lines"] == 1 and "1 line of" in stderr and ":boom:" in stderr
+    assert (told["rows"][0]["metric"], round(told["rows"][0]["throughput"], -1)) == ("samples_per_s", 790)
+    assert "samples/s" in stderr
+    assert run_command(["history", "add", out, *file]) == 0
+    assert "1 line of" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_a_folder_is_no_file_of_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(write_compared(tmp_path / "out", {"a": [10.0, 10.1]}).folder)
+    assert run_command(["history", "add", out, "--history", str(tmp_path)]) == 1
+    assert "nothing was kept" in capsys.readouterr().err

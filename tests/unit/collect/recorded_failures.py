@@ -1,7 +1,8 @@
 """Recorded ends of logs: which entry of the registry each is told by, and words of the line that tells it.
 
-Those of torchrun, and of DeepSpeed without a GPU, were written down from real processes. What needs GPUs, InfiniBand, a scheduler or a
-cluster is set together for the purpose from what these print, with the noise of other ranks before and after.
+Those of torchrun, and of DeepSpeed without a GPU, were written down from real processes, with lines of other ranks added. What needs
+GPUs, InfiniBand, a scheduler or a cluster is set together for the purpose from what these print, with the noise of other ranks before and
+after.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ FOLDER = Path(__file__).parents[2] / "recorded" / "failures"
 RECORDED_SIGNATURES = {
     "batch_shell": ("batch_shell", "set: Illegal option -o pipefail"),
     "cache_race": ("cache_race", "cache-4f1c0d9a77b2e3aa.arrow"),
+    "checkpoint_write": ("checkpoint_write", "unexpected pos 9437312 vs 9437206"),
     "collective_mismatch": ("collective_mismatch", "Detected mismatch between collectives on ranks"),
     "cuda_oom_in_nccl": ("cuda_oom", "Cuda failure 2 'out of memory'"),
     "cuda_oom_optimizer": ("cuda_oom", "Tried to allocate 112.00 MiB"),
@@ -22,12 +24,15 @@ RECORDED_SIGNATURES = {
     "deepspeed_host_not_in_hostfile": ("hostfile", "Hostname 'worker-1' not found in hostfile"),
     "deepspeed_hostfile_empty": ("hostfile", "ValueError: Hostfile is empty or not formatted correctly"),
     "deepspeed_local_rank": ("local_rank", "unrecognized arguments: --local_rank=0"),
+    "deepspeed_loss_scale": ("nan", "Exception: Current loss scale already at minimum"),
     "deepspeed_missing_bash": ("deepspeed_missing", "deepspeed: command not found"),
     "deepspeed_missing_env": ("deepspeed_missing", "deepspeed’: No such file or directory"),
     "deepspeed_missing_sh": ("deepspeed_missing", "/opt/venv/bin/deepspeed: not found"),
     "deepspeed_no_hostfile": ("hostfile", "no extra nodes available via hostfile"),
     "deepspeed_no_ninja": ("ninja_missing", "Unable to JIT load the fused_adam op due to ninja"),
+    "deepspeed_no_ninja_sh": ("ninja_missing", "ninja: command not found"),
     "deepspeed_no_pdsh": ("pdsh_missing", "RuntimeError: launcher 'pdsh' not installed"),
+    "deepspeed_no_pdsh_sh": ("pdsh_missing", "/bin/sh: 1: pdsh: not found"),
     "deepspeed_no_slot": ("no_slot", "No slot '1' specified on host 'localhost'"),
     "deepspeed_not_installed": ("deepspeed_not_installed", "No module named 'deepspeed'"),
     "deepspeed_rank_killed": ("killed", "a rank was killed by signal 9"),
@@ -41,12 +46,16 @@ RECORDED_SIGNATURES = {
     "fp16_on_cpu": ("fp16_on_cpu", "Type fp16 is not supported"),
     "gated_model": ("gated_model", "GatedRepoError"),
     "gpu_access": ("gpu_access", "device-side assert triggered"),
+    "gpu_busy": ("gpu_busy", "devices are busy or unavailable"),
+    "gpu_fault_behind_access": ("gpu_fault", "uncorrectable ECC error encountered"),
     "gpu_fault_ecc": ("gpu_fault", "uncorrectable ECC error"),
     "gpu_fault_xid": ("gpu_fault", "fallen off the bus"),
     "host_lost_slurm": ("host_lost", "Node failure on gpu-07"),
     "host_lost_ssh": ("host_lost", "ssh: connect to host jw2 port 22: No route to host"),
     "hub_unreachable": ("hub_unreachable", "couldn't connect to 'https://huggingface.co'"),
     "ibv_completion": ("ibv_completion", "with status=12 opcode=0"),
+    "ibv_memlock": ("ibv_memlock", "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"),
+    "ibv_memlock_qp": ("ibv_memlock", "Call to ibv_create_qp failed with error Cannot allocate memory"),
     "ibv_modify_qp": ("ibv_error", "Call to ibv_modify_qp failed with error Connection timed out"),
     "io_error_stale": ("io_error", "Stale file handle"),
     "kernel_oom": ("host_oom", "Out of memory: Killed process 4003"),
@@ -55,6 +64,8 @@ RECORDED_SIGNATURES = {
     "loader_timeout": ("loader_timeout", "[smoke][FAIL] no batch within 60.0s"),
     "loadgen_invalid": ("loadgen_invalid", "Result is : INVALID"),
     "monitored_barrier": ("monitored_barrier", "Ranks 3 failed to pass monitoredBarrier"),
+    "mpirun_killed": ("killed", "exited on signal 9 (Killed)"),
+    "name_unknown": ("name_unknown", "socket.gaierror: [Errno -2]"),
     "nan_halt": ("nan", "halt: nan_loss"),
     "nccl_handshake": ("nccl_handshake", "socketFinalizeAccept: wrong type 3 != 4"),
     "nccl_interface": ("nccl_interface", "Bootstrap : no socket interface found"),
@@ -65,9 +76,16 @@ RECORDED_SIGNATURES = {
     "nccl_version": ("nccl_version", "Mismatched NCCL version detected"),
     "no_driver": ("no_driver", "Found no NVIDIA driver"),
     "no_kernel_image": ("no_kernel_image", "no kernel image is available"),
+    "oom_only_warned_of": ("disk_full", "No space left on device"),
     "op_build": ("op_build", "RuntimeError: Error building extension 'fused_thing'"),
+    "op_build_inductor": ("op_build", "Failed to find C compiler"),
+    "op_build_no_cuda_home": ("op_build", "CUDA_HOME does not exist"),
     "open_files": ("open_files", "Too many open files"),
+    "passed_over_del": ("io_error", "[Errno 5] Input/output error"),
+    "passed_over_logging": ("cuda_oom", "Tried to allocate 1.19 GiB"),
+    "passed_over_thread": ("disk_full", "[Errno 28] No space left on device"),
     "permission": ("permission", "./run.sh: Permission denied"),
+    "permission_mkdir": ("permission", "mkdir: cannot create directory"),
     "preempted": ("preempted", "DUE TO PREEMPTION"),
     "program_missing": ("program_missing", "torchrunn: command not found"),
     "read_only": ("read_only", "Read-only file system"),
@@ -83,6 +101,8 @@ RECORDED_SIGNATURES = {
     "slurm_refused_processors": ("slurm_refused", "More processors requested than permitted"),
     "slurm_time_limit": ("slurm_time_limit", "DUE TO TIME LIMIT"),
     "ssh_denied": ("ssh_denied", "Permission denied (publickey,password)"),
+    "store_timeout": ("store_timeout", "got error: wait timeout after 600000ms"),
+    "store_timeout_hides_nothing": ("file_missing", "'/data/tokens.bin'"),
     "torchrun_bad_argument": ("bad_argument", "train.py: error: unrecognized arguments: --bz 8"),
     "torchrun_disk_full": ("disk_full", "OSError: [Errno 28] No space left on device"),
     "torchrun_file_missing": ("file_missing", "No such file or directory: 'data/train.bin'"),
@@ -100,6 +120,7 @@ RECORDED_SIGNATURES = {
     "vllm_kv_cache": ("vllm_kv_cache", "No available memory for the cache blocks"),
     "vllm_kv_cache_old": ("vllm_kv_cache", "tokens that can be stored in KV cache"),
     "watchdog_halt": ("watchdog_halt", "halt: heartbeat_stall"),
+    "went_on_after_traceback": ("io_error", "[Errno 5] Input/output error"),
 }
 
 

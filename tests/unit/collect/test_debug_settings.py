@@ -11,10 +11,10 @@ import pytest
 from seatrial import files
 from seatrial.analyse.debug_cautions import debug_cautions
 from seatrial.collect.debug_settings import debug_of_signs, read_debug_settings
-from seatrial.collect.debug_table import PROGRAMS, SETTINGS, VARIABLES
 from seatrial.collect.steps import read_steps
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
+from seatrial.records.debug_settings import PROGRAMS, SETTINGS, VARIABLES
 from seatrial.records.health import DebugSetting, SlowSign
 from seatrial.records.run_spec import LauncherSpec, TimingSpec, WorkloadSpec
 from tests.unit.analyse import factory
@@ -195,3 +195,17 @@ def test_the_caution_names_settings_effects_and_remedy() -> None:
     assert list(debug_cautions((), "mb8_r1")) == []
     (many,) = debug_cautions(debug * 3, "mb8_r1")
     assert "and 2 more" in many.text
+
+
+@pytest.mark.parametrize(
+    ("spec", "variables"),
+    [
+        ({"settings": {"wall_clock_breakdown": True}, "axes": {"variant": "old"}, "varied": ("log_every", "wall_clock_breakdown")}, {}),
+        ({"settings": {"detect_anomaly": True}, "axes": {"detect_anomaly": True}}, {}),
+        ({"axes": {"env.NCCL_DEBUG": "INFO"}}, {"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "NET"}),
+    ],
+)
+def test_what_the_plan_varies_is_marked_so(tmp_path: Path, spec: dict[str, Any], variables: dict[str, str]) -> None:
+    found = read_debug_settings(attempt_with(tmp_path, {**variables, "CUDA_LAUNCH_BLOCKING": "1"}, **spec))
+    assert {one.name: one.varied for one in found}.pop("CUDA_LAUNCH_BLOCKING") is False
+    assert len(found) > 1 and all(one.varied for one in found if one.name != "CUDA_LAUNCH_BLOCKING")

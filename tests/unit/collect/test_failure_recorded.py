@@ -7,6 +7,7 @@ import re
 import pytest
 
 from seatrial.collect.failure import diagnose
+from seatrial.collect.line_marks import marked_lines
 from seatrial.signatures.registry import signature, signatures
 from tests.unit.collect.failure_wordings import WORDINGS
 from tests.unit.collect.harmless_lines import HARMLESS_LINES
@@ -32,6 +33,13 @@ WAITED = [
     "[rank4]: RuntimeError: [Rank 4]: Ranks 1 failed to pass monitoredBarrier in 1800000 ms",
 ]
 MARK = re.compile(r"^(?:\[rank\d+\]: )+|^\w+: (?=Tra|\w+Error)")
+# Ends before there are ranks: a shell, a scheduler, a launcher or a program of one process.
+BEFORE_RANKS = {
+    "batch_shell", "deepspeed_host_not_in_hostfile", "deepspeed_hostfile_empty", "deepspeed_missing_bash", "deepspeed_missing_env",
+    "deepspeed_missing_sh", "deepspeed_no_hostfile", "deepspeed_no_pdsh", "deepspeed_no_pdsh_sh", "deepspeed_no_slot",
+    "deepspeed_not_installed", "loader_timeout", "loadgen_invalid", "permission", "program_missing", "slurm_mpi", "slurm_refused",
+    "slurm_refused_processors",
+}  # fmt: skip
 ROOTS = [name for name, (id, _) in RECORDED_SIGNATURES.items() if not signature(id).after_effect]
 NO_ECHOES = [name for name, (id, _) in RECORDED_SIGNATURES.items() if not signature(id).echo]
 
@@ -45,6 +53,12 @@ def test_recorded_ends_give_their_entry(name: str) -> None:
     assert (found.signature, found.cause, found.action, found.fault) == (id, entry.cause, entry.action, entry.fault)
     assert words in found.detail
     assert entry.echo or found.telling == ()
+
+
+@pytest.mark.parametrize("name", sorted(set(RECORDED_SIGNATURES) - BEFORE_RANKS))
+def test_other_ranks_or_hosts_speak_in_it_too(name: str) -> None:
+    sources = {line.source for line in marked_lines(recorded(name))}
+    assert len(sources) > 1 and sources != {""}
 
 
 @pytest.mark.parametrize("name", RECORDED_SIGNATURES)

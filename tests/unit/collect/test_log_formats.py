@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -133,7 +134,13 @@ def test_a_trainer_without_a_bar_that_was_cut_short_tells_no_steps(tmp_path: Pat
     attempt = write_attempt(tmp_path)
     whole = (RECORDED / "hf_trainer_quiet.log").read_text()
     write_log(attempt, whole[: whole.index("{'train_runtime'")])
-    assert read_logs(attempt) is None
+    tables = read_logs(attempt)
+    assert tables is not None and (tables.source, tables.steps.height) == ("whole", 0), "a number that nobody told is not made up"
+    (caution,) = tables.cautions
+    assert caution.kind == "losses_without_steps" and caution.numbers["lines"] == whole.count("{'loss'")
+    assert "add the probe's callback" in caution.text
+    quiet = replace(attempt, spec=replace(attempt.spec, workload=replace(attempt.spec.workload, reads="none")))
+    assert read_logs(quiet) is None
 
 
 def test_every_format_names_a_step_and_pauses_belong_to_formats() -> None:

@@ -66,14 +66,14 @@ def test_every_entry_with_patterns_has_lines_and_every_pattern_finds_one() -> No
     ],
 )
 def test_variables_are_told(tmp_path: Path, id: str, name: str, value: str) -> None:
-    found = signs_of(tmp_path, env={name: value, "PATH": "/usr/bin"}, run=LONG, provenance=INFINIBAND)
+    found = signs_of(tmp_path, env={"NSA_PREFILL_BATCHED": "1", name: value, "PATH": "/usr/bin"}, run=LONG, provenance=INFINIBAND)
     assert [(sign.id, sign.detail, sign.file, sign.n) for sign in found] == [(id, f"{name}={value}", "environment.json", None)]
 
 
 @pytest.mark.parametrize(
     "env",
     [
-        {"NCCL_DEBUG": "WARN", "NSA_NVTX": "0", "NSA_SDPA_NO_FLASH": "0", "CUDA_LAUNCH_BLOCKING": "0"},
+        {"NCCL_DEBUG": "WARN", "NSA_NVTX": "0", "NSA_SDPA_NO_FLASH": "0", "NSA_PREFILL_BATCHED": "1", "CUDA_LAUNCH_BLOCKING": "0"},
         {"NSA_DDP_BUCKET_MB": "50", "NSA_PREFILL_BATCHED": "1", "NCCL_P2P_DISABLE": "0"},
         # Without InfiniBand there is nothing better than a socket.
         {"NCCL_IB_DISABLE": "1", "NCCL_NET": "Socket"},
@@ -154,3 +154,22 @@ def test_only_the_head_of_a_log_is_read(tmp_path: Path) -> None:
 def test_secrets_in_a_line_are_masked(tmp_path: Path) -> None:
     found = signs_of(tmp_path, "Anomaly Detection has been enabled with token=hf_abcdefghijklmnopqrstuvwxyz0123456789\n")
     assert "hf_abcdefghijklmnop" not in found[0].detail
+
+
+@pytest.mark.parametrize(
+    ("env", "effective", "told"),
+    [
+        ({"NSA_USE_FA2": "1"}, {}, True),
+        ({"NSA_USE_FA2": "1", "NSA_PREFILL_BATCHED": "1"}, {}, False),
+        # A workload that knows no such variable, or that says itself what it does.
+        ({"NCCL_DEBUG": "WARN"}, {}, False),
+        ({}, {}, False),
+        ({"NSA_USE_FA2": "1"}, {"prefill": ("auto", "batched", "")}, False),
+    ],
+)
+def test_prefill_is_sequential_where_nothing_is_said(tmp_path: Path, env: dict[str, str], effective: Any, told: bool) -> None:
+    found = signs_of(tmp_path, env=env, effective=effective, run=LONG)
+    assert [(sign.id, sign.detail) for sign in found] == (
+        [("sequential_prefill", "NSA_PREFILL_BATCHED is not set, beside NSA_USE_FA2")] if told else []
+    )
+    assert signs_of(tmp_path, env=env, effective=effective, run=factory.spec(settings={"seq_len": 512})) == ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,8 @@ def test_places_are_read_from_the_start_events(attempt: Attempt) -> None:
     write_rank(attempt, 0, start(attempt, 0, host="jw1", local_rank=0, gpu="2"))
     write_rank(attempt, 1, start(attempt, 1, host="jw2", local_rank=0, gpu="GPU-3f"))
     assert read_steps(attempt).places == (
-        RankPlace(rank=0, host="jw1", local_rank=0, gpu="2"),
-        RankPlace(rank=1, host="jw2", local_rank=0, gpu="GPU-3f"),
+        RankPlace(rank=0, host="jw1", gpu="2"),
+        RankPlace(rank=1, host="jw2", gpu="GPU-3f"),
     )
 
 
@@ -72,20 +73,24 @@ def test_the_last_figure_told_counts_and_the_lowest_rank_that_tells_it(attempt: 
         after=(event(attempt, "figure", rank=0, value=310.5, **figure), event(attempt, "figure", rank=0, name="gate_entropy", value=1)),
     )
     write_rank(
-        attempt, 1, after=(event(attempt, "figure", rank=1, value=100.0, **figure), event(attempt, "figure", rank=1, name="b", value=2.5))
+        attempt,
+        1,
+        after=(event(attempt, "figure", rank=1, value=100.0, **figure), event(attempt, "figure", rank=1, name="rougeL", value=2.5)),
     )
     assert read_steps(attempt).reported == {
-        "b": ReportedFigure(value=2.5, file="events_rank1.jsonl"),
         "gate_entropy": ReportedFigure(value=1.0, file="events_rank0.jsonl"),
+        "rougeL": ReportedFigure(value=2.5, file="events_rank1.jsonl"),
         "ttft_p99_ms": ReportedFigure(value=310.5, unit="ms", n=500, file="events_rank0.jsonl"),
     }
 
 
-def test_a_last_word_that_is_no_number_takes_the_figure_back(attempt: Attempt) -> None:
+def test_a_last_word_that_is_no_number_counts_as_such(attempt: Attempt) -> None:
     told = [event(attempt, "figure", rank=0, name="score", value=value) for value in (0.9, None)]
     odd = [event(attempt, "figure", rank=0, name=name, value=value) for name, value in (("Bad Name", 1.0), (None, 1.0), ("flag", True))]
     write_rank(attempt, 0, *told, *odd)
-    assert read_steps(attempt).reported == {}
+    found = read_steps(attempt).reported
+    assert list(found) == ["flag", "score"]
+    assert all(math.isnan(figure.value) for figure in found.values())
 
 
 def test_figures_and_places_are_known_of_a_job_without_steps(attempt: Attempt) -> None:

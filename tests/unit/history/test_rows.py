@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,8 +20,8 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     kept = side("mb16", [100.0, 101.0], run={"loss": course(2.0)}, debug=("NCCL_DEBUG=INFO",))
     assert rows.add(path, kept, now_t=5.0) == rows.Row(number=1, added_t=5.0, side=kept)
     assert rows.add(path, side("mb8", [90.0])).number == 2
-    assert [row.side.group for row in rows.rows(path)] == ["mb16", "mb8"]
-    assert rows.rows(path)[0].side == kept
+    assert [row.side.group for row in rows.read_history(path).rows] == ["mb16", "mb8"]
+    assert rows.read_history(path).rows[0].side == kept
 
 
 def test_the_same_runs_are_one_row_and_run_again_another(tmp_path: Path) -> None:
@@ -36,12 +37,12 @@ def test_names_go_to_the_row_that_was_pinned_last(tmp_path: Path) -> None:
     assert rows.pin(path, 1, "base").names == ("base",)
     rows.pin(path, 1, "v100-bf16")
     rows.pin(path, 2, "base")
-    assert [row.names for row in rows.rows(path)] == [("v100-bf16",), ("base",)]
-    found = rows.pinned(path, "base")
+    assert [row.names for row in rows.read_history(path).rows] == [("v100-bf16",), ("base",)]
+    found = rows.read_history(path).pinned("base")
     assert found is not None and found.side.group == "b"
     rows.unpin(path, "base")
-    assert rows.pinned(path, "base") is None and rows.pinned_names(path) == ["v100-bf16"]
-    assert len(rows.rows(path)) == 2
+    assert rows.read_history(path).pinned("base") is None and rows.pinned_names(path) == ["v100-bf16"]
+    assert len(rows.read_history(path).rows) == 2
 
 
 def test_wrong_names_and_numbers_are_told(tmp_path: Path) -> None:
@@ -70,25 +71,49 @@ def test_torn_and_strange_lines_are_passed_over_and_swallow_nothing(tmp_path: Pa
     path.write_text(whole + "\n".join(strange) + '\n{"v": 1, "kind": "row", "row": 2, "si')
     rows.add(path, side("b", [100.0]))
     rows.pin(path, 2, "base")
-    assert [(row.number, row.side.group, row.names) for row in rows.rows(path)] == [(1, "a", ()), (2, "b", ("base",))]
+    found = rows.read_history(path)
+    assert [(row.number, row.side.group, row.names) for row in found.rows] == [(1, "a", ()), (2, "b", ("base",))]
+    assert found.unreadable == 5 and found.unreadable_clause == " (5 lines of it cannot be read)"
 
 
 def test_many_writers_lose_nothing(tmp_path: Path) -> None:
     path = tmp_path / "h.jsonl"
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda at: rows.add(path, side(f"g{at}", [100.0])), range(12)))
-    assert sorted(row.number for row in rows.rows(path)) == list(range(1, 13))
+    assert sorted(row.number for row in rows.read_history(path).rows) == list(range(1, 13))
     assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
 def test_no_file_is_no_rows(tmp_path: Path) -> None:
-    assert rows.rows(tmp_path / "none.jsonl") == [] and rows.pinned(tmp_path / "none.jsonl", "x") is None
+    assert rows.read_history(tmp_path / "none.jsonl") == rows.History()
 
 
 def test_a_place_that_takes_nothing_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(CampaignError, match="SEATRIAL_HISTORY"):
         rows.add(tmp_path / "file" / "h.jsonl", side("a", [100.0]))
+
+
+def test_a_folder_takes_nothing_and_says_so(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(CampaignError, match="is a folder, so nothing was kept"):
+        rows.add(tmp_path / "folder", side("a", [100.0]))
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["folder"]
+
+
+def test_a_file_that_cannot_be_written_keeps_nothing_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(rows.os, "fsync", full)
+    with pytest.raises(CampaignError, match="No space left on device, so nothing was kept"):
+        rows.add(tmp_path / "h.jsonl", side("a", [100.0]))
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(CampaignError, match="name another file"):
+        rows.read_history(tmp_path)
+    assert rows.pinned_names(tmp_path) == []
 
 
 def test_which_file_is_meant(tmp_path: Path) -> None:

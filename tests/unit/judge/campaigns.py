@@ -53,6 +53,7 @@ def course(verdict: MemoryVerdict, **changes: Any) -> MemoryCourse:
         slope_low=12.0 if leaks else -0.1,
         slope_high=13.0 if leaks else 0.1,
         mib_per_1000_steps=40.0 if leaks else None,
+        limit_mib=16384.0 if leaks else None,
         hours_left=6.0 if leaks else None,
         hours_low=5.8 if leaks else None,
         n=300,

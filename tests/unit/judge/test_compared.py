@@ -10,7 +10,7 @@ from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Sca
 from seatrial.records.measure import Estimate
 from seatrial.records.stability import SentinelDrift, StabilityVerdict
 from seatrial.records.verdict import Baseline, Criterion, Finding, Verdict
-from tests.unit.judge.campaigns import comparison, finding, judged
+from tests.unit.judge.campaigns import changed, clean_runs, comparison, finding, judged
 from tests.unit.report import factory
 
 AGAINST = Baseline(group="mb16_nw0")
@@ -40,10 +40,12 @@ def test_the_text_has_baseline_interval_and_method() -> None:
     found = compared(comparison(1.25, 1.21, 1.29))
     assert found.text == (
         "speedup_pct of the winner against mb16_nw0 at least 20 %: 25 % in mb16_nw2 "
-        "(against mb16_nw0, 95 % interval 21 to 29 %, Welch on logs, 5 and 5 runs)."
+        "(against mb16_nw0 by samples/s, 95 % interval 21 to 29 %, Welch on logs, 5 and 5 runs)."
     )
     assert [(one.subject, one.name, one.unit, one.n) for one in found.evidence] == [
         ("mb16_nw2", "", "%", 10),
+        ("mb16_nw2", "lower end of the 95 % interval", "%", 10),
+        ("mb16_nw2", "upper end of the 95 % interval", "%", 10),
         ("mb16_nw0", "samples_per_s", "samples/s", 5),
         ("mb16_nw2", "samples_per_s", "samples/s", 5),
     ]
@@ -56,13 +58,41 @@ def test_an_open_interval_says_how_many_repeats_would_tell() -> None:
 
 
 def test_repeats_are_not_advised_where_they_would_not_help() -> None:
-    assert "too near to the bound for repeats to tell" in compared(comparison(1.2001, 1.1, 1.3)).text
+    assert "no number of repeats tells: INCONCLUSIVE stands" in compared(comparison(1.2001, 1.1, 1.3)).text
+    # 10 points to either side, 1 from the bound: 100 times the 5 runs.
+    assert "about 495 more repeats of each would be needed to tell" in compared(comparison(1.21, 1.11, 1.31)).text
+
+
+def test_what_weakens_a_comparison_stands_beside_it() -> None:
+    found = comparison(
+        1.25, 1.21, 1.29, unit="steps/s", confidence=0.975, differs=("micro_batch (8 → 16)",), cautions=("1 run of mb16_nw0 failed.",)
+    )
+    text = compared(found).text
+    assert "by steps/s, 97.5 % interval 21 to 29 %" in text
+    assert text.endswith("; what differs: micro_batch (8 → 16); 1 run of mb16_nw0 failed).")
+
+
+def test_a_baseline_elsewhere_is_named_with_its_place() -> None:
+    for baseline, file in ((Baseline(campaign="/data/old"), "/data/old/group_summary.csv"), (Baseline(history="v100"), "history:v100")):
+        criterion = dataclasses.replace(SPEEDUP, baseline=baseline)
+        found = finding(criterion, comparisons={("mb16_nw2", baseline.text): comparison(1.25, 1.21, 1.29, a="/data/old:mb8")})
+        assert ("/data/old:mb8", file) in [(one.subject, one.file) for one in found.evidence]
+    assert (
+        "against the winner of /data/old at least 20 %"
+        in finding(dataclasses.replace(SPEEDUP, baseline=Baseline(campaign="/data/old"))).text
+    )
+
+
+def test_a_baseline_that_was_left_out_or_is_to_come_is_told() -> None:
+    criterion = dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb8"))
+    assert "mb8 is in the plan and was not run" in finding(criterion, left_out=["mb8_r1"]).text
+    assert "mb8 is in the plan and still to be run" in finding(criterion, pending=["mb8_r1"]).text
 
 
 def test_one_run_each_has_no_interval_and_no_verdict() -> None:
     found = compared(comparison(1.5, None, None))
     assert found.verdict is Verdict.INCONCLUSIVE
-    assert "+50 %, without an interval; set repeats to 3 or more" in found.text
+    assert "+50 % samples/s, without an interval; set repeats to 3 or more" in found.text
 
 
 def test_where_lower_is_better_the_inverse_is_the_speed_up() -> None:
@@ -102,9 +132,34 @@ def test_a_baseline_nobody_looked_up_is_no_pass() -> None:
     assert finding(SPEEDUP).verdict is Verdict.INCONCLUSIVE
 
 
-def test_a_winner_that_is_the_baseline_is_no_faster_than_itself() -> None:
-    found = finding(dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb16_nw2")))
-    assert found.verdict is Verdict.FAIL and "it is the baseline itself" in found.text
+OWN = dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb16_nw2"))
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict"),
+    [((0.532, 2.05), Verdict.INCONCLUSIVE), ((0.9, 1.1), Verdict.FAIL), ((1.21, 1.3), Verdict.INCONCLUSIVE)],
+)
+def test_where_the_baseline_stands_first_the_best_other_decides(ends: tuple[float, float], verdict: Verdict) -> None:
+    found = finding(OWN, comparisons={("mb16_nw0", "mb16_nw2"): comparison(sum(ends) / 2, *ends, a="mb16_nw2", b="mb16_nw0")})
+    assert found.verdict is verdict
+    assert "in mb16_nw0 (against mb16_nw2" in found.text and "mb16_nw2, the baseline itself, stands first" in found.text
+
+
+def test_a_baseline_without_a_rival_gains_nothing() -> None:
+    ranking = factory.ranking()
+    alone = dataclasses.replace(ranking, groups=tuple(place for place in ranking.groups if place.group != "mb16_nw0"))
+    found = finding(OWN, ranking=alone)
+    assert found.verdict is Verdict.FAIL and "0 % in mb16_nw2 (it is the baseline itself)" in found.text
+    lost = Criterion(metric="regression_pct", scope="winner", at_most=3, baseline=OWN.baseline)
+    assert finding(lost).verdict is Verdict.PASS
+
+
+def test_a_baseline_that_tells_no_loss_has_none_to_compare() -> None:
+    criterion = Criterion(metric="loss_comparable", scope="winner", baseline=OWN.baseline)
+    assert finding(criterion).verdict is Verdict.PASS
+    silent = [changed(run, last_loss=None) for run in clean_runs()]
+    found = finding(criterion, runs=silent)
+    assert found.verdict is Verdict.INCONCLUSIVE and "tells no loss" in found.text
 
 
 def test_the_baseline_is_not_held_against_itself() -> None:
@@ -165,6 +220,15 @@ def test_drift_counts_up_or_down(drift_pct: float, how: StabilityVerdict, verdic
     drift = SentinelDrift(verdict=how, reason="As said.", group="sentinel", runs=5, drift_pct=drift_pct, first_t=0.0, last_t=3600.0)
     found = finding(Criterion(metric="sentinel_drift_pct", scope="campaign", at_most=3, unit="%"), drift=drift)
     assert found.verdict is verdict
+
+
+def test_a_level_that_changed_counts_as_drift() -> None:
+    drift = SentinelDrift(
+        verdict=StabilityVerdict.UNSTABLE, reason="As said.", group="sentinel", runs=6, drift_pct=2.0, level_change_pct=-9.0
+    )
+    found = finding(Criterion(metric="sentinel_drift_pct", scope="campaign", at_most=3, unit="%"), drift=drift)
+    assert found.verdict is Verdict.FAIL and found.evidence[0].value == 9.0
+    assert "its level changed by -9 % in between" in found.text
 
 
 def test_no_sentinel_says_how_to_have_one() -> None:

@@ -28,7 +28,9 @@ def test_every_metric_of_the_catalogue(metric: str, scope: str) -> None:
     [
         (of("samples_per_s", "winner"), "", "geometric mean over the runs", (Raw.STEPS,)),
         (of("samples_per_s", "every_run"), "", "samples a second", (Raw.STEPS,)),
-        (of("speedup_pct", "winner"), "", "the whole interval", (Raw.STEPS,)),
+        (of("speedup_pct", "winner"), "", "must lie on one side of the bound", (Raw.STEPS,)),
+        (of("speedup_pct", "winner"), "lower end of the 97.5 % interval", "must lie on one side of the bound", (Raw.STEPS,)),
+        (of("leaking_runs", "campaign"), "hours until GPU 0 is full", "up to the limit", (Raw.TELEMETRY, Raw.STEPS)),
         (of("leaking_runs", "campaign"), "slope of GPU 0", "Theil-Sen", (Raw.TELEMETRY, Raw.STEPS)),
         (of("failed_runs", "campaign"), "cause", "how the run ended", (Raw.OUTCOME, Raw.LOG)),
         (Finding(id="d", kind="debug", verdict=Verdict.PASS, text=""), "NCCL_DEBUG", "as it stands in the file", (Raw.SETTINGS, Raw.LOG)),

@@ -27,7 +27,7 @@ def test_a_leak_fails_and_is_told_with_its_slope() -> None:
     runs[0] = changed(runs[0], memory=(LEVEL, course(MemoryVerdict.LEAK)))
     found = finding(NO_LEAKS, runs=runs)
     assert found.verdict is Verdict.FAIL
-    assert found.text == "leaking_runs at most 0: 1 of 4 runs leak: mb16_nw2_r1 (process tree grows by 12.5 MiB/min (12 to 13))."
+    assert found.text == "leaking_runs at most 0: 1 of 4 runs leaks: mb16_nw2_r1 (process tree grows by 12.5 MiB/min (12 to 13))."
     slope = next(evidence for evidence in found.evidence if evidence.value == 12.5)
     assert (slope.subject, slope.unit, slope.n, slope.window) == ("mb16_nw2_r1", "MiB/min", 300, "600 s after warm-up")
     assert slope.file == "mb16_nw2_r1/attempt-1/host_telemetry.csv"
@@ -65,7 +65,7 @@ def test_more_leaks_than_allowed_fail_whatever_the_others_are() -> None:
 @pytest.mark.parametrize(
     ("how", "verdict", "words"),
     [
-        (StragglerVerdict.NAMED, Verdict.FAIL, "1 of 1 run held up by one rank: mb16_nw2_r1 (rank 1)"),
+        (StragglerVerdict.NAMED, Verdict.FAIL, "1 of 1 run is held up by one rank: mb16_nw2_r1 (rank 1)"),
         (StragglerVerdict.NONE, Verdict.PASS, "0 of 1 run"),
         (StragglerVerdict.ABSTAINED, Verdict.INCONCLUSIVE, "Rank 1 of 2 is missing"),
     ],
@@ -79,7 +79,11 @@ def test_stragglers(how: StragglerVerdict, verdict: Verdict, words: str) -> None
 def test_a_single_rank_cannot_straggle_and_unlooked_ranks_are_no_pass() -> None:
     criterion = Criterion(metric="straggling_runs", scope="campaign", at_most=0)
     alone = changed(clean_runs()[0], world_size=1)
-    assert finding(criterion, runs=[alone]).verdict is Verdict.PASS
+    found = finding(criterion, runs=[alone])
+    assert found.verdict is Verdict.PASS and found.text.endswith("by one rank: one rank only: nothing to hold up.")
+    score = finding(Criterion(metric="straggler_score", scope="every_run", at_most=0.1), runs=[alone])
+    assert score.verdict is Verdict.PASS and "one rank only: nothing to hold up" in score.text
+    assert finding(Criterion(metric="straggler_score", scope="every_run", at_most=0.1)).verdict is Verdict.INCONCLUSIVE
     assert finding(criterion, runs=[clean_runs()[0]]).verdict is Verdict.INCONCLUSIVE
 
 

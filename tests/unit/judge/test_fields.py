@@ -6,7 +6,7 @@ import pytest
 
 from seatrial.judge.fields import look_up
 from seatrial.records.criteria_catalog import METRICS
-from seatrial.records.health import ReportedFigure, StragglerVerdict
+from seatrial.records.health import StragglerVerdict
 from seatrial.records.measure import GroupSummary, RunMeasure
 from seatrial.records.stability import GroupStability, StabilityVerdict
 from seatrial.records.verdict import Criterion, Verdict
@@ -16,7 +16,7 @@ from tests.unit.report import factory
 GROUP = factory.summary(
     "mb16_nw2", stability=GroupStability(verdict=StabilityVerdict.UNSTABLE, reason="p90/p50 is 2.6 in mb16_nw2_r1.", runs=2, cv_pct=1.5)
 )
-RUN = factory.measure(1000.0, reported={"rouge.1": ReportedFigure(value=0.4, unit="%", n=13, file="events_rank0.jsonl")})
+RUN = factory.measure(1000.0)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,6 @@ RUN = factory.measure(1000.0, reported={"rouge.1": ReportedFigure(value=0.4, uni
         (GROUP, "figures.nothing", None),
         (RUN, "samples_per_s", 1000.0),
         (RUN, "straggler.score", None),
-        (RUN, "reported.rouge.1", 0.4),
         (RUN, "seed.rank_iter_spread_p90_ms", None),
         (RUN, "source", None),
         (RUN, None, None),
@@ -40,10 +39,9 @@ def test_fields(record: GroupSummary | RunMeasure, field: str | None, value: obj
     assert look_up(record, field).value == value
 
 
-def test_an_estimate_brings_its_interval_and_a_figure_its_unit() -> None:
-    estimate, figure = look_up(GROUP, "figures.samples_per_s").estimate, look_up(RUN, "reported.rouge.1").figure
+def test_an_estimate_brings_its_interval() -> None:
+    estimate = look_up(GROUP, "figures.samples_per_s").estimate
     assert estimate is not None and estimate.low is not None
-    assert figure is not None and figure.unit == "%"
 
 
 def test_every_field_of_the_catalogue_is_one_that_records_have() -> None:
@@ -52,19 +50,10 @@ def test_every_field_of_the_catalogue_is_one_that_records_have() -> None:
             assert field is None or field.split(".")[0] in record.__dataclass_fields__, name
 
 
-def test_a_figure_that_the_run_reported() -> None:
-    run = changed(clean_runs()[0], reported={"rouge1": ReportedFigure(value=44.0, n=13, file="events_rank0.jsonl")})
-    criterion = Criterion(metric="reported.rouge1", scope="every_run", at_least=43)
-    found = finding(criterion, runs=[run])
-    assert (found.verdict, found.evidence[0].n, found.evidence[0].file) == (Verdict.PASS, 13, "mb16_nw2_r1/attempt-1/events_rank0.jsonl")
-    absent = finding(criterion)
-    assert absent.verdict is Verdict.INCONCLUSIVE and 'probe.figure("rouge1", value)' in absent.text
-
-
 def test_throughput_of_one_gpu() -> None:
     of_winner = finding(Criterion(metric="samples_per_s_per_gpu", scope="winner", at_least=600))
     assert of_winner.verdict is Verdict.PASS
-    assert "635 samples/s in mb16_nw2 (95 % interval 628.65 to 641.35, 2 runs)" in of_winner.text
+    assert "635 samples/s in mb16_nw2 (95 % interval 628.6 to 641.4, 2 runs)" in of_winner.text
     of_runs = finding(Criterion(metric="samples_per_s_per_gpu", scope="every_run", at_least=630))
     assert of_runs.verdict is Verdict.FAIL and "625.5 samples/s in mb16_nw0_r1" in of_runs.text
 

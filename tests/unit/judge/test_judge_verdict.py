@@ -9,6 +9,7 @@ import pytest
 from seatrial.records.criteria_catalog import METRICS
 from seatrial.records.measure import Ranking
 from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.stability import GroupStability, StabilityVerdict
 from seatrial.records.verdict import Criterion, Verdict
 from tests.unit.judge.campaigns import changed, clean_runs, finding, judged
 from tests.unit.report import factory
@@ -117,19 +118,19 @@ def test_a_run_that_was_not_measured_is_missing_data() -> None:
         (
             Criterion(metric="samples_per_s", scope="winner", at_least=1300),
             Verdict.FAIL,
-            "samples_per_s of the winner at least 1300 samples/s: 1270 samples/s in mb16_nw2 (95 % interval 1257.3 to 1282.7, 2 runs).",
+            "samples_per_s of the winner at least 1,300 samples/s: 1,270 samples/s in mb16_nw2 (95 % interval 1,257 to 1,283, 2 runs).",
         ),
         (
             Criterion(metric="samples_per_s", scope="every_group", at_least=100),
             Verdict.PASS,
-            "samples_per_s in every group at least 100 samples/s: so in all 2, the nearest being 1251 samples/s in mb16_nw0 "
-            "(95 % interval 1225.98 to 1276.02, 2 runs).",
+            "samples_per_s in every group at least 100 samples/s: so in all 2, the nearest being 1,251 samples/s in mb16_nw0 "
+            "(95 % interval 1,226 to 1,276, 2 runs).",
         ),
         (
             Criterion(metric="samples_per_s", scope="every_run", at_least=1260, at_most=1268, reason="the contract"),
             Verdict.FAIL,
-            "samples_per_s in every run at least 1260 samples/s and at most 1268 samples/s: not so in 2 of 4: "
-            "1270 samples/s in mb16_nw2_r1, 1251 samples/s in mb16_nw0_r1 (asked for because: the contract).",
+            "samples_per_s in every run at least 1,260 samples/s and at most 1,268 samples/s: not so in 2 of 4: "
+            "1,270 samples/s in mb16_nw2_r1, 1,251 samples/s in mb16_nw0_r1 (asked for because: the contract).",
         ),
         (
             Criterion(metric="iter_p90_over_p50", scope="every_run", at_most=1.5),
@@ -210,3 +211,80 @@ def test_long_lists_are_cut_and_evidence_is_not() -> None:
 def test_findings_of_one_metric_have_ids_of_their_own() -> None:
     ids = [found.id for found in judged(LOSS_FALLS, NO_FAILURES, NO_FAILURES).findings]
     assert len(set(ids)) == 3
+
+
+@pytest.mark.parametrize(
+    ("at_least", "verdict"), [(1250, Verdict.PASS), (1257, Verdict.PASS), (1265, Verdict.INCONCLUSIVE), (1283, Verdict.FAIL)]
+)
+def test_the_interval_of_a_figure_decides(at_least: float, verdict: Verdict) -> None:
+    """1,257.3 to 1,282.7."""
+    found = finding(Criterion(metric="samples_per_s", scope="winner", at_least=at_least))
+    assert found.verdict is verdict
+    assert [one.name for one in found.evidence] == ["", "lower end of the 95 % interval", "upper end of the 95 % interval"]
+    # 12.7 to either side, 5 from the bound: (12.7 / 5)² × 2 runs are 12.9, so 11 more.
+    assert verdict is not Verdict.INCONCLUSIVE or "reaches over the bound; about 11 more repeats would tell" in found.text
+
+
+def test_one_run_is_judged_by_itself_and_says_so() -> None:
+    found = finding(Criterion(metric="samples_per_s", scope="winner", at_least=1265), groups=[factory.summary("mb16_nw2", counted=1)])
+    assert found.verdict is Verdict.PASS and "(one run, no interval)" in found.text
+
+
+@pytest.mark.parametrize(
+    ("waiting", "verdict"),
+    [([], Verdict.FAIL), (["mb16_nw2_r3"], Verdict.INCONCLUSIVE), (["mb16_nw0_r3"], Verdict.FAIL)],
+)
+def test_a_count_is_not_too_low_while_runs_are_to_come(waiting: list[str], verdict: Verdict) -> None:
+    asked = Criterion(metric="counted_runs", scope="every_group", at_least=3)
+    found = finding(asked, groups=[factory.summary("mb16_nw2")], pending=waiting)
+    assert found.verdict is verdict
+    assert verdict is Verdict.FAIL or "1 run of mb16_nw2 still to be run" in found.text
+
+
+def test_a_count_that_cannot_be_reached_any_more_is_broken() -> None:
+    asked = Criterion(metric="counted_runs", scope="every_group", at_least=5)
+    assert finding(asked, groups=[factory.summary("mb16_nw2")], pending=["mb16_nw2_r3"]).verdict is Verdict.FAIL
+
+
+@pytest.mark.parametrize(
+    ("told", "finite", "verdict"),
+    [
+        (1, True, Verdict.PASS),
+        (2, True, Verdict.INCONCLUSIVE),
+        (4, True, Verdict.PASS),
+        (None, True, Verdict.PASS),
+        (2, False, Verdict.FAIL),
+    ],
+)
+def test_of_several_ranks_that_tell_a_loss_all_must(told: int | None, finite: bool, verdict: Verdict) -> None:
+    run = changed(clean_runs()[0], loss_finite=finite, loss_ranks=told, world_size=4)
+    found = finding(Criterion(metric="loss_finite", scope="every_run"), runs=[run])
+    assert found.verdict is verdict
+    assert (f"{told} of 4 ranks told" in found.text) == (told in (1, 2))
+
+
+def test_a_loss_that_falls_says_how_many_ranks_told() -> None:
+    runs = [changed(run, loss_ranks=1) for run in clean_runs()]
+    assert finding(LOSS_FALLS, runs=runs).text == "loss_falls in every run: so in all 4 (1 of 2 ranks told)."
+
+
+def test_runs_that_were_not_chosen_are_told() -> None:
+    verdict = judged(NO_FAILURES, left_out=["mb8_nw2_r1", "mb8_nw2_r2", "mb16_nw2_r1"])
+    assert verdict.verdict is Verdict.PASS
+    assert verdict.notes["left_out"] == "4 of the plan's 6 runs were asked for; left out: mb8_nw2_r1, mb8_nw2_r2."
+
+
+def test_failures_and_debug_settings_stand_beside_figures() -> None:
+    group = factory.summary("mb16_nw2", failed=1, infrastructure_failures=("mb16_nw2_r4 (io_error)",), debug=("CUDA_LAUNCH_BLOCKING=1",))
+    text = finding(Criterion(metric="samples_per_s", scope="winner", at_least=1), groups=[group]).text
+    assert "1 of 4 runs failed, the platform failed 1 of 4 runs, measured with CUDA_LAUNCH_BLOCKING=1 on" in text
+    assert "CUDA_LAUNCH_BLOCKING" not in finding(Criterion(metric="startup_s", scope="winner", at_most=9), groups=[group]).text
+
+
+def test_ratios_of_a_group_are_told_by_its_numbers() -> None:
+    stability = GroupStability(
+        verdict=StabilityVerdict.UNSTABLE, reason="Not stable: it varies by 9 % (CV).", runs=3, ratio_median=1.2345678, ratio_max=1.4
+    )
+    group = factory.summary("mb16_nw2", stability=stability)
+    found = finding(Criterion(metric="iter_ratio_median", scope="winner", at_most=1.5), groups=[group])
+    assert found.text == "iter_ratio_median of the winner at most 1.5: 1.235 in mb16_nw2 (p90/p50 of 3 runs: median 1.235, highest 1.4)."

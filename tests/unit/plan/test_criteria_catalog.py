@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from seatrial.plan.criterion_units import KINDS
 from seatrial.records.columns import GROUP_SEED, PER_RUN_SEED, TELEMETRY_FIGURES
-from seatrial.records.criteria_catalog import COMPARISON, EVERY_RUN, METRICS, RECORD, SCOPES, SOURCES, metric_entry
+from seatrial.records.criteria_catalog import CAMPAIGN, EVERY_RUN, METRICS, SCOPES, metric_entry
 from seatrial.records.measure import GroupSummary, RunMeasure
 from seatrial.records.stability import GroupStability
+from seatrial.units import UNIT_KINDS
 
 RUN_FIELDS = {field.name for field in dataclasses.fields(RunMeasure)}
 GROUP_FIELDS = {field.name for field in dataclasses.fields(GroupSummary)}
@@ -21,11 +21,9 @@ def test_a_metric_reads_fields_that_are_there(name: str) -> None:
     entry = METRICS[name]
     assert entry.default_scope in entry.scopes
     assert set(entry.scopes) <= set(SCOPES)
-    if entry.source == RECORD:
-        assert (EVERY_RUN in entry.scopes) == (entry.run_field is not None)
-        assert (set(entry.scopes) != {EVERY_RUN}) == (entry.group_field is not None)
-    else:
-        assert entry.run_field is None and entry.group_field is None
+    assert (EVERY_RUN in entry.scopes) == (entry.run_field is not None)
+    # What is compared, or counted over a campaign, is no field of a group.
+    assert entry.group_field is not None or entry.compares or CAMPAIGN in entry.scopes or entry.scopes == (EVERY_RUN,)
     assert entry.run_field is None or entry.run_field.split(".")[0] in RUN_FIELDS
     assert entry.group_field is None or entry.group_field.split(".")[0] in GROUP_FIELDS
 
@@ -59,7 +57,6 @@ def test_a_dotted_field_names_a_key_that_is_written(name: str) -> None:
 def test_a_metric_has_a_unit_unless_it_is_true_or_false(name: str) -> None:
     entry = METRICS[name]
     assert bool(entry.unit) == entry.needs_bound
-    assert entry.source in SOURCES and entry.compares == (entry.source == COMPARISON)
     # A name that ends in its unit is in it.
     ending = {"ms": "ms", "s": "s", "pct": "%", "mib": "MiB", "min": "MiB/min"}.get(name.rpartition("_")[2])
     assert ending is None or entry.unit in (ending, "samples/s", "tokens/s", "steps/s")
@@ -74,5 +71,5 @@ def test_a_figure_of_the_workload_s_own_is_a_metric_too() -> None:
 
 
 def test_no_unit_is_of_two_kinds() -> None:
-    units = [unit for kind in KINDS for unit in kind]
+    units = [unit for kind in UNIT_KINDS for unit in kind]
     assert len(units) == len(set(units))

@@ -99,6 +99,7 @@ def test_the_baseline_of_a_ready_set_is_for_those_that_compare(resolved: Resolve
         "failed_runs": None,
         "speedup_pct": Baseline(group="mb8"),
         "loss_comparable": Baseline(group="mb8"),
+        "loss_finite": None,
     }
 
 

@@ -15,6 +15,11 @@ SCRIPT = 'name: x\nworkload: {script: t.py, args: ["--bs", "{bs}"]}\n'
 
 TYPES_AND_KEYS = {
     "repeat: 2": "p.yaml:3: repeat: unknown key; did you mean 'repeats'?",
+    "samples_per_step: 8": "p.yaml:3: samples_per_step: unknown key; it belongs under `workload`",
+    "kind: local": "p.yaml:3: kind: unknown key; it belongs under `launcher` or under `place`",
+    "quiet_s: 9": "p.yaml:3: quiet_s: unknown key; it belongs under `limits.stall`",
+    "at_most: 9": "p.yaml:3: at_most: unknown key; it belongs under `criteria`",
+    "limits: {repeats: 3}": "p.yaml:3: limits.repeats: unknown key; it belongs at the top of the plan",
     "limits: {start: 3}": "p.yaml:3: limits.start: unknown key; did you mean 'start_s'?",
     "axes: {micro_batch: {vals: [1]}}": "p.yaml:3: axes.micro_batch.vals: unknown key; did you mean 'values'?",
     "axes: {micro_batch: {label: mb}}": "p.yaml:3: axes.micro_batch: has no values; list at least one, or remove the axis",

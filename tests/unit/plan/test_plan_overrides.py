@@ -32,6 +32,7 @@ TAKEN: dict[str, tuple[Callable[[Plan], Any], Any]] = {
 REFUSED = {
     "repeats": "--set repeats: write KEY=VALUE, as in repeats=3 or axes.micro_batch=[8,16]",
     "=3": "--set =3: write KEY=VALUE, as in repeats=3 or axes.micro_batch=[8,16]",
+    "tokens_per_step=3": "--set tokens_per_step=3: tokens_per_step: unknown key; it belongs under `workload`",
     "repeat=3": "--set repeat=3: repeat: unknown key; did you mean 'repeats'?",
     "limit.run_s=3": "--set limit.run_s=3: limit: unknown key; did you mean 'limits'?",
     "limits.runs=3": "--set limits.runs=3: limits.runs: unknown key; did you mean 'run_s'?",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from seatrial.plan.schema import Plan, RankBy, json_schema
+from seatrial.plan.json_schema import json_schema
+from seatrial.plan.schema import Plan, RankBy
 from seatrial.plan.unbuilt import KEYS
 from seatrial.plan.values import RANK_MEANINGS
 

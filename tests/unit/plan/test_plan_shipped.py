@@ -9,7 +9,7 @@ import pytest
 from seatrial.plan.load import load_plan
 from seatrial.plan.resolve import resolve
 from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.criteria_catalog import METRICS, SCOPES, SOURCES, metric_entry
+from seatrial.records.criteria_catalog import METRICS, SCOPES, metric_entry
 from seatrial.records.run_spec import RunSpec
 
 PLANS = Path(__file__).parents[3] / "plans"
@@ -66,7 +66,7 @@ def test_the_accepted_plan_has_criteria_of_every_kind() -> None:
     plan = _resolved(PLANS / "verdicts/accepted.yaml")
     entries = [METRICS[criterion.metric] for criterion in plan.criteria]
     assert {criterion.scope for criterion in plan.criteria} == set(SCOPES)
-    assert {entry.source for entry in entries} == set(SOURCES)
+    assert {entry.compares for entry in entries} == {True, False}
     assert {entry.needs_bound for entry in entries} == {True, False}
     assert plan.sentinel_group == "nw2"
 
@@ -85,6 +85,7 @@ def test_old_against_tuned_asks_for_the_speed_up_with_comparable_loss() -> None:
     assert set(compared) == {"speedup_pct", "loss_comparable"}
     assert {one.baseline.group for one in compared.values() if one.baseline} == {"old_like"}
     assert compared["speedup_pct"].at_least == 8
+    assert all("wall_clock_breakdown" in run.varied for run in _resolved(PLANS / "stage1/ab.yaml").runs), "or compare would refuse it"
 
 
 def test_the_demo_is_two_axes_by_two_values_by_three_repeats_on_two_ranks() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from seatrial.collect.steps import read_steps
 from seatrial.errors import UsageError
 from seatrial.plan.criteria_listing import criteria_listing, criterion_line
 from seatrial.plan.ready_criteria import READY_CRITERIA
-from seatrial.records.criteria_catalog import METRICS, metric_entry
+from seatrial.probe import Probe
+from seatrial.records.criteria_catalog import METRICS, REPORTED, metric_entry
 from seatrial.records.verdict import Baseline, Criterion
+from tests.unit.collect.on_disk import write_attempt
 
 
 @pytest.mark.parametrize("name", READY_CRITERIA)
@@ -25,13 +30,21 @@ def test_each_gate_fits_its_metric_and_has_a_reason(name: str) -> None:
 
 NUMBERS = {
     "stage1_stability": {"counted_runs": 3, "iter_ratio_median": 1.5, "iter_ratio_max": 2.5, "throughput_cv_pct": 5},
-    "stage1_speedup_v100": {"speedup_pct": 20, "loss_comparable": None},
-    "stage1_speedup_4090": {"speedup_pct": 8, "loss_comparable": None},
-    "stage1_speedup_h100": {"speedup_pct": 8, "loss_comparable": None},
+    "stage1_speedup_v100": {"speedup_pct": 20, "loss_comparable": None, "loss_finite": None},
+    "stage1_speedup_4090": {"speedup_pct": 8, "loss_comparable": None, "loss_finite": None},
+    "stage1_speedup_h100": {"speedup_pct": 8, "loss_comparable": None, "loss_finite": None},
     "stage1_stable_4090": {"speedup_pct": 15, "stable": None},
+    "stage1_flash": {"speedup_pct": 3, "loss_comparable": None},
+    "stage1_z0_over_z1": {"speedup_pct": 30, "loss_comparable": None},
     "stage1_regression": {"regression_pct": 3},
     "sparse_lm_throughput": {"tokens_per_s": 39},
-    "sparse_lm_no_halt": {"halted_runs": 0, "leaking_runs": 0, "steps_done": 1200},
+    "sparse_lm_no_halt": {
+        "halted_runs": 0,
+        "leaking_runs": 0,
+        "steps_done": 1200,
+        "reported.gate_entropy_mean": 0.5,
+        "reported.gate_max_mean": 0.9,
+    },
     "sparse_lm_smoke": {"loss_fall_pct": 1, "tokens_per_s": 10, "loss_finite": None},
     "sft_smoke": {"failed_runs": 0, "steps_done": 10, "loss_finite": None},
     "inference_server": {"ttft_p99_ms": 2000, "tpot_p99_ms": 100},
@@ -44,6 +57,23 @@ NUMBERS = {
 def test_the_numbers_are_those_of_the_procedure(name: str) -> None:
     bounds = {gate.metric: gate.at_most if gate.at_most is not None else gate.at_least for gate in READY_CRITERIA[name].criteria}
     assert {metric: bounds[metric] for metric in NUMBERS[name]} == pytest.approx(NUMBERS[name])
+
+
+def test_every_figure_that_a_set_asks_of_the_workload_can_be_told(tmp_path: Path) -> None:
+    gates = {gate.metric for ready in READY_CRITERIA.values() for gate in ready.criteria}
+    fields = {entry.run_field for entry in map(metric_entry, gates) if entry is not None and entry.run_field}
+    names = {field.removeprefix(REPORTED) for field in fields if field.startswith(REPORTED)}
+    assert {"rougeL", "rougeLsum", "gate_max_mean", "ttft_p99_ms"} <= names
+    attempt = write_attempt(tmp_path)
+    with Probe(attempt.folder, run=attempt.spec.run, attempt=1, rank=0, world_size=1, heartbeat_s=None) as probe:
+        for name in names:
+            probe.figure(name, 1.0)
+    assert set(read_steps(attempt).reported) == names
+
+
+def test_stability_asks_for_no_samples_of_gpus() -> None:
+    """The procedure's own bound on them binds nothing, and a machine without GPUs has none."""
+    assert "gpu_telemetry_empty_ratio" not in {gate.metric for gate in READY_CRITERIA["stage1_stability"].criteria}
 
 
 def test_the_doubtful_numbers_say_so() -> None:

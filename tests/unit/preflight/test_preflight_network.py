@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from seatrial import fallback
+from seatrial.history import rows
 from seatrial.preflight import names, ports, variables
 from seatrial.preflight.names import NameFacts
+from seatrial.records.own_variables import SET_BY_USERS
 from tests.unit.preflight.needs import by_name, make_need, make_run
 
 HERE = Path("/")
@@ -102,7 +105,7 @@ def test_without_a_plan_every_left_over_is_told() -> None:
     assert not found["SEATRIAL_ variables"].ok
     secret = {"PET_RDZV_TOKEN": "hunter2", "SEATRIAL_URL": "https://me:hunter2@host"}
     assert "hunter2" not in str(list(variables.checks(make_need(caller=secret)))), "it is kept in preflight.json"
-    assert found["slowing variables"].found == "CUDA_LAUNCH_BLOCKING=1: every kernel is waited for"
+    assert found["slowing variables"].found == "CUDA_LAUNCH_BLOCKING=1: the host waits for the device at every call, so nothing overlaps"
 
 
 def test_a_plain_environment_is_quiet() -> None:
@@ -114,3 +117,21 @@ def test_a_plain_environment_is_quiet() -> None:
 def test_a_plan_may_switch_off_what_slows() -> None:
     run = make_run(HERE, script="t.py", env={"CUDA_LAUNCH_BLOCKING": "0"})
     assert variables.slowing(make_need(run, caller={"CUDA_LAUNCH_BLOCKING": "1"})) == {}
+
+
+@pytest.mark.parametrize(("name", "value"), [("NCCL_DEBUG", "INFO"), ("TORCH_DISTRIBUTED_DEBUG", "INFO"), ("NSYS_RUN_ID", "7")])
+def test_what_compare_would_refuse_to_mix_is_warned_of_before_it_is_measured(name: str, value: str) -> None:
+    slow = by_name(variables.checks(make_need(make_run(HERE, script="t.py"), caller={name: value})))["slowing variables"]
+    assert (slow.ok, slow.refuses) == (False, False)
+    assert slow.found.startswith(f"{name}={value}: ") and "only compared with others that have it on" in slow.prevents
+
+
+def test_what_an_axis_of_the_plan_switches_on_is_meant() -> None:
+    run = make_run(HERE, script="t.py", env={"NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "NET"}, varied=("NCCL_DEBUG",))
+    assert variables.slowing(make_need(run)) == {}
+
+
+def test_variables_that_users_set_are_no_left_overs_of_a_run() -> None:
+    assert {fallback.VARIABLE, rows.VARIABLE} == SET_BY_USERS
+    asked = make_need(caller=dict.fromkeys(SET_BY_USERS, "/somewhere"))
+    assert by_name(variables.checks(asked))["SEATRIAL_ variables"].ok

@@ -45,7 +45,18 @@ def test_keys_are_the_seeds_then_ours(tmp_path: Path) -> None:
         "decided": False,
         "reason": "mb16_nw2 and mb16_nw0 are tied; mb16_nw2 has the lower p90/p50.",
         "latency_winner": "mb16_nw2",
+        "caution": None,
     }
+
+
+def test_a_winner_measured_with_debugging_on_says_so_in_every_file(tmp_path: Path) -> None:
+    paths = CampaignPaths(tmp_path)
+    groups = [dataclasses.replace(group, debug=("NCCL_DEBUG=INFO\ntouch pwned",)) for group in factory.groups()]
+    write_best(factory.results(groups=tuple(groups)), paths)
+    told = "measured with NCCL_DEBUG=INFO touch pwned on: its figures are not those of a plain run"
+    assert json.loads(paths.best_config_json.read_text())["caution"] == told
+    for path in (paths.best_config_env, paths.best_overrides):
+        assert path.read_text().startswith(f"# {told}\n"), path
 
 
 def test_a_shell_reads_back_what_was_meant(tmp_path: Path) -> None:

@@ -62,6 +62,19 @@ def test_narrow_terminals_and_odd_names() -> None:
     assert all(len(line) <= 44 for line in lines[2:]) and not any("\x1b" in line or "\n" in line for line in lines)
 
 
+def test_a_figure_is_not_broken_over_lines() -> None:
+    reason = "b has 17.7 % fewer samples/s than a (95 % interval −18.1 % to −17.3 %; paired t on logs, 5 pairs, p < 0.0001)."
+    for width in range(40, 120):
+        text = comparison_lines([dataclasses.replace(FASTER, reason=reason, chance=1e-6)], width)
+        assert any("p < 0.0001" in line for line in text[-4:]) and not any(line.endswith((" p", "p <")) for line in text)
+        assert not any(line.strip().startswith("%") for line in text)
+
+
+def test_an_interval_has_its_own_level() -> None:
+    lines = comparison_lines([dataclasses.replace(FASTER, comparisons=6, confidence=1 - 0.05 / 6)], 100)
+    assert "99.17 % 1.021 to 1.044" in lines[2] and not any("95 %" in line for line in lines)
+
+
 def test_one_is_in_the_middle_and_a_wide_interval_fits() -> None:
     assert drawn(Estimate(mean=1.0, low=0.5, high=2.0, n=2), 1.0, 21) == "·├────────●────────┤·"
     assert drawn(Estimate(mean=1.0), 1.0, 21)[10] == "●"

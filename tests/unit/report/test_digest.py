@@ -8,6 +8,7 @@ from seatrial.records.caution import Caution
 from seatrial.records.original_names import MADE_FROM
 from seatrial.records.outcome import Outcome
 from seatrial.report import digest
+from seatrial.report.failures import failures
 from tests.unit.report import factory
 
 
@@ -25,7 +26,7 @@ def test_a_tie_may_go_to_another_than_the_leader() -> None:
 
 
 def test_only_current_failures_are_told() -> None:
-    assert [failure.runs for failure in digest.failures(factory.results())] == [("mb8_nw2_r2",)]
+    assert [failure.runs for failure in failures(factory.results())] == [("mb8_nw2_r2",)]
 
 
 def test_one_caution_of_many_runs_is_said_once() -> None:
@@ -86,3 +87,18 @@ def test_what_is_still_to_be_run_of_an_original_folder_has_no_command_here() -> 
     assert told.startswith("1 run still to be run: a_r1. ") and "same command" not in told
     assert digest.origin(translated) == "Made." and MADE_FROM not in {one.kind for one in digest.warnings(translated)}
     assert digest.pending_sentence(factory.results(pending=())) == ""
+
+
+def test_a_winner_is_not_final_while_the_platform_failed_a_run() -> None:
+    failed = ("mb16_nw0_r3 (io_error)",)
+    groups = [dataclasses.replace(group, infrastructure_failures=failed if group.group == "mb16_nw0" else ()) for group in factory.groups()]
+    told = digest.winners_sentence(factory.results(groups=tuple(groups), ranking=factory.ranking(decided=True)))
+    assert "more than the noise" not in told
+    assert "but the platform failed mb16_nw0_r3 (io_error): no winner is final before that is run again." in told
+
+
+def test_debugging_stands_beside_the_figures() -> None:
+    groups = [dataclasses.replace(group, debug=("NCCL_DEBUG=INFO",) if group.group == "mb16_nw2" else ()) for group in factory.groups()]
+    results = factory.results(groups=tuple(groups))
+    assert [standing.remarks for standing in digest.standings(results)][:2] == ["winner, debug on", "tied"]
+    assert "(1,270 samples/s ±1.0 %), measured with NCCL_DEBUG=INFO on." in digest.winners_sentence(results)

@@ -11,7 +11,7 @@ from rich.console import Console
 from seatrial.paths import CampaignPaths
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Advice, CampaignVerdict, Criterion, Evidence, Finding, Verdict
-from seatrial.report.findings_section import findings_list, short_id, statements_holding, statements_open, statements_told
+from seatrial.report.findings_section import findings_list, short_id, statements_told, words_holding, words_open
 from seatrial.report.page import page
 from seatrial.report.terminal import print_report
 from tests.unit.report import factory
@@ -25,7 +25,7 @@ SLOW = Finding(
     advice=(Advice(id="flash_fallback", text="Switch flash on again. [b]Seen[/b]: sel=fallback."),),
 )
 LEAK = Finding(id="leak:mb16_nw2_r1:host", kind="leak", verdict=Verdict.FAIL, text="mb16_nw2_r1 leaks: process tree grows by 12 MiB/min.")
-NONE = Finding(id="straggler:none", kind="straggler", verdict=Verdict.PASS, text="No rank holds the others up in 4 runs (600 steps).")
+NONE = Finding(id="straggler-none", kind="straggler", verdict=Verdict.PASS, text="No rank holds the others up in 4 runs (600 steps).")
 FAILED = Finding(id="failure:cuda_oom", kind="failure", verdict=Verdict.FAIL, text="mb8_nw2_r2: failed, cuda_oom.")
 
 
@@ -57,9 +57,9 @@ def test_advice_that_stands_above_is_not_told_again() -> None:
 def test_statements_on_the_terminal_have_ids_and_no_repetition() -> None:
     text = printed(results(LEAK, FAILED, NONE), 120).split("Failures")[0]
     assert "x mb16_nw2_r1 leaks: process tree grows by 12 MiB/min. [leak:mb16_nw2_r1:host]" in text
-    assert "+ straggler:none" in text
+    assert "+ holds: no straggler" in text and "straggler-none" not in text, "ids are for `why`"
     assert "failure:cuda_oom" not in text, "failures have a section of their own"
-    assert "seatrial why out ID" in text
+    assert "seatrial why out lists them all" in text
 
 
 def test_many_statements_are_cut_on_the_terminal_and_not_on_the_page() -> None:
@@ -71,11 +71,21 @@ def test_many_statements_are_cut_on_the_terminal_and_not_on_the_page() -> None:
 def test_what_is_told_and_what_holds() -> None:
     found = results(LEAK, FAILED, NONE)
     assert [one.id for one in statements_told(found)] == [LEAK.id]
-    assert [one.id for one in statements_holding(found)] == [NONE.id]
-    unsure = dataclasses.replace(LEAK, id="leak:unknown", verdict=Verdict.INCONCLUSIVE)
-    assert [one.id for one in statements_open(results(LEAK, unsure))] == ["leak:unknown"]
-    assert "? cannot be said: leak:unknown" in printed(results(LEAK, unsure))
+    assert words_holding(found) == ["no straggler"]
+    unsure = dataclasses.replace(LEAK, id="leak-unknown", verdict=Verdict.INCONCLUSIVE)
+    level = dataclasses.replace(LEAK, id="leak-none", verdict=Verdict.PASS)
+    assert words_open(results(LEAK, unsure)) == ["leaks"]
+    assert words_holding(results(unsure, level)) == ["no leak in the rest"]
+    assert "? cannot be said: leaks" in printed(results(LEAK, unsure))
     assert (short_id(SLOW), short_id(LEAK)) == ("1", LEAK.id)
+
+
+def test_runs_that_were_not_asked_for_are_told() -> None:
+    found = factory.results()
+    told = dataclasses.replace(found.verdict, notes={"left_out": "3 of the plan's 6 runs were asked for; left out: mb8_r1."})
+    found = dataclasses.replace(found, verdict=told)
+    assert "! 3 of the plan's 6 runs were asked for" in printed(found)
+    assert "3 of the plan's 6 runs were asked for" in page(found, CampaignPaths(Path("out")))
 
 
 def test_nothing_is_said_where_nothing_ran() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from seatrial.paths import CampaignPaths
 from seatrial.records.columns import GROUP_OURS, GROUP_SEED, PER_RUN_OURS, PER_RUN_SEED, SKIPPED
 from seatrial.records.measure import RunMeasure
+from seatrial.report.rows import group_rows, ranked_rows
 from seatrial.report.tables import write_tables
 from seatrial.tables import read_table
 from tests.unit.report import factory
@@ -114,6 +115,13 @@ def test_a_group_without_a_place_comes_last_without_a_rank(tmp_path: Path) -> No
     ranking = factory.ranking(off_lane=())
     rows = read_table(written(tmp_path, factory.results(ranking=ranking)).ranked_groups)
     assert (rows[-1]["group"], rows[-1]["rank"]) == (factory.ODD, "")
+
+
+def test_a_sentinel_is_summarised_and_not_ranked() -> None:
+    sentinel = dataclasses.replace(factory.summary("mb16_nw2"), group="sentinel", mode="sentinel", lane=False)
+    results = factory.results(groups=(*factory.groups(), sentinel))
+    assert "sentinel" in [row["group"] for row in group_rows(results)]
+    assert "sentinel" not in [row["group"] for row in ranked_rows(results)]
 
 
 def test_no_cell_is_nan(tmp_path: Path) -> None:

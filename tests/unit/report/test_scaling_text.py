@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from seatrial.records.comparison import Projection, Scaling, ScalingPoint
 from seatrial.records.measure import Estimate
-from seatrial.report.scaling_text import scaling_json, scaling_lines
+from seatrial.report.scaling_text import families_json, families_lines, scaling_json, scaling_lines
 
 
 def point(gpus: int, share: float, *, weak: bool = True, group: str = "mb16") -> ScalingPoint:
@@ -44,10 +45,10 @@ FOUND = Scaling(
 def test_the_whole_text() -> None:
     assert scaling_lines(FOUND, 100) == [
         "samples/s over GPUs",
-        "GPUs  nodes         total  per GPU  efficiency          95 %  step ms  runs  group",
-        "   1      1  160.0 ±1.0 %    160.0     100.0 %             –    100.0     3  mb16",
-        "   2      1  288.0 ±1.0 %    144.0      90.0 %  89.1 to 90.9    111.1     3  mb16",
-        "   4      1  512.0 ±1.0 %    128.0      80.0 %  79.2 to 80.8    125.0     3  mb16",
+        "GPUs         total  per GPU  efficiency          95 %  step ms  runs  group",
+        "   1  160.0 ±1.0 %    160.0     100.0 %             –    100.0     3  mb16",
+        "   2  288.0 ±1.0 %    144.0      90.0 %  89.1 to 90.9    111.1     3  mb16",
+        "   4  512.0 ±1.0 %    128.0      80.0 %  79.2 to 80.8    125.0     3  mb16",
         "",
         "     1 ████████████████████████████████████████ 100.0 %",
         "     2 ████████████████████████████████████ 90.0 %",
@@ -61,6 +62,25 @@ def test_the_whole_text() -> None:
         "By the runs on 1, 2, 4 GPUs, a step on 8 is bound by compute.",
         "Caution: All sides ran on one node.",
     ]
+
+
+def test_nodes_are_shown_where_there_are_several() -> None:
+    two = dataclasses.replace(FOUND, points=(point(1, 1.0), dataclasses.replace(point(8, 0.7), nodes=2)))
+    assert scaling_lines(two, 100)[1].startswith("GPUs  nodes  ")
+
+
+def test_ranks_without_gpus_are_called_so() -> None:
+    ranks = dataclasses.replace(FOUND, worker="rank", reason="")
+    assert "GPU" not in " ".join(scaling_lines(ranks, 100)) and "ranks         total  per rank" in " ".join(scaling_lines(ranks, 100))
+
+
+def test_families_stand_one_below_the_other() -> None:
+    families = [dataclasses.replace(FOUND, family=name) for name in ("mb=8", "mb=16")]
+    lines = families_lines(families, 100)
+    assert lines[0] == "samples/s over GPUs (mb=8)" and lines[len(lines) // 2 : len(lines) // 2 + 2] == ["", "samples/s over GPUs (mb=16)"]
+    assert families_lines([FOUND], 100) == scaling_lines(FOUND, 100)
+    assert families_json([FOUND]) == scaling_json(FOUND)
+    assert [one["family"] for one in families_json(families)["families"]] == ["mb=8", "mb=16"]
 
 
 @pytest.mark.parametrize("width", [40, 50, 60, 72, 80, 200])

@@ -114,3 +114,18 @@ def test_the_picture_of_the_same_results_is_the_same(tmp_path: Path) -> None:
 def test_without_any_interval_none_is_drawn() -> None:
     single = tuple(factory.summary(group.group, counted=1) for group in factory.groups())
     assert "intervals" not in printed(factory.results(groups=single)).split("Verdict")[0]
+
+
+@pytest.mark.parametrize(
+    ("unsteady", "words"), [((0, 0), "steady steps of"), ((2, 2), "no steady state was found"), ((2, 0), "where none")]
+)
+def test_it_is_said_which_steps_the_figures_are_taken_over(unsteady: tuple[int, int], words: str) -> None:
+    few = dict(zip(("mb16_nw2", "mb16_nw0"), unsteady, strict=True))
+    groups = [dataclasses.replace(group, unsteady_runs=few[group.group]) for group in factory.groups() if group.group in few]
+    assert words in printed(factory.results(groups=tuple(groups)), 120)
+
+
+def test_a_row_measured_with_debugging_on_is_marked() -> None:
+    groups = [dataclasses.replace(group, debug=("NCCL_DEBUG=INFO",) if group.group == "mb16_nw2" else ()) for group in factory.groups()]
+    text = printed(factory.results(groups=tuple(groups)), 120)
+    assert text.count("debug on") == 1 and "winner, debug on" in text

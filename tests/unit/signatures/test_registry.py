@@ -32,7 +32,7 @@ INFRASTRUCTURE = {
     "io_error", "read_only", "disk_full", "nccl_interface", "nccl_handshake", "nccl_version", "nccl_route", "ibv_error", "ibv_completion",
     "nccl_transport", "driver_mismatch", "no_driver", "gpu_fault", "slurm_time_limit", "preempted", "evicted", "scheduler", "host_lost",
     "rendezvous_timeout", "port_in_use", "harness_lost", "agent_lost", "agent_stopped", "suspended", "deepspeed_launcher_killed",
-    "events_removed", "hub_unreachable",
+    "events_removed", "hub_unreachable", "ibv_memlock", "gpu_busy", "name_unknown", "checkpoint_write",
 }  # fmt: skip
 CODE = {"exception", "collective_mismatch", "nan", "ended_early", "cache_race", "gpu_access", "unused_parameters"}
 
@@ -66,6 +66,7 @@ def test_what_the_seeds_tell_of_is_there_and_belongs_to_stage_1() -> None:
         ("stall", ("NCCL_P2P_DISABLE=1", "that host only", "stacks/")),
         ("start_limit", ("launcher.log", "limits.start_s", "can be written")),
         ("io_error", ("storage", "run again on a healthy node")),
+        ("ibv_memlock", ("ulimit -l unlimited", "--ulimit memlock=-1", "Slurm")),
         ("port_in_use", ("ss -ltnp", "MASTER_PORT", "leave the port")),
         ("telemetry_empty", ("nvidia-smi", "/proc", "to be expected")),
         ("hostfile", ("test -s", "slots=N")),
@@ -109,6 +110,12 @@ def test_whose_fault_each_entry_is() -> None:
         assert fault_named(id) is Fault.CONFIGURATION
 
 
+def test_what_is_the_platform_s_fault_asks_for_another_run() -> None:
+    actions = {id: signature(id).action for id in INFRASTRUCTURE}
+    # Slurm's limit is the one that needs no other machine: the same command goes on.
+    assert [id for id, action in actions.items() if "again" not in action and "the same command goes on" not in action] == []
+
+
 def ended(cause: Cause, signature: str = "", fault: Fault = Fault.UNKNOWN) -> RunOutcome:
     return RunOutcome(run="r", attempt=1, hash="h", outcome=Outcome.FAILED, cause=cause, signature=signature, fault=fault)
 
@@ -147,6 +154,7 @@ def test_a_name_that_is_not_there_has_no_fault() -> None:
         ("power_cap", "throttling"),
         ("slow_rank", "slow_rank"),
         ("anti_correlated_gpus", "slow_rank"),
+        ("gpu_imbalance", "slow_rank"),
         ("host_load", "busy_host"),
         ("host_steal", "busy_host"),
         ("debug", "debug_on"),

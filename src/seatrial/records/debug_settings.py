@@ -1,12 +1,16 @@
 """What slows a run down or changes its timing when it is switched on: names, the values that count, and what it does to a measurement.
 
-Data only; collect.debug_settings looks for it. Left out on purpose, as they cost nothing while nothing fails: TORCH_SHOW_CPP_STACKTRACES,
-PYTHONFAULTHANDLER (which Seatrial sets itself), TORCH_NCCL_ASYNC_ERROR_HANDLING, core dumps, and the flight recorder, which torch has on
-by itself. Settings that make a run deterministic are settings of the run, not of a search for faults.
+Data, and how a name or a set of variables is looked up in it: preflight warns by it before a run, collect.debug_settings finds by it
+afterwards what was on, and plan/ names by it what a plan's axes set.
+
+Left out on purpose, as they cost nothing while nothing fails: TORCH_SHOW_CPP_STACKTRACES, PYTHONFAULTHANDLER (which Seatrial sets itself),
+TORCH_NCCL_ASYNC_ERROR_HANDLING, core dumps, and the flight recorder, which torch has on by itself. Settings that make a run deterministic
+are settings of the run, not of a search for faults.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 OFF = frozenset({"", "0", "false", "no", "off", "n", "none", "null", "never"})
@@ -20,7 +24,7 @@ class DebugSwitch:
     name: str
     """Of a variable or setting; with * at its end, of all that begin so."""
     why: str
-    on: frozenset[str] = frozenset()
+    on: tuple[str, ...] = ()
     """The values that count, in small letters; empty for all but OFF."""
     only_with: str = ""
     """It does something only while this one is on as well."""
@@ -30,8 +34,8 @@ class DebugSwitch:
         return word in self.on if self.on else word not in OFF
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
 
 
 LOGS_CALLS = "the library writes a line for what it does, from inside the measured steps"
@@ -98,3 +102,27 @@ PROGRAMS = {
     **dict.fromkeys(("gdb", "cuda-gdb"), "the run goes under a debugger"),
 }
 """Programs that a run may be started through."""
+
+_VARIABLES = {switch.name: switch for switch in VARIABLES}
+_FAMILIES = {switch.name[:-1]: switch for switch in VARIABLES if switch.name.endswith("*")}
+_SETTINGS = {switch.name: switch for switch in SETTINGS}
+
+
+def setting_switch(name: str) -> DebugSwitch | None:
+    """The switch that a setting is, by the last part of a dotted name; None for all other settings."""
+    return _SETTINGS.get(name.rpartition(".")[2])
+
+
+def variables_on(variables: Mapping[str, str]) -> dict[str, DebugSwitch]:
+    """The variables that switch something on, and what."""
+    found = {name: switch for name, value in variables.items() if (switch := _variable(name)) is not None and switch.is_on(value)}
+    return {name: switch for name, switch in found.items() if not switch.only_with or switch.only_with in found}
+
+
+def option_name(word: str) -> str:
+    """`--trainer.detect-anomaly` as a setting would be called: `detect_anomaly`."""
+    return word.lstrip("-").replace("-", "_").rpartition(".")[2]
+
+
+def _variable(name: str) -> DebugSwitch | None:
+    return _VARIABLES.get(name) or next((switch for begin, switch in _FAMILIES.items() if name.startswith(begin)), None)
