@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import signal
 import stat
@@ -188,3 +189,11 @@ def test_what_is_no_link_is_not_replaced_by_one(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         files.link_relative(tmp_path / "train.log", tmp_path / "other")
     assert (tmp_path / "train.log").read_text() == "mine"
+
+
+def test_a_large_document_has_an_item_a_line_and_reads_back_the_same() -> None:
+    value = {"rows": [{"n": number, "text": "ä" * 50} for number in range(20_000)], "none": [], "one": {"a": [1, 2]}}
+    text = files.json_text(value)
+    assert json.loads(text) == value
+    assert text.count("\n") == 20_000 + 6
+    assert files.json_text({"small": [1]}) == '{\n  "small": [\n    1\n  ]\n}\n'

@@ -144,7 +144,7 @@ def _mean(values: Sequence[float]) -> float | None:
 def _std(values: Sequence[float]) -> float | None:
     if not values:
         return None
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+    return float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
 
 
 def _whole(value: object) -> int | None:

@@ -1,8 +1,8 @@
 """Whether a group's figures can be relied on to come again.
 
-In: the counted runs of a group. Out: `GroupStability` by the seeds' gates: the median and the highest
-p90/p50 of its runs, the spread over its repeats, the share of unstable runs, GPUs in turns or too hot; and why, from the causes of its runs. A gate that broke
-is UNSTABLE whatever is missing; nothing broken is STABLE only where every run tells what the gates need.
+In: the counted runs of a group. Out: `GroupStability` by the seeds' gates: the median and the highest p90/p50 of its runs, the spread over
+its repeats, the share of unstable runs, GPUs that work in turns or are too hot; and why, from the causes of its runs. A gate that broke is
+UNSTABLE whatever is missing; nothing broken is STABLE only where every run tells what the gates need.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ BY_THEMSELVES = {
     "anti_correlated_gpus": "its GPUs work in turns, which is jitter of the platform by itself",
     "thermal": "its GPUs were held back by heat",
 }
-"""Causes that break stability whatever the step times are, as the stage-1 procedure has it: what is tuned on such a platform is its noise."""
+"""Causes that break stability whatever the step times are, as the stage-1 procedure has it: such a platform's noise would be tuned."""
 CAUSES_IN_REASON = 3
 
 

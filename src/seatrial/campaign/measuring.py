@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 import contextlib
+import gc
 import multiprocessing.connection
 import os
 import signal
@@ -112,6 +113,8 @@ def _work(pipe: Connection, parent: int) -> None:
     end_with_parent(signal.SIGKILL)
     # The other cores have workers of their own.
     os.environ["POLARS_MAX_THREADS"] = "1"
+    # What is measured is sent away and holds no circles; looking for some after every few hundred records costs a tenth of the time.
+    gc.disable()
     with contextlib.suppress(EOFError, OSError):
         while os.getppid() == parent:
             # Without the attempts, which the parent has: a third less to be sent.
