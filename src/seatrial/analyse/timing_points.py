@@ -38,12 +38,18 @@ def seed_iter_of(steps: pl.DataFrame) -> pl.Series:
     """The same as a column; most runs take the phases of all steps or of none, and need no query for it."""
     missing = max(steps["fwd_ms"].null_count(), steps["bwd_ms"].null_count())
     if missing == 0:
-        found = steps[list(PHASES)].sum_horizontal()
+        found = _summed(steps)
     elif missing == len(steps):
         found = steps["iter_ms"]
     else:
         found = steps.select(seed_iter_ms()).to_series()
     return found.alias(SEED_ITER)
+
+
+def _summed(steps: pl.DataFrame) -> pl.Series:
+    """A phase that was not told counts nothing."""
+    columns = [steps[name].fill_null(0.0) if steps[name].null_count() else steps[name] for name in PHASES]
+    return pl.Series(np.sum([column.to_numpy() for column in columns], axis=0))
 
 
 def timing_points(rank0: pl.DataFrame, log_every: int, window: int) -> tuple[TimingPoint, ...]:

@@ -148,10 +148,10 @@ def _most(name: str) -> float:
 def _by_time(table: pl.DataFrame) -> pl.DataFrame:
     """One row for each moment (and GPU), in the order of time; as written where that is so already."""
     key = [name for name in ("epoch_sec", "gpu_index") if name in table.columns]
-    at = table["epoch_sec"].to_numpy()
-    if len(key) == 1 and bool((np.diff(at) > 0).all()):
-        return table
-    if len(key) == 2 and bool((np.diff(at) >= 0).all()) and not table.select(pl.struct(key).is_duplicated().any()).item():
+    later = np.diff(table["epoch_sec"].to_numpy())
+    # Of one moment, every GPU after the one before it: the way the sampler writes them.
+    follows = (later > 0) if len(key) == 1 else (later > 0) | ((later == 0) & (np.diff(table["gpu_index"].to_numpy()) > 0))
+    if bool(follows.all()):
         return table
     return table.unique(key, keep="first", maintain_order=True).sort("epoch_sec", maintain_order=True)
 
