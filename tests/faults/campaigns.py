@@ -16,6 +16,8 @@ SCRIPTS = Path(__file__).parent / "scripts"
 STEPPED_WITHIN_S = 40.0
 QUICK_STALL = "{factor: 3, floor_s: 4}"
 QUICK_STALL_OF_A_SCRIPT = "{factor: 3, floor_s: 4, quiet_s: 4}"
+INCONCLUSIVE = 3
+"""The exit code where the platform failed a run: no fault of its group, so no FAIL, and it asks for a re-run."""
 
 
 def dummy(settings: str = "", *, ranks: int = 2, steps: int = 40, limits: str = "", soft_s: int = 3, more: str = "") -> str:

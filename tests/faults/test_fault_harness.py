@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.faults.campaigns import QUICK_STALL, agent_of, dummy, outcome, outcomes, send, started_ranks
+from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, agent_of, dummy, outcome, outcomes, send, started_ranks
 from tests.harness import Harness, wait_until
 from tests.stubs.clock import WallClock
 
@@ -75,7 +75,7 @@ def finished(harness: Harness) -> Iterator[dict[str, str]]:
 def test_the_agent_killed_is_seen_and_its_work_is_done(harness: Harness) -> None:
     process = start_long(harness)
     agent_of(process.pid).kill()
-    assert process.wait(30) == 2
+    assert process.wait(30) == INCONCLUSIVE
     assert (outcome(harness)["outcome"], outcome(harness)["cause"]) == ("failed", "agent_lost")
     assert harness.left_behind() == []
 
@@ -83,7 +83,7 @@ def test_the_agent_killed_is_seen_and_its_work_is_done(harness: Harness) -> None
 def test_the_agent_sent_term_ends_the_run_and_is_named(harness: Harness) -> None:
     process = start_long(harness)
     agent_of(process.pid).terminate()
-    assert process.wait(30) == 2
+    assert process.wait(30) == INCONCLUSIVE
     ended = outcome(harness)
     assert (ended["outcome"], ended["cause"]) == ("failed", "agent_lost") and "was sent TERM" in ended["detail"]
 
@@ -182,7 +182,7 @@ def test_a_rank_suspended_for_a_while_goes_on(harness: Harness) -> None:
 def test_a_rank_suspended_for_good_is_named_and_not_the_other(harness: Harness) -> None:
     process = start_long(harness, plan=dummy(steps=60_000, limits=f"stall: {QUICK_STALL}"))
     send(started_ranks(harness, 2)[0], signal.SIGSTOP)
-    assert process.wait(60) == 2
+    assert process.wait(60) == INCONCLUSIVE
     ended = outcome(harness)
     assert (ended["outcome"], ended["cause"], ended["rank"]) == ("stalled", "suspended", 0)
 

@@ -7,7 +7,7 @@ import socket
 
 import psutil
 
-from tests.faults.campaigns import QUICK_STALL, QUICK_STALL_OF_A_SCRIPT, dummy, only_attempt, outcome, outcomes, run_and_end
+from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, QUICK_STALL_OF_A_SCRIPT, dummy, only_attempt, outcome, outcomes, run_and_end
 from tests.faults.conftest import own_segments
 from tests.harness import Harness
 from tests.stubs import no_ptrace
@@ -122,7 +122,7 @@ def test_a_port_that_is_taken_is_named(harness: Harness) -> None:
         script.write_text("import socket, sys\nsocket.create_server(('127.0.0.1', int(sys.argv[1])))\n")
         plan = f'name: port\nworkload: {{script: bind.py, args: ["{port}"]}}\noutput: out\n'
         # Whoever holds the port, it is not the group: that asks for a re-run and is no FAIL.
-        ended = run_and_end(harness, plan, code=3)
+        ended = run_and_end(harness, plan, code=INCONCLUSIVE)
     assert (ended["outcome"], ended["cause"], ended["fault"]) == ("failed", "port_in_use", "infrastructure")
 
 
