@@ -23,8 +23,9 @@ def too_few(course: MemoryCourse, least: int, interval_s: float | None, *, by_st
     between = " between the first step and the last" if by_steps else ""
     least_min = least * interval_s / 60
     better = f", better {_about(RUN_MIN)}, in which a leak of a few MiB per minute shows" if least_min < RUN_MIN else ""
+    told = "1 sample" if course.n == 1 else f"{course.n} samples"
     return (
-        f"{course.n} samples{between} are too few to tell a leak, {least} are needed: at one every {interval_s:.3g} s run for at least "
+        f"{told}{between} cannot tell a leak, {least} are needed: at one every {interval_s:.3g} s run for at least "
         f"{_about(least_min)}{better}; or sample more often (telemetry.{course.kind}_s)"
     )
 

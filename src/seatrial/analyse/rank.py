@@ -107,6 +107,8 @@ def _refusal(group: GroupSummary, metric: Metric, *, plain: bool) -> str:
         return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
     if group.runs == 0:
         return "the platform failed its runs" if group.infrastructure_failures else "no run ended ok"
+    if group.broken_losses:
+        return f"the loss of {group.broken_losses} of {group.runs} runs is no number"
     if metric.of(group) is None:
         return f"{metric.name} is not known of all its runs"
     return f"measured with {', '.join(group.debug)} on" if group.debug and plain else ""

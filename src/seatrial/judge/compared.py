@@ -78,8 +78,11 @@ def _best_other(winner: GroupSummary, facts: Facts) -> GroupSummary | None:
 
 def _own_loss(group: GroupSummary, facts: Facts) -> Reading:
     """It goes the way of itself, where there is one."""
-    losses = [run.measure.last_loss for run in facts.runs_of(group) if run.measure]
-    if not any(loss is not None and math.isfinite(loss) for loss in losses):
+    measures = [run.measure for run in facts.runs_of(group) if run.measure]
+    failed = [run.attempt.spec.run for run in facts.runs_of(group) if run.measure and run.measure.loss_finite is False]
+    if failed:
+        return replace(_own_baseline(group, False, ""), detail=f"it is the baseline itself, and the loss of {listed(failed)} is no number")
+    if all(measure.last_loss is None for measure in measures):
         why = f"{group.group} is the baseline itself and tells no loss; let it report the loss in each step"
         return missing(group.group, why, FILES.group_summary.name)
     return _own_baseline(group, True, "")
@@ -111,7 +114,7 @@ def _speed_reading(criterion: Criterion, baseline: Baseline, name: str, found: C
         high=ends[1],
         confidence=found.confidence,
         repeats=min((value.n for value in (found.value_a, found.value_b) if value), default=ratio.n),
-        broken=_worse_loss(criterion, found),
+        broken=_worse_loss(found),
         detail=_detail(found, ends),
         further=_both_sides(baseline, found),
     )
@@ -125,17 +128,16 @@ def _pct(criterion: Criterion, found: Comparison, ratio: float) -> float:
     return round(-gained if criterion.metric == "regression_pct" else gained, PCT_DIGITS)
 
 
-def _worse_loss(criterion: Criterion, found: Comparison) -> str:
-    """A speed-up that costs the training is none; a loss that is not known is told, and has a criterion of its own."""
-    loss = found.loss
-    return loss.reason if criterion.metric == "speedup_pct" and loss and loss.verdict is LossVerdict.WORSE else ""
+def _worse_loss(found: Comparison) -> str:
+    """A speed that costs the training is none; a loss that is not known is told, and has a criterion of its own."""
+    return found.loss.reason if found.loss and found.loss.verdict is LossVerdict.WORSE else ""
 
 
 def _detail(found: Comparison, ends: list[float]) -> str:
     """By which figure, how sure, and all that weakens it."""
     parts = [f"against {found.a} by {found.unit}", f"{interval_text(found.confidence)} {ends[0]:.3g} to {ends[1]:.3g} %"]
     parts += [found.method] if found.method else []
-    if found.loss and found.loss.verdict is not LossVerdict.COMPARABLE:
+    if found.loss and found.loss.verdict is LossVerdict.UNKNOWN:
         parts.append(f"loss {found.loss.verdict.value}: {found.loss.reason.rstrip('.')}")
     weak = [caution.rstrip(".") for caution in found.cautions]
     differs = [f"what differs: {listed(found.differs)}"] if found.differs else []

@@ -5,12 +5,14 @@ In: a criterion and the campaign's facts. Out: one reading; that of the scaling 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from seatrial.judge.facts import Facts
 from seatrial.judge.reading import CONFIDENCE, FILES, Reading, interval_text, many, missing, runs_text
 from seatrial.records.comparison import Scaling, ScalingPoint
 from seatrial.records.criteria_catalog import CAMPAIGN
 from seatrial.records.measure import Estimate
-from seatrial.records.stability import SentinelDrift, StabilityVerdict
+from seatrial.records.stability import SentinelDrift
 from seatrial.records.verdict import Criterion, Evidence
 
 LEAST_REPEATS = 3
@@ -70,19 +72,33 @@ def _drift_reading(facts: Facts) -> Reading:
     drift = facts.drift
     if drift is None:
         return missing(CAMPAIGN, "the plan has no sentinel; set `sentinel`, so that one group is run again in between")
-    changes = [change for change in (drift.drift_pct, drift.level_change_pct) if change is not None]
-    if not changes or drift.verdict is StabilityVerdict.INCONCLUSIVE:
-        return missing(CAMPAIGN, drift.reason.rstrip("."), FILES.per_run_metrics.name)
+    ends = _drift_ends(drift)
+    if drift.drift_pct is None or ends is None:
+        return replace(missing(CAMPAIGN, drift.reason.rstrip("."), FILES.per_run_metrics.name), further=drift_evidence(drift))
     return Reading(
         subject=drift.group,
-        value=max(abs(change) for change in changes),
+        value=max(abs(drift.drift_pct), abs(drift.level_change_pct or 0.0)),
         unit="%",
         file=FILES.per_run_metrics.name,
         window=drift_window(drift.first_t, drift.last_t),
         n=drift.runs,
+        low=ends[0],
+        high=ends[1],
+        confidence=CONFIDENCE,
+        repeats=drift.runs,
         detail=_drift_detail(drift),
         further=drift_evidence(drift),
     )
+
+
+def _drift_ends(drift: SentinelDrift) -> tuple[float, float] | None:
+    """The interval of how far the platform moved, whichever way; a level that changed in between is the least of it."""
+    if drift.drift_low is None or drift.drift_high is None:
+        return None
+    far = sorted((abs(drift.drift_low), abs(drift.drift_high)))
+    near = 0.0 if drift.drift_low <= 0.0 <= drift.drift_high else far[0]
+    level = abs(drift.level_change_pct or 0.0)
+    return max(near, level), max(far[1], level)
 
 
 def _drift_detail(drift: SentinelDrift) -> str:

@@ -109,6 +109,8 @@ def _told(criterion: Criterion, reading: Reading) -> str:
         return told_count(criterion.metric, reading)
     detail = ", ".join(part for part in (reading.detail, reading.beside) if part)
     told = reading.subject if isinstance(reading.value, bool) else f"{_shown(reading)} in {reading.subject}"
+    if reading.broken:
+        told = f"{told} does not count: {reading.broken.rstrip('.')}"
     return f"{told} ({detail})" if detail else told
 
 

@@ -100,6 +100,8 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
             _NO_FAILURE,
             _gate("stable", "only a stable state may be held against the earlier result", scope="winner"),
             _gate("speedup_pct", "the acceptance asks for 15 % over the 24 h result, which the platform had slowed down", at_least=15),
+            _COMPARABLE,
+            _FINITE,
         ),
     ),
     "stage1_flash": ReadyCriteria(
@@ -122,7 +124,12 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
     ),
     "stage1_regression": ReadyCriteria(
         meaning="stage 1 after a change: nothing has become slower beyond the allowance",
-        criteria=(_NO_FAILURE, _gate("regression_pct", "the procedure allows 3 % against the last accepted result", at_most=3)),
+        criteria=(
+            _NO_FAILURE,
+            _gate("regression_pct", "the procedure allows 3 % against the last accepted result", at_most=3),
+            _COMPARABLE,
+            _FINITE,
+        ),
     ),
     "stage1_no_leak": ReadyCriteria(
         meaning="a long run of stage 1 whose memory stays level, on the GPUs and on the host",

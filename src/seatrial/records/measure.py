@@ -168,6 +168,8 @@ class GroupSummary:
     """Earlier attempts of these runs that failed before one ended ok."""
     set_aside_runs: int = 0
     """Runs that ended ok under other conditions (driver, GPU, commit, effective settings) and were not averaged."""
+    broken_losses: int = 0
+    """Counted runs in which a loss was no number: such a group cannot win."""
     unsteady_runs: int = 0
     """Counted runs in which no steady state was found."""
     counted: tuple[str, ...] = ()

@@ -108,7 +108,7 @@ def test_too_few_samples_say_how_long_to_run() -> None:
     found = only(memory_courses(host(np.linspace(1000, 2000, 40), AT_S[:40]), steps_of(1800)))
     assert (found.verdict, found.n, found.slope_mib_per_min) == (INCONCLUSIVE, 40, None)
     assert found.reason == (
-        "40 samples between the first step and the last are too few to tell a leak, 60 are needed: at one every 2 s run for "
+        "40 samples between the first step and the last cannot tell a leak, 60 are needed: at one every 2 s run for "
         "at least 2 min, better 30 min, in which a leak of a few MiB per minute shows; or sample more often (telemetry.host_s)"
     )
 

@@ -192,6 +192,12 @@ def test_groups_with_debug_on_are_not_held_against_those_without() -> None:
     assert [caution.kind for caution in found.cautions] == ["mixed_debug"]
 
 
+def test_a_group_whose_loss_is_no_number_cannot_win() -> None:
+    found = rank([group("broken", [100, 101, 102], broken_losses=1), group("sound", [50, 51, 50])], "throughput")
+    assert found.winner == "sound"
+    assert found.groups[0].reason == "the loss of 1 of 3 runs is no number"
+
+
 def seeded(name: str, p50: float, score: float) -> GroupSummary:
     return factory.group(name, seed={"tail_mean_iter_p50_ms_mean": p50, "stability_score": score})
 

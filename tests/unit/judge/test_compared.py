@@ -207,28 +207,53 @@ def test_no_scaling_is_no_pass(scaling: Scaling | None) -> None:
     assert found.verdict is Verdict.INCONCLUSIVE and "1, 2, 4" in found.text
 
 
+def drifted(low: float, high: float, level_change_pct: float | None = None) -> Finding:
+    drift = SentinelDrift(
+        verdict=StabilityVerdict.INCONCLUSIVE,
+        reason="As said.",
+        group="sentinel",
+        runs=5,
+        drift_pct=(low + high) / 2,
+        drift_low=low,
+        drift_high=high,
+        level_change_pct=level_change_pct,
+        first_t=0.0,
+        last_t=3600.0,
+    )
+    return finding(Criterion(metric="sentinel_drift_pct", scope="campaign", at_most=3, unit="%"), drift=drift)
+
+
 @pytest.mark.parametrize(
-    ("drift_pct", "how", "verdict"),
+    ("low", "high", "verdict"),
     [
-        (-1.0, StabilityVerdict.STABLE, Verdict.PASS),
-        (-8.0, StabilityVerdict.UNSTABLE, Verdict.FAIL),
-        (8.0, StabilityVerdict.UNSTABLE, Verdict.FAIL),
-        (-8.0, StabilityVerdict.INCONCLUSIVE, Verdict.INCONCLUSIVE),
+        (-2.0, 1.0, Verdict.PASS),
+        (-12.0, -6.0, Verdict.FAIL),
+        (6.0, 9.0, Verdict.FAIL),
+        (-4.0, 2.0, Verdict.INCONCLUSIVE),
+        (-6.0, -1.0, Verdict.INCONCLUSIVE),
     ],
 )
-def test_drift_counts_up_or_down(drift_pct: float, how: StabilityVerdict, verdict: Verdict) -> None:
-    drift = SentinelDrift(verdict=how, reason="As said.", group="sentinel", runs=5, drift_pct=drift_pct, first_t=0.0, last_t=3600.0)
-    found = finding(Criterion(metric="sentinel_drift_pct", scope="campaign", at_most=3, unit="%"), drift=drift)
-    assert found.verdict is verdict
+def test_the_interval_of_a_drift_decides_whichever_way_it_goes(low: float, high: float, verdict: Verdict) -> None:
+    assert drifted(low, high).verdict is verdict
 
 
 def test_a_level_that_changed_counts_as_drift() -> None:
-    drift = SentinelDrift(
-        verdict=StabilityVerdict.UNSTABLE, reason="As said.", group="sentinel", runs=6, drift_pct=2.0, level_change_pct=-9.0
-    )
-    found = finding(Criterion(metric="sentinel_drift_pct", scope="campaign", at_most=3, unit="%"), drift=drift)
+    found = drifted(1.0, 2.0, level_change_pct=-9.0)
     assert found.verdict is Verdict.FAIL and found.evidence[0].value == 9.0
     assert "its level changed by -9 % in between" in found.text
+
+
+def test_too_few_sentinels_tell_no_drift() -> None:
+    drift = SentinelDrift(verdict=StabilityVerdict.INCONCLUSIVE, reason="2 of 2 runs tell it.", group="sentinel", runs=2)
+    found = finding(Criterion(metric="sentinel_drift_pct", scope="campaign", at_most=3, unit="%"), drift=drift)
+    assert found.verdict is Verdict.INCONCLUSIVE and "2 of 2 runs tell it" in found.text
+
+
+def test_a_baseline_whose_loss_breaks_is_not_comparable_with_itself() -> None:
+    runs = [changed(run, loss_finite=False) for run in clean_runs()]
+    winner = factory.results().ranking.winner
+    found = finding(Criterion(metric="loss_comparable", scope="winner", baseline=Baseline(group=winner or "")), runs=runs)
+    assert found.verdict is Verdict.FAIL and "is no number" in found.text
 
 
 def test_no_sentinel_says_how_to_have_one() -> None:
