@@ -42,6 +42,8 @@ def test_sentinels_stand_among_the_commands_and_not_in_the_matrix(
         "must hold: startup_s at most 120 s (every_run)",
         "must hold: failed_runs at most 0 runs (campaign), from stage1_regression",
         "must hold: regression_pct at most 3 % (every_group) against history:last-good, from stage1_regression",
+        "must hold: loss_comparable holds (winner) against history:last-good, from stage1_regression",
+        "must hold: loss_finite holds (every_run), from stage1_regression",
     ]
 
 
