@@ -107,7 +107,7 @@ def _speed_reading(criterion: Criterion, baseline: Baseline, name: str, found: C
         subject=name,
         value=_pct(criterion, found, ratio.mean),
         unit="%",
-        file=FILES.group_summary.name,
+        file=FILES.verdict.name,
         window=found.method or "the windows of both",
         n=ratio.n,
         low=ends[0],
@@ -168,12 +168,12 @@ def _loss_reading(name: str, found: Comparison) -> Reading:
         return missing(name, f"{name} against {found.a}: {why}", FILES.group_summary.name)
     window = f"to step {loss.last_step}" if loss.last_step is not None else "the steps both have"
     difference = Evidence(
-        subject=name, name="loss difference", value=loss.difference, file=FILES.group_summary.name, window=window, n=loss.n
+        subject=name, name="loss difference", value=loss.difference, file=FILES.verdict.name, window=window, n=loss.n
     )
     return Reading(
         subject=name,
         value=loss.verdict is LossVerdict.COMPARABLE,
-        file=FILES.group_summary.name,
+        file=FILES.verdict.name,
         window=window,
         n=loss.n,
         detail=loss.reason.rstrip("."),

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from seatrial.judge.facts import Facts
 from seatrial.judge.memory import NO_SAMPLES, course_evidence, slope_text, unsaid_text
 from seatrial.judge.reading import MOST_APART, listed, many, runs_text
-from seatrial.judge.straggling import steps_text, straggler_evidence
+from seatrial.judge.straggling import held_up_evidence, steps_text, straggler_evidence
 from seatrial.records.health import MemoryCourse, MemoryVerdict, Straggler, StragglerVerdict
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Evidence, Finding, Verdict
@@ -155,7 +155,7 @@ def _straggler(pairs: Sequence[Held]) -> Finding:
         kind="straggler",
         verdict=Verdict.FAIL,
         text=f"{rank[0].upper()}{rank[1:]} holds {runs} up{phase}{score}.",
-        evidence=tuple(straggler_evidence(run, each) for run, each in pairs),
+        evidence=tuple(of(run, each) for run, each in pairs for of in (straggler_evidence, held_up_evidence)),
     )
 
 

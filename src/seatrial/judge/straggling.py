@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from seatrial.judge.reading import FILES
 from seatrial.records.health import Straggler
 from seatrial.records.measure import RunMeasure
@@ -21,6 +23,10 @@ def straggler_evidence(run: MeasuredRun, found: Straggler) -> Evidence:
     return Evidence(
         subject=run.attempt.spec.run, name=name, value=found.score, file=FILES.per_run_metrics.name, window=steps_text(found), n=found.n
     )
+
+
+def held_up_evidence(run: MeasuredRun, found: Straggler) -> Evidence:
+    return replace(straggler_evidence(run, found), name="time that a step is held up", value=found.held_up_ms, unit="ms")
 
 
 def steps_text(found: Straggler) -> str:

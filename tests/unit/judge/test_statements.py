@@ -247,3 +247,9 @@ def test_a_switch_that_the_plan_turns_is_no_mistake() -> None:
     setting = DebugSetting(name="wall_clock_breakdown", value="true", source="spec.json", why="it synchronises", varied=True)
     found = statement("debug:wall_clock_breakdown", runs=[changed(run, debug=(setting,)) for run in clean_runs()])
     assert found is not None and found.text.endswith("The plan itself turns it on: differences hold what it costs.")
+
+
+def test_what_a_straggler_costs_is_evidence() -> None:
+    found = statement("straggler:mb16_nw2_r1:rank1", runs=[changed(clean_runs()[0], straggler=straggler(StragglerVerdict.NAMED))])
+    assert found is not None
+    assert {(one.name, one.value, one.unit) for one in found.evidence} >= {("time that a step is held up", 4.0, "ms")}
