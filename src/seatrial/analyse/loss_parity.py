@@ -135,6 +135,8 @@ def _judged(a: _Level, b: _Level, window: tuple[float, float]) -> LossParity:
         reason=f"loss {b.mean:.4g} against {a.mean:.4g}: {says} ({where})",
         difference=difference,
         allowed=allowed,
+        loss_a=a.mean,
+        loss_b=b.mean,
         last_step=math.floor(window[1]),
         n=n,
     )

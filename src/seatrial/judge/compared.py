@@ -7,12 +7,13 @@ its interval is at 20 % or above, fails when the upper end is below, and is open
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from seatrial.judge.facts import Facts
 from seatrial.judge.reading import FILES, Reading, interval_text, listed, missing, runs_text
-from seatrial.records.comparison import Comparison, LossVerdict
+from seatrial.records.comparison import Comparison, LossParity, LossVerdict
 from seatrial.records.measure import GroupSummary
 from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, Baseline, Criterion, Evidence
 
@@ -167,9 +168,6 @@ def _loss_reading(name: str, found: Comparison) -> Reading:
         why = loss.reason.rstrip(".") if loss else "the losses were not compared; let both report them in each step"
         return missing(name, f"{name} against {found.a}: {why}", FILES.group_summary.name)
     window = f"to step {loss.last_step}" if loss.last_step is not None else "the steps both have"
-    difference = Evidence(
-        subject=name, name="loss difference", value=loss.difference, file=FILES.verdict.name, window=window, n=loss.n
-    )
     return Reading(
         subject=name,
         value=loss.verdict is LossVerdict.COMPARABLE,
@@ -177,5 +175,17 @@ def _loss_reading(name: str, found: Comparison) -> Reading:
         window=window,
         n=loss.n,
         detail=loss.reason.rstrip("."),
-        further=(difference,),
+        further=tuple(_loss_evidence(name, loss, window)),
     )
+
+
+def _loss_evidence(name: str, loss: LossParity, window: str) -> Iterator[Evidence]:
+    told = (
+        ("loss difference", loss.difference),
+        ("loss of the baseline", loss.loss_a),
+        ("loss of the group", loss.loss_b),
+        ("difference allowed", loss.allowed),
+    )
+    for what, value in told:
+        if value is not None:
+            yield Evidence(subject=name, name=what, value=value, file=FILES.verdict.name, window=window, n=loss.n)

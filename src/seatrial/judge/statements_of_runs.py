@@ -173,18 +173,17 @@ def _slow_steps(name: str, verdict: Verdict, found: Sequence[Slow]) -> Iterator[
         kind="slow_steps",
         verdict=verdict,
         text=f"Slow steps in {subject}: {steps} {share} ({window}): {worst}.",
-        evidence=tuple(_slow_evidence(one, each) for one, each in found),
+        evidence=tuple(evidence for one, each in found for evidence in _slow_evidence(one, each)),
     )
 
 
-def _slow_evidence(run: MeasuredRun, slow: SlowSteps) -> Evidence:
+def _slow_evidence(run: MeasuredRun, slow: SlowSteps) -> Iterator[Evidence]:
+    """The share, and each step that is named."""
     window, n = run_window(run)
-    return Evidence(
-        subject=run.attempt.spec.run,
-        name="time of slow steps",
-        value=slow.time_share * 100,
-        unit="%",
-        file=FILES.per_run_metrics.name,
-        window=window,
-        n=n,
-    )
+    name = run.attempt.spec.run
+    share = slow.time_share * 100
+    yield Evidence(subject=name, name="time of slow steps", value=share, unit="%", file=FILES.per_run_metrics.name, window=window, n=n)
+    for step in slow.worst:
+        yield Evidence(
+            subject=name, name=f"time of step {step.step}", value=step.ms, unit="ms", file=FILES.verdict.name, window=window, n=1
+        )

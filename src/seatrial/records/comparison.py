@@ -89,6 +89,9 @@ class LossParity:
     difference: float | None = None
     """B's loss less A's over the last quarter of the steps that both have."""
     allowed: float | None = None
+    loss_a: float | None = None
+    loss_b: float | None = None
+    """The means that are compared."""
     last_step: int | None = None
     n: int = 0
 

@@ -253,3 +253,16 @@ def test_what_a_straggler_costs_is_evidence() -> None:
     found = statement("straggler:mb16_nw2_r1:rank1", runs=[changed(clean_runs()[0], straggler=straggler(StragglerVerdict.NAMED))])
     assert found is not None
     assert {(one.name, one.value, one.unit) for one in found.evidence} >= {("time that a step is held up", 4.0, "ms")}
+
+
+def test_every_slow_step_that_is_named_is_evidence() -> None:
+    slow = SlowSteps(
+        count=2, time_share=0.2, worst=(SlowStep(step=40, ms=90.0, over_median=3.0), SlowStep(step=12, ms=80.0, over_median=2.7))
+    )
+    found = statement("slow_steps", runs=[changed(clean_runs()[0], slow_steps=slow)])
+    assert found is not None
+    assert [(one.name, one.value) for one in found.evidence] == [
+        ("time of slow steps", 20.0),
+        ("time of step 40", 90.0),
+        ("time of step 12", 80.0),
+    ]
