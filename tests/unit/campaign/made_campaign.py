@@ -36,7 +36,7 @@ def spec(group: str, repeat: int, **changes: Any) -> RunSpec:
     return factory.spec(group, repeat, **{**values, **changes})
 
 
-def write_campaign(out: Path, *, steps: int = STEPS) -> CampaignPaths:
+def write_campaign(out: Path, *, steps: int = STEPS, nan_step: int | None = 5) -> CampaignPaths:
     """Plan, attempts, events, telemetry, heartbeats."""
     paths = CampaignPaths(out)
     specs = [spec(group, repeat) for group in ("mb8", "mb16") for repeat in (1, 2)]
@@ -54,18 +54,18 @@ def write_campaign(out: Path, *, steps: int = STEPS) -> CampaignPaths:
             provenance=PROVENANCE,
             started_t=factory.STARTED_T + 100 * at,
         )
-        write_what_ranks_write(attempt, steps)
+        write_what_ranks_write(attempt, steps, nan_step)
         write_telemetry(attempt)
     return paths
 
 
-def write_what_ranks_write(attempt: Attempt, steps: int) -> None:
+def write_what_ranks_write(attempt: Attempt, steps: int, nan_step: int | None) -> None:
     paths = AttemptPaths(Path(attempt.folder))
     assert attempt.outcome is not None
     started_t = attempt.outcome.started_t
     for rank in range(RANKS):
         lines = [on_disk.event(attempt, "start", rank=rank, world_size=RANKS), on_disk.event(attempt, "pause", rank=rank, **pause())]
-        lines += [step_line(attempt, rank, step, started_t) for step in range(steps)]
+        lines += [step_line(attempt, rank, step, started_t, nan_step) for step in range(steps)]
         on_disk.write_events(attempt, rank, "\n".join(lines) + "\n")
         beat = {"ts": started_t + 5, "iso": "2026-01-01T00:00:00Z", "pid": 7, "rank": rank, "step": 3, "msg": "train", "host": "node-1"}
         paths.heartbeat(rank).write_text(json.dumps(beat) + "\n" + '{"ts": 17, "torn')
@@ -75,9 +75,9 @@ def pause() -> dict[str, Any]:
     return {"name": "eval", "step": 3, "pause_ms": 250.0}
 
 
-def step_line(attempt: Attempt, rank: int, step: int, started_t: float) -> str:
+def step_line(attempt: Attempt, rank: int, step: int, started_t: float, nan_step: int | None) -> str:
     ms = 40.0 if step == 30 else 10.0 + (step * 7 % 5) / 10
-    loss = "nan" if step == 5 else 5.0 / (1 + step)
+    loss = "nan" if step == nan_step else 5.0 / (1 + step)
     return on_disk.event(
         attempt,
         rank=rank,

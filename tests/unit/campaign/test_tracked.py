@@ -108,7 +108,7 @@ def test_a_key_is_of_one_attempt_wherever_its_folder_lies(campaign: CampaignPath
 
 
 def test_the_campaign_brings_its_report(tmp_path: Path) -> None:
-    paths = write_campaign(tmp_path / "out")
+    paths = write_campaign(tmp_path / "out", nan_step=None)
     remake(paths.folder)
     told = tracked_campaign(paths)
     assert told is not None and told.name == "factory"
