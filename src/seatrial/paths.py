@@ -143,6 +143,9 @@ class CampaignPaths:
     verdict = _InFolder("verdict.json")
     summary_json = _InFolder("summary.json")
     summary_md = _InFolder("summary.md")
+    summary_html = _InFolder("summary.html")
+    summary_pdf = _InFolder("summary.pdf")
+    charts = _InFolder("charts")
     best_config_json = _InFolder("best_config.json")
     best_config_env = _InFolder("best_config.env")
     best_overrides = _InFolder("best_overrides.txt")
@@ -150,6 +153,10 @@ class CampaignPaths:
     tensorboard = _InFolder("tensorboard")
     mlruns = _InFolder("mlruns")
     wandb = _InFolder("wandb")
+
+    def chart_table(self, name: str) -> Path:
+        """The table of that name in records.charts.CHART_TABLES."""
+        return self.charts / f"{name}.csv"
 
     def run(self, name: str) -> RunPaths:
         return RunPaths(self.folder / name)

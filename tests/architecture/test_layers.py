@@ -46,7 +46,8 @@ MAY_IMPORT = {
     "agent": {*FOUNDATION, "machine", "observe"},
     **{stage: {*FOUNDATION, "machine", "probe"} for stage in STAGES},
     "campaign": {*FOUNDATION, "machine", "history", *STAGES},
-    "cli": {*FOUNDATION, "machine", "campaign", "history", *STAGES},
+    "web": {*FOUNDATION, "machine", "campaign", "report"},
+    "cli": {*FOUNDATION, "machine", "campaign", "history", "web", *STAGES},
 }
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
+from seatrial.records.charts import RunCharts
 from seatrial.records.measure import GroupSummary, Ranking, RunMeasure
 from seatrial.records.outcome import Outcome
 from seatrial.records.stability import SentinelDrift
@@ -18,6 +19,8 @@ class MeasuredRun:
 
     attempt: Attempt
     measure: RunMeasure | None
+    charts: RunCharts | None = None
+    """None where nobody asked for something to draw."""
 
     @property
     def outcome(self) -> Outcome | None:

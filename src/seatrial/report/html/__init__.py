@@ -1,0 +1,1 @@
+"""summary.html: the report people open."""
