@@ -87,6 +87,11 @@ class Harness:
                 continue
         return mine
 
+    def children_of_ours(self) -> list[psutil.Process]:
+        """Processes below this one that run a module of the harness; by its name, as a checkout's folder may be called the same."""
+        below = psutil.Process().children(recursive=True)
+        return [child for child in below if any(word.partition(".")[0] == "seatrial" for word in child.cmdline())]
+
     def close(self) -> None:
         for process in self._started:
             if process.poll() is None:

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, agent_of, dummy, outcome, outcomes, send, started_ranks
@@ -223,4 +222,4 @@ def test_the_clock_set_back_while_it_runs(harness: Harness) -> None:
 
 def test_nobody_is_left_of_a_campaign_that_ended(harness: Harness) -> None:
     harness.run("run", str(harness.plan(FOUR_RUNS)))
-    assert not [child for child in psutil.Process().children(recursive=True) if "seatrial" in " ".join(child.cmdline())]
+    assert not harness.children_of_ours()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import socket
 
-import psutil
-
 from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, QUICK_STALL_OF_A_SCRIPT, dummy, only_attempt, outcome, outcomes, run_and_end
 from tests.faults.conftest import own_segments
 from tests.harness import Harness
@@ -164,4 +162,4 @@ def test_nothing_of_a_finished_run_is_left(harness: Harness) -> None:
     run_and_end(harness, dummy(), code=0)
     assert not harness.out.owner.exists()
     assert not list(harness.out.folder.rglob(".*.part"))
-    assert not [child for child in psutil.Process().children(recursive=True) if "seatrial" in " ".join(child.cmdline())]
+    assert not harness.children_of_ours()
