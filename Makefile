@@ -5,17 +5,21 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: demo test test-faults test-runbooks test-pythons fuzz bench lint format docs picture clean system-packages
+.PHONY: demo test test-faults test-browser test-runbooks test-pythons fuzz bench lint format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
 test: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu and not faults and not runbooks" tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu and not faults and not browser and not runbooks" tests
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m faults tests/faults
+
+# The page in a real headless Chromium, the system's own: drawn, read by key and on a phone, dark, printed, and deaf to hostile words.
+test-browser: $(VENV)/.test-ready system-packages
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m browser tests/browser
 
 # Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks. Twelve minutes on two cores.
 test-runbooks: $(VENV)/.test-ready
@@ -31,7 +35,7 @@ test-pythons:
 
 # What we claim of ourselves, each with its bounds; the last line of each is one JSON object.
 bench: $(VENV)/.test-ready
-	@for name in startup probe_overhead sampler_cost harness_gap eta_error analysis_scale prepare_speed compare_rates leak_rates straggler_rates steady_state endurance; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in startup probe_overhead sampler_cost harness_gap eta_error analysis_scale page_scale prepare_speed compare_rates leak_rates straggler_rates steady_state endurance; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
@@ -46,9 +50,10 @@ format: $(VENV)/.test-ready
 docs: $(VENV)/.test-ready
 	$(BIN)/python docs/make_pages.py
 
-# The README's picture: the terminal report of the demo campaign.
-picture: demo
+# The README's pictures: the terminal report of the demo campaign, and its page as a browser shows it.
+picture: demo $(VENV)/.test-ready system-packages
 	$(BIN)/seatrial report outputs/tiny-lm-demo --svg docs/images/demo.svg
+	$(BIN)/python docs/make_pictures.py outputs/tiny-lm-demo
 
 system-packages:
 	@bash tests/system-packages.sh
@@ -58,7 +63,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.demo-ready: pyproject.toml constraints.txt | $(VENV)/bin/python
 	@echo "installing Seatrial and torch into $(VENV) (about 200 MB, once)"
-	$(PIP) -e '.[workloads]'
+	$(PIP) -e '.[workloads,charts]'
 	@touch $@
 
 $(VENV)/.test-ready: $(VENV)/.demo-ready

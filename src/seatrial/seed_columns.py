@@ -29,6 +29,8 @@ SETTING_NAMES = {
 }
 # Fields of the seeds' tables that the machine answers.
 MACHINE_COLUMNS = ("gpu_name", "gpu_cc", "gpu_uuid_list", "gpu_power_limit_w", "pcie_gen", "driver_version", "git_commit_hash")
+OF_PROVENANCE = (*MACHINE_COLUMNS, "git_branch", "git_dirty")
+IN_ORDER = tuple(sorted(SEED_SETTINGS))
 
 
 def config_cells(
@@ -40,9 +42,10 @@ def config_cells(
 ) -> dict[str, Cell]:
     """Every configuration column of the seeds that applies to this run."""
     ranks = world_size or spec.place.ranks
-    cells: dict[str, Cell] = {name: _done(name, spec, effective) for name in sorted(SEED_SETTINGS)}
-    cells.update(_requested_and_done(spec, effective))
-    cells.update({name: getattr(provenance, name) or None for name in (*MACHINE_COLUMNS, "git_branch", "git_dirty")})
+    asked = {**spec.axes, **spec.settings}
+    cells: dict[str, Cell] = {name: effective[name][1] if name in effective else asked.get(name) for name in IN_ORDER}
+    cells.update(_requested_and_done(asked, effective))
+    cells.update({name: getattr(provenance, name) or None for name in OF_PROVENANCE})
     cells["git_commit_short"] = provenance.git_commit_hash[:SHORT_COMMIT] or None
     cells["world_size"] = ranks
     cells["global_batch"] = global_batch(spec, effective, ranks)
@@ -95,15 +98,19 @@ def _asked(name: str, spec: RunSpec) -> Scalar:
     return spec.settings.get(name, spec.axes.get(name))
 
 
-def _requested_and_done(spec: RunSpec, effective: Effective) -> dict[str, Cell]:
+def _requested_and_done(asked: Mapping[str, Scalar], effective: Effective) -> dict[str, Cell]:
     cells: dict[str, Cell] = {}
     for word, names in SETTING_NAMES.items():
-        name = next((name for name in names if name in effective or _asked(name, spec) is not None), names[0])
-        asked = effective[name][0] if name in effective else _asked(name, spec)
-        done = effective[name][1] if name in effective else None
+        requested, done = None, None
+        for name in names:
+            if name in effective:
+                requested, done, _ = effective[name]
+                break
+            if (requested := asked.get(name)) is not None:
+                break
         if word.endswith("_enabled"):
-            cells[word] = done if done is not None else asked
+            cells[word] = done if done is not None else requested
         else:
             # What was asked for is not what was done, unless the workload says so.
-            cells[f"{word}_req"], cells[f"{word}_effective"] = asked, done
+            cells[f"{word}_req"], cells[f"{word}_effective"] = requested, done
     return cells

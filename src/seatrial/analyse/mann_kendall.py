@@ -26,9 +26,10 @@ class Trend:
 def mann_kendall(values: npt.NDArray[np.float64]) -> Trend:
     """The trend of `values`; every pair is compared, so thin out thousands of them before."""
     count = len(values)
-    rises, falls = values > values[:, None], values < values[:, None]
-    pairs = _later(count)
-    score = int(np.count_nonzero(rises & pairs)) - int(np.count_nonzero(falls & pairs))
+    # Of every two values, in both orders: a pair that falls rises the other way round.
+    rises = values > values[:, None]
+    rising = int(np.count_nonzero(rises & _later(count)))
+    score = rising - (int(np.count_nonzero(rises)) - rising)
     spread = kendall_variance(values)
     if score == 0 or spread <= 0:
         return Trend(sign=0, chance=1.0)

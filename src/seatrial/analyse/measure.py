@@ -231,8 +231,10 @@ def _loss_finite(steps: pl.DataFrame) -> bool | None:
 
 
 def _loss_ranks(steps: pl.DataFrame) -> int:
-    told = steps["loss"].is_not_null().to_numpy()
-    return len(np.unique(steps["rank"].to_numpy()[told]))
+    rank, loss = steps["rank"].to_numpy(), steps["loss"]
+    told = rank[loss.is_not_null().to_numpy()] if loss.null_count() else rank
+    # The table goes by rank: each begins where the number changes.
+    return int(np.count_nonzero(np.diff(told))) + 1 if len(told) else 0
 
 
 def steps_done(numbers: npt.NDArray[np.int64]) -> int:

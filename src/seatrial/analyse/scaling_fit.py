@@ -19,7 +19,6 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 PARTS = ("compute", "bandwidth", "latency")
 RESAMPLES = 300
@@ -129,6 +128,9 @@ def _rows(gpus: Sequence[int], work: Sequence[float]) -> Floats:
 
 def _fitted(rows: Floats, times: Floats, model: Model) -> Floats:
     """By least squares of relative errors, no part below 0; parts that the model leaves out are 0."""
+    # Here and not above: it takes a quarter of a second to load, and most campaigns have one number of GPUs.
+    from scipy.optimize import nnls
+
     found = np.zeros(len(PARTS))
     found[list(model)] = nnls(rows[:, list(model)] / times[:, None], np.ones(len(times)))[0]
     return found

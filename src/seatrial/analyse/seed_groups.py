@@ -24,9 +24,10 @@ STATISTICS = ("_mean", "_std", "_min", "_max")
 def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[MeasuredRun]) -> dict[str, Cell]:
     """All columns; configuration from `described` (all runs where none counts), numbers from `counted`."""
     configs = [_config(run) for run in described]
+    own = configs if counted is described else [_config(run) for run in counted]
     cells: dict[str, Cell] = dict.fromkeys(GROUP_SEED)
     cells.update({name: _single([config.get(name) for config in configs]) for name in CONFIG_COLUMNS})
-    seeds: list[dict[str, Cell]] = [_config(run) | (run.measure.seed if run.measure else {}) for run in counted]
+    seeds = [config | (run.measure.seed if run.measure else {}) for config, run in zip(own, counted, strict=True)]
     for column in GROUP_SEED:
         ending = next((ending for ending in STATISTICS if column.endswith(ending)), None)
         if ending:

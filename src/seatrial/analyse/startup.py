@@ -5,7 +5,7 @@ add up to `startup_s`, launch to the end of that step:
 
     launch        the harness's start of the launcher → this rank's process
     import        process → its probe: Python, imports, whatever the script does before it makes one
-    process_group, model, data, compile     as the workload names them
+    process_group, model, data, tokenise, compile     as the workload names them
     first_step    the first step's own time
     other         what none of these explains
 """

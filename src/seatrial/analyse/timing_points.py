@@ -7,6 +7,7 @@ those steps count. Where forward and backward are never told apart (a Trainer ca
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 
@@ -49,7 +50,7 @@ def seed_iter_of(steps: pl.DataFrame) -> pl.Series:
 def _summed(steps: pl.DataFrame) -> pl.Series:
     """A phase that was not told counts nothing."""
     columns = [steps[name].fill_null(0.0) if steps[name].null_count() else steps[name] for name in PHASES]
-    return pl.Series(np.sum([column.to_numpy() for column in columns], axis=0))
+    return pl.Series(functools.reduce(np.add, [column.to_numpy() for column in columns]))
 
 
 def timing_points(rank0: pl.DataFrame, log_every: int, window: int) -> tuple[TimingPoint, ...]:
@@ -97,12 +98,12 @@ def _sorted_windows(values: Matrix, starts: npt.NDArray[np.intp], ends: npt.NDAr
 def _quantiles(windows: Matrix) -> Matrix:
     """Linear-interpolated quantiles of every window: a row each, in the order of FIGURES; NaN where a window has no value."""
     last = np.maximum((~np.isnan(windows)).sum(axis=1) - 1, 0)
+    window, column = np.ogrid[: windows.shape[0], : windows.shape[2]]
     found = []
     for share in QUANTILES.values():
         at = last * share
         low = np.floor(at).astype(np.intp)
         high = np.minimum(low + 1, last)
-        below = np.take_along_axis(windows, low[:, None, :], axis=1)[:, 0, :]
-        above = np.take_along_axis(windows, high[:, None, :], axis=1)[:, 0, :]
+        below, above = windows[window, low, column], windows[window, high, column]
         found.append(below + (above - below) * (at - low))
     return np.stack(found, axis=2).reshape(len(windows), len(FIGURES))

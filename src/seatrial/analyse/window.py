@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analyse.grid import find_grid
+from seatrial.analyse.grid import find_grid, is_among
 from seatrial.analyse.steady import Steady, find_steady
 from seatrial.records.measure import Window
 
@@ -59,7 +59,7 @@ def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> Counted:
     grid = find_grid(timed["rank"].to_numpy(), step)
     numbers, ranks, rank, wall_ms = grid.numbers, grid.ranks, grid.rank, grid.longest(iter_ms)
     common, spans = grid.seen == len(ranks), span[grid.first_row]
-    usable = np.flatnonzero(common & ~np.isin(numbers, paused.to_numpy()))
+    usable = np.flatnonzero(common & ~is_among(numbers, paused.to_numpy()))
     chosen, found = _chosen(usable, numbers, spans, wall_ms, window)
     rows = Counted(
         window=None,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from seatrial.campaign.measuring import measure_all
+from seatrial.campaign.measuring import Measuring, Workers
 from seatrial.campaign.original import campaign_of
 from seatrial.collect.attempts import StoredPlans, read_stored, read_stored_plans
 from seatrial.errors import CampaignError
@@ -66,19 +66,32 @@ def read_grouped(folder: Path) -> GroupedCampaign:
     return replace(group_campaign(CampaignPaths(campaign_of(folder))), output=str(folder))
 
 
-def group_campaign(paths: CampaignPaths, *, tail_points: int | None = None, baseline: str | None = None) -> GroupedCampaign:
+def group_campaign(
+    paths: CampaignPaths,
+    *,
+    tail_points: int | None = None,
+    baseline: str | None = None,
+    charts: bool = False,
+    measuring: Measuring | None = None,
+) -> GroupedCampaign:
     """The campaign as it lies there now. `tail_points` (timing points that the seeds' tail columns average) and `baseline` (the group
-    that speed-ups are against) are those of the plans where they are not given."""
+    that speed-ups are against) are those of the plans where they are not given. With `charts`, runs have what can be drawn of them.
+    `measuring` is for whoever asks again and again."""
     if not can_measure():
         raise CampaignError(NO_POLARS)
-    from seatrial.analyse.groups import summarise
-    from seatrial.analyse.rank import rank
+    # Workers begin while this process loads what it needs itself, and reads what there is to measure.
+    with Workers(0 if measuring else _num_folders(paths)) as workers:
+        from seatrial.analyse.charts.detail import detail_for
+        from seatrial.analyse.groups import summarise
+        from seatrial.analyse.rank import rank
 
-    read = plans_of(paths)
-    plans = read.plans
-    asked = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
-    stored = read_stored(paths, plans)
-    runs = measure_all([with_tail(as_asked_now(attempt, asked), tail_points) for attempt in stored.attempts])
+        read = plans_of(paths)
+        plans = read.plans
+        asked = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
+        stored = read_stored(paths, plans)
+        attempts = [with_tail(as_asked_now(attempt, asked), tail_points) for attempt in stored.attempts]
+        detail = detail_for(sum(attempt.current for attempt in attempts)) if charts else None
+        runs = (measuring or workers.measure_all)(attempts, detail)
     baseline = plans[-1].baseline if baseline is None else baseline
     groups = summarise(runs, baseline)
     rank_by, unknown = _rank_by(plans[-1])
@@ -92,6 +105,15 @@ def group_campaign(paths: CampaignPaths, *, tail_points: int | None = None, base
         plans=tuple(plans),
         cautions=(*read.cautions, *stored.cautions, *unknown),
     )
+
+
+def _num_folders(paths: CampaignPaths) -> int:
+    """About as many as there are runs, at a glance."""
+    try:
+        with os.scandir(paths.folder) as entries:
+            return sum(entry.is_dir() for entry in entries)
+    except OSError:
+        return 0
 
 
 def can_measure() -> bool:

@@ -1,7 +1,9 @@
 """Measuring attempts, on every core where there are many of them.
 
-In: attempts as read from disk. Out: `MeasuredRun`s in the same order. A process of its own costs a second to start, so a few attempts
-are measured here one after another; both ways give the same.
+In: attempts as read from disk, and how much of each is to be drawn, where anything is. Out: `MeasuredRun`s in the same order. A process of
+its own costs half a second to start, so a few attempts are measured here one after another; both ways give the same. `Workers` may be
+started before the attempts are known, and begin meanwhile. What can be drawn of a run is made here too, while its tables are in memory;
+only the attempts that count are drawn.
 """
 
 from __future__ import annotations
@@ -9,43 +11,62 @@ from __future__ import annotations
 import collections
 import contextlib
 import gc
+import importlib
 import multiprocessing.connection
 import os
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from seatrial.kinship import end_with_parent
 from seatrial.machine.host import usable_cpu_count
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
+from seatrial.records.charts import Detail, RunCharts
 from seatrial.records.measure import RunMeasure
 from seatrial.records.results import MeasuredRun
+from seatrial.records.steps import StepTables
+from seatrial.records.telemetry import TelemetryTables
+
+if TYPE_CHECKING:
+    from seatrial.collect.ahead import Ahead
 
 LEAST_FOR_A_WORKER = 100
 MOST_WORKERS = 8
 HANDED_OUT_AT_ONCE = 16
+NEEDED = ("seatrial.analyse.measure", "seatrial.analyse.charts.run", "seatrial.collect.ahead", "seatrial.collect.steps")
+"""What a worker loads before there is anything to measure."""
+Measuring = Callable[[Sequence[Attempt], Detail | None], tuple[MeasuredRun, ...]]
+"""`measure_all`, or what takes its place."""
+Found = tuple[RunMeasure | None, RunCharts | None]
+"""What a worker sends back: a MeasuredRun without its attempt, which the parent has."""
 
 
-def measure_all(attempts: Sequence[Attempt]) -> tuple[MeasuredRun, ...]:
-    """What each attempt's events or lines say."""
-    count = min(usable_cpu_count(), MOST_WORKERS, len(attempts) // LEAST_FOR_A_WORKER)
-    if count < 2:
-        return tuple(map(measure, attempts))
+def measure_all(attempts: Sequence[Attempt], detail: Detail | None = None) -> tuple[MeasuredRun, ...]:
+    """What each attempt's events or lines say, and what can be drawn of it in that detail."""
+    with Workers(len(attempts)) as workers:
+        return workers.measure_all(attempts, detail)
+
+
+def _measure_some(attempts: Sequence[Attempt], detail: Detail | None) -> list[Found]:
+    """Of some attempts whose files are read together."""
+    from seatrial.collect.ahead import NOTHING, read_ahead
+
     try:
-        with _Workers(count) as workers:
-            measures = workers.map(attempts)
-    except (OSError, EOFError):
-        # No process to be had, or a worker killed for want of memory: slower is better than not at all.
-        return tuple(map(measure, attempts))
-    return tuple(MeasuredRun(attempt=attempt, measure=found) for attempt, found in zip(attempts, measures, strict=True))
+        ahead = read_ahead(attempts)
+    except Exception:
+        # Then each is read by itself, and what is odd about one is said of that one.
+        ahead = NOTHING
+    return [(run.measure, run.charts) for run in (measure(attempt, detail, ahead) for attempt in attempts)]
 
 
-def measure(attempt: Attempt) -> MeasuredRun:
-    """What one attempt's events or lines say."""
+def measure(attempt: Attempt, detail: Detail | None = None, ahead: Ahead | None = None) -> MeasuredRun:
+    """What one attempt's events or lines say; with something to draw where `detail` is given and the attempt counts. `ahead` is what has
+    been read of it already."""
     from seatrial.analyse.measure import measure_run
     from seatrial.collect.steps import read_steps
     from seatrial.collect.telemetry import read_telemetry
@@ -53,23 +74,44 @@ def measure(attempt: Attempt) -> MeasuredRun:
     if attempt.outcome is None:
         return MeasuredRun(attempt=attempt, measure=None)
     try:
-        return MeasuredRun(attempt=attempt, measure=measure_run(attempt, read_steps(attempt), read_telemetry(attempt)))
+        tables = read_steps(attempt, ahead.events if ahead else None)
+        samples = read_telemetry(attempt, ahead.samples if ahead else None)
+        found = measure_run(attempt, tables, samples)
     except Exception as error:
         # What one odd run wrote must not end a night's campaign, nor keep the others from being reported.
         whole = RunMeasure(source="whole", world_size=attempt.spec.place.ranks, duration_s=attempt.outcome.duration_s)
         return MeasuredRun(attempt=attempt, measure=replace(whole, cautions=(_not_measured(attempt, error),)))
+    if detail is None or not attempt.current:
+        return MeasuredRun(attempt=attempt, measure=found)
+    return _drawn(MeasuredRun(attempt=attempt, measure=found), found, tables, samples, detail)
 
 
-class _Workers:
+def _drawn(run: MeasuredRun, found: RunMeasure, tables: StepTables, samples: TelemetryTables, detail: Detail) -> MeasuredRun:
+    """The run with what can be drawn of it; where that fails, with a caution, and its figures stay."""
+    from seatrial.analyse.charts.run import run_charts
+
+    try:
+        return replace(run, charts=run_charts(run.attempt, tables, samples, found, detail))
+    except Exception as error:
+        return replace(run, measure=replace(found, cautions=(*found.cautions, _not_drawn(run.attempt, error))))
+
+
+class Workers:
     """Processes that measure, each at the end of a pipe of its own: no threads, locks or semaphores that an interrupt could leave held."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, attempts: int) -> None:
+        """As many as serve for about so many attempts; none where they are few."""
         # Not forked: this process may have threads, whose locks a fork would copy as they stand.
         self._spawning = multiprocessing.get_context("spawn")
-        self._count = count
+        count = min(usable_cpu_count(), MOST_WORKERS, attempts // LEAST_FOR_A_WORKER)
+        self._count = count if count > 1 else 0
         self._started: dict[Connection, BaseProcess] = {}
 
-    def __enter__(self) -> _Workers:
+    def __enter__(self) -> Workers:
+        # No process to be had: slower is better than not at all.
+        with contextlib.suppress(OSError):
+            for _ in range(self._count):
+                self._start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -80,13 +122,24 @@ class _Workers:
                 worker.join()
             ours.close()
 
-    def map(self, attempts: Sequence[Attempt]) -> list[RunMeasure | None]:
-        """The measures in the order of the attempts; an EOFError when a worker is lost."""
-        measures: list[RunMeasure | None] = [None] * len(attempts)
+    def measure_all(self, attempts: Sequence[Attempt], detail: Detail | None = None) -> tuple[MeasuredRun, ...]:
+        """As `measure_all`."""
+        try:
+            found = self._map(attempts, detail) if self._started else _one_by_one(attempts, detail)
+        except (OSError, EOFError):
+            # A worker killed for want of memory: slower is better than not at all.
+            found = _one_by_one(attempts, detail)
+        return tuple(
+            MeasuredRun(attempt=attempt, measure=of_it, charts=drawn) for attempt, (of_it, drawn) in zip(attempts, found, strict=True)
+        )
+
+    def _map(self, attempts: Sequence[Attempt], detail: Detail | None) -> list[Found]:
+        """What was found, in the order of the attempts; an EOFError when a worker is lost."""
+        measures: list[Found] = [(None, None)] * len(attempts)
         waiting = collections.deque(range(0, len(attempts), HANDED_OUT_AT_ONCE))
-        busy: dict[Connection, int] = {self._start(): first for first in [waiting.popleft() for _ in range(min(self._count, len(waiting)))]}
+        busy: dict[Connection, int] = {worker: waiting.popleft() for worker in list(self._started)[: len(waiting)]}
         for worker, first in busy.items():
-            worker.send(attempts[first : first + HANDED_OUT_AT_ONCE])
+            worker.send((attempts[first : first + HANDED_OUT_AT_ONCE], detail))
         while busy:
             for worker in [one for one in multiprocessing.connection.wait(list(busy)) if isinstance(one, Connection)]:
                 found = worker.recv()
@@ -94,16 +147,20 @@ class _Workers:
                 measures[first : first + len(found)] = found
                 if waiting:
                     busy[worker] = waiting.popleft()
-                    worker.send(attempts[busy[worker] : busy[worker] + HANDED_OUT_AT_ONCE])
+                    worker.send((attempts[busy[worker] : busy[worker] + HANDED_OUT_AT_ONCE], detail))
         return measures
 
-    def _start(self) -> Connection:
+    def _start(self) -> None:
         ours, theirs = self._spawning.Pipe()
         worker = self._spawning.Process(target=_work, args=(theirs, os.getpid()), daemon=True)
-        self._started[ours] = worker
         worker.start()
+        self._started[ours] = worker
         theirs.close()
-        return ours
+
+
+def _one_by_one(attempts: Sequence[Attempt], detail: Detail | None) -> list[Found]:
+    starts = range(0, len(attempts), HANDED_OUT_AT_ONCE)
+    return [found for start in starts for found in _measure_some(attempts[start : start + HANDED_OUT_AT_ONCE], detail)]
 
 
 def _work(pipe: Connection, parent: int) -> None:
@@ -116,9 +173,11 @@ def _work(pipe: Connection, parent: int) -> None:
     # What is measured is sent away and holds no circles; looking for some after every few hundred records costs a tenth of the time.
     gc.disable()
     with contextlib.suppress(EOFError, OSError):
+        for name in NEEDED:
+            importlib.import_module(name)
         while os.getppid() == parent:
             # Without the attempts, which the parent has: a third less to be sent.
-            pipe.send([measure(attempt).measure for attempt in pipe.recv()])
+            pipe.send(_measure_some(*pipe.recv()))
 
 
 def _not_measured(attempt: Attempt, error: Exception) -> Caution:
@@ -127,4 +186,13 @@ def _not_measured(attempt: Attempt, error: Exception) -> Caution:
         subject=attempt.spec.run,
         text=f"What this run wrote could not be read ({type(error).__name__}: {error}); it counts as without figures. Please report this "
         "with its launcher.log and event files.",
+    )
+
+
+def _not_drawn(attempt: Attempt, error: Exception) -> Caution:
+    return Caution(
+        kind="not_drawn",
+        subject=attempt.spec.run,
+        text=f"No chart could be made of what this run wrote ({type(error).__name__}: {error}); its figures are not touched. Please report "
+        "this with its event files and telemetry.",
     )

@@ -17,8 +17,9 @@ from statistics import fmean
 from seatrial.append import TROUBLE
 from seatrial.campaign.grouped import GroupedCampaign, can_measure, group_campaign
 from seatrial.campaign.in_the_way import folders_moved_aside
-from seatrial.campaign.measuring import measure
+from seatrial.campaign.measuring import Measuring, measure
 from seatrial.campaign.scaling_within import scaling_within
+from seatrial.campaign.uncollected import uncollected
 from seatrial.collect.attempts import read_attempt, read_campaign
 from seatrial.collect.manifest import (
     append_manifest,
@@ -61,11 +62,12 @@ def known_durations_s(paths: CampaignPaths) -> dict[str, float]:
     return {key: fmean(values) for key, values in lengths.items()}
 
 
+@uncollected()
 def remake(folder: Path, *, tail_points: int | None = None, baseline: str | None = None) -> CampaignResults:
     """Read everything, write everything, and say it; with another tail or baseline than the plans say, where they are given."""
     paths = CampaignPaths(folder)
     recover(folder)
-    results = gather_results(paths, tail_points=tail_points, baseline=baseline)
+    results = gather_results(paths, tail_points=tail_points, baseline=baseline, charts=True)
     results = replace(results, cautions=(*results.cautions, *folders_moved_aside(paths)))
     write_results(results, paths)
     return results
@@ -92,9 +94,16 @@ def write_results(results: CampaignResults, paths: CampaignPaths) -> None:
     write_report(results, paths)
 
 
-def gather_results(paths: CampaignPaths, *, tail_points: int | None = None, baseline: str | None = None) -> CampaignResults:
+def gather_results(
+    paths: CampaignPaths,
+    *,
+    tail_points: int | None = None,
+    baseline: str | None = None,
+    charts: bool = False,
+    measuring: Measuring | None = None,
+) -> CampaignResults:
     """Everything known of the folder now, grouped as `group_campaign` does and judged; nothing is written."""
-    grouped = group_campaign(paths, tail_points=tail_points, baseline=baseline)
+    grouped = group_campaign(paths, tail_points=tail_points, baseline=baseline, charts=charts, measuring=measuring)
     from seatrial.analyse.sentinel import sentinel_drift
     from seatrial.analyse.what_fits import what_fits
 

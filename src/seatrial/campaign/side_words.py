@@ -11,7 +11,7 @@ chosen from, and how the baseline was found where nobody named it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,9 +35,11 @@ class AskedPairs:
     note: str = ""
 
 
-def asked_pairs(words: Sequence[str], *, inside: Path | None = None, history: Path | None = None) -> AskedPairs:
-    """The pairs that the words mean."""
-    finder = Finder(inside=inside, history=history)
+def asked_pairs(
+    words: Sequence[str], *, inside: Path | None = None, history: Path | None = None, known: Mapping[Path, Grouped] | None = None
+) -> AskedPairs:
+    """The pairs that the words mean. Campaigns that have been read already are `known` by their folders."""
+    finder = Finder(inside=inside, history=history, known=known)
     folders = [_whole_campaign(word) for word in words]
     if not words and inside is not None:
         return _all_groups(finder, inside)

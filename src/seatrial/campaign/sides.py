@@ -70,10 +70,10 @@ def side_name(folder: Path | str, group: str) -> str:
 class Finder:
     """Reads each campaign once, however many words name it."""
 
-    def __init__(self, *, inside: Path | None = None, history: Path | None = None) -> None:
+    def __init__(self, *, inside: Path | None = None, history: Path | None = None, known: Mapping[Path, Grouped] | None = None) -> None:
         self.inside = inside
         self.history = history_path(history)
-        self._read: dict[Path, Grouped] = {}
+        self._read: dict[Path, Grouped] = {folder.resolve(): campaign for folder, campaign in (known or {}).items()}
 
     def campaign(self, folder: Path) -> Grouped:
         """The campaign in a folder."""

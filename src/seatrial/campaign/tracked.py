@@ -175,18 +175,9 @@ def _step_point(row: Mapping[str, Any], names: Mapping[str, str]) -> Point:
 
 def thinned(frame: pl.DataFrame, extreme: str, most: int) -> pl.DataFrame:
     """At most `most` rows in their order: the first, the last, and of every stretch between the lowest and the highest."""
-    import polars as pl
+    from seatrial.analyse.charts.thinning import kept_places
 
-    if len(frame) <= most:
-        return frame
-    stretch = -(-len(frame) // (most // 2 - 1))
-    numbered = frame.with_row_index("_at").with_columns((pl.col("_at") // stretch).alias("_stretch"))
-    ends = numbered.group_by("_stretch").agg(
-        pl.col("_at").get(pl.col(extreme).arg_min().fill_null(0)).alias("low"),
-        pl.col("_at").get(pl.col(extreme).arg_max().fill_null(0)).alias("high"),
-    )
-    kept = pl.concat([ends["low"], ends["high"], pl.Series([0, len(frame) - 1], dtype=ends["low"].dtype)]).unique()
-    return frame[kept.sort().to_list()]
+    return frame if len(frame) <= most else frame[kept_places(frame[extreme].to_numpy(), most)]
 
 
 def _telemetry(attempt: Attempt, started_t: float) -> tuple[Point, ...]:

@@ -39,7 +39,7 @@ def diff(before: Run, after: Run, json: AsJson = False) -> int:
     from seatrial.report.run_diff import diff_runs
     from seatrial.report.run_diff_text import diff_json, diff_lines
 
-    found = diff_runs(_side(before), _side(after))
+    found = diff_runs(run_side(before), run_side(after))
     people = Console(stderr=json, emoji=False)
     people.print("\n".join(diff_lines(found, people.width)), markup=False, highlight=False, soft_wrap=True)
     if json:
@@ -47,7 +47,8 @@ def diff(before: Run, after: Run, json: AsJson = False) -> int:
     return 0
 
 
-def _side(folder: Path) -> RunSide:
+def run_side(folder: Path) -> RunSide:
+    """A run as `diff_runs` takes it: of several attempts the newest that came to its own end."""
     from seatrial.collect.effective import read_effective
     from seatrial.files import read_json
     from seatrial.paths import AttemptPaths

@@ -1,4 +1,4 @@
-"""`seatrial report OUT`: everything again from disk."""
+"""`seatrial report OUT`: everything again from disk, and the page opened, printed, compared or as pictures."""
 
 from __future__ import annotations
 
@@ -13,9 +13,53 @@ import typer
 from seatrial.cli.options import AsJson, Folder, Track
 
 if TYPE_CHECKING:
-    pass
+    from rich.console import Console
 
-EXAMPLES = "seatrial report outputs/tiny-lm-demo\n\nseatrial report outputs/tiny-lm-demo --svg picture.svg"
+    from seatrial.cli.report_extras import Extras
+    from seatrial.records.results import CampaignResults
+
+EXAMPLES = (
+    "seatrial report outputs/tiny-lm-demo --open\n\n"
+    "seatrial report tuesday --compare monday --open\n\n"
+    "seatrial report outputs/tiny-lm-demo --pdf --png\n\n"
+    "seatrial report outputs/tiny-lm-demo --svg picture.svg"
+)
+PAGE = "The page"
+
+OpenIt = Annotated[
+    bool,
+    typer.Option(
+        "--open",
+        help="Open the page in your browser: summary.html, or the one that --compare made. Where there is no browser, say how to get it.",
+        rich_help_panel=PAGE,
+    ),
+]
+Other = Annotated[
+    Path | None,
+    typer.Option(
+        "--compare",
+        metavar="OUT2",
+        help="Also lay this campaign beside OUT: what `seatrial compare OUT OUT2` says of the two, both rankings, what differs, and the "
+        "charts of both together, in OUT/compare_OUT2.html. Nothing is written into OUT2.",
+        rich_help_panel=PAGE,
+        show_default=False,
+    ),
+]
+Pdf = Annotated[
+    bool,
+    typer.Option(
+        "--pdf",
+        help="Also print the page as summary.pdf, by the Chromium, Chrome or Edge on PATH, or that SEATRIAL_BROWSER names.",
+        rich_help_panel=PAGE,
+    ),
+]
+Png = Annotated[
+    bool,
+    typer.Option(
+        "--png", help="Also draw the main charts as pictures, OUT/charts/NAME.png, which summary.md then shows.", rich_help_panel=PAGE
+    ),
+]
+Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the terminal report as an SVG picture.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -25,35 +69,53 @@ def register(app: typer.Typer) -> None:
 
 def report(
     out: Folder,
-    svg: Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the terminal report as an SVG picture.")] = None,
+    open_it: OpenIt = False,
+    compare: Other = None,
+    pdf: Pdf = False,
+    png: Png = False,
+    svg: Svg = None,
     track: Track = None,
     json: AsJson = False,
 ) -> int:
     """Make every table and report of a campaign again from what is on disk, and show the ranking and the verdict.
 
     Works on unfinished campaigns, on folders copied from another machine, and on folders that the original stage-1 scripts wrote: what is
-    made of one of those lies in its subfolder `seatrial`, and nothing else in it is touched. Exit codes are those of `run`.
+    made of one of those lies in its subfolder `seatrial`, and nothing else in it is touched. Exit codes are those of `run`; what was asked
+    for besides and could not be made gives 1, after all else is done.
     """
     from rich.console import Console
 
     from seatrial.campaign.original import campaign_of
     from seatrial.campaign.results import remake_or_say
-    from seatrial.cli.carry_out import last_line
+    from seatrial.cli.report_extras import Extras, refuse_what_cannot_be
     from seatrial.cli.track import track_all, usable_trackers
     from seatrial.errors import CampaignError
     from seatrial.report.terminal import print_report, save_svg
 
+    asked = Extras(open_it=open_it, compare=compare, pdf=pdf, png=png)
+    refuse_what_cannot_be(asked)
     if out.is_dir() and not os.access(out, os.W_OK | os.X_OK):
         raise CampaignError(f"{out} cannot be written to, and that is where reports go: copy it to a place of your own and report the copy")
     trackers = usable_trackers(track or ())
     campaign = campaign_of(out)
+    people = Console(stderr=json, emoji=False)
     results, unwritten = remake_or_say(campaign)
-    print_report(results, Console(stderr=json, emoji=False))
+    print_report(results, people)
     if svg is not None:
         save_svg(results, svg)
-    track_all(trackers, campaign, Console(stderr=json, emoji=False))
-    if json:
-        sys.stdout.write(json_text.dumps(last_line(results)) + "\n")
-    if unwritten:
-        raise CampaignError(unwritten)
+    track_all(trackers, campaign, people)
+    return _finish(out, results, asked, people, unwritten, as_json=json)
+
+
+def _finish(out: Path, results: CampaignResults, asked: Extras, people: Console, unwritten: str, *, as_json: bool) -> int:
+    """What was asked for besides, then the machine's line; what could not be made is said last."""
+    from seatrial.cli.carry_out import last_line
+    from seatrial.cli.report_extras import Made, make_extras
+    from seatrial.errors import CampaignError
+
+    made = Made(troubles=(unwritten,)) if unwritten else make_extras(asked, out, results, people)
+    if as_json:
+        sys.stdout.write(json_text.dumps({**last_line(results), **made.told()}) + "\n")
+    if made.troubles:
+        raise CampaignError("; ".join(made.troubles))
     return results.verdict.verdict.exit_code

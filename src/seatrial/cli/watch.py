@@ -1,7 +1,9 @@
-"""`seatrial watch OUT`: look on from another terminal."""
+"""`seatrial watch OUT`: look on from another terminal, or with --web from a browser."""
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,11 +13,20 @@ import typer
 from seatrial.cli.options import Folder
 
 if TYPE_CHECKING:
+    from seatrial.paths import CampaignPaths
     from seatrial.records.live import LiveState
 
-EXAMPLES = "seatrial watch outputs/tiny-lm-demo\n\nseatrial watch outputs/tiny-lm-demo --once"
+EXAMPLES = "seatrial watch outputs/tiny-lm-demo --once\n\nseatrial watch outputs/tiny-lm-demo --web --port 8123"
 NOBODY = " (nobody runs it now)"
 LOOK_EVERY_S = 1.0
+LARGEST_PORT = 65535
+
+Once = Annotated[bool, typer.Option("--once", help="Print one line about now and end.")]
+Web = Annotated[bool, typer.Option("--web", help="Serve the report as a live page on 127.0.0.1, until interrupted. Read-only.")]
+Port = Annotated[
+    int | None, typer.Option("--port", metavar="PORT", help="With --web: this port instead of a free one.", min=0, max=LARGEST_PORT)
+]
+Open = Annotated[bool, typer.Option("--open", help="With --web: open the page in a browser, where there is a display.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -23,18 +34,35 @@ def register(app: typer.Typer) -> None:
     app.command("watch", epilog=EXAMPLES)(watch)
 
 
-def watch(out: Folder, once: Annotated[bool, typer.Option("--once", help="Print one line about now and end.")] = False) -> int:
+def watch(out: Folder, once: Once = False, web: Web = False, port: Port = None, open_it: Open = False) -> int:
     """Look on while a campaign runs: the run under way, its step, and when it and the campaign will end.
 
-    Reads files only and disturbs nothing. Ends when the campaign does.
+    Reads files only and disturbs nothing. Ends when the campaign does; the page of --web stays until interrupted.
     """
+    from seatrial.paths import CampaignPaths
+
+    paths = CampaignPaths(out)
+    _check_words(once=once, web=web, port=port, open_it=open_it)
+    if web:
+        return _watch_in_browser(paths, port or 0, open_it)
+    return _watch_in_terminal(paths, once)
+
+
+def _check_words(*, once: bool, web: bool, port: int | None, open_it: bool) -> None:
+    from seatrial.errors import UsageError
+
+    if once and web:
+        raise UsageError("--once prints one line and ends, --web serves a page until it is interrupted: leave one of them out")
+    if not web and (open_it or port is not None):
+        raise UsageError(f"{'--open' if open_it else '--port'} is for the page of --web: add --web, or leave it out")
+
+
+def _watch_in_terminal(paths: CampaignPaths, once: bool) -> int:
     from rich.console import Console
 
     from seatrial.campaign.owner import read_owner
     from seatrial.cli.live_view import live_view, state_line
-    from seatrial.paths import CampaignPaths
 
-    paths = CampaignPaths(out)
     state = _state(paths.progress)
     owner = read_owner(paths)
     if once or owner is None:
@@ -47,6 +75,34 @@ def watch(out: Folder, once: Annotated[bool, typer.Option("--once", help="Print 
             state = _state(paths.progress)
     print(state_line(state) if state.over else f"{state_line(state)}{NOBODY}")
     return 0
+
+
+def _watch_in_browser(paths: CampaignPaths, port: int, open_it: bool) -> int:
+    from seatrial.campaign.grouped import NO_POLARS, can_measure, plans_of
+    from seatrial.cli.live_view import state_line
+    from seatrial.errors import CampaignError
+
+    _need_web()
+    if not can_measure():
+        raise CampaignError(NO_POLARS)
+    plans_of(paths)
+    from seatrial.cli.open_private import opened
+    from seatrial.web.serve import open_door, serve
+
+    door = open_door(port)
+    print(f"{door.address}\nRead-only, for whoever has this address. Ctrl-C ends it; the campaign goes on.", flush=True)
+    with opened(door.address, door.port) if open_it else contextlib.nullcontext("") as sentence:
+        if sentence:
+            print(sentence, flush=True)
+        serve(paths, door, state_line)
+    return 0
+
+
+def _need_web() -> None:
+    from seatrial.errors import UsageError
+
+    if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
+        raise UsageError("`watch --web` needs two packages that are not installed here: pip install 'seatrial[web]'")
 
 
 def _state(path: Path) -> LiveState:

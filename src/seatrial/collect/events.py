@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,16 +42,17 @@ def read_events(attempt: Attempt) -> StepTables | None:
     return read_events_said(attempt)[0]
 
 
-def read_events_said(attempt: Attempt) -> tuple[StepTables | None, tuple[Caution, ...]]:
+def read_events_said(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None = None) -> tuple[StepTables | None, tuple[Caution, ...]]:
     """The same, and what is to be said of the files also where there is no step in them."""
     paths = AttemptPaths(Path(attempt.folder))
     sources = paths.all_events()
     if not sources:
         return None, ()
-    events, passed = read_event_files(sources, attempt)
-    written, unnumbered = _written(events)
+    events, passed = read_event_files(sources, attempt, ahead)
+    is_step = events["kind"] == "step"
+    written, unnumbered = _written(events, is_step)
     # Few lines are not steps: everything else is asked of this small rest.
-    is_other = events["kind"] != "step"
+    is_other = ~is_step
     others = {name: events[name].filter(is_other).to_list() for name in OF_OTHERS}
     sizes = [size for kind, size in zip(others["kind"], others["world_size"], strict=True) if kind == "start" and size and size > 0]
     world_size = _world_size(sizes, attempt.spec.place.ranks, written["rank"])
@@ -76,15 +77,16 @@ def read_events_said(attempt: Attempt) -> tuple[StepTables | None, tuple[Caution
     return tables, cautions
 
 
-def _written(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+def _written(events: pl.DataFrame, is_step: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
     """The step table as written, and the ranks of steps without a number."""
-    is_step = events["kind"] == "step"
     # Column by column: a filter of the whole table is planned as a query first, which takes ten times as long as the filter.
     columns = {name: events[name].filter(is_step) for name in STEP_TABLE_COLUMNS if name != "span"}
     spans = pl.Series("span", np.ones(len(columns["step"]), dtype=np.int64))
     steps = pl.DataFrame([spans if name == "span" else columns[name] for name in STEP_TABLE_COLUMNS])
+    if not columns["step"].null_count():
+        return steps, pl.Series(dtype=pl.Int64)
     without = columns["step"].is_null()
-    return (steps.filter(~without), steps["rank"].filter(without)) if columns["step"].null_count() else (steps, pl.Series(dtype=pl.Int64))
+    return steps.filter(~without), steps["rank"].filter(without)
 
 
 def _that_tell(kind: str, others: dict[str, list[Any]], sources: Sequence[Path]) -> list[Path]:

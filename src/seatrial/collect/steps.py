@@ -7,9 +7,11 @@ debugging was on, what else says of itself that it is slow, and the figures that
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+
+import polars as pl
 
 from seatrial.collect.debug_settings import debug_of_signs, read_debug_settings
 from seatrial.collect.effective import read_effective
@@ -26,9 +28,9 @@ from seatrial.records.log_formats import READY
 from seatrial.records.steps import StepTables
 
 
-def read_steps(attempt: Attempt) -> StepTables:
-    """Tables of the attempt's steps, never None."""
-    tables = _read_tables(attempt)
+def read_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None = None) -> StepTables:
+    """Tables of the attempt's steps, never None; `ahead` are tables of event files that have been read already."""
+    tables = _read_tables(attempt, ahead)
     signs = read_slow_signs(attempt, tables.effective)
     debug = read_debug_settings(attempt, tables.effective)
     return replace(
@@ -39,8 +41,8 @@ def read_steps(attempt: Attempt) -> StepTables:
     )
 
 
-def _read_tables(attempt: Attempt) -> StepTables:
-    tables, cautions = read_events_said(attempt)
+def _read_tables(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None) -> StepTables:
+    tables, cautions = read_events_said(attempt, ahead)
     if tables is not None:
         return tables
     if attempt.spec.workload.reads != "none":

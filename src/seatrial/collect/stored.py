@@ -63,6 +63,15 @@ def read_plan(path: Path) -> tuple[CampaignPlan | None, str]:
     return (plan, "") if plan.repeats >= 1 and all(map(_can_be, plan.runs)) else (None, IMPOSSIBLE)
 
 
+def same_text(one: Path, other: Path) -> bool:
+    """Whether two files hold the very same; False where one of them cannot be read."""
+    try:
+        with files.open_file(one) as first, files.open_file(other) as second:
+            return os.fstat(first.fileno()).st_size == os.fstat(second.fileno()).st_size and first.read() == second.read()
+    except OSError:
+        return False
+
+
 def _can_be(spec: RunSpec) -> bool:
     counts = (spec.place.ranks, spec.timing.log_every, spec.timing.timing_window, spec.timing.tail_points)
     return min(counts) >= 1 and spec.place.ranks <= MOST_RANKS and (spec.steps or 0) >= 0

@@ -2,13 +2,13 @@
 
 In: an attempt's folder and its account. Out: `TelemetryTables`, by time. A line torn by a kill or by a file system that lost its end is
 left out; a cell that is no number, or one that cannot be, is null; a sample written twice counts once; a file without rows, or none at
-all, is None. Columns that no figure is made of are not read.
+all, is None. Columns that no figure is made of, and that nobody draws, are not read.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,12 +23,12 @@ from seatrial.records.caution import Caution
 from seatrial.records.telemetry import TEXT_COLUMNS, SamplerAccount, TelemetryTables
 
 GPU_READ = (
-    "epoch_sec", "gpu_index", "temp_c", "util_gpu_pct", "power_w", "sm_clock_mhz", "mem_used_mib", "mem_total_mib", "energy_j",
-    "power_limit_w", "throttle_reasons", "foreign_process_count",
+    "epoch_sec", "gpu_index", "temp_c", "util_gpu_pct", "power_w", "sm_clock_mhz", "mem_used_mib", "mem_total_mib", "mem_free_mib",
+    "energy_j", "power_limit_w", "throttle_reasons", "pcie_rx_kib_per_s", "pcie_tx_kib_per_s", "foreign_process_count",
 )  # fmt: skip
 HOST_READ = (
     "epoch_sec", "load1", "cpu_user_pct", "cpu_system_pct", "cpu_steal_pct", "mem_total_kib", "mem_available_kib", "rss_kib",
-    "train_rss_kib", "tree_cpu_pct",
+    "train_rss_kib", "tree_cpu_pct", "disk_read_kib_per_s", "disk_write_kib_per_s", "net_rx_kib_per_s", "net_tx_kib_per_s",
 )  # fmt: skip
 LARGEST_FILE_BYTES = 512 * MIB
 """A fortnight of eight GPUs, sampled every two seconds. What stands beyond is not read."""
@@ -54,13 +54,15 @@ class Samples:
     """Why nothing could be read, where there is a file."""
 
 
-def read_telemetry(attempt: Attempt) -> TelemetryTables:
-    """Both tables; the account, where there is one, spares a look for files that it says are empty."""
+def read_telemetry(attempt: Attempt, ahead: Mapping[Path, Samples] | None = None) -> TelemetryTables:
+    """Both tables; the account, where there is one, spares a look for files that it says are empty. `ahead` are files that have been
+    read already."""
+    known = ahead or {}
     paths, account = AttemptPaths(Path(attempt.folder)), attempt.telemetry
     skip_gpu = account is not None and (account.gpu is None or account.gpu.empty)
     skip_host = account is not None and (account.host is None or account.host.empty)
-    gpu = Samples() if skip_gpu else read_sample_file(paths.gpu_telemetry, GPU_READ)
-    host = Samples() if skip_host else read_sample_file(paths.host_telemetry, HOST_READ)
+    gpu = Samples() if skip_gpu else known.get(paths.gpu_telemetry) or read_sample_file(paths.gpu_telemetry, GPU_READ)
+    host = Samples() if skip_host else known.get(paths.host_telemetry) or read_sample_file(paths.host_telemetry, HOST_READ)
     cautions = [
         *_cautions(gpu, paths.gpu_telemetry.name, account.gpu if account else None, attempt.spec.run),
         *_cautions(host, paths.host_telemetry.name, account.host if account else None, attempt.spec.run),
@@ -89,6 +91,36 @@ def read_sample_file(path: Path, columns: tuple[str, ...]) -> Samples:
         return Samples(problem="it does not begin with the names of its columns")
     table = _parsed(rows, names, columns) if rows else None
     return Samples() if table is None else _checked(table)
+
+
+def read_samples_together(texts: Mapping[Path, bytes], columns: tuple[str, ...]) -> dict[Path, Samples]:
+    """`read_sample_file` of files that end with a whole line, those that begin with the same names as one text. Files that are not
+    clean, and those they were read with, are left out."""
+    alike: dict[bytes, dict[Path, bytes]] = {}
+    for path, text in texts.items():
+        header, _, rows = text.partition(b"\n")
+        if rows and text.isascii():
+            alike.setdefault(header, {})[path] = rows
+    found: dict[Path, Samples] = {}
+    for header, files in alike.items():
+        names = header.decode().strip().split(",")
+        if "epoch_sec" in names and len(set(names)) == len(names):
+            found |= _parsed_together(files, names, columns)
+    return found
+
+
+def _parsed_together(files: Mapping[Path, bytes], names: list[str], columns: tuple[str, ...]) -> dict[Path, Samples]:
+    lines = [rows.count(b"\n") for rows in files.values()]
+    table = _parsed(b"".join(files.values()), names, columns)
+    # A line that is no row would put the rows of one file among those of another.
+    if table is None or len(table) != sum(lines) or not _is_clean(table):
+        return {}
+    found, start = {}, 0
+    for path, count in zip(files, lines, strict=True):
+        kept = _by_time(table.slice(start, count))
+        found[path] = Samples(table=kept, rows_left_out=count - len(kept))
+        start += count
+    return found
 
 
 def _parsed(rows: bytes, names: list[str], columns: tuple[str, ...]) -> pl.DataFrame | None:

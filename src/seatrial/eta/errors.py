@@ -27,16 +27,19 @@ def quality(runs: Iterable[tuple[Sequence[EtaPoint], float]]) -> EtaQuality | No
     lengths_s: list[float] = []
     for points, length_s in runs:
         lengths_s.append(length_s)
-        for point in points:
-            if point.actual_s is None or length_s <= 0 or not _counts(point):
+        for point in points if length_s > 0 else ():
+            actual_s, low_s, high_s = point.actual_s, point.low_s, point.high_s
+            if actual_s is None or not _counts(point):
                 continue
-            error_s = abs(point.eta_s - point.actual_s)
+            error_s = abs(point.eta_s - actual_s)
             errors_s.append(error_s)
             fractions.append(error_s / length_s)
-            if point.low_s is not None and point.high_s is not None:
-                covered.append(point.low_s <= point.actual_s <= point.high_s)
+            if low_s is not None and high_s is not None:
+                covered.append(low_s <= actual_s <= high_s)
     if not errors_s:
         return None
+    errors_s.sort()
+    fractions.sort()
     return EtaQuality(
         points=len(errors_s),
         median_error_s=_quantile(errors_s, 0.5),
@@ -49,12 +52,12 @@ def quality(runs: Iterable[tuple[Sequence[EtaPoint], float]]) -> EtaQuality | No
 
 
 def _counts(point: EtaPoint) -> bool:
-    return 0 < point.remain_steps <= (1 - FROM_FRACTION) * (point.step + point.remain_steps + 1)
+    left = point.remain_steps
+    return 0 < left <= (1 - FROM_FRACTION) * (point.step + left + 1)
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
-    """Linear between neighbours."""
-    ordered = sorted(values)
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    """Of values in order, linear between neighbours."""
     at = (len(ordered) - 1) * share
     low = int(at)
     high = min(low + 1, len(ordered) - 1)

@@ -11,7 +11,7 @@
 
 A run that the harness wants to end is told so through halt.json: `probe.data` is then over, as if there were no more batches, and
 `probe.halted` is true, for loops that do not go through it or go through it again and again (`while not probe.halted: …`).
-What comes before the first step is told apart by `with probe.startup("model"): …` (process_group, model, data, compile).
+What comes before the first step is told apart by `with probe.startup("model"): …` (process_group, model, data, tokenise, compile).
 What the workload measures by itself is told by `probe.figure("ttft_p99_ms", 310.5, unit="ms", n=500)`, at any time; the last one counts.
 
 In: the calls above, SEATRIAL_* variables and halt.json. Out: events_rank{r}.jsonl and heartbeat_rank{r}.jsonl (fields in

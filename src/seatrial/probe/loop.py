@@ -126,7 +126,7 @@ class Probe:
         return PauseContext(self._timeline, name, self._writer.pause_ended, span)
 
     def startup(self, name: str) -> SpanContext | Nothing:
-        """A part of what comes before the first step: process_group, model, data or compile. Several of one name add up."""
+        """A part of what comes before the first step: process_group, model, data, tokenise or compile. Several of one name add up."""
         if name not in SPANS:
             raise ValueError(f"unknown part of the start-up '{name}': {_nearest_span(name)}; what has no name counts as 'other'")
         return NOTHING if self._writer is None else SpanContext(self._timeline, name, self._writer.span_ended)

@@ -51,8 +51,8 @@ TELEMETRY_FIGURES = _names(
 )
 STARTUP_COLUMNS = _names(
     """
-    startup_launch_sec startup_import_sec startup_process_group_sec startup_model_sec startup_data_sec startup_compile_sec
-    startup_first_step_sec startup_other_sec
+    startup_launch_sec startup_import_sec startup_process_group_sec startup_model_sec startup_data_sec startup_tokenise_sec
+    startup_compile_sec startup_first_step_sec startup_other_sec
     """
 )
 ETA_QUALITY = _names(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
@@ -46,3 +47,10 @@ class CampaignResults:
     drift: SentinelDrift | None = None
     """None where the plan has no sentinel."""
     cautions: tuple[Caution, ...] = ()
+
+    @cached_property
+    def counted(self) -> tuple[MeasuredRun, ...]:
+        """Current attempts that ended ok, could be measured and were not set aside. Looked for once: every part of a report asks."""
+        aside = {group.group_key: set(group.counted) for group in self.groups if group.set_aside_runs}
+        ok = [run for run in self.runs if run.attempt.current and run.measure and run.outcome is Outcome.OK]
+        return tuple(run for run in ok if run.attempt.spec.run in aside.get(run.attempt.spec.key, (run.attempt.spec.run,)))

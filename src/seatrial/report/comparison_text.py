@@ -32,6 +32,9 @@ from seatrial.report.numbers import count, figure, margin, ratio
 NARROWEST = 40
 LABEL = 14
 INDENT = "  "
+RATIO = "ratio"
+APART = "   "
+"""Between two figures of one line."""
 WIDEST_BAR = 61
 # The drawing reaches a little beyond what it holds, so that its ends can be seen.
 REACH = 1.15
@@ -69,20 +72,27 @@ def _side(side: Side) -> dict[str, Any]:
 
 def _lines(one: Comparison, width: int) -> Iterator[str]:
     yield f"{one.b} against {one.a}: {one.relation.value}"
-    yield from _row(one.unit, f"{one.a} {_value(one.value_a)}   {one.b} {_value(one.value_b)}", width)
+    for label, text in facts(one):
+        yield from _row(label, text, width)
+        if label == RATIO and one.ratio is not None:
+            yield f"{INDENT}{'':{LABEL}} {drawn(one.ratio, one.margin_pct, min(width - LABEL - 3, WIDEST_BAR))}".rstrip()
+    yield from _wrapped(one.reason, width)
+
+
+def facts(one: Comparison) -> Iterator[tuple[str, str]]:
+    """What the word rests on, each with its label."""
+    yield one.unit, APART.join((f"{one.a} {_value(one.value_a)}", f"{one.b} {_value(one.value_b)}"))
     if one.ratio is not None:
-        yield from _row("ratio", "   ".join(_ratio_words(one)), width)
-        yield f"{INDENT}{'':{LABEL}} {drawn(one.ratio, one.margin_pct, min(width - LABEL - 3, WIDEST_BAR))}".rstrip()
+        yield RATIO, APART.join(_ratio_words(one))
     if one.detectable_pct is not None:
-        yield from _row("would show", f"{_pct(one.detectable_pct)} four times in five ({one.method})", width)
+        yield "would show", f"{_pct(one.detectable_pct)} four times in five ({one.method})"
     if one.loss is not None:
         shown = one.loss.verdict.value.upper() if one.loss.verdict is LossVerdict.WORSE else one.loss.verdict.value
-        yield from _row("loss", f"{shown}: {one.loss.reason}", width)
+        yield "loss", f"{shown}: {one.loss.reason}"
     if one.differs:
-        yield from _row("differs in", ", ".join(one.differs), width)
+        yield "differs in", ", ".join(one.differs)
     for caution in one.cautions:
-        yield from _row("caution", caution, width)
-    yield from _wrapped(one.reason, width)
+        yield "caution", caution
 
 
 def _row(label: str, text: str, width: int) -> list[str]:

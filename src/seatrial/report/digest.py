@@ -15,9 +15,10 @@ from seatrial.records.command import Provenance
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
 from seatrial.records.original_names import MADE_FROM
 from seatrial.records.outcome import Outcome
-from seatrial.records.results import CampaignResults
+from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.failures import WHAT_FITS
 from seatrial.report.numbers import count, figure, margin
+from seatrial.report.rows import counted_runs
 
 # Sentences name this many runs or groups; tables and JSON have them all.
 MOST_NAMED = 4
@@ -74,6 +75,28 @@ def standings(results: CampaignResults) -> list[Standing]:
         for place, off_lane in places
         if place.group in by_name
     ]
+
+
+def groups_in_order(results: CampaignResults) -> list[GroupSummary]:
+    """Best first, then what is off the lane, then what has no place."""
+    placed = [standing.group for standing in standings(results)]
+    named_already = {group.group_key for group in placed}
+    return [*placed, *(group for group in results.groups if group.group_key not in named_already)]
+
+
+def runs_by_group(results: CampaignResults) -> dict[str, list[MeasuredRun]]:
+    """Group key → the runs that its figures are made of."""
+    found: dict[str, list[MeasuredRun]] = {}
+    for run in counted_runs(results):
+        found.setdefault(run.attempt.spec.key, []).append(run)
+    return found
+
+
+def windows_text(runs: Iterable[MeasuredRun]) -> str:
+    """The windows of a group's counted runs; most often they are one and the same."""
+    windows = (run.measure.window for run in runs if run.measure and run.measure.window)
+    spans = dict.fromkeys(f"{window.first_step}–{window.last_step}" for window in windows)
+    return f"steps {named(list(spans))}" if spans else "whole run"
 
 
 def _note(place: RankedGroup, winner: str | None, *, off_lane: bool) -> str:

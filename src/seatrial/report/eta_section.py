@@ -11,9 +11,9 @@ from seatrial.eta.errors import of_mode, quality
 from seatrial.records.eta import OFF, EtaQuality
 from seatrial.records.measure import Cell
 from seatrial.records.results import CampaignResults, MeasuredRun
-from seatrial.report.markdown import table
+from seatrial.report.markdown import bounded_table
 from seatrial.report.numbers import NONE, count, figure
-from seatrial.report.rows import Row, counted_runs, per_run_rows
+from seatrial.report.rows import Row, counted_runs
 from seatrial.units import format_duration
 
 OVERVIEW = (
@@ -35,9 +35,11 @@ EXPLAINED = (
 def eta_section(results: CampaignResults) -> Iterator[str]:
     """Heading, first and last estimate of each run, and how far all of them were off."""
     yield "## ETA Overview"
-    estimated = [row for row in per_run_rows(results) if row.get("eta_points")]
+    told = [(run.attempt.spec.run, run.measure.seed) for run in counted_runs(results) if run.measure]
+    estimated: list[Row] = [{"run": name, **seed} for name, seed in told if seed.get("eta_points")]
     if estimated:
-        yield table(["run", *(title for _, title in OVERVIEW)], [_overview(row) for row in estimated], right=(1, 2, 4))
+        headers = ["run", *(title for _, title in OVERVIEW)]
+        yield bounded_table(headers, [_overview(row) for row in estimated], right=(1, 2, 4), where="per_run_metrics.csv")
     pooled = pooled_quality(results)
     if pooled is None:
         yield _quality_table([["all runs", "0", *[NONE] * (len(QUALITY) - 1)]])
@@ -51,7 +53,7 @@ def eta_section(results: CampaignResults) -> Iterator[str]:
 
 def _quality_table(rows: Sequence[Sequence[str]]) -> str:
     """In every summary, with no figures where there are none."""
-    return table(["ETA quality", *QUALITY], rows, right=range(1, len(QUALITY) + 1))
+    return bounded_table(["ETA quality", *QUALITY], rows, right=range(1, len(QUALITY) + 1), where="per_run_metrics.csv")
 
 
 def pooled_quality(results: CampaignResults) -> EtaQuality | None:

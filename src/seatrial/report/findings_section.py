@@ -27,6 +27,10 @@ HOLDS = {
 OPEN = {"leak": "leaks", "straggler": "stragglers", "stability": "stability", "drift": "drift"}
 
 
+MOST_STATEMENTS = 40
+"""Of the page: a campaign of a thousand runs can have one for each."""
+
+
 def findings_list(findings: Sequence[Finding]) -> str:
     """One bullet each, advice below it."""
     return "\n".join(line for finding in findings for line in _bullet(finding))
@@ -37,7 +41,9 @@ def statements_section(results: CampaignResults) -> Iterator[str]:
     if results.verdict.statements:
         yield "## Also found"
         yield "None of these changes the verdict; a criterion can. `seatrial why OUT ID` shows what each rests on."
-        yield findings_list(results.verdict.statements)
+        yield findings_list(results.verdict.statements[:MOST_STATEMENTS])
+        if (more := len(results.verdict.statements) - MOST_STATEMENTS) > 0:
+            yield f"{count(more, 'statement')} more are left out here: `verdict.json` has them, and so has `seatrial why OUT`."
 
 
 def _bullet(finding: Finding) -> Iterator[str]:

@@ -77,7 +77,7 @@ def health_section(results: CampaignResults) -> Iterator[str]:
     if not health.runs:
         yield NOTHING
         return
-    yield "\n".join(f"- {escape(line)}" for line in _facts(health))
+    yield "\n".join(f"- {escape(line)}" for line in facts(health))
     if health.harmless:
         yield HARMLESS
         rows = [[one.id, one.runs, one.lines, one.meaning] for one in health.harmless]
@@ -110,7 +110,8 @@ def _warnings(seen: list[HarmlessCount]) -> tuple[WarningSeen, ...]:
     return tuple(WarningSeen(id=id, meaning=kinds[id], runs=len(lines), lines=sum(lines)) for id, lines in of_kind.items())
 
 
-def _facts(health: Health) -> Iterator[str]:
+def facts(health: Health) -> Iterator[str]:
+    """One sentence each."""
     fatal = f"{count(len(health.fatal_tracebacks), 'run')}: {named(health.fatal_tracebacks)}" if health.fatal_tracebacks else "none"
     yield f"Fatal tracebacks: {fatal}."
     if health.other_tracebacks:

@@ -9,7 +9,11 @@ from collections.abc import Sequence
 _SPECIAL = re.compile(r"[\\`*\[\]<>|~$]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])|^[-+#=]")
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # A terminal takes U+009B for the beginning of a sequence too.
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+# And marks of direction would turn what stands after them around: a name that reads backwards, a figure in another's column.
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_LINE_END = re.compile(r"[\r\n\t\u2028\u2029]")
+MOST_ROWS = 25
+"""Of a table in summary.md, which goes into a pull request."""
 
 
 def escape(text: object) -> str:
@@ -19,8 +23,8 @@ def escape(text: object) -> str:
 
 
 def one_line(text: str) -> str:
-    """Terminal colours and control characters taken out, line breaks made spaces."""
-    return re.sub(r"[\r\n\t]", " ", _CONTROL.sub("", _COLOUR.sub("", text)))
+    """Terminal colours, control characters and marks of direction taken out, line breaks made spaces."""
+    return _LINE_END.sub(" ", _CONTROL.sub("", _COLOUR.sub("", text)))
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Sequence[int] = ()) -> str:
@@ -28,6 +32,24 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[object]], right: Seque
     marks = ["---:" if number in right else "---" for number in range(len(headers))]
     lines = [_row(headers), f"| {' | '.join(marks)} |", *(_row([escape(cell) for cell in row]) for row in rows)]
     return "\n".join(lines)
+
+
+def bounded_table(
+    headers: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    right: Sequence[int] = (),
+    *,
+    where: str = "summary.json",
+    most: int = MOST_ROWS,
+) -> str:
+    """A table of its first rows; of more it says how many were left out and where they are."""
+    shown = table(headers, rows[:most], right)
+    return shown if len(rows) <= most else f"{shown}\n\n{len(rows) - most} more rows are left out here: `{where}` has them."
+
+
+def folded(title: str, sections: Sequence[str], *, is_open: bool = False) -> list[str]:
+    """Sections that GitHub shows folded under a title of ours; a blank line around what is inside lets it be Markdown."""
+    return [f"<details{' open' if is_open else ''}>\n<summary>{title}</summary>", *sections, "</details>"]
 
 
 def code_block(lines: Sequence[str], indent: str = "") -> str:

@@ -20,6 +20,16 @@ def figure(value: float | None) -> str:
     return f"{value:,.{min(decimals, 9)}f}"
 
 
+def short(value: float | None) -> str:
+    """'1,270', '84.2', '0.42', '<0.01': what a glance takes in."""
+    if value is None or not math.isfinite(value):
+        return NONE
+    if 0 < abs(value) < 0.01:
+        return "<0.01" if value > 0 else ">-0.01"
+    decimals = 0 if abs(value) >= 100 or value == 0 else 1 if abs(value) >= 10 else 2
+    return f"{value:,.{decimals}f}"
+
+
 def ratio(value: float | None) -> str:
     return NONE if value is None or not math.isfinite(value) else f"{value:.3f}"
 

@@ -1,52 +1,126 @@
-"""summary.md: the verdict first, then the ranking with its intervals and windows, then what went wrong, then the seeds' sections.
+"""summary.md, for a pull request: the verdict first, then the ranking with its intervals and windows, then the rest, folded.
 
-In: CampaignResults. Out: the text of the page. Every name and log line in it is escaped; every figure has its window and n.
+In: CampaignResults. Out: the text of the page. Every name and log line in it is escaped; every figure has its window and n. What is folded
+stands in `<details>`, which GitHub shows closed and every other reader as it is. The page stays below what GitHub takes for a comment:
+tables have so many rows, and should that not do, whole sections are left out, the longest first, and named.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from seatrial import units
 from seatrial.paths import CampaignPaths
 from seatrial.records.results import CampaignResults
 from seatrial.report import digest
-from seatrial.report.digest import Standing
-from seatrial.report.failures import Failure, failures
+from seatrial.report.course_section import phases_section, ranks_section, step_time_section
+from seatrial.report.failures import failures
 from seatrial.report.findings_section import findings_list, statements_section
 from seatrial.report.health_section import health_section
-from seatrial.report.markdown import code_block, escape, table
-from seatrial.report.numbers import NONE, count, figure, instant, interval, ratio
-from seatrial.report.rows import counted_runs
+from seatrial.report.markdown import escape, folded, one_line
+from seatrial.report.numbers import count, instant
+from seatrial.report.ranking_section import ranking_section
 from seatrial.report.seed_sections import seed_sections
 from seatrial.report.startup_section import startup_section
 from seatrial.report.telemetry_section import telemetry_section
+from seatrial.report.trouble_section import cautions_section, failures_section
 
-LOG_LINES = 15
+# GitHub takes 65,536; whoever posts it may want to say something too.
+MOST_CHARACTERS = 60_000
+MOST_OF_THE_HEAD = 40_000
+MOST_MACHINES = 20
+PICTURES = {
+    "ranking": "Ranking with 95 % intervals",
+    "heat": "Throughput by axes",
+    "steps": "Step times",
+    "loss": "Losses",
+    "step_times": "Distribution of step times",
+    "phases": "Phases of a step",
+    "startup": "Start-up",
+    "timeline": "The machine along the run",
+    "ranks": "Work and wait of each rank",
+    "eta": "Estimates of the time to go",
+}
+"""Charts that may lie as pictures in the charts' folder, by id; the first stands with the ranking."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fold:
+    """Sections under one title, each a heading and what stands below it."""
+
+    title: str
+    sections: tuple[str, ...]
+    is_open: bool = False
 
 
 def page(results: CampaignResults, paths: CampaignPaths) -> str:
     """The whole text of summary.md."""
-    sections = [
-        *_head(results),
-        *_verdict(results),
-        *_ranking(results),
-        *statements_section(results),
-        *_failures(results),
-        *_cautions(results),
-        *health_section(results),
-        *seed_sections(results, paths),
-        *startup_section(results),
-        *telemetry_section(results),
-        *_machine(results),
-        *_files(paths),
-    ]
-    return "\n\n".join(sections) + "\n"
+    pictures = dict(_pictures(results, paths))
+    head = [*_head(results), *_verdict(results), *ranking_section(results), *(pictures[id] for id in ("ranking",) if id in pictures)]
+    rest = [text for id, text in pictures.items() if id != "ranking"]
+    return _bounded(_cut("\n\n".join(head), MOST_OF_THE_HEAD), list(_folds(results, paths, rest)))
+
+
+def _folds(results: CampaignResults, paths: CampaignPaths, pictures: list[str]) -> Iterator[Fold]:
+    failed = len(failures(results))
+    wrong = [*failures_section(results), *statements_section(results), *cautions_section(results), *health_section(results)]
+    title = f"Failures ({count(failed, 'cause')})" if failed else "No failures"
+    yield Fold(title=f"{title}, what else was found, cautions, health", sections=_sections(wrong), is_open=bool(failed))
+    steps = [*step_time_section(results), *phases_section(results), *startup_section(results), *ranks_section(results)]
+    courses = [*steps, *telemetry_section(results), *(["## Charts", *pictures] if pictures else [])]
+    yield Fold(title="Step time, phases, start-up, ranks, telemetry", sections=_sections(courses))
+    yield Fold(title="Settings of the winner, estimates of the time to go, groups", sections=_sections(seed_sections(results, paths)))
+    yield Fold(title="Machine and files", sections=_sections([*_machine(results), *_files(paths)]))
+
+
+def _sections(blocks: Iterable[str]) -> tuple[str, ...]:
+    """Headings and what follows them, together."""
+    found: list[list[str]] = []
+    for block in blocks:
+        if block.startswith("## ") or not found:
+            found.append([])
+        found[-1].append(block)
+    return tuple("\n\n".join(section) for section in found)
+
+
+def _bounded(head: str, folds: list[Fold]) -> str:
+    """All of it, less the longest sections where it is too long."""
+    left_out: list[str] = []
+    while len(text := _assembled(head, folds, left_out)) > MOST_CHARACTERS and any(fold.sections for fold in folds):
+        longest = max((section for fold in folds for section in fold.sections), key=len)
+        left_out.append(longest.splitlines()[0].removeprefix("## "))
+        folds = [replace(fold, sections=tuple(section for section in fold.sections if section is not longest)) for fold in folds]
+    return text
+
+
+def _assembled(head: str, folds: list[Fold], left_out: list[str]) -> str:
+    blocks = [head]
+    if left_out:
+        blocks.append(f"Left out for length: {', '.join(left_out)}. `summary.html`, `summary.json` and the tables have all of it.")
+    for fold in folds:
+        blocks += folded(fold.title, fold.sections, is_open=fold.is_open) if fold.sections else []
+    return "\n\n".join(blocks) + "\n"
+
+
+def _cut(text: str, most: int) -> str:
+    """Whole lines up to so many characters."""
+    if len(text) <= most:
+        return text
+    end = text.rfind("\n", 0, most)
+    return f"{text[: end if end > 0 else most]}\n\nCut here for length: `summary.html` and `verdict.json` have all of it."
+
+
+def _pictures(results: CampaignResults, paths: CampaignPaths) -> Iterator[tuple[str, str]]:
+    """Those made since the results were gathered: older ones show what no longer holds."""
+    for id, title in PICTURES.items():
+        picture = paths.charts / f"{id}.png"
+        if picture.is_file() and picture.stat().st_mtime >= results.generated_t:
+            yield id, f"![{title}]({paths.charts.name}/{id}.png)"
 
 
 def _head(results: CampaignResults) -> Iterator[str]:
     yield f"# Sea trial: {escape(', '.join(results.plans) or results.output)}"
-    yield f"Made {instant(results.generated_t)} from `{results.output.replace('`', '')}`."
+    yield f"Made {instant(results.generated_t)} from `{one_line(results.output).replace('`', '')}`."
     if made_of := digest.origin(results):
         yield escape(made_of)
 
@@ -61,117 +135,13 @@ def _verdict(results: CampaignResults) -> Iterator[str]:
         yield escape(left_out)
 
 
-def _ranking(results: CampaignResults) -> Iterator[str]:
-    ranking = results.ranking
-    yield "## Ranking"
-    yield escape(digest.winners_sentence(results))
-    placed = digest.standings(results)
-    main_lane = [standing for standing in placed if standing.group.lane]
-    if main_lane:
-        yield _ranking_table(results, main_lane)
-    if len(main_lane) < len(placed):
-        yield "Off the main lane, ranked apart:"
-        yield _ranking_table(results, [standing for standing in placed if not standing.group.lane])
-    reasons = "\n".join(_reasons(placed))
-    if reasons:
-        yield reasons
-    if placed:
-        yield f"{'Higher' if ranking.higher_is_better else 'Lower'} is better. Figures are wall clock over the window, {_means()}."
-
-
-def _reasons(placed: Sequence[Standing]) -> Iterator[str]:
-    """Why groups stand where they do; those with the same reason in one line."""
-    groups: dict[tuple[str, str], list[str]] = {}
-    for standing in placed:
-        if standing.place.reason and standing.note:
-            groups.setdefault((standing.note, standing.place.reason), []).append(standing.group.group)
-    for (note, reason), names in groups.items():
-        yield f"- {escape(', '.join(names))}: {escape(reason if reason.startswith(note) else f'{note}, {reason}')}"
-
-
-def _ranking_table(results: CampaignResults, placed: Sequence[Standing]) -> str:
-    axes = list(dict.fromkeys(name for standing in placed for name in standing.group.axes))
-    unit = escape(results.ranking.unit or results.ranking.metric)
-    headers = ["#", "group", *(escape(name) for name in axes), unit, "95 % interval", "to leader"]
-    headers += ["p90/p50", "start-up", "runs", "window", "n", "note"]
-    figures = range(2 + len(axes), 7 + len(axes))
-    rows = [_ranking_row(results, standing, axes) for standing in placed]
-    return table(headers, rows, right=[0, *figures, len(headers) - 2])
-
-
-def _means() -> str:
-    return "geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the number of steps counted"
-
-
-def _ranking_row(results: CampaignResults, standing: Standing, axes: Sequence[str]) -> list[object]:
-    group, place = standing.group, standing.place
-    return [
-        place.rank,
-        group.group,
-        *(group.axes.get(name, NONE) for name in axes),
-        figure(place.value),
-        interval(standing.estimate),
-        ("1" if standing.leads else NONE) if place.ratio is None else f"{ratio(place.ratio.mean)} ({_ratio_interval(standing)})",
-        ratio(standing.mean("wall_p90_over_p50")),
-        units.format_duration(standing.mean("startup_s")),
-        digest.runs_text(group),
-        _windows(results, group.group_key),
-        group.window_n,
-        standing.remarks,
-    ]
-
-
-def _ratio_interval(standing: Standing) -> str:
-    estimate = standing.place.ratio
-    return f"{ratio(estimate.low)} to {ratio(estimate.high)}" if estimate and estimate.low is not None else "no interval"
-
-
-def _windows(results: CampaignResults, group_key: str) -> str:
-    """The windows of a group's counted runs; most often they are one and the same."""
-    of_group = (run for run in counted_runs(results) if run.attempt.spec.key == group_key)
-    windows = (run.measure.window for run in of_group if run.measure and run.measure.window)
-    spans = dict.fromkeys(f"{window.first_step}–{window.last_step}" for window in windows)
-    return f"steps {digest.named(list(spans))}" if spans else "whole run"
-
-
-def _failures(results: CampaignResults) -> Iterator[str]:
-    yield "## Failures"
-    found = failures(results)
-    if not found:
-        yield "No current run failed."
-    for failure in found:
-        yield from _failure(failure)
-
-
-def _failure(failure: Failure) -> Iterator[str]:
-    yield f"### {escape(failure.cause)}: {escape(digest.named(failure.runs))}"
-    told = f"Ended {failure.outcome} after {units.format_duration(failure.duration_s)}. {escape(failure.detail)}".rstrip()
-    yield f"{told}\n\nWhat to do: {escape(failure.action)}" if failure.action else told
-    yield from map(escape, failure.remarks)
-    if failure.telling:
-        yield "The most telling lines:"
-        yield code_block(failure.telling)
-    elif failure.log_tail:
-        yield f"Last lines of {escape(failure.runs[0])}:"
-        yield code_block(failure.log_tail[-LOG_LINES:])
-
-
-def _cautions(results: CampaignResults) -> Iterator[str]:
-    yield "## Cautions"
-    found = digest.warnings(results)
-    if not found:
-        yield "None."
-        return
-    yield "\n".join(
-        f"- {escape(caution.kind)}: {escape(caution.text)}" + (f" ({escape(digest.named(caution.subjects))})" if caution.subjects else "")
-        for caution in found
-    )
-
-
 def _machine(results: CampaignResults) -> Iterator[str]:
     yield "## Machine"
     found = digest.machines(results)
-    yield "\n".join(f"- {escape(line)} ({count(runs, 'run')})" for line, runs in found) if found else "Nothing has run yet."
+    lines = [f"- {escape(line)} ({count(runs, 'run')})" for line, runs in found[:MOST_MACHINES]]
+    if len(found) > MOST_MACHINES:
+        lines.append(f"- and {len(found) - MOST_MACHINES} more: `run_manifest.tsv` has them")
+    yield "\n".join(lines) if lines else "Nothing has run yet."
 
 
 def _files(paths: CampaignPaths) -> Iterator[str]:
@@ -186,5 +156,6 @@ def _files(paths: CampaignPaths) -> Iterator[str]:
         paths.skipped_runs,
     )
     names = ", ".join(f"`{path.name}`" for path in tables)
-    yield f"Tables (one that has no rows is not written): {names}."
+    yield f"To look at, with charts: `{paths.summary_html.name}`, which opens without a network."
+    yield f"Tables (one that has no rows is not written): {names}; what charts are drawn of: `{paths.charts.name}/`."
     yield f"The same in one document: `{paths.summary_json.name}`; the verdict alone: `{paths.verdict.name}`."

@@ -54,9 +54,7 @@ def per_run_rows(results: CampaignResults) -> list[Row]:
 
 def counted_runs(results: CampaignResults) -> list[MeasuredRun]:
     """Current attempts that ended ok, could be measured and were not set aside: what every figure is made of."""
-    aside = {group.group_key: set(group.counted) for group in results.groups if group.set_aside_runs}
-    ok = [run for run in results.runs if run.attempt.current and run.measure and run.outcome is Outcome.OK]
-    return [run for run in ok if run.attempt.spec.run in aside.get(run.attempt.spec.key, (run.attempt.spec.run,))]
+    return list(results.counted)
 
 
 def group_rows(results: CampaignResults) -> list[Row]:

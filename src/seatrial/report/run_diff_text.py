@@ -112,7 +112,7 @@ def _sections(differences: Sequence[Difference], width: int) -> Iterator[str]:
 
 def _lines(difference: Difference, column: int, width: int) -> Iterator[str]:
     mark = "*" if difference.parts else " "
-    before, after = (_shown(difference.name, value) for value in (difference.before, difference.after))
+    before, after = (shown_value(difference.name, value) for value in (difference.before, difference.after))
     line = f"  {mark} {difference.name:<{column}}  {before} → {after}"
     if len(line) <= width:
         yield line
@@ -122,7 +122,8 @@ def _lines(difference: Difference, column: int, width: int) -> Iterator[str]:
         yield from textwrap.wrap(text, width, initial_indent=f"      {sign} ", subsequent_indent="        ", break_on_hyphens=False)
 
 
-def _shown(name: str, value: Any) -> str:
+def shown_value(name: str, value: Any) -> str:
+    """A value of the record as people read it."""
     if value is None or value in ("", []):
         return NONE
     if name.endswith(("_sha256", "_commit_hash")):

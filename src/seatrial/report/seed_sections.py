@@ -12,12 +12,13 @@ from seatrial.records.measure import Cell
 from seatrial.records.results import CampaignResults
 from seatrial.report.best import find_best
 from seatrial.report.eta_section import eta_section
-from seatrial.report.markdown import escape, table
+from seatrial.report.markdown import bounded_table, escape
 from seatrial.report.numbers import NONE, figure
 from seatrial.report.rows import Row, group_rows, rows_by_stability, skipped_rows
 from seatrial.tables import format_cell
 
 TOP_STABLE = 5
+MOST_SETTINGS = 60
 GROUP_COLUMNS = (
     ("runs", "runs"),
     ("tail_mean_iter_p50_ms_mean", "iter p50 ms"),
@@ -63,7 +64,7 @@ def seed_sections(results: CampaignResults, paths: CampaignPaths) -> Iterator[st
     yield _table(stable, "group", STABLE_COLUMNS) if stable else "No group has timing points to be judged by."
     yield "## Skipped Runs"
     skipped = skipped_rows(results)
-    yield _table(skipped, "run", SKIPPED_COLUMNS) if skipped else "None."
+    yield _table(skipped, "run", SKIPPED_COLUMNS, paths.skipped_runs.name) if skipped else "None."
 
 
 def _best(results: CampaignResults, paths: CampaignPaths) -> str:
@@ -72,7 +73,11 @@ def _best(results: CampaignResults, paths: CampaignPaths) -> str:
         return f"None. {escape(results.ranking.reason or 'No group could be ranked.')}"
     told = {**(best.spec.settings if best.spec else {}), **best.group.axes}
     rows = [(name, format_cell(value) or NONE) for name, value in told.items()]
-    settings = table(["setting", "value"], rows) if rows else "It has no settings of its own."
+    settings = (
+        bounded_table(["setting", "value"], rows, where=paths.best_config_json.name, most=MOST_SETTINGS)
+        if rows
+        else "It has no settings of its own."
+    )
     ways = f"Ready to use: `{paths.best_config_env.name}`, `{paths.best_overrides.name}`, `{paths.best_config_json.name}`."
     return f"{escape(best.group.group)}: {escape(results.ranking.reason or 'first in the ranking.')}\n\n{settings}\n\n{ways}"
 
@@ -88,11 +93,11 @@ def _group_summary(results: CampaignResults, groups: Sequence[Row]) -> Iterator[
     )
 
 
-def _table(rows: Sequence[Row], name: str, columns: Sequence[tuple[str, str]]) -> str:
+def _table(rows: Sequence[Row], name: str, columns: Sequence[tuple[str, str]], where: str = "group_summary.csv") -> str:
     """Rows by name; figures to the right."""
     body = [[row[name], *(_cell(row.get(column)) for column, _ in columns)] for row in rows]
     numeric = [number for number, (column, _) in enumerate(columns, start=1) if not any(isinstance(row.get(column), str) for row in rows)]
-    return table([name, *(title for _, title in columns)], body, right=numeric)
+    return bounded_table([name, *(title for _, title in columns)], body, right=numeric, where=where)
 
 
 def _cell(value: Cell) -> str:

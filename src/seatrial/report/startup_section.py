@@ -1,4 +1,5 @@
-"""The section of summary.md on the time before the first step. In: CampaignResults. Out: heading and table, group by part, in seconds."""
+"""Where a run's start-up goes. In: CampaignResults. Out: for summary.md heading and table, group by part, in seconds; for a terminal the
+same values."""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from statistics import fmean
 
 from seatrial.records.events import STARTUP_PARTS
 from seatrial.records.results import CampaignResults
-from seatrial.report.markdown import table
+from seatrial.report.charted import MadeOf
+from seatrial.report.digest import groups_in_order, runs_by_group
+from seatrial.report.markdown import bounded_table
 from seatrial.report.numbers import NONE
-from seatrial.report.rows import counted_runs
 
 NOTHING = "Not told apart: it takes a workload with the probe, which says when its process began and what it did before the first step."
 EXPLAINED = (
@@ -18,24 +20,34 @@ EXPLAINED = (
 )
 
 
+def startups(results: CampaignResults) -> list[MadeOf]:
+    """Of every group that has a counted run with its start-up told apart; best group first."""
+    by_group = runs_by_group(results)
+    found = []
+    for group in groups_in_order(results):
+        told = [run.measure.startup for run in by_group.get(group.group_key, []) if run.measure and run.measure.startup]
+        if told:
+            # Each part over the runs that tell of it: one that a run does not name is not known of it.
+            parts = {part: fmean(one[part] for one in told if part in one) for part in STARTUP_PARTS if any(part in one for one in told)}
+            in_all = fmean(sum(one.values()) for one in told)
+            found.append(MadeOf(group=group, window="start-up", parts=parts, whole=in_all, runs=len(told)))
+    return found
+
+
 def startup_section(results: CampaignResults) -> Iterator[str]:
-    """One row a group that has a counted run with its start-up told apart."""
+    """One row a group, one column a part that any group tells of."""
     yield "## Start-up"
-    splits: dict[str, list[dict[str, float]]] = {}
-    for run in counted_runs(results):
-        if run.measure and run.measure.startup:
-            splits.setdefault(run.attempt.spec.key, []).append(run.measure.startup)
-    if not splits:
+    found = startups(results)
+    if not found:
         yield NOTHING
         return
-    rows = [_row(group.group, splits[group.group_key]) for group in results.groups if group.group_key in splits]
-    headers = ["group", *(part.replace("_", " ") for part in STARTUP_PARTS), "in all", "runs"]
-    yield table(headers, rows, right=range(1, len(headers)))
+    # What no workload of the campaign tells would be a column of dashes.
+    shown = [part for part in STARTUP_PARTS if any(part in made_of.parts for made_of in found)]
+    headers = ["group", *(part.replace("_", " ") for part in shown), "in all", "runs"]
+    yield bounded_table(headers, [_row(made_of, shown) for made_of in found], right=range(1, len(headers)))
     yield EXPLAINED
 
 
-def _row(group: str, runs: Sequence[dict[str, float]]) -> list[object]:
-    """Each part over the runs that tell of it: one that a run does not name is not known of it."""
-    told = {part: [run[part] for run in runs if part in run] for part in STARTUP_PARTS}
-    in_all = fmean(sum(run.values()) for run in runs)
-    return [group, *(f"{fmean(values):.2f}" if values else NONE for values in told.values()), f"{in_all:.2f}", len(runs)]
+def _row(made_of: MadeOf, shown: Sequence[str]) -> list[object]:
+    parts = (f"{made_of.parts[part]:.2f}" if part in made_of.parts else NONE for part in shown)
+    return [made_of.group.group, *parts, f"{made_of.whole:.2f}", made_of.runs]

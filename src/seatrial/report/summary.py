@@ -1,7 +1,7 @@
 """summary.json and summary.md: one campaign in one document, for programs and for people.
 
 In: CampaignResults. Out: the two files. summary.json has the seeds' keys first, with values as they are (no text for numbers,
-null where there is none), then the verdict, the ranking, cautions, windows and health.
+null where there is none), then the verdict, the ranking, cautions, windows and health, then what a page needs to say the same.
 """
 
 from __future__ import annotations
@@ -15,12 +15,21 @@ from seatrial.records.results import CampaignResults
 from seatrial.records.run_spec import TimingSpec
 from seatrial.report import digest
 from seatrial.report.best import best_config, find_best
+from seatrial.report.digest import Standing
 from seatrial.report.eta_section import eta_line, pooled_quality
 from seatrial.report.failures import failures
-from seatrial.report.health_section import health_of
+from seatrial.report.health_section import facts, health_of
 from seatrial.report.numbers import instant
 from seatrial.report.page import page
-from seatrial.report.rows import counted_runs, group_rows, per_run_rows, ranked_rows, rows_by_stability, skipped_rows
+from seatrial.report.rows import (
+    counted_runs,
+    group_rows,
+    per_run_rows,
+    ranked_rows,
+    rows_by_stability,
+    skipped_rows,
+    unique_group_names,
+)
 
 
 def write_summary(results: CampaignResults, paths: CampaignPaths) -> None:
@@ -55,6 +64,11 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "eta_quality": _eta_quality(results),
             "old_attempts": _old_attempts(results),
             "health": health_of(results),
+            "standings": _standings(results),
+            "current_runs": _current_runs(results),
+            "axis_labels": {axis: label for run in results.runs for axis, label in run.attempt.spec.labels.items()},
+            "machines": [{"text": text, "runs": runs} for text, runs in digest.machines(results)],
+            "sentences": _sentences(results),
         }
     )
     return told
@@ -80,3 +94,67 @@ def _old_attempts(results: CampaignResults) -> list[dict[str, Any]]:
     """Attempts that no plan asks for any more, or that were run again: kept on disk and in the manifest, counted nowhere."""
     old = (run.attempt for run in results.runs if not run.attempt.current)
     return [{"run": attempt.spec.run, "attempt": attempt.number, "hash": attempt.spec.hash} for attempt in old]
+
+
+def _standings(results: CampaignResults) -> list[dict[str, Any]]:
+    """Every ranked group with what its row in a table says: the main lane in order, then what is off it."""
+    spans: dict[str, dict[str, None]] = {}
+    for run in counted_runs(results):
+        window = run.measure.window if run.measure else None
+        if window:
+            spans.setdefault(run.attempt.spec.key, {})[f"{window.first_step}–{window.last_step}"] = None
+    return [_standing(standing, list(spans.get(standing.group.group_key, ()))) for standing in digest.standings(results)]
+
+
+def _standing(standing: Standing, spans: list[str]) -> dict[str, Any]:
+    group, place, estimate = standing.group, standing.place, standing.estimate
+    return {
+        "rank": place.rank,
+        "group": group.group,
+        "mode": group.mode,
+        "lane": group.lane,
+        "value": place.value,
+        "low": estimate.low if estimate else None,
+        "high": estimate.high if estimate else None,
+        "ratio": place.ratio.mean if place.ratio else (1.0 if standing.leads else None),
+        "ratio_low": place.ratio.low if place.ratio else None,
+        "ratio_high": place.ratio.high if place.ratio else None,
+        "note": standing.remarks,
+        "reason": place.reason,
+        "runs": group.runs,
+        "failed": group.failed_runs,
+        "runs_text": digest.runs_text(group),
+        "p90_over_p50": standing.mean("wall_p90_over_p50"),
+        "startup_s": standing.mean("startup_s"),
+        "window": f"steps {digest.named(spans)}" if spans else "whole run",
+        "n": group.window_n,
+        "axes": group.axes,
+    }
+
+
+def _current_runs(results: CampaignResults) -> list[dict[str, Any]]:
+    """How every run that the plan asks for ended, as far as it has."""
+    names = unique_group_names(results)
+    return [
+        {
+            "run": run.attempt.spec.run,
+            "group": names.get(run.attempt.spec.key, run.attempt.spec.group),
+            "repeat": run.attempt.spec.repeat,
+            "attempt": run.attempt.number,
+            "outcome": run.outcome.value if run.outcome else "running",
+            "cause": run.attempt.outcome.cause.value if run.attempt.outcome else "",
+        }
+        for run in results.runs
+        if run.attempt.current
+    ]
+
+
+def _sentences(results: CampaignResults) -> dict[str, Any]:
+    """What every report of the campaign says in words; '' where there is nothing to say."""
+    health = health_of(results)
+    return {
+        "origin": digest.origin(results),
+        "pending": digest.pending_sentence(results),
+        "left_out": digest.left_out_sentence(results),
+        "health": list(facts(health)) if health.runs else [],
+    }

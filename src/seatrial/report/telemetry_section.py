@@ -11,9 +11,9 @@ from statistics import fmean
 
 from seatrial.records.measure import Cell
 from seatrial.records.results import CampaignResults
-from seatrial.report.markdown import table
+from seatrial.report.digest import groups_in_order, runs_by_group
+from seatrial.report.markdown import bounded_table
 from seatrial.report.numbers import NONE, figure
-from seatrial.report.rows import counted_runs
 
 NOTHING = "Nothing is known: the plan's `telemetry` asks for none, no run counts, or what the runs wrote could not be read."
 EXPLAINED = (
@@ -40,18 +40,27 @@ COLUMNS: tuple[tuple[str, str, Callable[[Sequence[float]], float]], ...] = (
 def telemetry_section(results: CampaignResults) -> Iterator[str]:
     """One row a group with a counted run that was sampled."""
     yield "## What the machine did"
-    sampled: dict[str, list[dict[str, Cell]]] = {}
-    for run in counted_runs(results):
-        if run.measure and run.measure.telemetry:
-            sampled.setdefault(run.attempt.spec.key, []).append(run.measure.telemetry)
-    if not sampled:
+    headers, rows = telemetry_table(results)
+    if not rows:
         yield NOTHING
         return
-    shown = [column for column in COLUMNS if any(_values(runs, column[0]) for runs in sampled.values())]
-    rows = [_row(group.group, sampled[group.group_key], shown) for group in results.groups if group.group_key in sampled]
-    headers = ["group", *(title for _, title, _ in shown), "runs"]
-    yield table(headers, rows, right=range(1, len(headers)))
+    yield bounded_table(headers, rows, right=range(1, len(headers)))
     yield EXPLAINED
+
+
+def telemetry_table(results: CampaignResults, names: Sequence[str] | None = None) -> tuple[list[str], list[list[object]]]:
+    """Headers and rows, best group first; of the columns in `names`, or of all, those that any run has a figure for."""
+    sampled = {
+        key: told
+        for key, runs in runs_by_group(results).items()
+        if (told := [run.measure.telemetry for run in runs if run.measure and run.measure.telemetry])
+    }
+    titled = {column[0]: column for column in COLUMNS}
+    wanted = [titled[name] for name in names or titled]
+    shown = [column for column in wanted if any(_values(runs, column[0]) for runs in sampled.values())]
+    groups = [group for group in groups_in_order(results) if group.group_key in sampled]
+    rows = [_row(group.group, sampled[group.group_key], shown) for group in groups] if shown else []
+    return ["group", *(title for _, title, _ in shown), "runs"], rows
 
 
 def _row(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.analyse.grid import any_grid, find_grid, full_grid
+from seatrial.analyse.grid import any_grid, find_grid, full_grid, is_among
 
 # (rank, step) of every row, sorted.
 ODD_ROWS = {
@@ -52,3 +52,9 @@ def test_both_ways_say_the_same(rows: set[tuple[int, int]]) -> None:
     for name in (field.name for field in fields(known) if field.name != "is_full"):
         assert getattr(found, name).tolist() == getattr(known, name).tolist(), name
     assert found.longest(times).tolist() == known.longest(times).tolist()
+
+
+@given(numbers=st.sets(st.integers(0, 30)), some=st.lists(st.integers(-3, 33), max_size=8))
+def test_which_numbers_are_among_some(numbers: set[int], some: list[int]) -> None:
+    ordered, others = np.array(sorted(numbers), dtype=np.int64), np.array(some, dtype=np.int64)
+    assert is_among(ordered, others).tolist() == np.isin(ordered, others).tolist()

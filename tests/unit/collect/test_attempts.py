@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from seatrial import files
+from seatrial.collect import attempts
 from seatrial.collect.attempts import read_attempt, read_campaign
+from seatrial.collect.stored import read_plan
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import to_json
@@ -99,3 +101,22 @@ def test_without_plans_the_newest_attempt_of_each_run_is_current(tmp_path: Path)
     write_attempt(tmp_path, factory.spec("a", hash="two"), number=2)
     write_attempt(tmp_path, factory.spec("b"))
     assert current(tmp_path) == [("a_r1", 2), ("b_r1", 1)]
+
+
+def test_the_latest_plan_is_read_once_where_its_copy_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+
+    def counted(path: Path) -> tuple[CampaignPlan | None, str]:
+        read.append(path)
+        return read_plan(path)
+
+    monkeypatch.setattr(attempts, "read_plan", counted)
+    paths = CampaignPaths(tmp_path)
+    write_plan(tmp_path, factory.spec("a"))
+    paths.plan.write_bytes((paths.plans / "demo.json").read_bytes())
+    (plan,) = attempts.read_plans(paths)
+    assert plan.runs == (factory.spec("a"),)
+    assert read == [paths.plan]
+    write_plan(tmp_path, factory.spec("b"))
+    (plan,) = attempts.read_plans(paths)
+    assert plan.runs == (factory.spec("b"),)

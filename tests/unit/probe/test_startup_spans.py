@@ -67,6 +67,14 @@ def test_heartbeats_say_which_part_is_under_way(lines):
     assert [beat["phase"] for beat in lines.heartbeats()] == ["start", "startup:model", "start", "done"]
 
 
+def test_a_workload_can_tell_how_long_it_tokenised(make_probe, clock, lines):
+    with make_probe() as probe, probe.startup("data"):
+        clock.pass_ms(3)
+        with probe.startup("tokenise"):
+            clock.pass_ms(40)
+    assert told(lines) == [("tokenise", 40.0), ("data", 3.0)]
+
+
 @pytest.mark.parametrize(("name", "remedy"), [("modell", "did you mean 'model'?"), ("xyz", "expected one of process_group, model, data")])
 def test_an_unknown_name_is_refused_also_by_a_silent_probe(name, remedy):
     with pytest.raises(ValueError, match="unknown part of the start-up") as refused:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+import enum
 import json
+import math
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from seatrial.records.campaign_plan import CampaignPlan
@@ -55,3 +60,38 @@ def test_nan_becomes_null() -> None:
         values: list[float] = field(default_factory=list)
 
     assert to_json(Holder([1.0, float("nan"), float("inf")])) == {"values": [1.0, None, None]}
+
+
+def test_values_of_every_kind_as_a_plain_walk_through_them_gives() -> None:
+    class Held(NamedTuple):
+        value: object
+
+    outcome = RunOutcome(run="r", attempt=1, hash="", outcome=Outcome.OK, duration_s=float("inf"))
+    values = [
+        1,
+        True,
+        None,
+        "a",
+        2.5,
+        -math.inf,
+        np.float64(3.5),
+        np.float64("nan"),
+        Outcome.OK,
+        {1: (2, {"x": Cause.NONE})},
+        Held([outcome]),
+    ]
+    for value in (*values, values, {"all": values}):
+        assert to_json(value) == walked(value)
+
+
+def walked(value: Any) -> Any:
+    """`to_json` without looking anything up."""
+    if dataclasses.is_dataclass(value):
+        return {field.name: walked(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {str(key): walked(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [walked(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -55,7 +55,7 @@ def test_advice_that_stands_above_is_not_told_again() -> None:
 
 
 def test_statements_on_the_terminal_have_ids_and_no_repetition() -> None:
-    text = printed(results(LEAK, FAILED, NONE), 120).split("Failures")[0]
+    text = printed(results(LEAK, FAILED, NONE), 120).split("Also found")[1]
     assert "x mb16_nw2_r1 leaks: process tree grows by 12 MiB/min. [leak:mb16_nw2_r1:host]" in text
     assert "+ holds: no straggler" in text and "straggler-none" not in text, "ids are for `why`"
     assert "failure:cuda_oom" not in text, "failures have a section of their own"

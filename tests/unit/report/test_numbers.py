@@ -36,3 +36,11 @@ def test_interval() -> None:
 
 def test_counts() -> None:
     assert (numbers.count(1, "run"), numbers.count(0, "run"), numbers.count(3, "run")) == ("1 run", "0 runs", "3 runs")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1270.4, "1,270"), (84.213, "84.2"), (9.876, "9.88"), (0.42, "0.42"), (0.004, "<0.01"), (0.0, "0"), (-0.004, ">-0.01"), (None, "–")],
+)
+def test_what_a_glance_takes_in(value: float | None, text: str) -> None:
+    assert numbers.short(value) == text

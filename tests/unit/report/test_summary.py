@@ -57,6 +57,11 @@ def test_json_has_the_seeds_keys_first() -> None:
         "eta_quality",
         "old_attempts",
         "health",
+        "standings",
+        "current_runs",
+        "axis_labels",
+        "machines",
+        "sentences",
     ]
 
 
@@ -91,6 +96,7 @@ def test_write_report_leaves_every_file_and_a_second_one_the_same(tmp_path: Path
         "per_run_metrics.csv",
         "ranked_groups.csv",
         "skipped_runs.tsv",
+        "summary.html",
         "summary.json",
         "summary.md",
         "verdict.json",

@@ -9,13 +9,16 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from rich.cells import cell_len
 from rich.console import Console
 
-from seatrial.records.measure import Estimate
+from seatrial.records.measure import Cell, Estimate
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import CampaignResults
+from seatrial.records.verdict import Verdict
 from seatrial.report.terminal import print_report, save_svg
-from tests.unit.report import factory
+from seatrial.report.terminal.machine import SHOWN
+from tests.unit.report import charted_factory, factory
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -32,6 +35,9 @@ def printed(results: CampaignResults, width: int = 80, **console: object) -> str
         ("terminal_80.txt", factory.results(), 80),
         ("terminal_120.txt", factory.results(), 120),
         ("terminal_empty.txt", factory.empty_results(), 80),
+        ("terminal_charts_60.txt", charted_factory.results(), 60),
+        ("terminal_charts_80.txt", charted_factory.results(), 80),
+        ("terminal_charts_120.txt", charted_factory.results(), 120),
     ],
 )
 def test_the_text_is_as_it_was(name: str, results: CampaignResults, width: int) -> None:
@@ -39,9 +45,10 @@ def test_the_text_is_as_it_was(name: str, results: CampaignResults, width: int) 
     assert "\n".join(lines) + "\n" == (GOLDEN / name).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("width", [40, 60, 80, 200])
-def test_no_line_is_wider_than_the_terminal(width: int) -> None:
-    assert max(len(line) for line in printed(factory.results(), width).splitlines()) <= width
+@pytest.mark.parametrize("width", [20, 40, 60, 80, 120, 200])
+@pytest.mark.parametrize("results", [factory.results(), charted_factory.results()])
+def test_no_line_is_wider_than_the_terminal(results: CampaignResults, width: int) -> None:
+    assert max(len(line) for line in printed(results, width).splitlines()) <= width
 
 
 def test_names_and_log_lines_are_never_markup() -> None:
@@ -113,7 +120,7 @@ def test_the_picture_of_the_same_results_is_the_same(tmp_path: Path) -> None:
 
 def test_without_any_interval_none_is_drawn() -> None:
     single = tuple(factory.summary(group.group, counted=1) for group in factory.groups())
-    assert "intervals" not in printed(factory.results(groups=single)).split("Verdict")[0]
+    assert "95 % intervals" not in printed(factory.results(groups=single))
 
 
 @pytest.mark.parametrize(
@@ -129,3 +136,130 @@ def test_a_row_measured_with_debugging_on_is_marked() -> None:
     groups = [dataclasses.replace(group, debug=("NCCL_DEBUG=INFO",) if group.group == "mb16_nw2" else ()) for group in factory.groups()]
     text = printed(factory.results(groups=tuple(groups)), 120)
     assert text.count("debug on") == 1 and "winner, debug on" in text
+
+
+HOSTILE = "a\x1b[2J\x1b]0;x\x07\u202egnp\u2066\u2028[red]b[/red]"
+SHOWN_AS = "a]0;xgnp [red]b[/red]"
+
+
+def renamed(found: CampaignResults, old: str, new: str) -> CampaignResults:
+    """The campaign with another name for one of its groups."""
+    groups = tuple(dataclasses.replace(group, group=new if group.group == old else group.group) for group in found.groups)
+    places = tuple(dataclasses.replace(place, group=new if place.group == old else place.group) for place in found.ranking.groups)
+    return dataclasses.replace(found, groups=groups, ranking=dataclasses.replace(found.ranking, groups=places, winner=new))
+
+
+def test_a_hostile_name_is_text_in_every_section() -> None:
+    text = printed(renamed(charted_factory.results(), "mb16_nw2", HOSTILE), 120)
+    assert not set(text) & set("\x1b\x07\u202e\u2066\u2028")
+    assert text.count(SHOWN_AS) >= 4, "ranking, steps, phases, start-up"
+
+
+def test_a_name_of_wide_characters_keeps_the_columns() -> None:
+    text = printed(renamed(charted_factory.results(), "mb16_nw2", "火山" * 12), 80)
+    assert max(cell_len(line) for line in text.splitlines()) <= 80
+    drawn = [line for line in text.split("Step time")[1].split("Phases")[0].splitlines() if " n " in line]
+    assert len({cell_len(line[: line.index(" n ")]) for line in drawn}) == 1
+
+
+def test_without_charts_there_is_no_section_for_them() -> None:
+    text = printed(factory.results())
+    assert not any(title in text for title in ("Step time", "Phases of a step", "Ranks"))
+
+
+def test_a_spike_is_seen_in_its_group_and_in_no_other() -> None:
+    lines = {line.split()[0]: line for line in printed(charted_factory.results()).split("Step time")[1].splitlines()[1:4]}
+    assert lines["mb16_nw0"].count("█") == 1 and "255.8" in lines["mb16_nw0"] and lines["mb16_nw0"].endswith("log")
+    assert "log" not in lines["mb16_nw2"]
+
+
+def test_the_rank_that_is_waited_for_is_named() -> None:
+    text = " ".join(printed(charted_factory.results()).split())
+    assert "mb8_nw2 ▁█ 26.7 to 38.1 rank 1 waits 0 ms (node-1 GPU 1), rank 0 11.4 ms" in text
+
+
+def test_the_verdict_stands_last_and_what_it_rests_on_above() -> None:
+    text = printed(charted_factory.results())
+    titles = (
+        "intervals",
+        "Step time",
+        "Phases",
+        "Start-up",
+        "Ranks",
+        "Cautions",
+        "Failures",
+        "Also found",
+        "Verdict:",
+        "winner:",
+        "Report:",
+    )
+    at = [text.index(title) for title in titles]
+    assert at == sorted(at)
+    assert len(text.split("Verdict:")[1].splitlines()) <= 24, "it fits the smallest terminal"
+
+
+def test_many_groups_leave_the_report_short() -> None:
+    found = charted_factory.many_groups(40)
+    text = printed(found)
+    assert len(text.splitlines()) < 110
+    assert "and 24 more groups: see the summary" in text and text.count("and 34 more groups: see the summary") == 2
+    assert "Verdict:" in "\n".join(text.splitlines()[-24:])
+
+
+def test_the_winner_is_shown_though_many_stand_before_it() -> None:
+    found = charted_factory.many_groups(40)
+    found = dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, winner="group0033"))
+    table = printed(found).split("Step time")[0]
+    assert (
+        "group0014" in table and "group0015" not in table and "winner" in next(line for line in table.splitlines() if "group0033" in line)
+    )
+
+
+def test_many_criteria_are_cut_and_those_that_fail_are_shown() -> None:
+    verdict = factory.results().verdict
+    failing = next(finding for finding in verdict.findings if finding.verdict is Verdict.FAIL)
+    passing = tuple(dataclasses.replace(failing, verdict=Verdict.PASS, text=f"good {number}") for number in range(40))
+    text = printed(factory.results(verdict=dataclasses.replace(verdict, findings=(*passing, failing))))
+    assert failing.text[:40] in text and "and 29 more criteria: see the summary" in text
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp437", "cp1252"])
+def test_a_terminal_without_our_characters_shows_others(encoding: str) -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding=encoding, newline="\n")
+    print_report(charted_factory.results(), Console(file=out, width=80))
+    out.flush()
+    text = raw.getvalue().decode(encoding)
+    assert max(len(line) for line in text.splitlines()) <= 80
+    line = next(line for line in text.split("Step time")[1].splitlines() if line.startswith("mb16_nw0"))
+    assert re.fullmatch(r"[1-8]+", line.split()[1]) and line.split()[1].count("8") == 1
+    assert "?" not in text.replace("? [2]", "").replace("? cannot be said", "")
+
+
+def test_ascii_draws_intervals_too() -> None:
+    raw = io.BytesIO()
+    out = io.TextIOWrapper(raw, encoding="ascii")
+    print_report(factory.results(), Console(file=out, width=80))
+    out.flush()
+    assert re.search(r"^mb16_nw0 +\|-+o-+\| *$", raw.getvalue().decode(), re.MULTILINE)
+
+
+def test_without_colour_nothing_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    bare = printed(charted_factory.results(), force_terminal=True)
+    assert not re.search(r"\x1b\[[0-9;]*3[0-9]", bare)
+    without = re.sub(r"\x1b\[[0-9;]*m", "", bare)
+    assert without == printed(charted_factory.results())
+
+
+def test_telemetry_is_a_line_a_group() -> None:
+    figures: dict[str, Cell] = dict.fromkeys(SHOWN, 1234.5)
+    runs = [
+        dataclasses.replace(run, measure=dataclasses.replace(run.measure, telemetry=figures)) if run.measure else run
+        for run in factory.runs()
+    ]
+    for width, titles in ((80, ("GPU W", "GPU %", "SM MHz", "GPU peak MiB", "runs")), (120, ("throttled %", "steal %", "tree peak MiB"))):
+        text = printed(factory.results(runs=tuple(runs)), width)
+        heading = next(line for line in text.splitlines() if line.startswith("Machine "))
+        assert all(title in heading for title in titles), heading
+        assert "…" not in heading and len(heading.rstrip()) <= width

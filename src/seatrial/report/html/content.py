@@ -1,0 +1,133 @@
+"""What the page says, section by section, before the template sets it.
+
+In: the page's data and its charts. Out: one dict for the template: texts, rows, and for each section of charts why there is nothing where
+there is nothing. Every text in it is plain; the template escapes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from seatrial.paths import CampaignPaths
+from seatrial.records.charts import CHART_TABLES
+from seatrial.report import startup_section, telemetry_section
+from seatrial.report.eta_section import EXPLAINED as ETA_EXPLAINED
+from seatrial.report.html import failures, findings, loose, machine, ranking
+from seatrial.report.html.chart import Chart
+from seatrial.report.html.page_data import PageData
+from seatrial.report.html.summary_tables import axis_names, standings
+from seatrial.report.numbers import count
+
+SECTIONS = (
+    ("verdict", "Verdict"), ("ranking", "Ranking"), ("found", "Also found"), ("heat", "Across the axes"), ("steps", "Steps"),
+    ("distribution", "Step times"), ("phases", "Phases"), ("startup", "Start-up"), ("timeline", "Timeline"), ("ranks", "Ranks"),
+    ("eta", "Time to go"), ("failures", "Failures"), ("cautions", "Cautions"), ("machine", "Machine"), ("files", "Files"),
+)  # fmt: skip
+"""In the page's order: id and title."""
+DRAWN = ("heat", "steps", "distribution", "phases", "startup", "timeline", "ranks", "eta")
+NO_TABLES = "The tables to draw from are not there: `seatrial report` on the campaign's folder makes them."
+NOTHING = {
+    "steps": "No run told of its steps.",
+    "distribution": "No run that counts told of its steps.",
+    "phases": "No run told how long the parts of its steps took: it takes the probe, or log lines that say it.",
+    "startup": startup_section.NOTHING,
+    "timeline": telemetry_section.NOTHING,
+    "ranks": "No run that counts had several ranks that told of their steps.",
+}
+VERDICT_WORDS = {
+    "PASS": ("✓", "Every criterion holds."),
+    "FAIL": ("✗", "At least one criterion does not hold."),
+    "INCONCLUSIVE": ("?", "The data do not decide."),
+}
+UNKNOWN = ("?", "No verdict was found in summary.json.")
+
+
+def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> dict[str, Any]:
+    """Everything that the template names."""
+    summary = data.summary
+    return {
+        "title": title(summary),
+        "head": _head(summary),
+        "has_bundle": has_bundle,
+        "verdict": _verdict(summary),
+        "tiles": ranking.key_figures(summary),
+        "criteria": findings.criteria(summary),
+        "statements": findings.statements(summary),
+        "ranking": ranking.ranking_tables(summary),
+        "reasons": ranking.reasons(summary),
+        "reading": ranking.how_it_is_read(summary),
+        "charts": {section: [chart for chart in charts if chart.section == section] for section in ("ranking", *DRAWN)},
+        "nothing": {section: _nothing(section, data) for section in DRAWN},
+        "has_runs": "runs" in data.tables,
+        "startup": machine.startup(summary),
+        "eta": {"text": loose.text(summary, "eta_quality", "text"), "explained": ETA_EXPLAINED},
+        "failures": failures.failures(summary),
+        "health": failures.health(summary),
+        "cautions": failures.cautions(summary),
+        "machines": machine.machines(summary),
+        "did": machine.what_it_did(summary),
+        "files": list(_files()),
+        "sections": [{"id": id, "title": name} for id, name in SECTIONS],
+        "titles": dict(SECTIONS),
+    }
+
+
+def title(summary: dict[str, Any]) -> str:
+    """The plans, or where they were run."""
+    return ", ".join(loose.words(summary, "plans")) or loose.text(summary, "output_root") or "campaign"
+
+
+def _head(summary: dict[str, Any]) -> dict[str, str]:
+    return {
+        "made": loose.text(summary, "generated_at"),
+        "output": loose.text(summary, "output_root"),
+        "origin": loose.text(summary, "sentences", "origin"),
+    }
+
+
+def _verdict(summary: dict[str, Any]) -> dict[str, Any]:
+    word = loose.text(summary, "verdict", "verdict")
+    mark, meaning = VERDICT_WORDS.get(word, UNKNOWN)
+    pending = loose.text(summary, "sentences", "pending")
+    if not pending and (waiting := loose.words(summary, "pending")):
+        pending = f"{count(len(waiting), 'run')} still to be run."
+    left_out = loose.text(summary, "sentences", "left_out") or loose.text(summary, "verdict", "notes", "left_out")
+    return {
+        "word": word if word in VERDICT_WORDS else "UNKNOWN",
+        "mark": mark,
+        "meaning": meaning if loose.objects(summary, "verdict", "findings") or word not in VERDICT_WORDS else "No criterion was asked for.",
+        "winners": loose.text(summary, "winners"),
+        "partial": [f"Partial: {pending}"] if pending else [],
+        "notes": [left_out] if left_out else [],
+    }
+
+
+def _nothing(section: str, data: PageData) -> str:
+    """One sentence on why a section is empty."""
+    if section == "heat":
+        axes = len(axis_names(standings(data.summary)))
+        return f"A heat map takes groups over two axes or more; this campaign has {count(axes, 'axis') if axes == 1 else f'{axes} axes'}."
+    if section == "eta":
+        return loose.text(data.summary, "eta_quality", "text") or "No estimate of the time to go was made."
+    return NOTHING[section] if set(data.tables) & set(CHART_TABLES) else NO_TABLES
+
+
+def _files() -> Iterable[tuple[str, str]]:
+    """Name and what it holds; none of them is linked, since the page is sent about without them."""
+    names = CampaignPaths.__dict__
+    for field, told in (
+        ("summary_json", "this page's content in one document, for programs"),
+        ("verdict", "the verdict alone, with every finding"),
+        ("summary_md", "the same report as Markdown, for a pull request"),
+        ("charts", "the tables that the charts are drawn from, as CSV"),
+        ("ranked_groups", "the ranking as a table"),
+        ("group_summary", "every group with its figures"),
+        ("per_run_metrics", "every run that counts, with its figures"),
+        ("manifest", "every attempt, how it ended and why"),
+        ("timing_points", "rolling percentiles of the step time"),
+        ("eta_points", "every estimate of the time to go"),
+        ("best_config_json", "the winner's settings"),
+    ):
+        if field in names:
+            yield names[field].name, told

@@ -1,0 +1,131 @@
+"""The ranking as the page shows it: a table of the main lane and one of what is off it, with the reasons.
+
+In: summary.json. Out: columns, rows of text, and sentences. Figures are formatted as in every other report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from seatrial import units
+from seatrial.records.measure import Estimate
+from seatrial.report.html import loose
+from seatrial.report.html.summary_tables import axis_names, standings, unit_of
+from seatrial.report.numbers import NONE, figure, interval, margin, ratio
+
+MEANS = (
+    "Figures are wall clock over the window, geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the "
+    "number of steps counted."
+)
+MOST_NAMED = 6
+NOTE_CLASSES = {"winner": "good", "tied": "open", "no interval": "open", "cannot win": "bad", "off lane": "quiet"}
+
+Row = dict[str, Any]
+
+
+def ranking_tables(summary: Row) -> list[Row]:
+    """A table for each lane that has groups; a row is its cells, the class of its note and whether it won."""
+    placed = standings(summary)
+    main = [row for row in placed if row.get("lane") is not False]
+    aside = [row for row in placed if row.get("lane") is False]
+    both = (("Main lane" if aside else "", main), ("Off the main lane, ranked apart", aside))
+    return [_table(summary, title, rows) for title, rows in both if rows]
+
+
+def _table(summary: Row, title: str, rows: Sequence[Row]) -> Row:
+    axes = axis_names(rows)
+    columns = ["#", "group", *axes, unit_of(summary) or "figure", "95 % interval", "to leader"]
+    columns += ["p90/p50", "start-up", "runs", "window", "n", "note"]
+    figures = range(2 + len(axes), 7 + len(axes))
+    return {
+        "title": title,
+        "columns": columns,
+        "rows": [{"cells": _cells(row, axes), "class": note_class(row), "won": _note(row).startswith("winner")} for row in rows],
+        "right": [0, *figures, len(columns) - 2],
+        "wraps": [4 + len(axes), len(columns) - 3],
+        "name": 1,
+        "note": len(columns) - 1,
+    }
+
+
+def _cells(row: Row, axes: Sequence[str]) -> list[str]:
+    values = loose.mapping(row, "axes")
+    return [
+        _whole(row, "rank"),
+        loose.text(row, "group"),
+        *(NONE if values.get(name) is None else str(values[name]) for name in axes),
+        figure(loose.number(row, "value")),
+        interval(estimate_of(row)),
+        _to_leader(row),
+        ratio(loose.number(row, "p90_over_p50")),
+        units.format_duration(loose.number(row, "startup_s")),
+        loose.text(row, "runs_text") or _whole(row, "runs"),
+        loose.text(row, "window") or NONE,
+        _whole(row, "n"),
+        _note(row),
+    ]
+
+
+def estimate_of(row: Row) -> Estimate | None:
+    """The figure ranked by; None where the group has none."""
+    mean = loose.number(row, "value")
+    return None if mean is None else Estimate(mean=mean, low=loose.number(row, "low"), high=loose.number(row, "high"))
+
+
+def _to_leader(row: Row) -> str:
+    mean, low, high = (loose.number(row, name) for name in ("ratio", "ratio_low", "ratio_high"))
+    if mean is None or (mean == 1 and low is None):
+        return NONE if mean is None else "1"
+    return f"{ratio(mean)} ({ratio(low)} to {ratio(high)})" if low is not None else f"{ratio(mean)} (no interval)"
+
+
+def _whole(row: Row, name: str) -> str:
+    found = loose.whole(row, name)
+    return NONE if found is None else f"{found:,}"
+
+
+def _note(row: Row) -> str:
+    return loose.text(row, "note")
+
+
+def note_class(row: Row) -> str:
+    """How the row stands out: what a note says is said in words too."""
+    return next((shown for note, shown in NOTE_CLASSES.items() if _note(row).startswith(note)), "")
+
+
+def reasons(summary: Row) -> list[str]:
+    """Why groups stand where they do; those with the same reason in one sentence."""
+    together: dict[tuple[str, str], list[str]] = {}
+    for row in standings(summary):
+        note, reason = _note(row).split(",")[0], loose.text(row, "reason")
+        if note and reason:
+            together.setdefault((note, reason), []).append(loose.text(row, "group"))
+    return [f"{_named(names)}: {reason if reason.startswith(note) else f'{note}, {reason}'}" for (note, reason), names in together.items()]
+
+
+def _named(names: Sequence[str]) -> str:
+    more = len(names) - MOST_NAMED
+    return f"{', '.join(names[:MOST_NAMED])} and {more} more" if more > 0 else ", ".join(names)
+
+
+def how_it_is_read(summary: Row) -> str:
+    """Which way is better, and what the figures are."""
+    better = "Lower" if loose.mapping(summary, "ranking").get("higher_is_better") is False else "Higher"
+    return f"{better} is better. {MEANS}"
+
+
+def key_figures(summary: Row) -> list[tuple[str, str, str]]:
+    """What one looks for first: name, figure, what it is."""
+    winner = next((row for row in standings(summary) if _note(row).startswith("winner")), None)
+    tiles = []
+    if winner:
+        value = f"{figure(loose.number(winner, 'value'))} {unit_of(summary)}"
+        tiles.append(("Winner", loose.text(winner, "group"), "by the ranked figure"))
+        tiles.append(("Its figure", value, margin(estimate_of(winner)) or "no interval"))
+        tiles.append(("p90/p50 step time", ratio(loose.number(winner, "p90_over_p50")), loose.text(winner, "window") or "whole run"))
+    ended = loose.text(summary, "verdict", "notes", "runs")
+    if ended:
+        head, _, rest = ended.partition(", ")
+        tiles.append(("Runs", head, rest))
+    return tiles

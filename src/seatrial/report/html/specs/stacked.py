@@ -1,0 +1,46 @@
+"""Parts of a whole as one bar for each group: the mean over its runs, part by part, in one order everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from seatrial.report.html.specs.placed import told, told_place
+from seatrial.report.html.specs.theme import Spec, document, legend, named_y, quantity, row_height
+from seatrial.report.html.specs.tooltip import number, tooltip, word
+
+
+def stacked(groups: Sequence[str], part: str, field: str, unit: str, colours: Mapping[str, str], texts: Sequence[Spec] = ()) -> Spec:
+    """`part` is the column that names a part, `field` its amount in `unit`; `texts` make `window` and `n` of a row if it has none."""
+    shades = {"domain": list(colours), "range": list(colours.values())}
+    return document(
+        height=row_height(len(groups)),
+        transform=[*told_place("group", groups), *told(part, _places(part, colours)), *texts, *_mean(part, field)],
+        mark={"type": "bar"},
+        encoding={
+            "y": named_y("group"),
+            "x": quantity("mean", unit),
+            "color": {"field": part, "type": "nominal", "scale": shades, "legend": legend(columns=(2, 6))},
+            "order": {"field": "at", "type": "quantitative"},
+            "tooltip": tooltip(
+                [word("group", "group"), word(part, "part"), number("mean", unit), number("share", "share", ".1%"), word("runs", "runs")]
+            ),
+        },
+    )
+
+
+def _places(part: str, colours: Mapping[str, str]) -> list[dict[str, str | int]]:
+    return [{part: name, "at": at} for at, name in enumerate(colours)]
+
+
+def _mean(part: str, field: str) -> list[Spec]:
+    means = [
+        {"op": "mean", "field": field, "as": "mean"},
+        {"op": "distinct", "field": "run", "as": "runs"},
+        {"op": "sum", "field": "n", "as": "n"},
+        {"op": "min", "field": "window", "as": "window"},
+    ]
+    return [
+        {"aggregate": means, "groupby": ["group", "place", part, "at"]},
+        {"joinaggregate": [{"op": "sum", "field": "mean", "as": "whole"}], "groupby": ["group"]},
+        {"calculate": "datum.whole > 0 ? datum.mean / datum.whole : 0", "as": "share"},
+    ]

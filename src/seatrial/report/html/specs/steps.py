@@ -1,0 +1,42 @@
+"""Step time over steps or time, of the picked runs. The scale is logarithmic where the slowest step is many times the usual one."""
+
+from __future__ import annotations
+
+from statistics import median
+
+from seatrial.report.html.chart import Chart
+from seatrial.report.html.page_data import PageData
+from seatrial.report.html.specs.placed import is_number, told_window
+from seatrial.report.html.specs.series import HOW_TO_ZOOM, SPELT_COUNTED, lines, shown_step
+from seatrial.report.html.specs.theme import Spec, document, quantity
+from seatrial.report.html.specs.tooltip import number
+
+# From here on the usual steps are a flat line at the bottom of a linear scale.
+LOG_FROM = 8.0
+
+
+def steps(data: PageData) -> Chart | None:
+    """None where no step was timed."""
+    if not any(is_number(ms) for ms in data.tables.get("steps", {}).get("iter_ms", [])):
+        return None
+    return Chart(
+        id="steps",
+        section="steps",
+        title="Step time",
+        caption=f"Milliseconds a step; steps that count are solid, warm-up and steps with a pause are light. {HOW_TO_ZOOM}",
+        table="steps",
+        spec=document(
+            height=280,
+            transform=[*told_window(data, "steps"), SPELT_COUNTED],
+            layer=lines("iter_ms", step_time_y(data), shown_step(number("iter_ms", "ms"))),
+        ),
+        picks="runs",
+    )
+
+
+def step_time_y(data: PageData) -> Spec:
+    """The scale of step times, the same for all runs."""
+    told = [float(ms) for ms in data.tables["steps"]["iter_ms"] if isinstance(ms, int | float) and is_number(ms)]
+    logarithmic = min(told) > 0 and max(told) > LOG_FROM * median(told)
+    y = quantity("iter_ms", "ms a step", zero=False)
+    return {**y, "scale": {"type": "log", "nice": False}} if logarithmic else y

@@ -1,0 +1,67 @@
+// The tables of the page, as they lie in it: columns of numbers, or of codes with their words, unpacked when they are first asked for.
+// Rows are told apart by the codes of their runs; an object is made of a row only when it is drawn or shown.
+
+class Column {
+  constructor(packed, rows) {
+    this.packed = packed;
+    this.rows = rows;
+    this.words = packed.words ?? null;
+  }
+
+  get values() {
+    this.unpacked ??= this.packed.values ?? unpacked(this.packed.runs, this.rows);
+    return this.unpacked;
+  }
+
+  at(row) {
+    const value = this.values[row];
+    return this.words && value !== null ? this.words[value] : value;
+  }
+}
+
+// Pairs of a value and how often it follows on itself.
+function unpacked(pairs, rows) {
+  const values = new Array(rows);
+  for (let at = 0, place = 0; at < pairs.length; at += 2) {
+    values.fill(pairs[at], place, place + pairs[at + 1]);
+    place += pairs[at + 1];
+  }
+  return values;
+}
+
+class Table {
+  constructor(packed) {
+    this.rows = packed.rows;
+    this.columns = new Map(Object.entries(packed.columns).map(([name, column]) => [name, new Column(column, packed.rows)]));
+  }
+
+  get runs() {
+    return this.columns.get("run")?.words ?? [];
+  }
+
+  // Places of all rows, or of those of some runs.
+  places(runs = null) {
+    const whose = this.columns.get("run");
+    if (!runs || !whose?.words) return Array.from({ length: this.rows }, (_, place) => place);
+    const wanted = new Set(runs.map((run) => whose.words.indexOf(run)));
+    const found = [];
+    whose.values.forEach((code, place) => {
+      if (wanted.has(code)) found.push(place);
+    });
+    return found;
+  }
+
+  row(place) {
+    const made = {};
+    for (const [name, column] of this.columns) made[name] = column.at(place);
+    return made;
+  }
+}
+
+function decoded(payload) {
+  return {
+    tables: new Map(Object.entries(payload.tables).map(([name, table]) => [name, new Table(table)])),
+    charts: new Map(payload.charts.map((chart) => [chart.id, chart])),
+    picks: payload.picks,
+  };
+}

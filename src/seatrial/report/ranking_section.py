@@ -1,0 +1,81 @@
+"""The section of summary.md on the ranking. In: CampaignResults. Out: the winners, a table for each lane with intervals, windows and n, and
+why groups stand where they do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from seatrial import units
+from seatrial.records.results import CampaignResults, MeasuredRun
+from seatrial.report import digest
+from seatrial.report.digest import Standing
+from seatrial.report.markdown import bounded_table, escape
+from seatrial.report.numbers import NONE, figure, interval, ratio
+
+MOST_RANKED = 40
+MOST_REASONS = 20
+MEANS = "geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the number of steps counted"
+
+
+def ranking_section(results: CampaignResults) -> Iterator[str]:
+    """Heading, winners, the main lane, what is off it, reasons."""
+    ranking = results.ranking
+    yield "## Ranking"
+    yield escape(digest.winners_sentence(results))
+    placed = digest.standings(results)
+    main_lane = [standing for standing in placed if standing.group.lane]
+    if main_lane:
+        yield _table(results, main_lane)
+    if len(main_lane) < len(placed):
+        yield "Off the main lane, ranked apart:"
+        yield _table(results, [standing for standing in placed if not standing.group.lane])
+    if reasons := list(_reasons(placed)):
+        more = f"- and {len(reasons) - MOST_REASONS} more reasons: `ranked_groups.csv` has them"
+        yield "\n".join([*reasons[:MOST_REASONS], *([more] if len(reasons) > MOST_REASONS else [])])
+    if placed:
+        yield f"{'Higher' if ranking.higher_is_better else 'Lower'} is better. Figures are wall clock over the window, {MEANS}."
+
+
+def _reasons(placed: Sequence[Standing]) -> Iterator[str]:
+    """Why groups stand where they do; those with the same reason in one line."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for standing in placed:
+        if standing.place.reason and standing.note:
+            groups.setdefault((standing.note, standing.place.reason), []).append(standing.group.group)
+    for (note, reason), names in groups.items():
+        told = reason if reason.startswith(note) else f"{note}, {reason}"
+        yield f"- {escape(digest.named(names, MOST_RANKED))}: {escape(told)}"
+
+
+def _table(results: CampaignResults, placed: Sequence[Standing]) -> str:
+    axes = list(dict.fromkeys(name for standing in placed for name in standing.group.axes))
+    unit = escape(results.ranking.unit or results.ranking.metric)
+    headers = ["#", "group", *(escape(name) for name in axes), unit, "95 % interval", "to leader"]
+    headers += ["p90/p50", "start-up", "runs", "window", "n", "note"]
+    figures = range(2 + len(axes), 7 + len(axes))
+    runs = digest.runs_by_group(results)
+    rows = [_row(standing, axes, runs.get(standing.group.group_key, [])) for standing in placed]
+    return bounded_table(headers, rows, right=[0, *figures, len(headers) - 2], where="ranked_groups.csv", most=MOST_RANKED)
+
+
+def _row(standing: Standing, axes: Sequence[str], runs: Sequence[MeasuredRun]) -> list[object]:
+    group, place = standing.group, standing.place
+    return [
+        place.rank,
+        group.group,
+        *(group.axes.get(name, NONE) for name in axes),
+        figure(place.value),
+        interval(standing.estimate),
+        ("1" if standing.leads else NONE) if place.ratio is None else f"{ratio(place.ratio.mean)} ({_ratio_interval(standing)})",
+        ratio(standing.mean("wall_p90_over_p50")),
+        units.format_duration(standing.mean("startup_s")),
+        digest.runs_text(group),
+        digest.windows_text(runs),
+        group.window_n,
+        standing.remarks,
+    ]
+
+
+def _ratio_interval(standing: Standing) -> str:
+    estimate = standing.place.ratio
+    return f"{ratio(estimate.low)} to {ratio(estimate.high)}" if estimate and estimate.low is not None else "no interval"

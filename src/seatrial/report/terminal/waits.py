@@ -1,0 +1,55 @@
+"""The ranks on a terminal: of each group the rank that waits least, for whom the others wait, and the work of all as a sparkline.
+
+Ranks  work of each, ms; the one that waits least is waited for
+one_slow  ▁▁█▁  20.4 to 30.2  rank 2 waits 0.21 ms (vm), rank 0 9.86 ms
+alike: no rank waits 5 % of a step longer than another
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import RenderableType
+
+from seatrial.records.results import CampaignResults
+from seatrial.report.charted import Ranks, ranks
+from seatrial.report.digest import named
+from seatrial.report.numbers import short
+from seatrial.report.sparkline import sparkline
+from seatrial.report.terminal.text import MOST_DETAILED, fitted, hanging, heading, more, names_width, text
+
+MOST_DRAWN = 24
+# A line for every group whose ranks are alike would say nothing.
+EVEN_SHARE = 0.05
+
+
+def waits(results: CampaignResults, width: int) -> Iterator[RenderableType]:
+    """One line a group whose ranks wait for one another, and one for all the others of two ranks or more."""
+    found = ranks(results)
+    uneven = [one for one in found if not _is_even(one)]
+    shown = uneven[:MOST_DETAILED]
+    if not found:
+        return
+    alike = f"no rank waits {100 * EVEN_SHARE:.0f} % of a step longer than another"
+    yield heading("Ranks", "work of each, ms; the one that waits least is waited for" if shown else alike)
+    names = names_width([one.group.group for one in shown], width)
+    for one in shown:
+        yield hanging(f"{fitted(one.group.group, names)}  ", _line(one), "")
+    if len(uneven) > len(shown):
+        yield more(len(uneven) - len(shown), "groups")
+    if shown and len(uneven) < len(found):
+        yield text(f"{named([one.group.group for one in found if _is_even(one)])}: {alike}")
+
+
+def _is_even(one: Ranks) -> bool:
+    least, most = one.waits_least, one.waits_most
+    return most.wait_ms - least.wait_ms < EVEN_SHARE * (least.work_ms + least.wait_ms)
+
+
+def _line(one: Ranks) -> str:
+    work = [rank.work_ms for rank in one.ranks]
+    drawn = sparkline(work, min(len(work), MOST_DRAWN))
+    least, most = one.waits_least, one.waits_most
+    where = f" ({least.where})" if least.where else ""
+    ends = f"{short(min(work))} to {short(max(work))}"
+    return f"{drawn}  {ends}  rank {least.rank} waits {short(least.wait_ms)} ms{where}, rank {most.rank} {short(most.wait_ms)} ms"

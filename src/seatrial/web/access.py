@@ -1,0 +1,88 @@
+"""Who may look: whoever was given the address with its token, by a browser that asked this machine itself, and to read only.
+
+In: every request. Out: what the application answers, or a refusal of a few words that tell nothing of the campaign. The token comes once,
+in the address; from then on it is in a cookie that scripts cannot read and other sites' pages cannot send. The port is in the cookie's
+name, since browsers keep one jar for all ports of a host and a second watcher would otherwise shut out the first.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+
+from starlette.datastructures import MutableHeaders
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+TOKEN_BYTES = 32
+METHODS = ("GET", "HEAD")
+HERE = ("127.0.0.1", "localhost", "[::1]")
+NOTHING_LOADED = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+HEADERS = {
+    "Content-Security-Policy": NOTHING_LOADED,
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+# A redirect would be the shorter way, but to a browser the whole chain was begun by whoever held the link: from a chat in another tab, or
+# from the file that `--open` opens, the strict cookie would not be sent along. This page begins anew, from here.
+GIVEN = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Seatrial</title><a href="/">Go on</a>\n'
+NO_TOKEN = "Open the address that `seatrial watch --web` printed when it was started, with its token.\n"
+NOT_HERE = (
+    "Ask for 127.0.0.1 or localhost and the very port that `seatrial watch --web` printed; through ssh -L, forward the same number.\n"
+)
+READ_ONLY = "There is nothing to be done here but to read: GET and HEAD.\n"
+
+
+def new_token() -> str:
+    """A secret that can stand in an address."""
+    return secrets.token_urlsafe(TOKEN_BYTES)
+
+
+class Guard:
+    """Stands before the application: method, host, token; and the headers that every answer has."""
+
+    def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
+        self._app, self._token = app, token
+        self._cookie = f"seatrial_{port}"
+        self._hosts = [[f"{name}:{port}"] for name in HERE]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        answer = self._answer(Request(scope)) or self._app
+        await answer(scope, receive, send_guarded)
+
+    def _answer(self, request: Request) -> Response | None:
+        """What is answered without asking the application; None where it may be asked."""
+        if request.method not in METHODS:
+            return PlainTextResponse(READ_ONLY, status_code=405, headers={"Allow": ", ".join(METHODS)})
+        # A foreign name that was made to lead to this machine (DNS rebinding) is still foreign in this header.
+        if [host.lower() for host in request.headers.getlist("host")] not in self._hosts:
+            return PlainTextResponse(NOT_HERE, status_code=403)
+        given = request.query_params.get("token")
+        if request.scope["path"] == "/" and given is not None and self._is_right(given):
+            return self._welcome()
+        if given is None and self._is_right(request.cookies.get(self._cookie, "")):
+            return None
+        return PlainTextResponse(NO_TOKEN, status_code=403)
+
+    def _welcome(self) -> Response:
+        response = HTMLResponse(GIVEN)
+        response.set_cookie(self._cookie, self._token, path="/", httponly=True, samesite="strict")
+        return response
+
+    def _is_right(self, given: str) -> bool:
+        return hmac.compare_digest(given.encode(errors="surrogatepass"), self._token.encode())

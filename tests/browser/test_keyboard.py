@@ -1,0 +1,86 @@
+"""Everything that can be done with a mouse can be done with keys, in the order in which it stands, and one sees where one is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seatrial.paths import CampaignPaths
+from tests.browser.conftest import OpenPage
+from tests.browser.opened import Opened
+
+MOST_TABS = 400
+
+
+def tabbed(opened: Opened) -> list[dict[str, Any]]:
+    """What the Tab key comes to, from the top of the page to where it leaves it."""
+    seen: list[dict[str, Any]] = []
+    for _ in range(MOST_TABS):
+        opened.page.keyboard.press("Tab")
+        focused = opened.ask("focused")
+        if focused is None or (seen and focused["at"] <= seen[-1]["at"]):
+            break
+        seen.append(focused)
+    return seen
+
+
+def test_tab_comes_to_everything_in_order_and_it_is_seen(campaign: CampaignPaths, open_page: OpenPage) -> None:
+    # A page that glides is not where it goes when it is looked at.
+    opened = open_page(campaign.summary_html, reduced_motion="reduce")
+    seen = tabbed(opened)
+    reachable = opened.ask("reachable")
+    assert {one["tabindex"] for one in reachable} == {0}
+    came_to = {one["at"] for one in seen}
+    # Of radio buttons with one name the keys go to one; there are none here, so nothing may be missing.
+    assert [one["what"] for one in reachable if one["at"] not in came_to] == []
+    assert [one for one in seen if not one["seen"] or not one["within"]] == []
+
+
+def test_the_first_key_offers_to_skip_and_then_come_navigation_theme_and_charts(made: CampaignPaths, open_page: OpenPage) -> None:
+    opened = open_page(made.summary_html)
+    seen = tabbed(opened)
+    assert seen[0]["tag"] == "a" and "skip" in seen[0]["text"].lower()
+    words = [one["id"] or one["chart"] or one["section"] or one["tag"] for one in seen]
+    for control in ("theme", "run-filter", "timeline-run", "heat-x", "heat-y", "steps-by"):
+        assert control in words, control
+    assert [one["chart"] for one in seen if one["chart"]] == opened.charts()
+    assert any(one["section"] == "nav" for one in seen)
+    assert sum(one["tag"] == "summary" for one in seen) >= len(opened.charts())
+
+
+def test_the_skip_link_goes_to_the_content(made: CampaignPaths, open_page: OpenPage) -> None:
+    page = open_page(made.summary_html).page
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => !!document.activeElement.closest('main')")
+
+
+def test_the_theme_is_changed_by_key(made: CampaignPaths, open_page: OpenPage) -> None:
+    page = open_page(made.summary_html).page
+    page.focus("#theme")
+    said = {page.locator("#theme").inner_text() + (page.get_attribute("#theme", "aria-label") or "")}
+    for key in ("Enter", "Space"):
+        page.keyboard.press(key)
+        said.add(page.locator("#theme").inner_text() + (page.get_attribute("#theme", "aria-label") or ""))
+    assert len(said) == 3
+
+
+def test_a_run_is_picked_by_keys(made: CampaignPaths, open_page: OpenPage) -> None:
+    opened = open_page(made.summary_html)
+    opened.page.focus("#run-list input[type=checkbox] >> nth=0")
+    opened.redrawn("steps", lambda: opened.page.keyboard.press("Space"))
+
+
+def test_a_select_is_changed_by_keys(made: CampaignPaths, open_page: OpenPage) -> None:
+    opened = open_page(made.summary_html)
+    opened.page.focus("#steps-by")
+    opened.redrawn("steps", lambda: opened.page.keyboard.press("ArrowDown"))
+
+
+def test_rows_of_a_chart_are_opened_by_key_and_are_those_drawn(campaign: CampaignPaths, open_page: OpenPage) -> None:
+    opened = open_page(campaign.summary_html)
+    for chart in opened.charts():
+        opened.page.focus(f"#chart-{chart} summary")
+        opened.page.keyboard.press("Enter")
+        opened.page.wait_for_selector(f"#chart-{chart} details[open] tbody tr")
+        assert opened.page.locator(f"#chart-{chart} details th").count() > 1

@@ -1,0 +1,145 @@
+"""`seatrial report` with --pdf, --png, --compare and --open: what is made, said, refused, and what the exit code is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.cli.main import run_command
+from seatrial.paths import CampaignPaths
+from tests.unit.campaign.made_campaign import write_campaign
+from tests.unit.report.html.stub_browser import StubBrowser
+
+# The made campaign has a run that failed.
+FAIL = 2
+Report = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def campaign(tmp_path: Path) -> CampaignPaths:
+    return write_campaign(tmp_path / "tuesday")
+
+
+@pytest.fixture
+def report(campaign: CampaignPaths, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Report:
+    """Exit code, stdout and stderr of `report OUT WORDS…`."""
+    monkeypatch.setenv("COLUMNS", "200")
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        code = run_command(["report", str(campaign.folder), *words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return run
+
+
+@pytest.fixture
+def browser(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StubBrowser:
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    found = StubBrowser(folder)
+    monkeypatch.setenv("SEATRIAL_BROWSER", str(found.program))
+    return found
+
+
+def last_line(out: str) -> dict[str, Any]:
+    told = json.loads(out.splitlines()[-1])
+    assert isinstance(told, dict)
+    return told
+
+
+def test_nothing_more_is_made_than_asked(report: Report, campaign: CampaignPaths) -> None:
+    code, out, _ = report("--json")
+    told = last_line(out)
+    assert code == FAIL and told["html"] == str(campaign.summary_html) and campaign.summary_html.is_file()
+    assert [told[name] for name in ("pdf", "png", "compare", "comparison")] == [None] * 4
+    assert out.count("\n") == 1
+
+
+def test_the_page_is_printed(report: Report, campaign: CampaignPaths, browser: StubBrowser) -> None:
+    code, out, _ = report("--pdf")
+    assert code == FAIL and f"PDF: {campaign.summary_pdf}" in out
+    assert campaign.summary_pdf.read_bytes().startswith(b"%PDF")
+    assert browser.questions["Page.navigate"]["url"] == campaign.summary_html.as_uri()
+
+
+def test_a_browser_that_fails_keeps_nothing_else_from_being_made(
+    report: Report, campaign: CampaignPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failing = StubBrowser(tmp_path, ends_at_once=True)
+    monkeypatch.setenv("SEATRIAL_BROWSER", str(failing.program))
+    code, out, err = report("--pdf", "--json")
+    assert code == 1 and "--pdf: " in err and "No usable sandbox!" in err
+    assert last_line(out)["pdf"] is None and last_line(out)["verdict"] == "FAIL"
+    assert campaign.summary_html.is_file() and not campaign.summary_pdf.exists()
+
+
+def test_without_a_browser_it_is_refused_before_anything_is_made(
+    report: Report, campaign: CampaignPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.delenv("SEATRIAL_BROWSER", raising=False)
+    code, _, err = report("--pdf")
+    assert code == 1 and "install one" in err and "SEATRIAL_BROWSER" in err
+    assert not campaign.summary_json.exists()
+
+
+def test_without_the_package_that_draws_pictures_are_refused(
+    report: Report, campaign: CampaignPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "vl_convert" else find(name, *more))
+    code, _, err = report("--png")
+    assert code == 1 and "pip install 'seatrial[charts]'" in err
+    assert not campaign.summary_json.exists()
+
+
+def test_pictures_are_drawn_and_shown_in_the_summary(report: Report, campaign: CampaignPaths) -> None:
+    code, out, err = report("--png", "--json")
+    pictures = [Path(path) for path in last_line(out)["png"]]
+    assert code == FAIL and pictures and "Pictures: " in err
+    assert {path.parent for path in pictures} == {campaign.charts}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+    assert f"charts/{pictures[0].name}" in campaign.summary_md.read_text()
+
+
+def test_without_a_display_it_says_how_to_get_the_page(report: Report, campaign: CampaignPaths) -> None:
+    code, out, _ = report("--open")
+    assert code == FAIL and "No browser can be opened here." in out and str(campaign.summary_html) in out
+
+
+def test_two_campaigns_side_by_side(report: Report, campaign: CampaignPaths, tmp_path: Path) -> None:
+    other = write_campaign(tmp_path / "monday")
+    before = {path.relative_to(other.folder) for path in other.folder.rglob("*")}
+    code, out, err = report("--compare", str(other.folder), "--json")
+    page = campaign.folder / "compare_monday.html"
+    told = last_line(out)
+    assert code == FAIL and told["compare"] == str(page) and f"Side by side: {page}" in err
+    assert "monday" in page.read_text() and "tuesday" in page.read_text()
+    assert {path.relative_to(other.folder) for path in other.folder.rglob("*")} == before
+    # The two are the same runs, copied: that is not compared, and told everywhere.
+    refused = told["comparison"]["refused"]
+    assert refused and f"Not compared: {refused}" in " ".join(err.split())
+
+
+def test_what_is_no_campaign_is_refused_before_anything_is_made(report: Report, campaign: CampaignPaths, tmp_path: Path) -> None:
+    code, _, err = report("--compare", str(tmp_path / "nothing"))
+    assert code == 1 and "holds no campaign" in err and not campaign.summary_json.exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_the_other_folder_need_not_be_writable(report: Report, tmp_path: Path) -> None:
+    other = write_campaign(tmp_path / "monday")
+    other.folder.chmod(0o555)
+    try:
+        assert report("--compare", str(other.folder))[0] == FAIL
+    finally:
+        other.folder.chmod(0o755)

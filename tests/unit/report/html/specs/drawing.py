@@ -1,0 +1,48 @@
+"""Charts as Vega draws them, for tests: the SVG, and what of a document can be asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import vl_convert
+
+from seatrial.report.html.chart import Chart
+from seatrial.report.html.page_data import PageData
+from seatrial.report.html.png import VEGALITE, on_paper
+from seatrial.report.html.rows_for import Picks, drawn_spec
+from seatrial.report.html.specs.all_charts import all_charts
+
+
+def chart(data: PageData, name: str) -> Chart:
+    return next(one for one in all_charts(data) if one.id == name)
+
+
+def vega(data: PageData, name: str, picks: Picks | None = None) -> dict[str, Any]:
+    """What Vega-Lite makes of the document; it raises where it cannot."""
+    made: dict[str, Any] = vl_convert.vegalite_to_vega(json.dumps(drawn_spec(chart(data, name), data, picks)), vl_version=VEGALITE)
+    return made
+
+
+def svg(data: PageData, name: str, picks: Picks | None = None) -> str:
+    spec = on_paper(drawn_spec(chart(data, name), data, picks), "")
+    text: str = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=VEGALITE)
+    return text
+
+
+def marks(picture: str, kind: str) -> int:
+    """How many marks of that kind, as Vega describes them to a reader who does not see them."""
+    return picture.count(f'aria-roledescription="{kind}"')
+
+
+def parts(spec: Any) -> Iterator[dict[str, Any]]:
+    """Every object in a document, data left out."""
+    if isinstance(spec, dict):
+        yield spec
+        for name, value in spec.items():
+            if name != "values":
+                yield from parts(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from parts(value)

@@ -1,0 +1,123 @@
+"""Charts with a row a group: ranking, heat map, phases, start-up."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+pytest.importorskip("vl_convert")
+
+from seatrial.report.html.page_data import PageData
+from seatrial.report.html.specs.heat import axes_by_effect, heat
+from seatrial.report.html.specs.phases import phases
+from seatrial.report.html.specs.ranking import ranking, standing
+from seatrial.report.html.specs.startup import startup, startup_table
+from tests.unit.report.html.made_page import columns, made_page, rows_of
+from tests.unit.report.html.specs.drawing import chart, marks, parts, svg
+
+
+def with_groups(data: PageData, **changes: Any) -> PageData:
+    """The same page, every group changed."""
+    rows = [{**row, **{name: make(row) for name, make in changes.items()}} for row in rows_of(data.tables["groups"])]
+    return dataclasses.replace(data, tables={**data.tables, "groups": columns(rows)})
+
+
+def test_the_best_forty_groups_are_drawn_and_the_caption_says_so() -> None:
+    data = made_page(groups=100, repeats=1, steps=25, gpus=0)
+    made = chart(data, "ranking")
+    assert "Only the best 40 of 100 groups are drawn." in made.caption
+    picture = svg(data, "ranking")
+    assert marks(picture, "rule mark") == 40
+    assert ">g40<" in picture
+    assert ">g41<" not in picture
+
+
+def test_how_a_group_stands() -> None:
+    data = made_page(steps=25)
+    said = data.summary["ranking"]
+    rows = rows_of(data.tables["groups"])
+    assert [standing(row, said) for row in rows] == ["winner", "tied", "behind", "cannot win"]
+    assert standing({**rows[0], "lane": False}, said) == "off lane"
+    assert standing({**rows[2], "group": "not there"}, said) == "behind"
+
+
+def test_a_group_without_interval_or_ratio_is_drawn_and_says_none() -> None:
+    data = with_groups(made_page(steps=25), low=lambda row: None, high=lambda row: None, ratio=lambda row: None)
+    picture = svg(data, "ranking")
+    assert "95 % interval: none" in picture
+    assert "of the leader: not known" in picture
+
+
+def test_groups_without_a_figure_give_no_ranking() -> None:
+    data = with_groups(made_page(steps=25), value=lambda row: None)
+    assert ranking(data) is None
+    assert heat(data) is None
+
+
+def test_axes_come_by_what_they_change() -> None:
+    data = made_page(groups=4, steps=25, axes=("small", "large", "alike"))
+    data = with_groups(
+        data, axis_alike=lambda row: 1, value=lambda row: 100 + float(row["axis_small"] or 0) / 8 + 20 * float(row["axis_large"] or 0)
+    )
+    assert axes_by_effect(data) == ("large", "small")
+    assert chart(data, "heat").axes == ("large", "small")
+
+
+def test_of_groups_in_one_cell_the_best_is_shown() -> None:
+    data = made_page(groups=9, steps=25, axes=("a", "b", "c"))
+    picks = {"x": "c", "y": "c"}
+    best = {"eager": 0.0, "compiled": 0.0}
+    for row in rows_of(data.tables["groups"]):
+        best[str(row["axis_c"])] = max(best[str(row["axis_c"])], float(row["value"] or 0))
+    picture = svg(data, "heat", picks)
+    assert marks(picture, "rect mark") == 2
+    for value in best.values():
+        assert f">{value:.3g}<" in picture
+
+
+def test_where_less_is_better_the_least_of_a_cell_is_shown() -> None:
+    data = made_page(groups=9, steps=25, axes=("a", "b", "c"))
+    less = {**data.summary, "ranking": {**data.summary["ranking"], "higher_is_better": False}}
+    data = dataclasses.replace(data, summary=less)
+    least = min(float(row["value"] or 0) for row in rows_of(data.tables["groups"]))
+    assert f">{least:.3g}<" in svg(data, "heat", {"x": "c", "y": "c"})
+    assert "less is better" in chart(data, "heat").caption
+
+
+def test_one_axis_is_dots_with_intervals() -> None:
+    data = made_page(groups=4, steps=25, axes=("micro_batch",))
+    assert chart(data, "heat").axes == ("micro_batch",)
+    picture = svg(data, "heat")
+    assert ">micro_batch<" in picture
+    assert "95 % interval" in picture
+
+
+def test_phases_are_means_over_the_runs_in_the_order_of_a_step() -> None:
+    data = made_page(steps=25)
+    doubled = [{**row, "mean_ms": 30.0 if row["repeat"] == 1 else 60.0, "phase": "fwd"} for row in rows_of(data.tables["phases"])]
+    doubled = [row for row in doubled if row["repeat"] in (1, 2)]
+    data = dataclasses.replace(data, tables={**data.tables, "phases": columns(doubled)})
+    assert "ms a step: 45; share: 100.0%; runs: 2" in svg(data, "phases")
+
+
+def test_an_unknown_phase_has_its_place_before_other() -> None:
+    data = made_page(steps=25)
+    named = [{**row, "phase": {"step": "opt.step"}.get(str(row["phase"]), row["phase"])} for row in rows_of(data.tables["phases"])]
+    made = phases(dataclasses.replace(data, tables={**data.tables, "phases": columns(named)}))
+    assert made is not None
+    domain = next(part["domain"] for part in parts(made.spec) if "domain" in part and isinstance(part["domain"], list))
+    assert domain == ["data_wait", "preprocess", "fwd", "bwd", "opt.step", "other"]
+
+
+def test_startup_is_of_the_parts_that_summary_tells() -> None:
+    data = made_page(steps=25)
+    table = startup_table(data)
+    assert table is not None
+    assert "compile" not in table["part"]
+    assert "seconds" in table
+    picture = svg(data, "startup")
+    assert "part: model" in picture
+    assert "window: launch to the end of the first step; n: 3" in picture
+    assert startup(dataclasses.replace(data, summary={"runs": [{"run": "a", "group": "g1", "repeat": 1}]})) is None

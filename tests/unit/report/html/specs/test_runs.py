@@ -1,0 +1,145 @@
+"""Charts of single runs: step times, losses, their spread, ranks, ETA, and the timeline."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+pytest.importorskip("vl_convert")
+
+from seatrial.report.html.page_data import PageData
+from seatrial.report.html.specs.loss import loss
+from seatrial.report.html.specs.palette import RED
+from seatrial.report.html.specs.steps import step_time_y, steps
+from seatrial.report.html.specs.timeline import timeline
+from tests.unit.report.html.made_page import columns, made_page, rows_of
+from tests.unit.report.html.specs.drawing import chart, marks, svg, vega
+
+USED = {"net_rx_kib_per_s": 0.2, "net_tx_kib_per_s": 0.1, "disk_read_kib_per_s": 80_000.0, "disk_write_kib_per_s": 3.0}
+
+
+def changed(data: PageData, table: str, **changes: Any) -> PageData:
+    rows = [{**row, **{name: make(row) for name, make in changes.items()}} for row in rows_of(data.tables[table])]
+    return dataclasses.replace(data, tables={**data.tables, table: columns(rows)})
+
+
+def without(data: PageData, *tables: str) -> PageData:
+    return dataclasses.replace(data, tables={name: table for name, table in data.tables.items() if name not in tables})
+
+
+def test_the_scale_is_logarithmic_only_where_the_spread_asks_for_it() -> None:
+    data = made_page(steps=60)
+    assert step_time_y(data)["scale"] == {"zero": False}
+    compiled = changed(data, "steps", iter_ms=lambda row: 60_000.0 if row["step"] == 0 else row["iter_ms"])
+    assert step_time_y(compiled)["scale"]["type"] == "log"
+    assert vega(compiled, "steps")["marks"]
+
+
+def test_steps_without_a_time_give_no_chart() -> None:
+    data = changed(made_page(steps=25), "steps", iter_ms=lambda row: None)
+    assert steps(data) is None
+    assert vega(data, "timeline")["marks"]
+
+
+def test_a_loss_that_is_no_number_is_a_red_mark_and_one_that_is_untold_is_nothing() -> None:
+    data = made_page(steps=95, nan_loss=True)
+    broken = 95 - 91
+    picks = {"runs": ["g1_r1"]}
+    picture = svg(data, "loss", picks)
+    assert len(re.findall(f'aria-roledescription="point"[^>]*fill="{RED}"', picture)) == broken
+    untold = changed(data, "steps", loss=lambda row: None if row["step"] > 90 else row["loss"])
+    assert len(re.findall(f'aria-roledescription="point"[^>]*fill="{RED}"', svg(untold, "loss", picks))) == 0
+
+
+def test_without_losses_there_is_no_chart_of_them() -> None:
+    assert loss(changed(made_page(steps=25), "steps", loss=lambda row: None)) is None
+
+
+def test_the_spread_has_a_row_a_run_with_its_quantiles() -> None:
+    picture = svg(made_page(steps=40), "step_times")
+    assert marks(picture, "tick") == 11
+    assert "median, ms: 103;" in picture
+    assert "window: steps 20–39; n: 20" in picture
+
+
+def test_the_spread_of_many_runs_is_of_the_best_forty() -> None:
+    data = made_page(groups=50, repeats=1, steps=25, gpus=0)
+    assert "Only the best 40 of 50 runs are drawn." in chart(data, "step_times").caption
+
+
+def test_the_straggler_that_the_verdict_names_is_marked() -> None:
+    data = made_page(steps=25, ranks=4)
+    assert ">straggler<" in svg(data, "ranks")
+    unnamed = dataclasses.replace(data, summary={**data.summary, "runs": []})
+    assert ">longest own work<" in svg(unnamed, "ranks")
+
+
+def test_ranks_whose_work_is_not_told_apart_are_drawn_whole() -> None:
+    data = changed(made_page(steps=25), "ranks", work_p50_ms=lambda row: None, wait_p50_ms=lambda row: None)
+    picture = svg(data, "ranks")
+    assert "part: whole step" in picture
+    assert "own work" not in picture.replace("longest own work", "")
+
+
+def test_many_ranks_are_a_strip() -> None:
+    assert chart(made_page(steps=25, ranks=64, repeats=1), "ranks").spec["height"] == 240
+    assert chart(made_page(steps=25, ranks=8, repeats=1), "ranks").spec["height"] == {"step": 24}
+
+
+def test_of_predictions_three_runs_are_drawn() -> None:
+    data = made_page(steps=60)
+    picture = svg(data, "eta", {"runs": ["g1_r1", "g1_r2", "g2_r1", "g2_r2", "g3_r1"]})
+    assert set(re.findall(r"run: (g\d_r\d);", picture)) == {"g1_r1", "g1_r2", "g2_r1"}
+    assert "off by, s:" in picture
+
+
+def test_a_run_that_never_ended_has_predictions_and_no_end() -> None:
+    data = changed(made_page(steps=60), "eta", actual_s=lambda row: None)
+    assert "ended at, s: not known" in svg(data, "eta", {"runs": ["g1_r1"]})
+
+
+def panel_titles(data: PageData) -> list[str]:
+    made = timeline(data)
+    return [panel["title"]["text"].partition(",")[0] for panel in made.spec["vconcat"]] if made else []
+
+
+def test_the_timeline_has_a_panel_for_all_that_is_there() -> None:
+    assert panel_titles(made_page(steps=25)) == [
+        "What the run did", "Clocks held back", "Step time", "Power", "SM clock", "Temperature", "GPU busy", "GPU memory", "PCIe", "CPU",
+        "Memory of the run's processes", "Memory available", "Disk", "Network",
+    ]  # fmt: skip
+    assert panel_titles(made_page(steps=25, telemetry=False)) == ["What the run did", "Step time"]
+    assert panel_titles(without(made_page(steps=25, gpus=0), "steps", "spans"))[:1] == ["CPU"]
+    assert timeline(without(made_page(steps=25), "steps", "spans", "telemetry")) is None
+
+
+def test_the_panels_share_their_time_and_the_pointer() -> None:
+    made = vega(made_page(steps=25), "timeline")
+    scales = [scale["name"] for scale in made["scales"]]
+    assert scales.count("x") == 1
+    signals = {signal["name"] for signal in made["signals"]}
+    assert {"hover", "zoom"} <= signals
+    assert "hover" not in str(next(scale for scale in made["scales"] if scale["name"] == "x"))
+    assert made["width"] == 640
+
+
+def test_gpus_are_in_the_order_of_their_numbers() -> None:
+    made = timeline(made_page(steps=25, gpus=12, groups=1, repeats=1))
+    assert made is not None
+    power = next(panel for panel in made.spec["vconcat"] if panel["title"]["text"].startswith("Power"))
+    domain = next(layer for layer in power["layer"] if layer["mark"]["type"] == "line")["encoding"]["color"]["scale"]["domain"]
+    assert domain == [f"gpu {number}" for number in range(12)]
+
+
+def test_rates_are_in_the_unit_of_their_peak() -> None:
+    quiet = changed(made_page(steps=25, groups=1, repeats=1), "telemetry", value=lambda row: USED.get(str(row["metric"]), row["value"]))
+    made = timeline(quiet)
+    assert made is not None
+    titles = [panel["title"]["text"] for panel in made.spec["vconcat"]]
+    assert any(title.startswith("Network, KiB/s") for title in titles)
+    assert any(title.startswith("PCIe, MiB/s") for title in titles)
+    # Far less is written than read: the unit is that of the larger.
+    assert any(title.startswith("Disk, MiB/s") for title in titles)

@@ -1,0 +1,119 @@
+"""The page as a PDF: which browser, how it is asked, and what happens when it does not answer."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from seatrial.errors import UsageError
+from seatrial.report.html.devtools import NoAnswerError, browser_command, opened
+from seatrial.report.html.pdf import find_browser, required_browser, write_pdf
+from tests.harness import wait_until
+from tests.unit.report.html.stub_browser import StubBrowser
+
+PATIENCE_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """So that what is left behind there can be seen."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    path = tmp_path / "a folder" / "summary.html"
+    path.parent.mkdir()
+    path.write_text("<!doctype html><title>page</title>")
+    return path
+
+
+def test_the_page_is_opened_drawn_and_printed(tmp_path: Path, page: Path, own_temporary_folder: Path) -> None:
+    browser = StubBrowser(tmp_path)
+    pdf = page.with_suffix(".pdf")
+    assert write_pdf(page, pdf, str(browser.program), patience_s=PATIENCE_S) == []
+    assert pdf.read_bytes().startswith(b"%PDF")
+    assert browser.questions["Page.navigate"]["url"] == page.as_uri()
+    assert list(browser.questions)[-2:] == ["Runtime.evaluate", "Page.printToPDF"]
+    assert browser.questions["Page.printToPDF"]["printBackground"] is True
+    assert list(own_temporary_folder.iterdir()) == []
+    assert sorted(child.name for child in page.parent.iterdir()) == ["summary.html", "summary.pdf"]
+
+
+def test_charts_that_could_not_be_drawn_are_named(tmp_path: Path, page: Path) -> None:
+    browser = StubBrowser(tmp_path, Runtime_evaluate={"result": {"result": {"value": ["steps", "eta"]}}})
+    assert write_pdf(page, tmp_path / "p.pdf", str(browser.program), patience_s=PATIENCE_S) == ["steps", "eta"]
+    failing = StubBrowser(tmp_path, Runtime_evaluate={"result": {"result": {}, "exceptionDetails": {}}})
+    assert "script failed" in write_pdf(page, tmp_path / "p.pdf", str(failing.program), patience_s=PATIENCE_S)[0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"ends_at_once": True}, "ended before its work was done; it said: No usable sandbox!"),
+        ({"Page_printToPDF": {"error": {"message": "Printing failed"}}}, "refused Page.printToPDF: .*Printing failed"),
+        ({"Page_printToPDF": {"result": {"data": "aGVsbG8="}}}, "is no PDF"),
+        ({"Page_printToPDF": {"result": {"data": "not base64!"}}}, "is no PDF"),
+        ({"Page_navigate": {"result": {"errorText": "net::ERR_FILE_NOT_FOUND"}}}, "could not open .*ERR_FILE_NOT_FOUND"),
+    ],
+)
+def test_a_browser_that_fails_is_told_and_the_old_pdf_stays(tmp_path: Path, page: Path, wrong: dict[str, object], says: str) -> None:
+    pdf = page.with_suffix(".pdf")
+    pdf.write_bytes(b"%PDF-old")
+    browser = StubBrowser(tmp_path, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(NoAnswerError, match=says):
+        write_pdf(page, pdf, str(browser.program), patience_s=PATIENCE_S)
+    assert pdf.read_bytes() == b"%PDF-old"
+    assert sorted(child.name for child in page.parent.iterdir()) == ["summary.html", "summary.pdf"]
+
+
+def test_one_that_hangs_is_ended_with_its_group(tmp_path: Path, own_temporary_folder: Path) -> None:
+    browser = StubBrowser(tmp_path, silent_at="Page.printToPDF", has_child=True)
+    with (
+        pytest.raises(NoAnswerError, match=r"gave no answer to Page\.printToPDF in time"),
+        opened(str(browser.program), PATIENCE_S) as tools,
+    ):
+        tools.ask("Target.createTarget")
+        tools.deadline = time.monotonic() + 0.1
+        tools.ask("Page.printToPDF")
+    wait_until(lambda: not is_running(browser.child_pid), "the browser's child did not end with it")
+    assert list(own_temporary_folder.iterdir()) == []
+
+
+def is_running(pid: int) -> bool:
+    """A zombie whom nobody has collected yet is none that runs."""
+    return psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+
+
+def test_one_that_is_no_program_is_told(tmp_path: Path, page: Path) -> None:
+    with pytest.raises(NoAnswerError, match="could not be started"):
+        write_pdf(page, tmp_path / "p.pdf", str(tmp_path / "none"), patience_s=PATIENCE_S)
+
+
+def test_only_root_goes_without_the_sandbox(tmp_path: Path) -> None:
+    assert "--no-sandbox" not in browser_command("chromium", tmp_path, as_root=False)
+    words = browser_command("chromium", tmp_path, as_root=True)
+    assert "--no-sandbox" in words and f"--user-data-dir={tmp_path}" in words and words[-1] == "about:blank"
+
+
+def test_the_browser_is_the_one_named_else_the_first_on_path(tmp_path: Path) -> None:
+    for name in ("google-chrome", "microsoft-edge", "mine"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    path = {"PATH": str(tmp_path)}
+    assert find_browser(path) == str(tmp_path / "google-chrome")
+    assert find_browser({**path, "SEATRIAL_BROWSER": "mine"}) == str(tmp_path / "mine")
+    assert find_browser({"PATH": "", "SEATRIAL_BROWSER": str(tmp_path / "mine")}) == str(tmp_path / "mine")
+    assert find_browser({**path, "SEATRIAL_BROWSER": "gone"}) is None and find_browser({"PATH": str(tmp_path / "empty")}) is None
+    assert required_browser(path) == find_browser(path)
+    with pytest.raises(UsageError, match="SEATRIAL_BROWSER names 'gone'"):
+        required_browser({**path, "SEATRIAL_BROWSER": "gone"})
+    with pytest.raises(UsageError, match="install one"):
+        required_browser({"PATH": str(tmp_path / "empty")})

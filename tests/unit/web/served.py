@@ -1,0 +1,112 @@
+"""A real server on loopback, and a client that keeps its cookie as a browser does."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.records.live import LiveState
+from seatrial.web.app import make_app
+from seatrial.web.looker import Looker, Shown, Source
+from seatrial.web.now import Now
+from seatrial.web.pace import Pace
+from seatrial.web.packed import Packed
+from seatrial.web.serve import Door, open_door, server_for
+
+PATIENCE_S = 20.0
+PAGE = (
+    '<!doctype html><html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+    "connect-src 'self'\"></head><body><main>{}</main></body></html>"
+)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    text: str
+
+
+@dataclass
+class Client:
+    """Asks one server."""
+
+    door: Door
+    cookie: str = ""
+    host: str = ""
+
+    def ask(self, path: str = "/", method: str = "GET", **headers: str) -> Answer:
+        connection = http.client.HTTPConnection("127.0.0.1", self.door.port, timeout=PATIENCE_S)
+        try:
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            connection.putheader("Host", self.host or f"127.0.0.1:{self.door.port}")
+            if self.cookie:
+                connection.putheader("Cookie", self.cookie)
+            for name, value in headers.items():
+                connection.putheader(name.replace("_", "-"), value)
+            connection.endheaders()
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read().decode(errors="replace"))
+        finally:
+            connection.close()
+
+    def enter(self) -> Client:
+        """Come in by the address that was printed."""
+        given = self.ask(f"/?token={self.door.token}").headers["Set-Cookie"]
+        self.cookie = given.split(";")[0]
+        return self
+
+
+def live_state(**changes: Any) -> LiveState:
+    return LiveState(**{"t": 1.0, "pid": 7, "host": "node-1", "plan": "demo", "count": 4, **changes})
+
+
+def shown(version: str) -> Shown:
+    return Shown(page=lambda: PAGE.format(version), parts=Packed(json.dumps({"version": version})))
+
+
+def fake_source(**ways: Any) -> Source:
+    """A campaign that says the same whenever it is read."""
+    return Source(
+        **{
+            "now": lambda: Now(state=live_state(), is_run=True, line="demo: between runs"),
+            "mark": lambda: 1,
+            "shown": shown,
+            **ways,
+        }
+    )
+
+
+@contextlib.contextmanager
+def served(source: Source | None = None, pace: Pace | None = None) -> Iterator[Client]:
+    """A server in a thread of its own; all its threads are gone when the block ends."""
+    before = set(threading.enumerate())
+    door = open_door()
+    with Looker(source or fake_source(), pace or Pace(every_s=0, largest_share=1)) as looker:
+        server = server_for(make_app(looker, token=door.token, port=door.port))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [door.listening]})
+        thread.start()
+        try:
+            yield Client(door)
+        finally:
+            server.should_exit = True
+            thread.join(PATIENCE_S)
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in left:
+        thread.join(PATIENCE_S)
+    assert not any(thread.is_alive() for thread in left)
+
+
+def until(happened: Any, patience_s: float = PATIENCE_S) -> Any:
+    """What `happened()` gives once it gives something."""
+    end_m = time.monotonic() + patience_s
+    while not (found := happened()):
+        assert time.monotonic() < end_m, "it did not happen"
+        time.sleep(0.02)
+    return found
