@@ -85,3 +85,4 @@ def test_nobody_looks_on_without_the_token(harness: Harness, open_page: OpenPage
     # The token is spent: it stays neither in the address bar nor in what another site is told.
     assert "token" not in known.page.url
     assert known.ask("edges") == []
+    assert known.ask("order") == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
@@ -24,7 +24,9 @@ from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 
 LARGEST_BYTES = MIB
-"""Of a larger file the time to begin with it does not count, and a dozen of them would be much text at once."""
+"""Of a larger file the time to begin with it does not count."""
+TOGETHER_BYTES = MIB
+"""A longer text is read no faster, and takes more memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,25 +48,38 @@ def read_ahead(attempts: Sequence[Attempt]) -> Ahead:
     gpu = [path.gpu_telemetry for path, attempt in zip(paths, over, strict=True) if attempt.telemetry and attempt.telemetry.gpu]
     host = [path.host_telemetry for path, attempt in zip(paths, over, strict=True) if attempt.telemetry and attempt.telemetry.host]
     events = [path.events(0) for path, attempt in zip(paths, over, strict=True) if attempt.spec.place.ranks == 1]
-    samples = {**read_samples_together(_texts(gpu), GPU_READ), **read_samples_together(_texts(host), HOST_READ)}
-    return Ahead(events=_read_events(_texts(events)), samples=samples)
+    found: dict[Path, Samples] = {}
+    for kind, columns in ((gpu, GPU_READ), (host, HOST_READ)):
+        for texts in _texts(kind):
+            found |= read_samples_together(texts, columns)
+    return Ahead(events={path: table for texts in _texts(events) for path, table in _read_events(texts).items()}, samples=found)
 
 
-def _texts(paths: Sequence[Path]) -> dict[Path, bytes]:
-    """Of the files that are small and end with a whole line."""
-    found = {}
+def _texts(paths: Sequence[Path]) -> Iterator[dict[Path, bytes]]:
+    """Of the files that are small and end with a whole line, so many at once as make a text of TOGETHER_BYTES."""
+    some: dict[Path, bytes] = {}
+    size = 0
     for path in paths:
-        with contextlib.suppress(OSError), open_file(path) as source:
-            text = source.read() if os.fstat(source.fileno()).st_size <= LARGEST_BYTES else b""
-            if text.endswith(b"\n"):
-                found[path] = text
-    return found
+        text = _text(path)
+        if text.endswith(b"\n"):
+            some[path] = text
+            size += len(text)
+        if size >= TOGETHER_BYTES:
+            yield some
+            some, size = {}, 0
+    if some:
+        yield some
+
+
+def _text(path: Path) -> bytes:
+    """Nothing of a large file, and of one that cannot be read."""
+    with contextlib.suppress(OSError), open_file(path) as source:
+        return source.read() if os.fstat(source.fileno()).st_size <= LARGEST_BYTES else b""
+    return b""
 
 
 def _read_events(texts: Mapping[Path, bytes]) -> dict[Path, pl.DataFrame]:
     """Every line as a row of SCHEMA; nothing where polars refuses one of them."""
-    if not texts:
-        return {}
     lines = [text.count(b"\n") for text in texts.values()]
     try:
         table = pl.read_ndjson(b"".join(texts.values()), schema=SCHEMA)

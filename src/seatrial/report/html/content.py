@@ -40,6 +40,7 @@ VERDICT_WORDS = {
     "FAIL": ("✗", "At least one criterion does not hold."),
     "INCONCLUSIVE": ("?", "The data do not decide."),
 }
+LONGEST_SENTENCE = 420
 UNKNOWN = ("?", "No verdict was found in summary.json.")
 
 
@@ -97,10 +98,16 @@ def _verdict(summary: dict[str, Any]) -> dict[str, Any]:
         "word": word if word in VERDICT_WORDS else "UNKNOWN",
         "mark": mark,
         "meaning": meaning if loose.objects(summary, "verdict", "findings") or word not in VERDICT_WORDS else "No criterion was asked for.",
-        "winners": loose.text(summary, "winners"),
+        **_winners(loose.text(summary, "winners")),
         "partial": [f"Partial: {pending}"] if pending else [],
         "notes": [left_out] if left_out else [],
     }
+
+
+def _winners(sentence: str) -> dict[str, str]:
+    """A sentence that names a hundred groups is cut after who won; the rest can be opened."""
+    won, stop, rest = sentence.partition(". ")
+    return {"winners": won + stop.strip(), "others": rest} if len(sentence) > LONGEST_SENTENCE else {"winners": sentence, "others": ""}
 
 
 def _nothing(section: str, data: PageData) -> str:

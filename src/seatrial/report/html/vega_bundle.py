@@ -1,7 +1,7 @@
 """Vega, Vega-Lite and Vega-Embed as one text for a script element, made by vl_convert, the package of their own makers.
 
 In: nothing. Out: the text of an ES module that sets `window.vegaEmbed`, or None without vl_convert. Making it takes two seconds, so it is
-kept in the user's cache folder under vl_convert's version; a cache that cannot be written costs every process those seconds, and nothing else.
+kept in the user's cache folder under vl_convert's version; where that cannot be written, every process makes its own.
 """
 
 from __future__ import annotations

@@ -101,6 +101,15 @@ def test_machines_are_told_with_their_runs(summary: Row) -> None:
     assert machine.machines(summary)[0].startswith("node-1, no GPU, Example CPU 9000 × 2")
 
 
+def test_a_sentence_on_a_hundred_groups_can_be_opened() -> None:
+    others = "a is not told apart from " + ", ".join(f"group_{at}" for at in range(100)) + "."
+    told = {"winners": f"Throughput winner: a (1.5 samples/s). {others}"}
+    verdict = content(PageData(summary=told), [], has_bundle=True)["verdict"]
+    assert (verdict["winners"], verdict["others"]) == ("Throughput winner: a (1.5 samples/s).", others)
+    short = content(PageData(summary={"winners": "Winner: a. So."}), [], has_bundle=True)["verdict"]
+    assert (short["winners"], short["others"]) == ("Winner: a. So.", "")
+
+
 def test_an_empty_section_says_why() -> None:
     steps: Columns = {"run": ["a"], "group": ["a"], "repeat": [1]}
     without = content(PageData(summary={}), [], has_bundle=True)["nothing"]
