@@ -48,7 +48,7 @@ class Shot:
 
 
 SHOTS = (
-    Shot(name="report-light.png", width=1200, height=1500, until="#ranking .scroll"),
+    Shot(name="report-light.png", width=1200, height=1500, until="#chart-ranking .plot"),
     Shot(name="report-dark.png", width=1200, height=1500, scheme="dark", until="#ranking .scroll"),
     Shot(name="report-phone.png", width=390, height=844, scale=2.0),
     Shot(name="report-timeline.png", width=1200, height=1500, part="#timeline"),

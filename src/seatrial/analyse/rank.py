@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.analyse.debug_switches import switched_on
 from seatrial.analyse.interval import contains_one, ratio
+from seatrial.analyse.naming import first_of
 from seatrial.analyse.rank_cautions import ranking_cautions
 from seatrial.analyse.rank_metric import Metric, choose_metric
 from seatrial.records.measure import Cell, Estimate, GroupSummary, RankedGroup, Ranking
@@ -23,6 +24,8 @@ ITER_P50 = "tail_mean_iter_p50_ms_mean"
 # A difference of more than this is not given away to the lower p90/p50, however widely the leader's own runs scatter.
 CLOSE = 0.10
 SENTINEL = "sentinel"
+MOST_TIED_NAMED = 8
+"""A sentence is no list: the ranking has them all."""
 NO_INTERVAL = "no interval, so its place is not evidence"
 
 
@@ -191,7 +194,7 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
     if any(place.apart is None for place in tied):
         remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
         return f"{best}, but without an interval the order is not evidence; {remedy}."
-    names = ", ".join(place.summary.group for place in tied)
+    names = first_of([place.summary.group for place in tied], MOST_TIED_NAMED)
     jitter_decided = any(place.inside for place in tied) and math.isfinite(_jitter(winner.summary))
     by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it stands first by its {metric.unit}"
     return f"{name} is not told apart from {names} by the data; {by}."
