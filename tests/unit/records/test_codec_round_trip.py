@@ -55,6 +55,8 @@ def values(kind: Any) -> st.SearchStrategy[Any]:
         return st.lists(values(inner[0]), max_size=2).map(tuple)
     if origin is tuple:
         return st.tuples(*map(values, inner))
+    if origin is list:
+        return st.lists(values(inner[0]), max_size=2)
     if origin is dict:
         return st.dictionaries(SCALARS[str], values(inner[1]), max_size=2)
     assert dataclasses.is_dataclass(kind), f"{kind} is no type that a record may have"

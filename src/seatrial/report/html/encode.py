@@ -46,10 +46,11 @@ def _encoded_table(table: Columns) -> dict[str, Any]:
 
 def encoded_column(name: str, values: Sequence[Any]) -> dict[str, Any]:
     """`{"words": […], …}` where it holds text or yes and no; then `values`, or `runs`: value, count, value, count, …"""
-    if any(isinstance(value, str) for value in values):
+    kinds = set(map(type, values))
+    if str in kinds:
         codes, words = _coded(values)
         return {"words": words, **_packed(codes)}
-    if any(isinstance(value, bool) for value in values):
+    if bool in kinds:
         return {"words": [False, True], **_packed(_numbers(name, values))}
     return _packed(_numbers(name, values))
 
