@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from statistics import median
+import math
 
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
@@ -36,7 +36,11 @@ def steps(data: PageData) -> Chart | None:
 
 def step_time_y(data: PageData) -> Spec:
     """The scale of step times, the same for all runs."""
-    told = [float(ms) for ms in data.tables["steps"]["iter_ms"] if isinstance(ms, int | float) and is_number(ms)]
-    logarithmic = min(told) > 0 and max(told) > LOG_FROM * median(told)
+    import numpy as np
+
+    # A big campaign has some hundred thousand of them: looked at together.
+    told = np.array([math.nan if ms is None else ms for ms in data.tables["steps"]["iter_ms"]], dtype=np.float64)
+    told = told[np.isfinite(told)]
+    logarithmic = bool(told.min() > 0 and told.max() > LOG_FROM * np.median(told))
     y = quantity("iter_ms", "ms a step", zero=False)
     return {**y, "scale": {"type": "log", "nice": False}} if logarithmic else y
