@@ -57,6 +57,13 @@ def format_duration(seconds: float | None) -> str:
     return f"{hours}h {rest_m:02d}m"
 
 
+def format_estimate(estimate_s: float | None, low_s: float | None, high_s: float | None) -> str:
+    """'3m 05s (2m 50s–3m 30s)'; without the brackets where the ends are not known or read the same."""
+    low, high = format_duration(low_s), format_duration(high_s)
+    has_ends = low_s is not None and high_s is not None and low != high
+    return f"{format_duration(estimate_s)} ({low}–{high})" if has_ends else format_duration(estimate_s)
+
+
 def format_hms(seconds: float) -> str:
     """HH:MM:SS with seconds rounded up, as the seeds' trainer prints an ETA."""
     whole = math.ceil(max(seconds, 0.0))

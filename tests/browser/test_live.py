@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,12 +57,14 @@ def test_the_page_fills_while_the_campaign_runs_and_says_when_it_is_over(browser
     address = address_of(harness.start("watch", str(harness.out.folder), "--web"))
     opened = open_page(address, wait=False)
     opened.page.wait_for_selector("#live[data-state=running]", timeout=OVER_WITHIN_MS)
+    opened.page.wait_for_function("() => document.querySelector('h1').innerText.includes('RUNNING, ')", timeout=OVER_WITHIN_MS)
     # Gone if the page were loaded anew.
     opened.page.evaluate("() => { window.__same = true }")
     before = opened.page.evaluate(NUM_LISTED)
     opened.page.wait_for_function(f"before => ({NUM_LISTED})() > before", arg=before, timeout=OVER_WITHIN_MS)
     opened.page.wait_for_selector("#live[data-state=over]", timeout=OVER_WITHIN_MS)
     opened.page.wait_for_function(f"() => ({NUM_LISTED})() === {NUM_RUNS}", timeout=OVER_WITHIN_MS)
+    opened.page.wait_for_function("() => document.querySelector('h1').innerText.includes('PASS')", timeout=OVER_WITHIN_MS)
     opened.drawn()
     assert opened.page.evaluate("() => window.__same") is True
     assert "over" in opened.page.inner_text("#live")
@@ -69,6 +72,19 @@ def test_the_page_fills_while_the_campaign_runs_and_says_when_it_is_over(browser
     assert running.wait(60) == 0
     host = address.partition("/?")[0]
     assert {url.partition("?")[0].removeprefix(host) for url in opened.requests} <= {"/", "/state.json", "/data.json"}
+
+
+def test_a_campaign_that_was_stopped_is_not_called_over(harness: Harness, open_page: OpenPage) -> None:
+    running = harness.start("run", str(harness.plan(PLAN)))
+    wait_until(lambda: len(harness.out.runs()) >= 1, "the first run begins")
+    running.send_signal(signal.SIGINT)
+    running.wait(60)
+    opened = open_page(address_of(harness.start("watch", str(harness.out.folder), "--web")), wait=False)
+    opened.page.wait_for_selector("#live[data-state=stopped]", timeout=OVER_WITHIN_MS)
+    said = opened.page.inner_text("#live-short")
+    assert re.fullmatch(rf"Stopped: (\d) of {NUM_RUNS} runs; (\d) still to be run, the same command resumes", said), said
+    # The server has nothing beside the page.
+    assert opened.page.locator("#files a").count() and not opened.page.locator("#files a[href]").count()
 
 
 def test_nobody_looks_on_without_the_token(harness: Harness, open_page: OpenPage) -> None:

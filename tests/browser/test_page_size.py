@@ -5,22 +5,25 @@ Its tables are made as the charts' stage leaves them for so many runs. How long 
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
 from seatrial.analyse.charts.detail import detail_for
+from seatrial.analyse.charts.telemetry import telemetry_table
 from seatrial.paths import CampaignPaths
-from seatrial.records.charts import DRAWN_GPU, DRAWN_HOST, Columns, Detail
+from seatrial.records.charts import CHART_TABLES, DRAWN_GPU, DRAWN_HOST, TELEMETRY, WHOSE, Columns, Detail
+from seatrial.records.telemetry import TelemetryTables
 from tests.browser.campaigns import write_page
 from tests.browser.conftest import MakeOnce, OpenPage
 
 GROUPS, REPEATS = 250, 4
 LARGEST_BYTES = 10_000_000
-GPUS = 2
-ENDS_S = 600.0
+GPUS = 8
+ENDS_S, EVERY_S = 600.0, 2.0
 
 
 def write_thousand(folder: Path) -> CampaignPaths:
@@ -33,16 +36,24 @@ def write_thousand(folder: Path) -> CampaignPaths:
 
 
 def telemetry(runs: Columns, detail: Detail) -> Columns:
-    """As many points of each metric as are kept, every one another number."""
-    series = [("host", metric) for metric in DRAWN_HOST] + [(f"gpu {gpu}", metric) for gpu in range(GPUS) for metric in DRAWN_GPU]
-    every_s = ENDS_S / detail.telemetry
-    rows = [
-        (run, group, repeat, source, metric, at * every_s + number / 7, 1000 * abs(math.sin(number * 97 + at * 13 + len(metric))))
-        for number, (run, group, repeat) in enumerate(zip(runs["run"], runs["group"], runs["repeat"], strict=True))
-        for source, metric in series
-        for at in range(detail.telemetry)
-    ]
-    return dict(zip(("run", "group", "repeat", "source", "metric", "t_s", "value"), map(list, zip(*rows, strict=True)), strict=True))
+    """What is kept of ten minutes of samples, every one of them another number."""
+    found: Columns = {name: [] for name in (*WHOSE, *CHART_TABLES[TELEMETRY])}
+    for number, whose in enumerate(zip(runs["run"], runs["group"], runs["repeat"], strict=True)):
+        table = telemetry_table(samples(number), 0.0, detail.telemetry)
+        for name, cell in zip(WHOSE, whose, strict=True):
+            found[name] += [cell] * len(table["value"])
+        for name, cells in table.items():
+            found[name] += cells
+    return found
+
+
+def samples(number: int) -> TelemetryTables:
+    chance = np.random.default_rng(number)
+    at_s = np.arange(0.5, ENDS_S, EVERY_S) + chance.uniform(0, 0.4)
+    host = {"epoch_sec": at_s, **{metric: chance.uniform(0, 1000, len(at_s)) for metric in DRAWN_HOST}}
+    of_gpus = {metric: chance.uniform(0, 1000, GPUS * len(at_s)) for metric in DRAWN_GPU}
+    gpu = {"epoch_sec": np.repeat(at_s, GPUS), "gpu_index": np.tile(np.arange(float(GPUS)), len(at_s)), **of_gpus}
+    return TelemetryTables(host=pl.DataFrame(host), gpu=pl.DataFrame(gpu))
 
 
 @pytest.fixture(scope="session")

@@ -104,3 +104,20 @@ def test_nothing_picked_says_so_and_does_not_break(made: CampaignPaths, open_pag
     assert len(opened.page.inner_text("#chart-steps [data-plot]").split()) > 2
     opened.page.locator(BOXES).first.check()
     opened.page.wait_for_selector("#chart-steps[data-state=drawn]", timeout=DRAWN_WITHIN_MS)
+
+
+BRING_NEWS = """async timeline => {
+  const payload = JSON.parse(document.getElementById("page-data").textContent);
+  payload.picks.timeline = timeline;
+  await window.seatrial.replace({ main: document.querySelector("main").innerHTML, payload });
+  return window.seatrial.picked().timeline;
+}"""
+
+
+def test_news_move_the_timeline_only_where_nobody_chose_it(made: CampaignPaths, open_page: OpenPage) -> None:
+    opened = open_page(made.summary_html)
+    first, second, third = opened.page.eval_on_selector_all("#timeline-run option", "all => all.map(one => one.value)")[:3]
+    assert opened.page.evaluate(BRING_NEWS, second) == second
+    opened.page.select_option("#timeline-run", third)
+    assert opened.page.evaluate(BRING_NEWS, first) == third
+    assert opened.page.input_value("#timeline-run") == third

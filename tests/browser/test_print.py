@@ -34,6 +34,26 @@ def test_a_chart_is_not_torn_in_two(made: CampaignPaths, open_page: OpenPage) ->
     assert set(breaks) <= {"avoid", "avoid-page"}
 
 
+def test_panels_fit_on_one_page(made: CampaignPaths, open_page: OpenPage) -> None:
+    """A figure that must not be torn and is higher than a page leaves the page before it blank."""
+    opened = open_page(made.summary_html, width=860, height=1200)
+    opened.page.emulate_media(media="print")
+    heights = opened.page.evaluate("() => [...document.querySelectorAll('figure.chart')].map(one => one.offsetHeight / innerHeight)")
+    assert max(heights) < 1
+
+
+def test_every_run_is_on_paper_and_the_numbers_behind_findings_are_not(made: CampaignPaths, open_page: OpenPage) -> None:
+    opened = open_page(made.summary_html)
+    opened.page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    opened.page.emulate_media(media="print")
+    assert opened.page.locator("details[data-table=runs] tbody tr").count() == 12
+    assert opened.page.locator("details[data-table=runs] table").is_visible()
+    assert opened.page.locator("details.why").count() and not opened.page.locator("details.why[open]").count()
+    assert opened.page.locator(".on-screen").count() and not opened.page.locator(".on-screen").first.is_visible()
+    opened.page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+    assert not opened.page.locator("details[data-table=runs][open]").count()
+
+
 def num_pages(pdf: bytes) -> int:
     counts = [int(count) for count in re.findall(rb"/Type\s*/Pages\b[^>]*?/Count\s+(\d+)", pdf)]
     return max(counts, default=len(re.findall(rb"/Type\s*/Page\b(?!s)", pdf)))

@@ -25,6 +25,16 @@ def test_a_mark_tells_its_window_and_n(chart: str, made: CampaignPaths, open_pag
     assert [text for text in told if not WINDOW.search(text) or not COUNT.search(text)] == []
 
 
+def test_what_the_machine_did_is_of_seconds_and_not_of_steps(made: CampaignPaths, open_page: OpenPage) -> None:
+    told = tooltips(open_page(made.summary_html), "timeline", 40)
+    of_machine = [text for text in told if "gpu 0, power" in text]
+    assert of_machine
+    assert [text for text in of_machine if "s since launch" not in text or "steps" in text] == []
+    of_steps = [text for text in told if "in a window of" in text or "outside a window of" in text]
+    assert of_steps
+    assert [text for text in of_steps if "steps 20–" not in text] == []
+
+
 def test_marks_of_a_real_campaign_tell_theirs(real: CampaignPaths, open_page: OpenPage) -> None:
     opened = open_page(real.summary_html)
     told = {chart: tooltips(opened, chart) for chart in opened.charts()}

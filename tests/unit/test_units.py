@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.errors import UsageError
-from seatrial.units import converted, format_bytes, format_duration, format_hms, format_number, parse_duration_s
+from seatrial.units import converted, format_bytes, format_duration, format_estimate, format_hms, format_number, parse_duration_s
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,20 @@ def test_a_bad_duration_says_how_to_write_one(text: str) -> None:
 )
 def test_format_duration(seconds: float | None, text: str) -> None:
     assert format_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("low_s", "high_s", "text"),
+    [
+        (170.0, 210.0, "3m 05s (2m 50s–3m 30s)"),
+        (184.9, 185.1, "3m 05s"),
+        (None, 210.0, "3m 05s"),
+        (170.0, None, "3m 05s"),
+    ],
+)
+def test_an_estimate_has_its_ends_where_they_say_something(low_s: float | None, high_s: float | None, text: str) -> None:
+    assert format_estimate(185.0, low_s, high_s) == text
+    assert format_estimate(None, None, None) == "–"
 
 
 @given(st.floats(min_value=0, max_value=1e7))

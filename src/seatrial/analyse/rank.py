@@ -26,7 +26,9 @@ CLOSE = 0.10
 SENTINEL = "sentinel"
 MOST_TIED_NAMED = 8
 """A sentence is no list: the ranking has them all."""
+MOST_REFUSALS = 4
 NO_INTERVAL = "no interval, so its place is not evidence"
+NOT_RUN = "not run yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +111,7 @@ def _refusal(group: GroupSummary, metric: Metric, *, plain: bool) -> str:
     if group.failed_runs:
         return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
     if group.runs == 0:
-        return "the platform failed its runs" if group.infrastructure_failures else "no run ended ok"
+        return "the platform failed its runs" if group.infrastructure_failures else NOT_RUN
     if group.broken_losses:
         return f"the loss of {group.broken_losses} of {group.runs} runs is no number"
     if metric.of(group) is None:
@@ -181,9 +183,11 @@ def _conditions(place: _Standing) -> tuple[str, frozenset[tuple[str, str]]]:
 def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric) -> str:
     """One sentence on how the winner won."""
     if winner is None:
-        return "No group can win: " + (f"{order[0].summary.group}: {order[0].refusal}." if order else "there is none.")
+        return f"No group can win: {_refusals(order) or 'there is none'}."
     name, able = winner.summary.group, [place for place in order if place.can_win]
     if len(able) == 1:
+        if len(order) > 1 and all(place.refusal == NOT_RUN for place in order if place is not winner):
+            return f"{name} is the only group of which a run has ended."
         return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
     tied = [place for place in able if place is not winner and not _is_apart(place, winner)]
     best = f"{name} has the {'highest' if metric.higher_is_better else 'lowest'} {metric.unit}"
@@ -198,6 +202,16 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
     jitter_decided = any(place.inside for place in tied) and math.isfinite(_jitter(winner.summary))
     by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it stands first by its {metric.unit}"
     return f"{name} is not told apart from {names} by the data; {by}."
+
+
+def _refusals(order: Sequence[_Standing]) -> str:
+    """`a, b: 2 of 2 runs failed; c: not run yet`."""
+    groups: dict[str, list[str]] = {}
+    for place in order:
+        groups.setdefault(place.refusal, []).append(place.summary.group)
+    told = [f"{first_of(names, MOST_TIED_NAMED)}: {refusal}" for refusal, names in groups.items()]
+    more = [f"and {len(told) - MOST_REFUSALS} more reasons"] if len(told) > MOST_REFUSALS else []
+    return "; ".join([*told[:MOST_REFUSALS], *more])
 
 
 def _still_to_repeat(order: Sequence[_Standing]) -> str:

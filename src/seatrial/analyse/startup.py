@@ -23,9 +23,9 @@ CLOCK_SLACK_S = 1.0
 
 
 def startup_split(attempt: Attempt, tables: StepTables) -> dict[str, float]:
-    """The parts; {} where the workload has no probe or the wall clock was set meanwhile. A part that is not known is not there."""
+    """The parts; {} where the workload has no probe, told no step, or the clock was set. A part that is not known is not there."""
     facts, outcome = tables.startup, attempt.outcome
-    if facts is None or outcome is None or not outcome.started_t:
+    if facts is None or tables.steps.is_empty() or outcome is None or not outcome.started_t:
         return {}
     at = int(np.argmax(tables.steps["rank"].to_numpy() == facts.rank))
     first = {name: tables.steps[name][at] for name in ("t", "m", "iter_ms")}

@@ -22,6 +22,7 @@ LEAST_ROWS = 2
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,10 +52,8 @@ class Counted:
 
 def count_steps(steps: pl.DataFrame, paused: pl.Series, window: str) -> Counted:
     """The window of one run. `steps` is sorted by rank, then step."""
-    # A time that is no number, or below 0, is a broken line.
-    times = steps["iter_ms"].to_numpy()
-    is_time = (times >= 0) & (times < np.inf)
-    timed = steps if is_time.all() else steps.filter(is_time)
+    known = is_time(steps["iter_ms"].to_numpy())
+    timed = steps if known.all() else steps.filter(known)
     step, iter_ms, span, samples, tokens = (timed[name].to_numpy() for name in ("step", "iter_ms", "span", "samples", "tokens"))
     grid = find_grid(timed["rank"].to_numpy(), step)
     numbers, ranks, rank, wall_ms = grid.numbers, grid.ranks, grid.rank, grid.longest(iter_ms)
@@ -98,10 +97,19 @@ def _chosen(usable: Places, numbers: Ints, spans: Ints, wall_ms: Floats, window:
     """The rows of the window: those wholly inside the one the plan gives, else those after warm-up."""
     bounds = window_bounds(window)
     if bounds is not None:
-        first, last = (numbers - spans + 1)[usable], numbers[usable]
-        return usable[(first >= bounds[0]) & (last <= bounds[1])], Steady(warmup=0, steady=True, reason="given by the plan")
+        return usable[is_inside(numbers[usable], spans[usable], *bounds)], Steady(warmup=0, steady=True, reason="given by the plan")
     found = find_steady(wall_ms[usable], numbers[usable])
     return usable[found.warmup :], found
+
+
+def is_time(iter_ms: Floats) -> Mask:
+    """Which of them can be counted: one that is no number, or below 0, is a broken line."""
+    return np.asarray((iter_ms >= 0) & (iter_ms < np.inf))
+
+
+def is_inside(step: Ints, span: Ints, first_step: int, last_step: int) -> Mask:
+    """Which rows speak of nothing but steps from the first to the last of these."""
+    return np.asarray((step - span + 1 >= first_step) & (step <= last_step))
 
 
 def window_bounds(window: str) -> tuple[int, int] | None:
@@ -112,7 +120,7 @@ def window_bounds(window: str) -> tuple[int, int] | None:
     return int(first or 0), int(last) if last else 2**62
 
 
-def _window(numbers: Ints, spans: Ints, common: npt.NDArray[np.bool_], chosen: Places, found: Steady, steps: pl.DataFrame) -> Window:
+def _window(numbers: Ints, spans: Ints, common: Mask, chosen: Places, found: Steady, steps: pl.DataFrame) -> Window:
     first, last = chosen[0], chosen[-1]
     first_step = int(numbers[first] - spans[first]) + 1
     inside = int(spans[first : last + 1][common[first : last + 1]].sum())

@@ -1,7 +1,7 @@
 """Folders that stand where a table or a report is to be written, and a file where a folder of tables is.
 
-In: a campaign's folder. Out: each of them under another name beside it, and a caution that says so. Nothing of them is lost, and
-one that is in the way does not cost the rest of the report.
+In: a campaign's folder, or one file to be. Out: each of them under another name beside it, and a caution that says so. Nothing of them is
+lost, and one that is in the way does not cost the rest of the report.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from seatrial.records.charts import CHART_TABLES
 def folders_moved_aside(paths: CampaignPaths) -> list[Caution]:
     """Make way for every file of the report."""
     files = [_moved(paths.charts, "file")] if paths.charts.is_file() else []
-    return files + [_moved(path, "folder") for path in _written(paths) if path.is_dir() and not path.is_symlink()]
+    return files + [moved for path in _written(paths) if (moved := folder_moved_aside(path))]
+
+
+def folder_moved_aside(path: Path) -> Caution | None:
+    """Make way for one file; None where nothing stands there but a file."""
+    return _moved(path, "folder") if path.is_dir() and not path.is_symlink() else None
 
 
 def _written(paths: CampaignPaths) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -33,7 +33,9 @@ from seatrial.collect.manifest import (
 from seatrial.collect.original.translation import translation_cautions
 from seatrial.collect.recovered import recover
 from seatrial.paths import AttemptPaths, CampaignPaths
-from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.campaign_plan import SENTINEL, CampaignPlan
+from seatrial.records.caution import Caution
+from seatrial.records.measure import GroupSummary
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.stability import SentinelDrift
@@ -69,29 +71,55 @@ def remake(folder: Path, *, tail_points: int | None = None, baseline: str | None
     recover(folder)
     results = gather_results(paths, tail_points=tail_points, baseline=baseline, charts=True)
     results = replace(results, cautions=(*results.cautions, *folders_moved_aside(paths)))
-    write_results(results, paths)
-    return results
+    return write_results(results, paths)
 
 
 def remake_or_say(folder: Path) -> tuple[CampaignResults, str]:
     """The same for the end of a night: where a bad disk takes no tables, a sentence says so and the results are there all the same."""
+    from seatrial.report.digest import NOT_WRITTEN
+
     paths = CampaignPaths(folder)
+    before = _stamps(paths)
     try:
         return remake(folder), ""
     except OSError as error:
         if error.errno not in TROUBLE:
             raise
         remedy = f"mend that, then `seatrial report {folder}`"
-        return gather_results(paths), f"{error.filename or folder}: {error.strerror}; tables and report are not written: {remedy}"
+        said = f"{error.filename or folder}: {error.strerror}; {_what_is_new(before, _stamps(paths))}: {remedy}"
+    results = gather_results(paths)
+    return replace(results, cautions=(*results.cautions, Caution(kind=NOT_WRITTEN, text=said))), said
 
 
-def write_results(results: CampaignResults, paths: CampaignPaths) -> None:
-    """Every table and report."""
+def _stamps(paths: CampaignPaths) -> dict[str, tuple[int, int] | None]:
+    """Which file of the report lies under each name, of those that every report has; None where there is none."""
+    found: dict[str, tuple[int, int] | None] = {}
+    for path in (paths.manifest, paths.verdict, paths.group_summary, paths.summary_json, paths.summary_md, paths.summary_html):
+        try:
+            stat = path.stat()
+        except OSError:
+            found[path.name] = None
+        else:
+            found[path.name] = (stat.st_ino, stat.st_mtime_ns)
+    return found
+
+
+def _what_is_new(before: Mapping[str, tuple[int, int] | None], after: Mapping[str, tuple[int, int] | None]) -> str:
+    """What was written before the disk failed, and what was not: an old report must not be taken for a new one."""
+    new = [name for name, stamp in after.items() if stamp is not None and stamp != before[name]]
+    if not new:
+        return "tables and report are not written"
+    missing = [name for name in after if name not in new]
+    return f"written: {', '.join(new)}; not written: {', '.join(missing) or 'what comes after them'}"
+
+
+def write_results(results: CampaignResults, paths: CampaignPaths) -> CampaignResults:
+    """Every table and report; the results come back with what was amiss in that."""
     from seatrial.report.write import write_report
 
     write_manifest(paths.manifest, [manifest_row(run.attempt, run.measure) for run in results.runs])
     _write_points(paths, results)
-    write_report(results, paths)
+    return write_report(results, paths)
 
 
 def gather_results(
@@ -120,7 +148,23 @@ def gather_results(
         verdict=_verdict(grouped, drift, paths.folder),
         drift=drift,
         cautions=(*translation_cautions(paths), *grouped.cautions, *what_fits(grouped.runs)),
+        not_started=_not_started(grouped),
     )
+
+
+def _not_started(grouped: GroupedCampaign) -> tuple[GroupSummary, ...]:
+    """Groups that the plans ask for and that nothing has been made of yet, in the plans' order."""
+    there, names = {group.group_key for group in grouped.groups}, {group.group for group in grouped.groups}
+    waiting = set(grouped.pending)
+    found: dict[str, GroupSummary] = {}
+    for spec in (spec for plan in grouped.plans for spec in plan.chosen):
+        if spec.key not in there and spec.key not in found and spec.run in waiting and spec.mode != SENTINEL:
+            name = spec.group if spec.group not in names else f"{spec.group}~{spec.key[:4]}"
+            names.add(name)
+            found[spec.key] = GroupSummary(
+                group=name, group_key=spec.key, mode=spec.mode, lane=spec.lane, axes=dict(spec.axes), runs=0, failed_runs=0
+            )
+    return tuple(found.values())
 
 
 def _verdict(grouped: GroupedCampaign, drift: SentinelDrift | None, folder: Path) -> CampaignVerdict:

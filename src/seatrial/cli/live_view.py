@@ -21,7 +21,7 @@ from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import RunSpec
 from seatrial.report.markdown import one_line
-from seatrial.units import format_duration, format_hms
+from seatrial.units import format_duration, format_estimate, format_hms
 
 PLAIN_HEARTBEAT_S = 30.0
 FAILURE_LINES_SHOWN = 12
@@ -186,7 +186,7 @@ def _run_right(state: LiveState) -> str:
     if state.step is not None and state.total_steps:
         steps += f" of {state.total_steps}"
     where = f" · {state.phase}" if state.phase else ""
-    eta = _with_interval(state.run_eta_s, state.run_eta_low_s, state.run_eta_high_s)
+    eta = format_estimate(state.run_eta_s, state.run_eta_low_s, state.run_eta_high_s)
     return f"{steps}{where} · {format_duration(state.elapsed_s)} · ETA {eta}"
 
 
@@ -195,11 +195,4 @@ def _campaign(state: LiveState) -> str:
 
 
 def _campaign_eta(state: LiveState) -> str:
-    return _with_interval(state.campaign_eta_s, state.campaign_eta_low_s, state.campaign_eta_high_s)
-
-
-def _with_interval(eta_s: float | None, low_s: float | None, high_s: float | None) -> str:
-    """`3m 05s (2m 50s–3m 30s)`; without the brackets where the ends are not known or read the same."""
-    low, high = format_duration(low_s), format_duration(high_s)
-    known = low_s is not None and high_s is not None and low != high
-    return f"{format_duration(eta_s)} ({low}–{high})" if known else format_duration(eta_s)
+    return format_estimate(state.campaign_eta_s, state.campaign_eta_low_s, state.campaign_eta_high_s)

@@ -58,7 +58,7 @@ def _harmless(line: str) -> str:
 
 def _attempt(run: Path, number: int | None) -> AttemptPaths:
     from seatrial.campaign.original import run_of
-    from seatrial.cli.run_folder import attempts_of
+    from seatrial.campaign.run_folder import attempts_of
     from seatrial.errors import CampaignError
 
     attempts = attempts_of(run_of(run))

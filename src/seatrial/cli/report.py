@@ -59,7 +59,9 @@ Png = Annotated[
         "--png", help="Also draw the main charts as pictures, OUT/charts/NAME.png, which summary.md then shows.", rich_help_panel=PAGE
     ),
 ]
-Svg = Annotated[Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the terminal report as an SVG picture.")]
+Svg = Annotated[
+    Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the terminal report as an SVG picture; its folder must be there.")
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -79,9 +81,11 @@ def report(
 ) -> int:
     """Make every table and report of a campaign again from what is on disk, and show the ranking and the verdict.
 
-    Works on unfinished campaigns, on folders copied from another machine, and on folders that the original stage-1 scripts wrote: what is
-    made of one of those lies in its subfolder `seatrial`, and nothing else in it is touched. Exit codes are those of `run`; what was asked
-    for besides and could not be made gives 1, after all else is done.
+    Works on unfinished campaigns, on folders copied from another machine, and on folders that the original stage-1 scripts wrote.
+
+    What is made of a folder of the original scripts lies in its subfolder `seatrial`, and nothing else in it is touched.
+
+    Exit codes are those of `run`; what was asked for besides and could not be made gives 1, after all else is done.
     """
     from rich.console import Console
 
@@ -90,10 +94,10 @@ def report(
     from seatrial.cli.report_extras import Extras, refuse_what_cannot_be
     from seatrial.cli.track import track_all, usable_trackers
     from seatrial.errors import CampaignError
-    from seatrial.report.terminal import print_report, save_svg
+    from seatrial.report.terminal import print_report
 
-    asked = Extras(open_it=open_it, compare=compare, pdf=pdf, png=png)
-    refuse_what_cannot_be(asked)
+    asked = Extras(open_it=open_it, compare=compare, pdf=pdf, png=png, svg=svg)
+    refuse_what_cannot_be(asked, out)
     if out.is_dir() and not os.access(out, os.W_OK | os.X_OK):
         raise CampaignError(f"{out} cannot be written to, and that is where reports go: copy it to a place of your own and report the copy")
     trackers = usable_trackers(track or ())
@@ -101,8 +105,6 @@ def report(
     people = Console(stderr=json, emoji=False)
     results, unwritten = remake_or_say(campaign)
     print_report(results, people)
-    if svg is not None:
-        save_svg(results, svg)
     track_all(trackers, campaign, people)
     return _finish(out, results, asked, people, unwritten, as_json=json)
 
@@ -110,10 +112,10 @@ def report(
 def _finish(out: Path, results: CampaignResults, asked: Extras, people: Console, unwritten: str, *, as_json: bool) -> int:
     """What was asked for besides, then the machine's line; what could not be made is said last."""
     from seatrial.cli.carry_out import last_line
-    from seatrial.cli.report_extras import Made, make_extras
+    from seatrial.cli.report_extras import make_extras
     from seatrial.errors import CampaignError
 
-    made = Made(troubles=(unwritten,)) if unwritten else make_extras(asked, out, results, people)
+    made = make_extras(asked, out, results, people, unwritten)
     if as_json:
         sys.stdout.write(json_text.dumps({**last_line(results), **made.told()}) + "\n")
     if made.troubles:

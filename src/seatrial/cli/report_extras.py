@@ -6,9 +6,11 @@ here at all is refused before anything is made; what fails later is a sentence a
 
 from __future__ import annotations
 
-import importlib.util
-from collections.abc import Sequence
+import importlib
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +22,10 @@ if TYPE_CHECKING:
 
     from seatrial.records.results import CampaignResults
 
-NO_CHARTS = "--png draws by vl-convert-python, which is not installed here: `pip install 'seatrial[charts]'`"
+log = logging.getLogger(__name__)
+
+DRAWS = "vl_convert"
+NO_CHARTS = "--png draws by vl-convert-python, which {}: `pip install 'seatrial[charts]'`"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +36,7 @@ class Extras:
     compare: Path | None = None
     pdf: bool = False
     png: bool = False
+    svg: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,45 +56,87 @@ class Made:
         return {**paths, "png": [str(path) for path in self.png] or None, "comparison": self.comparison}
 
 
-def refuse_what_cannot_be(asked: Extras) -> None:
+def refuse_what_cannot_be(asked: Extras, out: Path) -> None:
     """A UsageError or CampaignError, before anything is made, that names what to install or to name."""
-    if asked.png and not can_draw():
-        raise UsageError(NO_CHARTS)
+    if asked.svg is not None and not asked.svg.absolute().parent.is_dir():
+        raise UsageError(f"--svg {asked.svg}: there is no folder {asked.svg.parent}; make it first, or name a file in one that is there")
+    if asked.png:
+        _need_drawing()
     if asked.pdf:
         from seatrial.report.html.pdf import required_browser
 
         required_browser()
     if asked.compare is not None:
-        from seatrial.cli.side_by_side import check_other
+        from seatrial.campaign.side_by_side import check_other
 
-        check_other(asked.compare)
-
-
-def can_draw() -> bool:
-    """Whether the extra `charts` is installed."""
-    return importlib.util.find_spec("vl_convert") is not None
+        check_other(out, asked.compare)
 
 
-def make_extras(asked: Extras, out: Path, results: CampaignResults, people: Console) -> Made:
-    """Everything that was asked for, one after another; each says where it is."""
+def _need_drawing() -> None:
+    """Loaded, and not only looked for: a package that is there may still not load."""
+    try:
+        importlib.import_module(DRAWS)
+    except (ImportError, OSError) as error:
+        raise UsageError(NO_CHARTS.format(_why_not_loaded(error, DRAWS))) from error
+
+
+def _why_not_loaded(error: ImportError | OSError, package: str) -> str:
+    is_missing = isinstance(error, ModuleNotFoundError) and error.name == package
+    return "is not installed here" if is_missing else f"cannot be loaded here ({error})"
+
+
+def make_extras(asked: Extras, out: Path, results: CampaignResults, people: Console, unwritten: str = "") -> Made:
+    """Everything that was asked for, one after another; each says where it is. One that fails is told, and costs none of the others.
+    `unwritten` says why there are no tables, where there are none: then only the terminal can be drawn."""
     paths = CampaignPaths(Path(results.output))
-    made = Made(html=paths.summary_html if paths.summary_html.is_file() else None)
-    made = _pictures(made, results, paths, people) if asked.png else made
-    made = _compared(made, out, results, asked.compare, people) if asked.compare is not None else made
-    made = _printed(made, paths, people) if asked.pdf else made
+    made = Made(troubles=(unwritten,)) if unwritten else Made(html=paths.summary_html if paths.summary_html.is_file() else None)
+    if asked.svg:
+        made = _tried("--svg", made, partial(_drawn_terminal, results, asked.svg))
+    if unwritten:
+        return made
+    if asked.png:
+        made = _tried("--png", made, partial(_pictures, results, paths, people))
+    if asked.compare:
+        made = _tried("--compare", made, partial(_compared, out, results, asked.compare, people))
+    if asked.pdf:
+        made = _tried("--pdf", made, partial(_printed, paths, people))
     if asked.open_it:
         _open(made.compare or made.html, people)
     return made
 
 
-def _pictures(made: Made, results: CampaignResults, paths: CampaignPaths, people: Console) -> Made:
+def _tried(option: str, made: Made, make: Callable[[Made], Made]) -> Made:
+    """With what was made, or with the reason why it was not: whatever a disk, a browser or a drawing program may say."""
+    try:
+        return make(made)
+    except SeatrialError as error:
+        reason = str(error)
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+    except Exception as error:
+        log.debug("%s failed", option, exc_info=error)
+        reason = f"{type(error).__name__}: {error}"
+    return replace(made, troubles=(*made.troubles, f"{option}: {reason}"))
+
+
+def _drawn_terminal(results: CampaignResults, svg: Path, made: Made) -> Made:
+    from seatrial.report.terminal import save_svg
+
+    save_svg(results, svg)
+    return made
+
+
+def _pictures(results: CampaignResults, paths: CampaignPaths, people: Console, made: Made) -> Made:
     """The main charts as PNG, and summary.md again, since it shows those that are there."""
     from seatrial.report.html.page_data import read_page_data
-    from seatrial.report.html.png import write_pngs
+    from seatrial.report.html.png import DRAWN, write_pngs
     from seatrial.report.summary import write_summary
 
+    # Only names of our own: the folder may hold the user's pictures too.
+    ours = [paths.charts / f"{name}.png" for name in DRAWN]
+    _make_way(ours, people)
     written = tuple(write_pngs(read_page_data(paths), paths.charts))
-    for outdated in set(paths.charts.glob("*.png")) - set(written):
+    for outdated in set(ours) - set(written):
         outdated.unlink(missing_ok=True)
     write_summary(results, paths)
     if not written:
@@ -98,27 +146,35 @@ def _pictures(made: Made, results: CampaignResults, paths: CampaignPaths, people
     return replace(made, png=written)
 
 
-def _compared(made: Made, out: Path, results: CampaignResults, other: Path, people: Console) -> Made:
-    from seatrial.cli.side_by_side import write_side_by_side
+def _compared(out: Path, results: CampaignResults, other: Path, people: Console, made: Made) -> Made:
+    from seatrial.campaign.side_by_side import write_side_by_side
+    from seatrial.cli.side_by_side import compared_json, compared_lines
 
     found = write_side_by_side(out, results, other)
-    _say(people, ["", *found.lines(people.width), "", f"Side by side: {found.page}"])
-    return replace(made, compare=found.page, comparison=found.told())
+    moved = [found.moved] if found.moved else []
+    _say(people, [*moved, "", *compared_lines(found.compared, people.width), "", f"Side by side: {found.page}"])
+    return replace(made, compare=found.page, comparison=compared_json(found.compared))
 
 
-def _printed(made: Made, paths: CampaignPaths, people: Console) -> Made:
+def _printed(paths: CampaignPaths, people: Console, made: Made) -> Made:
+    from seatrial.errors import CampaignError
     from seatrial.report.html.pdf import required_browser, write_pdf
 
     if made.html is None:
-        return replace(made, troubles=(*made.troubles, "--pdf: there is no summary.html to print"))
-    try:
-        undrawn = write_pdf(made.html, paths.summary_pdf, required_browser())
-    except SeatrialError as error:
-        return replace(made, troubles=(*made.troubles, f"--pdf: {error}"))
+        raise CampaignError("there is no summary.html to print")
+    _make_way([paths.summary_pdf], people)
+    undrawn = write_pdf(made.html, paths.summary_pdf, required_browser())
     _say(people, [f"PDF: {paths.summary_pdf}"])
     if undrawn:
         people.print(f"In it these charts could not be drawn: {', '.join(undrawn)}", style="yellow", markup=False, highlight=False)
     return replace(made, pdf=paths.summary_pdf)
+
+
+def _make_way(written: Iterable[Path], people: Console) -> None:
+    """Folders that stand where these files go are kept under another name, which is said."""
+    from seatrial.campaign.in_the_way import folder_moved_aside
+
+    _say(people, [moved.text for path in written if (moved := folder_moved_aside(path))])
 
 
 def _open(page: Path | None, people: Console) -> None:
@@ -130,4 +186,6 @@ def _open(page: Path | None, people: Console) -> None:
 def _say(people: Console, lines: Sequence[str]) -> None:
     from seatrial.report.markdown import one_line
 
+    if not lines:
+        return
     people.print("\n".join(map(one_line, lines)), markup=False, highlight=False, soft_wrap=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
+import importlib
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -99,10 +99,13 @@ def _watch_in_browser(paths: CampaignPaths, port: int, open_it: bool) -> int:
 
 
 def _need_web() -> None:
+    """Loaded, and not only looked for: packages that are there may still not load."""
     from seatrial.errors import UsageError
 
-    if any(importlib.util.find_spec(name) is None for name in ("starlette", "uvicorn")):
-        raise UsageError("`watch --web` needs two packages that are not installed here: pip install 'seatrial[web]'")
+    try:
+        importlib.import_module("seatrial.web.serve")
+    except ImportError as error:
+        raise UsageError(f"`watch --web` needs packages that cannot be loaded here ({error}): pip install 'seatrial[web]'") from error
 
 
 def _state(path: Path) -> LiveState:

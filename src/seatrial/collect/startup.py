@@ -1,19 +1,20 @@
 """What the slowest rank told of its start-up.
 
 In: the step table of an attempt, and the head of the events file of the rank whose first step ended last. Out: `StartupFacts`. Only
-lines before that rank's first step are read, so it costs nothing at any length of run or number of ranks.
+lines before that rank's first step are read, so it costs nothing at any length of run or number of ranks. Of a run that ended before any
+step it is the lowest rank that began.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from seatrial.collect.event_files import LONGEST_LINE_BYTES
+from seatrial.collect.event_files import LONGEST_LINE_BYTES, rank_in_name
 from seatrial.collect.event_line import event_in, is_of
 from seatrial.collect.file_parts import MIB
 from seatrial.files import open_file
@@ -30,8 +31,16 @@ LARGEST_NUMBER = 1e15
 def read_startup(attempt: Attempt, steps: pl.DataFrame) -> StartupFacts | None:
     """The facts of the rank that was ready last; None where it left no start event, or no time for its first step."""
     rank = _last_ready(steps)
-    if rank is None:
-        return None
+    return None if rank is None else _told_by(attempt, rank)
+
+
+def read_broken_startup(attempt: Attempt, sources: Sequence[Path]) -> StartupFacts | None:
+    """The same where these events tell no step; None where no rank left a start event."""
+    ranks = sorted(rank for rank in map(rank_in_name, sources) if rank >= 0)
+    return next((facts for facts in (_told_by(attempt, rank) for rank in ranks) if facts is not None), None)
+
+
+def _told_by(attempt: Attempt, rank: int) -> StartupFacts | None:
     start: dict[str, Any] | None = None
     spans: list[tuple[str, float, float]] = []
     for event in _before_first_step(AttemptPaths(Path(attempt.folder)).events(rank), attempt, rank):
@@ -42,8 +51,8 @@ def read_startup(attempt: Attempt, steps: pl.DataFrame) -> StartupFacts | None:
             spans.append((event["name"], event["span_ms"] / 1000.0, float(event["m"])))
     if start is None or not _is_number(start.get("t")):
         return None
-    process_t = float(start["process_t"]) if _is_number(start.get("process_t")) else None
-    return StartupFacts(rank=rank, start_t=float(start["t"]), process_t=process_t, spans=tuple(spans))
+    process_t, start_m = (float(start[name]) if _is_number(start.get(name)) else None for name in ("process_t", "m"))
+    return StartupFacts(rank=rank, start_t=float(start["t"]), start_m=start_m, process_t=process_t, spans=tuple(spans))
 
 
 def _last_ready(steps: pl.DataFrame) -> int | None:

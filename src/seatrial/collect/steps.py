@@ -21,6 +21,7 @@ from seatrial.collect.logs import read_logs
 from seatrial.collect.places import read_places
 from seatrial.collect.reported import read_reported
 from seatrial.collect.slow_signs import read_slow_signs
+from seatrial.collect.startup import read_broken_startup
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
@@ -53,12 +54,18 @@ def _read_tables(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None) ->
 
 
 def _with_rest_of_events(tables: StepTables, attempt: Attempt) -> StepTables:
-    """Events that tell no step may still tell what the settings came to, where the ranks are, and figures of the workload's own."""
+    """Events that tell no step may still tell what the settings came to, how far the start-up came, where the ranks are, and figures of
+    the workload's own."""
     sources = AttemptPaths(Path(attempt.folder)).all_events()
     if not sources:
         return tables
-    effective = read_effective(AttemptPaths(Path(attempt.folder)).events(0), attempt)
-    return replace(tables, effective=effective, places=read_places(sources, attempt), reported=read_reported(sources, attempt))
+    return replace(
+        tables,
+        effective=read_effective(AttemptPaths(Path(attempt.folder)).events(0), attempt),
+        startup=read_broken_startup(attempt, sources) if tables.steps.is_empty() else None,
+        places=read_places(sources, attempt),
+        reported=read_reported(sources, attempt),
+    )
 
 
 def _no_events(attempt: Attempt) -> Iterator[Caution]:

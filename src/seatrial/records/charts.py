@@ -17,7 +17,7 @@ WHOSE = ("run", "group", "repeat")
 """The first columns of every table on disk; a run's own tables go without."""
 STEPS, STEP_TIMES, PHASES, RANKS, TELEMETRY, SPANS, ETA = "steps", "step_times", "phases", "ranks", "telemetry", "spans", "eta"
 CHART_TABLES: dict[str, tuple[str, ...]] = {
-    STEPS: ("rank", "step", "t_s", "iter_ms", "loss", "counted"),
+    STEPS: ("rank", "step", "begin_s", "t_s", "iter_ms", "loss", "counted"),
     STEP_TIMES: ("quantile", "iter_ms", "first_step", "last_step", "n"),
     PHASES: ("phase", "mean_ms", "share_pct", "first_step", "last_step", "n"),
     RANKS: ("rank", "host", "gpu", "iter_p50_ms", "work_p50_ms", "wait_p50_ms", "first_step", "last_step", "n"),
@@ -25,8 +25,17 @@ CHART_TABLES: dict[str, tuple[str, ...]] = {
     SPANS: ("source", "span", "begin_s", "end_s"),
     ETA: ("step", "elapsed_s", "eta_s", "low_s", "high_s", "actual_s"),
 }
-"""By file name. `steps` are those of the lowest rank that told any, thinned; `counted` is whether the step is in the window and holds no
-pause. `source` is `host`, `gpu 0` or `rank 0`; a metric has the name of its telemetry column; a span of a GPU is `throttled REASON`."""
+"""By file name. `steps` are those of the lowest rank that told any, thinned: a row begins with the first step it speaks of (`begin_s`) and
+ends with the last (`t_s`); `counted` is whether they are in the window and hold no pause. `source` is `host`, `gpu 0` or `rank 0`; a
+metric has the name of its telemetry column; a span of a GPU is `throttled REASON`."""
+TEXTS = frozenset({"run", "group", "host", "gpu", "phase", "source", "metric", "span"})
+WHOLE = frozenset({"repeat", "rank", "step", "first_step", "last_step", "n"})
+FLAGS = frozenset({"counted"})
+TIMES = frozenset({"begin_s", "end_s", "t_s", "elapsed_s", "eta_s", "low_s", "high_s", "actual_s"})
+"""Seconds, told to the millisecond."""
+MARKED = frozenset({"loss"})
+"""Columns in which a number that is none says something: it stays what it is."""
+# What a column holds goes by its name in every table; those named nowhere here are other numbers.
 DRAWN_GPU = (
     "power_w", "sm_clock_mhz", "temp_c", "util_gpu_pct", "mem_used_mib", "mem_free_mib", "pcie_rx_kib_per_s", "pcie_tx_kib_per_s",
 )  # fmt: skip
@@ -52,3 +61,7 @@ class RunCharts:
 
     tables: dict[str, Columns] = field(default_factory=dict)
     """By name in CHART_TABLES, without the columns of WHOSE; one that has no rows is not there."""
+    gpus: int = 0
+    """Of which there are samples."""
+    gpus_drawn: int = 0
+    """Of those, the ones that have every metric in the telemetry; of the others it has only what no drawn one reaches."""

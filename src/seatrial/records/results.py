@@ -47,6 +47,8 @@ class CampaignResults:
     drift: SentinelDrift | None = None
     """None where the plan has no sentinel."""
     cautions: tuple[Caution, ...] = ()
+    not_started: tuple[GroupSummary, ...] = ()
+    """Groups that a plan asks for and no run of which has an attempt: they have no figures and no place, and are still to come."""
 
     @cached_property
     def counted(self) -> tuple[MeasuredRun, ...]:

@@ -20,9 +20,11 @@ class StartupFacts:
     """What the probe of one rank told before its first step had ended."""
 
     rank: int
-    """The rank whose first step ended last."""
+    """The rank whose first step ended last; where none told a step, the lowest that began."""
     start_t: float
     """Wall clock at which its probe began."""
+    start_m: float | None = None
+    """The monotonic clock at that moment; None where that is not told."""
     process_t: float | None = None
     """Wall clock at which its process began; None where the system did not say."""
     spans: tuple[tuple[str, float, float], ...] = ()

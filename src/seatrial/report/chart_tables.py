@@ -1,8 +1,9 @@
 """OUT/charts/*.csv: everything that charts are drawn from, beside summary.json.
 
-In: results whose runs have something to draw. Out: one table of each kind over all current attempts, in their order, each written aside and
-renamed; one without rows is removed, and the folder too when nothing is left in it. Numbers have six digits that say something, times are
-to the millisecond; a loss that is no number is `NaN`, `inf` or `-inf`, so that it can be told from one that nobody told.
+In: results whose runs have something to draw. Out: one table of each kind over all current attempts, in their order and under names that
+are unique (report.labels), each written aside and renamed; one without rows is removed, and the folder too when nothing is left in it.
+Numbers have six digits that say something, times are to the millisecond; a loss that is no number is `NaN`, `inf` or `-inf`, so that it
+can be told from one that nobody told. Of very many runs some have no samples and no spans (report.timeline_runs).
 """
 
 from __future__ import annotations
@@ -14,22 +15,21 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.files import written_aside
 from seatrial.paths import CampaignPaths
-from seatrial.records.charts import CHART_TABLES, WHOSE, Columns
+from seatrial.records.charts import CHART_TABLES, FLAGS, TEXTS, TIMES, WHOLE, WHOSE, Columns
 from seatrial.records.measure import Cell
 from seatrial.records.results import CampaignResults
-from seatrial.records.run_spec import RunSpec
+from seatrial.report.labels import labels_of
+from seatrial.report.timeline_runs import TIMELINE, timeline_runs
 from seatrial.tables import format_cell
 
 if TYPE_CHECKING:
     import polars as pl
 
-TEXTS = frozenset({"run", "group", "host", "gpu", "phase", "source", "metric", "span"})
-WHOLE = frozenset({"repeat", "rank", "step", "first_step", "last_step", "n"})
-FLAGS = frozenset({"counted"})
 DIGITS = 6
 SECONDS_DECIMALS = 3
 
-Part = tuple[RunSpec, Columns]
+Part = tuple[tuple[Cell, ...], Columns]
+"""The cells of WHOSE, and one of that run's tables."""
 
 
 def write_chart_tables(results: CampaignResults, paths: CampaignPaths) -> None:
@@ -49,9 +49,15 @@ def write_chart_tables(results: CampaignResults, paths: CampaignPaths) -> None:
 
 def chart_frames(results: CampaignResults) -> Iterator[tuple[str, pl.DataFrame]]:
     """The tables that have rows, by name, as they are written."""
-    drawn = [(run.attempt.spec, run.charts.tables) for run in results.runs if run.attempt.current and run.charts is not None]
+    labels = labels_of(results)
+    in_time = timeline_runs(results)
+    drawn = [
+        (labels.whose(run.attempt.spec), run.charts.tables, run.attempt.folder in in_time)
+        for run in results.runs
+        if run.attempt.current and run.charts is not None
+    ]
     for name, columns in CHART_TABLES.items():
-        parts = [(spec, tables[name]) for spec, tables in drawn if tables.get(name)]
+        parts = [(whose, tables[name]) for whose, tables, has_timeline in drawn if tables.get(name) and (has_timeline or name not in TIMELINE)]
         if parts:
             yield name, _frame(parts, columns)
 
@@ -60,7 +66,7 @@ def _frame(parts: Sequence[Part], columns: Sequence[str]) -> pl.DataFrame:
     import polars as pl
 
     lengths = [len(table[columns[0]]) for _, table in parts]
-    whose = {name: _repeated([getattr(spec, name) for spec, _ in parts], lengths) for name in WHOSE}
+    whose = {name: _repeated([cells[at] for cells, _ in parts], lengths) for at, name in enumerate(WHOSE)}
     of_runs = {name: chain.from_iterable([table[name] for _, table in parts]) for name in columns}
     return pl.DataFrame([_series(name, values) for name, values in {**whose, **of_runs}.items()])
 
@@ -77,7 +83,7 @@ def _series(name: str, values: Iterable[Cell]) -> pl.Series:
     if name in WHOLE or name in FLAGS:
         return pl.Series(name, list(values), dtype=pl.Int64 if name in WHOLE else pl.Boolean)
     numbers = pl.Series(name, list(values), dtype=pl.Float64, strict=False)
-    return numbers.round(SECONDS_DECIMALS) if name.endswith("_s") else numbers.round_sig_figs(DIGITS)
+    return numbers.round(SECONDS_DECIMALS) if name in TIMES else numbers.round_sig_figs(DIGITS)
 
 
 def _texts(values: Iterable[Any]) -> list[str | None]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean, median
 
-from seatrial.records.charts import PHASES, RANKS, STEPS
+from seatrial.records.charts import PHASES, RANKS, STEP_TIMES, STEPS
 from seatrial.records.measure import Cell, GroupSummary
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.digest import groups_in_order, runs_by_group, windows_text
@@ -31,6 +31,7 @@ class StepTimes:
     group: GroupSummary
     window: str
     lowest_ms: float
+    """Of all steps that count, each as long as its slowest rank took; as the percentiles are."""
     median_ms: float
     highest_ms: float
     runs: tuple[tuple[Point, ...], ...]
@@ -51,6 +52,9 @@ class MadeOf:
     whole: float
     runs: int
     n: int = 0
+    """Steps that it was taken on."""
+    usual: float | None = None
+    """The median of all steps that count; those of which parts are told may be slower, since telling costs time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,8 @@ class Ranks:
     group: GroupSummary
     window: str
     ranks: tuple[RankTimes, ...]
+    n: int = 0
+    """Steps that work and wait are medians of, over the runs."""
 
     @property
     def waits_least(self) -> RankTimes:
@@ -140,22 +146,40 @@ def _step_times(group: GroupSummary, runs: Sequence[MeasuredRun], window: str) -
     known = [ms for run in points for _, ms in run if ms is not None]
     if not known:
         return None
-    middle = group.figures.get("wall_p50_ms")
+    middle = _usual_ms(group)
+    ends = [ms for run in runs for ms in _ends(run)]
     return StepTimes(
         group=group,
         window=window,
-        lowest_ms=min(known),
-        median_ms=middle.mean if middle else median(known),
-        highest_ms=max(known),
+        lowest_ms=min(ends or known),
+        median_ms=median(known) if middle is None else middle,
+        highest_ms=max(ends or known),
         runs=tuple(run for run in points if any(ms is not None for _, ms in run)),
     )
 
 
+def _usual_ms(group: GroupSummary) -> float | None:
+    middle = group.figures.get("wall_p50_ms")
+    return middle.mean if middle else None
+
+
+def _ends(run: MeasuredRun) -> Iterator[float]:
+    """The lowest and the highest step of a run. Its course is one rank's, and thinned: they may not be in it."""
+    for quantile, ms in _columns(run, STEP_TIMES, "quantile", "iter_ms"):
+        if number(quantile) in (0.0, 1.0) and (known := number(ms)) is not None:
+            yield known
+
+
 def _points(run: MeasuredRun) -> Iterator[Point]:
-    for row in rows_of(run, STEPS):
-        step, ms = row.get("step"), number(row.get("iter_ms"))
+    for step, iter_ms, counted in _columns(run, STEPS, "step", "iter_ms", "counted"):
         if isinstance(step, int):
-            yield step, ms if row.get("counted") else None
+            yield step, number(iter_ms) if counted else None
+
+
+def _columns(run: MeasuredRun, table: str, *names: str) -> Iterator[tuple[Cell, ...]]:
+    """The rows of some columns alone: steps are many."""
+    columns = run.charts.tables.get(table, {}) if run.charts else {}
+    return zip(*(columns[name] for name in names), strict=True) if all(name in columns for name in names) else iter(())
 
 
 def _shares(run: Sequence[Point], first: int, last: int, count: int) -> list[Pair]:
@@ -183,16 +207,24 @@ def _median_of(pairs: Sequence[Pair]) -> Pair:
 
 def _phases(group: GroupSummary, runs: Sequence[MeasuredRun], window: str) -> MadeOf | None:
     told: dict[str, list[float]] = {}
-    counts: dict[int, int] = {}
-    for at, run in enumerate(runs):
+    counts: dict[str, int] = {}
+    for run in runs:
         for row in rows_of(run, PHASES):
             if (ms := number(row.get("mean_ms"))) is not None:
                 told.setdefault(str(row["phase"]), []).append(ms)
-                counts[at] = max(counts.get(at, 0), int(number(row.get("n")) or 0))
+                counts[run.attempt.folder] = _steps_taken_apart(run)
     if not told:
         return None
     means = {phase: fmean(values) for phase, values in told.items()}
-    return MadeOf(group=group, window=window, parts=means, whole=sum(means.values()), runs=len(counts), n=sum(counts.values()))
+    return MadeOf(
+        group=group,
+        window=window,
+        parts=means,
+        whole=sum(means.values()),
+        runs=len(counts),
+        n=sum(counts.values()),
+        usual=_usual_ms(group),
+    )
 
 
 def _ranks(group: GroupSummary, runs: Sequence[MeasuredRun], window: str) -> Ranks | None:
@@ -203,7 +235,17 @@ def _ranks(group: GroupSummary, runs: Sequence[MeasuredRun], window: str) -> Ran
             by_rank.setdefault(rank, []).append(row)
     if len(by_rank) < 2:
         return None
-    return Ranks(group=group, window=window, ranks=tuple(_rank(rank, by_rank[rank]) for rank in sorted(by_rank)))
+    return Ranks(
+        group=group,
+        window=window,
+        ranks=tuple(_rank(rank, by_rank[rank]) for rank in sorted(by_rank)),
+        n=sum(map(_steps_taken_apart, runs)),
+    )
+
+
+def _steps_taken_apart(run: MeasuredRun) -> int:
+    """Steps whose phases all ranks told: work and wait are made of these, and the n of a rank is of all that count."""
+    return max((int(number(row.get("n")) or 0) for row in rows_of(run, PHASES)), default=0)
 
 
 def _rank(rank: int, rows: Sequence[dict[str, Cell]]) -> RankTimes:

@@ -21,12 +21,17 @@ COURSE_COLUMNS = 24
 NO_STEPS = "No run that counts tells of steps."
 NO_PHASES = "Not told apart: it takes a workload with the probe, which says what each step is made of."
 STEPS_EXPLAINED = (
-    "Milliseconds from step end to step end, over the steps that count; percentiles are means over the runs. The course is the median of "
-    "the runs, drawn between the lowest and the highest step of all, on logs where that is 8 times the median."
+    "Milliseconds from step end to step end, over the steps that count, each as long as its slowest rank took; percentiles are means over "
+    "the runs, lowest and highest those of all. The course is the median of the runs, of their lowest rank, drawn between lowest and "
+    "highest; `log` where that is on a log scale, as the highest is more than 8 times the median."
 )
-PHASES_EXPLAINED = "Milliseconds and share of a step, means over the runs that count."
+PHASES_EXPLAINED = (
+    "Milliseconds and share of a step, means over the runs that count, on the n steps whose phases were taken; `in all` is what those "
+    "took, `usual step` the p50 of all steps that count. Where only one step in so many is looked at, those may be slower."
+)
 RANKS_EXPLAINED = (
-    "Medians over the steps that count. All ranks end a step together: the one that waits least is the one that the others wait for."
+    "Medians over the n steps whose phases were taken. All ranks end a step together: the one that waits least is the one that the others "
+    "wait for."
 )
 
 
@@ -60,9 +65,9 @@ def phases_section(results: CampaignResults) -> Iterator[str]:
         yield NO_PHASES
         return
     names = sorted(dict.fromkeys(name for made_of in found for name in made_of.parts), key=lambda name: name == OTHER)
-    headers = ["group", *(name.replace("_", " ") for name in names), "in all", "window", "n", "runs"]
+    headers = ["group", *(name.replace("_", " ") for name in names), "in all", "usual step", "window", "n", "runs"]
     rows = [_phase_row(made_of, names) for made_of in found]
-    yield bounded_table(headers, rows, right=[*range(1, len(names) + 2), len(headers) - 2, len(headers) - 1], where="charts/phases.csv")
+    yield bounded_table(headers, rows, right=[*range(1, len(names) + 3), len(headers) - 2, len(headers) - 1], where="charts/phases.csv")
     yield PHASES_EXPLAINED
 
 
@@ -72,8 +77,8 @@ def ranks_section(results: CampaignResults) -> Iterator[str]:
     if not found:
         return
     yield "## Ranks"
-    headers = ["group", "ranks", "work ms", "waits least", "wait ms", "where", "waits most", "wait ms", "window"]
-    yield bounded_table(headers, [_rank_row(one) for one in found], right=(1, 2, 3, 4, 6, 7), where="charts/ranks.csv")
+    headers = ["group", "ranks", "work ms", "waits least", "wait ms", "where", "waits most", "wait ms", "window", "n"]
+    yield bounded_table(headers, [_rank_row(one) for one in found], right=(1, 2, 3, 4, 6, 7, 9), where="charts/ranks.csv")
     yield RANKS_EXPLAINED
 
 
@@ -106,7 +111,7 @@ def _without(headers: Sequence[str], rows: Sequence[list[object]], titles: Seque
 
 def _phase_row(made_of: MadeOf, names: Sequence[str]) -> list[object]:
     cells = (_share(made_of.parts[name], made_of.whole) if name in made_of.parts else NONE for name in names)
-    return [made_of.group.group, *cells, figure(made_of.whole), made_of.window, made_of.n, made_of.runs]
+    return [made_of.group.group, *cells, figure(made_of.whole), figure(made_of.usual), made_of.window, made_of.n, made_of.runs]
 
 
 def _share(part: float, whole: float) -> str:
@@ -118,4 +123,4 @@ def _rank_row(one: Ranks) -> list[object]:
     work = [rank.work_ms for rank in one.ranks]
     waited_for = [least.rank, short(least.wait_ms), least.where or NONE]
     spread = f"{figure(min(work))} to {figure(max(work))}"
-    return [one.group.group, len(one.ranks), spread, *waited_for, most.rank, short(most.wait_ms), one.window]
+    return [one.group.group, len(one.ranks), spread, *waited_for, most.rank, short(most.wait_ms), one.window, one.n]

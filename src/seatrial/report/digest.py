@@ -23,6 +23,13 @@ from seatrial.report.rows import counted_runs
 # Sentences name this many runs or groups; tables and JSON have them all.
 MOST_NAMED = 4
 DEBUG_ON = "debug on"
+LEADS, NOT_RUN = "leads", "not run yet"
+SHOWN_NOTES = {LEADS: "leads, not proven"}
+"""Notes that say more to a reader than to a table."""
+PAGE_NOT_DRAWN = "page_not_drawn"
+"""The kind of caution of a report without its page."""
+NOT_WRITTEN = "report_not_written"
+"""The kind of caution of a report that a bad disk did not take; whoever prints the report says it in full."""
 SHOWN_PACKAGES = ("torch", "deepspeed", "transformers")
 
 
@@ -35,12 +42,27 @@ class Standing:
     estimate: Estimate | None
     """The figure ranked by."""
     note: str
-    """`winner`, `tied`, `no interval`, `cannot win`, `off lane`, or nothing."""
+    """`winner`, `leads`, `tied`, `no interval`, `cannot win`, `off lane`, `not run yet`, or nothing."""
 
     @property
     def remarks(self) -> str:
         """The note, and what stands beside every figure that was measured so."""
         return ", ".join(part for part in (self.note, DEBUG_ON if self.group.debug else "") if part)
+
+    @property
+    def shown(self) -> str:
+        """The remarks in a reader's words."""
+        return self.remarks.replace(self.note, SHOWN_NOTES.get(self.note, self.note), 1)
+
+    @property
+    def is_first(self) -> bool:
+        """The one that won, or would win as things stand."""
+        return self.note in ("winner", LEADS)
+
+    @property
+    def n(self) -> int | None:
+        """What its figure rests on: the steps counted, of whole runs the runs; None where there is no figure."""
+        return (self.group.window_n or self.group.runs) if self.place.value is not None else None
 
     @property
     def leads(self) -> bool:
@@ -62,19 +84,35 @@ class Warned:
 
 
 def standings(results: CampaignResults) -> list[Standing]:
-    """The main lane in order, then what is off it."""
-    by_name = {group.group: group for group in results.groups}
-    places = [(place, False) for place in results.ranking.groups] + [(place, True) for place in results.ranking.off_lane]
+    """The main lane in order, then what is off it; of each lane those last that have yet to start."""
+    by_name = {group.group: group for group in (*results.not_started, *results.groups)}
+    first = LEADS if not_proven(results) else "winner"
     return [
         Standing(
-            group=by_name[place.group],
+            group=group,
             place=place,
-            estimate=by_name[place.group].figures.get(results.ranking.metric),
-            note=_note(place, results.ranking.winner, off_lane=off_lane),
+            estimate=group.figures.get(results.ranking.metric),
+            note=_note(group, place, first if place.group == results.ranking.winner else "", off_lane=off_lane),
         )
-        for place, off_lane in places
-        if place.group in by_name
+        for off_lane, places in ((False, results.ranking.groups), (True, results.ranking.off_lane))
+        for place in (*places, *_still_to_come(results, len(places), off_lane=off_lane))
+        if (group := by_name.get(place.group))
     ]
+
+
+def _still_to_come(results: CampaignResults, places: int, *, off_lane: bool) -> list[RankedGroup]:
+    """Places, after those that there are, for groups that have not begun."""
+    names = [group.group for group in results.not_started if group.lane != off_lane]
+    return [RankedGroup(rank=rank, group=name, value=None, can_win=False, reason=NOT_RUN) for rank, name in enumerate(names, places + 1)]
+
+
+def not_proven(results: CampaignResults) -> bool:
+    """Whether the first place may yet go to another group: the data do not tell them apart, or runs are missing."""
+    return bool(not results.ranking.decided or results.pending or _spoilt(results))
+
+
+def _spoilt(results: CampaignResults) -> list[str]:
+    return [run for group in results.groups if group.mode != SENTINEL for run in group.infrastructure_failures]
 
 
 def groups_in_order(results: CampaignResults) -> list[GroupSummary]:
@@ -99,11 +137,14 @@ def windows_text(runs: Iterable[MeasuredRun]) -> str:
     return f"steps {named(list(spans))}" if spans else "whole run"
 
 
-def _note(place: RankedGroup, winner: str | None, *, off_lane: bool) -> str:
+def _note(group: GroupSummary, place: RankedGroup, first: str, *, off_lane: bool) -> str:
+    """`first` is what the one is called that stands first, '' for the others."""
+    if not (group.runs or group.failed_runs or group.set_aside_runs or group.infrastructure_failures):
+        return NOT_RUN
     if off_lane:
         return "off lane"
-    if place.group == winner:
-        return "winner"
+    if first:
+        return first
     if not place.can_win:
         return "cannot win"
     if place.tied and not _is_proven(place):
@@ -123,7 +164,7 @@ def origin(results: CampaignResults) -> str:
 
 def warnings(results: CampaignResults) -> list[Warned]:
     """The cautions for a reader who has read the head and the failures."""
-    return [caution for caution in cautions(results) if caution.kind not in (MADE_FROM, WHAT_FITS)]
+    return [caution for caution in cautions(results) if caution.kind not in (MADE_FROM, WHAT_FITS, NOT_WRITTEN)]
 
 
 def cautions(results: CampaignResults) -> list[Warned]:
@@ -182,19 +223,43 @@ def winners_sentence(results: CampaignResults) -> str:
 
 def _winner_clause(results: CampaignResults, leader: Standing) -> str:
     ranking = results.ranking
-    title = "Throughput winner" if ranking.metric.endswith("_per_s") else f"Winner by {ranking.metric}"
     value = f"{figure(leader.place.value)} {ranking.unit}".strip()
     precise = " ".join(part for part in (value, margin(leader.estimate)) if part)
-    won = f"{title}: {leader.group.group} ({precise})"
+    won = f"{_title(results)}: {leader.group.group} ({precise})"
     won += f", measured with {', '.join(leader.group.debug)} on" if leader.group.debug else ""
-    rivals = [place for place in ranking.groups if place.can_win and place.group != ranking.winner]
-    spoilt = [run for group in results.groups if group.mode != SENTINEL for run in group.infrastructure_failures]
-    if spoilt:
-        reason = ranking.reason.rstrip(".") or "The data do not tell it from the others"
+    reason = _how_it_stands(results).rstrip(".")
+    if spoilt := _spoilt(results):
         return f"{won}. {reason}; but the platform failed {named(spoilt)}: no winner is final before that is run again."
+    if results.pending:
+        return f"{won}. {reason}. {count(len(results.pending), 'run')} still to be run."
+    rivals = [place for place in ranking.groups if place.can_win and place.group != ranking.winner]
     if ranking.decided and rivals:
         return f"{won}, ahead of every other group by more than the noise."
-    return f"{won}. {ranking.reason or 'The data do not tell it from the others.'}"
+    if _is_alone(results):
+        return f"{won}."
+    return f"{won}. {reason}."
+
+
+def _title(results: CampaignResults) -> str:
+    """What the first place is called: a winner is one only where the data tell it from the others and no run is missing."""
+    metric = results.ranking.metric
+    is_throughput = metric.endswith("_per_s")
+    if _is_alone(results):
+        return "Throughput of the only group" if is_throughput else f"{metric} of the only group"
+    if not_proven(results):
+        return f"Leads by {'throughput' if is_throughput else metric}, not proven"
+    return "Throughput winner" if is_throughput else f"Winner by {metric}"
+
+
+def _is_alone(results: CampaignResults) -> bool:
+    """No other group was asked for, and nothing is missing."""
+    return len(results.groups) == 1 and not (results.not_started or results.pending or _spoilt(results))
+
+
+def _how_it_stands(results: CampaignResults) -> str:
+    if results.not_started and len(results.ranking.groups) == 1:
+        return "No run of another group has ended yet."
+    return results.ranking.reason or "The data do not tell it from the others."
 
 
 def _latency_clause(results: CampaignResults) -> str:
@@ -203,7 +268,7 @@ def _latency_clause(results: CampaignResults) -> str:
     if group is None:
         return "Latency winner: none, as no run gave timing points."
     p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
-    value = f" ({figure(p50_ms)} ms, mean tail iter p50)" if isinstance(p50_ms, float) else ""
+    value = f" ({figure(p50_ms)} ms iter p50 by the seeds' tail mean, a sum of phases)" if isinstance(p50_ms, float) else ""
     same = "the same, " if name == results.ranking.winner else ""
     return f"Latency winner: {same}{name}{value}."
 

@@ -42,14 +42,14 @@ def margin_ratio(estimate: Estimate | None) -> float | None:
 
 
 def margin(estimate: Estimate | None) -> str:
-    """'±2.1 %', '±>100 %'; '' where there is no interval."""
+    """'±2.1 %', '± over 100 %'; '' where there is no interval."""
     share = margin_ratio(estimate)
     if share is None:
         return ""
     per_cent = share * 100
     if per_cent >= 100:
         # Two repeats that disagree: the exact width of an interval without worth would only be noise to read.
-        return "±>100 %"
+        return "± over 100 %"
     return f"±{per_cent:.1f} %" if per_cent < 10 else f"±{per_cent:,.0f} %"
 
 

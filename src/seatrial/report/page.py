@@ -69,7 +69,7 @@ def _folds(results: CampaignResults, paths: CampaignPaths, pictures: list[str]) 
     steps = [*step_time_section(results), *phases_section(results), *startup_section(results), *ranks_section(results)]
     courses = [*steps, *telemetry_section(results), *(["## Charts", *pictures] if pictures else [])]
     yield Fold(title="Step time, phases, start-up, ranks, telemetry", sections=_sections(courses))
-    yield Fold(title="Settings of the winner, estimates of the time to go, groups", sections=_sections(seed_sections(results, paths)))
+    yield Fold(title="Best config, estimates of the time to go, groups", sections=_sections(seed_sections(results, paths)))
     yield Fold(title="Machine and files", sections=_sections([*_machine(results), *_files(paths)]))
 
 

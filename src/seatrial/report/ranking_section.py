@@ -14,7 +14,10 @@ from seatrial.report.numbers import NONE, figure, interval, ratio
 
 MOST_RANKED = 40
 MOST_REASONS = 20
-MEANS = "geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the number of steps counted"
+MEANS = (
+    "geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the number of steps counted, of whole runs that "
+    "of the runs. Criteria look at single runs, so their p90/p50 may differ from a group's"
+)
 
 
 def ranking_section(results: CampaignResults) -> Iterator[str]:
@@ -51,7 +54,7 @@ def _table(results: CampaignResults, placed: Sequence[Standing]) -> str:
     axes = list(dict.fromkeys(name for standing in placed for name in standing.group.axes))
     unit = escape(results.ranking.unit or results.ranking.metric)
     headers = ["#", "group", *(escape(name) for name in axes), unit, "95 % interval", "to leader"]
-    headers += ["p90/p50", "start-up", "runs", "window", "n", "note"]
+    headers += ["wall p90/p50", "start-up", "runs", "window", "n", "note"]
     figures = range(2 + len(axes), 7 + len(axes))
     runs = digest.runs_by_group(results)
     rows = [_row(standing, axes, runs.get(standing.group.group_key, [])) for standing in placed]
@@ -70,9 +73,9 @@ def _row(standing: Standing, axes: Sequence[str], runs: Sequence[MeasuredRun]) -
         ratio(standing.mean("wall_p90_over_p50")),
         units.format_duration(standing.mean("startup_s")),
         digest.runs_text(group),
-        digest.windows_text(runs),
-        group.window_n,
-        standing.remarks,
+        digest.windows_text(runs) if standing.n else NONE,
+        standing.n or NONE,
+        standing.shown,
     ]
 
 

@@ -24,7 +24,7 @@ GROUP_COLUMNS = (
     ("tail_mean_iter_p50_ms_mean", "iter p50 ms"),
     ("tail_mean_iter_p50_ms_std", "std"),
     ("tail_mean_iter_p90_ms_mean", "iter p90 ms"),
-    ("iter_p90_over_p50_mean", "p90/p50"),
+    ("iter_p90_over_p50_mean", "phases p90/p50"),
     ("tail_samples_per_sec_mean", "tail samples/s"),
     ("unstable_run_count", "unstable runs"),
     ("stability_score", "stability"),
@@ -41,7 +41,7 @@ IMBALANCE_COLUMNS = (
 STABLE_COLUMNS = (
     ("rank_by_stability", "rank"),
     ("stability_score", "stability"),
-    ("iter_p90_over_p50_mean", "p90/p50"),
+    ("iter_p90_over_p50_mean", "phases p90/p50"),
     ("unstable_run_ratio", "unstable share"),
 )
 SKIPPED_COLUMNS = (("reason", "reason"), ("outcome", "outcome"), ("cause", "cause"), ("action", "what to do"))

@@ -19,6 +19,7 @@ from seatrial.report.digest import Standing
 from seatrial.report.eta_section import eta_line, pooled_quality
 from seatrial.report.failures import failures
 from seatrial.report.health_section import facts, health_of
+from seatrial.report.labels import Labels, labels_of
 from seatrial.report.numbers import instant
 from seatrial.report.page import page
 from seatrial.report.rows import (
@@ -28,8 +29,8 @@ from seatrial.report.rows import (
     ranked_rows,
     rows_by_stability,
     skipped_rows,
-    unique_group_names,
 )
+from seatrial.report.timeline_runs import timeline_runs
 
 
 def write_summary(results: CampaignResults, paths: CampaignPaths) -> None:
@@ -41,6 +42,7 @@ def write_summary(results: CampaignResults, paths: CampaignPaths) -> None:
 def summary_json(results: CampaignResults) -> dict[str, Any]:
     """The content of summary.json."""
     best = find_best(results)
+    labels = labels_of(results)
     told: dict[str, Any] = to_json(
         {
             "generated_at": instant(results.generated_t),
@@ -51,8 +53,8 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "ranked_groups": ranked_rows(results),
             "ranked_groups_by_stability": rows_by_stability(results),
             "best": best_config(results, best) if best else None,
-            "runs": per_run_rows(results),
-            "skipped_runs": skipped_rows(results),
+            "runs": labels.labelled(per_run_rows(results)),
+            "skipped_runs": labels.labelled(skipped_rows(results)),
             "plans": results.plans,
             "verdict": results.verdict,
             "ranking": results.ranking,
@@ -60,15 +62,16 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "cautions": digest.cautions(results),
             "failures": failures(results),
             "pending": results.pending,
-            "windows": _windows(results),
-            "eta_quality": _eta_quality(results),
+            "windows": _windows(results, labels),
+            "eta_quality": _eta_quality(results, labels),
             "old_attempts": _old_attempts(results),
             "health": health_of(results),
             "standings": _standings(results),
-            "current_runs": _current_runs(results),
+            "current_runs": _current_runs(results, labels),
             "axis_labels": {axis: label for run in results.runs for axis, label in run.attempt.spec.labels.items()},
             "machines": [{"text": text, "runs": runs} for text, runs in digest.machines(results)],
             "sentences": _sentences(results),
+            "charts": {"runs": len(_drawn(results)), "runs_with_telemetry": len(timeline_runs(results))},
         }
     )
     return told
@@ -79,14 +82,14 @@ def _tail_points(results: CampaignResults) -> int:
     return next(specs, TimingSpec()).tail_points
 
 
-def _windows(results: CampaignResults) -> dict[str, Any]:
+def _windows(results: CampaignResults, labels: Labels) -> dict[str, Any]:
     """Which steps of each counted run count, and how they were found."""
-    return {run.attempt.spec.run: run.measure.window for run in counted_runs(results) if run.measure}
+    return {labels.run(run.attempt.spec): run.measure.window for run in counted_runs(results) if run.measure}
 
 
-def _eta_quality(results: CampaignResults) -> dict[str, Any]:
+def _eta_quality(results: CampaignResults, labels: Labels) -> dict[str, Any]:
     """Over all runs that count, in one sentence, and run by run."""
-    runs = {run.attempt.spec.run: run.measure.eta_quality for run in counted_runs(results) if run.measure}
+    runs = {labels.run(run.attempt.spec): run.measure.eta_quality for run in counted_runs(results) if run.measure}
     return {"all": pooled_quality(results), "text": eta_line(results), "runs": runs}
 
 
@@ -127,22 +130,25 @@ def _standing(standing: Standing, spans: list[str]) -> dict[str, Any]:
         "p90_over_p50": standing.mean("wall_p90_over_p50"),
         "startup_s": standing.mean("startup_s"),
         "window": f"steps {digest.named(spans)}" if spans else "whole run",
-        "n": group.window_n,
+        "n": standing.n,
         "axes": group.axes,
     }
 
 
-def _current_runs(results: CampaignResults) -> list[dict[str, Any]]:
-    """How every run that the plan asks for ended, as far as it has."""
-    names = unique_group_names(results)
+def _current_runs(results: CampaignResults, labels: Labels) -> list[dict[str, Any]]:
+    """How every run that the plan asks for ended, as far as it has, and in which folder it lies."""
+    in_time = timeline_runs(results)
     return [
         {
-            "run": run.attempt.spec.run,
-            "group": names.get(run.attempt.spec.key, run.attempt.spec.group),
+            "run": labels.run(run.attempt.spec),
+            "group": labels.group(run.attempt.spec),
             "repeat": run.attempt.spec.repeat,
+            "folder": run.attempt.spec.run,
             "attempt": run.attempt.number,
             "outcome": run.outcome.value if run.outcome else "running",
             "cause": run.attempt.outcome.cause.value if run.attempt.outcome else "",
+            "gpus": run.charts.gpus if run.charts else None,
+            "gpus_drawn": run.charts.gpus_drawn if run.charts and run.attempt.folder in in_time else None,
         }
         for run in results.runs
         if run.attempt.current

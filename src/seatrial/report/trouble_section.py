@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from seatrial import units
 from seatrial.records.results import CampaignResults
 from seatrial.report import digest
 from seatrial.report.failures import Failure, failures
@@ -47,7 +46,7 @@ def _subjects(subjects: Sequence[str]) -> str:
 
 def _failure(failure: Failure) -> Iterator[str]:
     yield f"### {escape(failure.cause)}: {escape(digest.named(failure.runs))}"
-    told = f"Ended {failure.outcome} after {units.format_duration(failure.duration_s)}. {escape(failure.detail)}".rstrip()
+    told = f"Ended {failure.outcome} after {failure.after}. {escape(failure.detail)}".rstrip()
     yield f"{told}\n\nWhat to do: {escape(failure.action)}" if failure.action else told
     yield from map(escape, failure.remarks)
     if failure.telling:

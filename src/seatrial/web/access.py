@@ -28,6 +28,8 @@ HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+# Connections are few, and kept for guests.
+LEAVE = {"Connection": "close"}
 # A redirect would be the shorter way, but to a browser the whole chain was begun by whoever held the link: from a chat in another tab, or
 # from the file that `--open` opens, the strict cookie would not be sent along. This page begins anew, from here.
 GIVEN = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Seatrial</title><a href="/">Go on</a>\n'
@@ -68,16 +70,16 @@ class Guard:
     def _answer(self, request: Request) -> Response | None:
         """What is answered without asking the application; None where it may be asked."""
         if request.method not in METHODS:
-            return PlainTextResponse(READ_ONLY, status_code=405, headers={"Allow": ", ".join(METHODS)})
+            return PlainTextResponse(READ_ONLY, status_code=405, headers={"Allow": ", ".join(METHODS), **LEAVE})
         # A foreign name that was made to lead to this machine (DNS rebinding) is still foreign in this header.
         if [host.lower() for host in request.headers.getlist("host")] not in self._hosts:
-            return PlainTextResponse(NOT_HERE, status_code=403)
+            return PlainTextResponse(NOT_HERE, status_code=403, headers=LEAVE)
         given = request.query_params.get("token")
         if request.scope["path"] == "/" and given is not None and self._is_right(given):
             return self._welcome()
         if given is None and self._is_right(request.cookies.get(self._cookie, "")):
             return None
-        return PlainTextResponse(NO_TOKEN, status_code=403)
+        return PlainTextResponse(NO_TOKEN, status_code=403, headers=LEAVE)
 
     def _welcome(self) -> Response:
         response = HTMLResponse(GIVEN)

@@ -61,7 +61,7 @@ class Watched:
 
     async def state(self, request: Request) -> Response:
         seen, silent_s = self._looker.asked(), self._looker.silent_s
-        problem = seen.problem or (SILENT.format(silent_s) if silent_s > SILENT_AFTER_S else "")
+        problem = seen.problem or seen.state_problem or (SILENT.format(silent_s) if silent_s > SILENT_AFTER_S else "")
         told = {**(now_json(seen.now) if seen.now else {}), "version": str(seen.version), "problem": problem}
         # Names are other people's: spelled out, they are harmless to whatever else reads this.
         return Response(json.dumps(told, ensure_ascii=True, allow_nan=False), media_type="application/json")

@@ -60,6 +60,8 @@ class Seen:
     """Of what is shown: 0 while there is nothing."""
     problem: str = ""
     """Why the newest could not be had."""
+    state_problem: str = ""
+    """Why `now` is an older one."""
 
 
 class Looker:
@@ -104,9 +106,9 @@ class Looker:
     def look_at_state(self) -> None:
         self._began_m = time.monotonic()
         try:
-            self._set(now=self._source.now())
-        except Exception as error:
-            log.debug("the state could not be read", exc_info=error)
+            self._set(now=self._source.now(), state_problem="")
+        except BaseException as error:
+            self._set(state_problem=_sentence(error))
         finally:
             self._began_m = None
 
@@ -122,7 +124,9 @@ class Looker:
                 version = self._seen.version + 1
                 self._set(shown=self._source.shown(str(version)), version=version, problem="")
                 self._mark = mark
-        except Exception as error:
+        except BaseException as error:
+            # Whatever it was, a panic inside polars too, which is no Exception: a thread that ended here would leave readers waiting for
+            # ever. What was read last is read anew, so that the sentence goes when the folder is as it was.
             self._mark = None
             self._set(problem=_sentence(error))
         finally:
@@ -146,7 +150,7 @@ class Looker:
             self._seen = replace(self._seen, **changes)  # type: ignore[arg-type]
 
 
-def _sentence(error: Exception) -> str:
+def _sentence(error: BaseException) -> str:
     if isinstance(error, SeatrialError):
         return str(error)
     log.debug("the campaign could not be read", exc_info=error)

@@ -16,7 +16,7 @@ from seatrial.paths import CampaignPaths
 from seatrial.records.codec import described, to_json
 from seatrial.records.live import LiveState
 from seatrial.report.markdown import one_line
-from seatrial.units import format_duration
+from seatrial.units import format_duration, format_estimate
 
 NEVER_RAN = "nothing has run here yet"
 
@@ -58,7 +58,7 @@ def _campaign_bar(state: LiveState, is_run: bool) -> dict[str, Any]:
     if state.failed:
         parts.append(f"{state.failed} failed")
     if is_run and not state.over:
-        parts.append(f"ETA {_estimate(state.campaign_eta_s, state.campaign_eta_low_s, state.campaign_eta_high_s)}")
+        parts.append(f"ETA {format_estimate(state.campaign_eta_s, state.campaign_eta_low_s, state.campaign_eta_high_s)}")
     return {"name": one_line(state.plan), "done": state.finished, "of": state.count, "text": " · ".join(parts)}
 
 
@@ -71,13 +71,6 @@ def _run_bar(state: LiveState) -> dict[str, Any]:
         parts.append(one_line(state.phase))
     if state.iter_ms_p50 is not None:
         parts.append(f"{state.iter_ms_p50:.1f} ms a step")
-    parts += [format_duration(state.elapsed_s), f"ETA {_estimate(state.run_eta_s, state.run_eta_low_s, state.run_eta_high_s)}"]
+    parts += [format_duration(state.elapsed_s), f"ETA {format_estimate(state.run_eta_s, state.run_eta_low_s, state.run_eta_high_s)}"]
     done = 0 if state.step is None else state.step + 1
     return {"name": one_line(state.run or ""), "done": done, "of": state.total_steps, "text": " · ".join(parts)}
-
-
-def _estimate(eta_s: float | None, low_s: float | None, high_s: float | None) -> str:
-    """`3m 05s (2m 50s–3m 30s)`; without the brackets where the ends are not known or read the same."""
-    low, high = format_duration(low_s), format_duration(high_s)
-    has_ends = low_s is not None and high_s is not None and low != high
-    return f"{format_duration(eta_s)} ({low}–{high})" if has_ends else format_duration(eta_s)

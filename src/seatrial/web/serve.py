@@ -21,10 +21,11 @@ from seatrial.records.live import LiveState
 from seatrial.web.access import new_token
 from seatrial.web.app import make_app
 from seatrial.web.looker import Looker
+from seatrial.web.prompt import Prompt
 
 HOST = "127.0.0.1"
-# A browser has six connections open, a few people a browser each.
-MOST_CONNECTIONS = 64
+# A browser has six connections open, a few people a browser each; the rest is for those who come and are sent away.
+MOST_CONNECTIONS = 256
 GRACE_S = 1
 
 
@@ -74,6 +75,7 @@ def server_for(app: ASGIApp) -> uvicorn.Server:
     """No logs of its own: those of who asked for what would hold the token, and what fails is told by the application."""
     config = uvicorn.Config(
         app,
+        http=Prompt,
         log_config=None,
         log_level="critical",
         access_log=False,

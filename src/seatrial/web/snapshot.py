@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 from seatrial.campaign.live_charts import with_live_charts
 from seatrial.campaign.measuring import Measuring
@@ -18,34 +19,47 @@ from seatrial.report.html import document as page
 from seatrial.report.html.page_data import PageData
 from seatrial.web.changed import mark
 from seatrial.web.looker import Shown, Source
-from seatrial.web.now import read_now
+from seatrial.web.now import Now, read_now
 from seatrial.web.packed import Packed
 
 LIVE_SCRIPT = page.TEMPLATES / "live.js"
+
+Running = dict[str, int]
 
 
 def source_of(paths: CampaignPaths, line: Callable[[LiveState], str]) -> Source:
     """`line` puts a state into words."""
     measuring = Remembered()
     script = LIVE_SCRIPT.read_text(encoding="utf-8")
+
+    def now() -> Now:
+        return read_now(paths, line)
+
     return Source(
-        now=lambda: read_now(paths, line),
-        mark=lambda: mark(paths),
-        shown=lambda version: shown(take(paths, measuring), version, script),
+        now=now,
+        # Who runs it is no file of the folder, and the page says that too.
+        mark=lambda: (mark(paths), running(now())),
+        shown=lambda version: shown(take(paths, measuring, running(now())), version, script),
     )
 
 
-def take(paths: CampaignPaths, measuring: Measuring) -> PageData:
-    """What a report would show now, with what the run under way has written so far."""
+def running(now: Now) -> Running | None:
+    """How far somebody who runs the campaign is; None where nobody does."""
+    return {"finished": now.state.finished, "count": now.state.count} if now.is_run and now.state else None
+
+
+def take(paths: CampaignPaths, measuring: Measuring, running: Running | None = None) -> PageData:
+    """What a report would show now, with what the run under way has written so far, and that somebody runs it."""
     from seatrial.report.html.live_data import page_data_of
 
-    return page_data_of(with_live_charts(gather_results(paths, charts=True, measuring=measuring)))
+    data = page_data_of(with_live_charts(gather_results(paths, charts=True, measuring=measuring)))
+    return replace(data, summary={**data.summary, "running": running}) if running else data
 
 
 def shown(data: PageData, version: str, script: str) -> Shown:
     """The page as summary.html has it, with the script that keeps it new."""
     parts = {"version": version, **page.document_parts(data)}
     return Shown(
-        page=lambda: page.document(data, live=script, head=f'<meta name="seatrial-version" content="{version}">'),
+        page=lambda: page.assembled(parts, live=script, head=f'<meta name="seatrial-version" content="{version}">'),
         parts=Packed(json.dumps(parts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))),
     )

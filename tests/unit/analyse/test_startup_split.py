@@ -68,3 +68,7 @@ def test_nothing_for_a_script_without_the_probe_or_a_clock_set_back_over_the_lau
     assert startup_split(factory.attempt(), factory.tables(STEPS, source="log:seed")) == {}
     assert startup_split(factory.attempt(started_t=T + 99.0), factory.tables(STEPS, startup=facts())) == {}
     assert startup_split(factory.attempt(outcome=None), factory.tables(STEPS, startup=facts())) == {}
+
+
+def test_a_run_that_ended_before_its_first_step_is_not_split() -> None:
+    assert startup_split(factory.attempt(), factory.tables(startup=facts())) == {}

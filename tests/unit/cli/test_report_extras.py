@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,10 +95,26 @@ def test_without_a_browser_it_is_refused_before_anything_is_made(
 def test_without_the_package_that_draws_pictures_are_refused(
     report: Report, campaign: CampaignPaths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    find = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "vl_convert" else find(name, *more))
+    class Nowhere:
+        def find_spec(self, name: str, *rest: Any) -> None:
+            if name == "vl_convert":
+                raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+    monkeypatch.delitem(sys.modules, "vl_convert", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [Nowhere(), *sys.meta_path])
     code, _, err = report("--png")
-    assert code == 1 and "pip install 'seatrial[charts]'" in err
+    assert code == 1 and "which is not installed here: `pip install 'seatrial[charts]'`" in err
+    assert not campaign.summary_json.exists()
+
+
+def test_a_package_that_is_there_and_does_not_load_is_told_with_its_reason(
+    report: Report, campaign: CampaignPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "vl_convert.py").write_text("raise ImportError('GLIBC_2.99 not found')")
+    monkeypatch.delitem(sys.modules, "vl_convert", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    code, _, err = report("--png")
+    assert code == 1 and "cannot be loaded here (GLIBC_2.99 not found)" in err and "pip install" in err
     assert not campaign.summary_json.exists()
 
 
@@ -109,6 +125,90 @@ def test_pictures_are_drawn_and_shown_in_the_summary(report: Report, campaign: C
     assert {path.parent for path in pictures} == {campaign.charts}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
     assert f"charts/{pictures[0].name}" in campaign.summary_md.read_text()
+
+
+def test_outdated_pictures_of_ours_go_and_the_users_own_stay(
+    report: Report, campaign: CampaignPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.report.html.png.write_pngs", lambda data, folder: [])
+    campaign.charts.mkdir(exist_ok=True)
+    mine, outdated = campaign.charts / "mine.png", campaign.charts / "heat.png"
+    for picture in (mine, outdated):
+        picture.write_bytes(b"old")
+    code, out, _ = report("--png", "--json")
+    assert code == FAIL and last_line(out)["png"] is None
+    assert "heat.png" not in campaign.summary_md.read_text()
+    assert mine.read_bytes() == b"old" and not outdated.exists()
+
+
+def test_folders_that_stand_where_files_go_are_kept_aside_and_cost_nothing(
+    report: Report, campaign: CampaignPaths, browser: StubBrowser, tmp_path: Path
+) -> None:
+    other = write_campaign(tmp_path / "monday")
+    names = ("compare_monday.html", "summary.pdf", "charts/ranking.png")
+    for name in names:
+        (campaign.folder / name).mkdir(parents=True)
+        (campaign.folder / name / "kept").touch()
+    code, out, err = report("--compare", str(other.folder), "--pdf", "--png", "--json")
+    told = last_line(out)
+    assert code == FAIL
+    assert all((campaign.folder / name).is_file() and (campaign.folder / f"{name}.folder-1" / "kept").is_file() for name in names)
+    assert told["compare"] and told["pdf"] and str(campaign.charts / "ranking.png") in told["png"]
+    assert all(f"it is now {Path(name).name}.folder-1" in err for name in names)
+
+
+@pytest.mark.parametrize("wrong", [ValueError("no such scale"), PermissionError(13, "Permission denied", "ranking.png")])
+def test_one_that_fails_costs_none_of_the_others(
+    report: Report, campaign: CampaignPaths, browser: StubBrowser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: Exception
+) -> None:
+    def failing(*_: object, **__: object) -> None:
+        raise wrong
+
+    other = write_campaign(tmp_path / "monday")
+    monkeypatch.setattr("seatrial.report.html.png.write_pngs", failing)
+    monkeypatch.setattr("seatrial.campaign.side_by_side.write_compare_page", failing)
+    code, out, err = report("--png", "--compare", str(other.folder), "--pdf", "--json")
+    told = last_line(out)
+    assert code == 1 and told["png"] is told["compare"] is None and told["pdf"] == str(campaign.summary_pdf)
+    reason = "ranking.png: Permission denied" if isinstance(wrong, OSError) else "ValueError: no such scale"
+    assert f"--png: {reason}; --compare: {reason}" in err
+
+
+def test_a_picture_into_a_folder_that_is_not_there_is_refused(report: Report, campaign: CampaignPaths, tmp_path: Path) -> None:
+    code, _, err = report("--svg", str(tmp_path / "none" / "picture.svg"))
+    assert code == 1 and "there is no folder" in err and not (tmp_path / "none").exists() and not campaign.summary_json.exists()
+    assert report("--svg", str(tmp_path / "picture.svg"))[0] == FAIL
+    assert "<svg" in (tmp_path / "picture.svg").read_text()
+
+
+def test_a_campaign_beside_itself_is_refused(report: Report, campaign: CampaignPaths, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(campaign.folder)
+    for same in (campaign.folder, tmp_path / "link", campaign.folder / ".." / "tuesday"):
+        code, _, err = report("--compare", str(same))
+        assert code == 1 and "itself" in err and not campaign.summary_json.exists()
+
+
+def test_unlike_machines_are_sent_to_the_verb_that_compares_them_all_the_same(
+    report: Report, campaign: CampaignPaths, tmp_path: Path
+) -> None:
+    other = write_campaign(tmp_path / "monday")
+    for run in other.runs():
+        for attempt in run.attempts():
+            told = json.loads(attempt.provenance.read_text())
+            attempt.provenance.write_text(json.dumps({**told, "host": "another"}))
+            outcome = json.loads(attempt.outcome.read_text())
+            attempt.outcome.write_text(json.dumps({**outcome, "started_t": outcome["started_t"] + 1e5}))
+    _, out, _ = report("--compare", str(other.folder), "--json")
+    refused = last_line(out)["comparison"]["refused"]
+    assert f"by `seatrial compare {campaign.folder} {other.folder} --across`" in refused
+
+
+def test_two_others_of_one_name_have_a_page_each(report: Report, campaign: CampaignPaths, tmp_path: Path) -> None:
+    pages = []
+    for machine in ("m1", "m2"):
+        _, out, _ = report("--compare", str(write_campaign(tmp_path / machine / "out").folder), "--json")
+        pages.append(Path(last_line(out)["compare"]))
+    assert len(set(pages)) == 2 and all(page.is_file() and page.name.startswith("compare_out-") for page in pages)
 
 
 def test_without_a_display_it_says_how_to_get_the_page(report: Report, campaign: CampaignPaths) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.util
 import socket
 import stat
+import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -62,15 +61,16 @@ def test_words_that_do_not_go_together(out: Path, words: list[str], says: str, c
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
 def test_without_the_extra_its_name_is_said(
-    out: Path, missing: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    out: Path, missing: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = importlib.util.find_spec
-
-    def find_spec(name: str, *rest: Any) -> Any:
-        return None if name == missing else found(name, *rest)
-
-    monkeypatch.setattr(importlib.util, "find_spec", find_spec)
-    assert "pip install 'seatrial[web]'" in refusal([str(out), "--web"], capsys)
+    # There, and not to be loaded: that is said as for one that is not there at all.
+    (tmp_path / f"{missing}.py").write_text("raise ImportError('made for another Python')")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in list(sys.modules):
+        if name.split(".")[0] == missing or name.startswith("seatrial.web."):
+            monkeypatch.delitem(sys.modules, name)
+    said = refusal([str(out), "--web"], capsys)
+    assert "made for another Python" in said and "pip install 'seatrial[web]'" in said
 
 
 def test_without_a_display_nothing_is_opened_and_the_way_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

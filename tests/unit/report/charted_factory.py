@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from seatrial.records.charts import PHASES, RANKS, STEPS, Columns, RunCharts
+from seatrial.records.charts import PHASES, RANKS, STEP_TIMES, STEPS, Columns, RunCharts
 from seatrial.records.measure import RankedGroup
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
@@ -53,7 +53,14 @@ def charts(level_ms: float, *, spike: bool = False, slow_rank: bool = False) -> 
     times = [3 * level_ms if step < FIRST else level_ms * (1 + math.sin(step / 20) / 10) for step in range(LAST + 1)]
     if spike:
         times[100] = 10 * level_ms
-    return RunCharts(tables={STEPS: steps(times), PHASES: phases(level_ms), RANKS: ranks(level_ms, slow_rank=slow_rank)})
+    return RunCharts(
+        tables={
+            STEPS: steps(times),
+            STEP_TIMES: step_times(times[FIRST:]),
+            PHASES: phases(level_ms),
+            RANKS: ranks(level_ms, slow_rank=slow_rank),
+        }
+    )
 
 
 def steps(times: list[float], first_counted: int = FIRST) -> Columns:
@@ -61,10 +68,23 @@ def steps(times: list[float], first_counted: int = FIRST) -> Columns:
     return {
         "rank": [0] * count,
         "step": list(range(count)),
+        "begin_s": [(step - 1) / 10 for step in range(count)],
         "t_s": [step / 10 for step in range(count)],
         "iter_ms": list(times),
         "loss": [None] * count,
         "counted": [step >= first_counted for step in range(count)],
+    }
+
+
+def step_times(times: list[float]) -> Columns:
+    """The ends and the middle."""
+    ordered = sorted(times)
+    return {
+        "quantile": [0.0, 0.5, 1.0],
+        "iter_ms": [ordered[0], ordered[len(ordered) // 2], ordered[-1]],
+        "first_step": [FIRST] * 3,
+        "last_step": [LAST] * 3,
+        "n": [len(times)] * 3,
     }
 
 

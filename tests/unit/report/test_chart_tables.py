@@ -20,6 +20,7 @@ from tests.unit.report import factory
 STEP_COLUMNS: dict[str, list[Any]] = {
     "rank": [0, 0, 0],
     "step": [0, 1, 2],
+    "begin_s": [4.0, None, 6.5],
     "t_s": [5.12345678, None, 7.0],
     "iter_ms": [1234.56789, 0.0000123456789, None],
     "loss": [math.nan, -math.inf, None],

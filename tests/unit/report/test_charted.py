@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 
-from seatrial.records.charts import RANKS, STEPS, Columns, RunCharts
+import pytest
+
+from seatrial.records.charts import RANKS, STEP_TIMES, STEPS, Columns, RunCharts
 from seatrial.records.results import CampaignResults
+from seatrial.report import charted
 from seatrial.report.charted import StepTimes, course, drawn_course, number, phases, ranks, step_times
 from tests.unit.report import charted_factory, factory
 
@@ -35,6 +38,23 @@ def test_only_steps_that_count_are_looked_at() -> None:
     times = only(with_tables({STEPS: charted_factory.steps([900.0, 10.0, 12.0, 11.0], first_counted=1)}))
     assert (times.lowest_ms, times.highest_ms) == (10.0, 12.0)
     assert course(times, 10) == [10.0, 12.0, 11.0]
+
+
+def test_lowest_and_highest_are_those_of_all_steps_and_ranks() -> None:
+    """The course is one rank's, thinned; the percentiles beside lowest and highest are not."""
+    course_of_one = charted_factory.steps([20.0, 21.0, 101.0], first_counted=0)
+    tables = [{STEPS: course_of_one, STEP_TIMES: charted_factory.step_times([22.0, 25.0, high])} for high in (150.0, 160.0)]
+    times = only(with_tables(*tables))
+    assert (times.lowest_ms, times.highest_ms) == (22.0, 160.0)
+    assert len(drawn_course(times, 3)) == 3, "what lies below the scale is drawn at its bottom"
+
+
+def test_only_groups_that_are_shown_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    points = charted._points
+    monkeypatch.setattr(charted, "_points", lambda run: read.append(run.attempt.spec.group) or points(run))
+    assert len(step_times(charted_factory.many_groups(20), 3)) == 3
+    assert len(read) == 3
 
 
 def test_the_course_is_the_median_of_the_runs() -> None:
@@ -69,11 +89,13 @@ def test_phases_are_means_over_the_runs() -> None:
     first = next(made_of for made_of in phases(charted_factory.results()) if made_of.group.group == "mb16_nw2")
     assert list(first.parts) == ["data_wait", "fwd", "bwd", "step", "other"]
     assert round(first.whole, 3) == 25.197 and (first.runs, first.n, first.window) == (2, 356, "steps 20–199")
+    assert first.usual is not None and round(first.usual, 3) == 25.197
 
 
 def test_the_rank_that_waits_least_is_found_and_a_single_rank_is_none() -> None:
     found = {one.group.group: one for one in ranks(charted_factory.results())}
     assert found["mb8_nw2"].waits_least.rank == 1 and found["mb8_nw2"].waits_most.rank == 0
+    assert found["mb16_nw2"].n == 356
     alone = {name: column[:1] for name, column in charted_factory.ranks(10.0).items()}
     assert ranks(with_tables({RANKS: alone})) == []
 

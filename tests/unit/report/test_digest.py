@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
+
+import pytest
 
 from seatrial.records.caution import Caution
+from seatrial.records.measure import GroupSummary, RankedGroup
 from seatrial.records.original_names import MADE_FROM
 from seatrial.records.outcome import Outcome
 from seatrial.report import digest
@@ -14,15 +18,74 @@ from tests.unit.report import factory
 
 def test_notes_of_every_place() -> None:
     notes = {standing.group.group: standing.note for standing in digest.standings(factory.results())}
-    assert notes == {"mb16_nw2": "winner", "mb16_nw0": "tied", "mb8_nw2": "cannot win", factory.ODD: "off lane"}
+    assert notes == {"mb16_nw2": "leads", "mb16_nw0": "tied", "mb8_nw2": "cannot win", factory.ODD: "off lane"}
 
 
 def test_a_tie_may_go_to_another_than_the_leader() -> None:
     ranking = factory.ranking(winner="mb16_nw0")
     results = factory.results(ranking=ranking)
     notes = {standing.group.group: standing.note for standing in digest.standings(results)}
-    assert (notes["mb16_nw0"], notes["mb16_nw2"]) == ("winner", "tied")
-    assert digest.winners_sentence(results).startswith(f"Throughput winner: mb16_nw0 (1,251 samples/s ±2.0 %). {ranking.reason}")
+    assert (notes["mb16_nw0"], notes["mb16_nw2"]) == ("leads", "tied")
+    told = f"Leads by throughput, not proven: mb16_nw0 (1,251 samples/s ±2.0 %). {ranking.reason} 1 run still to be run."
+    assert digest.winners_sentence(results).startswith(told)
+
+
+@pytest.mark.parametrize(
+    ("decided", "pending", "note", "title"),
+    [
+        (True, (), "winner", "Throughput winner: mb16_nw2"),
+        (False, (), "leads", "Leads by throughput, not proven: mb16_nw2"),
+        (True, ("mb16_nw0_r3",), "leads", "Leads by throughput, not proven: mb16_nw2"),
+    ],
+)
+def test_only_a_decided_and_whole_campaign_has_a_winner(decided: bool, pending: tuple[str, ...], note: str, title: str) -> None:
+    results = factory.results(ranking=factory.ranking(decided=decided), pending=pending)
+    first = digest.standings(results)[0]
+    assert (first.note, first.shown, first.is_first) == (note, digest.SHOWN_NOTES.get(note, note), True)
+    told = digest.winners_sentence(results)
+    assert told.startswith(title)
+    assert ("more than the noise" in told) is (note == "winner")
+    assert ("1 run still to be run" in told) is bool(pending)
+
+
+def waiting(name: str, **changes: Any) -> GroupSummary:
+    """A group of which nothing is there."""
+    made = GroupSummary(group=name, group_key=f"key-{name}", mode="sweep", lane=True, axes={"micro_batch": 64}, runs=0, failed_runs=0)
+    return dataclasses.replace(made, **changes)
+
+
+def test_groups_that_have_not_run_are_listed_and_are_not_said_to_lose() -> None:
+    results = factory.results(not_started=(waiting("mb64"), waiting("aside", lane=False)))
+    placed = [(standing.group.group, standing.place.rank, standing.note) for standing in digest.standings(results)]
+    assert placed[2:] == [
+        ("mb8_nw2", 3, "cannot win"),
+        ("mb64", 4, "not run yet"),
+        (factory.ODD, 1, "off lane"),
+        ("aside", 2, "not run yet"),
+    ]
+    assert [standing.n for standing in digest.standings(results)] == [356, 356, 178, None, 178, None]
+
+
+def test_a_group_whose_runs_have_not_ended_has_not_run() -> None:
+    running = waiting("mb16_nw2", runs=0)
+    groups = tuple(running if group.group == running.group else group for group in factory.groups())
+    place = RankedGroup(rank=1, group="mb16_nw2", value=None, can_win=False, reason="not run yet")
+    results = factory.results(groups=groups, ranking=factory.ranking(groups=(place,), winner=None))
+    assert digest.standings(results)[0].note == "not run yet"
+    failed = tuple(dataclasses.replace(group, failed_runs=1) for group in groups)
+    assert digest.standings(dataclasses.replace(results, groups=failed))[0].note == "cannot win"
+
+
+def test_the_first_of_those_to_come_is_not_called_the_only_group() -> None:
+    only = factory.ranking().groups[0]
+    ranking = factory.ranking(groups=(only,), reason="mb16_nw2 is the only group.")
+    told = digest.winners_sentence(factory.results(ranking=ranking, not_started=(waiting("mb64"),), pending=("mb64_r1",)))
+    assert "is the only group" not in told and "No run of another group has ended yet. 1 run still to be run." in told
+
+
+def test_figures_of_whole_runs_rest_on_runs() -> None:
+    groups = tuple(dataclasses.replace(group, window_n=0) for group in factory.groups())
+    assert [standing.n for standing in digest.standings(factory.results(groups=groups))] == [2, 2, 1, 1]
 
 
 def test_only_current_failures_are_told() -> None:
@@ -64,13 +127,15 @@ def test_latency_without_timing_points_is_said() -> None:
 
 def test_a_winner_by_another_figure_is_not_called_throughput() -> None:
     ranking = factory.ranking(metric="duration_s", unit="s")
-    assert digest.winners_sentence(factory.results(ranking=ranking)).startswith("Winner by duration_s: mb16_nw2 (1,270 s")
+    assert digest.winners_sentence(factory.results(ranking=ranking)).startswith("Leads by duration_s, not proven: mb16_nw2 (1,270 s")
+    decided = factory.results(ranking=dataclasses.replace(ranking, decided=True), pending=())
+    assert digest.winners_sentence(decided).startswith("Winner by duration_s: mb16_nw2 (1,270 s")
 
 
 def test_the_only_group_that_can_win_is_ahead_of_nobody() -> None:
     only = factory.ranking().groups[0]
     reason = "mb16_nw2 is the only group that can win."
-    text = digest.winners_sentence(factory.results(ranking=factory.ranking(groups=(only,), decided=True, reason=reason)))
+    text = digest.winners_sentence(factory.results(ranking=factory.ranking(groups=(only,), decided=True, reason=reason), pending=()))
     assert text.startswith(f"Throughput winner: mb16_nw2 (1,270 samples/s ±1.0 %). {reason}")
 
 
@@ -92,13 +157,13 @@ def test_what_is_still_to_be_run_of_an_original_folder_has_no_command_here() -> 
 def test_a_winner_is_not_final_while_the_platform_failed_a_run() -> None:
     failed = ("mb16_nw0_r3 (io_error)",)
     groups = [dataclasses.replace(group, infrastructure_failures=failed if group.group == "mb16_nw0" else ()) for group in factory.groups()]
-    told = digest.winners_sentence(factory.results(groups=tuple(groups), ranking=factory.ranking(decided=True)))
-    assert "more than the noise" not in told
+    told = digest.winners_sentence(factory.results(groups=tuple(groups), ranking=factory.ranking(decided=True), pending=()))
+    assert told.startswith("Leads by throughput, not proven: ") and "more than the noise" not in told
     assert "but the platform failed mb16_nw0_r3 (io_error): no winner is final before that is run again." in told
 
 
 def test_debugging_stands_beside_the_figures() -> None:
     groups = [dataclasses.replace(group, debug=("NCCL_DEBUG=INFO",) if group.group == "mb16_nw2" else ()) for group in factory.groups()]
     results = factory.results(groups=tuple(groups))
-    assert [standing.remarks for standing in digest.standings(results)][:2] == ["winner, debug on", "tied"]
+    assert [standing.remarks for standing in digest.standings(results)][:2] == ["leads, debug on", "tied"]
     assert "(1,270 samples/s ±1.0 %), measured with NCCL_DEBUG=INFO on." in digest.winners_sentence(results)

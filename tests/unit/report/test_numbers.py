@@ -23,7 +23,7 @@ def test_what_is_no_number_is_a_dash(value: float) -> None:
 
 @pytest.mark.parametrize(
     ("low", "high", "text"),
-    [(98.0, 102.0, "±2.0 %"), (60.0, 200.0, "±83 %"), (50.0, 200.0, "±>100 %"), (1.0, 10_000.0, "±>100 %"), (None, None, "")],
+    [(98.0, 102.0, "±2.0 %"), (60.0, 200.0, "±83 %"), (50.0, 200.0, "± over 100 %"), (1.0, 10_000.0, "± over 100 %"), (None, None, "")],
 )
 def test_margin(low: float | None, high: float | None, text: str) -> None:
     assert numbers.margin(Estimate(mean=100.0, low=low, high=high, n=2)) == text

@@ -18,6 +18,7 @@ from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Verdict
 from seatrial.report.terminal import print_report, save_svg
 from seatrial.report.terminal.machine import SHOWN
+from seatrial.report.terminal.text import spans
 from tests.unit.report import charted_factory, factory
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -74,7 +75,7 @@ def test_long_names_fold_and_nothing_is_lost() -> None:
     assert max(len(line) for line in text.splitlines()) <= 80
     cells = [re.split(r"\s{2,}", line[3:].strip())[0] for line in table.splitlines()]
     assert name in "".join(cells)
-    assert "winner" in table and "1,270" in table
+    assert "leads" in table and "1,270" in table
 
 
 def test_failures_of_one_cause_are_told_once() -> None:
@@ -97,9 +98,9 @@ def test_without_an_interval_the_reason_is_given_and_not_a_tie() -> None:
 
 
 def test_both_winners_are_named() -> None:
-    text = printed(factory.results(ranking=factory.ranking(decided=True, latency_winner="mb8_nw2")), 200)
+    text = printed(factory.results(ranking=factory.ranking(decided=True, latency_winner="mb8_nw2"), pending=()), 200)
     assert "Throughput winner: mb16_nw2 (1,270 samples/s ±1.0 %), ahead of every other group by more than the noise." in text
-    assert "Latency winner: mb8_nw2 (38.10 ms, mean tail iter p50)." in text
+    assert "Latency winner: mb8_nw2 (38.10 ms iter p50 by the seeds' tail mean, a sum of phases)." in text
 
 
 def test_the_picture_refers_to_nothing_outside(tmp_path: Path) -> None:
@@ -135,7 +136,7 @@ def test_it_is_said_which_steps_the_figures_are_taken_over(unsteady: tuple[int, 
 def test_a_row_measured_with_debugging_on_is_marked() -> None:
     groups = [dataclasses.replace(group, debug=("NCCL_DEBUG=INFO",) if group.group == "mb16_nw2" else ()) for group in factory.groups()]
     text = printed(factory.results(groups=tuple(groups)), 120)
-    assert text.count("debug on") == 1 and "winner, debug on" in text
+    assert text.count("debug on") == 1 and "leads, not proven, debug on" in text
 
 
 HOSTILE = "a\x1b[2J\x1b]0;x\x07\u202egnp\u2066\u2028[red]b[/red]"
@@ -164,18 +165,19 @@ def test_a_name_of_wide_characters_keeps_the_columns() -> None:
 
 def test_without_charts_there_is_no_section_for_them() -> None:
     text = printed(factory.results())
-    assert not any(title in text for title in ("Step time", "Phases of a step", "Ranks"))
+    assert not any(title in text for title in ("Step time", "Phases", "Ranks"))
 
 
 def test_a_spike_is_seen_in_its_group_and_in_no_other() -> None:
     lines = {line.split()[0]: line for line in printed(charted_factory.results()).split("Step time")[1].splitlines()[1:4]}
+    assert "log: log scale" in printed(charted_factory.results())
     assert lines["mb16_nw0"].count("█") == 1 and "255.8" in lines["mb16_nw0"] and lines["mb16_nw0"].endswith("log")
     assert "log" not in lines["mb16_nw2"]
 
 
 def test_the_rank_that_is_waited_for_is_named() -> None:
     text = " ".join(printed(charted_factory.results()).split())
-    assert "mb8_nw2 ▁█ 26.7 to 38.1 rank 1 waits 0 ms (node-1 GPU 1), rank 0 11.4 ms" in text
+    assert "mb8_nw2 ▁█ 26.7 to 38.1 n 178 rank 1 waits 0 ms (node-1 GPU 1), rank 0 11.4 ms" in text
 
 
 def test_the_verdict_stands_last_and_what_it_rests_on_above() -> None:
@@ -190,7 +192,7 @@ def test_the_verdict_stands_last_and_what_it_rests_on_above() -> None:
         "Failures",
         "Also found",
         "Verdict:",
-        "winner:",
+        "Leads by",
         "Report:",
     )
     at = [text.index(title) for title in titles]
@@ -210,9 +212,7 @@ def test_the_winner_is_shown_though_many_stand_before_it() -> None:
     found = charted_factory.many_groups(40)
     found = dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, winner="group0033"))
     table = printed(found).split("Step time")[0]
-    assert (
-        "group0014" in table and "group0015" not in table and "winner" in next(line for line in table.splitlines() if "group0033" in line)
-    )
+    assert "group0014" in table and "group0015" not in table and "leads" in next(line for line in table.splitlines() if "group0033" in line)
 
 
 def test_many_criteria_are_cut_and_those_that_fail_are_shown() -> None:
@@ -263,3 +263,38 @@ def test_telemetry_is_a_line_a_group() -> None:
         heading = next(line for line in text.splitlines() if line.startswith("Machine "))
         assert all(title in heading for title in titles), heading
         assert "…" not in heading and len(heading.rstrip()) <= width
+
+
+def test_a_log_scale_is_explained_only_where_there_is_one() -> None:
+    flat = [run for run in charted_factory.results().runs if run.attempt.spec.group != "mb16_nw0"]
+    assert "log scale" not in printed(factory.results(runs=tuple(flat)))
+
+
+def test_every_block_of_figures_has_its_window_and_n() -> None:
+    text = printed(charted_factory.results())
+    for title in ("Step time, ms  ", "Phases, ms  ", "Ranks  "):
+        block = text.split(title)[1].split("\n\n")[0]
+        assert block.startswith("steps 20–199: ") and " n 178" in block, title
+    assert re.search(r"4\.25  n 2$", text, re.MULTILINE)
+
+
+def test_phases_stand_beside_the_usual_step() -> None:
+    slow = {"key-mb16_nw2": 40.0}
+    groups = tuple(
+        dataclasses.replace(group, figures={**group.figures, "wall_p50_ms": Estimate(mean=slow.get(group.group_key, 30.0))})
+        for group in factory.groups()
+    )
+    block = printed(charted_factory.with_charts(factory.results(groups=groups))).split("Phases, ms")[1]
+    assert re.search(r"mb16_nw2 .* 25\.2  40\.0  n 356", block)
+
+
+def test_groups_to_come_are_in_the_table_and_not_among_those_that_cannot_win() -> None:
+    to_come = dataclasses.replace(factory.summary("mb8_nw2", counted=0), group="mb64", group_key="key-mb64", figures={}, window_n=0)
+    text = printed(factory.results(not_started=(to_come,)), 120)
+    assert re.search(r"4 +mb64 .* – .* 0/0 +not run yet", text) and "mb64 cannot win" not in text
+
+
+def test_windows_side_by_side_are_named_once() -> None:
+    assert spans(["steps 1–9", "steps 1–9"]) == "steps 1–9"
+    assert spans(["steps 1–9", "steps 2–9", "steps 3–9"]) == "steps 1–9, 2–9 and 1 more"
+    assert spans(["steps 1–9", "whole run"]) == "steps 1–9, whole run"

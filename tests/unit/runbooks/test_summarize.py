@@ -30,7 +30,7 @@ def test_an_original_folder_with_a_tail_of_its_own(tmp_path: Path, capsys: pytes
     # 408, 410 and 412.
     assert (row["tail_points_used"], row["tail_mean_iter_p50_ms"], row["tail_std_iter_p50_ms"]) == ("3", "410", "2")
     out = capsys.readouterr().out
-    assert "per_run_metrics.csv" in out and str(tmp_path / "seatrial") in out and "Throughput winner" in out
+    assert "per_run_metrics.csv" in out and str(tmp_path / "seatrial") in out and "Throughput of the only group: " in out
     assert (tmp_path / "run_manifest.tsv").read_bytes() == own
     # The next one takes what the summary of the driver says again: twenty.
     assert main(words(tmp_path)) == 0

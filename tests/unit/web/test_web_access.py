@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
-from seatrial.web.access import HEADERS, new_token
+from seatrial.web.access import HEADERS, Guard, new_token
 from tests.unit.web.served import Client, served
 
 PATHS = ("/", "/state.json", "/data.json", "/nothing", "/../etc/passwd", "/%2e%2e/plan.json", "//state.json")
@@ -109,6 +112,27 @@ def test_a_name_that_only_leads_here_is_refused_with_cookie_and_token(guest: Cli
 
 def test_two_host_headers_are_one_too_many(guest: Client) -> None:
     assert guest.ask("/state.json", Host=f"127.0.0.1:{guest.door.port}").status in (400, 403)
+
+
+@pytest.mark.parametrize("hosts", [[], ["127.0.0.1:8123", "127.0.0.1:8123"], ["127.0.0.1:8123", "evil.example"]])
+def test_the_guard_itself_wants_one_host_whatever_server_stands_before_it(hosts: list[str]) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        raise AssertionError("it was let in")
+
+    headers = [(b"cookie", b"seatrial_8123=secret"), *((b"host", host.encode()) for host in hosts)]
+    scope = {"type": "http", "method": "GET", "path": "/", "query_string": b"", "headers": headers}
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(Guard(app, token="secret", port=8123)(scope, AsyncMock(), send))
+    assert sent[0]["status"] == 403
+
+
+@pytest.mark.parametrize("path", ["/", "/?token=wrong", "/state.json"])
+def test_who_is_sent_away_does_not_keep_a_connection(stranger: Client, path: str) -> None:
+    assert stranger.ask(path).headers["Connection"] == "close"
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT", "PROPFIND"])

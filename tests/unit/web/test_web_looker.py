@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from seatrial.errors import CampaignError
 from seatrial.web.looker import Looker, Shown
+from seatrial.web.now import Now
 from seatrial.web.pace import Pace
 from seatrial.web.packed import Packed
-from tests.unit.web.served import fake_source, served, shown, until
+from tests.unit.web.served import PAGE, fake_source, served, shown, until
 
 
 def asked(looker: Looker) -> Looker:
@@ -80,14 +83,94 @@ def test_after_trouble_the_same_mark_is_read_again() -> None:
     assert looker.asked().version == 1 and looker.asked().problem == ""
 
 
-def test_a_state_that_cannot_be_read_keeps_the_last_one() -> None:
-    source = fake_source()
-    looker = Looker(source)
-    looker.look_at_state()
-    broken = Looker(fake_source(now=lambda: 1 / 0))
-    broken.look_at_state()
-    assert looker.asked().now is not None and broken.asked().now is None
-    assert broken.silent_s == 0
+def test_a_folder_that_is_again_as_it_was_is_read_again_and_the_trouble_goes() -> None:
+    marks, troubles = iter([1, 2, 1]), iter([None, CampaignError("the plan is torn"), None])
+
+    def broken(version: str) -> Shown:
+        trouble = next(troubles)
+        if trouble:
+            raise trouble
+        return shown(version)
+
+    looker = Looker(fake_source(mark=lambda: next(marks), shown=broken), Pace(every_s=0, largest_share=1))
+    problems = []
+    for _ in range(3):
+        asked(looker).look_at_data()
+        problems.append(looker.asked().problem)
+    assert problems == ["", "the plan is torn", ""]
+
+
+def test_a_state_that_cannot_be_read_keeps_the_last_one_and_says_so() -> None:
+    good = fake_source().now()
+    answers = iter([lambda: good, lambda: 1 / 0, lambda: good])
+    looker = Looker(fake_source(now=lambda: next(answers)()))
+    told = []
+    for _ in range(3):
+        looker.look_at_state()
+        told.append((looker.asked().now, looker.asked().state_problem))
+    assert told[0] == told[2] == (good, "")
+    assert told[1][0] == good and "ZeroDivisionError" in told[1][1]
+    assert looker.silent_s == 0
+
+
+def test_an_old_state_is_not_shown_as_a_new_one() -> None:
+    with served(fake_source(now=lambda: 1 / 0)) as client:
+        client.enter()
+        until(lambda: "ZeroDivisionError" in client.ask("/state.json").text)
+
+
+class Panic(BaseException):
+    """What polars raises when its own code fails is no Exception."""
+
+
+def test_a_panic_ends_no_thread_and_nobody_waits_for_ever() -> None:
+    troubles = iter([Panic("index out of bounds"), Panic("index out of bounds")])
+
+    def panicking(version: str) -> Shown:
+        for trouble in troubles:
+            raise trouble
+        return shown(version)
+
+    def state() -> Now:
+        for trouble in state_troubles:
+            raise trouble
+        return good
+
+    good, state_troubles = fake_source().now(), iter([Panic("of the state")])
+    with served(fake_source(shown=panicking, now=state)) as client:
+        client.enter()
+        assert "Panic: index out of bounds" in client.ask("/").text
+        assert until(lambda: client.ask("/").status == 200)
+        assert until(lambda: '"line"' in client.ask("/state.json").text)
+
+
+def test_threads_that_wait_for_somebody_to_ask_are_woken_at_the_end() -> None:
+    with Looker(fake_source()) as looker:
+        pass
+    assert not any(thread.is_alive() for thread in looker._threads)
+
+
+def test_the_page_is_made_once_for_each_version_however_many_ask() -> None:
+    made: list[str] = []
+    marks = [1]
+
+    def slow(version: str) -> Shown:
+        def page() -> str:
+            made.append(version)
+            time.sleep(0.3)
+            return PAGE.format(version)
+
+        return Shown(page=page, parts=Packed("{}"))
+
+    with served(fake_source(mark=lambda: marks[-1], shown=slow)) as client:
+        client.enter()
+        until(lambda: '"version": "1"' in client.ask("/state.json").text)
+        with ThreadPoolExecutor(4) as pool:
+            pages = list(pool.map(lambda _: client.ask("/").text, range(4)))
+        assert made == ["1"] and all("<main>1</main>" in page for page in pages)
+        marks.append(2)
+        until(lambda: '"version": "2"' in client.ask("/state.json").text)
+        assert "<main>2</main>" in client.ask("/").text and made == ["1", "2"]
 
 
 def test_a_folder_that_does_not_answer_holds_up_nobody() -> None:

@@ -18,6 +18,7 @@ from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import to_json
 from seatrial.report.html.page_data import read_page_data
+from seatrial.web import snapshot
 from seatrial.web.pace import Pace
 from seatrial.web.snapshot import source_of, take
 from tests.unit.campaign.made_campaign import spec, write_campaign, write_telemetry, write_what_ranks_write
@@ -99,11 +100,37 @@ def test_the_page_lives_with_the_campaign(running: CampaignPaths) -> None:
             assert told(client, "/state.json")["run"]["name"] == UNDER_WAY
             end(running)
         until(lambda: told(client, "/state.json")["over"])
-        until(lambda: told(client, "/state.json")["version"] == "2")
-        data = told(client, "/data.json")
-        assert data["version"] == "2" and {"title", "main", "payload"} <= data.keys()
-        words = data["payload"]["tables"]["runs"]["columns"]["outcome"]["words"]
-        assert "ok" in words and "running" not in words
+        data = until(lambda: (found := told(client, "/data.json")) and "running" not in outcomes(found) and found)
+        assert int(data["version"]) > 1 and {"title", "main", "payload"} <= data.keys()
+        assert "ok" in outcomes(data)
+
+
+def outcomes(data: dict[str, Any]) -> list[str]:
+    words: list[str] = data["payload"]["tables"]["runs"]["columns"]["outcome"]["words"]
+    return words
+
+
+def test_the_data_say_how_far_somebody_is_who_runs_it_and_only_then(running: CampaignPaths) -> None:
+    source = source_of(running, state_line)
+    before = source.mark()
+    with owned(running):
+        assert source.mark() != before
+        how_far = snapshot.running(source.now())
+        assert take(running, Remembered(), how_far).summary["running"] == {"finished": 3, "count": 4}
+        # A folder in which nothing has been written yet is run, too, but how far nobody knows.
+        running.progress.unlink()
+        assert snapshot.running(source.now()) is None
+    assert source.mark() == before
+    assert "running" not in take(running, Remembered(), snapshot.running(source.now())).summary
+
+
+def test_the_parts_of_the_page_are_made_once(campaign: CampaignPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+    make, made = snapshot.page.document_parts, []
+    monkeypatch.setattr(snapshot.page, "document_parts", lambda data: made.append(1) or make(data))
+    with serving(campaign) as client:
+        client.enter()
+        assert client.ask("/").status == client.ask("/data.json").status == 200
+    assert made == [1]
 
 
 def test_a_report_made_meanwhile_is_no_news_and_does_no_harm(campaign: CampaignPaths) -> None:

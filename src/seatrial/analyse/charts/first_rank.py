@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from seatrial.analyse.charts.thinning import Floats, Mask
 from seatrial.analyse.startup import CLOCK_SLACK_S
+from seatrial.analyse.window import is_inside, is_time
 from seatrial.records.measure import Window
 from seatrial.records.steps import StepTables
 
@@ -40,8 +41,23 @@ class FirstRank:
         """Which rows are in the window and hold no pause."""
         if window is None:
             return np.zeros(len(self.step), dtype=np.bool_)
-        inside = (self.step - self.span + 1 >= window.first_step) & (self.step <= window.last_step)
-        return np.asarray(inside & ~self.is_paused & np.isfinite(self.iter_ms))
+        return counted_rows(self.step, self.span, self.iter_ms, self.is_paused, window)
+
+    @property
+    def begins_s(self) -> Floats:
+        """When the first step that a row speaks of began; NaN where that is not known."""
+        return self.t_s - self.iter_ms * self.span / 1000
+
+
+def counted_rows(step: Ints, span: Ints, iter_ms: Floats, is_paused: Mask, window: Window) -> Mask:
+    """Which rows are made of steps that count: those wholly in the window, timed, and without a pause."""
+    return is_inside(step, span, window.first_step, window.last_step) & is_time(iter_ms) & ~is_paused
+
+
+def paused_rows(step: Ints, tables: StepTables) -> Mask:
+    """Rows in which some rank told a pause."""
+    paused = tables.pauses["step"].to_numpy()
+    return np.isin(step, paused) if len(paused) else np.zeros(len(step), dtype=np.bool_)
 
 
 def first_rank(tables: StepTables, launched_t: float | None, *, jumped: bool) -> FirstRank | None:
@@ -53,7 +69,6 @@ def first_rank(tables: StepTables, launched_t: float | None, *, jumped: bool) ->
     rows = tables.steps.head(int(np.searchsorted(rank, rank[0], side="right")))
     step, span, t, m, iter_ms, loss = (rows[name].to_numpy() for name in ("step", "span", "t", "m", "iter_ms", "loss"))
     origin_t = _origin_t(tables, t, iter_ms, launched_t)
-    paused = tables.pauses["step"].to_numpy()
     return FirstRank(
         rank=int(rank[0]),
         step=step,
@@ -62,7 +77,7 @@ def first_rank(tables: StepTables, launched_t: float | None, *, jumped: bool) ->
         iter_ms=iter_ms,
         loss=loss,
         loss_told=rows["loss"].is_not_null().to_numpy() if rows["loss"].null_count() else np.ones(len(loss), dtype=np.bool_),
-        is_paused=np.isin(step, paused) if len(paused) else np.zeros(len(step), dtype=np.bool_),
+        is_paused=paused_rows(step, tables),
         origin_t=origin_t,
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from seatrial.analyse.charts.cells import cells
+from seatrial.analyse.charts.first_rank import counted_rows, paused_rows
 from seatrial.analyse.charts.thinning import Floats, Places, kept_places
 from seatrial.analyse.grid import find_grid
 from seatrial.analyse.quantile import median, row_medians
@@ -64,10 +65,7 @@ def _times(tables: StepTables, window: Window) -> _Times | None:
     if rank[0] == rank[-1]:
         return None
     step, span, iter_ms = (tables.steps[name].to_numpy() for name in ("step", "span", "iter_ms"))
-    kept = (step - span + 1 >= window.first_step) & (step <= window.last_step) & np.isfinite(iter_ms)
-    paused = tables.pauses["step"].to_numpy()
-    if len(paused):
-        kept &= ~np.isin(step, paused)
+    kept = counted_rows(step, span, iter_ms, paused_rows(step, tables), window)
     rank, iter_ms = rank[kept], iter_ms[kept]
     if len(rank) == 0:
         return None

@@ -14,7 +14,7 @@ from seatrial.analyse.charts.ranks import rank_table
 from seatrial.analyse.charts.spans import span_table
 from seatrial.analyse.charts.step_times import step_time_table
 from seatrial.analyse.charts.steps import step_table
-from seatrial.analyse.charts.telemetry import telemetry_table
+from seatrial.analyse.charts.telemetry import Telemetry, telemetry_series
 from seatrial.analyse.clock import clock_jump
 from seatrial.analyse.straggler_work import rank_work
 from seatrial.records.attempt import Attempt
@@ -41,12 +41,15 @@ def run_charts(
     first = first_rank(tables, launched_t, jumped=jumped)
     if first is not None:
         found |= _of_steps(attempt, tables, first, measure, detail)
+    series = Telemetry()
     if not jumped:
         origin_t = first.origin_t if first is not None else launched_t
         laid = samples or TelemetryTables()
-        found[TELEMETRY] = telemetry_table(laid, origin_t, detail.telemetry)
+        series = telemetry_series(laid, origin_t, detail.telemetry)
+        found[TELEMETRY] = series.table
         found[SPANS] = span_table(tables, first, laid.gpu, origin_t, detail)
-    return RunCharts(tables={name: columns for name, columns in found.items() if columns})
+    drawn = {name: columns for name, columns in found.items() if columns}
+    return RunCharts(tables=drawn, gpus=series.gpus, gpus_drawn=series.gpus_drawn)
 
 
 def _of_steps(attempt: Attempt, tables: StepTables, first: FirstRank, measure: RunMeasure | None, detail: Detail) -> dict[str, Columns]:

@@ -43,7 +43,8 @@ def span_table(tables: StepTables, first: FirstRank | None, gpu: pl.DataFrame | 
     """One row a span, by source and begin; {} where nothing tells when the run was launched."""
     if origin_t is None:
         return {}
-    most = min(MOST_PAUSES, max(LEAST_PAUSES, detail.steps // 4))
+    # As the samples that they are drawn above: all runs together share them.
+    most = min(MOST_PAUSES, max(LEAST_PAUSES, detail.telemetry))
     rows: list[tuple[str, str, float, float]] = []
     facts = tables.startup
     startup = list(_startup(facts, tables.steps, origin_t)) if facts is not None else []
@@ -75,17 +76,25 @@ def _startup(facts: StartupFacts, steps: pl.DataFrame, origin_t: float) -> Itera
     if facts.process_t is not None:
         yield "launch", Stretch(0.0, facts.process_t - origin_t)
         yield "import", Stretch(facts.process_t - origin_t, facts.start_t - origin_t)
-    at = int(np.argmax(steps["rank"].to_numpy() == facts.rank))
-    t, m = steps["t"][at], steps["m"][at]
-    if t is None or m is None:
+    ahead_s = _ahead_s(facts, steps)
+    if ahead_s is None:
         return
     before: list[tuple[float, Stretch]] = []
     for name, span_s, end_m in facts.spans:
-        end_s = end_m + t - m - origin_t
+        end_s = end_m + ahead_s - origin_t
         stretch, holes = _with_what_lies_inside(Stretch(end_s - span_s, end_s), before)
         before.append((span_s, stretch))
         for piece in pieces(stretch, holes):
             yield SHOWN.get(name, name), piece
+
+
+def _ahead_s(facts: StartupFacts, steps: pl.DataFrame) -> float | None:
+    """By how much the rank's wall clock is ahead of its monotonic one; None where it told no moment by both."""
+    if facts.start_m is not None:
+        return facts.start_t - facts.start_m
+    rows = np.flatnonzero(steps["rank"].to_numpy() == facts.rank)
+    t, m = (steps["t"][int(rows[0])], steps["m"][int(rows[0])]) if len(rows) else (None, None)
+    return None if t is None or m is None else float(t - m)
 
 
 def _with_what_lies_inside(stretch: Stretch, before: Sequence[tuple[float, Stretch]]) -> tuple[Stretch, list[Stretch]]:
@@ -119,7 +128,7 @@ def _training(tables: StepTables, first: FirstRank, startup: Sequence[Stretch], 
     known = np.flatnonzero(np.isfinite(first.t_s))
     if len(known) == 0:
         return
-    begins_s = first.t_s - np.where(np.isfinite(first.iter_ms), first.iter_ms, 0.0) * first.span / 1000
+    begins_s = np.where(np.isfinite(first.iter_ms), first.begins_s, first.t_s)
     paused = list(_pauses(tables.pauses, first, begins_s, known, most))
     whole = Stretch(float(begins_s[known[0]]), float(first.t_s[known[-1]]))
     yield from ((TRAIN, piece) for piece in pieces(whole, [*startup, *(stretch for _, stretch in paused)]))

@@ -1,10 +1,14 @@
 """charts/telemetry.csv: what the machine did from the launch on.
 
 In: the samples of an attempt, and when it was launched. Out: one row a point, each series (a metric of the host or of a GPU) thinned by
-itself, so that no peak is lost. A run of many GPUs gets fewer points of each, and where even that is too much, the GPUs that stand out.
+itself, so that no peak is lost. A run of many GPUs gets fewer points of each, and where even that is too much, the GPUs whose means stand
+out. Of the others there is then a series wherever one of them goes above or below all that are drawn: no extreme of a run is lost.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -17,21 +21,56 @@ from seatrial.records.telemetry import TelemetryTables
 
 WHOLE_SERIES = 24
 """Of the host and two GPUs: so many get all the points that were asked for."""
+EXTREMES = 2 * len(DRAWN_GPU)
+"""A highest and a lowest of each metric: as many series at most go beyond the GPUs that are drawn."""
+SHORTEST = 4
+"""Points of a series: its ends, its lowest and its highest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Telemetry:
+    """The table, and of how many GPUs it is."""
+
+    table: Columns = field(default_factory=dict)
+    gpus: int = 0
+    gpus_drawn: int = 0
+    """With every metric."""
 
 
 def telemetry_table(samples: TelemetryTables, origin_t: float | None, most: int) -> Columns:
-    """At most `most` points of a series; {} where nothing was sampled or nothing tells when the run was launched."""
+    """As `telemetry_series`, the table alone."""
+    return telemetry_series(samples, origin_t, most).table
+
+
+def telemetry_series(samples: TelemetryTables, origin_t: float | None, most: int) -> Telemetry:
+    """At most `most` points of a series; no table where nothing was sampled or nothing tells when the run was launched."""
     if origin_t is None:
-        return {}
+        return Telemetry()
     found = _Series(origin_t)
-    each = {} if samples.gpu is None else _by_gpu(samples.gpu, most)
-    most = min(most, max(LEAST_POINTS, most * WHOLE_SERIES // (len(DRAWN_HOST) + len(DRAWN_GPU) * max(len(each), 1))))
-    for index, rows in each.items():
-        assert samples.gpu is not None
-        found.add(f"gpu {index}", samples.gpu, rows, DRAWN_GPU, most)
+    gpus = _Gpus() if samples.gpu is None else _choice(samples.gpu, origin_t, most)
+    series = len(DRAWN_HOST) + len(DRAWN_GPU) * max(len(gpus.drawn), 1) + len(gpus.beyond)
+    most = min(most, max(LEAST_POINTS, most * WHOLE_SERIES // series))
+    if samples.gpu is not None:
+        for index in gpus.drawn:
+            found.add(f"gpu {index}", samples.gpu, np.flatnonzero(gpus.of == index), DRAWN_GPU, most)
+        for index, metric in gpus.beyond:
+            found.add(f"gpu {index}", samples.gpu, np.flatnonzero(gpus.of == index), (metric,), most)
     if samples.host is not None:
         found.add("host", samples.host, None, DRAWN_HOST, most)
-    return found.columns if found.columns["source"] else {}
+    return Telemetry(table=found.columns if found.columns["source"] else {}, gpus=gpus.count, gpus_drawn=len(gpus.drawn))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Gpus:
+    """Which are drawn."""
+
+    of: Floats = field(default_factory=lambda: np.empty(0))
+    """By row, its GPU; NaN before the launch."""
+    count: int = 0
+    drawn: tuple[int, ...] = ()
+    """With every metric."""
+    beyond: tuple[tuple[int, str], ...] = ()
+    """Of the others, what goes beyond all drawn ones."""
 
 
 class _Series:
@@ -63,24 +102,42 @@ class _Series:
         self.columns["value"] += cells(values[kept])
 
 
-def _by_gpu(table: pl.DataFrame, most: int) -> dict[int, Places]:
-    """The rows of each GPU that is drawn, by its index."""
-    gpu = column(table, "gpu_index")
-    indices = np.unique(gpu[np.isfinite(gpu)]).astype(np.int64)
-    if len(indices) > (allowed := _most_gpus(most)):
-        indices = _standing_out(table, gpu, indices, allowed)
-    return {int(index): np.flatnonzero(gpu == index) for index in indices}
+def _choice(table: pl.DataFrame, origin_t: float, most: int) -> _Gpus:
+    """All of them, or those that stand out and what the others have beyond them."""
+    # What was sampled before the launch is another run's.
+    of = np.where(column(table, "epoch_sec") >= origin_t, column(table, "gpu_index"), np.nan)
+    indices = np.unique(of[np.isfinite(of)]).astype(np.int64)
+    if len(indices) <= _most_gpus(most, 0):
+        return _Gpus(of=of, count=len(indices), drawn=tuple(indices.tolist()))
+    drawn = _standing_out(table, of, indices, _most_gpus(most, EXTREMES))
+    return _Gpus(of=of, count=len(indices), drawn=tuple(drawn.tolist()), beyond=tuple(_going_beyond(table, of, drawn)))
 
 
-def _most_gpus(most: int) -> int:
-    """As many as have LEAST_POINTS of each metric within the points of WHOLE_SERIES."""
-    return max(2, (most * WHOLE_SERIES // LEAST_POINTS - len(DRAWN_HOST)) // len(DRAWN_GPU))
+def _most_gpus(most: int, others: int) -> int:
+    """As many as, beside the host and so many other series, are drawn within the points of WHOLE_SERIES."""
+    return max(1, (most * WHOLE_SERIES // SHORTEST - len(DRAWN_HOST) - others) // len(DRAWN_GPU))
+
+
+def _going_beyond(table: pl.DataFrame, gpu: Floats, drawn: Places) -> Iterator[tuple[int, str]]:
+    """The GPU and the metric of each highest and lowest value that no drawn GPU has too, once each."""
+    is_known, is_drawn = np.isfinite(gpu), np.isin(gpu, drawn)
+    for metric in (metric for metric in DRAWN_GPU if metric in table.columns):
+        values = column(table, metric)
+        rows = np.flatnonzero(is_known & np.isfinite(values))
+        shown = values[is_drawn & np.isfinite(values)]
+        if len(rows) == 0:
+            continue
+        ends = (rows[values[rows].argmin()], rows[values[rows].argmax()])
+        # Values are compared, not rows: where a drawn one comes as far, nothing is lost.
+        for index in sorted({int(gpu[row]) for row in ends if values[row] not in shown}):
+            yield index, metric
 
 
 def _standing_out(table: pl.DataFrame, gpu: Floats, indices: Places, allowed: int) -> Places:
     """The GPUs whose means are farthest from those of the others in some metric."""
-    of = np.searchsorted(indices, np.where(np.isfinite(gpu), gpu, indices[0]))
-    means = np.column_stack([_means(column(table, metric), of, len(indices)) for metric in DRAWN_GPU])
+    rows = np.flatnonzero(np.isfinite(gpu))
+    of = np.searchsorted(indices, gpu[rows])
+    means = np.column_stack([_means(column(table, metric)[rows], of, len(indices)) for metric in DRAWN_GPU])
     apart = np.abs(means - np.median(means, axis=0))
     widest = apart.max(axis=0)
     share = np.divide(apart, widest, out=np.zeros_like(apart), where=widest > 0).max(axis=1)

@@ -6,7 +6,9 @@ top stands the comparison, then rankings, verdicts and machines in two columns, 
 
 from __future__ import annotations
 
+import hashlib
 import math
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,6 +33,7 @@ NOT_COMPARED = ("NOT COMPARED", "!", "open")
 SHOWN_AT_ONCE = 6
 RANKED_COLUMNS = ("group", "95 % interval", "p90/p50", "runs", "note")
 LONGEST_NAME = 80
+APART_BY = 6
 OWN_SECTIONS = (("verdict", "Comparison"), ("sides", "Both"), ("differences", "What differs"))
 DRAWN = ("steps", "distribution", "phases", "startup", "timeline", "ranks", "eta")
 
@@ -46,10 +49,14 @@ class Compared:
     refused: str = ""
 
 
-def page_name(other: Path) -> str:
-    """The page's file, named after the campaign that is compared with."""
-    name = re.sub(r"[^\w.-]+", "_", other.resolve().name)[:LONGEST_NAME].strip(".")
-    return f"compare_{name or 'other'}.html"
+def page_name(out: Path, other: Path) -> str:
+    """The page's file in OUT, named after the campaign that is compared with. Only the neighbours of OUT are told apart by their names
+    alone: m1/out and m2/out have a few letters more, always the same for the same folder."""
+    folder = other.resolve()
+    name = re.sub(r"[^\w.-]+", "_", folder.name)[:LONGEST_NAME].strip(".")
+    is_told_apart = name and name == folder.name and folder.parent == out.resolve().parent
+    more = "" if is_told_apart else f"-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:APART_BY]}"
+    return f"compare_{name or 'other'}{more}.html"
 
 
 def write_compare_page(path: Path, *, a: PageData, b: PageData, names: tuple[str, str], compared: Compared, diff: RunDiff | None) -> None:
@@ -171,7 +178,7 @@ def _compact(table: Row) -> Row:
     kept = [at for at, column in enumerate(columns) if column in RANKED_COLUMNS or at == figure_at]
     return {
         "title": table["title"],
-        "columns": [columns[at] for at in kept],
+        "columns": [table["titles"][at] for at in kept],
         "rows": [[row["cells"][at] for at in kept] for row in table["rows"]],
         "right": [place for place, at in enumerate(kept) if at in table["right"]],
         "name": kept.index(table["name"]),

@@ -7,6 +7,7 @@ there is nothing. Every text in it is plain; the template escapes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from seatrial.paths import CampaignPaths
@@ -40,6 +41,7 @@ VERDICT_WORDS = {
     "FAIL": ("✗", "At least one criterion does not hold."),
     "INCONCLUSIVE": ("?", "The data do not decide."),
 }
+NO_RUN_YET = "No run has ended yet."
 LONGEST_SENTENCE = 420
 UNKNOWN = ("?", "No verdict was found in summary.json.")
 
@@ -55,6 +57,7 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> dic
         "tiles": ranking.key_figures(summary),
         "criteria": findings.criteria(summary),
         "statements": findings.statements(summary),
+        "decides": findings.what_they_decide(summary),
         "ranking": ranking.ranking_tables(summary),
         "reasons": ranking.reasons(summary),
         "reading": ranking.how_it_is_read(summary),
@@ -63,7 +66,8 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> dic
         "has_runs": "runs" in data.tables,
         "startup": machine.startup(summary),
         "eta": {"text": loose.text(summary, "eta_quality", "text"), "explained": ETA_EXPLAINED},
-        "failures": failures.failures(summary),
+        "failures": (failed := failures.failures(summary)),
+        "failed": failures.in_short(failed),
         "health": failures.health(summary),
         "cautions": failures.cautions(summary),
         "machines": machine.machines(summary),
@@ -76,32 +80,62 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> dic
 
 def title(summary: dict[str, Any]) -> str:
     """The plans, or where they were run."""
-    return ", ".join(loose.words(summary, "plans")) or loose.text(summary, "output_root") or "campaign"
+    return ", ".join(loose.words(summary, "plans")) or _folder(summary) or "campaign"
 
 
 def _head(summary: dict[str, Any]) -> dict[str, str]:
     return {
         "made": loose.text(summary, "generated_at"),
-        "output": loose.text(summary, "output_root"),
+        "output": _folder(summary),
         "origin": loose.text(summary, "sentences", "origin"),
     }
 
 
+def _folder(summary: dict[str, Any]) -> str:
+    """The campaign's folder by its own name: where it lies on the machine that made it is nobody's matter who is sent the page."""
+    return PurePath(loose.text(summary, "output_root")).name
+
+
 def _verdict(summary: dict[str, Any]) -> dict[str, Any]:
     word = loose.text(summary, "verdict", "verdict")
-    mark, meaning = VERDICT_WORDS.get(word, UNKNOWN)
-    pending = loose.text(summary, "sentences", "pending")
-    if not pending and (waiting := loose.words(summary, "pending")):
-        pending = f"{count(len(waiting), 'run')} still to be run."
+    mark, _ = VERDICT_WORDS.get(word, UNKNOWN)
+    running = loose.mapping(summary, "running")
+    pending = _pending(summary, advises=not running)
     left_out = loose.text(summary, "sentences", "left_out") or loose.text(summary, "verdict", "notes", "left_out")
     return {
         "word": word if word in VERDICT_WORDS else "UNKNOWN",
         "mark": mark,
-        "meaning": meaning if loose.objects(summary, "verdict", "findings") or word not in VERDICT_WORDS else "No criterion was asked for.",
-        **_winners(loose.text(summary, "winners")),
+        "running": _running(running),
+        "meaning": _meaning(summary, word),
+        **_winners(NO_RUN_YET if running and not loose.whole(running, "finished") else loose.text(summary, "winners")),
         "partial": [f"Partial: {pending}"] if pending else [],
         "notes": [left_out] if left_out else [],
     }
+
+
+def _running(running: dict[str, Any]) -> str:
+    """The head of a page whose campaign runs at this moment; nothing else."""
+    done, of = loose.whole(running, "finished"), loose.whole(running, "count")
+    return "" if not running else "RUNNING" if done is None or of is None else f"RUNNING, {done} of {of}"
+
+
+def _meaning(summary: dict[str, Any], word: str) -> str:
+    """What the verdict rests on: which criteria do not hold or cannot be said, and whether runs are missing."""
+    if word not in VERDICT_WORDS:
+        return UNKNOWN[1]
+    if not loose.objects(summary, "verdict", "findings"):
+        return "No criterion was asked for."
+    # While it runs they are not missing, only not made yet.
+    waiting = 0 if loose.mapping(summary, "running") else len(loose.words(summary, "pending"))
+    missing = f" {count(waiting, 'run')} {'is' if waiting == 1 else 'are'} missing." if waiting else ""
+    return (findings.undecided(summary) or VERDICT_WORDS[word][1]) + missing
+
+
+def _pending(summary: dict[str, Any], *, advises: bool) -> str:
+    """What is still to be run; what to do about it only where nobody is at it."""
+    told = loose.text(summary, "sentences", "pending")
+    waiting = loose.words(summary, "pending")
+    return told if told and advises else f"{count(len(waiting), 'run')} still to be run." if waiting else ""
 
 
 def _winners(sentence: str) -> dict[str, str]:
@@ -121,7 +155,7 @@ def _nothing(section: str, data: PageData) -> str:
 
 
 def _files() -> Iterable[tuple[str, str]]:
-    """Name and what it holds; none of them is linked, since the page is sent about without them."""
+    """Name and what it holds; a link to it works where the page lies in the campaign's folder."""
     names = CampaignPaths.__dict__
     for field, told in (
         ("summary_json", "this page's content in one document, for programs"),

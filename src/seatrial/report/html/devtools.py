@@ -128,8 +128,12 @@ class DevTools:
                 return answer if isinstance(answer, dict) else {}
             self._events.append(message)
 
+    def forget_events(self) -> None:
+        """What has happened so far is not what is waited for from now on."""
+        self._events.clear()
+
     def wait_for(self, event: str) -> None:
-        """Wait until that has happened; at once where it has already."""
+        """Wait until that has happened; at once where it has since events were last forgotten."""
         while not any(message.get("method") == event for message in self._events):
             self._events.append(self._read(event))
 

@@ -27,6 +27,7 @@ from seatrial.report.html.vega_bundle import vega_bundle
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from markupsafe import Markup
 
 TEMPLATES = Path(__file__).parent / "template"
 PAGE_SCRIPTS = ("decode.js", "draw.js", "pick.js", "rows.js", "page.js")
@@ -112,6 +113,17 @@ def _policy(scripts: Sequence[str], *, is_live: bool) -> str:
     return "; ".join(parts)
 
 
+def told_apart(caption: str) -> Markup:
+    """A chart's caption; what can be done with a pointer is for the screen alone."""
+    from markupsafe import Markup, escape
+
+    from seatrial.report.html.specs.series import HOW_TO_ZOOM
+
+    said, how, rest = plain(caption).partition(HOW_TO_ZOOM)
+    on_screen = Markup('<span class="on-screen">{}</span>').format(how) if how else Markup("")
+    return escape(said) + on_screen + escape(rest)
+
+
 @cache
 def environment() -> Environment:
     """What makes pages of the templates: every text that it puts in is escaped."""
@@ -126,6 +138,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["coded"] = coded
+    environment.filters["told_apart"] = told_apart
     return environment
 
 

@@ -1,7 +1,9 @@
 """The page's data as compact JSON that stays data inside a script element.
 
 In: tables by column, and whatever else goes with them. Out: plain values for JSON, and their text. A text column is its words and a code a
-row; equal values that follow one another are told once with their count; numbers keep five digits, times their milliseconds.
+row; equal values that follow one another are told once with their count; numbers keep five digits (of groups and runs nine), times their
+milliseconds, and levels of axes all they have, since they are names. `cells_of` gives what a page has of a column, for whoever draws
+without one.
 """
 
 from __future__ import annotations
@@ -11,16 +13,20 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from seatrial.records.charts import Columns
+from seatrial.records.charts import CHART_TABLES, TIMES, Columns
 from seatrial.report.html.shown_text import plain
 
 if TYPE_CHECKING:
     import polars
 
 DIGITS = 5
+FIGURE_DIGITS = 9
+"""Of the tables of groups and runs, which are small: four digits of five are not always the four that a table tells."""
 TIME_DECIMALS = 3
 WORTH_IT = 3
 """Told once with a count takes two numbers, and more of the reader's time: worth it where it says a third or less."""
+AXIS = "axis_"
+"""How the columns begin that hold the levels of an axis."""
 # In JSON these occur inside strings only, where an escape means the same; `<` begins every way out of a script element.
 _NO_NUMBER = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _ESCAPES = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}
@@ -36,23 +42,40 @@ def script_safe(value: Any) -> str:
 
 def encoded_tables(tables: dict[str, Columns]) -> dict[str, Any]:
     """Name → `{"rows": N, "columns": {NAME: COLUMN}}`, a column as `encoded_column` gives it."""
-    return {name: _encoded_table(table) for name, table in tables.items() if table}
+    return {name: _encoded_table(table, digits_of(name)) for name, table in tables.items() if table}
 
 
-def _encoded_table(table: Columns) -> dict[str, Any]:
+def digits_of(table: str) -> int:
+    """How many digits its numbers keep."""
+    return DIGITS if table in CHART_TABLES else FIGURE_DIGITS
+
+
+def _encoded_table(table: Columns, digits: int) -> dict[str, Any]:
     rows = len(next(iter(table.values())))
-    return {"rows": rows, "columns": {plain(name): encoded_column(name, values) for name, values in table.items()}}
+    return {"rows": rows, "columns": {plain(name): encoded_column(name, values, digits) for name, values in table.items()}}
 
 
-def encoded_column(name: str, values: Sequence[Any]) -> dict[str, Any]:
+def encoded_column(name: str, values: Sequence[Any], digits: int = DIGITS) -> dict[str, Any]:
     """`{"words": […], …}` where it holds text or yes and no; then `values`, or `runs`: value, count, value, count, …"""
-    kinds = set(map(type, values))
-    if str in kinds:
+    kinds = set(map(type, values)) - {type(None)}
+    if kinds == {bool}:
+        return {"words": [False, True], **_packed(_numbers(name, values, digits))}
+    # Yes and no among numbers would be 1 and 0 there: such a column is text as well.
+    if kinds & {str, bool}:
         codes, words = _coded(values)
         return {"words": words, **_packed(codes)}
-    if bool in kinds:
-        return {"words": [False, True], **_packed(_numbers(name, values))}
-    return _packed(_numbers(name, values))
+    return _packed(_numbers(name, values, digits))
+
+
+def cells_of(name: str, values: Sequence[Any], digits: int = DIGITS) -> list[Any]:
+    """What decode.js makes of the column: a cell a row."""
+    column = encoded_column(name, values, digits)
+    pairs = column.get("runs", ())
+    unpacked = (
+        column["values"] if "values" in column else [value for at in range(0, len(pairs), 2) for value in [pairs[at]] * pairs[at + 1]]
+    )
+    words = column.get("words")
+    return unpacked if words is None else [None if code is None else words[code] for code in unpacked]
 
 
 def _coded(values: Sequence[Any]) -> tuple[polars.Series, list[str]]:
@@ -70,18 +93,21 @@ def _as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _numbers(name: str, values: Sequence[Any]) -> polars.Series:
+def _numbers(name: str, values: Sequence[Any], digits: int) -> polars.Series:
     import polars as pl
 
     series = pl.Series(values, strict=False)
     if not series.dtype.is_float():
         return series.cast(pl.Int64, strict=False)
-    rounded = series.round(TIME_DECIMALS) if name.endswith("_s") else series.round_sig_figs(DIGITS)
+    rounded = series if name.startswith(AXIS) else series.round(TIME_DECIMALS) if name in TIMES else series.round_sig_figs(digits)
     # 4.0 is written as 4 where the whole column can be.
     return rounded.cast(pl.Int64) if _is_whole(rounded) else rounded
 
 
 def _is_whole(series: polars.Series) -> bool:
+    # `max` passes over a number that is none, and `==` takes it for itself.
+    if not series.is_finite().all():
+        return False
     largest = series.abs().max()
     return isinstance(largest, float) and largest < 2**53 and bool((series == series.round(0)).all())
 

@@ -30,7 +30,7 @@ def _failure(row: Row) -> Row:
         "cause": loose.text(row, "cause") or "unknown",
         "runs": named(runs),
         "all_runs": runs if len(runs) > MOST_NAMED else [],
-        "ended": f"Ended {loose.text(row, 'outcome')} after {units.format_duration(loose.number(row, 'duration_s'))}.",
+        "ended": _ended(row, runs),
         "detail": loose.text(row, "detail"),
         "action": loose.text(row, "action"),
         "remarks": [*([RUN_AGAIN] if spoilt else []), *loose.words(row, "fits")],
@@ -38,6 +38,18 @@ def _failure(row: Row) -> Row:
         "log_tail": loose.words(row, "log_tail"),
         "first_run": runs[0] if runs else "",
     }
+
+
+def _ended(row: Row, runs: list[str]) -> str:
+    """How and when; of several runs the time is the first one's."""
+    outcome, after = loose.text(row, "outcome"), units.format_duration(loose.number(row, "duration_s"))
+    return f"Ended {outcome} after {after}." if len(runs) < 2 else f"Ended {outcome}, {runs[0]} after {after}."
+
+
+def in_short(told: list[Row]) -> str:
+    """What failed, for the head of the page; nothing where nothing did."""
+    causes = list(dict.fromkeys(row["cause"] for row in told))
+    return f"What failed, and what to do: {named(causes)}" if causes else ""
 
 
 def health(summary: Row) -> Row:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seatrial.records.charts import Columns
+from seatrial.records.charts import MARKED, Columns
 from seatrial.records.results import CampaignResults
 from seatrial.report.chart_tables import chart_frames
-from seatrial.report.html.page_data import MARKED, PageData
+from seatrial.report.html.page_data import PageData
 from seatrial.report.html.summary_tables import groups_table, runs_table
 from seatrial.report.summary import summary_json
 

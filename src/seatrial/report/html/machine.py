@@ -1,6 +1,6 @@
 """What the machine was and did, and how long runs took to start, as the page shows them.
 
-In: summary.json. Out: sentences, and tables with a row a group; a column that no run has a figure for is left out.
+In: summary.json. Out: sentences, and tables with a row a group, best first; a column that no run has a figure for is left out.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from seatrial.records.events import STARTUP_PARTS
 from seatrial.report import startup_section, telemetry_section
 from seatrial.report.html import loose
+from seatrial.report.html.summary_tables import standings
 from seatrial.report.numbers import NONE, count, figure
 
 Row = dict[str, Any]
@@ -41,7 +42,7 @@ def startup(summary: Row) -> Row | None:
 
 
 def _by_group(summary: Row, columns: Sequence[Column], explained: str, shown: Callable[[float], str]) -> Row | None:
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[Row]] = {loose.text(row, "group"): [] for row in standings(summary)}
     for row in loose.objects(summary, "runs"):
         groups.setdefault(loose.text(row, "group"), []).append(row)
     kept = [column for column in columns if any(_values(rows, column[0]) for rows in groups.values())]
@@ -49,7 +50,7 @@ def _by_group(summary: Row, columns: Sequence[Column], explained: str, shown: Ca
         return None
     return {
         "columns": ["group", *(title for _, title, _ in kept), "runs"],
-        "rows": [[name, *(_cell(rows, column, shown) for column in kept), str(len(rows))] for name, rows in groups.items()],
+        "rows": [[name, *(_cell(rows, column, shown) for column in kept), str(len(rows))] for name, rows in groups.items() if rows],
         "right": list(range(1, len(kept) + 2)),
         "explained": explained,
     }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial import files
 from seatrial.paths import CampaignPaths
-from seatrial.records.charts import CHART_TABLES, WHOSE, Columns
+from seatrial.records.charts import CHART_TABLES, FLAGS, MARKED, TEXTS, WHOLE, WHOSE, Columns
 from seatrial.report.html.summary_tables import groups_table, runs_table
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
 
 LARGEST_TABLE_BYTES = 256 << 20
 """A page is ten megabytes at most; nothing that the project writes comes near this."""
-TEXTS = frozenset({"run", "group", "phase", "host", "gpu", "source", "metric", "span"})
-WHOLE = frozenset({"repeat", "rank", "step", "first_step", "last_step", "n"})
-YES_OR_NO = frozenset({"counted"})
-MARKED = frozenset({"loss"})
-"""Columns in which a number that is none says something: it stays what it is."""
 YES = ("true", "1", "yes")
 
 
@@ -72,7 +67,7 @@ def _typed(column: polars.Expr, name: str) -> polars.Expr:
 
     if name in TEXTS:
         return column.fill_null("")
-    if name in YES_OR_NO:
+    if name in FLAGS:
         return column.str.to_lowercase().is_in(YES).fill_null(False)
     # By way of a float, since a whole number may be written as 3.0.
     number = column.cast(pl.Float64, strict=False)

@@ -34,7 +34,9 @@ A4_INCHES = {"paperWidth": 8.27, "paperHeight": 11.69}
 MARGIN_INCHES = 0.55
 PX_PER_INCH = 96
 # Charts say of themselves how they stand; without the extra `charts` the page has none.
+# Which page's load was told of, an event does not say: the page itself knows.
 DRAW_ALL = """(async () => {
+  if (document.readyState !== "complete") await new Promise(done => window.addEventListener("load", done, {once: true}));
   if (window.seatrial) await window.seatrial.drawAll();
   await document.fonts.ready;
   return [...document.querySelectorAll("figure.chart")].filter(one => !["drawn", "empty"].includes(one.dataset.state))
@@ -82,6 +84,8 @@ def _open_page(tools: DevTools, page: Path) -> str:
     tools.ask("Emulation.setDeviceMetricsOverride", session, **size)
     tools.ask("Emulation.setEmulatedMedia", session, features=[{"name": "prefers-color-scheme", "value": "light"}])
     tools.ask("Page.enable", session)
+    # The empty page that the tab began with has been loaded too.
+    tools.forget_events()
     refused = tools.ask("Page.navigate", session, url=page.resolve().as_uri()).get("errorText")
     if refused:
         raise NoAnswerError(f"the browser could not open {page} ({refused})")

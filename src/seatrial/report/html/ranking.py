@@ -12,14 +12,21 @@ from seatrial import units
 from seatrial.records.measure import Estimate
 from seatrial.report.html import loose
 from seatrial.report.html.summary_tables import axis_names, standings, unit_of
-from seatrial.report.numbers import NONE, figure, interval, margin, ratio
+from seatrial.report.numbers import NONE, count, figure, interval, margin, ratio
 
 MEANS = (
     "Figures are wall clock over the window, geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the "
     "number of steps counted."
 )
 MOST_NAMED = 6
-NOTE_CLASSES = {"winner": "good", "tied": "open", "no interval": "open", "cannot win": "bad", "off lane": "quiet"}
+NOTE_CLASSES = {
+    "winner": "good", "leads": "open", "tied": "open", "no interval": "open", "cannot win": "bad", "off lane": "quiet",
+    "not run yet": "quiet",
+}  # fmt: skip
+LEADS, NOT_PROVEN = "leads", "leads, not proven"
+SPELT = {"p90/p50": "wall p90/p50"}
+"""Beside criteria over the seeds' phases a ratio must say of what it is."""
+FIXED = ("#", "group", "note", "95 % interval", "to leader", "p90/p50", "start-up", "runs", "window", "n")
 
 Row = dict[str, Any]
 
@@ -35,36 +42,44 @@ def ranking_tables(summary: Row) -> list[Row]:
 
 def _table(summary: Row, title: str, rows: Sequence[Row]) -> Row:
     axes = axis_names(rows)
-    columns = ["#", "group", *axes, unit_of(summary) or "figure", "95 % interval", "to leader"]
-    columns += ["p90/p50", "start-up", "runs", "window", "n", "note"]
-    figures = range(2 + len(axes), 7 + len(axes))
+    # What one looks for comes first, so that a phone shows it without scrolling.
+    columns = ["#", "group", "note", unit_of(summary) or "figure", "95 % interval", "to leader"]
+    columns += [*(f"{name} (axis)" if name in FIXED else name for name in axes), "p90/p50", "start-up", "runs", "window", "n"]
+    after_axes = 6 + len(axes)
     return {
         "title": title,
         "columns": columns,
+        "titles": [SPELT.get(column, column) for column in columns],
         "rows": [{"cells": _cells(row, axes), "class": note_class(row), "won": _note(row).startswith("winner")} for row in rows],
-        "right": [0, *figures, len(columns) - 2],
-        "wraps": [4 + len(axes), len(columns) - 3],
+        "right": [0, 3, 4, 5, after_axes, after_axes + 1, len(columns) - 1],
+        "wraps": [5, len(columns) - 2],
         "name": 1,
-        "note": len(columns) - 1,
+        "note": 2,
     }
 
 
 def _cells(row: Row, axes: Sequence[str]) -> list[str]:
     values = loose.mapping(row, "axes")
+    has_figure = loose.number(row, "value") is not None
     return [
         _whole(row, "rank"),
         loose.text(row, "group"),
-        *(NONE if values.get(name) is None else str(values[name]) for name in axes),
+        shown_note(row),
         figure(loose.number(row, "value")),
         interval(estimate_of(row)),
         _to_leader(row),
+        *(_level(values.get(name)) for name in axes),
         ratio(loose.number(row, "p90_over_p50")),
         units.format_duration(loose.number(row, "startup_s")),
         loose.text(row, "runs_text") or _whole(row, "runs"),
-        loose.text(row, "window") or NONE,
-        _whole(row, "n"),
-        _note(row),
+        (loose.text(row, "window") or NONE) if has_figure else NONE,
+        _whole(row, "n") if has_figure else NONE,
     ]
+
+
+def _level(value: Any) -> str:
+    """A yes or no as plans and charts write it."""
+    return NONE if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def estimate_of(row: Row) -> Estimate | None:
@@ -87,6 +102,12 @@ def _whole(row: Row, name: str) -> str:
 
 def _note(row: Row) -> str:
     return loose.text(row, "note")
+
+
+def shown_note(row: Row) -> str:
+    """The note, which says of the first of an undecided ranking that nothing is proven."""
+    note = _note(row)
+    return note.replace(LEADS, NOT_PROVEN, 1) if note.startswith(LEADS) and not note.startswith(NOT_PROVEN) else note
 
 
 def note_class(row: Row) -> str:
@@ -117,15 +138,27 @@ def how_it_is_read(summary: Row) -> str:
 
 def key_figures(summary: Row) -> list[tuple[str, str, str]]:
     """What one looks for first: name, figure, what it is."""
-    winner = next((row for row in standings(summary) if _note(row).startswith("winner")), None)
+    first = next((row for row in standings(summary) if _note(row).startswith(("winner", LEADS))), None)
     tiles = []
-    if winner:
-        value = f"{figure(loose.number(winner, 'value'))} {unit_of(summary)}"
-        tiles.append(("Winner", loose.text(winner, "group"), "by the ranked figure"))
-        tiles.append(("Its figure", value, margin(estimate_of(winner)) or "no interval"))
-        tiles.append(("p90/p50 step time", ratio(loose.number(winner, "p90_over_p50")), loose.text(winner, "window") or "whole run"))
+    if first:
+        value = f"{figure(loose.number(first, 'value'))} {unit_of(summary)}"
+        window = loose.text(first, "window") or "whole run"
+        title = "Winner" if _note(first).startswith("winner") else NOT_PROVEN.capitalize()
+        tiles.append((title, loose.text(first, "group"), f"by {_metric(summary)}, {_counted(first)}"))
+        tiles.append(("Its figure", value, f"{margin(estimate_of(first)) or 'no interval'}, {window}"))
+        tiles.append(("Its wall p90/p50", ratio(loose.number(first, "p90_over_p50")), f"step time, {window}"))
     ended = loose.text(summary, "verdict", "notes", "runs")
     if ended:
         head, _, rest = ended.partition(", ")
         tiles.append(("Runs", head, rest))
     return tiles
+
+
+def _metric(summary: Row) -> str:
+    return loose.text(summary, "ranking", "metric") or unit_of(summary) or "the ranked figure"
+
+
+def _counted(row: Row) -> str:
+    """How much a group's figure rests on."""
+    steps, runs = loose.whole(row, "n"), loose.whole(row, "runs")
+    return ", ".join([*([f"n = {steps:,}"] if steps is not None else []), *([count(runs, "run")] if runs is not None else [])])

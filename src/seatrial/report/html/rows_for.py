@@ -1,30 +1,29 @@
-"""Which rows a chart draws, and its document with them in: for pictures, what page.js does for the page, by the same rules.
+"""Which rows a chart draws, and its document with them in: for pictures, what draw.js does for the page, by the same rules, which
+tests/browser/test_rows_alike.py holds them to.
 
 1. Tables: those of the page's data, and `startup` (`tables_for`), which is made of summary.json.
-2. Rows: those of the chart's table, text as the page shows it. The table `timeline` is the chosen run's rows of `telemetry`, then `spans`,
-   then `steps`, each with `kind`: `telemetry`, `span` or `step`.
+2. Rows: those of the chart's table, every cell as the page has it (encode.py). The table `timeline` is the chosen run's rows of
+   `telemetry`, then `spans`, then `steps`, each with `kind`: `telemetry`, `span` or `step`.
 3. Whose: `picks` of the chart is `all`: every row; `runs`: those whose `run` is among the picked runs; `run`: those of the timeline's run.
 4. x and y: for `steps` and `loss`, x is the row's `step`, or its `t_s` where the reader asks for time. For a chart with `axes`, x is the
    row's `axis_NAME` of the axis chosen for x, and y that of the one for y (with one axis only, x). No level is the word `none`, a yes or
    no the word `true` or `false`.
-5. Numbers that are not finite are the words `NaN`, `Infinity`, `-Infinity`.
-6. In the document, a `title` that is exactly `{x}` or `{y}` becomes the axis's name, or `step`, or `seconds since launch`; the rows are
+5. In the document, a `title` that is exactly `{x}` or `{y}` becomes the axis's name, or `step`, or `seconds since launch`; the rows are
    its data set `rows`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.records.charts import Columns
 from seatrial.records.measure import Cell
 from seatrial.report.html.chart import Chart
+from seatrial.report.html.encode import AXIS, cells_of, digits_of
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.picks import default_picks
 from seatrial.report.html.shown_text import plain
-from seatrial.report.html.specs.placed import shown
 from seatrial.report.html.specs.startup import TABLE as STARTUP
 from seatrial.report.html.specs.startup import startup_table
 from seatrial.report.html.specs.timeline import TABLES as OF_TIMELINE
@@ -79,17 +78,11 @@ def _rows(table: str, data: PageData, whose: set[str] | None) -> Iterator[Row]:
         for part, kind in OF_TIMELINE.items():
             yield from ({**row, "kind": kind} for row in _rows(part, data, whose))
         return
-    columns = tables_for(data).get(table, {})
+    columns = {plain(name): cells_of(name, values, digits_of(table)) for name, values in tables_for(data).get(table, {}).items()}
     for values in zip(*columns.values(), strict=True):
-        row = {name: _cell(value) for name, value in zip(columns, values, strict=True)}
+        row = dict(zip(columns, values, strict=True))
         if whose is None or row.get("run") in whose:
             yield row
-
-
-def _cell(value: Cell) -> Cell:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    return shown(value)
 
 
 def _level(value: Cell) -> Cell:
@@ -102,7 +95,7 @@ def _columns(chart: Chart, picks: Picks) -> dict[str, str]:
     """`x` and `y` → the column that they are."""
     if chart.id in SERIES:
         return {"x": BY[picks.get("by") or "step"][0]}
-    return {where: f"axis_{axis}" for where, axis in chosen_axes(chart, picks).items()}
+    return {where: plain(f"{AXIS}{axis}") for where, axis in chosen_axes(chart, picks).items()}
 
 
 def _titles(chart: Chart, picks: Picks) -> dict[str, str]:

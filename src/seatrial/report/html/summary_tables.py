@@ -36,11 +36,11 @@ def groups_table(summary: Row) -> Columns:
 def runs_table(summary: Row) -> Columns:
     """Current runs that are over, by name."""
     column = COLUMN_OF.get(loose.text(summary, "ranking", "metric"), "")
-    measured = {loose.text(row, "run"): row for row in loose.objects(summary, "runs")}
+    measured = {_whose(row): row for row in loose.objects(summary, "runs")}
     unit = unit_of(summary)
     rows = []
     for run in _current_runs(summary):
-        row = measured.get(loose.text(run, "run"), {})
+        row = measured.get(_whose(run), {})
         figures = {
             "value": row.get(column),
             "unit": unit,
@@ -82,7 +82,7 @@ def _old_standing(summary: Row, row: Row) -> Row:
         "ratio": row.get("ratio_to_leader"),
         "ratio_low": row.get("ratio_low"),
         "ratio_high": row.get("ratio_high"),
-        "note": "winner" if winner and row.get("group") == winner else "",
+        "note": _first_note(summary) if winner and row.get("group") == winner else "",
         "runs": row.get("runs"),
         "failed": row.get("failed_runs"),
         "p90_over_p50": row.get("wall_p90_over_p50"),
@@ -94,11 +94,22 @@ def _old_standing(summary: Row, row: Row) -> Row:
     }
 
 
+def _first_note(summary: Row) -> str:
+    """What the first of the ranking is called: it has won only where the data decide it and nothing is still to be run."""
+    is_won = loose.mapping(summary, "ranking").get("decided") is True and not loose.items(summary, "pending")
+    return "winner" if is_won else "leads"
+
+
 def _current_runs(summary: Row) -> list[Row]:
     told = loose.objects(summary, "current_runs")
     if told:
         return told
     return [{**row, "outcome": "ok"} for row in loose.objects(summary, "runs")] + loose.objects(summary, "skipped_runs")
+
+
+def _whose(row: Row) -> tuple[str, str]:
+    """Two plans in one folder may give one name to two runs; their groups are told apart."""
+    return loose.text(row, "run"), loose.text(row, "group")
 
 
 def _window(row: Row) -> str:

@@ -1,13 +1,15 @@
 """Vega, Vega-Lite and Vega-Embed as one text for a script element, made by vl_convert, the package of their own makers.
 
 In: nothing. Out: the text of an ES module that sets `window.vegaEmbed`, or None without vl_convert. Making it takes two seconds, so it is
-kept in the user's cache folder under vl_convert's version; where that cannot be written, every process makes its own.
+kept in the user's cache folder under vl_convert's version; where that cannot be written, every process makes its own. It runs in every
+page that is sent on, so a file that somebody else wrote, or could have written into, is not taken.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 
 from seatrial import files
@@ -15,6 +17,7 @@ from seatrial import files
 SNIPPET = "window.vegaEmbed=vegaEmbed;"
 SMALLEST_WHOLE = 100_000
 """Characters; a file cut short is made again."""
+PRIVATE_FOLDER, PRIVATE = 0o700, 0o600
 _unkept: dict[Path, str] = {}
 # In texts of the bundle, where a backslash changes nothing: whoever edits the page as text must not hit these.
 _ENDS = re.compile(r"</(script|body|head|html)", re.IGNORECASE)
@@ -50,10 +53,18 @@ def _cache_folder() -> Path:
 def _read(kept: Path) -> str | None:
     try:
         with files.open_file(kept) as source:
+            if not _is_ours(source.fileno()):
+                return None
             text = source.read().decode("utf-8")
     except (OSError, ValueError):
         return None
     return text if _is_whole(text) else None
+
+
+def _is_ours(handle: int) -> bool:
+    """Asked of the open file: what lies under its name may be another one by now."""
+    found = os.fstat(handle)
+    return found.st_uid == os.geteuid() and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _made(kept: Path) -> str | None:
@@ -65,7 +76,8 @@ def _made(kept: Path) -> str | None:
     if not _is_whole(text):
         return None
     try:
-        files.write_text(kept, text)
+        kept.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+        files.write_text(kept, text, PRIVATE)
     except OSError:
         # A live page asks again and again.
         _unkept[kept] = text

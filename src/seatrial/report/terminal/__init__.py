@@ -69,7 +69,11 @@ def _origin(results: CampaignResults) -> Iterator[RenderableType]:
 
 
 def _where(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """The page to open, and what a pull request takes."""
+    """The page to open, and what a pull request takes; of a report that was not written nothing, lest an old one be opened."""
+    amiss = {caution.kind for caution in results.cautions}
     paths = CampaignPaths(Path(results.output))
-    for label, path in (("Report: ", paths.summary_html), ("For a pull request: ", paths.summary_md)):
+    written = [] if digest.NOT_WRITTEN in amiss else [("For a pull request: ", paths.summary_md)]
+    if not amiss & {digest.NOT_WRITTEN, digest.PAGE_NOT_DRAWN}:
+        written.insert(0, ("Report: ", paths.summary_html))
+    for label, path in written:
         yield Text.assemble(label, (one_line(str(path)), "cyan"), overflow="fold")

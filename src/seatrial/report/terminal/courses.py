@@ -1,6 +1,6 @@
 """Step times on a terminal: each group's course as a sparkline, between its lowest and its highest step.
 
-Step time, ms  course over the steps that count; lowest, median, highest
+Step time, ms  steps 61–299: course, lowest, median, highest
 mb16_nw2  ▂▁▁▂▁▁▁▂▁▇▁▁▂▁▁▁▁▂▁▁▁▁▂▁▁▁▁▁▂▁▁   98.2  104.9  167.1  n 356
 """
 
@@ -15,7 +15,7 @@ from seatrial.records.charts import STEPS
 from seatrial.records.results import CampaignResults
 from seatrial.report.charted import StepTimes, drawn_course, groups_with, step_times
 from seatrial.report.numbers import figure
-from seatrial.report.terminal.text import MOST_DETAILED, fitted, heading, more, names_width
+from seatrial.report.terminal.text import MOST_DETAILED, columns, fitted, heading, more, names_width, spans
 
 WIDEST = 60
 NARROWEST = 8
@@ -27,7 +27,8 @@ def courses(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     shown = step_times(results, MOST_DETAILED)
     if not shown:
         return
-    yield heading("Step time, ms", "course over the steps that count; lowest, median, highest")
+    on_logs = "; log: log scale" if any(times.on_logs for times in shown) else ""
+    yield heading("Step time, ms", f"{spans(times.window for times in shown)}: course, lowest, median, highest{on_logs}")
     names = names_width([times.group.group for times in shown], width)
     figures = _figures(shown)
     room = min(width - names - max(len(line) for line in figures) - 2 * len(GAP), WIDEST)
@@ -41,6 +42,4 @@ def courses(results: CampaignResults, width: int) -> Iterator[RenderableType]:
 def _figures(shown: Sequence[StepTimes]) -> list[str]:
     """Lowest, median, highest and n of each, in columns; and whether the course is drawn on logs."""
     rows = [[figure(one.lowest_ms), figure(one.median_ms), figure(one.highest_ms), f"n {one.group.window_n}"] for one in shown]
-    widths = [max(len(row[at]) for row in rows) for at in range(4)]
-    lines = [GAP.join(cell.rjust(wide) for cell, wide in zip(row, widths, strict=True)) for row in rows]
-    return [f"{line} log" if one.on_logs else line for one, line in zip(shown, lines, strict=True)]
+    return [f"{line} log" if one.on_logs else line for one, line in zip(shown, columns(rows), strict=True)]

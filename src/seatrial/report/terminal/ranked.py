@@ -24,8 +24,16 @@ MOST_BARRED = 4
 WIDE = 100
 # And below this the ratio to the best goes: the note that says who won must not be cut.
 NARROW = 72
-NARROW_NOTE = 8
-NOTE_STYLES = {"winner": "bold green", "tied": "yellow", "no interval": "yellow", "cannot win": "red", "off lane": "dim"}
+NOTE, NARROW_NOTE = 10, 8
+NOTE_STYLES = {
+    "winner": "bold green",
+    "leads": "bold",
+    "tied": "yellow",
+    "no interval": "yellow",
+    "cannot win": "red",
+    "off lane": "dim",
+    "not run yet": "dim",
+}
 
 
 def ranked(results: CampaignResults, width: int) -> Iterator[RenderableType]:
@@ -45,7 +53,7 @@ def ranked(results: CampaignResults, width: int) -> Iterator[RenderableType]:
 
 def _shown(placed: Sequence[Standing]) -> list[Standing]:
     """The first ones; the winner is among them, though of a hundred that are tied it may be the last."""
-    rest = [standing for standing in placed[MOST_RANKED:] if standing.note == "winner"]
+    rest = [standing for standing in placed[MOST_RANKED:] if standing.is_first]
     return [*placed[: MOST_RANKED - len(rest)], *rest]
 
 
@@ -79,7 +87,8 @@ def _table(results: CampaignResults, placed: Sequence[Standing], axes: Sequence[
     table.add_column(text(unit), justify="right", min_width=9)
     for title in ("±", "n", *(("to best",) if width >= NARROW else ()), "p90/p50", *(("start",) if width >= WIDE else ()), "ok"):
         table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", min_width=NARROW_NOTE, max_width=NARROW_NOTE if width < WIDE else None)
+    note = NOTE if width >= NARROW else NARROW_NOTE
+    table.add_column("", min_width=note, max_width=note if width < WIDE else None)
     for before, standing in zip([None, *placed], placed, strict=False):
         if before is not None and before.group.lane and not standing.group.lane:
             table.add_section()
@@ -92,16 +101,16 @@ def _cells(standing: Standing, axes: Sequence[str], width: int) -> list[Text]:
     tried = group.runs + group.failed_runs + group.set_aside_runs + len(group.infrastructure_failures)
     return [
         Text(str(place.rank)),
-        text(group.group, "bold" if standing.note == "winner" else ""),
+        text(group.group, "bold" if standing.is_first else ""),
         *(text(str(group.axes.get(axis, NONE))) for axis in axes),
         Text(figure(place.value)),
-        Text(margin(standing.estimate).removeprefix("±") or NONE),
-        Text(str(group.window_n or NONE)),
+        Text(margin(standing.estimate).removeprefix("±").strip() or NONE),
+        Text(str(standing.n or NONE)),
         *((Text(ratio(place.ratio.mean) if place.ratio else ("1" if standing.leads else NONE)),) if width >= NARROW else ()),
         Text(ratio(standing.mean("wall_p90_over_p50"))),
         *((Text(units.format_duration(standing.mean("startup_s"))),) if width >= WIDE else ()),
         Text(f"{group.runs}/{tried}", "red" if group.failed_runs else ""),
-        Text(standing.remarks, "yellow" if group.debug else NOTE_STYLES.get(standing.note, "")),
+        Text(standing.shown, "yellow" if group.debug else NOTE_STYLES.get(standing.note, "")),
     ]
 
 

@@ -1,7 +1,7 @@
 """What a step and a start-up are made of, on a terminal: bars of letters, with a legend, that need no colour.
 
-Phases of a step, ms  mean over the runs
-mb16_nw2  dffffffffffffffffffbbbbbbbbbbbbbbbbbbbbbbbbbbbbbsssss  52.1
+Phases, ms  steps 61–299: of the n steps taken apart; then the usual step (p50)
+mb16_nw2  dffffffffffffffffbbbbbbbbbbbbbbbbbbbbbbbbbbsssss  52.1  49.8  n 30
 of mb16_nw2: d data wait 1 %, f fwd 34 %, b bwd 55 %, s step 10 %
 """
 
@@ -19,7 +19,7 @@ from seatrial.report.charted import MadeOf, groups_with, phases
 from seatrial.report.numbers import short
 from seatrial.report.stacked_bar import OTHER, legend, letters_of, stacked_bar
 from seatrial.report.startup_section import startups
-from seatrial.report.terminal.text import MOST_DETAILED, fitted, heading, listed, more, names_width
+from seatrial.report.terminal.text import MOST_DETAILED, columns, fitted, heading, listed, more, names_width, spans
 
 WIDEST = 60
 NARROWEST = 8
@@ -35,9 +35,11 @@ def phase_shares(results: CampaignResults, width: int) -> Iterator[RenderableTyp
     shown = phases(results, MOST_DETAILED)
     if not shown:
         return
-    yield heading("Phases of a step, ms", "mean over the runs")
+    over = spans(made_of.window for made_of in shown)
+    yield heading("Phases, ms", f"{over}: of the n steps taken apart; then the usual step (p50)")
     names = list(dict.fromkeys(name for made_of in shown for name in made_of.parts))
-    yield from _bars(shown, sorted(names, key=lambda name: name == OTHER), width)
+    figures = columns([[short(made_of.whole), short(made_of.usual), f"n {made_of.n}"] for made_of in shown])
+    yield from _bars(shown, figures, sorted(names, key=lambda name: name == OTHER), width)
     if (left_out := groups_with(results, PHASES) - len(shown)) > 0:
         yield more(left_out, "groups")
 
@@ -50,20 +52,21 @@ def startup_shares(results: CampaignResults, width: int) -> Iterator[RenderableT
     slowest, quickest = found[0], found[-1]
     differ = slowest.whole > ALIKE_RATIO * quickest.whole
     which = "; slowest and quickest group" if differ else "; the others are as quick" if len(found) > 1 else ""
-    yield heading("Start-up, s", f"launch to the end of the first step{which}")
+    yield heading("Start-up, s", f"launch to the end of the first step, mean of n runs{which}")
     told = {name for made_of in found for name in made_of.parts}
-    yield from _bars([slowest, quickest] if differ else [slowest], [part for part in STARTUP_PARTS if part in told], width)
+    told_of = [slowest, quickest] if differ else [slowest]
+    figures = columns([[short(made_of.whole), f"n {made_of.runs}"] for made_of in told_of])
+    yield from _bars(told_of, figures, [part for part in STARTUP_PARTS if part in told], width)
 
 
-def _bars(shown: Sequence[MadeOf], names: Sequence[str], width: int) -> Iterator[RenderableType]:
+def _bars(shown: Sequence[MadeOf], figures: Sequence[str], names: Sequence[str], width: int) -> Iterator[RenderableType]:
     letters = letters_of(names)
     name_width = names_width([made_of.group.group for made_of in shown], width)
-    figures = [short(made_of.whole) for made_of in shown]
     longest = max(map(len, figures))
     room = max(min(width - name_width - longest - 2 * len(GAP), WIDEST), NARROWEST)
-    for made_of, number in zip(shown, figures, strict=True):
+    for made_of, numbers in zip(shown, figures, strict=True):
         drawn = _coloured(stacked_bar(made_of.parts, letters, room), letters)
-        yield Text.assemble(fitted(made_of.group.group, name_width), GAP, drawn, GAP, number.rjust(longest), no_wrap=True)
+        yield Text.assemble(fitted(made_of.group.group, name_width), GAP, drawn, GAP, numbers, no_wrap=True)
     first = shown[0]
     told = [f"{said}{_share(first, name)}" for name, said in legend(letters).items()]
     yield from listed(f"of {first.group.group}: " if len(shown) > 1 else "", told, width)

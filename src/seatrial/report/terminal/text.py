@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import RenderableType
@@ -11,9 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.records.verdict import Verdict
+from seatrial.report.digest import named
 from seatrial.report.markdown import one_line
 
 LONGEST_NAME = 28
+STEPS = "steps "
 # Details are of the first groups only: whoever wants them of forty opens the page.
 MOST_DETAILED = 6
 VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
@@ -28,6 +30,14 @@ def text(said: str, style: str = "") -> Text:
 def heading(said: str, remark: str = "") -> Text:
     """What a section is called, and in one clause what it shows."""
     return Text.assemble((said, "bold"), (f"  {remark}" if remark else "", "dim"), overflow="fold")
+
+
+def spans(windows: Iterable[str]) -> str:
+    """The windows that figures side by side are taken over; most often all are one."""
+    found = list(dict.fromkeys(windows))
+    if all(window.startswith(STEPS) for window in found):
+        return STEPS + named([window.removeprefix(STEPS) for window in found], 2)
+    return named(found, 2)
 
 
 def hanging(mark: str, said: str, style: str) -> RenderableType:
@@ -58,6 +68,12 @@ def listed(first: str, items: Sequence[str], width: int) -> Iterator[Text]:
             line = ""
         line += f"{shown} "
     yield text(line.rstrip(), "dim")
+
+
+def columns(rows: Sequence[Sequence[str]], gap: str = "  ") -> list[str]:
+    """Figures to the right, those of one kind below one another."""
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return [gap.join(cell.rjust(wide) for cell, wide in zip(row, widths, strict=True)) for row in rows]
 
 
 def names_width(names: Sequence[str], width: int) -> int:

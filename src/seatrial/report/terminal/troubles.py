@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from seatrial import units
 from seatrial.records.results import CampaignResults
 from seatrial.report import digest
 from seatrial.report.failures import Failure, failures
@@ -43,8 +42,7 @@ def warned(results: CampaignResults, width: int) -> Iterator[RenderableType]:
 
 
 def _failure(failure: Failure) -> Iterator[RenderableType]:
-    after = units.format_duration(failure.duration_s)
-    yield hanging("x ", f"{digest.named(failure.runs)}: {failure.outcome} after {after}, {failure.cause}", "red")
+    yield hanging("x ", f"{digest.named(failure.runs)}: {failure.outcome} after {failure.after}, {failure.cause}", "red")
     if failure.detail:
         yield indented(text(failure.detail))
     if failure.action:

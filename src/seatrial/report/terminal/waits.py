@@ -1,7 +1,7 @@
 """The ranks on a terminal: of each group the rank that waits least, for whom the others wait, and the work of all as a sparkline.
 
-Ranks  work of each, ms; the one that waits least is waited for
-one_slow  ▁▁█▁  20.4 to 30.2  rank 2 waits 0.21 ms (vm), rank 0 9.86 ms
+Ranks  steps 61–299: median work of each, ms; who waits least is waited for
+one_slow  ▁▁█▁  20.4 to 30.2  n 716  rank 2 waits 0.21 ms (vm), rank 0 9.86 ms
 alike: no rank waits 5 % of a step longer than another
 """
 
@@ -16,7 +16,7 @@ from seatrial.report.charted import Ranks, ranks
 from seatrial.report.digest import named
 from seatrial.report.numbers import short
 from seatrial.report.sparkline import sparkline
-from seatrial.report.terminal.text import MOST_DETAILED, fitted, hanging, heading, more, names_width, text
+from seatrial.report.terminal.text import MOST_DETAILED, fitted, hanging, heading, more, names_width, spans, text
 
 MOST_DRAWN = 24
 # A line for every group whose ranks are alike would say nothing.
@@ -31,7 +31,8 @@ def waits(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     if not found:
         return
     alike = f"no rank waits {100 * EVEN_SHARE:.0f} % of a step longer than another"
-    yield heading("Ranks", "work of each, ms; the one that waits least is waited for" if shown else alike)
+    work = "median work of each, ms; who waits least is waited for"
+    yield heading("Ranks", f"{spans(one.window for one in shown or found)}: {work if shown else alike}")
     names = names_width([one.group.group for one in shown], width)
     for one in shown:
         yield hanging(f"{fitted(one.group.group, names)}  ", _line(one), "")
@@ -52,4 +53,6 @@ def _line(one: Ranks) -> str:
     least, most = one.waits_least, one.waits_most
     where = f" ({least.where})" if least.where else ""
     ends = f"{short(min(work))} to {short(max(work))}"
-    return f"{drawn}  {ends}  rank {least.rank} waits {short(least.wait_ms)} ms{where}, rank {most.rank} {short(most.wait_ms)} ms"
+    return (
+        f"{drawn}  {ends}  n {one.n}  rank {least.rank} waits {short(least.wait_ms)} ms{where}, rank {most.rank} {short(most.wait_ms)} ms"
+    )

@@ -10,12 +10,20 @@ import numpy as np
 import polars as pl
 import pytest
 
+from seatrial.analyse.charts.eta import eta_table
+from seatrial.analyse.charts.first_rank import first_rank
+from seatrial.analyse.charts.ranks import rank_table
 from seatrial.analyse.charts.run import run_charts
+from seatrial.analyse.charts.steps import step_table
 from seatrial.analyse.measure import measure_run
+from seatrial.analyse.straggler import LEAST_STEPS
+from seatrial.analyse.straggler_work import rank_work
 from seatrial.records.attempt import Attempt
 from seatrial.records.charts import CHART_TABLES, Columns, Detail
+from seatrial.records.eta import EtaPoint
 from seatrial.records.health import RankPlace
-from seatrial.records.measure import RunMeasure
+from seatrial.records.measure import RunMeasure, Window
+from seatrial.records.run_spec import TimingSpec
 from seatrial.records.steps import StepTables
 from seatrial.records.telemetry import TelemetryTables
 from tests.unit.analyse import factory, meeting_ranks
@@ -41,6 +49,14 @@ def drawn(tables: StepTables, *, attempt: Attempt | None = None, samples: Teleme
 
 def measured(tables: StepTables) -> RunMeasure:
     return measure_run(factory.attempt(factory.spec(steps=600)), tables)
+
+
+def every_tenth(pauses: pl.DataFrame | None = None, ranks: int = 1) -> StepTables:
+    """Rows of ten steps each, of 100 ms a step."""
+    ends_s = [1.0 + row for row in range(60)]
+    clocks = {"t": [T + 5.0 + end for end in ends_s], "m": [100.0 + end for end in ends_s]}
+    columns = {"step": range(9, 600, 10), "span": 10, **clocks}
+    return factory.tables(*(factory.steps_of([100.0] * 60, rank=rank, **columns) for rank in range(ranks)), pauses=pauses)
 
 
 def rows(table: Columns) -> list[dict[str, Any]]:
@@ -74,6 +90,64 @@ def test_steps_keep_the_slowest_the_quickest_and_the_first_broken_loss() -> None
     assert kept[599]["t_s"] == pytest.approx(5.0 + sum(times) / 1000)
     assert kept[0]["counted"] is False
     assert kept[401]["counted"] is True
+
+
+@pytest.mark.parametrize("loss", [3.0, None])
+def test_the_slowest_and_quickest_step_that_count_stay_beside_slower_ones_that_do_not(loss: float | None) -> None:
+    times = [100.0 + 0.001 * (step % 7) for step in range(600)]
+    told = [(0, step, "eval", 9.0) for step in range(55, 600, 10)]
+    for _, step, _, _ in told:
+        times[step] = 1000.0 if step % 20 == 15 else 10.0
+    times[303], times[404] = 160.0, 60.0
+    table = drawn(factory.tables(factory.steps_of(times, loss=loss), pauses=factory.pauses_of(*told)))["steps"]
+    counted = [row["iter_ms"] for row in rows(table) if row["counted"]]
+    others = [row["iter_ms"] for row in rows(table) if not row["counted"]]
+    assert len(table["step"]) <= DETAIL.steps
+    assert (min(counted), max(counted), min(others), max(others)) == (60.0, 160.0, 10.0, 1000.0)
+
+
+@pytest.mark.parametrize("few", [1, 3, 30, 300])
+def test_however_few_steps_count_the_table_stays_within_its_size(few: int) -> None:
+    tables = factory.tables(factory.steps_of(times_ms(), loss=3.0))
+    first = first_rank(tables, T, jumped=False)
+    assert first is not None
+    for window in (
+        Window(first_step=600 - few, last_step=599, n=few, warmup_steps=0),
+        Window(first_step=0, last_step=599 - few, n=600 - few, warmup_steps=0),
+    ):
+        for most in (24, 120):
+            table = step_table(first, window, most)
+            assert most // 2 < len(table["step"]) <= most
+            assert {True, False} == set(table["counted"])
+
+
+def test_a_row_of_several_steps_begins_with_the_first_and_counts_as_a_whole() -> None:
+    # A line at every tenth step; a pause in the sixth. The plan's window begins within the third row, which is then outside.
+    tables = every_tenth(factory.pauses_of((0, 59, "eval", 9.0)))
+    attempt = factory.attempt(factory.spec(steps=600, timing=TimingSpec(window="25:")))
+    found = drawn(tables, attempt=attempt)
+    steps, spread = found["steps"], found["step_times"]
+    assert steps["begin_s"][:2] == pytest.approx([5.0, 6.0])
+    assert steps["t_s"][:2] == pytest.approx([6.0, 7.0])
+    assert [row["step"] for row in rows(steps) if not row["counted"]] == [9, 19, 29, 59]
+    assert (spread["first_step"][0], spread["last_step"][0], spread["n"][0]) == (30, 599, 560)
+
+
+def test_a_row_that_reaches_out_of_the_window_counts_for_no_rank() -> None:
+    tables = every_tenth(ranks=2)
+    first = first_rank(tables, T, jumped=False)
+    assert first is not None
+    window = Window(first_step=25, last_step=594, n=560, warmup_steps=0)
+    assert int(first.is_counted(window).sum()) == 56
+    assert rank_table(tables, rank_work(tables, window), window, 10)["n"] == [56, 56]
+
+
+def test_steps_that_held_a_pause_are_in_no_rank_s_figures() -> None:
+    slow = [500.0 if step % 2 else 100.0 for step in range(60)]
+    told = factory.pauses_of(*((0, step, "eval", 9.0) for step in range(1, 60, 2)))
+    table = drawn(factory.tables(factory.steps_of(slow), factory.steps_of(slow, rank=1), pauses=told))["ranks"]
+    assert table["iter_p50_ms"] == [100.0, 100.0]
+    assert max(table["n"]) <= 30
 
 
 def test_a_step_that_held_a_pause_on_any_rank_does_not_count() -> None:
@@ -138,6 +212,14 @@ def test_ranks_without_phases_have_step_times_only_and_a_single_rank_no_row() ->
     assert "ranks" not in drawn(factory.tables(factory.steps_of([100.0] * 60)))
 
 
+def test_waiting_is_told_apart_only_where_enough_steps_tell_their_phases() -> None:
+    for count, is_told in ((LEAST_STEPS + 40, True), (LEAST_STEPS - 2, False)):
+        tables = meeting_ranks.run(2, count, extra={(1, "fwd"): 20.0})
+        window = Window(first_step=0, last_step=count - 1, n=count, warmup_steps=0)
+        table = rank_table(tables, rank_work(tables, window), window, 10)
+        assert (table["work_p50_ms"] != [None, None]) is is_told
+
+
 def test_of_very_many_ranks_the_slowest_stays() -> None:
     parts = [factory.steps_of([250.0 if rank == 777 else 100.0 + rank % 3] * 30, rank=rank) for rank in range(1500)]
     table = drawn(factory.tables(*parts))["ranks"]
@@ -151,6 +233,15 @@ def test_estimates_are_those_of_the_asked_mode_by_time_since_launch() -> None:
     first = rows(table)[0]
     assert first["elapsed_s"] == pytest.approx(5.0 + sum(times_ms()[: first["step"] + 1]) / 1000)
     assert first["low_s"] < first["eta_s"] < first["high_s"]
+
+
+def test_an_estimate_at_a_step_that_has_no_row_has_no_time() -> None:
+    tables = every_tenth()
+    first = first_rank(tables, T, jumped=False)
+    assert first is not None
+    points = [EtaPoint(index=0, step=step, remain_steps=1, eta_s=1.0, mode="rank0", source="events") for step in (9, 12, 700)]
+    table = eta_table(points, "rank0", first, 10)
+    assert table["elapsed_s"] == [pytest.approx(6.0), None, None]
 
 
 def test_where_the_clock_was_set_samples_and_spans_are_left_out_and_steps_go_on() -> None:

@@ -42,6 +42,29 @@ def test_the_start_up_from_launch_on_under_the_names_of_a_timeline() -> None:
     ]
 
 
+def test_a_run_that_ended_before_its_first_step_shows_how_far_it_came() -> None:
+    # The probe began 2 s after launch, at 97 on the monotonic clock.
+    told = facts(("process_group", 0.5, 97.75), ("model", 1.0, 99.0), start_m=97.0)
+    assert spans(factory.tables(startup=told)) == [
+        ("rank 0", "launch", 0.0, 1.25),
+        ("rank 0", "import", 1.25, 2.0),
+        ("rank 0", "process_group", 2.25, 2.75),
+        ("rank 0", "load model", 3.0, 4.0),
+    ]
+    assert [row[1] for row in spans(factory.tables(startup=facts(("model", 1.0, 99.0))))] == ["launch", "import"]
+
+
+def test_a_row_of_several_steps_begins_with_the_first_of_them() -> None:
+    # Lines at every tenth step, of 100 ms each; a checkpoint of 2 s before the second of them.
+    steps = factory.steps_of([100.0] * 3, step=[9, 19, 29], span=10, t=[T + 6.0, T + 9.0, T + 10.0], m=[101.0, 104.0, 105.0])
+    told = factory.pauses_of((0, 15, "checkpoint", 2000.0))
+    assert [row[1:] for row in spans(factory.tables(steps, pauses=told))] == [
+        ("train", 5.0, 6.0),
+        ("save", 6.0, 8.0),
+        ("train", 8.0, 10.0),
+    ]
+
+
 def test_a_part_inside_another_cuts_it_in_two() -> None:
     told = facts(("process_group", 0.5, 97.5), ("model", 1.0, 98.0))
     assert [row[1:] for row in spans(factory.tables(STEPS, startup=told))[2:5]] == [
@@ -94,7 +117,7 @@ def test_of_very_many_pauses_the_longest_stay() -> None:
     count = 3000
     steps = factory.steps_of([100.0] * count, t=[T + 5 + step for step in range(count)])
     told = factory.pauses_of(*((0, step, "eval", 800.0 if step == 1234 else 500.0) for step in range(1, count)))
-    for detail, most in ((MANY, MOST_PAUSES), (Detail(steps=120, telemetry=8, eta=10), 30)):
+    for detail, most in ((MANY, MOST_PAUSES), (Detail(steps=120, telemetry=8, eta=10), 10), (Detail(steps=120, telemetry=30, eta=10), 30)):
         found = [row for row in spans(factory.tables(steps, pauses=told), detail=detail) if row[1] == "eval"]
         assert most // 2 < len(found) <= most
         assert max(end - begin for _, _, begin, end in found) == pytest.approx(0.8)

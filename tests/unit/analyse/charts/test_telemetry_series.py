@@ -44,6 +44,10 @@ def test_samples_before_the_launch_are_another_run() -> None:
     assert table == {"source": ["host"], "metric": ["rss_kib"], "t_s": [1.0], "value": [5.0]}
     assert telemetry_table(TelemetryTables(host=host), T + 60, 20) == {}
     assert telemetry_table(TelemetryTables(host=host), None, 20) == {}
+    gpu = gpu_table(5, 2, power_w=lambda at, index: float(10 * at + index))
+    table = telemetry_table(TelemetryTables(gpu=gpu), T + 3, 20)
+    assert series(table, "gpu 0", "power_w") == [(0.0, 30.0), (1.0, 40.0)]
+    assert series(table, "gpu 1", "power_w") == [(0.0, 31.0), (1.0, 41.0)]
 
 
 @pytest.mark.parametrize("gpus", [1, 2, 8, 64])

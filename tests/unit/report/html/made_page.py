@@ -129,10 +129,11 @@ def _of_run(
 def _step(place: int, repeat: int, step: int, *, nan_loss: bool) -> Row:
     slow = 4.0 if step == 0 else 2.5 if step == 70 else 1.0 + 0.8 * math.exp(-step / 6)
     ms = _iter_ms(place) * (slow + 0.04 * _noise(place, repeat, step))
+    ends_s = 20.0 + step * _iter_ms(place) / 1000
     bad = nan_loss and place == 1 and step > 90
     loss = float("nan") if bad else 5.0 * math.exp(-step / 60) + 0.4 + 0.1 * _noise(step, repeat)
     return {
-        "rank": 0, "step": step, "t_s": 20.0 + step * _iter_ms(place) / 1000, "iter_ms": ms, "loss": loss,
+        "rank": 0, "step": step, "begin_s": ends_s - ms / 1000, "t_s": ends_s, "iter_ms": ms, "loss": loss,
         "counted": step >= 20 and step != 70,
     }  # fmt: skip
 

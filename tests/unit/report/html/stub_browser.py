@@ -9,7 +9,7 @@ from typing import Any
 
 PDF = "JVBERi0xLjQK"
 PROGRAM = """#!{python}
-import json, os, pathlib, subprocess, sys, time
+import json, os, pathlib, select, subprocess, sys, time
 answers = {answers}
 folder = pathlib.Path({folder!r})
 (folder / "argv.json").write_text(json.dumps(sys.argv[1:]))
@@ -32,18 +32,32 @@ while True:
         (folder / "questions.json").write_text(json.dumps(questions))
         if question["method"] == {silent_at!r}:
             time.sleep(600)
-        event = b'{{"method": "Page.loadEventFired"}}\\0' if question["method"] == "Page.navigate" else b""
+        loaded = b'{{"method": "Page.loadEventFired"}}\\0'
+        # The empty page of a new tab is loaded too.
+        event = loaded if question["method"] in ("Page.enable", *([] if {loads_late} else ["Page.navigate"])) else b""
         answer = answers.get(question["method"], {{"result": {{}}}})
         text = b"no json\\0" + event + json.dumps({{"id": question["id"], **answer}}).encode() + b"\\0"
         for at in range(0, len(text), 7):
             os.write(4, text[at : at + 7])
+        if {loads_late} and question["method"] == "Page.navigate":
+            (folder / "hurried").write_text(str(bool(select.select([3], [], [], 0.5)[0])))
+            os.write(4, loaded)
 """
 
 
 class StubBrowser:
     """The program in `folder`, and what it was asked."""
 
-    def __init__(self, folder: Path, *, silent_at: str = "", ends_at_once: bool = False, has_child: bool = False, **answers: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        silent_at: str = "",
+        ends_at_once: bool = False,
+        has_child: bool = False,
+        loads_late: bool = False,
+        **answers: Any,
+    ) -> None:
         self._folder = folder
         told = {
             "Target.createTarget": {"result": {"targetId": "t"}},
@@ -53,7 +67,13 @@ class StubBrowser:
             **{name.replace("_", "."): answer for name, answer in answers.items()},
         }
         text = PROGRAM.format(
-            python=sys.executable, answers=told, folder=str(folder), silent_at=silent_at, ends_at_once=ends_at_once, has_child=has_child
+            python=sys.executable,
+            answers=told,
+            folder=str(folder),
+            silent_at=silent_at,
+            ends_at_once=ends_at_once,
+            has_child=has_child,
+            loads_late=loads_late,
         )
         self.program = folder / "chromium"
         self.program.write_text(text)
@@ -67,6 +87,11 @@ class StubBrowser:
     def questions(self) -> dict[str, dict[str, Any]]:
         """By method, what came with it."""
         return {asked["method"]: asked["params"] for asked in json.loads((self._folder / "questions.json").read_text())}
+
+    @property
+    def was_hurried(self) -> bool:
+        """Whether more was asked before the page was loaded; told by one that loads late."""
+        return (self._folder / "hurried").read_text() == "True"
 
     @property
     def child_pid(self) -> int:

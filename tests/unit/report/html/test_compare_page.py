@@ -109,6 +109,11 @@ def test_a_refusal_is_told_and_both_are_shown() -> None:
     assert sum(attributes.get("class") in ("side side-a", "side side-b") for _, attributes in read.tags) == 2
 
 
+def test_the_rankings_name_their_figures_as_the_page_of_one_does() -> None:
+    read = Read(page_of(Compared(refused="x")))
+    assert read.text.count("wall p90/p50") >= 2 and read.text.index("95 % interval") > 0
+
+
 def test_charts_have_the_runs_of_both() -> None:
     page = page_of(Compared(comparisons=(FASTER,)))
     told = payload(page)
@@ -148,14 +153,22 @@ def test_sides_without_anything_make_a_page_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("folder", "name"),
     [
-        ("runs/monday", "compare_monday.html"),
-        ("runs/a b<c>", "compare_a_b_c_.html"),
-        ("/", "compare_other.html"),
-        ("runs/" + "x" * 200, f"compare_{'x' * 80}.html"),
+        ("runs/monday", r"compare_monday\.html"),
+        ("elsewhere/monday", r"compare_monday-[0-9a-f]{6}\.html"),
+        ("runs/a b<c>", r"compare_a_b_c_-[0-9a-f]{6}\.html"),
+        ("/", r"compare_other-[0-9a-f]{6}\.html"),
+        ("runs/" + "x" * 200, "compare_" + "x" * 80 + r"-[0-9a-f]{6}\.html"),
     ],
 )
 def test_the_file_is_named_after_the_other(folder: str, name: str) -> None:
-    assert page_name(Path(folder)) == name
+    assert re.fullmatch(name, page_name(Path("runs/tuesday"), Path(folder)))
+
+
+def test_folders_of_one_name_have_a_page_each_and_each_always_the_same() -> None:
+    others = [Path("m1/out"), Path("m2/out"), Path("a b"), Path("a_b"), Path("a<b")]
+    names = [page_name(Path("tuesday"), other) for other in others]
+    assert len(set(names)) == len(others)
+    assert page_name(Path("tuesday"), Path("m1/../m1/out")) == names[0]
 
 
 def test_it_is_written(tmp_path: Path) -> None:

@@ -16,9 +16,10 @@ import pytest
 from seatrial import files
 from seatrial.paths import CampaignPaths
 from seatrial.report.html import document as document_module
-from seatrial.report.html.content import SECTIONS
+from seatrial.report.html.content import SECTIONS, content
 from seatrial.report.html.document import document, document_parts, write_html
 from seatrial.report.html.page_data import PageData, read_page_data
+from seatrial.report.html.specs.series import HOW_TO_ZOOM
 from seatrial.report.summary import summary_json
 from tests.unit.report import factory
 
@@ -100,7 +101,33 @@ def test_every_section_is_there_in_order_and_says_something(data: PageData) -> N
 def test_the_verdict_comes_first_in_words(data: PageData) -> None:
     text = Read(document_parts(data)["main"]).text
     assert text.startswith("demo ✗ Verdict: FAIL")
-    assert text.index("Throughput winner: mb16_nw2 (1,270 samples/s") < text.index("95 % interval")
+    assert text.index("Leads by throughput, not proven: mb16_nw2 (1,270 samples/s") < text.index("95 % interval")
+
+
+def test_a_page_of_a_campaign_that_runs_says_so_first(data: PageData) -> None:
+    running = PageData(summary={**data.summary, "running": {"finished": 2, "count": 4}}, tables=data.tables)
+    text = Read(document_parts(running)["main"]).text
+    assert text.startswith("demo ▶ RUNNING, 2 of 4 So far: ✗ FAIL ")
+    assert Read(document(running)).of("section")[0]["class"] == "verdict running"
+
+
+def test_the_head_of_a_failed_campaign_leads_to_its_failures(data: PageData) -> None:
+    page = Read(document_parts(data)["main"])
+    assert page.of("a")[0]["href"] == "#failures" and "What failed, and what to do: cuda_oom" in page.text
+    without = PageData(summary={**data.summary, "failures": []}, tables=data.tables)
+    assert "#failures" not in [one["href"] for one in Read(document_parts(without)["main"]).of("a")]
+
+
+def test_what_stands_between_backticks_is_code_in_findings() -> None:
+    told = {"verdict": "FAIL", "statements": [{"id": "a", "verdict": "FAIL", "text": "look at `top <b>`"}]}
+    main = document_parts(PageData(summary={"verdict": told}))["main"]
+    assert "look at <code>top &lt;b&gt;</code>" in main
+
+
+def test_what_a_pointer_can_do_is_told_on_the_screen_alone() -> None:
+    shown = document_module.told_apart(f"Of <b>. {HOW_TO_ZOOM} More.")
+    assert shown == f'Of &lt;b&gt;. <span class="on-screen">{HOW_TO_ZOOM}</span> More.'
+    assert document_module.told_apart("plain & simple") == "plain &amp; simple"
 
 
 def test_the_policy_allows_the_pages_own_scripts_and_nothing_else(data: PageData) -> None:
@@ -127,7 +154,11 @@ def test_nothing_is_fetched_from_anywhere(data: PageData) -> None:
     addresses = [
         value for _, attributes in page.elements for name, value in attributes.items() if name in ("src", "href", "srcset", "action")
     ]
-    assert all(value and value.startswith(("#", "data:")) for value in addresses)
+    beside = {name for name, _ in content(data, [], has_bundle=True)["files"]}
+    assert all(value and (value.startswith(("#", "data:")) or value in beside) for value in addresses)
+    assert beside and not [name for name in beside if ":" in name or name.startswith("/")]
+    # A link fetches nothing before somebody follows it; nothing else names a file.
+    assert not [tag for tag, attributes in page.elements if tag != "a" and beside & set(attributes.values())]
     assert "@import" not in text and "url(" not in text
 
 

@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import json
-from itertools import chain, repeat
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seatrial.report.html.encode import encoded_column, encoded_tables, script_safe
-
-
-def decoded(column: dict[str, Any]) -> list[Any]:
-    """As decode.js does it."""
-    pairs = column.get("runs", [])
-    values = column.get("values") or list(
-        chain.from_iterable(repeat(value, count) for value, count in zip(pairs[::2], pairs[1::2], strict=True))
-    )
-    words = column.get("words")
-    return [words[value] if words and value is not None else value for value in values]
+from seatrial.report.html.encode import cells_of, encoded_column, encoded_tables, script_safe
 
 
 def test_text_is_words_and_codes() -> None:
@@ -41,25 +30,33 @@ def test_what_is_said_again_is_told_once() -> None:
         ("step", [123456, 7, None], [123456, 7, None]),
         ("value", [4.0, 5.0, None], [4, 5, None]),
         ("loss", [1.5, float("nan"), float("-inf"), None], [1.5, "NaN", "-Infinity", None]),
+        ("loss", [float("nan"), 3.0, 4.0], ["NaN", 3.0, 4.0]),
+        ("loss", [3.0, float("inf"), None], [3.0, "Infinity", None]),
         ("counted", [True, False, True], [True, False, True]),
+        ("axis_told", [None, True, False], [None, True, False]),
+        ("axis_odd", [False, 1, 2], ["false", "1", "2"]),
+        ("axis_odd", [True, 0.5, None], ["true", "0.5", None]),
+        ("axis_rate", [0.000123456789, 1.0], [0.000123456789, 1.0]),
+        ("axis_wait_s", [0.0001, 0.5], [0.0001, 0.5]),
+        ("mib_per_s", [0.000123, 12.0], [0.000123, 12.0]),
         ("axis_mixed", [1, "1", True, None], ["1", "1", "true", None]),
         ("nothing", [None, None], [None, None]),
     ],
 )
 def test_numbers_keep_what_says_something(name: str, values: list[Any], expected: list[Any]) -> None:
-    assert decoded(encoded_column(name, values)) == expected
+    assert cells_of(name, values) == expected
 
 
 @given(st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=40))
 def test_texts_come_back(values: list[str | None]) -> None:
-    came = decoded(encoded_column("run", values)) if values else []
+    came = cells_of("run", values)
     assert len(came) == len(values)
     assert [(value is None) for value in came] == [(value is None) for value in values]
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(10**9), 10**9)), min_size=1, max_size=60))
 def test_whole_numbers_come_back(values: list[int | None]) -> None:
-    assert decoded(encoded_column("n", values)) == values
+    assert cells_of("n", values) == values
 
 
 @given(st.text())
@@ -72,6 +69,13 @@ def test_no_text_leaves_the_script(text: str) -> None:
 def test_marks_that_turn_text_around_are_taken_out() -> None:
     table = encoded_tables({"runs": {"run": ["a\u202eb\x1b[31m"], "n": [1]}})["runs"]
     assert table == {"rows": 1, "columns": {"run": {"words": ["ab"], "values": [0]}, "n": {"values": [1]}}}
+
+
+def test_figures_keep_what_four_digits_are_made_of() -> None:
+    tables = encoded_tables({"groups": {"value": [148.148148148]}, "steps": {"iter_ms": [148.148148148]}})
+    # Of 148.15 four digits are 148.2, where the table of the page tells 148.1.
+    assert tables["groups"]["columns"]["value"] == {"values": [148.148148]}
+    assert tables["steps"]["columns"]["iter_ms"] == {"values": [148.15]}
 
 
 def test_a_table_without_rows_is_left_out() -> None:

@@ -47,6 +47,20 @@ def test_the_page_is_opened_drawn_and_printed(tmp_path: Path, page: Path, own_te
     assert sorted(child.name for child in page.parent.iterdir()) == ["summary.html", "summary.pdf"]
 
 
+def test_the_load_of_the_page_itself_is_waited_for(tmp_path: Path, page: Path) -> None:
+    browser = StubBrowser(tmp_path, loads_late=True)
+    write_pdf(page, tmp_path / "p.pdf", str(browser.program), patience_s=PATIENCE_S)
+    assert not browser.was_hurried
+    # Events do not say whose they are: the page is asked, too.
+    assert 'document.readyState !== "complete"' in browser.questions["Runtime.evaluate"]["expression"]
+
+
+def test_the_browser_is_collected(tmp_path: Path, page: Path) -> None:
+    before = {child.pid for child in psutil.Process().children()}
+    write_pdf(page, tmp_path / "p.pdf", str(StubBrowser(tmp_path).program), patience_s=PATIENCE_S)
+    assert {child.pid for child in psutil.Process().children()} <= before
+
+
 def test_charts_that_could_not_be_drawn_are_named(tmp_path: Path, page: Path) -> None:
     browser = StubBrowser(tmp_path, Runtime_evaluate={"result": {"result": {"value": ["steps", "eta"]}}})
     assert write_pdf(page, tmp_path / "p.pdf", str(browser.program), patience_s=PATIENCE_S) == ["steps", "eta"]

@@ -54,7 +54,7 @@ def test_a_level_that_is_no_number_or_text_is_a_word() -> None:
     levels = [None, True, False, 8]
     groups = [{**row, "axis_micro_batch": level} for row, level in zip(rows_of(DATA.tables["groups"]), levels, strict=True)]
     data = dataclasses.replace(DATA, tables={**DATA.tables, "groups": columns(groups)})
-    assert [row["x"] for row in rows_for(chart("heat", data), data, {"x": "micro_batch"})] == ["none", "true", "false", 8]
+    assert [row["x"] for row in rows_for(chart("heat", data), data, {"x": "micro_batch"})] == ["none", "true", "false", "8"]
 
 
 def test_numbers_that_are_not_finite_are_words() -> None:

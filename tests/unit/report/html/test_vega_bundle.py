@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
+import stat
 import sys
 import types
 from collections.abc import Callable
@@ -49,6 +51,21 @@ def test_a_kept_one_that_was_cut_short_is_made_again(asked: list[str], tmp_path:
     kept.write_text(BODY)
     assert vega_bundle() == whole and len(asked) == 2
     assert kept.read_text() == whole
+
+
+def test_a_kept_one_that_others_could_have_written_is_made_again(asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = vega_bundle()
+    kept = tmp_path / "cache" / "seatrial" / "vega-9.9.js"
+    assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700 and stat.S_IMODE(kept.stat().st_mode) == 0o600
+    planted = f"{BODY}alert(1);window.vegaEmbed=a;"
+    for times, mode in enumerate((0o620, 0o602), start=2):
+        kept.write_text(planted)
+        kept.chmod(mode)
+        assert vega_bundle() == whole and len(asked) == times
+    kept.write_text(planted)
+    assert vega_bundle() == planted
+    monkeypatch.setattr(os, "geteuid", lambda: kept.stat().st_uid + 1)
+    assert vega_bundle() == whole
 
 
 def test_a_cache_that_cannot_be_written_costs_time_only(asked: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def _map(data: PageData, num_rows: int) -> Spec:
             {"mark": {"type": "rect", "strokeWidth": 2}, "encoding": {"color": colour, "stroke": frame}},
             {
                 "mark": {"type": "text", "fontSize": size},
-                "encoding": {"text": {"field": "value", "type": "quantitative", "format": ",.3~r"}, "color": on_cell},
+                "encoding": {"text": {"field": "value", "type": "quantitative", "format": NUMBER}, "color": on_cell},
             },
         ],
     )

@@ -9,7 +9,7 @@ from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.specs.palette import RED
 from seatrial.report.html.specs.placed import told_window
-from seatrial.report.html.specs.series import HOW_TO_ZOOM, SPELT_COUNTED, lines, shown_step, x_axis
+from seatrial.report.html.specs.series import HOW_TO_ZOOM, OF_ONE_STEP, lines, shown_step, x_axis
 from seatrial.report.html.specs.theme import Spec, document, quantity
 from seatrial.report.html.specs.tooltip import word
 
@@ -28,7 +28,7 @@ def loss(data: PageData) -> Chart | None:
         table="steps",
         spec=document(
             height=220,
-            transform=[{"filter": "isValid(datum.loss)"}, *told_window(data, "steps"), SPELT_COUNTED, FINITE],
+            transform=[{"filter": "isValid(datum.loss)"}, *told_window(data, "steps"), *OF_ONE_STEP, FINITE],
             layer=[*lines("drawn_loss", quantity("drawn_loss", "loss", zero=False), _shown()), _not_finite()],
         ),
         picks="runs",

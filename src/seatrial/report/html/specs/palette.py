@@ -6,7 +6,7 @@ from __future__ import annotations
 
 COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C8C8C")
 BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = COLOURS
-PURPLE = "#7A5195"
+PURPLE, BROWN = "#7A5195", "#8A6428"
 SERIES = (*COLOURS, PURPLE)
 """Eight runs can be picked, and a node has eight GPUs."""
 DASHES: tuple[list[int], ...] = ([1, 0], [6, 3], [2, 2], [8, 2, 2, 2])

@@ -6,12 +6,12 @@ characters they hold. They are spelt as the page shows them (`plain`), as the pa
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seatrial.records.charts import Columns
 from seatrial.records.measure import Cell
+from seatrial.report.html import loose
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.shown_text import plain
 from seatrial.report.html.specs.theme import Spec
@@ -37,7 +37,7 @@ def shown(value: Cell) -> Cell:
 
 def is_number(value: object) -> bool:
     """A number that can be drawn."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return loose.number(value) is not None
 
 
 def ranked_groups(data: PageData) -> list[Row]:

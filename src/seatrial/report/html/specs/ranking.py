@@ -1,6 +1,7 @@
 """The ranking: a dot with its 95 % interval for each group, best first.
 
-How a group stands (winner, tied, behind, cannot win, off the lane) comes from summary.json's `ranking` and is told by colour and shape.
+How a group stands is the word of its note (report/digest.py), told by colour and shape; of an earlier version's summary.json, which has
+no notes, it is made of its `ranking` by the same rule. What rests on no interval is hollow.
 """
 
 from __future__ import annotations
@@ -11,15 +12,20 @@ from typing import Any
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
-from seatrial.report.html.specs.palette import BLUE, GREEN, GREY, PINK, RED
+from seatrial.report.html.specs.palette import BLUE, GREEN, GREY, ORANGE, PINK, PURPLE, RED
 from seatrial.report.html.specs.placed import MOST, Row, is_number, only_best, ranked_groups, shown, told
 from seatrial.report.html.specs.theme import Spec, document, legend, named_y, quantity, row_height
 from seatrial.report.html.specs.tooltip import interval_text, number, number_text, tooltip, word
 from seatrial.report.html.summary_tables import unit_of
 
+LEADS, HOLLOW = "leads, not proven", "no interval"
+NOTES = {"leads": LEADS}
+"""What is said to a reader in more words than a table has room for."""
 STANDINGS = {
     "winner": (GREEN, "circle"),
+    LEADS: (ORANGE, "square"),
     "tied": (BLUE, "diamond"),
+    HOLLOW: (PURPLE, "circle"),
     "behind": (GREY, "circle"),
     "cannot win": (RED, "cross"),
     "off lane": (PINK, "triangle-up"),
@@ -33,8 +39,7 @@ def ranking(data: PageData) -> Chart | None:
     if not groups:
         return None
     drawn = groups[:MOST]
-    said = loose.mapping(data.summary, "ranking")
-    values = [{"group": row["group"], "place": place, "standing": standing(row, said)} for place, row in enumerate(drawn)]
+    values = [{"group": row["group"], "place": place, "standing": standing(row, data.summary)} for place, row in enumerate(drawn)]
     return Chart(
         id="ranking",
         section="ranking",
@@ -44,22 +49,32 @@ def ranking(data: PageData) -> Chart | None:
         spec=document(
             height=row_height(len(drawn)),
             transform=[*told("group", values), *_texts()],
-            encoding={"y": named_y("group"), "color": _colour(values), "tooltip": _tooltip(str(drawn[0].get("unit") or ""))},
+            encoding={"y": named_y("group"), "color": _channel(values, "color"), "tooltip": _tooltip(str(drawn[0].get("unit") or ""))},
             layer=_layers(data, values),
         ),
     )
 
 
-def standing(row: Row, ranking_said: dict[str, Any]) -> str:
+def standing(row: Row, summary: dict[str, Any]) -> str:
     """A word of STANDINGS."""
+    note = NOTES.get(str(row.get("note")), str(row.get("note")))
+    return note if note in STANDINGS else _standing_by_rank(row, summary)
+
+
+def _standing_by_rank(row: Row, summary: dict[str, Any]) -> str:
     if not row.get("lane"):
         return "off lane"
-    if row["group"] == shown(loose.text(ranking_said, "winner")):
-        return "winner"
-    place: dict[str, Any] = next((one for one in loose.objects(ranking_said, "groups") if shown(one.get("group")) == row["group"]), {})
+    if row["group"] == shown(loose.text(summary, "ranking", "winner")):
+        is_proven = loose.mapping(summary, "ranking").get("decided") is True and not loose.items(summary, "pending")
+        return "winner" if is_proven else LEADS
+    place: dict[str, Any] = next(
+        (one for one in loose.objects(summary, "ranking", "groups") if shown(one.get("group")) == row["group"]), {}
+    )
     if place.get("can_win") is False:
         return "cannot win"
-    return "tied" if place.get("tied") else "behind"
+    if not place.get("tied"):
+        return "behind"
+    return "tied" if loose.number(place, "ratio", "low") is not None or not loose.mapping(place, "ratio") else HOLLOW
 
 
 def figure_title(data: PageData) -> str:
@@ -74,7 +89,6 @@ def _texts() -> list[Spec]:
         interval_text("ratio_low", "ratio_high", "ratio_interval", ".3f"),
         number_text("ratio", "ratio_text", ".3f"),
         number_text("p90_over_p50", "p90_text", ".3f"),
-        {"calculate": "datum.note || datum.standing", "as": "said"},
     ]
 
 
@@ -88,25 +102,26 @@ def _tooltip(unit: str) -> list[Spec]:
             word("ratio_text", "of the leader"),
             word("ratio_interval", "its 95 % interval"),
             word("runs", "runs"),
-            word("p90_text", "p90/p50"),
-            word("said", "standing"),
+            word("p90_text", "wall p90/p50"),
+            word("standing", "standing"),
         ]
     )
 
 
-def _scale(values: list[dict[str, Any]], part: int) -> Spec:
+def _channel(values: list[dict[str, Any]], kind: str) -> Spec:
+    """`color`, `fill` or `shape` by standing; channels alike in domain share one legend."""
     there = [name for name in STANDINGS if any(row["standing"] == name for row in values)]
-    return {"domain": there, "range": [STANDINGS[name][part] for name in there]}
-
-
-def _colour(values: list[dict[str, Any]]) -> Spec:
-    return {"field": "standing", "type": "nominal", "scale": _scale(values, 0), "legend": legend()}
+    told = {
+        "color": [STANDINGS[name][0] for name in there],
+        "fill": ["transparent" if name == HOLLOW else STANDINGS[name][0] for name in there],
+        "shape": [STANDINGS[name][1] for name in there],
+    }
+    return {"field": "standing", "type": "nominal", "scale": {"domain": there, "range": told[kind]}, "legend": legend()}
 
 
 def _layers(data: PageData, values: list[dict[str, Any]]) -> list[Spec]:
     is_winner = "datum.standing === 'winner'"
     x = quantity("value", figure_title(data), zero=False)
-    shape = {"field": "standing", "type": "nominal", "scale": _scale(values, 1), "legend": legend()}
     size = {"condition": {"test": is_winner, "value": 160}, "value": 80}
     bold = [row["group"] for row in values if row["standing"] == "winner"][:1]
     y = named_y("group")
@@ -116,5 +131,8 @@ def _layers(data: PageData, values: list[dict[str, Any]]) -> list[Spec]:
     width = {"condition": {"test": is_winner, "value": 4}, "value": 2}
     return [
         {"mark": {"type": "rule"}, "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "strokeWidth": width}},
-        {"mark": {"type": "point", "filled": True, "opacity": 1}, "encoding": {"x": x, "shape": shape, "size": size}},
+        {
+            "mark": {"type": "point", "filled": False, "strokeWidth": 2, "opacity": 1},
+            "encoding": {"x": x, "size": size, **{kind: _channel(values, kind) for kind in ("fill", "shape")}},
+        },
     ]

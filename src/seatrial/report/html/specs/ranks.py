@@ -1,7 +1,7 @@
 """How even the ranks of a run are: own work and waiting for the others, one above the other or, of many ranks, side by side.
 
 The rank that holds the others up is the one that summary.json names (`straggler_rank` of a run whose `straggler` is `named`); where it
-names none, the longest own work is marked as no more than that.
+names none, the longest own work is marked as no more than that, where the ranks differ by more than EVEN_SHARE.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from seatrial.report.html.specs.theme import Spec, by_width, document, legend, q
 from seatrial.report.html.specs.tooltip import SPELT_WINDOW, number, tooltip, word
 
 MANY_RANKS = 48
+EVEN_SHARE = 0.05
+"""Of a step: ranks that differ by less are alike, here as on a terminal."""
 WHOLE = "whole step"
 PARTS = {"own work": BLUE, "waiting": ORANGE, WHOLE: GREY}
 
@@ -34,7 +36,8 @@ def ranks(data: PageData) -> Chart | None:
         section="ranks",
         title="Ranks",
         caption="Median milliseconds a step of each rank of the run chosen for the timeline, over the steps that count: its own work and "
-        "its waiting for the others. The one marked works longest, or is the straggler that the verdict names.",
+        "its waiting for the others. Marked is the straggler that the verdict names; without one, the rank that works longest, if "
+        f"by {100 * EVEN_SHARE:.0f} % of a step or more.",
         table="ranks",
         spec=_document(data, largest),
         picks="run",
@@ -74,7 +77,8 @@ def _named(data: PageData) -> list[Spec]:
 
 
 def _marked() -> list[Spec]:
-    longest = "datum.work_p50_ms === datum.longest && datum.work_p50_ms > datum.shortest ? 'longest own work' : ''"
+    is_uneven = f"datum.longest > datum.shortest && datum.longest - datum.shortest >= {EVEN_SHARE} * datum.iter_p50_ms"
+    longest = f"datum.work_p50_ms === datum.longest && {is_uneven} ? 'longest own work' : ''"
     return [
         SPELT_WINDOW,
         {"joinaggregate": [{"op": op, "field": "work_p50_ms", "as": name} for op, name in (("max", "longest"), ("min", "shortest"))]},

@@ -102,4 +102,13 @@ def shown_step(figure: Spec) -> list[Spec]:
     return tooltip([word("run", "run"), word("step", "step"), figure, number("t_s", "s since launch"), counts])
 
 
-SPELT_COUNTED: Spec = {"calculate": "datum.counted ? 'yes' : 'no'", "as": "counts"}
+# A row of a script that tells every so many steps speaks of several; times are told to the millisecond, so that their number is a guess.
+_STEPS_OF_ROW = "isValid(datum.begin_s) && datum.iter_ms > 0 ? (datum.t_s - datum.begin_s) * 1000 / datum.iter_ms : 1"
+_NUM_STEPS = "datum.steps_of_row > 1.5 + 2 / datum.iter_ms ? '≈ ' + format(round(datum.steps_of_row), ',') : '1'"
+_WHERE = "datum.counted ? ', in a window of ' : ', outside a window of '"
+OF_ONE_STEP: tuple[Spec, ...] = (
+    {"calculate": "datum.counted ? 'yes' : 'no'", "as": "counts"},
+    {"calculate": _STEPS_OF_ROW, "as": "steps_of_row"},
+    {"calculate": f"({_NUM_STEPS}) + (datum.n > 0 ? ({_WHERE}) + datum.n : '')", "as": "n"},
+)
+"""Transforms for a row of steps that has the window and n of its run: whether it counts, and how many steps it is of."""

@@ -9,12 +9,23 @@ from seatrial.report.html.specs.theme import Spec, document, legend, named_y, qu
 from seatrial.report.html.specs.tooltip import number, tooltip, word
 
 
-def stacked(groups: Sequence[str], part: str, field: str, unit: str, colours: Mapping[str, str], texts: Sequence[Spec] = ()) -> Spec:
-    """`part` is the column that names a part, `field` its amount in `unit`; `texts` make `window` and `n` of a row if it has none."""
+def stacked(
+    groups: Sequence[str],
+    part: str,
+    field: str,
+    unit: str,
+    colours: Mapping[str, str],
+    *,
+    texts: Sequence[Spec] = (),
+    of_group: Sequence[Spec] = (),
+    shown: Sequence[Spec] = (),
+) -> Spec:
+    """`part` is the column that names a part, `field` its amount in `unit`. `texts` make `window` and `n` of a row if it has none,
+    `of_group` what `shown` shows of a group beside its parts; the sum of them is `whole`."""
     shades = {"domain": list(colours), "range": list(colours.values())}
     return document(
         height=row_height(len(groups)),
-        transform=[*told_place("group", groups), *told(part, _places(part, colours)), *texts, *_mean(part, field)],
+        transform=[*told_place("group", groups), *told(part, _places(part, colours)), *texts, *_mean(part, field), *of_group],
         mark={"type": "bar"},
         encoding={
             "y": named_y("group"),
@@ -22,7 +33,14 @@ def stacked(groups: Sequence[str], part: str, field: str, unit: str, colours: Ma
             "color": {"field": part, "type": "nominal", "scale": shades, "legend": legend(columns=(2, 6))},
             "order": {"field": "at", "type": "quantitative"},
             "tooltip": tooltip(
-                [word("group", "group"), word(part, "part"), number("mean", unit), number("share", "share", ".1%"), word("runs", "runs")]
+                [
+                    word("group", "group"),
+                    word(part, "part"),
+                    number("mean", unit),
+                    number("share", "share", ".1%"),
+                    *shown,
+                    word("runs", "runs"),
+                ]
             ),
         },
     )

@@ -8,14 +8,14 @@ from seatrial.records.measure import Cell
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
-from seatrial.report.html.specs.palette import BLUE, GREEN, GREY, ORANGE, PINK, PURPLE, RED, SKY, colour
+from seatrial.report.html.specs.palette import BLUE, BROWN, GREEN, GREY, ORANGE, PINK, PURPLE, RED, SKY, colour
 from seatrial.report.html.specs.placed import first_of, only_best
 from seatrial.report.html.specs.stacked import stacked
 
 TABLE = "startup"
 COLUMNS = ("run", "group", "repeat", "part", "seconds", "window", "n")
 SHADES = {
-    "launch": "#BBBBBB",
+    "launch": BROWN,
     "import": SKY,
     "process_group": PINK,
     "model": BLUE,

@@ -42,7 +42,7 @@ def _document(data: PageData, drawn: list[Spec]) -> Spec:
     return {
         "$schema": SCHEMA,
         "data": {"name": "rows"},
-        "transform": [{"calculate": "datum.kind === 'span' ? datum.begin_s : datum.t_s", "as": "t_s"}, *told_window(data, *TABLES)],
+        "transform": [{"calculate": "datum.kind === 'span' ? datum.begin_s : datum.t_s", "as": "t_s"}, *told_window(data, "steps")],
         "params": [nearest(["t_s"], views=answering), zoom(views=views)],
         "vconcat": drawn,
         "spacing": 8,

@@ -1,6 +1,7 @@
 """The panels of the timeline: strips of spans, step time, and a small one for each thing that the machine tells.
 
 In: the page's data. Out: Vega-Lite views that share `t_s` along x. Their heading stands above them, since there is no room beside them.
+Window and n of a tooltip are those of what it shows: of a step its run's window, of spans and samples the seconds they are of.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from seatrial.report.html.page_data import PageData
 from seatrial.report.html.shown_text import plain
 from seatrial.report.html.specs.palette import BLUE, DASHES, RED, colour
 from seatrial.report.html.specs.placed import is_number
-from seatrial.report.html.specs.series import BINS, binned, in_view
-from seatrial.report.html.specs.steps import step_time_y
+from seatrial.report.html.specs.series import BINS, OF_ONE_STEP, binned, in_view
+from seatrial.report.html.specs.steps import is_logarithmic, step_time_y
 from seatrial.report.html.specs.theme import GRID, NUMBER, Spec, by_width
 from seatrial.report.html.specs.timeline_metrics import PANELS, Panel, in_fitting_unit
-from seatrial.report.html.specs.tooltip import nearest_tooltip, number, tooltip, word
+from seatrial.report.html.specs.tooltip import nearest_tooltip, number, spelt_seconds, tooltip, word
 
 WIDTH = 640
 HEIGHT = 72
@@ -24,6 +25,8 @@ Y_EXTENT = 84
 SINCE = number("t_s", "s since launch")
 ANSWERS = "at_"
 """How the names of layers begin that tell where the pointer is; others with a name can be zoomed in."""
+TRAIN = "train"
+"""The span that is cut at pauses; all others of the run are outside its steps."""
 OF_GPU = "substring(datum.source, 0, 3) === 'gpu'"
 
 
@@ -51,10 +54,11 @@ def _panel(title: str, height: int | Spec, layers: list[Spec]) -> Spec:
 
 
 def _shade() -> Spec:
-    """The time from the first to the last step that counts."""
-    ends = [{"op": "min", "field": "t_s", "as": "from_s"}, {"op": "max", "field": "t_s", "as": "to_s"}]
+    """The time from the begin of the first step that counts to the end of the last; a row stands at the end of its steps."""
+    ends = [{"op": "min", "field": "first_s", "as": "from_s"}, {"op": "max", "field": "t_s", "as": "to_s"}]
+    begin = {"calculate": "isValid(datum.begin_s) ? datum.begin_s : datum.t_s", "as": "first_s"}
     return {
-        "transform": [{"filter": "datum.kind === 'step' && datum.counted"}, {"aggregate": ends}],
+        "transform": [{"filter": "datum.kind === 'step' && datum.counted"}, begin, {"aggregate": ends}],
         "mark": {"type": "rect", "color": GRID, "opacity": 0.12, "clip": True, "tooltip": None},
         "encoding": {"x": {**_x(), "field": "from_s"}, "x2": {"field": "to_s"}},
     }
@@ -97,7 +101,7 @@ def _strip(title: str, row: str, which: str, num_rows: int, shade: str) -> Spec:
     mark = {"type": "bar", "color": shade, "stroke": shade, "strokeWidth": 1, "height": {"band": 0.6}, "clip": True}
     bar = {
         "name": f"spans_by_{row}",
-        "transform": [{"filter": where}],
+        "transform": [{"filter": where}, spelt_seconds("begin_s", "end_s"), {"calculate": "1", "as": "n"}],
         "mark": mark,
         "encoding": {"x": _x(), "x2": {"field": "end_s"}, "y": y, "tooltip": tooltip(shown)},
     }
@@ -109,20 +113,26 @@ def _step_panel(data: PageData) -> Iterator[Spec]:
         return
     y = step_time_y(data)
     y["axis"] = {"title": None, "tickCount": 3, "format": NUMBER}
-    kept = [{"filter": "datum.kind === 'step' && isValid(datum.iter_ms)"}]
-    solid = [*kept, {"calculate": "datum.counted ? datum.iter_ms : null", "as": "solid"}]
+    line = {"type": "line", "color": BLUE, "clip": True, "invalid": "break-paths-show-path-domains"}
+    kept: list[Spec] = [{"filter": "datum.kind === 'step' && isValid(datum.iter_ms)"}, *OF_ONE_STEP]
     shown = tooltip([word("step", "step"), number("iter_ms", "ms"), SINCE])
-    line = {"type": "line", "color": BLUE, "clip": True}
     layers: list[Spec] = [
-        {"transform": kept, "mark": {**line, "strokeWidth": 1, "opacity": 0.4}, "encoding": {"x": _x(), "y": y}},
-        {
-            "transform": solid,
-            "mark": {**line, "strokeWidth": 1.5, "invalid": "break-paths-show-path-domains"},
-            "encoding": {"x": _x(), "y": {**y, "field": "solid"}},
-        },
+        _step_line({**line, "strokeWidth": 1, "opacity": 0.4}, y, "true"),
+        _step_line({**line, "strokeWidth": 1.5}, y, "datum.counted"),
         {"name": f"{ANSWERS}steps", "transform": [*kept, *in_view("t_s", "iter_ms", "run")], **_points(shown)},
     ]
-    yield _panel("Step time, ms", HEIGHT, layers)
+    yield _panel("Step time, ms (log scale)" if is_logarithmic(y) else "Step time, ms", HEIGHT, layers)
+
+
+def _step_line(mark: Spec, y: Spec, which: str) -> Spec:
+    """The steps of `which`. A row without a time in the middle of every pause breaks the line, which would say that steps went on."""
+    is_pause = f"datum.kind === 'span' && !({OF_GPU}) && datum.span !== '{TRAIN}'"
+    rows: list[Spec] = [
+        {"filter": f"datum.kind === 'step' ? isValid(datum.iter_ms) : {is_pause}"},
+        {"calculate": f"datum.kind === 'step' && {which} ? datum.iter_ms : null", "as": "drawn_ms"},
+        {"calculate": "datum.kind === 'step' ? datum.t_s : (datum.begin_s + datum.end_s) / 2", "as": "t_s"},
+    ]
+    return {"transform": rows, "mark": mark, "encoding": {"x": _x(), "y": {**y, "field": "drawn_ms"}}}
 
 
 def _points(shown: list[Spec]) -> Spec:
@@ -187,22 +197,36 @@ def _telemetry_panel(panel: Panel, sources: tuple[str, ...], *, has_legend: bool
 
 
 def _by_time(panel: Panel, sources: tuple[str, ...]) -> list[Spec]:
-    """One row a time, with a field for each source and metric: `s0m1` is the second metric of the first source."""
+    """One row a part of the time on view, with a field for each source and metric: `s0m1` is the second metric of the first source. It
+    tells the least and the most of the samples, which are those that thinning kept for being so."""
     keys = [{"source": source, "key": f"s{at}"} for at, source in enumerate(sources)]
     order = ", ".join(f"'{metric}'" for metric in panel.metrics)
     return [
         {"lookup": "source", "from": {"data": {"values": keys}, "key": "source", "fields": ["key"]}},
         {"calculate": f"datum.key + 'm' + indexof([{order}], datum.metric)", "as": "key"},
         *binned("t_s"),
+        {"joinaggregate": [_op("min", "amount", "least"), _op("max", "amount", "most")], "groupby": ["bin", "key"]},
+        {"joinaggregate": [_op("min", "t_s", "begin"), _op("max", "t_s", "end"), _op("distinct", "t_s", "n")], "groupby": ["bin"]},
+        {"calculate": f"{_told('least')} + ({_told('least')} === {_told('most')} ? '' : ' to ' + {_told('most')})", "as": "told"},
+        spelt_seconds("begin", "end"),
         {"calculate": f"datum.from_x + (datum.bin + 0.5) / {BINS} * (datum.to_x - datum.from_x)", "as": "t_s"},
-        {"pivot": "key", "value": "amount", "op": "mean", "groupby": ["t_s", "window", "n"]},
+        # All rows of a key have one text: which of them is taken is all the same.
+        {"pivot": "key", "value": "told", "op": "max", "groupby": ["t_s", "window", "n"]},
     ]
+
+
+def _op(op: str, field: str, name: str) -> Spec:
+    return {"op": op, "field": field, "as": name}
+
+
+def _told(field: str) -> str:
+    return f"format(datum.{field}, '{NUMBER}')"
 
 
 def _shown_sources(panel: Panel, sources: tuple[str, ...]) -> list[Spec]:
     figures = [
-        number(f"s{at}m{which}", f"{source}, {name} {panel.unit}")
+        word(f"s{at}m{which}", f"{source}, {name} {panel.unit}")
         for at, source in enumerate(sources)
         for which, name in enumerate(panel.metrics.values())
     ]
-    return tooltip([SINCE, *figures])
+    return tooltip(figures)

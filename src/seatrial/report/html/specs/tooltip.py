@@ -7,10 +7,17 @@ from collections.abc import Iterable
 
 from seatrial.report.html.specs.theme import NUMBER, Spec
 
+SECONDS = ",.2~f"
 COUNTED: tuple[Spec, ...] = ({"field": "window", "type": "nominal", "title": "window"}, {"field": "n", "type": "nominal", "title": "n"})
 """Which steps a figure is of, and how many."""
 SPELT_WINDOW: Spec = {"calculate": "'steps ' + datum.first_step + '–' + datum.last_step", "as": "window"}
 """For tables that have the window as two numbers."""
+
+
+def spelt_seconds(begin: str, end: str) -> Spec:
+    """For what is of a time and not of steps: the window as seconds since launch."""
+    first, last = (f"format(datum.{field}, '{SECONDS}')" for field in (begin, end))
+    return {"calculate": f"{first} + ({first} === {last} ? '' : ' to ' + {last}) + ' s since launch'", "as": "window"}
 
 
 def word(field: str, title: str) -> Spec:

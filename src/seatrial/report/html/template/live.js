@@ -101,17 +101,28 @@
       this.run.show(told.run);
       say(this.alarm, told.alarm || "");
       say(this.status, standing(told));
-      this.be(told.over ? "over" : told.runs_now ? "running" : "idle", told.campaign);
+      this.be(stateOf(told), told.campaign);
     }
 
     be(state, campaign) {
-      const word = { over: "Over", running: "Running", idle: "Not running", lost: "Connection lost" }[state];
-      say(this.short, campaign ? `${word}: ${campaign.done} of ${campaign.of} runs` : word);
+      const word = { over: "Over", stopped: "Stopped", running: "Running", idle: "Not running", lost: "Connection lost" }[state];
+      const how = state === "stopped" ? `; ${missing(campaign)} still to be run, the same command resumes` : "";
+      say(this.short, campaign ? `${word}: ${campaign.done} of ${campaign.of} runs${how}` : word);
       this.element.dataset.state = state;
     }
   }
 
+  const missing = (campaign) => Math.max(campaign.of - campaign.done, 0);
+
+  // A campaign that nobody runs is over when all its runs are, and else was stopped.
+  function stateOf(told) {
+    if (told.runs_now) return "running";
+    if (told.campaign && missing(told.campaign)) return "stopped";
+    return told.over ? "over" : "idle";
+  }
+
   function standing(told) {
+    if (stateOf(told) === "stopped") return "Nobody runs this campaign now, and not all of it was run: the same command resumes it.";
     if (told.over) return "The campaign is over. This page shows how it ended, and stays until its server is stopped.";
     if (!told.runs_now) return `Nobody runs this campaign now. ${told.line}.`;
     return told.run ? "" : told.line || "";
@@ -202,6 +213,7 @@
       main.style.minHeight = `${main.offsetHeight}px`;
       try {
         const drawn = window.seatrial.replace(parts);
+        unlink();
         restore();
         document.title = `Sea trial: ${parts.title}`;
         this.version = parts.version;
@@ -210,6 +222,11 @@
         main.style.minHeight = "";
       }
     }
+  }
+
+  // This server has the page and nothing beside it: what lies in the campaign's folder is named, not linked.
+  function unlink() {
+    for (const link of document.querySelectorAll("#files a")) link.removeAttribute("href");
   }
 
   const banner = new Banner();
@@ -253,5 +270,6 @@
   document.addEventListener("visibilitychange", () => {
     if (!document.hidden) look();
   });
+  unlink();
   look();
 })();

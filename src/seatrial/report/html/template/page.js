@@ -84,11 +84,16 @@ function markSection(entries) {
   }
 }
 
-// On paper nothing can be opened: all is open, save the rows behind charts, which would be a book.
+// On paper nothing can be opened: all is open, save the rows behind charts, which would be a book, and the numbers behind findings, which
+// would stand for pages before the first chart.
+const PRINTED = 'details:not(.rows):not(.why):not([open]), details.rows[data-table="runs"]:not([open])';
+
 function openForPrint() {
-  for (const details of document.querySelectorAll("details:not(.rows):not([open])")) {
+  for (const details of document.querySelectorAll(PRINTED)) {
     details.dataset.opened = "";
     details.open = true;
+    // The event that fills them comes after the paper is laid out.
+    if (details.matches(".rows")) fill(details);
   }
 }
 

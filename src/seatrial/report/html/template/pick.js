@@ -9,7 +9,7 @@ const say = (text) => {
   byId("status").textContent = text;
 };
 
-// What is picked stays so with new data, as far as it is still there.
+// What the reader picked stays so with new data, as far as it is still there; what nobody picked follows the data.
 function pickAnew(before) {
   const runs = runsToPick();
   const kept = [...(before?.chosen ? before.runs : [])].filter((run) => runs.has(run));
@@ -17,8 +17,9 @@ function pickAnew(before) {
   const timelines = timelineRuns();
   return {
     chosen: before?.chosen ?? false,
+    timelineChosen: before?.timelineChosen ?? false,
     runs: new Set(kept.length ? kept : data.picks.runs.filter((run) => runs.has(run)).slice(0, MOST_PICKED)),
-    timeline: [before?.timeline, data.picks.timeline, timelines[0]].find((run) => timelines.includes(run)) ?? "",
+    timeline: [before?.timelineChosen ? before.timeline : "", data.picks.timeline, timelines[0]].find((run) => timelines.includes(run)) ?? "",
     x: axes.includes(before?.x) ? before.x : axes[0],
     y: axes.includes(before?.y) ? before.y : axes[1],
     by: before?.by ?? "step",
@@ -131,6 +132,7 @@ function changed(event) {
   else if (id === "heat-y") pickAxis("y", "x", value);
   else if (id === "timeline-run") {
     picks.timeline = value;
+    picks.timelineChosen = true;
     say(`Timeline of ${value}`);
     redraw((chart) => chart.picks === "run");
   } else if (id === "steps-by") {

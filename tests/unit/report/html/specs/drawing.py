@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -29,6 +31,20 @@ def svg(data: PageData, name: str, picks: Picks | None = None) -> str:
     spec = on_paper(drawn_spec(chart(data, name), data, picks), "")
     text: str = vl_convert.vegalite_to_svg(json.dumps(spec), vl_version=VEGALITE)
     return text
+
+
+def told_by(data: PageData, layer: str, fields: list[str], picks: Picks | None = None) -> list[list[str]]:
+    """What the first layer of the timeline with that name or mark has after its transforms, row by row: `fields` as text."""
+    spec = drawn_spec(chart(data, "timeline"), data, picks)
+    found = next(one for panel in spec["vconcat"] for one in panel["layer"] if layer in (one.get("name"), one["mark"]["type"]))
+    text = " + '|' + ".join(f"datum[{json.dumps(field)}]" for field in fields)
+    whole = [*spec["transform"], *found.get("transform", []), {"calculate": f"'' + {text}", "as": "row"}]
+    drawn = {
+        "data": spec["data"], "datasets": spec["datasets"], "params": [{"name": "zoom", "value": {}}], "transform": whole, "mark": "text",
+        "encoding": {"text": {"field": "row"}},
+    }  # fmt: skip
+    picture: str = vl_convert.vegalite_to_svg(json.dumps(drawn), vl_version=VEGALITE)
+    return [html.unescape(row).split("|") for row in re.findall(r"<text[^>]*>([^<]*\|[^<]*)</text>", picture)]
 
 
 def marks(picture: str, kind: str) -> int:

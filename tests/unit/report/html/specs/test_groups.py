@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ pytest.importorskip("vl_convert")
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.specs.heat import axes_by_effect, heat
 from seatrial.report.html.specs.phases import phases
-from seatrial.report.html.specs.ranking import ranking, standing
+from seatrial.report.html.specs.ranking import LEADS, ranking, standing
 from seatrial.report.html.specs.startup import startup, startup_table
 from tests.unit.report.html.made_page import columns, made_page, rows_of
 from tests.unit.report.html.specs.drawing import chart, marks, parts, svg
@@ -34,13 +35,40 @@ def test_the_best_forty_groups_are_drawn_and_the_caption_says_so() -> None:
     assert ">g41<" not in picture
 
 
-def test_how_a_group_stands() -> None:
+@pytest.mark.parametrize("note", ["winner", "leads", "tied", "no interval", "cannot win", "off lane"])
+def test_how_a_group_stands_is_the_word_of_its_note(note: str) -> None:
     data = made_page(steps=25)
-    said = data.summary["ranking"]
+    # What the ranking says of it, which is tied, does not count.
+    assert standing({**rows_of(data.tables["groups"])[1], "note": note}, data.summary) == {"leads": LEADS}.get(note, note)
+
+
+def test_how_a_group_stands_where_no_note_tells() -> None:
+    data = with_groups(made_page(steps=25), note=lambda row: "")
     rows = rows_of(data.tables["groups"])
-    assert [standing(row, said) for row in rows] == ["winner", "tied", "behind", "cannot win"]
-    assert standing({**rows[0], "lane": False}, said) == "off lane"
-    assert standing({**rows[2], "group": "not there"}, said) == "behind"
+    assert [standing(row, data.summary) for row in rows] == [LEADS, "tied", "behind", "cannot win"]
+    assert standing({**rows[0], "lane": False}, data.summary) == "off lane"
+    assert standing({**rows[2], "group": "not there"}, data.summary) == "behind"
+    decided = {**data.summary, "ranking": {**data.summary["ranking"], "decided": True}}
+    assert standing(rows[0], decided) == "winner"
+    assert standing(rows[0], {**decided, "pending": ["g1_r3"]}) == LEADS
+
+
+def test_what_rests_on_no_interval_is_not_called_tied() -> None:
+    data = made_page(steps=25)
+    places = [{**place, "ratio": {"mean": 0.9, "low": None, "high": None, "n": 1}} for place in data.summary["ranking"]["groups"]]
+    summary = {**data.summary, "ranking": {**data.summary["ranking"], "groups": places}}
+    assert standing({**rows_of(data.tables["groups"])[1], "note": ""}, summary) == "no interval"
+
+
+def test_a_group_without_interval_is_hollow_and_a_leader_is_no_winner() -> None:
+    notes = {1: "leads", 2: "no interval"}
+    data = with_groups(made_page(steps=25), note=lambda row: notes.get(int(row["rank"] or 0), ""))
+    picture = svg(data, "ranking")
+    assert "standing: leads, not proven" in picture
+    assert "standing: no interval" in picture
+    assert "winner" not in picture
+    points = re.findall('<path[^>]*aria-roledescription="point"[^>]*>', picture)
+    assert ["standing: no interval" in point for point in points] == ['fill="#' not in point for point in points]
 
 
 def test_a_group_without_interval_or_ratio_is_drawn_and_says_none() -> None:
@@ -74,7 +102,7 @@ def test_of_groups_in_one_cell_the_best_is_shown() -> None:
     picture = svg(data, "heat", picks)
     assert marks(picture, "rect mark") == 2
     for value in best.values():
-        assert f">{value:.3g}<" in picture
+        assert f">{value:.4g}<" in picture
 
 
 def test_where_less_is_better_the_least_of_a_cell_is_shown() -> None:
@@ -82,7 +110,7 @@ def test_where_less_is_better_the_least_of_a_cell_is_shown() -> None:
     less = {**data.summary, "ranking": {**data.summary["ranking"], "higher_is_better": False}}
     data = dataclasses.replace(data, summary=less)
     least = min(float(row["value"] or 0) for row in rows_of(data.tables["groups"]))
-    assert f">{least:.3g}<" in svg(data, "heat", {"x": "c", "y": "c"})
+    assert f">{least:.4g}<" in svg(data, "heat", {"x": "c", "y": "c"})
     assert "less is better" in chart(data, "heat").caption
 
 
@@ -99,7 +127,25 @@ def test_phases_are_means_over_the_runs_in_the_order_of_a_step() -> None:
     doubled = [{**row, "mean_ms": 30.0 if row["repeat"] == 1 else 60.0, "phase": "fwd"} for row in rows_of(data.tables["phases"])]
     doubled = [row for row in doubled if row["repeat"] in (1, 2)]
     data = dataclasses.replace(data, tables={**data.tables, "phases": columns(doubled)})
-    assert "ms a step: 45; share: 100.0%; runs: 2" in svg(data, "phases")
+    assert "ms a step: 45; share: 100.0%; those steps, ms: 45; the usual step, ms: 104; runs: 2" in svg(data, "phases")
+
+
+def test_phases_say_on_how_many_steps_they_were_taken_and_how_those_compare() -> None:
+    data = made_page(steps=60)
+    slow = [{**row, "mean_ms": 2 * float(row["mean_ms"] or 0), "n": 4} for row in rows_of(data.tables["phases"])]
+    data = dataclasses.replace(data, tables={**data.tables, "phases": columns(slow)})
+    assert "In g1 these are 12 steps, which took 208.0 ms; its usual step took 104.0 ms." in chart(data, "phases").caption
+    picture = svg(data, "phases")
+    assert "those steps, ms: 208; the usual step, ms: 104; runs: 3; window: steps 20–59; n: 12" in picture
+    assert "those steps, ms: 216; the usual step, ms: 108;" in picture
+
+
+def test_phases_of_runs_whose_usual_step_is_not_known() -> None:
+    data = made_page(steps=25)
+    unknown = [{**row, "p50_ms": None} for row in rows_of(data.tables["runs"])]
+    data = dataclasses.replace(data, tables={**data.tables, "runs": columns(unknown)})
+    assert "which took 104.0 ms." in chart(data, "phases").caption
+    assert "the usual step, ms: not known" in svg(data, "phases")
 
 
 def test_an_unknown_phase_has_its_place_before_other() -> None:

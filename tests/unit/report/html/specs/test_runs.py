@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import Any
 
@@ -10,13 +11,19 @@ import pytest
 
 pytest.importorskip("vl_convert")
 
+import vl_convert
+
 from seatrial.report.html.page_data import PageData
+from seatrial.report.html.png import VEGALITE
+from seatrial.report.html.rows_for import drawn_spec
 from seatrial.report.html.specs.loss import loss
 from seatrial.report.html.specs.palette import RED
+from seatrial.report.html.specs.ranks import EVEN_SHARE
 from seatrial.report.html.specs.steps import step_time_y, steps
 from seatrial.report.html.specs.timeline import timeline
+from seatrial.report.terminal.waits import EVEN_SHARE as ON_A_TERMINAL
 from tests.unit.report.html.made_page import columns, made_page, rows_of
-from tests.unit.report.html.specs.drawing import chart, marks, svg, vega
+from tests.unit.report.html.specs.drawing import chart, marks, svg, told_by, vega
 
 USED = {"net_rx_kib_per_s": 0.2, "net_tx_kib_per_s": 0.1, "disk_read_kib_per_s": 80_000.0, "disk_write_kib_per_s": 3.0}
 
@@ -35,6 +42,10 @@ def test_the_scale_is_logarithmic_only_where_the_spread_asks_for_it() -> None:
     assert step_time_y(data)["scale"] == {"zero": False}
     compiled = changed(data, "steps", iter_ms=lambda row: 60_000.0 if row["step"] == 0 else row["iter_ms"])
     assert step_time_y(compiled)["scale"]["type"] == "log"
+    assert ">ms a step, log scale<" in svg(compiled, "steps")
+    assert "logarithmic" in chart(compiled, "steps").caption
+    assert "Step time, ms (log scale)" in svg(compiled, "timeline")
+    assert "log" not in chart(data, "steps").caption + svg(data, "steps")
     assert vega(compiled, "steps")["marks"]
 
 
@@ -75,6 +86,14 @@ def test_the_straggler_that_the_verdict_names_is_marked() -> None:
     assert ">straggler<" in svg(data, "ranks")
     unnamed = dataclasses.replace(data, summary={**data.summary, "runs": []})
     assert ">longest own work<" in svg(unnamed, "ranks")
+
+
+@pytest.mark.parametrize(("longest_ms", "is_marked"), [(64.0, False), (66.0, True)])
+def test_ranks_that_are_alike_have_no_mark(longest_ms: float, is_marked: bool) -> None:
+    assert EVEN_SHARE == ON_A_TERMINAL
+    data = dataclasses.replace(data := made_page(steps=25, ranks=4), summary={**data.summary, "runs": []})
+    data = changed(data, "ranks", iter_p50_ms=lambda row: 100.0, work_p50_ms=lambda row: longest_ms if row["rank"] == 2 else 60.0)
+    assert (">longest own work<" in svg(data, "ranks")) == is_marked
 
 
 def test_ranks_whose_work_is_not_told_apart_are_drawn_whole() -> None:
@@ -124,6 +143,62 @@ def test_the_panels_share_their_time_and_the_pointer() -> None:
     assert {"hover", "zoom"} <= signals
     assert "hover" not in str(next(scale for scale in made["scales"] if scale["name"] == "x"))
     assert made["width"] == 640
+
+
+PICKS = {"timeline": "g1_r1"}
+
+
+def test_a_sample_tells_the_seconds_and_the_samples_it_is_of() -> None:
+    few = [row for row in rows_of(made_page(steps=25).tables["telemetry"]) if row["run"] == "g1_r1" and row["metric"] == "power_w"]
+    # Two samples in what is one place for a pointer, and one at the end.
+    rows = [{**row, "t_s": t_s, "value": value} for row, t_s, value in zip(few, (10.0, 10.25, 100.0), (50.0, 700.0, 90.0), strict=False)]
+    data = made_page(steps=25)
+    data = dataclasses.replace(data, tables={**data.tables, "telemetry": columns(rows)})
+    assert told_by(data, "at_power", ["s0m0", "window", "n"], PICKS) == [
+        ["50 to 700", "10 to 10.25 s since launch", "2"],
+        ["90", "100 s since launch", "1"],
+    ]
+
+
+def test_a_span_tells_its_own_seconds() -> None:
+    told = told_by(made_page(steps=25), "spans_by_span", ["span", "window", "n"], PICKS)
+    assert ["load", "1.1 to 12 s since launch", "1"] in told
+
+
+def test_a_step_is_one_in_its_window() -> None:
+    data = made_page(steps=40)
+    told = dict(tuple(row) for row in told_by(data, "at_steps", ["step", "n"], PICKS))
+    assert told["5"] == "1, outside a window of 20"
+    assert told["30"] == "1, in a window of 20"
+    every_50 = changed(data, "steps", begin_s=lambda row: float(row["t_s"] or 0) - 50 * float(row["iter_ms"] or 0) / 1000)
+    assert dict(tuple(row) for row in told_by(every_50, "at_steps", ["step", "n"], PICKS))["30"] == "≈ 50, in a window of 20"
+
+
+def test_the_shade_begins_with_the_first_step_that_counts() -> None:
+    data = changed(made_page(steps=40), "steps", begin_s=lambda row: float(row["t_s"] or 0) - 5)
+    rows = [row for row in rows_of(data.tables["steps"]) if row["run"] == "g1_r1" and row["counted"]]
+    begin, end = rows[0]["begin_s"], rows[-1]["t_s"]
+    assert told_by(data, "rect", ["from_s", "to_s"], PICKS) == [[f"{begin:g}", f"{end:g}"]]
+
+
+def test_the_line_of_steps_is_broken_where_the_run_paused() -> None:
+    data = made_page(steps=60)
+    assert len(step_paths(without(data, "spans"))) == 1
+    # An evaluation from 25 to 26 s lies among the steps, the save after the last.
+    assert len(step_paths(data)) == 2
+
+
+def step_paths(data: PageData) -> list[str]:
+    """The parts of the light line of all steps."""
+    spec = drawn_spec(chart(data, "timeline"), data, PICKS)
+    panel = next(one for one in spec["vconcat"] if one["title"]["text"].startswith("Step time"))
+    alone = {**panel, "layer": [one for one in panel["layer"] if one["mark"].get("opacity") == 0.4]}
+    picture = vl_convert.vegalite_to_svg(json.dumps({**spec, "params": [], "vconcat": [alone]}), vl_version=VEGALITE)
+    line = re.search(
+        r'aria-roledescription="line mark"[^>]* d="([^"]*)"|<path[^>]* d="([^"]*)"[^>]*aria-roledescription="line mark"', picture
+    )
+    assert line is not None
+    return [part for part in (line[1] or line[2]).split("M") if "L" in part]
 
 
 def test_gpus_are_in_the_order_of_their_numbers() -> None:
