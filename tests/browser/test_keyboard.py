@@ -84,3 +84,55 @@ def test_rows_of_a_chart_are_opened_by_key_and_are_those_drawn(campaign: Campaig
         opened.page.keyboard.press("Enter")
         opened.page.wait_for_selector(f"#chart-{chart} details[open] tbody tr")
         assert opened.page.locator(f"#chart-{chart} details th").count() > 1
+
+
+def test_all_rows_of_a_chart_are_reached_by_keys(made: CampaignPaths, open_page: OpenPage) -> None:
+    """Page by page, with the focus on a button that still does something, and the count told to a screen reader."""
+    opened = open_page(made.summary_html)
+    page, rows = opened.page, "#chart-steps details"
+    page.evaluate("() => document.querySelectorAll('#run-list input:not(:checked)').forEach((box, at) => at < 6 && box.click())")
+    opened.drawn()
+    page.focus(f"{rows} summary")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{rows} tbody tr")
+    said = page.locator(f"{rows} p[aria-live=polite]")
+    in_all = int(said.inner_text().replace(",", "").rstrip(".").split()[-1])
+    assert in_all > 500
+    assert said.inner_text().startswith("Rows 1 to 500 of ")
+    page.keyboard.press("Tab")
+    assert page.evaluate("() => document.activeElement.textContent") == "Next"
+    seen = page.locator(f"{rows} tbody tr").count()
+    while page.evaluate("() => document.activeElement.textContent") == "Next":
+        page.keyboard.press("Enter")
+        seen += page.locator(f"{rows} tbody tr").count()
+    assert seen == in_all
+    # At the end the focus is on the other button, which goes back.
+    assert page.evaluate("() => document.activeElement.textContent") == "Previous"
+    assert page.locator(f"{rows} button:has-text('Next')").is_disabled()
+    page.keyboard.press("Enter")
+    assert page.locator(f"{rows} tbody tr").count() == 500
+
+
+def test_every_metric_of_a_timeline_can_be_chosen_and_tells_its_runs_window(made: CampaignPaths, open_page: OpenPage) -> None:
+    page = open_page(made.summary_html).page
+    rows = "#chart-timeline details"
+    page.focus(f"{rows} summary")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(f"{rows} tbody tr")
+    choices = page.locator(f"{rows} select option").all_inner_texts()
+    assert {"telemetry: power_w", "telemetry: pcie_rx_kib_per_s", "telemetry: disk_read_kib_per_s", "spans", "steps"} <= set(choices)
+    page.select_option(f"{rows} select", "telemetry: disk_read_kib_per_s")
+    heads = page.locator(f"{rows} th").all_inner_texts()
+    assert heads[-2:] == ["run's window", "run's n"]
+    metric = page.locator(f"{rows} tbody td:nth-child({heads.index('metric') + 1})").all_inner_texts()
+    assert set(metric) == {"disk_read_kib_per_s"}
+    assert page.locator(f"{rows} tbody tr").first.locator("td").nth(len(heads) - 2).inner_text().startswith("steps 20–")
+
+
+def test_rows_that_tell_their_own_n_have_no_other(made: CampaignPaths, open_page: OpenPage) -> None:
+    page = open_page(made.summary_html).page
+    for chart, has_own in {"steps": False, "loss": False, "eta": False, "step_times": True, "ranks": True}.items():
+        page.locator(f"#chart-{chart} summary").click()
+        page.wait_for_selector(f"#chart-{chart} tbody tr")
+        heads = page.locator(f"#chart-{chart} th").all_inner_texts()
+        assert ("n" in heads, "run's n" in heads) == (has_own, not has_own), chart

@@ -35,6 +35,33 @@ def test_what_the_machine_did_is_of_seconds_and_not_of_steps(made: CampaignPaths
     assert [text for text in of_steps if "steps 20–" not in text] == []
 
 
+def test_line_and_band_of_predictions_tell_the_nearest(made: CampaignPaths, open_page: OpenPage) -> None:
+    opened = open_page(made.summary_html)
+    kinds = [mark["kind"] for mark in opened.ask("marks", ["eta", 1000])]
+    assert any("mark-line" in kind for kind in kinds) and any("mark-area" in kind for kind in kinds)
+    told = tooltips(opened, "eta", 1000)
+    assert len(told) == len(kinds)
+    for text in told:
+        step, window, count = (re.search(rf"^{name}:?\s+(.+)$", text, re.MULTILINE) for name in ("step", "window", "n"))
+        assert window and count
+        if step:
+            assert (window[1], count[1]) == (f"steps 0–{step[1]}", f"{int(step[1]) + 1}")
+        else:
+            assert (window[1], count[1]) == ("whole run", "1")
+
+
+def test_the_word_on_a_bar_tells_what_the_bar_tells(made: CampaignPaths, open_page: OpenPage) -> None:
+    page = open_page(made.summary_html).page
+    word = page.locator("#chart-ranks .mark-text.role-mark text").first
+    word.scroll_into_view_if_needed()
+    box = word.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_selector(f"{TOOLTIP}.visible", timeout=SHOWN_WITHIN_MS * 4)
+    text = page.inner_text(TOOLTIP)
+    assert "own work" in text and WINDOW.search(text) and COUNT.search(text)
+
+
 def test_marks_of_a_real_campaign_tell_theirs(real: CampaignPaths, open_page: OpenPage) -> None:
     opened = open_page(real.summary_html)
     told = {chart: tooltips(opened, chart) for chart in opened.charts()}

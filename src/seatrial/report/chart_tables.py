@@ -57,7 +57,9 @@ def chart_frames(results: CampaignResults) -> Iterator[tuple[str, pl.DataFrame]]
         if run.attempt.current and run.charts is not None
     ]
     for name, columns in CHART_TABLES.items():
-        parts = [(whose, tables[name]) for whose, tables, has_timeline in drawn if tables.get(name) and (has_timeline or name not in TIMELINE)]
+        parts = [
+            (whose, tables[name]) for whose, tables, has_timeline in drawn if tables.get(name) and (has_timeline or name not in TIMELINE)
+        ]
         if parts:
             yield name, _frame(parts, columns)
 

@@ -30,7 +30,7 @@ from seatrial.report.rows import (
     rows_by_stability,
     skipped_rows,
 )
-from seatrial.report.timeline_runs import timeline_runs
+from seatrial.report.timeline_runs import runs_in_time, timeline_runs
 
 
 def write_summary(results: CampaignResults, paths: CampaignPaths) -> None:
@@ -71,7 +71,7 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "axis_labels": {axis: label for run in results.runs for axis, label in run.attempt.spec.labels.items()},
             "machines": [{"text": text, "runs": runs} for text, runs in digest.machines(results)],
             "sentences": _sentences(results),
-            "charts": {"runs": len(_drawn(results)), "runs_with_telemetry": len(timeline_runs(results))},
+            "charts": {"runs": runs_in_time(results), "runs_with_telemetry": len(timeline_runs(results))},
         }
     )
     return told

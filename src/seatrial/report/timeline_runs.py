@@ -2,7 +2,7 @@
 
 In: CampaignResults whose runs have something to draw. Out: the runs whose timeline goes into charts/*.csv. All of them where they are few:
 then each run's detail is limited already. Of many, first the winner's, then those that a finding names, then of every group the first
-repeat, the second, and so on, until there is room for no more; of the repeats that do not all fit, every so many-th is taken.
+repeat, the second, and so on, until there is room for no more; repeats that do not all fit are taken evenly over the groups.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from seatrial.report.labels import labels_of
 
 TIMELINE = (TELEMETRY, SPANS)
 FEW_RUNS = 500
-MOST_ROWS = 220_000
-"""Of both tables, about 4 MB of a page: a thousand runs with 8 points of a metric and the spans of a usual run fit."""
+MOST_ROWS, LEAST_ROWS = 270_000, 20_000
+TAKEN_BY_A_RUN = 50
+"""Rows of both tables; each is some 18 bytes of a page, and a run's steps, quantiles and ranks take the room of so many. A thousand runs
+with 8 points of a metric and the spans of a usual run fit; a page of five thousand is still below 10 MB."""
 
 
 def timeline_runs(results: CampaignResults) -> frozenset[str]:
@@ -26,7 +28,17 @@ def timeline_runs(results: CampaignResults) -> frozenset[str]:
     drawn = [run for run in results.runs if _rows(run)]
     if len(drawn) <= FEW_RUNS:
         return frozenset(run.attempt.folder for run in drawn)
-    return frozenset(run.attempt.folder for run in _chosen(_by_level(results, drawn), MOST_ROWS))
+    return frozenset(run.attempt.folder for run in _chosen(_by_level(results, drawn), room_for(len(drawn))))
+
+
+def room_for(runs: int) -> int:
+    """Rows of the timelines of so many runs."""
+    return max(LEAST_ROWS, MOST_ROWS - TAKEN_BY_A_RUN * runs)
+
+
+def runs_in_time(results: CampaignResults) -> int:
+    """How many runs have samples or spans, kept or not."""
+    return sum(_rows(run) > 0 for run in results.runs)
 
 
 def _rows(run: MeasuredRun) -> int:
@@ -39,14 +51,15 @@ def _rows(run: MeasuredRun) -> int:
 def _chosen(levels: list[list[MeasuredRun]], room: int) -> Iterator[MeasuredRun]:
     for level in levels:
         needed = sum(map(_rows, level))
-        every = -(-needed // room)
-        for run in level[::every]:
+        fitting = min(len(level), len(level) * room // needed)
+        for at in range(fitting):
+            run = level[at * len(level) // fitting]
             room -= _rows(run)
-            # Runs differ in length, so that every so many-th may still be too much.
+            # Runs differ in length, so that as many as fit by their mean may still be too many.
             if room < 0:
                 return
             yield run
-        if every > 1 or room == 0:
+        if fitting < len(level):
             return
 
 

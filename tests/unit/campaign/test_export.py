@@ -92,7 +92,7 @@ def test_odd_telemetry_files_give_what_can_be_read(tmp_path: Path, text: str) ->
 def test_a_run_that_cannot_be_read_is_named_and_the_rest_is_exported(
     campaign: CampaignPaths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(attempt: Attempt) -> tuple[StepTables | None, tuple[Caution, ...]]:
+    def broken(attempt: Attempt, ahead: object = None) -> tuple[StepTables | None, tuple[Caution, ...]]:
         if attempt.spec.run == "mb16_r1":
             raise OSError(5, "Input/output error")
         return read_events_said(attempt)

@@ -62,6 +62,7 @@ def test_json_has_the_seeds_keys_first() -> None:
         "axis_labels",
         "machines",
         "sentences",
+        "charts",
     ]
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from seatrial.records.charts import Detail
 
-STEP_POINTS, MOST_STEPS, LEAST_STEPS = 100_000, 1_500, 24
+STEP_POINTS, MOST_STEPS, LEAST_STEPS = 100_000, 1_500, 16
 SERIES_POINTS, MOST_OF_A_SERIES, LEAST_OF_A_SERIES = 8_000, 400, 8
 ETA_POINTS, MOST_ETA, LEAST_ETA = 10_000, 150, 5
 """Of all runs together; most and least of one. A thousand runs get 100 steps, 8 points of a series, 10 estimates each."""

@@ -11,7 +11,7 @@ from seatrial.report.html.page_data import PageData
 from seatrial.report.html.specs.all_charts import all_charts
 from seatrial.report.html.specs.palette import BLUE, ORANGE
 from seatrial.report.html.specs.placed import MOST, Row, is_number, only_best, rows_of, told
-from seatrial.report.html.specs.ranking import figure_title
+from seatrial.report.html.specs.ranking import LEADS, figure_title
 from seatrial.report.html.specs.theme import Spec, document, legend, named_y, quantity, row_height
 from seatrial.report.html.specs.tooltip import interval_text, number, tooltip, word
 
@@ -45,6 +45,7 @@ def both_ranked(data: PageData) -> Chart | None:
             transform=[
                 *told("group", [{"group": row["group"], "place": place} for place, row in enumerate(drawn)]),
                 interval_text("low", "high", "interval"),
+                {"calculate": f"datum.note === 'leads' ? '{LEADS}' : datum.note", "as": "standing"},
             ],
             encoding={"y": named_y("group"), "color": _by_side("range", COLOURS), "tooltip": _tooltip(str(drawn[0].get("unit") or ""))},
             layer=_layers(data),
@@ -73,4 +74,4 @@ def _layers(data: PageData) -> list[Spec]:
 
 def _tooltip(unit: str) -> list[Spec]:
     shown = [word("group", "group"), word("rank", "rank on its side"), number("value", unit or "figure"), word("interval", "95 % interval")]
-    return tooltip([*shown, word("runs", "runs"), word("note", "standing")])
+    return tooltip([*shown, word("runs", "runs"), word("standing", "standing")])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
-from seatrial.analyse.charts.telemetry import WHOLE_SERIES, telemetry_table
+from seatrial.analyse.charts.telemetry import WHOLE_SERIES, telemetry_series, telemetry_table
 from seatrial.records.charts import DRAWN_GPU, DRAWN_HOST
 from seatrial.records.telemetry import TelemetryTables
 
@@ -62,3 +63,48 @@ def test_many_gpus_share_what_two_have(gpus: int, most: int) -> None:
     assert "host" in table["source"]
     if gpus <= 2:
         assert len(series(table, "gpu 0", "power_w")) > most // 2
+
+
+@pytest.mark.parametrize("gpus", [8, 64])
+@pytest.mark.parametrize("most", [5, 8, 9, 10, 60])
+def test_no_extreme_of_a_run_is_lost_with_the_gpus_that_are_not_drawn(gpus: int, most: int) -> None:
+    chance = np.random.default_rng(gpus)
+    made = {metric: chance.uniform(0, 1000, (300, gpus)) for metric in DRAWN_GPU}
+    made["power_w"][123, 4] = 1234.5
+    columns = {metric: (lambda at, index, values=values: float(values[at, index])) for metric, values in made.items()}
+    found = telemetry_series(TelemetryTables(gpu=gpu_table(300, gpus, **columns)), T, most)
+    assert (123.0, 1234.5) in series(found.table, "gpu 4", "power_w")
+    for metric, values in made.items():
+        drawn = [value for name, value in zip(found.table["metric"], found.table["value"], strict=True) if name == metric]
+        assert (min(drawn), max(drawn)) == pytest.approx((values.min(), values.max()))
+    assert len(found.table["value"]) <= WHOLE_SERIES * max(most, 8)
+    # Those that are drawn have every metric, of the others there are some series.
+    metrics = {source: len(set(names)) for source, names in by_source(found.table).items()}
+    assert found.gpus == gpus
+    assert found.gpus_drawn == sum(count == len(DRAWN_GPU) for count in metrics.values())
+    assert all(len(series(found.table, source, metric)) >= 3 for source, names in by_source(found.table).items() for metric in names)
+
+
+def by_source(table: dict[str, list[Any]]) -> dict[str, set[str]]:
+    rows = list(zip(table["source"], table["metric"], strict=True))
+    return {source: {metric for found, metric in rows if found == source} for source, _ in rows}
+
+
+def test_a_gpu_that_comes_as_far_as_a_drawn_one_and_samples_before_the_launch_add_nothing() -> None:
+    # All are at 100 once, GPU 7 is at 900 before the launch: only the one whose mean stands out must be drawn.
+    gpu = gpu_table(
+        50, 64, power_w=lambda at, index: 900.0 if (at, index) == (0, 7) else 100.0 if at in (0, 9, 30) else 50.0 + (index == 40)
+    )
+    found = telemetry_series(TelemetryTables(gpu=gpu), T + 1, 8)
+    assert max(found.table["value"]) == 100.0
+    assert "gpu 40" in found.table["source"]
+    # Beside the drawn ones nothing but the one that has the lowest value, and only if none of them has it.
+    assert len(set(found.table["source"])) == found.gpus_drawn == 3
+    assert found.gpus == 64
+
+
+def test_few_gpus_are_all_drawn_and_none_is_none() -> None:
+    found = telemetry_series(TelemetryTables(gpu=gpu_table(30, 2, power_w=lambda at, index: float(at + index))), T, 8)
+    assert (found.gpus, found.gpus_drawn) == (2, 2)
+    assert telemetry_series(TelemetryTables(), T, 8).table == {}
+    assert telemetry_series(TelemetryTables(), T, 8).gpus == 0

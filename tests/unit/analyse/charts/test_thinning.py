@@ -77,7 +77,7 @@ def test_of_many_lengths_the_longest_stays(lengths: list[float], most: int) -> N
     assert not lengths or max(lengths) in np.array(lengths)[kept]
 
 
-@pytest.mark.parametrize(("runs", "expected"), [(0, (1500, 400, 150)), (4, (1500, 400, 150)), (1000, (100, 8, 10)), (100_000, (24, 8, 5))])
+@pytest.mark.parametrize(("runs", "expected"), [(0, (1500, 400, 150)), (4, (1500, 400, 150)), (1000, (100, 8, 10)), (100_000, (16, 8, 5))])
 def test_a_few_runs_are_drawn_in_full_and_many_still_fit(runs: int, expected: tuple[int, int, int]) -> None:
     detail = detail_for(runs)
     assert (detail.steps, detail.telemetry, detail.eta) == expected

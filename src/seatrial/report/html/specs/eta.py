@@ -1,19 +1,23 @@
 """How good the predictions of the end were: the predicted end with its band against the time they were made, and the true end as a rule.
 
-A prediction that was right lies on the rule. Three runs are drawn: more bands than that hide one another.
+A prediction that was right lies on the rule. Three runs are drawn: more bands than that hide one another. A prediction tells the steps it
+was made of, those up to its own; the nearest one answers the pointer, also over the line and the band.
 """
 
 from __future__ import annotations
 
+from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.specs.palette import COLOURS, DASHES
-from seatrial.report.html.specs.placed import is_number, told_window
+from seatrial.report.html.specs.placed import is_number, rows_of
+from seatrial.report.html.specs.series import nearest
 from seatrial.report.html.specs.theme import Spec, document, legend, quantity
-from seatrial.report.html.specs.tooltip import interval_text, number, number_text, tooltip, word
+from seatrial.report.html.specs.tooltip import interval_text, nearest_tooltip, number, number_text, tooltip, word
 
 MOST_RUNS = 3
 SHAPES = ["circle", "square", "triangle-up"]
+_OF_WHOLE_RUN: tuple[Spec, ...] = ({"calculate": "'whole run'", "as": "window"}, {"calculate": "1", "as": "n"})
 
 
 def eta(data: PageData) -> Chart | None:
@@ -39,27 +43,29 @@ def _document(data: PageData) -> Spec:
     y = quantity("end_s", "predicted end, s", zero=False)
     colour = {"field": "run", "type": "nominal", "scale": {"range": list(COLOURS[:MOST_RUNS])}, "legend": legend()}
     shape = {"field": "run", "type": "nominal", "scale": {"range": SHAPES}, "legend": None}
-    last = [{"aggregate": [{"op": "mean", "field": "true_end_s", "as": "true_end_s"}], "groupby": ["run", "window", "n"]}]
+    last: list[Spec] = [{"aggregate": [{"op": "mean", "field": "true_end_s", "as": "true_end_s"}], "groupby": ["run"]}, *_OF_WHOLE_RUN]
     high = {"field": "high_end_s"}
     true_end = tooltip([word("run", "run"), number("true_end_s", "ended at, s")])
     return document(
         height=260,
-        transform=[*_ends(), *told_window(data, "eta")],
+        transform=[*_ends(), *_steps_seen(data)],
         encoding={"color": colour},
         layer=[
             {
-                "mark": {"type": "area", "opacity": 0.18, "tooltip": None},
+                "mark": {"type": "area", "opacity": 0.18},
                 "encoding": {"x": x, "y": {**y, "field": "low_end_s"}, "y2": high},
             },
+            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": y}},
+            {
+                "params": [nearest(["run", "step"])],
+                "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
+                "encoding": {"x": x, "y": y, "shape": shape, "tooltip": nearest_tooltip(_shown())},
+            },
+            # Above the points, whose nearest one answers everywhere else.
             {
                 "transform": last,
                 "mark": {"type": "rule", "strokeDash": DASHES[1], "strokeWidth": 1.5},
                 "encoding": {"y": {**y, "field": "true_end_s"}, "tooltip": true_end},
-            },
-            {"mark": {"type": "line", "strokeWidth": 1.5}, "encoding": {"x": x, "y": y}},
-            {
-                "mark": {"type": "point", "filled": True, "size": 45, "opacity": 1},
-                "encoding": {"x": x, "y": y, "shape": shape, "tooltip": _shown()},
             },
         ],
     )
@@ -77,6 +83,21 @@ def _ends() -> list[Spec]:
         interval_text("low_end_s", "high_end_s", "band"),
         number_text("error_s", "error"),
         number_text("true_end_s", "ended"),
+    ]
+
+
+def _steps_seen(data: PageData) -> list[Spec]:
+    """Window and n of a prediction: the steps from the run's first to that at whose end it was made."""
+    first: dict[str, int] = {}
+    for row in rows_of(data.tables.get("steps")):
+        if (step := loose.whole(row.get("step"))) is not None:
+            first[str(row["run"])] = min(first.get(str(row["run"]), step), step)
+    predicted = dict.fromkeys(str(row["run"]) for row in rows_of(data.tables["eta"]))
+    values = [{"run": run, "first_step": first.get(run, 0)} for run in predicted]
+    return [
+        {"lookup": "run", "from": {"data": {"values": values}, "key": "run", "fields": ["first_step"]}},
+        {"calculate": "datum.step - datum.first_step + 1", "as": "n"},
+        {"calculate": "'steps ' + datum.first_step + '–' + datum.step", "as": "window"},
     ]
 
 

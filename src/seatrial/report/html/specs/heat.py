@@ -14,11 +14,13 @@ from seatrial.records.measure import Cell
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
+from seatrial.report.html.shown_text import plain
 from seatrial.report.html.specs.palette import BLUE, HEAT, ON_DARK, ON_LIGHT
 from seatrial.report.html.specs.placed import Row, is_number, rows_of
 from seatrial.report.html.specs.ranking import figure_title
+from seatrial.report.html.specs.series import nearest
 from seatrial.report.html.specs.theme import NUMBER, TEXT, Spec, by_width, document, quantity
-from seatrial.report.html.specs.tooltip import interval_text, number, tooltip, word
+from seatrial.report.html.specs.tooltip import interval_text, nearest_tooltip, number, tooltip, word
 
 AXIS = "axis_"
 X, Y = "{x}", "{y}"
@@ -127,16 +129,21 @@ def _dots(data: PageData, axis: str) -> Spec:
     y = quantity("value", figure_title(data), zero=False)
     y["axis"] = {**y["axis"], "titleLimit": 240}
     line: list[Spec] = [{"mark": {"type": "line", "color": BLUE, "opacity": 0.5}, "encoding": {"y": y}}] if numeric else []
+    shown = [word("x", plain(axis)), *_shown(_unit(data))[1:]]
     return document(
         height=260,
         transform=_best_of_cell(data),
         encoding={
             "x": {"field": "x", "type": "ordinal", "title": X, "axis": {"labelAngle": 0, "title": X, "labelLimit": 100}},
-            "tooltip": _shown(_unit(data)),
         },
         layer=[
             *line,
             {"mark": {"type": "rule", "color": BLUE, "strokeWidth": 2}, "encoding": {"y": {**y, "field": "low"}, "y2": {"field": "high"}}},
-            {"mark": {"type": "point", "filled": True, "size": 90, "color": BLUE, "opacity": 1}, "encoding": {"y": y}},
+            {
+                # The nearest dot answers over its interval and over the line too, which has but one tooltip of its own.
+                "params": [nearest(["x"])],
+                "mark": {"type": "point", "filled": True, "size": 90, "color": BLUE, "opacity": 1},
+                "encoding": {"y": y, "tooltip": nearest_tooltip(shown)},
+            },
         ],
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from statistics import fmean
 
+from seatrial.report.digest import named
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
@@ -15,7 +16,7 @@ from seatrial.report.html.specs.palette import GREY, PHASES, colour
 from seatrial.report.html.specs.placed import first_of, only_best, rows_of
 from seatrial.report.html.specs.stacked import stacked
 from seatrial.report.html.specs.theme import Spec
-from seatrial.report.html.specs.tooltip import SPELT_WINDOW, number, number_text, word
+from seatrial.report.html.specs.tooltip import number, number_text, word
 from seatrial.report.numbers import figure
 
 SHOWN = (number("whole", "those steps, ms"), word("usual", "the usual step, ms"))
@@ -36,9 +37,17 @@ def phases(data: PageData) -> Chart | None:
         f"{_told_of(groups[0], data, usual)}{only_best(len(groups), in_all, 'groups')}",
         table="phases",
         spec=stacked(
-            groups, "phase", "mean_ms", "ms a step", _colours(data), texts=[SPELT_WINDOW], of_group=_usual_text(usual), shown=SHOWN
+            groups, "phase", "mean_ms", "ms a step", _colours(data), windows=_windows(data), of_group=_usual_text(usual), shown=SHOWN
         ),
     )
+
+
+def _windows(data: PageData) -> dict[str, str]:
+    """Group → the windows of its runs; most often they are one and the same."""
+    spans: dict[str, dict[str, None]] = {}
+    for row in rows_of(data.tables["phases"]):
+        spans.setdefault(str(row["group"]), {})[f"{row['first_step']}–{row['last_step']}"] = None
+    return {group: f"steps {named(list(there))}" for group, there in spans.items()}
 
 
 def _usual(data: PageData) -> dict[str, float]:

@@ -21,6 +21,12 @@ EVEN_SHARE = 0.05
 WHOLE = "whole step"
 PARTS = {"own work": BLUE, "waiting": ORANGE, WHOLE: GREY}
 
+_OF_LOWEST: tuple[Spec, ...] = (
+    {"calculate": f"isValid(datum.own) ? 'own work' : '{WHOLE}'", "as": "part"},
+    {"calculate": "isValid(datum.own) ? datum.own : datum.whole", "as": "ms"},
+)
+"""Transforms: a mark lies above the lowest part of its bar, and tells what that would."""
+
 
 def ranks(data: PageData) -> Chart | None:
     """None where no run has two ranks."""
@@ -62,7 +68,7 @@ def _document(data: PageData, largest: int) -> Spec:
         transform=[*_named(data), *_marked()],
         layer=[
             {"transform": parts, "mark": {"type": "bar"}, "encoding": {**bar, "color": colour, "order": order, "tooltip": _shown()}},
-            {"transform": [{"filter": "datum.marked !== ''"}], **mark},
+            {"transform": [{"filter": "datum.marked !== ''"}, *_OF_LOWEST], **mark},
         ],
     )
 
@@ -102,7 +108,7 @@ def _bars(largest: int) -> tuple[Spec, Spec]:
     return (
         {"y": y, "x": quantity("ms", "ms a step (median)")},
         # Written on its own bar, which is long by definition: beside it there may be no room.
-        {"mark": text, "encoding": {"y": y, "x": {"value": 0}, "text": {"field": "marked", "type": "nominal"}}},
+        {"mark": text, "encoding": {"y": y, "x": {"value": 0}, "text": {"field": "marked", "type": "nominal"}, "tooltip": _shown()}},
     )
 
 
@@ -110,10 +116,7 @@ def _strip() -> tuple[Spec, Spec]:
     axis = {"title": "rank", "tickCount": by_width(4, 10), "format": "d", "grid": False, "tickMinStep": 1}
     x = {"field": "rank", "type": "quantitative", "scale": {"nice": False, "zero": False, "padding": 6}, "axis": axis}
     pointed = {"type": "point", "shape": "triangle-down", "filled": True, "size": 90, "color": RED, "opacity": 1}
-    said = tooltip(
-        [word("rank", "rank"), word("host", "host"), word("gpu", "GPU"), word("marked", "remark"), number("own", "own work, ms")]
-    )
     return (
         {"x": x, "y": {**quantity("ms", "ms a step (median)"), "stack": "zero"}},
-        {"mark": pointed, "encoding": {"x": x, "y": {"value": 6}, "tooltip": said}},
+        {"mark": pointed, "encoding": {"x": x, "y": {"value": 6}, "tooltip": _shown()}},
     )

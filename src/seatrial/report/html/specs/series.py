@@ -93,7 +93,20 @@ def lines(field: str, y: Spec, shown: list[Spec]) -> list[Spec]:
             "tooltip": nearest_tooltip(shown),
         },
     }
-    return [of_all, solid, points]
+    return [of_all, solid, _only_one(field, y), points]
+
+
+def _only_one(field: str, y: Spec) -> Spec:
+    """The step of a run that has no other: no line is drawn of one."""
+    return {
+        "transform": [
+            {"filter": f"isValid(datum.{field})"},
+            {"joinaggregate": [{"op": "count", "as": "steps_told"}], "groupby": ["run"]},
+            {"filter": "datum.steps_told === 1"},
+        ],
+        "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1, "clip": True},
+        "encoding": {"x": x_axis(), "y": y, **by_run()},
+    }
 
 
 def shown_step(figure: Spec) -> list[Spec]:

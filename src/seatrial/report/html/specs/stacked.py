@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from seatrial.report.html.specs.placed import told, told_place
+from seatrial.report.html.specs.placed import UNKNOWN, told
 from seatrial.report.html.specs.theme import Spec, document, legend, named_y, quantity, row_height
 from seatrial.report.html.specs.tooltip import number, tooltip, word
 
@@ -16,16 +16,16 @@ def stacked(
     unit: str,
     colours: Mapping[str, str],
     *,
-    texts: Sequence[Spec] = (),
+    windows: Mapping[str, str],
     of_group: Sequence[Spec] = (),
     shown: Sequence[Spec] = (),
 ) -> Spec:
-    """`part` is the column that names a part, `field` its amount in `unit`. `texts` make `window` and `n` of a row if it has none,
+    """`part` is the column that names a part, `field` its amount in `unit`. `windows` are those of each group's runs in words,
     `of_group` what `shown` shows of a group beside its parts; the sum of them is `whole`."""
     shades = {"domain": list(colours), "range": list(colours.values())}
     return document(
         height=row_height(len(groups)),
-        transform=[*told_place("group", groups), *told(part, _places(part, colours)), *texts, *_mean(part, field), *of_group],
+        transform=[*told("group", _group_places(groups, windows)), *told(part, _places(part, colours)), *_mean(part, field), *of_group],
         mark={"type": "bar"},
         encoding={
             "y": named_y("group"),
@@ -46,6 +46,10 @@ def stacked(
     )
 
 
+def _group_places(groups: Sequence[str], windows: Mapping[str, str]) -> list[dict[str, str | int]]:
+    return [{"group": group, "place": place, "window": windows.get(group, UNKNOWN)} for place, group in enumerate(groups)]
+
+
 def _places(part: str, colours: Mapping[str, str]) -> list[dict[str, str | int]]:
     return [{part: name, "at": at} for at, name in enumerate(colours)]
 
@@ -55,10 +59,9 @@ def _mean(part: str, field: str) -> list[Spec]:
         {"op": "mean", "field": field, "as": "mean"},
         {"op": "distinct", "field": "run", "as": "runs"},
         {"op": "sum", "field": "n", "as": "n"},
-        {"op": "min", "field": "window", "as": "window"},
     ]
     return [
-        {"aggregate": means, "groupby": ["group", "place", part, "at"]},
+        {"aggregate": means, "groupby": ["group", "place", "window", part, "at"]},
         {"joinaggregate": [{"op": "sum", "field": "mean", "as": "whole"}], "groupby": ["group"]},
         {"calculate": "datum.whole > 0 ? datum.mean / datum.whole : 0", "as": "share"},
     ]

@@ -14,6 +14,7 @@ from seatrial.report.html.specs.stacked import stacked
 
 TABLE = "startup"
 COLUMNS = ("run", "group", "repeat", "part", "seconds", "window", "n")
+WINDOW = "launch to the end of the first step"
 SHADES = {
     "launch": BROWN,
     "import": SKY,
@@ -36,7 +37,7 @@ def startup_table(data: PageData) -> Columns | None:
             seconds = loose.number(run, f"startup_{part}_sec")
             if seconds is not None:
                 whose = (loose.text(run, "run"), loose.text(run, "group"), loose.whole(run, "repeat"))
-                rows.append((*whose, part, seconds, "launch to the end of the first step", 1))
+                rows.append((*whose, part, seconds, WINDOW, 1))
     return {name: [row[index] for row in rows] for index, name in enumerate(COLUMNS)} if rows else None
 
 
@@ -53,5 +54,5 @@ def startup(data: PageData) -> Chart | None:
         title="Start-up",
         caption=f"Seconds from launch to the end of the first step, mean over a group's runs.{only_best(len(groups), in_all, 'groups')}",
         table=TABLE,
-        spec=stacked(groups, "part", "seconds", "seconds", colours),
+        spec=stacked(groups, "part", "seconds", "seconds", colours, windows=dict.fromkeys(groups, WINDOW)),
     )

@@ -8,6 +8,8 @@ container: they are WIDTH wide here, and the page gives every panel what it has 
 
 from __future__ import annotations
 
+from seatrial.report.digest import named
+from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.specs.placed import told_window
@@ -28,10 +30,24 @@ def timeline(data: PageData) -> Chart | None:
         id="timeline",
         section="timeline",
         title="Timeline",
-        caption=f"One run, seconds since its launch; the steps that count are shaded. {HOW_TO_ZOOM}",
+        caption=f"One run, seconds since its launch; the steps that count are shaded. {HOW_TO_ZOOM}{_gpus_drawn(data)}",
         table="timeline",
         spec=_document(data, drawn),
         picks="run",
+    )
+
+
+def _gpus_drawn(data: PageData) -> str:
+    """A sentence for each number of GPUs that are not all drawn, and in which runs."""
+    found: dict[tuple[int, int], list[str]] = {}
+    runs = loose.objects(data.summary, "current_runs")
+    for run in runs:
+        drawn, there = loose.whole(run, "gpus_drawn"), loose.whole(run, "gpus")
+        if drawn is not None and there is not None and drawn < there:
+            found.setdefault((drawn, there), []).append(str(run.get("run") or ""))
+    return "".join(
+        f" {drawn} of {there} GPUs drawn{'' if len(names) == len(runs) else f' in {named(names)}'}."
+        for (drawn, there), names in found.items()
     )
 
 

@@ -16,7 +16,7 @@ from seatrial.report.html.specs.placed import is_number
 from seatrial.report.html.specs.series import BINS, OF_ONE_STEP, binned, in_view
 from seatrial.report.html.specs.steps import is_logarithmic, step_time_y
 from seatrial.report.html.specs.theme import GRID, NUMBER, Spec, by_width
-from seatrial.report.html.specs.timeline_metrics import PANELS, Panel, in_fitting_unit
+from seatrial.report.html.specs.timeline_metrics import PANELS, RATES, Panel, in_fitting_unit
 from seatrial.report.html.specs.tooltip import nearest_tooltip, number, spelt_seconds, tooltip, word
 
 WIDTH = 640
@@ -25,6 +25,7 @@ Y_EXTENT = 84
 SINCE = number("t_s", "s since launch")
 ANSWERS = "at_"
 """How the names of layers begin that tell where the pointer is; others with a name can be zoomed in."""
+DOT: Spec = {"type": "point", "filled": True, "size": 60, "opacity": 1, "clip": True}
 TRAIN = "train"
 """The span that is cut at pauses; all others of the run are outside its steps."""
 OF_GPU = "substring(datum.source, 0, 3) === 'gpu'"
@@ -46,7 +47,8 @@ def _time_axis(*, is_last: bool) -> Spec:
 
 
 def _x() -> Spec:
-    return {"field": "t_s", "type": "quantitative", "scale": {"zero": False, "nice": False}}
+    """From the launch on, also where a run told nothing for long."""
+    return {"field": "t_s", "type": "quantitative", "scale": {"domainMin": 0, "nice": False}}
 
 
 def _panel(title: str, height: int | Spec, layers: list[Spec]) -> Spec:
@@ -119,6 +121,7 @@ def _step_panel(data: PageData) -> Iterator[Spec]:
     layers: list[Spec] = [
         _step_line({**line, "strokeWidth": 1, "opacity": 0.4}, y, "true"),
         _step_line({**line, "strokeWidth": 1.5}, y, "datum.counted"),
+        {"transform": [*kept, *_alone("run")], "mark": {**DOT, "color": BLUE}, "encoding": {"x": _x(), "y": y}},
         {"name": f"{ANSWERS}steps", "transform": [*kept, *in_view("t_s", "iter_ms", "run")], **_points(shown)},
     ]
     yield _panel("Step time, ms (log scale)" if is_logarithmic(y) else "Step time, ms", HEIGHT, layers)
@@ -133,6 +136,11 @@ def _step_line(mark: Spec, y: Spec, which: str) -> Spec:
         {"calculate": "datum.kind === 'step' ? datum.t_s : (datum.begin_s + datum.end_s) / 2", "as": "t_s"},
     ]
     return {"transform": rows, "mark": mark, "encoding": {"x": _x(), "y": {**y, "field": "drawn_ms"}}}
+
+
+def _alone(*by: str) -> list[Spec]:
+    """Transforms that leave the rows that no line is drawn of, since there is but one."""
+    return [{"joinaggregate": [_op("count", "t_s", "samples")], "groupby": list(by)}, {"filter": "datum.samples === 1"}]
 
 
 def _points(shown: list[Spec]) -> Spec:
@@ -191,6 +199,7 @@ def _telemetry_panel(panel: Panel, sources: tuple[str, ...], *, has_legend: bool
         HEIGHT,
         [
             {"transform": kept, "mark": mark, "encoding": {"x": _x(), "y": y, "color": shade, "strokeDash": stroke}},
+            {"transform": [*kept, *_alone("source", "metric")], "mark": DOT, "encoding": {"x": _x(), "y": y, "color": shade}},
             {"name": f"{ANSWERS}{panel.id}", "transform": [*kept, *_by_time(panel, sources)], **_points(_shown_sources(panel, sources))},
         ],
     )
@@ -207,7 +216,9 @@ def _by_time(panel: Panel, sources: tuple[str, ...]) -> list[Spec]:
         *binned("t_s"),
         {"joinaggregate": [_op("min", "amount", "least"), _op("max", "amount", "most")], "groupby": ["bin", "key"]},
         {"joinaggregate": [_op("min", "t_s", "begin"), _op("max", "t_s", "end"), _op("distinct", "t_s", "n")], "groupby": ["bin"]},
-        {"calculate": f"{_told('least')} + ({_told('least')} === {_told('most')} ? '' : ' to ' + {_told('most')})", "as": "told"},
+        {"calculate": _told("least", panel), "as": "least_told"},
+        {"calculate": _told("most", panel), "as": "most_told"},
+        {"calculate": "datum.least_told + (datum.least_told === datum.most_told ? '' : ' to ' + datum.most_told)", "as": "told"},
         spelt_seconds("begin", "end"),
         {"calculate": f"datum.from_x + (datum.bin + 0.5) / {BINS} * (datum.to_x - datum.from_x)", "as": "t_s"},
         # All rows of a key have one text: which of them is taken is all the same.
@@ -219,13 +230,20 @@ def _op(op: str, field: str, name: str) -> Spec:
     return {"op": op, "field": field, "as": name}
 
 
-def _told(field: str) -> str:
-    return f"format(datum.{field}, '{NUMBER}')"
+def _told(field: str, panel: Panel) -> str:
+    """A figure as text; a rate in the unit that fits it, for the panel's own is that of the largest of all runs."""
+    if panel.unit not in RATES:
+        return f"format(datum.{field}, '{NUMBER}')"
+    amount = f"datum.{field} * {panel.per_unit}"
+    fitted = [(f"{amount} >= {size}", f"format({amount} / {size}, '{NUMBER}') + ' {unit}'") for unit, size in reversed(RATES.items())]
+    *larger, (_, least) = fitted
+    return "".join(f"{test} ? {text} : " for test, text in larger) + least
 
 
 def _shown_sources(panel: Panel, sources: tuple[str, ...]) -> list[Spec]:
+    unit = "" if panel.unit in RATES else f" {panel.unit}"
     figures = [
-        word(f"s{at}m{which}", f"{source}, {name} {panel.unit}")
+        word(f"s{at}m{which}", f"{source}, {name}{unit}")
         for at, source in enumerate(sources)
         for which, name in enumerate(panel.metrics.values())
     ]

@@ -1,26 +1,103 @@
-// The rows behind a chart as a table, made when somebody opens it.
+// The rows behind a chart as a table, made when somebody opens it: one page of one table at a time, of telemetry one metric at a time.
+// What there is to press is made once and stays, so that it keeps the focus when a page is turned or the data are replaced.
 
-const MOST_ROWS = 500;
+const PAGE_ROWS = 500;
 
 function fill(details) {
-  const chart = data.charts.get(details.dataset.table);
-  const whole = data.tables.get(details.dataset.table);
-  const parts = chart ? partsOf(chart) : whole ? [{ name: details.dataset.table, table: whole, places: whole.places() }] : [];
-  const rows = parts.reduce((sum, part) => sum + part.places.length, 0);
-  const holder = details.querySelector("div");
-  const shares = parts.length ? sharesOf(parts, rows) : [];
-  holder.replaceChildren(sentence(howMany(rows)), ...shares.map((part) => scrolling(tableOf(part.table, part.places), part.name)));
+  details.shown ??= pager(details);
+  const { choose, label, bar } = details.shown;
+  const choices = choicesOf(partsBehind(details.dataset.table));
+  offer(choose, choices);
+  label.hidden = choices.length < 2;
+  const choice = choices[Math.max(choose.selectedIndex, 0)];
+  bar.hidden = label.hidden && (choice?.places.length ?? 0) <= PAGE_ROWS;
+  turn(details, choice);
 }
 
-// A timeline has rows of several tables: each gets its share of what is shown.
-function sharesOf(parts, rows) {
-  const share = Math.min(1, MOST_ROWS / rows);
-  return parts.map((part) => ({ ...part, places: part.places.slice(0, Math.ceil(part.places.length * share)) }));
+function partsBehind(name) {
+  const chart = data.charts.get(name);
+  if (chart) return partsOf(chart);
+  const whole = data.tables.get(name);
+  return whole ? [{ name, table: whole, places: whole.places() }] : [];
 }
 
-function howMany(rows) {
+// Of a table with metrics each of them, of others all their rows.
+function choicesOf(parts) {
+  return parts.flatMap((part) => {
+    const metric = part.table.columns.get("metric");
+    if (!metric) return [part];
+    const found = new Map();
+    for (const place of part.places) {
+      const name = `${part.name}: ${metric.at(place)}`;
+      if (!found.has(name)) found.set(name, []);
+      found.get(name).push(place);
+    }
+    return [...found].map(([name, places]) => ({ ...part, name, places }));
+  });
+}
+
+function offer(choose, choices) {
+  const names = choices.map((choice) => choice.name);
+  if (names.join("\n") === [...choose.options].map((option) => option.value).join("\n")) return;
+  const before = choose.value;
+  choose.replaceChildren(...names.map((name) => new Option(name, name)));
+  if (names.includes(before)) choose.value = before;
+}
+
+function pager(details) {
+  const choose = document.createElement("select");
+  const label = document.createElement("label");
+  label.append("Rows of ", choose);
+  const previous = turner("Previous", details, -1);
+  const next = turner("Next", details, 1);
+  const bar = document.createElement("div");
+  bar.className = "pager";
+  bar.append(label, previous, next);
+  const count = sentence("");
+  count.setAttribute("aria-live", "polite");
+  const place = document.createElement("div");
+  choose.addEventListener("change", () => {
+    details.page = 0;
+    fill(details);
+  });
+  details.querySelector("div").replaceChildren(bar, count, place);
+  return { choose, label, bar, previous, next, count, place };
+}
+
+function turner(word, details, by) {
+  const made = document.createElement("button");
+  made.type = "button";
+  made.textContent = word;
+  made.setAttribute("aria-label", `${word} rows`);
+  made.addEventListener("click", () => {
+    details.page += by;
+    fill(details);
+  });
+  return made;
+}
+
+function turn(details, choice) {
+  const { previous, next, count, place } = details.shown;
+  const rows = choice?.places.length ?? 0;
+  const last = Math.max(Math.ceil(rows / PAGE_ROWS) - 1, 0);
+  details.page = Math.min(Math.max(details.page ?? 0, 0), last);
+  const from = details.page * PAGE_ROWS;
+  const had = document.activeElement;
+  previous.hidden = next.hidden = last === 0;
+  previous.disabled = details.page === 0;
+  next.disabled = details.page === last;
+  // A button that can be pressed no more would keep the keys to itself.
+  if (had === previous && previous.disabled) next.focus();
+  if (had === next && next.disabled) previous.focus();
+  const told = howMany(from, Math.min(from + PAGE_ROWS, rows), rows);
+  if (count.textContent !== told) count.textContent = told;
+  place.replaceChildren(...(rows ? [scrolling(tableOf(choice.table, choice.places.slice(from, from + PAGE_ROWS)), choice.name)] : []));
+}
+
+function howMany(from, to, rows) {
   if (!rows) return "There are no rows for what is picked.";
-  return rows > MOST_ROWS ? `The first ${MOST_ROWS} of ${rows.toLocaleString("en")} rows.` : `${rows} ${rows === 1 ? "row" : "rows"}.`;
+  if (rows <= PAGE_ROWS) return `${rows} ${rows === 1 ? "row" : "rows"}.`;
+  return `Rows ${(from + 1).toLocaleString("en")} to ${to.toLocaleString("en")} of ${rows.toLocaleString("en")}.`;
 }
 
 function scrolling(table, name) {
@@ -35,7 +112,8 @@ function scrolling(table, name) {
 
 function tableOf(table, places) {
   const made = document.createElement("table");
-  const columns = [...table.columns].filter(([, column]) => places.some((place) => column.at(place) !== null));
+  const all = [...table.columns, ...columnsOfRun(table)];
+  const columns = all.filter(([, column]) => places.some((place) => column.at(place) !== null));
   const head = made.createTHead().insertRow();
   for (const [name, column] of columns) head.append(heading(name, !column.words));
   const body = made.createTBody();
@@ -48,6 +126,19 @@ function tableOf(table, places) {
     }
   }
   return made;
+}
+
+// Window and n of a row's run, for tables that tell none of their own.
+function columnsOfRun(table) {
+  const runs = data.tables.get("runs");
+  const whose = table.columns.get("run");
+  if (!runs || !whose || table.columns.has("n")) return [];
+  const placeOf = new Map(runs.places().map((place) => [runs.columns.get("run").at(place), place]));
+  return ["window", "n"].map((name) => {
+    const column = runs.columns.get(name);
+    const at = (place) => (placeOf.has(whose.at(place)) ? (column?.at(placeOf.get(whose.at(place))) ?? null) : null);
+    return [`run's ${name}`, { words: column?.words ?? null, at }];
+  });
 }
 
 function heading(name, isNumber) {

@@ -33,18 +33,26 @@ def svg(data: PageData, name: str, picks: Picks | None = None) -> str:
     return text
 
 
-def told_by(data: PageData, layer: str, fields: list[str], picks: Picks | None = None) -> list[list[str]]:
-    """What the first layer of the timeline with that name or mark has after its transforms, row by row: `fields` as text."""
-    spec = drawn_spec(chart(data, "timeline"), data, picks)
-    found = next(one for panel in spec["vconcat"] for one in panel["layer"] if layer in (one.get("name"), one["mark"]["type"]))
+def told_by(data: PageData, layer: str, fields: list[str], picks: Picks | None = None, name: str = "timeline") -> list[list[str]]:
+    """What the first layer of the chart with that name or mark has after its transforms, row by row: `fields` as text."""
+    spec = drawn_spec(chart(data, name), data, picks)
+    layers = [one for panel in spec.get("vconcat", [spec]) for one in panel.get("layer", [panel])]
+    found = next(one for one in layers if layer in (one.get("name"), one["mark"]["type"]))
     text = " + '|' + ".join(f"datum[{json.dumps(field)}]" for field in fields)
-    whole = [*spec["transform"], *found.get("transform", []), {"calculate": f"'' + {text}", "as": "row"}]
+    own = [] if found is spec else found.get("transform", [])
+    whole = [*spec["transform"], *own, {"calculate": f"'' + {text}", "as": "row"}]
     drawn = {
         "data": spec["data"], "datasets": spec["datasets"], "params": [{"name": "zoom", "value": {}}], "transform": whole, "mark": "text",
         "encoding": {"text": {"field": "row"}},
     }  # fmt: skip
     picture: str = vl_convert.vegalite_to_svg(json.dumps(drawn), vl_version=VEGALITE)
     return [html.unescape(row).split("|") for row in re.findall(r"<text[^>]*>([^<]*\|[^<]*)</text>", picture)]
+
+
+def layers_of(data: PageData, name: str) -> list[dict[str, Any]]:
+    """All layers of a chart or of its panels."""
+    spec = chart(data, name).spec
+    return [layer for panel in spec.get("vconcat", [spec]) for layer in panel["layer"]]
 
 
 def marks(picture: str, kind: str) -> int:

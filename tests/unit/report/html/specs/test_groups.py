@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from typing import Any
 
@@ -10,13 +11,19 @@ import pytest
 
 pytest.importorskip("vl_convert")
 
+import vl_convert
+
+from seatrial.report.digest import named
+from seatrial.report.html.compare_charts import both_ranked
 from seatrial.report.html.page_data import PageData
+from seatrial.report.html.png import VEGALITE, on_paper
+from seatrial.report.html.rows_for import drawn_spec
 from seatrial.report.html.specs.heat import axes_by_effect, heat
 from seatrial.report.html.specs.phases import phases
 from seatrial.report.html.specs.ranking import LEADS, ranking, standing
-from seatrial.report.html.specs.startup import startup, startup_table
+from seatrial.report.html.specs.startup import WINDOW, startup, startup_table
 from tests.unit.report.html.made_page import columns, made_page, rows_of
-from tests.unit.report.html.specs.drawing import chart, marks, parts, svg
+from tests.unit.report.html.specs.drawing import chart, layers_of, marks, parts, svg, told_by
 
 
 def with_groups(data: PageData, **changes: Any) -> PageData:
@@ -119,7 +126,11 @@ def test_one_axis_is_dots_with_intervals() -> None:
     assert chart(data, "heat").axes == ("micro_batch",)
     picture = svg(data, "heat")
     assert ">micro_batch<" in picture
-    assert "95 % interval" in picture
+    *_, dots = layers_of(data, "heat")
+    assert '"95 % interval"' in dots["encoding"]["tooltip"]["value"]["expr"]
+    # Of all that lies near a dot the dot tells, so that the line has no tooltip of its first row alone.
+    assert dots["params"][0]["select"]["nearest"] is True
+    assert "tooltip" not in chart(data, "heat").spec["encoding"]
 
 
 def test_phases_are_means_over_the_runs_in_the_order_of_a_step() -> None:
@@ -167,3 +178,29 @@ def test_startup_is_of_the_parts_that_summary_tells() -> None:
     assert "part: model" in picture
     assert "window: launch to the end of the first step; n: 3" in picture
     assert startup(dataclasses.replace(data, summary={"runs": [{"run": "a", "group": "g1", "repeat": 1}]})) is None
+
+
+def test_a_stack_tells_all_windows_of_its_runs() -> None:
+    data = made_page(steps=120, groups=1, repeats=3)
+    begins = {"g1_r1": 5, "g1_r2": 10, "g1_r3": 20}
+    rows = [{**row, "first_step": begins[str(row["run"])], "last_step": 99} for row in rows_of(data.tables["phases"])]
+    told = told_by(dataclasses.replace(data, tables={**data.tables, "phases": columns(rows)}), "bar", ["window", "runs"], name="phases")
+    assert told
+    assert {window for window, _ in told} == {f"steps {named(['5–99', '10–99', '20–99'])}"}
+    assert {runs for _, runs in told} == {"3"}
+
+
+def test_a_stack_of_one_window_tells_that() -> None:
+    told = told_by(made_page(steps=40), "bar", ["window", "n"], name="phases")
+    assert {window for window, _ in told} == {"steps 20–39"}
+    assert {window for window, _ in told_by(made_page(steps=40), "bar", ["window", "n"], name="startup")} == {WINDOW}
+
+
+def test_of_two_campaigns_a_leader_is_told_as_not_proven() -> None:
+    data = with_groups(made_page(steps=25), note=lambda row: "leads" if row["rank"] == 1 else "", side=lambda row: "A")
+    made = both_ranked(data)
+    assert made is not None
+    assert [one["field"] for one in made.spec["encoding"]["tooltip"] if one["title"] == "standing"] == ["standing"]
+    picture = vl_convert.vegalite_to_svg(json.dumps(on_paper(drawn_spec(made, data), "")), vl_version=VEGALITE)
+    assert picture.count(f"standing: {LEADS}") == 2
+    assert "standing: leads;" not in picture

@@ -23,7 +23,7 @@ from seatrial.report.html.specs.steps import step_time_y, steps
 from seatrial.report.html.specs.timeline import timeline
 from seatrial.report.terminal.waits import EVEN_SHARE as ON_A_TERMINAL
 from tests.unit.report.html.made_page import columns, made_page, rows_of
-from tests.unit.report.html.specs.drawing import chart, marks, svg, told_by, vega
+from tests.unit.report.html.specs.drawing import chart, layers_of, marks, svg, told_by, vega
 
 USED = {"net_rx_kib_per_s": 0.2, "net_tx_kib_per_s": 0.1, "disk_read_kib_per_s": 80_000.0, "disk_write_kib_per_s": 3.0}
 
@@ -110,14 +110,48 @@ def test_many_ranks_are_a_strip() -> None:
 
 def test_of_predictions_three_runs_are_drawn() -> None:
     data = made_page(steps=60)
-    picture = svg(data, "eta", {"runs": ["g1_r1", "g1_r2", "g2_r1", "g2_r2", "g3_r1"]})
-    assert set(re.findall(r"run: (g\d_r\d);", picture)) == {"g1_r1", "g1_r2", "g2_r1"}
-    assert "off by, s:" in picture
+    told = told_by(data, "point", ["run", "error"], {"runs": ["g1_r1", "g1_r2", "g2_r1", "g2_r2", "g3_r1"]}, name="eta")
+    assert {run for run, _ in told} == {"g1_r1", "g1_r2", "g2_r1"}
+    assert all(float(error.replace("−", "-")) for _, error in told)
 
 
 def test_a_run_that_never_ended_has_predictions_and_no_end() -> None:
     data = changed(made_page(steps=60), "eta", actual_s=lambda row: None)
-    assert "ended at, s: not known" in svg(data, "eta", {"runs": ["g1_r1"]})
+    assert {tuple(row) for row in told_by(data, "point", ["ended", "error"], {"runs": ["g1_r1"]}, name="eta")} == {
+        ("not known", "not known")
+    }
+
+
+def test_a_prediction_is_of_the_steps_up_to_its_own() -> None:
+    told = told_by(made_page(steps=60), "point", ["step", "window", "n"], {"runs": ["g1_r1"]}, name="eta")
+    assert told == [[f"{step}", f"steps 0–{step}", f"{step + 1}"] for step in range(10, 60, 10)]
+    later = changed(made_page(steps=60), "steps", step=lambda row: int(row["step"] or 0) + 8)
+    assert told_by(later, "point", ["window", "n"], {"runs": ["g1_r1"]}, name="eta")[0] == ["steps 8–10", "3"]
+
+
+def test_the_true_end_is_one_of_the_whole_run() -> None:
+    picks = {"runs": ["g1_r1", "g1_r2"]}
+    assert told_by(made_page(steps=60), "rule", ["run", "window", "n"], picks, name="eta") == [
+        ["g1_r1", "whole run", "1"],
+        ["g1_r2", "whole run", "1"],
+    ]
+
+
+def test_over_line_and_band_the_nearest_prediction_answers() -> None:
+    layers = layers_of(made_page(steps=60), "eta")
+    assert [layer["mark"]["type"] for layer in layers] == ["area", "line", "point", "rule"]
+    assert layers[2]["params"][0]["select"]["nearest"] is True
+
+
+@pytest.mark.parametrize("ranks", [4, 64])
+def test_the_word_on_a_rank_tells_what_its_bar_tells(ranks: int) -> None:
+    data = made_page(steps=25, ranks=ranks, repeats=1)
+    bar, mark = layers_of(data, "ranks")
+    assert mark["encoding"]["tooltip"] == bar["encoding"]["tooltip"]
+    kind = mark["mark"]["type"]
+    ((rank, part, ms),) = told_by(data, kind, ["rank", "part", "ms"], PICKS, name="ranks")
+    assert [rank, part, ms] in told_by(data, "bar", ["rank", "part", "ms"], PICKS, name="ranks")
+    assert part == "own work"
 
 
 def panel_titles(data: PageData) -> list[str]:
@@ -218,3 +252,54 @@ def test_rates_are_in_the_unit_of_their_peak() -> None:
     assert any(title.startswith("PCIe, MiB/s") for title in titles)
     # Far less is written than read: the unit is that of the larger.
     assert any(title.startswith("Disk, MiB/s") for title in titles)
+
+
+def test_a_small_rate_is_told_in_its_own_unit() -> None:
+    of_disk = {"disk_read_kib_per_s": 24.0, "disk_write_kib_per_s": 1536.0}
+    peak = {"g2_r1": 3.0 * 1024 * 1024}
+    data = changed(made_page(steps=25), "telemetry", value=lambda row: peak.get(row["run"], of_disk.get(str(row["metric"]), row["value"])))
+    assert any(panel["title"]["text"].startswith("Disk, GiB/s") for panel in chart(data, "timeline").spec["vconcat"])
+    assert {tuple(row) for row in told_by(data, "at_disk", ["s0m0", "s0m1"], PICKS)} == {("24 KiB/s", "1.5 MiB/s")}
+    assert {tuple(row) for row in told_by(data, "at_disk", ["s0m0", "s0m1"], {"timeline": "g2_r1"})} == {("3 GiB/s", "3 GiB/s")}
+
+
+def died_early() -> PageData:
+    """A run of which there is one sample of each metric, 40 s after its launch, and no step."""
+    data = without(made_page(steps=25, groups=1, repeats=1), "steps", "spans")
+    once = {(row["source"], row["metric"]): {**row, "t_s": 40.0} for row in rows_of(data.tables["telemetry"])}
+    return dataclasses.replace(data, tables={**data.tables, "telemetry": columns(list(once.values()))})
+
+
+def test_the_time_begins_at_the_launch() -> None:
+    scale = next(one for one in vega(died_early(), "timeline", PICKS)["scales"] if one["name"] == "x")
+    assert scale["domainMin"] == 0
+
+
+def test_one_sample_is_a_point() -> None:
+    data = died_early()
+    assert marks(svg(data, "timeline", PICKS), "point") >= len(data.tables["telemetry"]["run"])
+    assert marks(svg(without(made_page(steps=25), "steps", "spans"), "timeline", PICKS), "point") == 0
+
+
+def test_the_caption_says_how_many_gpus_are_drawn() -> None:
+    data = made_page(steps=25)
+    assert "GPUs drawn" not in chart(data, "timeline").caption
+    told = [{"run": "g1_r1", "gpus": 8, "gpus_drawn": 3}, {"run": "g1_r2", "gpus": 8, "gpus_drawn": 3}]
+    assert chart(dataclasses.replace(data, summary={**data.summary, "current_runs": told}), "timeline").caption.endswith(
+        " 3 of 8 GPUs drawn."
+    )
+    told.append({"run": "g2_r1", "gpus": 3, "gpus_drawn": 3})
+    some = chart(dataclasses.replace(data, summary={**data.summary, "current_runs": told}), "timeline").caption
+    assert some.endswith(" 3 of 8 GPUs drawn in g1_r1, g1_r2.")
+
+
+@pytest.mark.parametrize("name", ["steps", "loss"])
+def test_a_run_of_one_step_is_a_point(name: str) -> None:
+    data, picks = made_page(steps=25, nan_loss=False), {"runs": ["g1_r1", "g1_r2"]}
+    rows = [row for row in rows_of(data.tables["steps"]) if row["run"] != "g1_r1" or row["step"] == 7]
+    layer = layers_of(data, name)[2]
+    assert layer["mark"]["opacity"] == 1
+    before = marks(svg(data, name, picks), "point")
+    after = marks(svg(dataclasses.replace(data, tables={**data.tables, "steps": columns(rows)}), name, picks), "point")
+    # Of the run's 25 places that answer the pointer one is left, and one is seen.
+    assert after == before - 24 + 1
