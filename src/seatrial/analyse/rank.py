@@ -28,7 +28,7 @@ MOST_TIED_NAMED = 8
 """A sentence is no list: the ranking has them all."""
 MOST_REFUSALS = 4
 NO_INTERVAL = "no interval, so its place is not evidence"
-NOT_RUN = "not run yet"
+NOT_ENDED = "no run has ended yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,7 +111,7 @@ def _refusal(group: GroupSummary, metric: Metric, *, plain: bool) -> str:
     if group.failed_runs:
         return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
     if group.runs == 0:
-        return "the platform failed its runs" if group.infrastructure_failures else NOT_RUN
+        return "the platform failed its runs" if group.infrastructure_failures else NOT_ENDED
     if group.broken_losses:
         return f"the loss of {group.broken_losses} of {group.runs} runs is no number"
     if metric.of(group) is None:
@@ -186,7 +186,7 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
         return f"No group can win: {_refusals(order) or 'there is none'}."
     name, able = winner.summary.group, [place for place in order if place.can_win]
     if len(able) == 1:
-        if len(order) > 1 and all(place.refusal == NOT_RUN for place in order if place is not winner):
+        if len(order) > 1 and all(place.refusal == NOT_ENDED for place in order if place is not winner):
             return f"{name} is the only group of which a run has ended."
         return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
     tied = [place for place in able if place is not winner and not _is_apart(place, winner)]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.errors import SeatrialError, UsageError
 from seatrial.paths import CampaignPaths
+from seatrial.report.digest import PAGE_NOT_DRAWN
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,11 +86,17 @@ def _why_not_loaded(error: ImportError | OSError, package: str) -> str:
     return "is not installed here" if is_missing else f"cannot be loaded here ({error})"
 
 
+def _page(results: CampaignResults, paths: CampaignPaths) -> Path | None:
+    """The page of these results; one that could not be drawn may have left an older one."""
+    is_drawn = not any(caution.kind == PAGE_NOT_DRAWN for caution in results.cautions)
+    return paths.summary_html if is_drawn and paths.summary_html.is_file() else None
+
+
 def make_extras(asked: Extras, out: Path, results: CampaignResults, people: Console, unwritten: str = "") -> Made:
     """Everything that was asked for, one after another; each says where it is. One that fails is told, and costs none of the others.
     `unwritten` says why there are no tables, where there are none: then only the terminal can be drawn."""
     paths = CampaignPaths(Path(results.output))
-    made = Made(troubles=(unwritten,)) if unwritten else Made(html=paths.summary_html if paths.summary_html.is_file() else None)
+    made = Made(troubles=(unwritten,)) if unwritten else Made(html=_page(results, paths))
     if asked.svg:
         made = _tried("--svg", made, partial(_drawn_terminal, results, asked.svg))
     if unwritten:

@@ -62,7 +62,7 @@ def _with_rest_of_events(tables: StepTables, attempt: Attempt) -> StepTables:
     return replace(
         tables,
         effective=read_effective(AttemptPaths(Path(attempt.folder)).events(0), attempt),
-        startup=read_broken_startup(attempt, sources) if tables.steps.is_empty() else None,
+        startup=read_broken_startup(attempt, sources) if tables.steps.is_empty() else tables.startup,
         places=read_places(sources, attempt),
         reported=read_reported(sources, attempt),
     )

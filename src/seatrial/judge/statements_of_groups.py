@@ -30,7 +30,7 @@ _CAUSES_BEGIN = " Why: "
 
 
 def winner_statement(facts: Facts) -> Iterator[Finding]:
-    """PASS when the data tell the winner from every other group, and the platform failed none of them."""
+    """PASS when the data tell the winner from every other group, no run is missing, and the platform failed none of them."""
     ranking = facts.ranking
     winner = facts.group(ranking.winner)
     reason = ranking.reason.rstrip(".") or ("no group could be ranked" if winner is None else "the first in order")
@@ -39,15 +39,19 @@ def winner_statement(facts: Facts) -> Iterator[Finding]:
         return
     rival = next((place for place in ranking.groups if place.can_win and place.group != winner.group and place.ratio), None)
     value = winner.figures.get(ranking.metric)
-    sure = ranking.decided and not facts.spoilt_runs
+    sure = ranking.decided and not facts.spoilt_runs and not facts.pending
     told = f"{winner.group} {'wins' if sure else 'leads'}{_value_text(value, ranking.unit)}: {reason}{_rival_text(rival)}"
     yield Finding(
         id="winner",
         kind="winner",
         verdict=Verdict.PASS if sure else Verdict.INCONCLUSIVE,
-        text=f"{told}{_spoilt_text(facts)}.",
+        text=f"{told}{_spoilt_text(facts)}{_pending_text(facts)}.",
         evidence=tuple(_place_evidence(place, facts) for place in ranking.groups if facts.group(place.group)),
     )
+
+
+def _pending_text(facts: Facts) -> str:
+    return f"; {runs_text(len(facts.pending))} still to be run" if facts.pending else ""
 
 
 def _spoilt_text(facts: Facts) -> str:

@@ -23,7 +23,8 @@ from seatrial.report.rows import counted_runs
 # Sentences name this many runs or groups; tables and JSON have them all.
 MOST_NAMED = 4
 DEBUG_ON = "debug on"
-LEADS, NOT_RUN = "leads", "not run yet"
+LEADS, ALONE = "leads", "only group"
+NOT_RUN, NOT_ENDED = "not run yet", "no run ended"
 SHOWN_NOTES = {LEADS: "leads, not proven"}
 """Notes that say more to a reader than to a table."""
 PAGE_NOT_DRAWN = "page_not_drawn"
@@ -57,7 +58,7 @@ class Standing:
     @property
     def is_first(self) -> bool:
         """The one that won, or would win as things stand."""
-        return self.note in ("winner", LEADS)
+        return self.note in ("winner", LEADS, ALONE)
 
     @property
     def n(self) -> int | None:
@@ -86,7 +87,7 @@ class Warned:
 def standings(results: CampaignResults) -> list[Standing]:
     """The main lane in order, then what is off it; of each lane those last that have yet to start."""
     by_name = {group.group: group for group in (*results.not_started, *results.groups)}
-    first = LEADS if not_proven(results) else "winner"
+    first = ALONE if _is_alone(results) else LEADS if not_proven(results) else "winner"
     return [
         Standing(
             group=group,
@@ -140,7 +141,7 @@ def windows_text(runs: Iterable[MeasuredRun]) -> str:
 def _note(group: GroupSummary, place: RankedGroup, first: str, *, off_lane: bool) -> str:
     """`first` is what the one is called that stands first, '' for the others."""
     if not (group.runs or group.failed_runs or group.set_aside_runs or group.infrastructure_failures):
-        return NOT_RUN
+        return NOT_RUN if place.reason == NOT_RUN else NOT_ENDED
     if off_lane:
         return "off lane"
     if first:
@@ -253,7 +254,7 @@ def _title(results: CampaignResults) -> str:
 
 def _is_alone(results: CampaignResults) -> bool:
     """No other group was asked for, and nothing is missing."""
-    return len(results.groups) == 1 and not (results.not_started or results.pending or _spoilt(results))
+    return sum(group.mode != SENTINEL for group in results.groups) == 1 and not (results.not_started or results.pending or _spoilt(results))
 
 
 def _how_it_stands(results: CampaignResults) -> str:

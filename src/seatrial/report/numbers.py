@@ -68,3 +68,8 @@ def count(number: int, noun: str) -> str:
 def instant(seconds: float) -> str:
     """UTC, to the second, as ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def level(value: object) -> str:
+    """A value of an axis: yes and no as plans and charts write them."""
+    return NONE if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,7 +10,7 @@ from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report import digest
 from seatrial.report.digest import Standing
 from seatrial.report.markdown import bounded_table, escape
-from seatrial.report.numbers import NONE, figure, interval, ratio
+from seatrial.report.numbers import NONE, figure, interval, level, ratio
 
 MOST_RANKED = 40
 MOST_REASONS = 20
@@ -66,7 +66,7 @@ def _row(standing: Standing, axes: Sequence[str], runs: Sequence[MeasuredRun]) -
     return [
         place.rank,
         group.group,
-        *(group.axes.get(name, NONE) for name in axes),
+        *(level(group.axes.get(name)) for name in axes),
         figure(place.value),
         interval(standing.estimate),
         ("1" if standing.leads else NONE) if place.ratio is None else f"{ratio(place.ratio.mean)} ({_ratio_interval(standing)})",

@@ -69,7 +69,7 @@ def _by_level(results: CampaignResults, runs: list[MeasuredRun]) -> list[list[Me
     levels: dict[int, list[MeasuredRun]] = {}
     for run in runs:
         label, group = labels.run(run.attempt.spec), labels.group(run.attempt.spec)
-        level = 0 if group == results.ranking.winner else 1 if label in named else 2 + seen[group]
+        level = 0 if group == results.ranking.winner else 1 if named & {label, group, run.attempt.spec.run} else 2 + seen[group]
         seen[group] += 1
         levels.setdefault(level, []).append(run)
     return [levels[level] for level in sorted(levels)]
@@ -78,4 +78,4 @@ def _by_level(results: CampaignResults, runs: list[MeasuredRun]) -> list[list[Me
 def _named(results: CampaignResults) -> set[str]:
     """What findings that do not hold are about."""
     found = (*results.verdict.findings, *results.verdict.statements)
-    return {evidence.subject for finding in found if finding.verdict is not Verdict.PASS for evidence in finding.evidence}
+    return {evidence.subject for finding in found if finding.verdict is Verdict.FAIL for evidence in finding.evidence}

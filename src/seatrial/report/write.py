@@ -7,6 +7,7 @@ and the tables alone. A page that cannot be drawn costs nothing but itself: the 
 from __future__ import annotations
 
 import contextlib
+import logging
 from dataclasses import replace
 
 from seatrial.append import TROUBLE
@@ -21,6 +22,8 @@ from seatrial.report.markdown import one_line
 from seatrial.report.summary import write_summary
 from seatrial.report.tables import write_tables
 from seatrial.report.verdict_file import write_verdict
+
+log = logging.getLogger(__name__)
 
 LONGEST_CAUSE = 200
 
@@ -53,6 +56,7 @@ def _write_page(paths: CampaignPaths) -> Caution | None:
         # It would show what no longer holds.
         with contextlib.suppress(OSError):
             paths.summary_html.unlink(missing_ok=True)
+        log.debug("%s could not be drawn", paths.summary_html, exc_info=error)
         return Caution(kind=PAGE_NOT_DRAWN, text=_why(error, paths))
     return None
 

@@ -15,6 +15,7 @@ from seatrial.campaign.remembered import Remembered
 from seatrial.campaign.results import gather_results
 from seatrial.paths import CampaignPaths
 from seatrial.records.live import LiveState
+from seatrial.records.results import CampaignResults
 from seatrial.report.html import document as page
 from seatrial.report.html.page_data import PageData
 from seatrial.web.changed import mark
@@ -52,8 +53,15 @@ def take(paths: CampaignPaths, measuring: Measuring, running: Running | None = N
     """What a report would show now, with what the run under way has written so far, and that somebody runs it."""
     from seatrial.report.html.live_data import page_data_of
 
-    data = page_data_of(with_live_charts(gather_results(paths, charts=True, measuring=measuring)))
-    return replace(data, summary={**data.summary, "running": running}) if running else data
+    results = gather_results(paths, charts=True, measuring=measuring)
+    data = page_data_of(with_live_charts(results))
+    return replace(data, summary={**data.summary, "running": _progress(results)}) if running else data
+
+
+def _progress(results: CampaignResults) -> Running:
+    """Of all that the plans ask for: who goes on with a campaign counts only what is left of it."""
+    ended = sum(run.attempt.current and run.outcome is not None and not run.outcome.is_cut_short for run in results.runs)
+    return {"finished": ended, "count": ended + len(results.pending)}
 
 
 def shown(data: PageData, version: str, script: str) -> Shown:

@@ -82,7 +82,9 @@ def test_no_group_that_can_win_means_no_winner() -> None:
 
 def test_whoever_cannot_win_is_named_with_the_reason() -> None:
     groups = [group(name, [], failed_runs=failed) for name, failed in (("a", 2), ("b", 2), ("c", 1), ("d", 0))]
-    assert rank(groups, "throughput").reason == "No group can win: a, b: 2 of 2 runs failed; c: 1 of 1 runs failed; d: not run yet."
+    assert (
+        rank(groups, "throughput").reason == "No group can win: a, b: 2 of 2 runs failed; c: 1 of 1 runs failed; d: no run has ended yet."
+    )
     many = rank([group(f"g{at:02}", [], failed_runs=1) for at in range(20)], "throughput").reason
     assert many == "No group can win: g00, g01, g02, g03, g04, g05, g06, g07 and 12 more: 1 of 1 runs failed."
     unlike = rank([group(f"g{at}", [], failed_runs=at + 1) for at in range(6)], "throughput").reason

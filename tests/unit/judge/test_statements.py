@@ -210,6 +210,11 @@ def test_the_winner_is_stated_with_its_ratio_to_the_next() -> None:
     unsure = statement("winner", groups=failed, ranking=dataclasses.replace(factory.ranking(), decided=True, reason="Ahead of all."))
     assert unsure is not None and unsure.verdict is Verdict.INCONCLUSIVE
     assert "but the platform failed mb16_nw0_r3 (io_error): run it again before one is called the fastest" in unsure.text
+    waiting = statement(
+        "winner", pending=("mb64_r1",), ranking=dataclasses.replace(factory.ranking(), decided=True, reason="Ahead of all.")
+    )
+    assert waiting is not None and waiting.verdict is Verdict.INCONCLUSIVE
+    assert waiting.text.startswith("mb16_nw2 leads") and waiting.text.endswith("; 1 run still to be run.")
     none = statement("winner", ranking=factory.ranking(winner=None, reason="No run ended ok."))
     assert none is not None and none.text == "No winner: No run ended ok."
 

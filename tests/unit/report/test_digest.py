@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.caution import Caution
 from seatrial.records.measure import GroupSummary, RankedGroup
 from seatrial.records.original_names import MADE_FROM
@@ -66,12 +67,12 @@ def test_groups_that_have_not_run_are_listed_and_are_not_said_to_lose() -> None:
     assert [standing.n for standing in digest.standings(results)] == [356, 356, 178, None, 178, None]
 
 
-def test_a_group_whose_runs_have_not_ended_has_not_run() -> None:
+def test_a_group_of_which_no_run_has_ended_says_so() -> None:
     running = waiting("mb16_nw2", runs=0)
     groups = tuple(running if group.group == running.group else group for group in factory.groups())
-    place = RankedGroup(rank=1, group="mb16_nw2", value=None, can_win=False, reason="not run yet")
+    place = RankedGroup(rank=1, group="mb16_nw2", value=None, can_win=False, reason="no run has ended yet")
     results = factory.results(groups=groups, ranking=factory.ranking(groups=(place,), winner=None))
-    assert digest.standings(results)[0].note == "not run yet"
+    assert digest.standings(results)[0].note == "no run ended"
     failed = tuple(dataclasses.replace(group, failed_runs=1) for group in groups)
     assert digest.standings(dataclasses.replace(results, groups=failed))[0].note == "cannot win"
 
@@ -81,6 +82,18 @@ def test_the_first_of_those_to_come_is_not_called_the_only_group() -> None:
     ranking = factory.ranking(groups=(only,), reason="mb16_nw2 is the only group.")
     told = digest.winners_sentence(factory.results(ranking=ranking, not_started=(waiting("mb64"),), pending=("mb64_r1",)))
     assert "is the only group" not in told and "No run of another group has ended yet. 1 run still to be run." in told
+
+
+def test_a_group_alone_leads_nobody() -> None:
+    only = factory.summary("mb16_nw2")
+    sentinel = factory.summary("mb8_nw2", mode=SENTINEL)
+    place = next(place for place in factory.ranking().groups if place.group == "mb16_nw2")
+    ranking = factory.ranking(groups=(place,), off_lane=(), decided=False, reason="It is alone.")
+    alone = factory.results(groups=(only, sentinel), ranking=ranking, pending=(), runs=())
+    assert digest.standings(alone)[0].note == digest.ALONE and digest.standings(alone)[0].is_first
+    assert digest.winners_sentence(alone).startswith("Throughput of the only group: mb16_nw2 (1,270 samples/s ±1.0 %).")
+    waits = dataclasses.replace(alone, pending=("mb16_nw2_r3",))
+    assert digest.standings(waits)[0].note == digest.LEADS
 
 
 def test_figures_of_whole_runs_rest_on_runs() -> None:

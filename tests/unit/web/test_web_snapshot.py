@@ -21,7 +21,7 @@ from seatrial.report.html.page_data import read_page_data
 from seatrial.web import snapshot
 from seatrial.web.pace import Pace
 from seatrial.web.snapshot import source_of, take
-from tests.unit.campaign.made_campaign import spec, write_campaign, write_telemetry, write_what_ranks_write
+from tests.unit.campaign.made_campaign import RUNS, spec, write_campaign, write_telemetry, write_what_ranks_write
 from tests.unit.collect import on_disk
 from tests.unit.security.folders import contents
 from tests.unit.web.served import Client, live_state, served, until
@@ -73,6 +73,12 @@ def test_finished_runs_and_the_one_under_way_are_there(running: CampaignPaths) -
     assert UNDER_WAY in tables["steps"]["run"] and "mb8_r1" in tables["steps"]["run"]
     assert len([run for run in tables["steps"]["run"] if run == UNDER_WAY]) > 10
     assert dict(zip(tables["runs"]["run"], tables["runs"]["outcome"], strict=True))[UNDER_WAY] == "running"
+
+
+def test_how_far_it_is_counts_what_was_done_before_it_was_gone_on_with(running: CampaignPaths) -> None:
+    assert "running" not in take(running, Remembered()).summary
+    told = take(running, Remembered(), {"finished": 0, "count": 1}).summary["running"]
+    assert told == {"finished": RUNS - 1, "count": RUNS}
 
 
 def test_nothing_in_the_folder_changes_and_it_may_be_read_only(running: CampaignPaths) -> None:

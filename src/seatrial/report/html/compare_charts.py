@@ -5,6 +5,7 @@ In: the data of both (both_sides). Out: charts. The heat map is left out: cells 
 
 from __future__ import annotations
 
+from seatrial.report import digest
 from seatrial.report.html.both_sides import SIDES
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
@@ -45,7 +46,7 @@ def both_ranked(data: PageData) -> Chart | None:
             transform=[
                 *told("group", [{"group": row["group"], "place": place} for place, row in enumerate(drawn)]),
                 interval_text("low", "high", "interval"),
-                {"calculate": f"datum.note === 'leads' ? '{LEADS}' : datum.note", "as": "standing"},
+                {"calculate": f"split(datum.note, ',')[0] === '{digest.LEADS}' ? '{LEADS}' : datum.note", "as": "standing"},
             ],
             encoding={"y": named_y("group"), "color": _by_side("range", COLOURS), "tooltip": _tooltip(str(drawn[0].get("unit") or ""))},
             layer=_layers(data),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.records.charts import CHART_TABLES, TIMES, Columns
 from seatrial.report.html.shown_text import plain
+from seatrial.report.numbers import level
 
 if TYPE_CHECKING:
     import polars
@@ -82,15 +83,11 @@ def _coded(values: Sequence[Any]) -> tuple[polars.Series, list[str]]:
     """A code a row and the word of each; what is no text is its text, and nothing stays nothing."""
     import polars as pl
 
-    texts = [None if value is None else value if type(value) is str else _as_text(value) for value in values]
+    texts = [None if value is None else value if type(value) is str else level(value) for value in values]
     code_of: dict[str | None, int | None] = {text: at for at, text in enumerate(text for text in dict.fromkeys(texts) if text is not None)}
     words = [plain(text) for text in code_of if text is not None]
     code_of[None] = None
     return pl.Series([code_of[text] for text in texts], dtype=pl.Int64), words
-
-
-def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _numbers(name: str, values: Sequence[Any], digits: int) -> polars.Series:

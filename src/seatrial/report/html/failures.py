@@ -30,7 +30,7 @@ def _failure(row: Row) -> Row:
         "cause": loose.text(row, "cause") or "unknown",
         "runs": named(runs),
         "all_runs": runs if len(runs) > MOST_NAMED else [],
-        "ended": _ended(row, runs),
+        "ended": _ended(row),
         "detail": loose.text(row, "detail"),
         "action": loose.text(row, "action"),
         "remarks": [*([RUN_AGAIN] if spoilt else []), *loose.words(row, "fits")],
@@ -40,10 +40,11 @@ def _failure(row: Row) -> Row:
     }
 
 
-def _ended(row: Row, runs: list[str]) -> str:
-    """How and when; of several runs the time is the first one's."""
-    outcome, after = loose.text(row, "outcome"), units.format_duration(loose.number(row, "duration_s"))
-    return f"Ended {outcome} after {after}." if len(runs) < 2 else f"Ended {outcome}, {runs[0]} after {after}."
+def _ended(row: Row) -> str:
+    """How and when; of several runs the shortest and the longest time."""
+    times = [found for key in ("duration_s", "longest_s") if (found := loose.number(row, key)) is not None]
+    after = " to ".join(dict.fromkeys(map(units.format_duration, times)))
+    return f"Ended {loose.text(row, 'outcome')} after {after}." if after else f"Ended {loose.text(row, 'outcome')}."
 
 
 def in_short(told: list[Row]) -> str:

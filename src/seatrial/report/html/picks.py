@@ -16,6 +16,7 @@ from seatrial.records.verdict import Verdict
 from seatrial.report.html import loose
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.summary_tables import standings
+from seatrial.report.labels import APART
 
 MOST_PICKED = 8
 """As many as the page lets a reader pick."""
@@ -62,9 +63,16 @@ def _that_ended_well(data: PageData, runs: Runs) -> Runs:
 
 def _suspects(summary: dict[str, Any], runs: Runs) -> list[str]:
     """Runs that findings which do not hold name first, or the first run of the group that they name; each once."""
-    every = set(_all(runs))
-    named = (runs.get(subject, [subject])[0] for subject in _accused(summary))
-    return list(dict.fromkeys(run for run in named if run in every))
+    every = list(_all(runs))
+    found = (_run_of(subject, runs, every) for subject in _accused(summary))
+    return list(dict.fromkeys(run for run in found if run))
+
+
+def _run_of(subject: str, runs: Runs, every: Sequence[str]) -> str | None:
+    """The run meant. Evidence has a run's own name; where two configurations gave it, the runs here have digits behind it."""
+    if subject in runs:
+        return runs[subject][0]
+    return next((run for run in every if run == subject or run.startswith(f"{subject}{APART}")), None)
 
 
 def _accused(summary: dict[str, Any]) -> Iterator[str]:

@@ -10,20 +10,21 @@ from typing import Any
 
 from seatrial import units
 from seatrial.records.measure import Estimate
+from seatrial.report.digest import ALONE, LEADS, SHOWN_NOTES
 from seatrial.report.html import loose
 from seatrial.report.html.summary_tables import axis_names, standings, unit_of
-from seatrial.report.numbers import NONE, count, figure, interval, margin, ratio
+from seatrial.report.numbers import NONE, count, figure, interval, level, margin, ratio
 
 MEANS = (
     "Figures are wall clock over the window, geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the "
-    "number of steps counted."
+    "number of steps counted, of figures of whole runs that of runs."
 )
 MOST_NAMED = 6
+NOT_PROVEN = SHOWN_NOTES[LEADS]
 NOTE_CLASSES = {
     "winner": "good", "leads": "open", "tied": "open", "no interval": "open", "cannot win": "bad", "off lane": "quiet",
-    "not run yet": "quiet",
+    "not run yet": "quiet", "no run ended": "quiet", ALONE: "",
 }  # fmt: skip
-LEADS, NOT_PROVEN = "leads", "leads, not proven"
 SPELT = {"p90/p50": "wall p90/p50"}
 """Beside criteria over the seeds' phases a ratio must say of what it is."""
 FIXED = ("#", "group", "note", "95 % interval", "to leader", "p90/p50", "start-up", "runs", "window", "n")
@@ -68,18 +69,13 @@ def _cells(row: Row, axes: Sequence[str]) -> list[str]:
         figure(loose.number(row, "value")),
         interval(estimate_of(row)),
         _to_leader(row),
-        *(_level(values.get(name)) for name in axes),
+        *(level(values.get(name)) for name in axes),
         ratio(loose.number(row, "p90_over_p50")),
         units.format_duration(loose.number(row, "startup_s")),
         loose.text(row, "runs_text") or _whole(row, "runs"),
         (loose.text(row, "window") or NONE) if has_figure else NONE,
         _whole(row, "n") if has_figure else NONE,
     ]
-
-
-def _level(value: Any) -> str:
-    """A yes or no as plans and charts write it."""
-    return NONE if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def estimate_of(row: Row) -> Estimate | None:
@@ -138,12 +134,12 @@ def how_it_is_read(summary: Row) -> str:
 
 def key_figures(summary: Row) -> list[tuple[str, str, str]]:
     """What one looks for first: name, figure, what it is."""
-    first = next((row for row in standings(summary) if _note(row).startswith(("winner", LEADS))), None)
+    first = next((row for row in standings(summary) if _note(row).startswith(("winner", LEADS, ALONE))), None)
     tiles = []
     if first:
         value = f"{figure(loose.number(first, 'value'))} {unit_of(summary)}"
         window = loose.text(first, "window") or "whole run"
-        title = "Winner" if _note(first).startswith("winner") else NOT_PROVEN.capitalize()
+        title = shown_note(first).split(", debug")[0].capitalize()
         tiles.append((title, loose.text(first, "group"), f"by {_metric(summary)}, {_counted(first)}"))
         tiles.append(("Its figure", value, f"{margin(estimate_of(first)) or 'no interval'}, {window}"))
         tiles.append(("Its wall p90/p50", ratio(loose.number(first, "p90_over_p50")), f"step time, {window}"))

@@ -15,7 +15,7 @@ from seatrial.records.results import CampaignResults
 from seatrial.report import digest
 from seatrial.report.digest import Standing
 from seatrial.report.interval_bars import Scale, bar, scale_of
-from seatrial.report.numbers import NONE, figure, margin, ratio
+from seatrial.report.numbers import NONE, figure, level, margin, ratio
 from seatrial.report.terminal.text import LONGEST_NAME, fitted, hanging, more, names_width, text
 
 MOST_RANKED = 16
@@ -102,7 +102,7 @@ def _cells(standing: Standing, axes: Sequence[str], width: int) -> list[Text]:
     return [
         Text(str(place.rank)),
         text(group.group, "bold" if standing.is_first else ""),
-        *(text(str(group.axes.get(axis, NONE))) for axis in axes),
+        *(text(level(group.axes.get(axis))) for axis in axes),
         Text(figure(place.value)),
         Text(margin(standing.estimate).removeprefix("±").strip() or NONE),
         Text(str(standing.n or NONE)),

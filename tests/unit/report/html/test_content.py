@@ -151,10 +151,11 @@ def test_the_folder_is_named_and_not_where_it_lies() -> None:
     assert told["head"]["output"] == "demo" and told["title"] == "demo"
 
 
-def test_of_several_failed_runs_the_time_is_said_to_be_the_firsts() -> None:
-    told = {"failures": [{"runs": ["a", "b"], "cause": "stall", "outcome": "stalled", "duration_s": 12.0}]}
-    shown = failures.failures(told)
-    assert shown[0]["ended"] == "Ended stalled, a after 12.0 s."
+def test_of_several_failed_runs_the_shortest_and_the_longest_time_are_told() -> None:
+    failed = {"runs": ["a", "b"], "cause": "stall", "outcome": "stalled", "duration_s": 12.0}
+    shown = failures.failures({"failures": [failed]})
+    assert shown[0]["ended"] == "Ended stalled after 12.0 s."
+    assert failures.failures({"failures": [{**failed, "longest_s": 600.0}]})[0]["ended"] == "Ended stalled after 12.0 s to 10m 00s."
     assert failures.in_short(shown) == "What failed, and what to do: stall" and failures.in_short([]) == ""
 
 

@@ -69,6 +69,10 @@ def test_the_timeline_is_of_the_run_that_a_finding_names() -> None:
     assert timeline([bad("straggler:b_r3:rank2", "b_r3", "a_r1")]) == "b_r3"
     assert timeline([bad("stability:b", "b", "b")]) == "b_r1"
     assert timeline([bad("leak:gone", "gone_r1")]) == "a_r1"
+    # Where two configurations gave one name, charts have digits behind it and evidence has not.
+    tables = {"steps": table("a_r1~1f2e", "b_r1", "a_r2~9c0d")}
+    assert timeline([bad("leak:a_r2:host", "a_r2")]) == "a_r2~9c0d"
+    tables = {"steps": table(*runs_of("a", "b", "c"))}
     # Over the campaign the first number is of the first run, which need not be at fault.
     assert timeline([], [bad("1", "campaign", "b_r1", scope="campaign"), bad("2", "c_r2", "a_r1", scope="every_run")]) == "c_r2"
 

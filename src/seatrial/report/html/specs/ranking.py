@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from seatrial.report import digest
+from seatrial.report.digest import ALONE, SHOWN_NOTES
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
@@ -18,12 +20,11 @@ from seatrial.report.html.specs.theme import Spec, document, legend, named_y, qu
 from seatrial.report.html.specs.tooltip import interval_text, number, number_text, tooltip, word
 from seatrial.report.html.summary_tables import unit_of
 
-LEADS, HOLLOW = "leads, not proven", "no interval"
-NOTES = {"leads": LEADS}
-"""What is said to a reader in more words than a table has room for."""
+LEADS, HOLLOW = SHOWN_NOTES[digest.LEADS], "no interval"
 STANDINGS = {
     "winner": (GREEN, "circle"),
     LEADS: (ORANGE, "square"),
+    ALONE: (BLUE, "circle"),
     "tied": (BLUE, "diamond"),
     HOLLOW: (PURPLE, "circle"),
     "behind": (GREY, "circle"),
@@ -57,7 +58,9 @@ def ranking(data: PageData) -> Chart | None:
 
 def standing(row: Row, summary: dict[str, Any]) -> str:
     """A word of STANDINGS."""
-    note = NOTES.get(str(row.get("note")), str(row.get("note")))
+    # What stands behind the first comma is a remark beside the note.
+    said = str(row.get("note")).split(",")[0]
+    note = SHOWN_NOTES.get(said, said)
     return note if note in STANDINGS else _standing_by_rank(row, summary)
 
 

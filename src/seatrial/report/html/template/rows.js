@@ -1,13 +1,22 @@
 // The rows behind a chart as a table, made when somebody opens it: one page of one table at a time, of telemetry one metric at a time.
-// What there is to press is made once and stays, so that it keeps the focus when a page is turned or the data are replaced.
+// What there is to press is made once, so that it keeps the focus when a page is turned.
 
 const PAGE_ROWS = 500;
+
+// Table → the page and the choice somebody turned to; a live page makes everything else anew.
+const turned = new Map();
+
+function turnedTo(details) {
+  const name = details.dataset.table;
+  if (!turned.has(name)) turned.set(name, { page: 0, choice: "" });
+  return turned.get(name);
+}
 
 function fill(details) {
   details.shown ??= pager(details);
   const { choose, label, bar } = details.shown;
   const choices = choicesOf(partsBehind(details.dataset.table));
-  offer(choose, choices);
+  offer(choose, choices, turnedTo(details).choice);
   label.hidden = choices.length < 2;
   const choice = choices[Math.max(choose.selectedIndex, 0)];
   bar.hidden = label.hidden && (choice?.places.length ?? 0) <= PAGE_ROWS;
@@ -36,10 +45,9 @@ function choicesOf(parts) {
   });
 }
 
-function offer(choose, choices) {
+function offer(choose, choices, before) {
   const names = choices.map((choice) => choice.name);
   if (names.join("\n") === [...choose.options].map((option) => option.value).join("\n")) return;
-  const before = choose.value;
   choose.replaceChildren(...names.map((name) => new Option(name, name)));
   if (names.includes(before)) choose.value = before;
 }
@@ -57,7 +65,7 @@ function pager(details) {
   count.setAttribute("aria-live", "polite");
   const place = document.createElement("div");
   choose.addEventListener("change", () => {
-    details.page = 0;
+    Object.assign(turnedTo(details), { page: 0, choice: choose.value });
     fill(details);
   });
   details.querySelector("div").replaceChildren(bar, count, place);
@@ -70,7 +78,7 @@ function turner(word, details, by) {
   made.textContent = word;
   made.setAttribute("aria-label", `${word} rows`);
   made.addEventListener("click", () => {
-    details.page += by;
+    turnedTo(details).page += by;
     fill(details);
   });
   return made;
@@ -80,12 +88,13 @@ function turn(details, choice) {
   const { previous, next, count, place } = details.shown;
   const rows = choice?.places.length ?? 0;
   const last = Math.max(Math.ceil(rows / PAGE_ROWS) - 1, 0);
-  details.page = Math.min(Math.max(details.page ?? 0, 0), last);
-  const from = details.page * PAGE_ROWS;
+  const at = turnedTo(details);
+  at.page = Math.min(Math.max(at.page, 0), last);
+  const from = at.page * PAGE_ROWS;
   const had = document.activeElement;
   previous.hidden = next.hidden = last === 0;
-  previous.disabled = details.page === 0;
-  next.disabled = details.page === last;
+  previous.disabled = at.page === 0;
+  next.disabled = at.page === last;
   // A button that can be pressed no more would keep the keys to itself.
   if (had === previous && previous.disabled) next.focus();
   if (had === next && next.disabled) previous.focus();
