@@ -211,6 +211,27 @@ def test_two_others_of_one_name_have_a_page_each(report: Report, campaign: Campa
     assert len(set(pages)) == 2 and all(page.is_file() and page.name.startswith("compare_out-") for page in pages)
 
 
+def test_a_page_that_could_not_be_drawn_is_not_offered_though_an_old_one_lies_there(
+    report: Report, campaign: CampaignPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report()
+
+    def broken(data: object) -> None:
+        raise ValueError("no such column")
+
+    unlink = Path.unlink
+
+    def refused(path: Path, missing_ok: bool = False) -> None:
+        if path == campaign.summary_html:
+            raise PermissionError(13, "denied")
+        unlink(path, missing_ok)
+
+    monkeypatch.setattr("seatrial.report.html.specs.all_charts.all_charts", broken)
+    monkeypatch.setattr(Path, "unlink", refused)
+    code, out, _ = report("--json")
+    assert campaign.summary_html.is_file() and last_line(out)["html"] is None and code == 2
+
+
 def test_without_a_display_it_says_how_to_get_the_page(report: Report, campaign: CampaignPaths) -> None:
     code, out, _ = report("--open")
     assert code == FAIL and "No browser can be opened here." in out and str(campaign.summary_html) in out

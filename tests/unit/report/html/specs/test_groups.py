@@ -57,6 +57,7 @@ def test_how_a_group_stands_where_no_note_tells() -> None:
     assert standing({**rows[2], "group": "not there"}, data.summary) == "behind"
     decided = {**data.summary, "ranking": {**data.summary["ranking"], "decided": True}}
     assert standing(rows[0], decided) == "winner"
+    assert standing({**rows[0], "note": "leads, debug on"}, decided) == LEADS, "a remark beside the note does not change it"
     assert standing(rows[0], {**decided, "pending": ["g1_r3"]}) == LEADS
 
 
