@@ -80,7 +80,7 @@ def group_campaign(
     if not can_measure():
         raise CampaignError(NO_POLARS)
     # Workers begin while this process loads what it needs itself, and reads what there is to measure.
-    with Workers(0 if measuring else _num_folders(paths)) as workers:
+    with Workers(0 if measuring else _num_attempts(paths)) as workers:
         from seatrial.analyse.charts.detail import detail_for
         from seatrial.analyse.groups import summarise
         from seatrial.analyse.rank import rank
@@ -107,13 +107,9 @@ def group_campaign(
     )
 
 
-def _num_folders(paths: CampaignPaths) -> int:
-    """About as many as there are runs, at a glance."""
-    try:
-        with os.scandir(paths.folder) as entries:
-            return sum(entry.is_dir() for entry in entries)
-    except OSError:
-        return 0
+def _num_attempts(paths: CampaignPaths) -> int:
+    """How many folders of attempts there are, at a glance."""
+    return sum(1 for _ in paths.folder.glob("*/attempt-*"))
 
 
 def can_measure() -> bool:
