@@ -5,17 +5,21 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: demo test test-faults test-browser test-runbooks test-pythons fuzz bench lint format docs picture clean system-packages
+.PHONY: demo test test-faults test-cluster test-browser test-runbooks test-pythons fuzz bench lint format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
 test: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu and not faults and not browser and not runbooks" tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu and not faults and not browser and not runbooks and not cluster" tests
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 2 --dist loadgroup -m faults tests/faults
+
+# Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
+test-cluster: $(VENV)/.test-ready system-packages
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
 
 # The page in a real headless Chromium, the system's own: drawn, read by key and on a phone, dark, printed, and deaf to hostile words.
 test-browser: $(VENV)/.test-ready system-packages
@@ -35,7 +39,7 @@ test-pythons:
 
 # What we claim of ourselves, each with its bounds; the last line of each is one JSON object.
 bench: $(VENV)/.test-ready
-	@for name in startup probe_overhead sampler_cost harness_gap eta_error analysis_scale page_scale prepare_speed compare_rates leak_rates straggler_rates steady_state endurance; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in startup probe_overhead sampler_cost harness_gap eta_error analysis_scale page_scale prepare_speed compare_rates leak_rates straggler_rates steady_state endurance doctor_scale; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

@@ -3,7 +3,7 @@
 set -euo pipefail
 
 declare -A packages=(
-  [cluster]="pdsh openssh-server iproute2 tini"
+  [cluster]="pdsh openssh-server iproute2 nftables tini gcc libc6-dev"
   [browser]="chromium"
 )
 

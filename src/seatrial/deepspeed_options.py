@@ -58,27 +58,22 @@ option_of = OPTIONS.option_of
 split_words = OPTIONS.split_words
 values_in = OPTIONS.values_in
 
-_HOSTS = "runs on several hosts are not built yet; leave it out and run on this machine"
 _ELASTIC = "ranks that come and go are not built yet; leave it out"
+_PERNODE = "`place: {kind: pernode, nodes: N}` starts one command on each node, without ssh"
 NOT_PASSED_ON = MappingProxyType(
     {
-        **dict.fromkeys(
-            (
-                "hostfile",
-                "num_nodes",
-                "node_rank",
-                "launcher",
-                "launcher_args",
-                "force_multi",
-                "no_ssh",
-                "no_ssh_check",
-                "ssh_port",
-                "venv_script",
-            ),
-            _HOSTS,
-        ),
+        "hostfile": "`place: {kind: hostfile, hostfile: FILE}` says which hosts there are",
+        "exclude": "place.include says which GPUs to use; of a hostfile, place.exclude which not to",
+        "num_nodes": "place.include says which hosts of a hostfile to use, place.ranks how many of their slots",
+        "node_rank": _PERNODE,
+        "no_ssh": _PERNODE,
+        "launcher": "place.via says what starts the agents on other hosts, pdsh or ssh",
+        "launcher_args": "place.ssh_args has the options for ssh",
+        "ssh_port": '`place: {ssh_args: ["-p", PORT]}` says it',
+        "venv_script": "place.python says which interpreter the hosts have",
+        "force_multi": "`place: {kind: hostfile}` does so, with one host too; leave it out",
+        "no_ssh_check": "no host is asked by deepspeed, since Seatrial starts it on each; leave it out",
         **dict.fromkeys(("elastic_training", "min_elastic_nodes", "max_elastic_nodes"), _ELASTIC),
-        "exclude": "name the GPUs to use instead, with place.include",
         "autotuning": "it starts runs of its own that nobody watches; make the settings it would try axes of the plan",
     }
 )

@@ -2,10 +2,15 @@
 
     SeatrialError                what happened, what was expected, what to do: one sentence each
     ├── UsageError               the user can mend it (exit 1)
-    │   └── PlanError            a plan or an override, with file, line and key
+    │   ├── PlanError            a plan or an override, with file, line and key
+    │   └── HostfileError        a hostfile, or what is chosen from one, with file and line
+    │       └── NoHostsError     the file is missing, cannot be read, or names no host
     ├── RefusedError             a check refused before anything was started (exit 2)
     ├── CampaignError            the campaign folder cannot be used: busy, unreadable, gone (exit 1)
     └── LaunchError              a process could not be started at all (an outcome where it is one run's, else exit 1)
+        ├── PortTakenError       the port that a run must have is another's
+        ├── HostError            a host whose agent cannot be started, or does not call
+        └── StoppedError         the user asked to stop before all hosts were up
 
 A run that fails is not an error: it is data (`records.outcome`). Only `cli/main.py` turns errors into text and exit codes.
 """
@@ -43,6 +48,19 @@ class PlanError(UsageError):
         return f"{where}: {what}" if where else what
 
 
+class HostfileError(UsageError):
+    """A hostfile, or a choice of its hosts, that cannot be used; says where and what to write."""
+
+    def __init__(self, problem: str, *, file: Path | str | None = None, line: int | None = None):
+        self.problem, self.file, self.line = problem, file, line
+        where = ":".join(str(part) for part in (file, line) if part is not None)
+        super().__init__(f"{where}: {problem}" if where else problem)
+
+
+class NoHostsError(HostfileError):
+    """There is no hostfile, it cannot be read, or no host stands in it."""
+
+
 class RefusedError(SeatrialError):
     """A check found something that would make the campaign fail or lie later."""
 
@@ -59,6 +77,18 @@ class LaunchError(SeatrialError):
 
 class PortTakenError(LaunchError):
     """The port that a run must have is held by somebody else."""
+
+
+class HostError(LaunchError):
+    """A host whose agent could not be started or did not call; `cause` names an entry of the registry of signatures."""
+
+    def __init__(self, problem: str, *, host: str, cause: str):
+        self.host, self.cause = host, cause
+        super().__init__(problem)
+
+
+class StoppedError(LaunchError):
+    """The user asked to stop while hosts were being started."""
 
 
 def printable(text: str) -> str:

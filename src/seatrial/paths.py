@@ -18,6 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# Of small files that preflight puts into a folder for a moment, to see whether it is shared and can be written to.
+TRIAL_PREFIX = ".seatrial-trial-"
+BY_HAND = "by-hand"
+"""Folder of an attempt, or of one of its nodes, for what its command.sh writes when a person runs it."""
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 
 
@@ -43,6 +47,8 @@ class AttemptPaths:
     command = _InFolder("command.sh")
     agent_order = _InFolder("agent.json")
     agent_log = _InFolder("agent.log")
+    call = _InFolder("call.json")
+    start_log = _InFolder("start.log")
     environment = _InFolder("environment.json")
     provenance = _InFolder("provenance.json")
     launcher_log = _InFolder("launcher.log")
@@ -60,7 +66,18 @@ class AttemptPaths:
     watchdog_halt = _InFolder(".HALT")
     stacks = _InFolder("stacks")
     recovered = _InFolder("recovered.json")
+    nodes_record = _InFolder("nodes.json")
+    nodes = _InFolder("nodes")
+    hostfile = _InFolder("hostfile")
     outcome = _InFolder("outcome.json")
+
+    def node(self, name: str) -> AttemptPaths:
+        """What one host's agent writes, under the same names: launcher.log, ranks/, telemetry, stacks, agent.json, agent.log, command.sh.
+
+        Node 0 of a run on many hosts writes launcher.log, telemetry and stacks to the attempt's folder itself, so that everything that
+        reads a run on one host reads it too.
+        """
+        return AttemptPaths(self.nodes / name)
 
     @property
     def number(self) -> int:
@@ -139,6 +156,7 @@ class CampaignPaths:
     lock = _InFolder(".owner.lock")
     owner = _InFolder(".owner.json")
     stop_request = _InFolder(".stop.json")
+    gate = _InFolder(".gate.json")
     progress = _InFolder("progress.json")
     recovered = _InFolder("recovered.json")
     translation = _InFolder("translation.json")

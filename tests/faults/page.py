@@ -13,6 +13,8 @@ processes, or to real files where nothing runs.
 How a run is ended: its stacks are taken (from inside by a handler in C, from outside by py-spy), `halt.json` asks all ranks to end at
 the same step (`limits.soft_s`), then TERM (`limits.term_s`), then KILL. The user's first Ctrl-C begins at `halt.json`, the second is KILL.
 The agent, parent and subreaper of everything a run starts, is tied to the harness by a pipe: when that closes, it kills what is left.
+On many hosts there is one agent on each, tied to the harness by a TCP connection with a beat every 2 s: when it closes, or nothing is
+heard for 20 s, the agent kills what is left, and the harness takes the host for lost.
 """
 TAIL = """
 ## Not shown on hardware here

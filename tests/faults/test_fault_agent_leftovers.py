@@ -14,7 +14,7 @@ import pytest
 
 from seatrial.files import write_json
 from seatrial.launch.agent_process import AgentProcess
-from seatrial.launch.orphans import kill_orphans
+from seatrial.machine.orphans import kill_orphans
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from tests.unit.agent.runs import agent_on, attempt_of, hear, order_for

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seatrial.agent.clock import SUSPENDED_S
+from seatrial.line.awake_clock import SUSPENDED_S
 from seatrial.machine.shared_memory import SHARED_MEMORY
 from tests.unit.agent.runs import agent_on, attempt_of, hear, order_for
 from tests.unit.launch.factory import wait_until

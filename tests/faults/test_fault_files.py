@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.xdist_group("damaged_files")]
 PLAN = """
 name: small
 workload: dummy
-settings: {step_ms: 5, log_every: 10}
+settings: {step_ms: 15, log_every: 10}
 launcher: torchrun
 place: {kind: local, ranks: 2}
 axes:
@@ -230,7 +230,8 @@ def test_a_plan_of_a_later_version_is_read(campaign: Path, truth: Truth, tmp_pat
 
     found = damage.report_of(campaign, tmp_path / "out", "plan.json", of_later_version)
     assert found.runs == truth.told.runs
-    assert found.kinds() == {"unknown_figure"}
+    # A busy machine may have given the sound campaign cautions of its own.
+    assert found.kinds() - truth.told.kinds() == {"unknown_figure"}
 
 
 def test_without_any_plan_it_is_said_what_to_do(campaign: Path, tmp_path: Path) -> None:

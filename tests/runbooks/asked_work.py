@@ -125,8 +125,10 @@ def _said_timing(start: Start) -> dict[str, Any]:
 
 
 def _launch_place(words: tuple[str, ...]) -> tuple[object, ...]:
-    """Devices or hostfile, by the option that says so."""
+    """Devices or hostfile, by the option that says so; without ssh the hostfile only says how many nodes there are."""
     options = dict(itertools.pairwise(words))
+    if "--no_ssh" in words:
+        return ("pernode", None)
     if "--hostfile" in options:
         return ("hostfile", str(Path(options["--hostfile"])))
     return ("local", tuple(options["--include"].removeprefix("localhost:").split(",")))

@@ -15,6 +15,15 @@ RUNBOOK = ROOT / "runbooks" / "stage1"
 SEEDS = ROOT.parent / "shared" / "seeds"
 SEED_NUMBERS = ("000", "001")
 NO_SEEDS = f"the seeds are not at {SEEDS}: only our own runbooks are run"
+# Section 3.5 of seed 000 is run in both lanes: in that of the runbooks its hostfile names this machine alone.
+MANY_HOSTS = (
+    "001 6",
+    "README Many machines",
+    "README Smoke run on many machines",
+    "README Final training on many machines",
+    "README Many machines without ssh",
+)
+"""Sections that need several hosts: run in the lane of the clusters, by tests/cluster/test_seed_blocks.py."""
 _HEADING = re.compile(r"^#{1,6}\s+(?P<title>.*?)\s*$")
 _FENCE = re.compile(r"^\s*```\s*(?P<language>\w*)\s*$")
 _NUMBERED = re.compile(r"^(?P<number>\d+(?:\.\d+)*)\.?(?:\s|$)")

@@ -86,6 +86,17 @@ def check_run_folder(folder: Path, *, every_rank: bool) -> None:
     assert ranks == (set(range(RANKS)) if every_rank else set()), f"TimingRank lines of ranks {ranks} in {folder / 'train.log'}"
 
 
+def check_launch(work: Path, call: Call) -> Path:
+    """A training started by deepspeed itself: its files, a validation and a checkpoint where they were asked for; its folder."""
+    output = next((word.partition("=")[2] for word in call.words if word.startswith("experiment_output_dir=")), "")
+    folder = named_folder(work, output.removeprefix("./")) if output else sorted((work / "outputs" / "train").iterdir())[-1]
+    check_run_folder(folder, every_rank=False)
+    if any("checkpoint_every_steps" in word for word in call.words):
+        assert "Validation Finished" in (folder / "train.log").read_text()
+        assert (folder / "checkpoints" / "latest").exists() or (folder / "latest").exists(), sorted(folder.iterdir())
+    return folder
+
+
 def _check_manifest(out: Path, names: list[str]) -> None:
     rows = {f"{row['group']}_r{row['repeat']}": row for row in table(out / "run_manifest.tsv")}
     missing = [name for name in names if name not in rows]

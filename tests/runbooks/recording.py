@@ -19,6 +19,7 @@ DRIVER = "run_stage1_ab_bench.sh"
 STABILITY = "run_phaseb_4090_stability.sh"
 PROGRAMS = ("deepspeed", "python", "conda", "seatrial")
 SCRIPTS = (
+    "check_many_machines.sh",
     "check_phaseb_stability.py",
     "find_python.sh",
     "preprocess_librispeech_16k.py",

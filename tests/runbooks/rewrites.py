@@ -7,7 +7,7 @@ error, so that no block writes where it should not.
 | what | becomes | why |
 |---|---|---|
 | `/code` | the working folder | the seeds' own machine has the repository there |
-| `/etc/deepspeed/hostfile` | `hostfile` in the working folder | it names this machine alone, with two slots |
+| `/etc/deepspeed/hostfile` | `hostfile` in the working folder | this machine alone, two slots; on the test cluster two hosts, a slot each |
 | `INCLUDE=localhost:0,1` | `INCLUDE=localhost WORLD_SIZE=2` | no GPUs here: two ranks on the CPU |
 | `--include localhost:0,1` | `--num_gpus 2` | DeepSpeed counts a CPU machine as one device and would refuse the second |
 | `MAX_STEPS`, `train.max_step_iterations` | 12 | enough for timing points and a time to go (sentinels: 4); given to what does not say |
@@ -22,6 +22,7 @@ error, so that no block writes where it should not.
 | `--workers N` of the preparation | 2 | two cores |
 | `for attention in sdpa flash_attention_2` | the second alone | time |
 | `seatrial run …/min-matrix.yaml` | the same with `--set` for the sizes above, one of its groups | time |
+| `seatrial run …/multinode-….yaml` | the same with `--set` for the sizes above, one CPU rank a host | time; a CPU has no fp16 |
 | `…_mainline_xxx` | the folder that section 3.1 made | the seed's own stand-in for a time |
 
 Data paths, weights, `CONDA_ENV`, precision, attention, telemetry, limits are kept: the working folder has them under these names.
@@ -95,11 +96,26 @@ def _small_group(found: re.Match[str]) -> str:
     return f"z{found['zero']}_mb{_small_batch(found['batch'])}_nw{WORKERS}_pf"
 
 
+_SMALL_PLAN = (
+    f"--set place.include=null --set place.ranks={RANKS} "
+    f"--set repeats=1 --set steps={STEPS + 1} --set settings.micro_batch=4 --set settings.num_workers={WORKERS} "
+    f"--set settings.log_every={LOG_EVERY} --set timing.log_every={LOG_EVERY}"
+)
+
+
 def _small_plan(found: re.Match[str]) -> str:
-    place = f"--set place.include=null --set place.ranks={RANKS}"
-    sizes = f"--set repeats=1 --set steps={STEPS + 1} --set settings.micro_batch=4 --set settings.num_workers={WORKERS}"
-    points = f"--set settings.log_every={LOG_EVERY} --set timing.log_every={LOG_EVERY}"
-    return f"{found[0]} --only z0_flash_attention_2 {place} {sizes} {points}"
+    return f"{found[0]} --only z0_flash_attention_2 {_SMALL_PLAN}"
+
+
+def _small_plan_of_hosts(found: re.Match[str]) -> str:
+    return f"{found[0]} {_SMALL_PLAN} {_OF_HOSTS[found['plan']]}"
+
+
+# What a CPU cannot do, and what a hundred thousand steps would only do after 500.
+_OF_HOSTS = {
+    "smoke": "--set place.hostfile=hostfile --set settings.precision=bf16 --set settings.model_load_dtype=auto",
+    "pernode": f"--set settings.validation_every_steps={OFTEN} --set settings.checkpoint_every_steps={OFTEN}",
+}
 
 
 SIZES = (
@@ -127,6 +143,7 @@ SIZES = (
     Rewrite(r"_mainline_xxx/", "_mainline_2*/"),
     Rewrite(r"(?<=for attention in )sdpa flash_attention_2", "flash_attention_2"),
     Rewrite(r"seatrial run \S+/min-matrix\.yaml", _small_plan),
+    Rewrite(r"seatrial run \S+/multinode-(?P<plan>smoke|pernode)\.yaml", _small_plan_of_hosts),
 )
 
 # Seed 001 names a manifest there that no other section has; the lane runs the block twice, as written and with this.

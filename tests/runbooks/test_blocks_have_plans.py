@@ -41,6 +41,7 @@ class NoPlan:
 
 
 PREPARES, EXPORTS, LOOKS = NoPlan("prepares data"), NoPlan("exports only"), NoPlan("looks at what is there")
+RUNS_PLAN = NoPlan("runs its plan itself")
 WRAPPED = NoPlan("runs the sentinels of phase-b-stability-4090 through the wrapper, whose variables are its own")
 BLOCKS: dict[tuple[str, int], Plan | Variants | NoPlan] = {
     ("000 2.1", 0): PREPARES,
@@ -86,12 +87,16 @@ BLOCKS: dict[tuple[str, int], Plan | Variants | NoPlan] = {
     ("README Leaks", 0): Plan("leak-4090-z0"),
     ("README Which rank is slow", 0): Plan("straggler"),
     ("README Final training on one machine", 0): Plan("final-one-machine"),
+    ("README Many machines", 0): LOOKS,
+    ("README Smoke run on many machines", 0): RUNS_PLAN,
     ("README Final training on many machines", 0): Plan("final-many-machines"),
+    ("README Many machines without ssh", 0): Plan("multinode-pernode"),
+    ("README Many machines without ssh", 1): RUNS_PLAN,
     ("README Reading the results", 0): LOOKS,
     ("archive_stage1_experiments Sweeps of two platforms", 0): Plan("sweep-2x4090-12h"),
     ("archive_stage1_experiments The sweep of two V100", 0): Plan("sweep-2xv100"),
     ("archive_stage1_experiments The sentinels, by hand", 0): Plan("phase-b-stability-4090"),
-    ("archive_stage1_experiments The smallest matrix, again", 0): NoPlan("runs its plan itself"),
+    ("archive_stage1_experiments The smallest matrix, again", 0): RUNS_PLAN,
 }
 WITHOUT_BLOCK = {
     "base": "what the others build on",
@@ -99,6 +104,7 @@ WITHOUT_BLOCK = {
     "phase-c-candidates-v100": "the retest's command with other lists",
     "leak-v100-flash": "the flash run's command with the V100's GPUs",
     "min-matrix": "run as a plan",
+    "multinode-smoke": "run as a plan",
 }
 SEEDS, PAGES = seed_sections(), runbook_sections()
 OWN_PLANS = sorted({plan.name for plan in BLOCKS.values() if isinstance(plan, Plan)})
@@ -217,4 +223,4 @@ def compare_launch(wanted: list[Run], call: Call) -> None:
     assert settings == run.settings
     assert timing == {"rank_scope": run.rank_scope, "sync": run.timing["sync"], "log_every": run.timing["log_every"]}
     kind, _, devices, hostfile = run.place
-    assert place == (kind, hostfile if kind == "hostfile" else devices)
+    assert place == (kind, {"hostfile": hostfile, "local": devices, "pernode": None}[kind])

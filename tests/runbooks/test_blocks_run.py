@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.runbooks.blocks import NO_SEEDS, Block, Section, runbook_sections, seed_sections
+from tests.runbooks.blocks import MANY_HOSTS, NO_SEEDS, Block, Section, runbook_sections, seed_sections
 from tests.runbooks.conftest import PREPARES, section
 from tests.runbooks.lane import Lane, SectionRun
-from tests.runbooks.left_behind import check_campaign, check_run_folder, named_folder, table
+from tests.runbooks.left_behind import check_campaign, check_launch, check_run_folder, named_folder, table
 from tests.runbooks.recording import DRIVER, STABILITY, Call
 from tests.runbooks.rewrites import CORRECTED_MANIFEST, FEW_STEPS, RANKS
 
@@ -22,8 +22,6 @@ pytestmark = [pytest.mark.runbooks, pytest.mark.torch, pytest.mark.timeout(1000)
 SEEDS = seed_sections()
 RUNBOOK = runbook_sections()
 WRONG_MANIFEST = "001 5"
-MANY_HOSTS = ("001 6", "README Final training on many machines")
-"""Shown, and not started, until many hosts are built. Section 3.5 of seed 000 is started: its hostfile names this machine alone."""
 FOLLOWED_BY = {"000 3.1": "000 7", "README Smoke run": "README Reading the results"}
 """Sections whose files another one looks at, which is run after it, in the same folder."""
 ACCEPTANCE = ("001 3.4.1", "README Phase B: stability")
@@ -72,16 +70,6 @@ def test_a_manifest_that_is_not_there_is_answered_with_the_one_that_is(prepared:
     check_run_folder(sorted((prepared.work / "outputs" / "train").iterdir())[-1], every_rank=False)
 
 
-@pytest.mark.parametrize("one", those([one for one in [*SEEDS, *RUNBOOK] if one.key in MANY_HOSTS]))
-def test_many_hosts_are_shown(prepared: Lane, one: Section) -> None:
-    shown = prepared.run(
-        one, lambda text: re.sub(r"deepspeed --hostfile hostfile (?:--launcher pdsh )?train\.py", "python train.py --cfg job", text)
-    )
-    assert shown.blocks[0].code == 0, shown.output
-    assert "train_micro_batch_size_per_gpu: 5" in shown.output
-    assert f"manifest_path: {'./' if one.key in ('001 6',) else ''}{MANIFEST}" in shown.output
-
-
 def check(lane: Lane, one: Section) -> None:
     """Run a section, once the data is there, and look at everything it was to leave."""
     if one.key not in PREPARES and not any(key in lane.done for key in PREPARES):
@@ -109,7 +97,7 @@ def _check_special(lane: Lane, ran: SectionRun) -> None:
     if ran.key in ACCEPTANCE:
         _check_acceptance(lane, ran)
     if ran.key in ONE_LAUNCH:
-        _check_one_launch(lane, ran)
+        check_launch(lane.work, ran.calls_of("deepspeed")[0])
     for call in ran.calls_of("seatrial"):
         _check_plan(lane, call)
     if any(call.words[:1] == ("scripts/quick_leak_diagnose.py",) for call in ran.calls_of("python")):
@@ -132,18 +120,6 @@ def _check_acceptance(lane: Lane, ran: SectionRun) -> None:
     if ran.calls_of(DRIVER):
         assert len(rows) == 6, "the wrapper ran finished runs again"
         assert "SKIP" in ran.blocks[wrapper.block].output
-
-
-def _check_one_launch(lane: Lane, ran: SectionRun) -> None:
-    """A training started by deepspeed itself: its files, a validation and a checkpoint where they were asked for."""
-    words = ran.calls_of("deepspeed")[0].words
-    output = next(word.partition("=")[2] for word in words if word.startswith("experiment_output_dir="))
-    folder = named_folder(lane.work, output.removeprefix("./"))
-    check_run_folder(folder, every_rank=False)
-    if any("checkpoint_every_steps" in word for word in words):
-        log = (folder / "train.log").read_text()
-        assert "Validation Finished" in log
-        assert (folder / "checkpoints" / "latest").exists() or (folder / "latest").exists(), sorted(folder.iterdir())
 
 
 def _check_plan(lane: Lane, call: Call) -> None:

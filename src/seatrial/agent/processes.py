@@ -10,11 +10,10 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from seatrial.agent.merge import Lines, LogFile, Verbatim
+from seatrial.agent.own_folder import own_paths
 from seatrial.agent.tree import bind_to_parent
-from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
 
 READ_BYTES = 64 * 1024
@@ -68,11 +67,12 @@ class Started:
 
 def start_all(order: AgentOrder, caller: Mapping[str, str]) -> Iterator[Started]:
     """Start each process of the command; OSError when one cannot be started (those already started are the caller's to end)."""
-    several = len(order.command.ranks) > 1
+    # A rank alone on its host is one of several all the same, and has its number in its variables where no launcher stands between.
+    several = len(order.command.ranks) > 1 or (order.call is not None and "RANK" in order.command.ranks[0])
     for position, overlay in enumerate(order.command.ranks):
-        rank = int(overlay.get("RANK", position))
+        rank = int(overlay.get("RANK", order.first_rank + position))
         lines: Lines | Verbatim = Lines(rank) if several else Lines() if order.rank_logs else Verbatim()
-        own_log = LogFile(AttemptPaths(Path(order.attempt_folder)).rank_logs / f"rank{rank}.log") if several else None
+        own_log = LogFile(own_paths(order).rank_logs / f"rank{rank}.log") if several else None
         yield _start(order, {**caller, **order.command.env, **overlay}, lines, own_log)
 
 
@@ -80,7 +80,8 @@ def start_failure(order: AgentOrder, error: OSError) -> tuple[int, str]:
     """The exit code a shell would give, and a sentence for people."""
     code = 127 if error.errno == errno.ENOENT else 126
     what = order.command.cwd if error.filename == order.command.cwd else order.command.argv[0]
-    return code, f"'{what}' could not be started: {error.strerror}; check workload, launcher and cwd in spec.json"
+    where, there = (f" on {order.call.node}", ", and that it is there on every host") if order.call else ("", "")
+    return code, f"'{what}' could not be started{where}: {error.strerror}; check workload, launcher and cwd in spec.json{there}"
 
 
 def _start(order: AgentOrder, env: Mapping[str, str], lines: Lines | Verbatim, own_log: LogFile | None) -> Started:

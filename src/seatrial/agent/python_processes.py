@@ -54,12 +54,14 @@ class RankStart:
     signal: str | None
 
 
-def python_processes(pids: Iterable[int], attempt: AttemptPaths, proc: Path = PROC) -> list[PythonProcess]:
-    """Those of `pids` that are Python and live, ranks first."""
+def python_processes(pids: Iterable[int], attempt: AttemptPaths, proc: Path = PROC, *, by_variable: bool = False) -> list[PythonProcess]:
+    """Those of `pids` that are Python and live, ranks first; `by_variable`: a rank is one only where its RANK says the same."""
     read = {pid: read_line(str(proc), pid) for pid in pids}
     lines = {pid: line for pid, line in read.items() if line is not None and line.state not in "ZX"}
     python = [pid for pid in sorted(lines) if _is_python(proc / str(pid))]
     starts = rank_starts(attempt, set(python))
+    if by_variable:
+        starts = {pid: start for pid, start in starts.items() if _rank_variable(proc / str(pid)) in (None, start.rank)}
     ranks = {pid: start.rank for pid, start in starts.items()}
     ranks.update(_ranks_by_variable(python, lines, set(ranks.values()), proc))
     found = [

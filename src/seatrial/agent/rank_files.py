@@ -1,7 +1,8 @@
 """Following the files a launcher keeps for its ranks, while they are written.
 
 torchrun makes FOLDER/<id>/attempt_<n>/<local_rank>/{stdout,stderr}.log, one for each rank and stream; deepspeed makes
-FOLDER/<date and time>_rank<rank>.log, one for each rank. What stood in FOLDER before the run is not followed.
+FOLDER/<date and time>_rank<rank>.log, one for each rank. On many hosts torchrun's names are of local ranks all the same, and
+`first_rank` is the rank of the first of them; deepspeed's are of the whole job. What stood in FOLDER before the run is not followed.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class RankFile:
 class RankFiles:
     """All rank files below one folder; every completed line goes to `sink`."""
 
-    def __init__(self, folder: Path, sink: Callable[[bytes], None], inotify: Inotify | None = None) -> None:
-        self._folder, self._sink = folder, sink
+    def __init__(self, folder: Path, sink: Callable[[bytes], None], inotify: Inotify | None = None, first_rank: int = 0) -> None:
+        self._folder, self._sink, self._first_rank = folder, sink, first_rank
         self._files: dict[Path, RankFile] = {}
         self._watched: set[Path] = set()
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,7 +125,7 @@ class RankFiles:
             self._watch(folder, IN_CREATE | IN_MOVED_TO)
             if folder.name.isdigit() and folder.parent.name.startswith("attempt_"):
                 paths = (folder / name for name in STREAM_NAMES)
-                yield from ((path, int(folder.name)) for path in paths if path.is_file())
+                yield from ((path, self._first_rank + int(folder.name)) for path in paths if path.is_file())
 
     def _watch(self, path: Path, mask: int) -> None:
         if self.inotify is None or path in self._watched:

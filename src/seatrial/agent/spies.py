@@ -68,8 +68,9 @@ class Spy:
 class Spies:
     """Asks for the stacks of many processes. Nothing here waits: `look` starts, limits and gives up, `ended` takes exit codes."""
 
-    def __init__(self, attempt: AttemptPaths, program: str | None) -> None:
-        self._attempt, self._program = attempt, program
+    def __init__(self, attempt: AttemptPaths, program: str | None, own: AttemptPaths | None = None) -> None:
+        """`own`: where the stacks go, if not to the attempt's folder."""
+        self._attempt, self._program, self._own = attempt, program, own or attempt
         self._queue: deque[Question] = deque()
         self._running: dict[int, Spy] = {}
         self.taken: list[PythonProcess] = []
@@ -152,7 +153,7 @@ class Spies:
 
     def _keep(self, process: PythonProcess, text: bytes) -> None:
         shown = _heading(process) + _without_command(text).decode("utf-8", errors="replace")
-        if write_text_surely(self._attempt.process_stack(process.pid), shown):
+        if write_text_surely(self._own.process_stack(process.pid), shown):
             self.taken.append(process)
         else:
             self.refused[process] = "its stacks could not be written"

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.agent.own_folder import own_paths
 from seatrial.agent.python_processes import PythonProcess, catches, python_processes, signal_number
 from seatrial.agent.reports import note, report
 from seatrial.agent.spies import Spies, find_program, hold_words
@@ -60,11 +61,13 @@ class Stacks:
     """At most one request at a time; one made meanwhile is answered by the same report."""
 
     def __init__(self, order: AgentOrder, pids: Callable[[], Iterable[int]] | None = None, program: str | None = None) -> None:
-        self._attempt = AttemptPaths(Path(order.attempt_folder))
+        self._attempt, self._own = AttemptPaths(Path(order.attempt_folder)), own_paths(order)
+        # Hosts of one name have processes of one number; what a rank was given as its number then tells them apart.
+        self._by_variable = order.call is not None
         self._signal = order.stack_signal
         self._pids = pids or (lambda: [process.pid for process in descendants()])
         self._program = program or find_program()
-        self._spies = Spies(self._attempt, self._program)
+        self._spies = Spies(self._attempt, self._program, self._own)
         self._processes: list[PythonProcess] = []
         self._asked: list[Asked] = []
         self._signalled: list[PythonProcess] = []
@@ -83,10 +86,10 @@ class Stacks:
         """Begin; the report comes when all is done."""
         if self.busy or self._spies.busy:
             return
-        self._spies = Spies(self._attempt, self._program)
+        self._spies = Spies(self._attempt, self._program, self._own)
         self._signalled, self._aborted, self._abort_until = [], [], None
         self._began, self._cut_short, self.busy = now, "", True
-        self._processes = python_processes(self._pids(), self._attempt)
+        self._processes = python_processes(self._pids(), self._attempt, by_variable=self._by_variable)
         self._asked = [asked for process in self._processes if (asked := self._signal_to(process, now)) is not None]
         by_signal = {asked.process.pid for asked in self._asked}
         for process in self._processes:

@@ -8,6 +8,7 @@ they set them. All times are of a clock that stands still while the agent is sus
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import os
@@ -15,26 +16,22 @@ import selectors
 import signal
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 import psutil
 
-from seatrial.agent.clock import AwakeClock
-from seatrial.agent.merge import MergedLog
+from seatrial.agent.harness import Harness
+from seatrial.agent.harness_pipe import HarnessPipe
+from seatrial.agent.output import Output
 from seatrial.agent.processes import Started, start_all, start_failure
-from seatrial.agent.rank_files import RankFiles
-from seatrial.agent.reports import flush_reports, note, report
+from seatrial.agent.reports import flush_reports, note, report, report_to
+from seatrial.agent.sampling import Sampling
 from seatrial.agent.shared_memory import remove_left_behind
 from seatrial.agent.stacks import Stacks
 from seatrial.agent.tree import adopt_orphans, descendants, end_all, kill_children, reap, resume, send
+from seatrial.line.awake_clock import AwakeClock
 from seatrial.machine.oom_kills import OomKills
-from seatrial.paths import AttemptPaths
-from seatrial.records.command import AGENT_GOT_TERM, AgentOrder
-
-if TYPE_CHECKING:
-    from seatrial.observe.telemetry import Telemetry
+from seatrial.records.command import AGENT_GOT_TERM, COMPLAINTS, AgentOrder
 
 SHORTEST_TURN_S = 0.2
 LONGEST_TURN_S = 1.0
@@ -53,10 +50,6 @@ LONGEST_LAST_DRAIN_S = 5.0
 # For a harness that is suspended; what fits into the pipe reaches it in any case.
 REPORT_PATIENCE_S = 30.0
 
-# How ranks end that only lost another one, and may be collected before it: a code of another kind tells more.
-COMPLAINTS = (1, -15)
-
-_STDIN = 0
 # Rank files before pipes, so that a rank's last words stand before the launcher's summary of them; orders last.
 _FILES, _PIPES, _ORDERS = 0, 1, 2
 
@@ -64,14 +57,22 @@ _FILES, _PIPES, _ORDERS = 0, 1, 2
 class Supervisor:
     """Carries out one order."""
 
-    def __init__(self, order: AgentOrder, caller: Mapping[str, str] = os.environ, oom_kills: OomKills | None = None) -> None:
-        attempt = AttemptPaths(Path(order.attempt_folder))
+    def __init__(
+        self,
+        order: AgentOrder,
+        caller: Mapping[str, str] = os.environ,
+        oom_kills: OomKills | None = None,
+        harness: Harness | None = None,
+        clock: AwakeClock | None = None,
+    ) -> None:
+        self._harness = harness or HarnessPipe()
+        report_to(self._harness)
         self._oom_kills = oom_kills or OomKills()
         self._order, self._caller = order, caller
-        self._log = MergedLog(attempt.launcher_log, attempt.arrivals)
-        self._rank_files = RankFiles(Path(order.rank_logs), self._log.append) if order.rank_logs else None
+        self._output = Output(order)
         self._selector = selectors.DefaultSelector()
-        self._harness_pid = os.getppid()
+        self._orders: int | None = None
+        self._alone = False
         self._started: list[Started] = []
         self._returncode: int | None = None
         self._stopped_by = ""
@@ -82,15 +83,14 @@ class Supervisor:
         self._killing_since = math.inf
         self._looked_at = -math.inf
         self._killed: set[int] = set()
-        self._telemetry: Telemetry | None = None
-        self._unmerged_bytes = 0
+        self._sampling = Sampling()
         self._stacks = Stacks(order)
-        self._clock = AwakeClock()
+        self._clock = clock or AwakeClock()
 
     @property
     def stuck(self) -> bool:
         """Whether a thread hangs in a call that may never return."""
-        return self._telemetry is not None and self._telemetry.stuck
+        return self._sampling.stuck
 
     def run(self) -> None:
         """Everything, until no descendant is left."""
@@ -98,9 +98,12 @@ class Supervisor:
         self._listen()
         try:
             detail = self._start()
+            # Threads from here on and not before: a child forked while another thread holds a lock may wait for it for ever.
+            self._harness.started(self._clock.now())
             if not detail:
-                # Not before: a child forked while another thread holds a lock may wait for it for ever.
-                self._start_telemetry()
+                self._sampling.start(self._order, self._caller)
+            # What came right behind the order is read already: nothing would wake the loop for it.
+            self._obey(self._clock.now())
             while self._running():
                 self._turn()
             self._launcher_over(detail)
@@ -120,16 +123,16 @@ class Supervisor:
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, _wake)
         self._register(read_end, _ORDERS, lambda: self._on_signals(os.read(read_end, 4096)))
-        try:
-            os.set_blocking(_STDIN, False)
-            self._register(_STDIN, _ORDERS, self._on_control)
-        except OSError:
-            self._harness_gone("standard input is no pipe")
+        # What cannot be waited for (a file, /dev/null) is taken from each turn all the same, and says itself that it is no harness.
+        with contextlib.suppress(OSError, ValueError):
+            handle = self._harness.fileno()
+            self._register(handle, _ORDERS, _nothing)
+            self._orders = handle
 
     def _start(self) -> str:
         """Start every process; the reason when one could not be."""
-        if self._rank_files and self._rank_files.inotify:
-            self._register(self._rank_files.inotify.fileno(), _FILES, self._rank_files.on_change)
+        if (events := self._output.events) is not None:
+            self._register(events, _FILES, self._output.on_events)
         try:
             for started in start_all(self._order, self._caller):
                 self._started.append(started)
@@ -151,9 +154,10 @@ class Supervisor:
         turn_s = self._turn_s()
         ready = sorted(self._selector.select(turn_s), key=lambda pair: int(pair[0].data[0]))
         if slept_s := self._clock.tick(turn_s):
-            note(f"was suspended for {slept_s:.0f} s")
+            note(f"was suspended for {slept_s:.0f} s, or waited as long for a disk")
         for key, _ in ready:
             key.data[1]()
+        self._obey(self._clock.now())
         self._collect()
         now = self._clock.now()
         self._look_round(now)
@@ -162,25 +166,20 @@ class Supervisor:
         flush_reports()
 
     def _look_round(self, now: float) -> None:
-        """What is done by the clock: the stamp of the last bytes, and rank files that no event spoke of."""
-        by_clock = self._rank_files is not None and self._rank_files.by_clock
-        if now < self._looked_at + (SHORTEST_TURN_S if by_clock else LONGEST_TURN_S):
-            return
-        self._looked_at = now
-        self._log.stamp()
-        if self._rank_files:
-            self._rank_files.look()
+        """What is done by the clock."""
+        if now >= self._looked_at + (SHORTEST_TURN_S if self._output.by_clock else LONGEST_TURN_S):
+            self._looked_at = now
+            self._output.look()
 
     def _turn_s(self) -> float:
-        by_clock = self._rank_files is not None and self._rank_files.by_clock
-        if by_clock or self._stacks.busy or self._killing_since < math.inf:
+        if self._output.by_clock or self._stacks.busy or self._killing_since < math.inf:
             return SHORTEST_TURN_S
         next_act = self._kill_at if self._term_sent else min(self._term_at, self._kill_at)
         return min(LONGEST_TURN_S, max(SHORTEST_TURN_S, next_act - self._clock.now()))
 
     def _on_output(self, started: Started) -> None:
         pipe = started.pipe
-        self._log.append(started.take())
+        self._output.take(started)
         if started.pipe is None and pipe is not None:
             self._selector.unregister(pipe)
 
@@ -189,12 +188,14 @@ class Supervisor:
             self._stopped_by = self._stopped_by or AGENT_GOT_TERM
             self._stop()
 
-    def _on_control(self) -> None:
-        data = os.read(_STDIN, 4096)
-        if not data:
-            self._selector.unregister(_STDIN)
-            self._harness_gone("the control pipe was closed")
-        for word in data.decode(errors="replace").split():
+    def _obey(self, now: float) -> None:
+        """What the harness has said since the last turn, and whether it is still there to say more."""
+        words = self._harness.take(now)
+        gone = self._harness.gone(now)
+        if self._orders is not None and self._harness.fileno() < 0:
+            self._selector.unregister(self._orders)
+            self._orders = None
+        for word in words:
             if word == "stop":
                 self._stop()
             elif word == "kill":
@@ -203,6 +204,10 @@ class Supervisor:
                 self._take_stacks()
             else:
                 note(f"control line '{word}' is not known: expected stacks, stop or kill")
+        if gone and not self._alone:
+            self._alone = True
+            note(f"{gone}: killing everything")
+            self._kill_at = now
 
     def _take_stacks(self) -> None:
         if self._over:
@@ -214,10 +219,6 @@ class Supervisor:
         now = self._clock.now()
         self._term_at = min(self._term_at, now)
         self._kill_at = min(self._kill_at, now + self._order.term_s)
-
-    def _harness_gone(self, how: str) -> None:
-        note(f"{how}: killing everything")
-        self._kill_at = self._clock.now()
 
     def _collect(self) -> None:
         """Exit codes of what ended; the first that is not zero is the run's, unless a later one tells more."""
@@ -241,8 +242,6 @@ class Supervisor:
             self._kill_at = min(self._kill_at, self._term_at + self._order.term_s)
 
     def _act(self, now: float) -> None:
-        if self._kill_at == math.inf and os.getppid() != self._harness_pid:
-            self._harness_gone("the harness ended")
         if now >= self._kill_at:
             self._killing_since = min(self._killing_since, now)
             self._kill()
@@ -276,65 +275,31 @@ class Supervisor:
         """Say so, and give what is left its notice."""
         self._collect()
         self._stacks.cancel("the run ended by itself")
-        self._drain(LONGEST_DRAIN_S)
+        self._output.drain(self._started, LONGEST_DRAIN_S)
         if self._returncode is None and all(started.returncode == 0 for started in self._started):
             self._returncode = 0
         report("exited", returncode=self._returncode, detail=detail or self._stopped_by, oom_kills=self._oom_kills.words())
-        if self._telemetry:
-            self._telemetry.stop()
+        self._sampling.stop()
         now, self._over, self._term_sent = self._clock.now(), True, False
         stopping = self._term_at <= now
         if not stopping:
             self._term_at = min(self._term_at, now + LEFTOVER_GRACE_S)
             self._kill_at = min(self._kill_at, self._term_at + min(LEFTOVER_TERM_S, self._order.term_s))
 
-    def _drain(self, longest_s: float) -> None:
-        """Take in what is there, for a while at most."""
-        if self._rank_files:
-            self._rank_files.drain(longest_s)
-        for started in self._started:
-            started.drain(self._log.append, longest_s)
-
     def _finish(self) -> None:
-        self._drain(LONGEST_LAST_DRAIN_S)
-        if self._rank_files:
-            self._unmerged_bytes = self._rank_files.finish()
-        for started in self._started:
-            self._log.append(started.close())
-        self._log.close()
-        self._finish_telemetry()
+        self._output.drain(self._started, LONGEST_LAST_DRAIN_S)
+        self._output.finish(self._started)
+        self._sampling.finish()
         if not self._children_left:
             remove_left_behind(self._order)
         report("gone", killed=len(self._killed), detail=self._closing_words())
         flush_reports(REPORT_PATIENCE_S)
 
-    def _start_telemetry(self) -> None:
-        try:
-            # Imported here, so that the processes do not wait for what they do not need.
-            from seatrial.observe.telemetry import start_telemetry
-
-            self._telemetry = start_telemetry(self._order, self._caller)
-        except Exception as error:
-            note(f"telemetry did not start ({type(error).__name__}: {error}); the run goes on without it")
-
-    def _finish_telemetry(self) -> None:
-        """Whatever goes wrong here must not cost the last report."""
-        if self._telemetry is None:
-            return
-        try:
-            self._telemetry.finish()
-        except Exception as error:
-            note(f"telemetry.json was not written ({type(error).__name__}: {error}); the run's figures stand without it")
-
     def _closing_words(self) -> str:
-        words = []
+        words = self._output.lacks()
         if self._children_left:
             pids = ", ".join(str(process.pid) for process in descendants())
-            words.append(f"processes that do not die: {pids} (in a call the kernel cannot interrupt, or another user's)")
-        if self._log.lost_bytes:
-            words.append(f"launcher.log lacks {self._log.lost_bytes} bytes that could not be written")
-        if self._unmerged_bytes:
-            words.append(f"launcher.log lacks the last {self._unmerged_bytes} bytes of the ranks' own files, which have them")
+            words.insert(0, f"processes that do not die: {pids} (in a call the kernel cannot interrupt, or another user's)")
         return "; ".join(words)
 
     def _register(self, handle: int, order: int, act: Callable[[], None]) -> None:
@@ -343,3 +308,7 @@ class Supervisor:
 
 def _wake(number: int, frame: FrameType | None) -> None:
     """The wake-up pipe has the signal's number; nothing is done here."""
+
+
+def _nothing() -> None:
+    """What the harness says is taken once a turn, whatever woke the loop."""

@@ -14,24 +14,20 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analyse.clock import clock_jump
 from seatrial.analyse.debug_cautions import debug_cautions
 from seatrial.analyse.eta_points import eta_points, eta_quality, run_length_s
+from seatrial.analyse.loop_times import loop_times
 from seatrial.analyse.loss import loss_fall_pct, loss_falls
 from seatrial.analyse.loss_course import loss_course
-from seatrial.analyse.memory_course import memory_courses
 from seatrial.analyse.quantile import median, percentiles
 from seatrial.analyse.run_cautions import run_cautions
 from seatrial.analyse.seed_metrics import seed_cells
 from seatrial.analyse.slow_steps import last_steps, slow_steps
 from seatrial.analyse.startup import CLOCK_SLACK_S, startup_split
 from seatrial.analyse.straggler import find_straggler
-from seatrial.analyse.telemetry import telemetry_figures
-from seatrial.analyse.telemetry_cautions import telemetry_cautions
 from seatrial.analyse.timing_points import SEED_ITER, seed_iter_of, timing_points
-from seatrial.analyse.uneven import uneven_causes
 from seatrial.analyse.window import Counted, count_steps
-from seatrial.analyse.window_span import window_span
+from seatrial.analyse.with_samples import with_samples
 from seatrial.eta.errors import of_mode
 from seatrial.records.attempt import Attempt
 from seatrial.records.eta import EtaPoint
@@ -57,26 +53,7 @@ def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables |
         reported=tables.reported,
         cautions=(*measured.cautions, *debug_cautions(tables.debug, attempt.spec.run)),
     )
-    return measured if samples is None else _with_samples(measured, attempt, tables, samples)
-
-
-def _with_samples(measured: RunMeasure, attempt: Attempt, tables: StepTables, samples: TelemetryTables) -> RunMeasure:
-    """What the machine did meanwhile, and what that explains."""
-    window = window_span(tables, measured.window)
-    # Samples of a clock that was set meanwhile cannot be laid beside the steps.
-    laid = TelemetryTables() if clock_jump(tables.steps) else samples
-    figures = telemetry_figures(laid, attempt.telemetry, window.first_t, window.last_t, window.samples)
-    cautions = telemetry_cautions(figures, attempt.telemetry, attempt.spec.run)
-    cores = attempt.provenance.cpu_count or None
-    return replace(
-        measured,
-        telemetry=figures,
-        memory=memory_courses(laid, tables.steps),
-        uneven=uneven_causes(
-            tables, laid, attempt.telemetry, measured.window, window.first_t, window.last_t, measured.straggler, cores=cores
-        ),
-        cautions=(*measured.cautions, *samples.cautions, *cautions),
-    )
+    return measured if samples is None else with_samples(measured, attempt, tables, samples)
 
 
 def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
@@ -101,7 +78,8 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
     return RunMeasure(
         source=tables.source,
         world_size=tables.world_size,
-        hosts=max(len({place.host for place in tables.places if place.host}), 1),
+        hosts=len(attempt.nodes.nodes) if attempt.nodes else max(len({place.host for place in tables.places if place.host}), 1),
+        **loop_times(steps, rank0),
         window=counted.window,
         **_throughput(counted, tables.world_size),
         **_distribution(counted),

@@ -14,7 +14,7 @@ end of its slope would fill the memory within a day.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ import polars as pl
 
 from seatrial.analyse import memory_words as words
 from seatrial.analyse.column import column
+from seatrial.analyse.hosts import gpu_name, of_hosts
 from seatrial.analyse.memory_growth import Growth, Shape, find_growth
 from seatrial.analyse.quantile import median
 from seatrial.records.health import MemoryCourse, MemoryVerdict
@@ -94,14 +95,14 @@ def _steps(steps: pl.DataFrame) -> _Steps:
 
 def _all_series(samples: TelemetryTables) -> Iterator[_Series]:
     if samples.gpu is not None and not samples.gpu.is_empty():
-        yield from _gpu_series(samples.gpu)
-    if samples.host is not None and not samples.host.is_empty():
-        series = _host_series(samples.host)
+        yield from _gpu_series(samples.gpu, samples.hosts)
+    for host, rows in of_hosts(samples.host, samples.hosts):
+        series = _host_series(rows)
         if series is not None:
-            yield series
+            yield replace(series, subject=f"{series.subject} on {host}") if host else series
 
 
-def _gpu_series(table: pl.DataFrame) -> Iterator[_Series]:
+def _gpu_series(table: pl.DataFrame, hosts: Sequence[str]) -> Iterator[_Series]:
     t, gpu, used, total, foreign = (
         column(table, name) for name in ("epoch_sec", "gpu_index", "mem_used_mib", "mem_total_mib", "foreign_process_count")
     )
@@ -110,7 +111,7 @@ def _gpu_series(table: pl.DataFrame) -> Iterator[_Series]:
         if own.any():
             yield _Series(
                 kind="gpu",
-                subject=f"GPU {int(index)}",
+                subject=f"GPU {gpu_name(index, hosts)}",
                 file=GPU_FILE,
                 t=t[own],
                 mib=used[own],

@@ -11,6 +11,8 @@ become everybody's, while those of the others vanish in their waiting; then an a
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import numpy as np
 
 from seatrial.analyse import straggler_words as words
@@ -104,6 +106,7 @@ def _named(work: RankWork, phase: str, late: Late, tables: StepTables) -> Stragg
     places = {place.rank: place for place in tables.places}
     place = places.get(rank, RankPlace(rank=rank))
     others = [int(each) for each in work.ranks[slow] if each != rank]
+    slow_host, on_it = _slow_host([rank, *others], places)
     return Straggler(
         verdict=StragglerVerdict.NAMED,
         reason=words.named(work, phase, late, others, places, held_up_ms) + (words.OWN_CLOCK if tables.source.startswith("log:") else ""),
@@ -117,7 +120,18 @@ def _named(work: RankWork, phase: str, late: Late, tables: StepTables) -> Stragg
         first_step=int(work.steps[0]),
         last_step=int(work.steps[-1]),
         source=tables.source,
+        slow_host=slow_host,
+        slow_host_ranks=on_it,
     )
+
+
+def _slow_host(slow: Sequence[int], places: Mapping[int, RankPlace]) -> tuple[str, int]:
+    """The host whose ranks are the slow ones, all of them and no others, and how many it has; a single rank's host is not told from it."""
+    hosts = {places[rank].host if rank in places else "" for rank in slow}
+    host = hosts.pop() if len(hosts) == 1 else ""
+    on_it = [place.rank for place in places.values() if place.host == host]
+    is_host = host and len(on_it) > 1 and set(on_it) == set(slow) and len(on_it) < len(places)
+    return (host, len(on_it)) if is_host else ("", 0)
 
 
 def _nobody(work: RankWork, phase: str, late: Late, tables: StepTables) -> Straggler:

@@ -2,12 +2,13 @@
 
 In: the samples of an attempt, the samplers' account, the wall-clock range of the measured window (the whole run where it is not
 known) and the samples the workload went through in it. Out: cells for TELEMETRY_FIGURES. Means are plain, over all
-samples of all GPUs in the window; energy is of all GPUs together. A figure without samples is None.
+samples of all GPUs and hosts in the window, peaks those of the highest; energy is of all GPUs together. A figure without samples is None.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,9 +43,15 @@ class _Range:
 
 
 def telemetry_figures(
-    tables: TelemetryTables, account: TelemetryAccount | None, first_t: float | None, last_t: float | None, samples: float | None
+    tables: TelemetryTables,
+    account: TelemetryAccount | None,
+    first_t: float | None,
+    last_t: float | None,
+    samples: float | None,
+    others: Mapping[str, TelemetryAccount] | None = None,
 ) -> dict[str, Cell]:
-    """Every column of TELEMETRY_FIGURES; {} where nothing was sampled and nobody was asked to."""
+    """Every column of TELEMETRY_FIGURES; {} where nothing was sampled and nobody was asked to. `others` are accounts of the hosts beside
+    node 0."""
     if account is None and tables.gpu is None and tables.host is None:
         return {}
     span, notes = _Range(first_t, last_t), _account_notes(account)
@@ -56,7 +63,7 @@ def telemetry_figures(
             cells["gpu_joules_per_sample"] = energy_j / samples
     if tables.host is not None:
         cells.update(_host_cells(tables.host, span, notes))
-    cells.update(_own_cells(account))
+    cells.update(_own_cells([account, *(others or {}).values()] if account else list((others or {}).values())))
     return cells | {"telemetry_note": "; ".join(notes) or None}
 
 
@@ -150,14 +157,15 @@ def _host_cells(table: pl.DataFrame, span: _Range, notes: list[str]) -> dict[str
     }
 
 
-def _own_cells(account: TelemetryAccount | None) -> dict[str, Cell]:
-    if account is None:
+def _own_cells(accounts: Sequence[TelemetryAccount]) -> dict[str, Cell]:
+    """Counts of all hosts; the cost is that of the host that it cost most."""
+    if not accounts:
         return {}
-    asked = [sampler for _, sampler in samplers(account)]
+    asked = [[sampler for _, sampler in samplers(account)] for account in accounts]
     return {
-        "telemetry_gaps": sum(sampler.gaps for sampler in asked),
-        "telemetry_invalid": sum(sampler.invalid for sampler in asked),
-        "telemetry_cpu_pct": sum(100 * sampler.cpu_s / sampler.wall_s for sampler in asked if sampler.wall_s > 0),
+        "telemetry_gaps": sum(sampler.gaps for own in asked for sampler in own),
+        "telemetry_invalid": sum(sampler.invalid for own in asked for sampler in own),
+        "telemetry_cpu_pct": max(sum(100 * one.cpu_s / one.wall_s for one in own if one.wall_s > 0) for own in asked),
     }
 
 

@@ -5,7 +5,8 @@ In: the figures of a run's telemetry and the samplers' account. Out: cautions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from seatrial.analyse.telemetry import samplers
 from seatrial.records.caution import Caution
@@ -20,14 +21,30 @@ STEAL_PCT = 5.0
 """Time that the machine below took from this virtual one: more than most differences between groups."""
 
 
-def telemetry_cautions(figures: dict[str, Cell], account: TelemetryAccount | None, run: str) -> Iterator[Caution]:
+def telemetry_cautions(
+    figures: dict[str, Cell], account: TelemetryAccount | None, run: str, others: Mapping[str, TelemetryAccount] | None = None
+) -> Iterator[Caution]:
     """What makes a reader doubt the telemetry, then what the telemetry makes him doubt."""
     if account is not None:
         for kind, sampler in samplers(account):
             yield from _sampler_cautions(kind, sampler, run)
+    yield from _of_other_hosts(others or {}, run)
     yield from _throttled(figures, run)
     yield from _foreign(figures, run)
     yield from _steal(figures, run)
+
+
+def _of_other_hosts(others: Mapping[str, TelemetryAccount], run: str) -> Iterator[Caution]:
+    """One of each kind, of the first host that has it, with how many more do."""
+    found: dict[str, list[tuple[str, Caution]]] = {}
+    for host, account in others.items():
+        for kind, sampler in samplers(account):
+            for caution in _sampler_cautions(kind, sampler, run):
+                found.setdefault(caution.kind, []).append((host, caution))
+    for shown in found.values():
+        host, first = shown[0]
+        more = f" The same is said of {len(shown) - 1} more samplers of hosts beside node 0." if len(shown) > 1 else ""
+        yield replace(first, text=f"Host {host}: {first.text}{more}", numbers={**first.numbers, "host": host, "times": len(shown)})
 
 
 def _sampler_cautions(kind: str, sampler: SamplerAccount, run: str) -> Iterator[Caution]:

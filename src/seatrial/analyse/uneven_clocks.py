@@ -7,7 +7,7 @@ general words along with the particular one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from seatrial.analyse.column import column
+from seatrial.analyse.hosts import gpu_name
 from seatrial.analyse.telemetry import SETTINGS
 from seatrial.analyse.uneven_span import Floats, Span
 from seatrial.records.health import UnevenCause
@@ -58,10 +59,10 @@ class _Held:
         return float(self.held.sum() / self.own.sum())
 
 
-def clock_causes(rows: pl.DataFrame, gpu: Floats, span: Span) -> Iterator[UnevenCause]:
+def clock_causes(rows: pl.DataFrame, gpu: Floats, span: Span, hosts: Sequence[str] = ()) -> Iterator[UnevenCause]:
     """One cause a kind."""
     for found in _held(rows, gpu):
-        yield _cause(found, rows, span)
+        yield _cause(found, rows, span, gpu_name(found.gpu, hosts))
 
 
 def _held(rows: pl.DataFrame, gpu: Floats) -> Iterator[_Held]:
@@ -100,7 +101,7 @@ def _words(text: str | None) -> set[str]:
     return {word for word in (text or "").split("+") if word and word not in SETTINGS}
 
 
-def _cause(found: _Held, rows: pl.DataFrame, span: Span) -> UnevenCause:
+def _cause(found: _Held, rows: pl.DataFrame, span: Span, gpu: int | str) -> UnevenCause:
     n = int(found.own.sum())
     power_w, limit_w, temp_c, clock_mhz = (
         _mean(column(rows, name)[found.held]) for name in ("power_w", "power_limit_w", "temp_c", "sm_clock_mhz")
@@ -114,10 +115,10 @@ def _cause(found: _Held, rows: pl.DataFrame, span: Span) -> UnevenCause:
     also = f", and so were {found.others} more" if found.others else ""
     return UnevenCause(
         kind=found.kind,
-        text=f"GPU {found.gpu} was held back ({found.words}) in {found.share:.0%} of {n} samples ({span.words}){also}; meanwhile in the "
+        text=f"GPU {gpu} was held back ({found.words}) in {found.share:.0%} of {n} samples ({span.words}){also}; meanwhile in the "
         f"mean {', '.join(filter(None, seen)) or 'nothing more was told'}. {ADVICE.get(found.kind) or _power_advice(power_w, limit_w)}.",
         numbers={
-            "gpu": found.gpu,
+            "gpu": gpu,
             "held_ratio": found.share,
             "gpus": found.others + 1,
             "temp_c": temp_c,

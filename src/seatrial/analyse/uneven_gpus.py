@@ -7,14 +7,15 @@ In: the GPUs' samples, the window and the number of ranks. Out: the causes of an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from seatrial.analyse.column import column
+from seatrial.analyse.hosts import gpu_name
 from seatrial.analyse.quantile import median
 from seatrial.analyse.uneven_clocks import clock_causes
 from seatrial.analyse.uneven_span import Floats, Span
@@ -42,7 +43,8 @@ ADVICE = "Look at the links between them (`nvidia-smi topo -m`), the placement o
 class _Looks:
     """Utilisation in percent, one row a look, one column a GPU."""
 
-    gpus: list[int]
+    gpus: list[int | str]
+    """Their names."""
     util: Floats
 
     @property
@@ -54,15 +56,16 @@ class _Looks:
         return float((self.util.max(axis=1) - self.util.min(axis=1)).mean())
 
 
-def gpu_causes(table: pl.DataFrame, span: Span, world_size: int) -> Iterator[UnevenCause]:
+def gpu_causes(table: pl.DataFrame, span: Span, world_size: int, hosts: Sequence[str] = ()) -> Iterator[UnevenCause]:
     """What held the clocks back, and GPUs that do not work together."""
     rows = span.rows(table)
     if rows.is_empty() or "gpu_index" not in rows.columns:
         return
     gpu = column(rows, "gpu_index")
-    yield from clock_causes(rows, gpu, span)
+    yield from clock_causes(rows, gpu, span, hosts)
     looks = _looks(gpu, column(rows, "epoch_sec"), column(rows, "util_gpu_pct"), world_size)
     if looks is not None:
+        looks = replace(looks, gpus=[gpu_name(int(index), hosts) for index in looks.gpus])
         yield from _in_turns(looks, span) or _imbalance(looks, span)
 
 
@@ -104,11 +107,11 @@ def _in_turns(looks: _Looks, span: Span) -> list[UnevenCause]:
     if not clear.any():
         return []
     first, second = np.unravel_index(np.argmin(np.where(clear, correlation, 1.0)), correlation.shape)
-    names = sorted(looks.gpus[int(swings[place])] for place in (first, second))
+    names = [looks.gpus[int(swings[place])] for place in sorted((first, second))]
     return [_turns(names, float(correlation[first, second]), looks, span)]
 
 
-def _turns(names: list[int], correlation: float, looks: _Looks, span: Span) -> UnevenCause:
+def _turns(names: list[int | str], correlation: float, looks: _Looks, span: Span) -> UnevenCause:
     n = len(looks.util)
     return UnevenCause(
         kind="anti_correlated_gpus",

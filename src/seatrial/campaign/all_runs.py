@@ -14,7 +14,7 @@ import json
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -22,6 +22,7 @@ from statistics import fmean
 from seatrial import files
 from seatrial.append import TROUBLE
 from seatrial.campaign.code_folder import code_folder
+from seatrial.campaign.hosts import NO_HOSTS
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.listener import Listener
 from seatrial.campaign.one_run import new_attempt, run_one
@@ -30,15 +31,17 @@ from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import record_run
 from seatrial.collect.recovered import recover
 from seatrial.launch.environment import tuning_variables
-from seatrial.launch.orphans import kill_orphans
+from seatrial.launch.gate import Gate
 from seatrial.launch.prepare import masked_spec
 from seatrial.machine.git import GitState, git_state
+from seatrial.machine.orphans import kill_orphans
 from seatrial.machine.secrets import mask_text
 from seatrial.observe.eta import CurrentRun, RunEta, RunLeft, TimeLeft, campaign_eta
 from seatrial.observe.progress import Progress
 from seatrial.paths import CampaignPaths, RunPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import described, to_json
+from seatrial.records.host_facts import HostFacts
 from seatrial.records.live import LiveState
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
@@ -60,14 +63,17 @@ class CampaignEnd:
     """Runs that are still to be run, one that was broken off included."""
 
 
-def run_all(plan: CampaignPlan, listener: Listener, *, again: bool = False) -> CampaignEnd:
-    """Run what is not finished yet of `plan`, or all of it `again`."""
+def run_all(plan: CampaignPlan, listener: Listener, *, again: bool = False, gate: Gate | None = None) -> CampaignEnd:
+    """Run what is not finished yet of `plan`, or all of it `again`; on nodes without ssh, `gate` has the commands of the others."""
     paths = CampaignPaths(Path(plan.output))
     with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
-        listener.warned(refuse_what_can_only_fail(plan, paths))
+        if gate is not None:
+            gate.gather(lambda: interrupts.urgency is not Urgency.NONE)
+        looked = refuse_what_can_only_fail(plan, paths, gate)
+        listener.warned(looked.amiss)
         tidy_up(paths)
         plan_hash = save_plan(plan, paths)
-        return _Campaign(plan, plan_hash, paths, interrupts, listener).run(again=again)
+        return _Campaign(plan, plan_hash, paths, interrupts, listener, gate, looked.hosts).run(again=again)
 
 
 def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
@@ -121,8 +127,18 @@ def close_abandoned(paths: CampaignPaths) -> None:
 class _Campaign:
     """One invocation: what is still to do, how long things took, and whether to go on."""
 
-    def __init__(self, plan: CampaignPlan, plan_hash: str, paths: CampaignPaths, interrupts: Interrupts, listener: Listener) -> None:
+    def __init__(
+        self,
+        plan: CampaignPlan,
+        plan_hash: str,
+        paths: CampaignPaths,
+        interrupts: Interrupts,
+        listener: Listener,
+        gate: Gate | None = None,
+        hosts: Mapping[str, HostFacts] = NO_HOSTS,
+    ) -> None:
         self._plan, self._plan_hash, self._paths, self._interrupts, self._listener = plan, plan_hash, paths, interrupts, listener
+        self._gate, self._hosts = gate, hosts
         self._lengths_s: dict[str, list[float]] = {}
         self._began_m = time.monotonic()
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=plan.name, count=0)
@@ -188,6 +204,8 @@ class _Campaign:
         return None if self._plan.budget_s is None else self._plan.budget_s - (time.monotonic() - self._began_m)
 
     def _run(self, spec: RunSpec, index: int, todo: Sequence[RunSpec]) -> RunOutcome:
+        if self._gate is not None:
+            self._gate.wait_for_return(lambda: self._interrupts.urgency is not Urgency.NONE)
         attempt = new_attempt(self._paths.run(spec.run))
         self._listener.started(spec, attempt.number, index + 1, len(todo))
         eta = RunEta(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
@@ -210,7 +228,16 @@ class _Campaign:
             )
 
         try:
-            outcome = run_one(spec, attempt, self._interrupts, on_progress, lambda: self._listener.stopping(spec), self._plan_hash)
+            outcome = run_one(
+                spec,
+                attempt,
+                self._interrupts,
+                on_progress,
+                lambda: self._listener.stopping(spec),
+                self._plan_hash,
+                gate=self._gate,
+                hosts=self._hosts,
+            )
         except OSError:
             # Where the disk took nothing of it, there was no attempt.
             with contextlib.suppress(OSError):

@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 
 from seatrial.observe.progress import BETWEEN_STEPS
 from seatrial.observe.watchdog import Alarm
+from seatrial.records.command import AGENT_GOT_TERM
+from seatrial.records.nodes import NodeRecord
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.signatures.registry import advice, signature
 
@@ -35,6 +37,17 @@ class RankRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LostHost:
+    """A host that went before the run was over."""
+
+    host: str
+    why: str
+    """What its line said last, or that it said nothing."""
+    silent: bool
+    """Nobody closed the line: the host or its network stood still. False where its agent, or the whole host, ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ending:
     """What the supervisor saw."""
 
@@ -47,7 +60,23 @@ class Ending:
     """Somebody outside sent TERM to the agent."""
     oom_kills: str = ""
     """Which counter of the kernel's OOM killer rose meanwhile, in words; empty where none did."""
+    failed_host: str = ""
+    """The host whose launcher gave the exit code, of a run on many hosts; empty where none failed by itself."""
+    lost_hosts: tuple[LostHost, ...] = ()
+    """Hosts of which nothing was heard any more before the run was over, the first that went first."""
     elapsed_s: float = 0.0
+    nodes: tuple[NodeRecord, ...] = ()
+    """Every host as it was seen, of a run on many hosts."""
+
+    @property
+    def stopped_host(self) -> str:
+        """Where somebody outside sent TERM to the agent; empty on one host."""
+        return next((node.name for node in self.nodes if node.detail == AGENT_GOT_TERM), "")
+
+    @property
+    def broken_host(self) -> str:
+        """The host that was lost first, or whose agent was stopped, or whose launcher failed first."""
+        return self.lost_hosts[0].host if self.lost_hosts else self.stopped_host or self.failed_host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,6 +94,9 @@ class Judgement:
 
 def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
     """What to call it. `world_size` and `steps` are what the run was to have; None where nobody can know."""
+    if ending.lost_hosts:
+        # Before everything else: ranks that lost another one, stalls and exit codes are what follows from it.
+        return _host_lost(ending.lost_hosts)
     if ending.alarm is not None:
         alarm = ending.alarm
         action = _alarm_advice(alarm, ranks)
@@ -74,7 +106,8 @@ def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int 
     if ending.agent_lost:
         return _failed("agent_lost", "the agent that watched this run was killed")
     if ending.returncode != 0 and ending.agent_stopped:
-        return _failed("agent_stopped", "the agent that watched this run was sent TERM from outside, and ended it")
+        on = f" on {ending.stopped_host}" if ending.stopped_host else ""
+        return _failed("agent_stopped", f"the agent that watched this run{on} was sent TERM from outside, and ended it")
     if ending.returncode != 0:
         return Judgement(outcome=Outcome.FAILED, cause=Cause.UNKNOWN, needs_log=True)
     return _judge_exit_0(ranks, world_size, steps)
@@ -87,6 +120,12 @@ def with_oom_kill(judged: Judgement, oom_kills: str) -> Judgement:
     entry = signature("host_oom")
     detail = f"the kernel's OOM killer ended a process ({oom_kills}); {judged.detail}"
     return replace(judged, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id)
+
+
+def _host_lost(lost: tuple[LostHost, ...]) -> Judgement:
+    first = lost[0]
+    others = f", and with it {', '.join(host.host for host in lost[1:])}" if len(lost) > 1 else ""
+    return _failed("node_silent" if first.silent else "node_gone", f"{first.host} was lost while the run ran{others}: {first.why}")
 
 
 def _alarm_advice(alarm: Alarm, ranks: RankRecord) -> str:

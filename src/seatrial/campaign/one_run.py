@@ -1,4 +1,4 @@
-"""One run from its spec to its outcome: take a port, write the command, start the agent, follow it, say how it ended.
+"""One run from its spec to its outcome: take its place, write the commands, start the agents, follow them, say how it ended.
 
 Goes in: a RunSpec and the campaign's folder. Comes out: a RunOutcome, which is also the file written last, so that its presence
 means that the attempt is over. A run that fails, or cannot even be started, is an outcome and not an exception.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,24 +19,32 @@ from seatrial.append import kept_elsewhere
 from seatrial.campaign.code_folder import code_folder
 from seatrial.campaign.ending import Ending, RankRecord, judge_ending, with_oom_kill
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
-from seatrial.campaign.interrupts import Interrupts
+from seatrial.campaign.host_words import host_of_rank, with_host, with_its_log
+from seatrial.campaign.hosts import NO_HOSTS, with_hosts
+from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.masking import masked_outcome
 from seatrial.campaign.standstill import where_it_stood
 from seatrial.collect.failure import diagnose
-from seatrial.collect.rank_endings import num_ended_well
+from seatrial.collect.host_logs import last_lines, logs_of
+from seatrial.collect.rank_endings import num_ended_well_on, num_started
 from seatrial.collect.recovered import recover
-from seatrial.errors import LaunchError, PortTakenError
+from seatrial.errors import HostError, LaunchError, PortTakenError, StoppedError
+from seatrial.launch.agents import Agents
 from seatrial.launch.environment import environment, tuning_variables
+from seatrial.launch.gate import Gate
 from seatrial.launch.launchers.registry import given_to_ranks
-from seatrial.launch.places.local import allocate
-from seatrial.launch.prepare import masked_spec, prepare
+from seatrial.launch.places.registry import Taken, take
+from seatrial.launch.prepare import masked_spec, prepare_all
 from seatrial.machine.provenance import gather
 from seatrial.paths import AttemptPaths, RunPaths
 from seatrial.records.codec import to_json
-from seatrial.records.command import Allocation, Command, Provenance
+from seatrial.records.command import AgentOrder, Allocation, Command, Provenance
+from seatrial.records.host_facts import HostFacts
+from seatrial.records.nodes import NodeRecord, NodesRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
-from seatrial.signatures.registry import advice, fault_named
+from seatrial.signatures.registry import fault_named, general, signature
+from seatrial.signatures.signature import Signature
 
 FAILURE_TAIL_LINES = 80
 LAST_EVENTS = 50
@@ -44,22 +53,48 @@ DIAGNOSIS_BYTES = 200_000
 
 
 def run_one(
-    spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, on_progress: OnProgress, on_stop: OnStop, plan_hash: str = ""
+    spec: RunSpec,
+    attempt: AttemptPaths,
+    interrupts: Interrupts,
+    on_progress: OnProgress,
+    on_stop: OnStop,
+    plan_hash: str = "",
+    *,
+    gate: Gate | None = None,
+    hosts: Mapping[str, HostFacts] = NO_HOSTS,
 ) -> RunOutcome:
-    """Run `spec` in the folder that `new_attempt` made."""
+    """Run `spec` in the folder that `new_attempt` made; `hosts` are what the hosts of the run told of themselves."""
     started_t = time.time()
     try:
-        with allocate(spec) as allocation:
-            order = prepare(spec, attempt, allocation, os.environ)
-            files.write_json(attempt.provenance, to_json(_provenance(spec, attempt, order.command, allocation, plan_hash)))
+        with take(spec, attempt, gate=gate, should_stop=lambda: interrupts.urgency is not Urgency.NONE) as taken:
+            allocation = taken.allocation
+            orders = prepare_all(spec, attempt, allocation, os.environ)
+            files.write_json(attempt.provenance, to_json(_provenance(spec, attempt, orders[0].command, allocation, plan_hash, hosts)))
             started_t = time.time()
-            ending = Follower(spec, attempt, interrupts, on_progress, on_stop).follow()
+            ending = Follower(spec, attempt, interrupts, on_progress, on_stop).follow(lambda: _started(attempt, taken, orders))
+        _record_nodes(attempt, taken, ending.nodes)
         # What the ranks wrote elsewhere while the disk failed is part of what they tell.
         recover(attempt.folder)
         outcome = _outcome(spec, attempt, ending, started_t, allocation.master_port)
     except LaunchError as error:
         outcome = _not_started(spec, attempt, error, started_t)
     return _close(attempt, masked_outcome(outcome, spec, os.environ))
+
+
+def _started(attempt: AttemptPaths, taken: Taken, orders: Sequence[AgentOrder]) -> Agents:
+    """The agents at work; who looks on while the run runs finds its hosts in nodes.json."""
+    agents = taken.start(orders)
+    _record_nodes(attempt, taken, agents.nodes())
+    return agents
+
+
+def _record_nodes(attempt: AttemptPaths, taken: Taken, nodes: tuple[NodeRecord, ...]) -> None:
+    """nodes.json, of a run on many hosts: the clocks of all of them must be known before anything is read."""
+    if not nodes:
+        return
+    allocation = taken.allocation
+    record = NodesRecord(nodes=nodes, via=taken.via, master_addr=allocation.master_addr, master_port=allocation.master_port)
+    files.write_json_surely(attempt.nodes_record, to_json(record))
 
 
 def _close(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
@@ -74,10 +109,12 @@ def _close(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
     return outcome
 
 
-def _provenance(spec: RunSpec, attempt: AttemptPaths, command: Command, allocation: Allocation, plan_hash: str) -> Provenance:
+def _provenance(
+    spec: RunSpec, attempt: AttemptPaths, command: Command, allocation: Allocation, plan_hash: str, hosts: Mapping[str, HostFacts]
+) -> Provenance:
     variables = {**os.environ, **command.env}
     recorded = {variable.name: variable.value for variable in environment(spec, allocation, attempt, os.environ)}
-    return gather(
+    gathered = gather(
         Path(spec.cwd),
         allocation.devices,
         program=command.argv,
@@ -88,6 +125,7 @@ def _provenance(spec: RunSpec, attempt: AttemptPaths, command: Command, allocati
         output=attempt.folder.parent.parent,
         code=code_folder(spec),
     )
+    return with_hosts(gathered, [node.name for node in allocation.nodes], hosts)
 
 
 def new_attempt(run: RunPaths) -> AttemptPaths:
@@ -117,10 +155,11 @@ def rank_record(attempt: AttemptPaths) -> RankRecord:
 
 
 def _told_by_launcher(spec: RunSpec, attempt: AttemptPaths, ranks: RankRecord) -> RankRecord:
-    """With what the launcher said of the ends of its ranks: deepspeed's exit code 0 does not tell."""
-    if spec.launcher.kind != "deepspeed":
+    """With what the launcher said of the ends of its ranks: deepspeed's exit code 0 does not tell, in a script of the user's neither."""
+    launched = spec.place.ranks if spec.launcher.kind == "deepspeed" else num_started(attempt.launcher_log)
+    if not launched:
         return ranks
-    return replace(ranks, told_of=num_ended_well(attempt.launcher_log), launched=spec.place.ranks)
+    return replace(ranks, told_of=num_ended_well_on(log.path for log in logs_of(attempt)), launched=launched)
 
 
 def _last_events(path: Path) -> list[dict[str, Any]]:
@@ -144,31 +183,34 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
     bundled = spec.workload.module is not None
     judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)
     telling: tuple[str, ...] = ()
+    host = ending.broken_host
     if judged.needs_log:
-        found = diagnose(ending.returncode, _last_lines(attempt.launcher_log, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
+        found = diagnose(ending.returncode, last_lines(attempt, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
         judged = replace(judged, cause=found.cause, detail=found.detail, action=found.action, signature=found.signature)
-        telling = found.telling
+        telling, host = found.telling, found.host or host
     judged = with_oom_kill(judged, ending.oom_kills)
     failed = judged.outcome is not Outcome.OK
     stood = where_it_stood(attempt, ending.alarm)
     told_by = stood.cause.value if stood.cause else judged.signature
+    host = (host or host_of_rank(ending.nodes, stood.rank)) if failed else ""
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,
         hash=spec.hash,
         outcome=judged.outcome,
         cause=stood.cause or judged.cause,
-        detail=f"{judged.detail}{stood.words}",
-        action=stood.action or judged.action,
+        detail=with_host(f"{judged.detail}{stood.words}", host),
+        action=with_its_log(stood.action or judged.action, host, ending.nodes),
         exit_code=ending.returncode,
         started_t=started_t,
         ended_t=started_t + ending.elapsed_s,
         duration_s=ending.elapsed_s,
         port=port,
         killed=ending.killed,
-        log_tail=tuple(_last_lines(attempt.launcher_log, FAILURE_TAIL_LINES, DIAGNOSIS_BYTES)) if failed else (),
+        log_tail=tuple(last_lines(attempt, FAILURE_TAIL_LINES, DIAGNOSIS_BYTES, host)) if failed else (),
         rank=stood.rank,
         phase=stood.phase,
+        host=host,
         signature=told_by,
         fault=fault_named(told_by),
         telling=telling,
@@ -176,27 +218,30 @@ def _outcome(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: fl
     )
 
 
-def _last_lines(log: Path, count: int, most_bytes: int) -> list[str]:
-    """The end of a log; while the disk fails, what came last lies elsewhere."""
-    elsewhere = kept_elsewhere(log)
-    lines = [line for path in (log, elsewhere) if path for line in files.tail_lines(path, count, most_bytes)]
-    return lines[-count:]
-
-
 def _not_started(spec: RunSpec, attempt: AttemptPaths, error: LaunchError, started_t: float) -> RunOutcome:
     if not attempt.spec.exists():
         files.write_json(attempt.spec, to_json(masked_spec(spec)))
-    cause = Cause.PORT_IN_USE if isinstance(error, PortTakenError) else Cause.PROGRAM_MISSING
+    entry = _entry_of(error)
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,
         hash=spec.hash,
-        outcome=Outcome.FAILED,
-        cause=cause,
+        outcome=Outcome.INTERRUPTED if isinstance(error, StoppedError) else Outcome.FAILED,
+        cause=entry.cause,
         detail=str(error),
-        action=advice(cause),
-        signature=cause.value,
-        fault=fault_named(cause.value),
+        action=entry.action,
+        host=error.host if isinstance(error, HostError) else "",
+        signature=entry.id,
+        fault=entry.fault,
         started_t=started_t,
         ended_t=time.time(),
     )
+
+
+def _entry_of(error: LaunchError) -> Signature:
+    """What the registry knows of a run that could not be started."""
+    if isinstance(error, HostError):
+        return signature(error.cause)
+    if isinstance(error, StoppedError):
+        return general(Cause.USER)
+    return general(Cause.PORT_IN_USE if isinstance(error, PortTakenError) else Cause.PROGRAM_MISSING)

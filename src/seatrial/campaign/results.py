@@ -21,6 +21,7 @@ from seatrial.campaign.measuring import Measuring, measure
 from seatrial.campaign.scaling_within import scaling_within
 from seatrial.campaign.uncollected import uncollected
 from seatrial.collect.attempts import read_attempt, read_campaign
+from seatrial.collect.host_warnings import host_warnings
 from seatrial.collect.manifest import (
     append_manifest,
     eta_point_rows,
@@ -147,7 +148,7 @@ def gather_results(
         ranking=grouped.ranking,
         verdict=_verdict(grouped, drift, paths.folder),
         drift=drift,
-        cautions=(*translation_cautions(paths), *grouped.cautions, *what_fits(grouped.runs)),
+        cautions=(*translation_cautions(paths), *host_warnings(paths.preflight), *grouped.cautions, *what_fits(grouped.runs)),
         not_started=_not_started(grouped),
     )
 

@@ -17,6 +17,7 @@ from seatrial.campaign.tracking import Tracking, TrackingListener
 from seatrial.cli.before_start import refuse_unasked, refuse_unusable_output
 from seatrial.cli.foreseen import say_what_cannot_pass
 from seatrial.cli.live_view import PlainView, live_view
+from seatrial.cli.pernode import ThisNode, gate_of
 from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial.cli.track import say_account, stop_wishes, tracking_to, usable_trackers
 from seatrial.paths import CampaignPaths
@@ -41,20 +42,29 @@ def carry_out(
     heartbeat_s: float | None = None,
     again: bool = False,
     view: MakeView = live_view,
+    here: ThisNode | None = None,
 ) -> int:
-    """Run the campaign, sending each run that ends to the trackers, and return the exit code; `again` runs finished runs too."""
+    """Run the campaign and return the exit code; `again` runs finished runs too, `here` is node 0 of a campaign without ssh."""
     console = Console(stderr=as_json, emoji=False)
     out, trackers = Path(plan.output), usable_trackers(track)
     refuse_unasked(plan, yes)
     refuse_unusable_output(out)
     say_what_cannot_pass(plan, console)
-    with stop_wishes(out) as stop_wished, tracking_to(trackers, out, console, stop_wished) as tracking:
+    with (
+        gate_of(plan, here, console) as gate,
+        stop_wishes(out) as stop_wished,
+        tracking_to(trackers, out, console, stop_wished) as tracking,
+    ):
         with view(console, heartbeat_s) as shown:
-            end = run_all(plan, TrackingListener(shown, tracking), again=again)
-        if not can_measure():
+            end = run_all(plan, TrackingListener(shown, tracking), again=again, gate=gate)
+        if can_measure():
+            code = _report(plan, end, console, tracking, as_json=as_json, again=again)
+        else:
             console.print(NO_POLARS, style="yellow", markup=False)
-            return INTERRUPTED if end.interrupted else Verdict.FAIL.exit_code if shown.failed else Verdict.INCONCLUSIVE.exit_code
-        return _report(plan, end, console, tracking, as_json=as_json, again=again)
+            code = INTERRUPTED if end.interrupted else Verdict.FAIL.exit_code if shown.failed else Verdict.INCONCLUSIVE.exit_code
+        if gate is not None:
+            gate.over(code)
+        return code
 
 
 def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, *, as_json: bool, again: bool) -> int:

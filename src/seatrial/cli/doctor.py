@@ -1,4 +1,4 @@
-"""`seatrial doctor [PLAN]`: what of this host would spoil a campaign, before it does.
+"""`seatrial doctor [PLAN]`: what of this host, and of every host of a plan, would spoil a campaign, before it does.
 
 seatrial doctor plans/tiny-lm-demo.yaml
 
@@ -27,11 +27,13 @@ from seatrial.cli.options import AsJson, Out, Overrides
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from seatrial.preflight.hosts.rows import HostsExamined
     from seatrial.preflight.need import Need
     from seatrial.preflight.question import Section
     from seatrial.records.check import Check
+    from seatrial.records.run_spec import PlaceSpec
 
-EXAMPLES = "seatrial doctor\n\nseatrial doctor plans/tiny-lm-demo.yaml --json"
+EXAMPLES = "seatrial doctor plans/tiny-lm-demo.yaml --json\n\nseatrial doctor --hostfile hostfile --interface eth0"
 REFUSED = 2
 NARROWEST = 40
 WIDEST_NAME = 30
@@ -43,6 +45,24 @@ PlanToCheck = Annotated[
     Path | None, typer.Argument(metavar="[PLAN]", help="A plan, whose needs are checked too; without one, this host in general.")
 ]
 Fast = Annotated[bool, typer.Option("--fast", help="Only what is checked before every campaign, in a fraction of a second.")]
+Hostfile = Annotated[
+    Path | None,
+    typer.Option(
+        "--hostfile",
+        metavar="FILE",
+        help="Look at every host of this hostfile too (lines `node1 slots=2`), by ssh and all at once. Default: those of the plan.",
+        show_default=False,
+    ),
+]
+Interface = Annotated[
+    str | None,
+    typer.Option(
+        "--interface",
+        metavar="NAME",
+        help="The network interface that joins the hosts, as NCCL_SOCKET_IFNAME has it (eth0; eth,ib; ^lo,docker). Default: the plan's.",
+        show_default=False,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -50,25 +70,56 @@ def register(app: typer.Typer) -> None:
     app.command("doctor", epilog=EXAMPLES)(doctor)
 
 
-def doctor(plan: PlanToCheck = None, set: Overrides = None, out: Out = None, fast: Fast = False, json: AsJson = False) -> int:
-    """Look at this host for what would spoil a campaign: each finding names the later error it prevents and the fix.
+def doctor(
+    plan: PlanToCheck = None,
+    set: Overrides = None,
+    out: Out = None,
+    hostfile: Hostfile = None,
+    interface: Interface = None,
+    fast: Fast = False,
+    json: AsJson = False,
+) -> int:
+    """Look at this host, and at every host of the plan, for what would spoil a campaign: each finding names the later error and the fix.
 
     Nothing is started and nothing is changed. Exit code 0 when a campaign may start (warnings included), 2 when it would be refused.
     """
     from rich.console import Console
 
-    from seatrial.observe.trial import empty_columns
-    from seatrial.preflight.checks import examine
+    from seatrial.cli.doctor_hosts import findings, looked_at_later, place_of
 
     began = time.monotonic()
-    sections = examine(_need(plan, set, out), fast=fast, empty_columns=None if fast else empty_columns)
+    need = _need(plan, set, out)
+    place = place_of(need, hostfile, interface)
+    sections = _of_this_host(need, place, fast)
+    examined = _of_all_hosts(need, place, fast) if place else None
     took_s = time.monotonic() - began
     console = Console(stderr=json, markup=False, highlight=False, emoji=False)
     _print_sections(console, sections)
-    console.print(_ending(sections, took_s), soft_wrap=True)
+    if examined is not None:
+        _print_hosts(console, examined)
+    elif later := looked_at_later(need):
+        console.print(later, soft_wrap=True)
+    counted = (*sections, *(findings(examined) if examined else ()))
+    total = sum(len(section.checks) for section in sections) + (sum(len(row.checks) for row in examined.rows) if examined else 0)
+    console.print(_ending(counted, took_s, total), soft_wrap=True)
     if json:
-        sys.stdout.write(json_text.dumps(_document(sections, took_s, plan), ensure_ascii=False) + "\n")
-    return REFUSED if _count(sections, "refused") else 0
+        sys.stdout.write(json_text.dumps(_document(sections, counted, took_s, plan, examined), ensure_ascii=False) + "\n")
+    return REFUSED if _count(counted, "refused") else 0
+
+
+def _of_this_host(need: Need, place: PlaceSpec | None, fast: bool) -> tuple[Section, ...]:
+    from seatrial.campaign.host_check import own_need
+    from seatrial.observe.trial import empty_columns
+    from seatrial.preflight.checks import examine
+
+    own = own_need(need, place.hosts if place else ())
+    return examine(own, fast=fast, empty_columns=None if fast else empty_columns)
+
+
+def _of_all_hosts(need: Need, place: PlaceSpec, fast: bool) -> HostsExamined:
+    from seatrial.campaign.host_check import examine_by_ssh
+
+    return examine_by_ssh(need, place, fast=fast)
 
 
 def _need(plan: Path | None, set: Overrides, out: Path | None) -> Need:
@@ -85,7 +136,7 @@ def _print_sections(console: Console, sections: Sequence[Section]) -> None:
     from rich.text import Text
 
     width = max(NARROWEST, console.width)
-    marks = {status: mark for status, (mark, _) in MARKS.items()} if _shows(console, "✓✗") else PLAIN_MARKS
+    marks = _marks(console)
     names = [check.name for section in sections for check in section.checks if len(check.name) <= WIDEST_NAME]
     column = min(max(map(len, names), default=0), width // 3)
     for section in sections:
@@ -94,6 +145,22 @@ def _print_sections(console: Console, sections: Sequence[Section]) -> None:
             status = _status(check)
             for line in _lines(check, marks[status], column, width):
                 console.print(Text(line, style="" if status == "ok" else MARKS[status][1]), soft_wrap=True)
+
+
+def _print_hosts(console: Console, examined: HostsExamined) -> None:
+    """The table, and below it what is amiss."""
+    from rich.text import Text
+
+    from seatrial.cli.doctor_hosts import findings, table
+
+    for line, status in table(examined, _marks(console), max(NARROWEST, console.width)):
+        style = MARKS[status][1] if status in ("warning", "refused") else "bold" if status in ("", "subject") else ""
+        console.print(Text(line if _shows(console, line) else line.replace("·", "."), style=style), soft_wrap=True)
+    _print_sections(console, findings(examined))
+
+
+def _marks(console: Console) -> dict[str, str]:
+    return {status: mark for status, (mark, _) in MARKS.items()} if _shows(console, "✓✗") else PLAIN_MARKS
 
 
 def _lines(check: Check, mark: str, column: int, width: int) -> Iterator[str]:
@@ -130,15 +197,19 @@ def _count(sections: Sequence[Section], status: str) -> int:
     return sum(_status(check) == status for section in sections for check in section.checks)
 
 
-def _ending(sections: Sequence[Section], took_s: float) -> str:
-    total = sum(len(section.checks) for section in sections)
+def _ending(sections: Sequence[Section], took_s: float, total: int | None = None) -> str:
+    """`total` where `sections` has only what is amiss of some."""
+    total = sum(len(section.checks) for section in sections) if total is None else total
     refused, warnings = _count(sections, "refused"), _count(sections, "warning")
     verdict = f"{refused} would refuse a campaign" if refused else "a campaign may start"
     warned = f", {warnings} {'warning' if warnings == 1 else 'warnings'}" if warnings else ""
     return f"{total} checks in {took_s:.1f} s: {verdict}{warned}"
 
 
-def _document(sections: Sequence[Section], took_s: float, plan: Path | None) -> dict[str, Any]:
+def _document(
+    sections: Sequence[Section], counted: Sequence[Section], took_s: float, plan: Path | None, examined: HostsExamined | None
+) -> dict[str, Any]:
+    from seatrial.cli.doctor_hosts import document
     from seatrial.machine.host import host
     from seatrial.records.codec import to_json
 
@@ -146,8 +217,9 @@ def _document(sections: Sequence[Section], took_s: float, plan: Path | None) -> 
     return {
         "host": host().name,
         "plan": None if plan is None else str(plan),
-        "refused": _count(sections, "refused"),
-        "warnings": _count(sections, "warning"),
+        "refused": _count(counted, "refused"),
+        "warnings": _count(counted, "warning"),
         "took_s": round(took_s, 3),
         "checks": checks,
+        "hosts": None if examined is None else document(examined),
     }

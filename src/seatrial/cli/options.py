@@ -54,3 +54,44 @@ Heartbeat = Annotated[
 Again = Annotated[bool, typer.Option("--again", help="Run finished runs again too; their older attempts stay and no longer count.")]
 Yes = Annotated[bool, typer.Option("--yes", help="More than 1,000 runs are meant, and not a slip in the axes: start them.")]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]
+PER_NODE = "One command on each node, without ssh"
+NodeRank = Annotated[
+    int | None,
+    typer.Option(
+        "--node-rank",
+        "--node_rank",
+        metavar="R",
+        help=(
+            "For `place: {kind: pernode, nodes: N}`: which of the N nodes this is, from 0; the same command is typed on each. Node 0 runs "
+            "the campaign, the others start what it tells them. In a Slurm job: srun -N2 --ntasks-per-node=1 sh -c "
+            "'seatrial run PLAN --node-rank $SLURM_NODEID …'. Default: NODE_RANK."
+        ),
+        min=0,
+        show_default=False,
+        rich_help_panel=PER_NODE,
+    ),
+]
+MasterAddr = Annotated[
+    str | None,
+    typer.Option(
+        "--master-addr",
+        "--master_addr",
+        metavar="HOST",
+        help="Name or address of node 0, as the others reach it. Default: MASTER_ADDR.",
+        show_default=False,
+        rich_help_panel=PER_NODE,
+    ),
+]
+MasterPort = Annotated[
+    int | None,
+    typer.Option(
+        "--master-port",
+        "--master_port",
+        metavar="PORT",
+        help="The port of node 0 at which the commands meet; ranks meet at another (place.port). Default: MASTER_PORT.",
+        min=1,
+        max=65535,
+        show_default=False,
+        rich_help_panel=PER_NODE,
+    ),
+]

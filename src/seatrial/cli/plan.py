@@ -57,8 +57,8 @@ def criteria(name: CriteriaName = None) -> int:
 
 
 def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budget = None, out: Out = None) -> int:
-    """Print what a plan would do: the matrix, every command in the order they would run, what must hold, and an estimate of the time.
-    Starts nothing.
+    """Print what a plan would do: the matrix, which host has which ranks, every command in the order they would run, what must hold, and
+    an estimate of the time. Starts nothing.
 
     Runs that are finished already are marked. Criteria that cannot pass, and what would be refused before the start, are said at
     the end.
@@ -67,6 +67,7 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
 
     from seatrial.campaign.all_runs import finished_attempt
     from seatrial.cli.foreseen import say_what_cannot_pass
+    from seatrial.cli.plan_hosts import print_hosts
     from seatrial.cli.run import resolved
     from seatrial.paths import CampaignPaths
 
@@ -75,6 +76,7 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
     done = frozenset(spec.run for spec in campaign.chosen if finished_attempt(paths.run(spec.run), spec.hash))
     console = Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
     _print_matrix(console, campaign)
+    print_hosts(console, campaign)
     _print_commands(console, campaign, paths, done)
     _print_criteria(console, campaign)
     _print_estimate(console, campaign, paths, done)
@@ -108,6 +110,7 @@ def _print_matrix(console: Console, plan: CampaignPlan) -> None:
 
 def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:
     from seatrial import shell
+    from seatrial.cli.plan_hosts import first_share, is_unknown
     from seatrial.errors import printable
     from seatrial.launch.launchers.registry import command_for
     from seatrial.launch.places.local import allocation
@@ -119,13 +122,17 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
         if spec.run in done:
             console.print(f"{number:4d}  {spec.run}: finished, would not be run again")
             continue
+        if is_unknown(spec.place):
+            console.print(f"{number:4d}  {spec.run}: its commands are known where {printable(spec.place.hostfile)} can be read")
+            continue
         # A port is taken when a run starts; where the plan names none, 0 stands for it here.
-        given = allocation(spec, master_port=spec.place.port or 0, driver=driver)
+        given = first_share(allocation(spec, master_port=spec.place.port or 0, driver=driver), spec)
         command = command_for(spec, given, paths.run(spec.run).next_attempt(), os.environ)
         times = f" × {len(command.ranks)} processes" if len(command.ranks) > 1 else ""
         variables = [f"{name}={mask(name, value)}" for name, value in sorted(command.env.items()) if not name.startswith("SEATRIAL_")]
         words = printable(shell.quote(["env", *variables, *mask_words(command.argv)]))
-        console.print(f"{number:4d}  {spec.run}{times}\n      {words}")
+        where = f" on {given.node.name}, node 0 of {len(given.nodes)}" if given.node else ""
+        console.print(f"{number:4d}  {spec.run}{times}{where}\n      {words}")
 
 
 def _print_criteria(console: Console, plan: CampaignPlan) -> None:
@@ -155,8 +162,9 @@ def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
 
 
 def _print_refusals(console: Console, plan: CampaignPlan) -> None:
-    from seatrial.preflight.checks import run_checks
+    from seatrial.campaign.host_check import checks_without_asking
+    from seatrial.preflight.need import need_of
 
-    for check in run_checks(plan):
+    for check in checks_without_asking(need_of(plan)):
         if not check.ok and check.refuses:
             console.print(f"would be refused: {check.name}: {check.found}. Fix: {check.fix}.", style="yellow")

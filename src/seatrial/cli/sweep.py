@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from seatrial.cli.options import AsJson, Budget, Heartbeat, Only, Track, Yes
+from seatrial.cli.options import PER_NODE, AsJson, Budget, Heartbeat, MasterAddr, MasterPort, NodeRank, Only, Track, Yes
 
 EXAMPLES = (
     "seatrial sweep -P bs=8,16 -P nw=0,2 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs} --workers {nw}\n\n"
@@ -54,6 +54,17 @@ Environment = Annotated[
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Shuffles the order of runs; recorded. Default 0.", rich_help_panel=RUNNING)]
 StopOnError = Annotated[bool, typer.Option("--stop-on-error", help="End at the first failed run.", rich_help_panel=RUNNING)]
 RankBy = Annotated[str | None, typer.Option(metavar="METRIC", help="Rank by this instead of throughput.")]
+Nodes = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="Run on this many nodes, the same line on each with its own --node-rank; the ranks and GPUs of the command are one node's.",
+        min=1,
+        max=4096,
+        show_default=False,
+        rich_help_panel=PER_NODE,
+    ),
+]
 Out = Annotated[
     str | None, typer.Option("--out", metavar="FOLDER", help="Default: a folder that follows from command and axes, so that it resumes.")
 ]
@@ -87,6 +98,10 @@ def sweep(
     heartbeat: Heartbeat = None,
     yes: Yes = False,
     json: AsJson = False,
+    nodes: Nodes = None,
+    node_rank: NodeRank = None,
+    master_addr: MasterAddr = None,
+    master_port: MasterPort = None,
 ) -> int:
     """Sweep a command over settings without writing a plan: every combination, in shuffled rounds, then rank and judge.
 
@@ -94,7 +109,7 @@ def sweep(
 
     The same line again resumes; more repeats extend. Exit code 0 PASS, 2 FAIL, 3 INCONCLUSIVE, 130 interrupted.
     """
-    from seatrial.cli.carry_out import carry_out
+    from seatrial.cli.pernode import NodeWords, carry_out_here, refuse_folder_of_the_moment
     from seatrial.plan.from_command import mapping_from_command
     from seatrial.plan.load import plan_from_mapping
     from seatrial.plan.resolve import resolve
@@ -113,6 +128,9 @@ def sweep(
         output=out,
         more=_more_keys(run_limit, start_limit, window, env, seed=seed, rank_by=rank_by, stop_on_error=stop_on_error or None),
     )
+    if nodes is not None:
+        mapping = on_nodes(mapping, nodes, is_own_folder=out is not None)
+        refuse_folder_of_the_moment(mapping["place"]["kind"], mapping["output"])
     _print_notes(command)
     source = f"seatrial sweep -- {quote(command)}"
     plan = resolve(
@@ -122,7 +140,21 @@ def sweep(
         only=only or (),
         budget_s=parse_limit_s(budget, "--budget") if budget else None,
     )
-    return carry_out(plan, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
+    words = NodeWords(rank=node_rank, address=master_addr, port=master_port)
+    return carry_out_here(plan, words, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
+
+
+def on_nodes(mapping: dict[str, Any], nodes: int, *, is_own_folder: bool) -> dict[str, Any]:
+    """The plan of a command that is one node's share, on `nodes` of them; its folder is another than that of the command alone."""
+    from seatrial.errors import UsageError
+
+    place = dict(mapping["place"])
+    if "place.ranks" in mapping.get("axes", {}):
+        raise UsageError("--nodes needs a number of ranks on each node that does not change; write it as a number in the command")
+    if "ranks" in place:
+        place["ranks"] *= nodes
+    output = mapping["output"] if is_own_folder else f"{mapping['output']}-{nodes}-nodes"
+    return {**mapping, "place": {**place, "kind": "pernode", "nodes": nodes}, "output": output}
 
 
 def _more_keys(run_limit: str | None, start_limit: str | None, window: str | None, env: list[str] | None, **plain: Any) -> dict[str, Any]:

@@ -12,17 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial.collect.alarms import alarm_cautions
+from seatrial.collect.hosts import host_folders, skew_cautions
 from seatrial.collect.recovered import recovered_cautions
 from seatrial.collect.run_oddities import left_behind, not_text
 from seatrial.collect.sample_count import counted_samples
-from seatrial.collect.stored import read_account, read_outcome, read_plan, read_record, read_spec, same_text, unusable
+from seatrial.collect.stored import read_account, read_nodes, read_outcome, read_plan, read_record, read_spec, same_text, unusable
+from seatrial.collect.unlike_environment import environment_cautions
+from seatrial.collect.unlike_hosts import unlike_cautions
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
+from seatrial.records.nodes import NodesRecord
 from seatrial.records.outcome import Outcome
 from seatrial.records.run_spec import RunSpec
+from seatrial.records.telemetry import TelemetryAccount
 
 Asked = Mapping[tuple[str, str], RunSpec]
 """What the folder's plans ask for, by run and hash."""
@@ -126,7 +131,13 @@ def _read_attempt(paths: AttemptPaths, asked: Asked) -> tuple[Attempt | None, st
     if provenance is None and outcome is not None and outcome.outcome is Outcome.OK:
         no_provenance = no_provenance or "it is missing"
     telemetry, no_telemetry = read_account(paths)
-    unread = {paths.outcome: no_outcome, paths.provenance: no_provenance, paths.telemetry: no_telemetry}
+    nodes, no_nodes = read_nodes(paths)
+    unread = {
+        paths.outcome: no_outcome,
+        paths.provenance: no_provenance,
+        paths.telemetry: no_telemetry,
+        paths.nodes_record: no_nodes,
+    }
     cautions = [unusable(path, why, spec.run) for path, why in unread.items() if why]
     if no_spec:
         cautions.append(unusable(paths.spec, no_spec, spec.run, "the plan's own for the same hash was taken instead"))
@@ -143,9 +154,21 @@ def _read_attempt(paths: AttemptPaths, asked: Asked) -> tuple[Attempt | None, st
             *alarm_cautions(spec.run, paths.alarms),
             *left_behind(spec.run, outcome),
             *not_text(spec.run, paths.launcher_log),
+            *skew_cautions(spec.run, nodes),
+            *unlike_cautions(spec.run, provenance.hosts if provenance else {}),
+            *(environment_cautions(spec.run, paths) if nodes else ()),
         ),
+        nodes=nodes,
+        node_telemetry=_node_accounts(paths, nodes, spec) if outcome and nodes else {},
     )
     return attempt, ""
+
+
+def _node_accounts(paths: AttemptPaths, nodes: NodesRecord, spec: RunSpec) -> dict[str, TelemetryAccount]:
+    """Of every host but node 0, whose account lies in the attempt's own folder."""
+    others = {folder.name: folder.paths for folder in host_folders(paths, nodes)[1:]}
+    found = {name: read_account(own)[0] or counted_samples(own, spec.telemetry) for name, own in others.items()}
+    return {name: account for name, account in found.items() if account is not None}
 
 
 def _current(attempts: Iterable[Attempt], asked: set[tuple[str, str]] | None) -> set[str]:

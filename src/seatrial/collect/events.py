@@ -19,6 +19,7 @@ from seatrial.collect.effective import read_effective
 from seatrial.collect.event_cautions import event_cautions
 from seatrial.collect.event_checks import check_steps
 from seatrial.collect.event_files import rank_in_name, read_event_files
+from seatrial.collect.one_clock import on_one_clock
 from seatrial.collect.places import read_places
 from seatrial.collect.reported import read_reported
 from seatrial.collect.startup import read_startup
@@ -58,6 +59,7 @@ def read_events_said(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None
     world_size = _world_size(sizes, attempt.spec.place.ranks, written["rank"])
     longest_ms = _longest_ms(attempt)
     checked = check_steps(written, world_size, longest_ms, unnumbered)
+    steps = on_one_clock(checked.steps, attempt.nodes)
     cautions = tuple(event_cautions(attempt.spec.run, passed, checked, sizes, world_size))
     if checked.steps.is_empty():
         return None, cautions
@@ -65,11 +67,11 @@ def read_events_said(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None
     may_be_effective = bool(passed) or "effective" in others["kind"]
     tables = StepTables(
         source="events",
-        steps=checked.steps,
+        steps=steps,
         pauses=_pauses(others, longest_ms),
         world_size=world_size,
         effective=read_effective(paths.events(0), attempt) if may_be_effective else {},
-        startup=read_startup(attempt, checked.steps),
+        startup=read_startup(attempt, steps),
         places=read_places(sources, attempt),
         reported=read_reported(_that_tell("figure", others, sources), attempt),
         cautions=cautions,

@@ -19,7 +19,7 @@ from functools import cache
 from typing import NamedTuple
 
 from seatrial.collect.harmless import without_harmless
-from seatrial.collect.line_marks import MarkedLine, marked_lines
+from seatrial.collect.line_marks import MarkedLine, host_in, marked_lines
 from seatrial.collect.line_weight import Weight, weights
 from seatrial.collect.telling_lines import last_lines, troubled_lines
 from seatrial.collect.tracebacks import CHAINED, is_indented, raised
@@ -44,6 +44,8 @@ class Diagnosis:
     fault: Fault = Fault.UNKNOWN
     telling: tuple[str, ...] = ()
     """The most telling lines of the log, where no sign was found in it, or none but that a peer is gone."""
+    host: str = ""
+    """Of a run on many hosts, the one whose line tells the cause; empty where no single line does."""
 
 
 class _Line(NamedTuple):
@@ -132,12 +134,12 @@ def _of(lines: Sequence[_Line], weight: Weight) -> list[_Line]:
 
 
 def _of_raised(line: _Line) -> Diagnosis:
-    return _told(line) or _diagnosis(general(Cause.EXCEPTION), line.text)
+    return _told(line) or replace(_diagnosis(general(Cause.EXCEPTION), line.text), host=host_in(line.source))
 
 
 def _told(line: _Line) -> Diagnosis | None:
     """What a line with a sign in it says."""
-    return _diagnosis(line.sign, line.text) if line.sign else None
+    return replace(_diagnosis(line.sign, line.text), host=host_in(line.source)) if line.sign else None
 
 
 def _reported(lines: Sequence[_Line]) -> Diagnosis | None:
@@ -156,7 +158,9 @@ def _reported(lines: Sequence[_Line]) -> Diagnosis | None:
 def _reported_by_torchrun(lines: Sequence[_Line]) -> tuple[str, int] | None:
     """(which rank, its exit code)"""
     begin = next((index for index, line in enumerate(lines) if line.text.startswith(ROOT_CAUSE)), len(lines))
-    told = {match.group(1): match.group(2) for line in lines[begin : begin + REPORT_LINES] if (match := REPORTED.match(line.text))}
+    # Every host's torchrun reports, and their lines may stand between one another's.
+    own = [line for line in lines[begin:] if line.source == lines[begin].source][:REPORT_LINES]
+    told = {match.group(1): match.group(2) for line in own if (match := REPORTED.match(line.text))}
     return (f"rank {told.get('rank', '?')}", int(told["exitcode"])) if "exitcode" in told else None
 
 

@@ -15,8 +15,9 @@ from pathlib import Path
 from seatrial.collect.file_parts import MIB
 from seatrial.collect.halts import was_halted
 from seatrial.collect.harmless import HARMLESS, count_harmless
+from seatrial.collect.hosts import host_folders
 from seatrial.collect.log_source import LARGEST_LOG_BYTES
-from seatrial.collect.rank_endings import num_ended_well
+from seatrial.collect.rank_endings import num_ended_well_on
 from seatrial.files import json_object, open_file, tail_lines
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
@@ -38,13 +39,14 @@ def read_health(attempt: Attempt, world_size: int) -> RunHealth:
     events = paths.all_events()
     seen: Counter[str] = Counter()
     tracebacks = 0
-    for block in _blocks(paths.launcher_log):
+    logs = [folder.paths.launcher_log for folder in host_folders(paths, attempt.nodes)]
+    for block in (block for log in logs for block in _blocks(log)):
         tracebacks += block.count(TRACEBACK)
         seen.update(count_harmless(block))
     return RunHealth(
         tracebacks=tracebacks,
         ranks=world_size,
-        ranks_ended_well=_ended_well(attempt, paths, events, world_size),
+        ranks_ended_well=_ended_well(attempt, logs, events, world_size),
         harmless=tuple(HarmlessCount(id=one.id, meaning=one.meaning, lines=seen[one.id]) for one in HARMLESS if seen[one.id]),
         halted=was_halted(attempt, events),
     )
@@ -60,13 +62,13 @@ def _blocks(log: Path) -> Iterator[bytes]:
                 yield block if block.endswith(b"\n") else block + source.readline(LONGEST_LINE_BYTES)
 
 
-def _ended_well(attempt: Attempt, paths: AttemptPaths, events: Sequence[Path], world_size: int) -> int | None:
+def _ended_well(attempt: Attempt, logs: Sequence[Path], events: Sequence[Path], world_size: int) -> int | None:
     """All of a run that is `ok`, which means just that; of another as many as are known to, None where nothing tells."""
     if attempt.outcome is not None and attempt.outcome.outcome is Outcome.OK:
         return world_size
     known = [sum(_is_done(path, attempt) for path in events)] if events else []
-    if attempt.spec.launcher.kind == "deepspeed" and _is_short(paths.launcher_log):
-        known.append(num_ended_well(paths.launcher_log))
+    if attempt.spec.launcher.kind == "deepspeed" and all(map(_is_short, logs)):
+        known.append(num_ended_well_on(logs))
     return min(max(known), world_size) if known else None
 
 

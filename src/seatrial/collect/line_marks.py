@@ -1,9 +1,9 @@
 """Whose line it is: marks that launchers put before what a rank printed.
 
-In: lines of a log. Out: for each the source its marks name, and the text without them. `[rank3]: ` is Seatrial's and torch's, `[default3]:`
-torchrun's, `[1,3]<stderr>:` that of mpirun, `3: ` that of `srun --label`, `host: ` that of pdsh, and vLLM puts process, time and place
-before every line. A word and a colon also begin an exception, so a host is one only where it stands before what must begin a line, or
-pdsh itself names it.
+In: lines of a log. Out: for each the source its marks name, and the text without them. `[rank3]: ` is Seatrial's and torch's,
+`[host node2]: ` stands before what one of many hosts printed, `[default3]:` is torchrun's, `[1,3]<stderr>:` that of mpirun, `3: ` that of
+`srun --label`, `host: ` that of pdsh, and vLLM puts process, time and place before every line. A word and a colon also begin an
+exception, so a host is one only where it stands before what must begin a line, or pdsh itself names it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import NamedTuple
 
 MARKS = re.compile(
     r"\[rank\d{1,9}\]: ?"
+    r"|\[host [^\]\s]{1,255}\]: ?"
     r"|\[(?:default|trainer|worker)\d{1,9}(?:\|\d{1,9})?\]: ?"
     r"|\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?"
     r"|\d{1,6}: "
     r"|(?:\(\w{1,40}(?: rank=\d{1,6})?(?: pid=\d{1,9})?\) )?(?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] ?"
 )
+HOST = re.compile(r"\[host ([^\]\s]{1,255})\]:")
 # Of vLLM's marks these differ from line to line: the process is what counts, and that it is only a warning.
 TIME_AND_PLACE = re.compile(r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$")
 # What a line begins with when nothing stands before it.
@@ -34,6 +36,22 @@ class MarkedLine(NamedTuple):
     source: str
     """What its marks say, joined; empty for a line without any."""
     text: str
+
+
+def host_mark(host: str) -> str:
+    """What is put before a line of that host."""
+    return f"[host {host}]: " if host else ""
+
+
+def host_in(source: str) -> str:
+    """The host that a source names by such a mark; empty where it names none."""
+    found = HOST.match(source)
+    return found.group(1) if found else ""
+
+
+def without_host(source: str) -> str:
+    """The source as the host itself would have told it."""
+    return HOST.sub("", source, count=1).strip()
 
 
 def marked_lines(lines: Sequence[str]) -> list[MarkedLine]:

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seatrial.collect.line_marks import MarkedLine
+from seatrial.collect.line_marks import MarkedLine, without_host
 from seatrial.collect.telling_lines import EXCEPTION, TROUBLE
 from seatrial.collect.tracebacks import CHAINED, HEAD, is_indented
 
@@ -95,7 +95,7 @@ def _by_what_followed(lines: Sequence[MarkedLine]) -> list[Weight]:
     found = []
     for line in reversed(lines):
         who = " ".join(dict.fromkeys(line.source.split()))
-        went_on = steps[who] >= (1 if who else STEPS_OF_NO_ONE)
+        went_on = steps[who] >= (1 if without_host(who) else STEPS_OF_NO_ONE)
         found.append(Weight.PASSED if went_on or _is_warning(line) else Weight.FULL)
         steps[who] += _is_step(line.text)
     return found[::-1]

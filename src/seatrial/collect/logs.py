@@ -23,6 +23,7 @@ from seatrial.collect.hf_lines import count_losses
 from seatrial.collect.log_cautions import log_cautions, reading_cautions, source_cautions, unplaced_losses
 from seatrial.collect.log_readings import OWN, Reading, best_reading
 from seatrial.collect.log_source import StampedLine, read_log
+from seatrial.collect.one_clock import on_one_clock
 from seatrial.collect.seed_lines import SeedReading, read_rank_lines, read_seed_lines
 from seatrial.collect.step_numbers import PrintedStep
 from seatrial.log_lines import LinePattern, own_patterns, plain
@@ -57,7 +58,10 @@ def read_logs(attempt: Attempt) -> StepTables | None:
     odd = (*reading_cautions(found, spec.run), *log_cautions(rows, spec.run, restarts=found.numbered.restarts, pauses_count=too_many))
     return StepTables(
         source=f"log:{found.name}",
-        steps=pl.concat([_table(rows, seed.phases.get(0, {})), *_other_ranks(seed, {row["step"] for row in rows})]),
+        # Lines arrive by the clock of node 0, and rows are rank 0's.
+        steps=on_one_clock(
+            pl.concat([_table(rows, seed.phases.get(0, {})), *_other_ranks(seed, {row["step"] for row in rows})]), attempt.nodes
+        ),
         pauses=_pause_table([] if too_many else held),
         world_size=spec.place.ranks,
         timing_points=seed.points,

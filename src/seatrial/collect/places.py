@@ -12,6 +12,7 @@ from typing import Any
 
 from seatrial.collect.event_files import rank_in_name
 from seatrial.collect.event_line import event_in, is_of
+from seatrial.collect.hosts import node_of
 from seatrial.files import open_file
 from seatrial.records.attempt import Attempt
 from seatrial.records.health import RankPlace
@@ -22,7 +23,8 @@ START = b'"start"'
 
 
 def read_places(paths: Sequence[Path], attempt: Attempt) -> tuple[RankPlace, ...]:
-    """Places of the ranks whose files these are; a rank whose start event is not found, or tells no place, is left out."""
+    """Places of the ranks whose files these are; a rank whose start event is not found, or tells no place, is left out. On many hosts
+    a host has the name that the hostfile gives it."""
     return tuple(place for path in paths for place in _place(path, attempt))
 
 
@@ -31,7 +33,8 @@ def _place(path: Path, attempt: Attempt) -> Iterator[RankPlace]:
     for line in _head(path):
         event = event_in(line) if START in line else None
         if event is not None and event.get("kind") == "start" and is_of(event, attempt.spec.run, attempt.number, rank):
-            yield RankPlace(rank=rank, host=_text(event.get("host")), gpu=_text(event.get("gpu")))
+            node = node_of(attempt.nodes, rank)
+            yield RankPlace(rank=rank, host=node.name if node else _text(event.get("host")), gpu=_text(event.get("gpu")))
             return
 
 

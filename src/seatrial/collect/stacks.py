@@ -9,9 +9,11 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from seatrial.collect.hosts import HostFolder, host_folders
+from seatrial.collect.stored import read_nodes
 from seatrial.files import read_json_lines, tail_lines
 from seatrial.log_lines import split_rank
 from seatrial.paths import AttemptPaths
@@ -75,18 +77,28 @@ class RankStack:
     threads: tuple[Thread, ...]
     state: str = ""
     """The kernel's letter where the process could not go on by itself: `T` for stopped (SIGSTOP), `D` in the kernel; else empty."""
+    host: str = ""
+    """Of a run on many hosts, whose agent took them; empty on one, and for what a rank wrote itself."""
 
 
 def read_stacks(attempt: AttemptPaths) -> tuple[RankStack, ...]:
     """Every process whose stacks were taken, () where none were."""
-    paths: list[Path] = []
-    with contextlib.suppress(OSError):
-        paths = sorted(attempt.stacks.iterdir())
-    found = [stack for path in paths if (stack := _read(attempt, path)) is not None and stack.threads]
+    folders = host_folders(attempt, read_nodes(attempt)[0])
+    found = [stack for folder in folders for stack in _taken(attempt, folder)]
     known = {stack.rank for stack in found}
-    found += [stack for stack in _aborted(attempt) if stack.threads and (stack.rank is None or stack.rank not in known)]
+    aborted = [stack for folder in folders for stack in _aborted(folder)]
+    found += [stack for stack in aborted if stack.threads and (stack.rank is None or stack.rank not in known)]
     # What a rank wrote itself stands before what was seen of it from outside.
     return tuple(sorted(found, key=lambda stack: (stack.rank is None, stack.rank or 0, stack.source != BY_SIGNAL, stack.pid or 0)))
+
+
+def _taken(attempt: AttemptPaths, folder: HostFolder) -> list[RankStack]:
+    """What lies in one host's folder; a rank's own is in the attempt's, whichever host it ran on."""
+    paths: list[Path] = []
+    with contextlib.suppress(OSError):
+        paths = sorted(folder.paths.stacks.iterdir())
+    read = (_read(attempt, path) for path in paths)
+    return [replace(stack, host="" if stack.source == BY_SIGNAL else folder.name) for stack in read if stack is not None and stack.threads]
 
 
 def frame_of(stack: RankStack) -> str:
@@ -121,14 +133,14 @@ def _read(attempt: AttemptPaths, path: Path) -> RankStack | None:
     return None
 
 
-def _aborted(attempt: AttemptPaths) -> list[RankStack]:
+def _aborted(folder: HostFolder) -> list[RankStack]:
     """Ranks whose trace stands in the log, since ABRT was the only way to it."""
     lines: dict[int | None, list[str]] = {}
-    for line in tail_lines(attempt.launcher_log, LOG_LINES, LONGEST_TEXT_BYTES):
+    for line in tail_lines(folder.paths.launcher_log, LOG_LINES, LONGEST_TEXT_BYTES):
         rank, text = split_rank(line)
         lines.setdefault(rank, []).append(text)
     return [
-        RankStack(rank=rank, pid=None, source=BY_ABORT, threads=_own_threads(own[own.index(ABORTED) + 1 :]))
+        RankStack(rank=rank, pid=None, source=BY_ABORT, threads=_own_threads(own[own.index(ABORTED) + 1 :]), host=folder.name)
         for rank, own in lines.items()
         if ABORTED in own
     ]

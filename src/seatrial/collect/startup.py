@@ -17,6 +17,7 @@ import polars as pl
 from seatrial.collect.event_files import LONGEST_LINE_BYTES, rank_in_name
 from seatrial.collect.event_line import event_in, is_of
 from seatrial.collect.file_parts import MIB
+from seatrial.collect.hosts import offset_of
 from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
@@ -52,7 +53,14 @@ def _told_by(attempt: Attempt, rank: int) -> StartupFacts | None:
     if start is None or not _is_number(start.get("t")):
         return None
     process_t, start_m = (float(start[name]) if _is_number(start.get(name)) else None for name in ("process_t", "m"))
-    return StartupFacts(rank=rank, start_t=float(start["t"]), start_m=start_m, process_t=process_t, spans=tuple(spans))
+    ahead_s = offset_of(attempt.nodes, rank)
+    return StartupFacts(
+        rank=rank,
+        start_t=float(start["t"]) - ahead_s,
+        start_m=start_m,
+        process_t=None if process_t is None else process_t - ahead_s,
+        spans=tuple(spans),
+    )
 
 
 def _last_ready(steps: pl.DataFrame) -> int | None:

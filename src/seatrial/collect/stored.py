@@ -15,6 +15,7 @@ from seatrial.paths import AttemptPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.caution import Caution
 from seatrial.records.codec import from_json
+from seatrial.records.nodes import NodesRecord
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.telemetry import TelemetryAccount
@@ -83,6 +84,17 @@ def read_account(paths: AttemptPaths) -> tuple[TelemetryAccount | None, str]:
     told = [sampler for sampler in (account.gpu, account.host) if sampler] if account else []
     numbers = [(one.interval_s, one.rows, one.samples, one.invalid, one.gaps, one.longest_gap_s, one.cpu_s, one.wall_s) for one in told]
     return (account, why) if all(min(each) >= 0 for each in numbers) else (None, IMPOSSIBLE)
+
+
+def read_nodes(paths: AttemptPaths) -> tuple[NodesRecord | None, str]:
+    """The hosts of an attempt on many."""
+    record, why = read_record(NodesRecord, paths.nodes_record)
+    if record is None:
+        return None, why
+    shares = [(node.node_rank, node.first_rank, node.ranks, node.killed) for node in record.nodes]
+    clocks = [value for node in record.nodes for value in (node.clock_offset_s, node.clock_round_trip_s) if value is not None]
+    can_be = all(min(share) >= 0 and max(share) <= MOST_RANKS for share in shares) and all(abs(value) <= LATEST_T for value in clocks)
+    return (record, "") if can_be else (None, IMPOSSIBLE)
 
 
 def read_outcome(paths: AttemptPaths, hash: str | None = None) -> tuple[RunOutcome | None, str]:

@@ -1,8 +1,8 @@
 """The samples of one attempt, read back.
 
-In: an attempt's folder and its account. Out: `TelemetryTables`, by time. A line torn by a kill or by a file system that lost its end is
-left out; a cell that is no number, or one that cannot be, is null; a sample written twice counts once; a file without rows, or none at
-all, is None. Columns that no figure is made of, and that nobody draws, are not read.
+In: an attempt's folder and its accounts. Out: `TelemetryTables` of all its hosts, by time on the harness's clock. A line torn by a kill or
+by a file system that lost its end is left out; a cell that is no number, or one that cannot be, is null; a sample written twice counts
+once; a file without rows, or none at all, is None. Columns that no figure is made of, and that nobody draws, are not read.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ import numpy as np
 import polars as pl
 
 from seatrial.collect.file_parts import MIB
+from seatrial.collect.host_samples import together, with_clock
+from seatrial.collect.hosts import HostFolder, host_folders
 from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
-from seatrial.records.telemetry import TEXT_COLUMNS, SamplerAccount, TelemetryTables
+from seatrial.records.telemetry import TEXT_COLUMNS, SamplerAccount, TelemetryAccount, TelemetryTables
 
 GPU_READ = (
     "epoch_sec", "gpu_index", "temp_c", "util_gpu_pct", "power_w", "sm_clock_mhz", "mem_used_mib", "mem_total_mib", "mem_free_mib",
@@ -55,17 +57,26 @@ class Samples:
 
 
 def read_telemetry(attempt: Attempt, ahead: Mapping[Path, Samples] | None = None) -> TelemetryTables:
-    """Both tables; the account, where there is one, spares a look for files that it says are empty. `ahead` are files that have been
-    read already."""
-    known = ahead or {}
-    paths, account = AttemptPaths(Path(attempt.folder)), attempt.telemetry
+    """Both tables, of all hosts; the account, where there is one, spares a look for files that it says are empty. `ahead` are files that
+    have been read already."""
+    folders = host_folders(AttemptPaths(Path(attempt.folder)), attempt.nodes)
+    accounts = [attempt.telemetry, *(attempt.node_telemetry.get(folder.name) for folder in folders[1:])]
+    read = [_of_host(attempt, folder, account, ahead or {}) for folder, account in zip(folders, accounts, strict=True)]
+    if len(read) == 1:
+        return with_clock(read[0], folders[0].offset_s)
+    return together(read, folders)
+
+
+def _of_host(attempt: Attempt, folder: HostFolder, account: TelemetryAccount | None, known: Mapping[Path, Samples]) -> TelemetryTables:
+    paths = folder.paths
     skip_gpu = account is not None and (account.gpu is None or account.gpu.empty)
     skip_host = account is not None and (account.host is None or account.host.empty)
     gpu = Samples() if skip_gpu else known.get(paths.gpu_telemetry) or read_sample_file(paths.gpu_telemetry, GPU_READ)
     host = Samples() if skip_host else known.get(paths.host_telemetry) or read_sample_file(paths.host_telemetry, HOST_READ)
+    of = f" of {folder.name}" if folder.name else ""
     cautions = [
-        *_cautions(gpu, paths.gpu_telemetry.name, account.gpu if account else None, attempt.spec.run),
-        *_cautions(host, paths.host_telemetry.name, account.host if account else None, attempt.spec.run),
+        *_cautions(gpu, f"{paths.gpu_telemetry.name}{of}", account.gpu if account else None, attempt.spec.run),
+        *_cautions(host, f"{paths.host_telemetry.name}{of}", account.host if account else None, attempt.spec.run),
     ]
     return TelemetryTables(gpu=gpu.table, host=host.table, cautions=tuple(cautions))
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from seatrial.collect.line_marks import MarkedLine
+from seatrial.collect.line_marks import MarkedLine, without_host
 
 MOST_LINES = 5
 LONGEST = 240
@@ -34,7 +34,7 @@ def troubled_lines(lines: Sequence[MarkedLine]) -> tuple[str, ...]:
 def last_lines(lines: Sequence[MarkedLine], ended_first: str = "") -> tuple[str, ...]:
     """The last of the source that ended first, where it printed any; else the last of all."""
     said = [line for line in lines if line.text.strip()]
-    own = [line for line in said if line.source == ended_first] if ended_first else []
+    own = [line for line in said if without_host(line.source) == ended_first] if ended_first else []
     return tuple(_short(line.text) for line in (own or said)[-MOST_LINES:])
 
 

@@ -13,12 +13,12 @@ from seatrial.judge.facts import Facts
 from seatrial.records.stability import StabilityVerdict
 from seatrial.records.verdict import Finding, Verdict
 
-TOLD_AS_STRAGGLER = "slow_rank"
+TOLD_AS_STRAGGLER = ("slow_rank", "slow_host")
 
 
 def cause_statements(facts: Facts) -> Iterator[Finding]:
     """The causes in the order in which runs show them."""
     unstable = [group.stability for group in facts.groups if group.stability and group.stability.verdict is StabilityVerdict.UNSTABLE]
-    told = {TOLD_AS_STRAGGLER, *(cause.kind for stability in unstable for cause in stability.causes)}
+    told = {*TOLD_AS_STRAGGLER, *(cause.kind for stability in unstable for cause in stability.causes)}
     for seen in causes_seen(facts.ok, told):
         yield Finding(id=f"cause:{seen.id}", kind="cause", verdict=Verdict.FAIL, text=seen.text, evidence=seen.evidence)

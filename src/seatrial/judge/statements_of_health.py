@@ -150,6 +150,8 @@ def _straggler(pairs: Sequence[Held]) -> Finding:
         else ""
     )
     rank = f"rank {found.rank}{f' ({where})' if where else ''}"
+    if found.slow_host:
+        rank = f"host {found.slow_host} (all its {found.slow_host_ranks} ranks and no others, rank {found.rank} most)"
     return Finding(
         id=f"straggler:{pairs[0][0].attempt.spec.run}:rank{found.rank}",
         kind="straggler",

@@ -23,10 +23,11 @@ from types import TracebackType
 from seatrial.errors import LaunchError
 from seatrial.files import tail_lines
 from seatrial.kinship import adopt_orphans, children
-from seatrial.launch.orphans import kill_orphans, start_ticks
+from seatrial.machine.orphans import kill_orphans, start_ticks
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import from_json
 from seatrial.records.command import AgentReport
+from seatrial.records.nodes import NodeRecord
 
 READ_BYTES = 64 * 1024
 # Longer than the agent's own patience with processes that do not die.
@@ -125,6 +126,10 @@ class AgentProcess:
         self._collect()
         adopt_orphans(False)
         return reports
+
+    def nodes(self) -> tuple[NodeRecord, ...]:
+        """None: this is a run on one machine."""
+        return ()
 
     def _collect(self) -> None:
         """Wait for the process itself, but not for ever: one with a thread in a call the kernel cannot interrupt cannot end."""

@@ -10,62 +10,23 @@ from collections.abc import Iterator, Mapping
 
 from seatrial.machine.deepspeed_devices import ACCELERATOR, CPU
 from seatrial.machine.gpus import LIMIT
+from seatrial.machine.nic_names import only_name
+from seatrial.machine.recorded_variables import NOT_TUNING, TUNING_PREFIXES, is_recorded
 from seatrial.machine.secrets import mask
 from seatrial.paths import AttemptPaths
 from seatrial.records import events
 from seatrial.records.command import Allocation, EnvironmentVariable
 from seatrial.records.run_spec import RunSpec
 
-# What of the caller's environment can change how a job runs; the rest reaches the ranks too, and is nobody's business.
-RECORDED_PREFIXES = (
-    "NCCL_",
-    "GLOO_",
-    "UCX_",
-    "TORCH",
-    "PYTORCH_",
-    "CUDA_",
-    "CUBLAS_",
-    "CUDNN_",
-    "NVIDIA_",
-    "NSA_",
-    "NSYS_",
-    "NVTE_",
-    "NVTX_",
-    "TRITON_",
-    "XLA_",
-    "HF_",
-    "TRANSFORMERS_",
-    "TOKENIZERS_",
-    "DS_",
-    "DEEPSPEED_",
-    "ACCELERATE_",
-    "VLLM_",
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "GOMP_",
-    "OPENBLAS_",
-    "MALLOC_",
-    "MASTER_",
-    "PYTHON",
-    "LD_",
-)
-# Of these, what tunes a run: another value is another condition, and runs under unlike conditions are not averaged.
-TUNING_PREFIXES = (
-    "NCCL_", "GLOO_", "UCX_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVTE_", "XLA_", "NSA_",
-    "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "MALLOC_",
-)  # fmt: skip
-# Where things lie or which cards are seen: the cards themselves are in the fingerprint already.
-NOT_TUNING = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "NCCL_DEBUG_FILE"})
-RECORDED_NAMES = (
-    "RANK",
-    "LOCAL_RANK",
-    "WORLD_SIZE",
-    "LOCAL_WORLD_SIZE",
-    "NODE_RANK",
-    "VIRTUAL_ENV",
-    "CONDA_PREFIX",
-    "ENABLE_CUDA_SYNC_TIMING",
+# What is true of one host, terminal or process alone; and our own, which every agent sets anew. The GPUs that were hidden here too:
+# those of another host are named by `include`, as with DeepSpeed's own launcher.
+HOST_BOUND_PREFIXES = ("SEATRIAL_", "SSH_", "XDG_", "DBUS_", "TMUX", "WAYLAND_", "VSCODE_", "PMI_", "PMIX_", "OMPI_COMM_")
+HOST_BOUND_NAMES = frozenset(
+    {
+        *("HOSTNAME", "HOST", "PWD", "OLDPWD", "SHLVL", "_", "DISPLAY", "XAUTHORITY", "WINDOWID", "STY", "TTY", "GPG_TTY", "TERM"),
+        *("COLUMNS", "LINES", "LS_COLORS", "MAIL", "CUDA_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"),
+        *("SLURMD_NODENAME", "SLURM_NODEID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS", "SLURM_TASK_PID", "SLURM_TOPOLOGY_ADDR"),
+    }
 )
 
 
@@ -81,11 +42,6 @@ def environment(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, ca
 def added(variables: tuple[EnvironmentVariable, ...]) -> dict[str, str]:
     """What is set on top of the caller's environment."""
     return {variable.name: variable.value for variable in variables if variable.set_by != "caller"}
-
-
-def is_recorded(name: str) -> bool:
-    """Whether a variable of the caller's is written down."""
-    return name.startswith(RECORDED_PREFIXES) or name in RECORDED_NAMES
 
 
 def tuning_variables(spec: RunSpec, caller: Mapping[str, str]) -> dict[str, str]:
@@ -107,6 +63,8 @@ def _added(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller:
     # deepspeed sets it for its ranks, from --include. Set for itself too, it may find but one GPU and refuse to be told of a second.
     if allocation.devices and spec.launcher.kind != "deepspeed":
         yield "place", LIMIT, ",".join(allocation.devices)
+    for name, value in interface_variables(spec.place.interface).items():
+        yield "place", name, value
     for name, value in spec.env.items():
         yield "plan", name, value
 
@@ -127,6 +85,19 @@ def seatrial_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
     }
 
 
+def interface_variables(interface: str) -> dict[str, str]:
+    """Which network NCCL and Gloo take. Gloo knows no grammar: it is told where one name is all there is to it."""
+    if not interface:
+        return {}
+    name = only_name(interface)
+    return {"NCCL_SOCKET_IFNAME": interface, **({"GLOO_SOCKET_IFNAME": name} if name else {})}
+
+
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of the harness's own variables lies beneath those of the ranks on another host: all that do not belong to this one."""
+    return {name: value for name, value in environ.items() if not name.startswith(HOST_BOUND_PREFIXES) and name not in HOST_BOUND_NAMES}
+
+
 def _defaults(spec: RunSpec, allocation: Allocation) -> dict[str, str]:
     """What a caller who said nothing gets."""
     # A line that waits in a buffer arrives minutes late, and arrival times are how unmodified scripts are timed.
@@ -135,7 +106,7 @@ def _defaults(spec: RunSpec, allocation: Allocation) -> dict[str, str]:
     if spec.workload.module:
         # A typing.py in the folder one happens to stand in must not take the place of the library's.
         wanted["PYTHONSAFEPATH"] = "1"
-    if allocation.ranks > 1:
+    if allocation.local_ranks > 1:
         # Every rank would otherwise start a thread a core; torchrun sets the same, with a warning.
         wanted["OMP_NUM_THREADS"] = "1"
     if allocation.cpu_only and spec.launcher.kind == "deepspeed":

@@ -1,46 +1,106 @@
-"""Everything an attempt needs on disk before its agent starts.
+"""Everything an attempt needs on disk before its agents start.
 
 In: a run's spec, its allocation, the attempt's folder and the caller's environment. Out: spec.json, settings.json (bundled
-workloads), environment.json, command.sh, agent.json, and the order that stands in the last.
+workloads), environment.json, command.sh, agent.json, and the order that stands in the last. On many hosts every node has a command.sh
+and an agent.json of its own, the attempt a hostfile of the hosts in use and a command.sh that starts them all.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from seatrial.files import READABLE, write_json, write_text
-from seatrial.launch.command_file import command_text
-from seatrial.launch.environment import environment
+from seatrial.hostfile import hostfile_text
+from seatrial.launch.command_file import all_nodes_text, command_text
+from seatrial.launch.environment import environment, inherited
 from seatrial.launch.launchers.registry import command_for, given_to_ranks, rank_logs_for
+from seatrial.launch.nodes import HOSTFILE, PERNODE, as_seen_by, own_paths
 from seatrial.launch.program import resolved
+from seatrial.launch.transports.choose import users_args
 from seatrial.machine.secrets import looks_secret, mask, mask_words
 from seatrial.machine.shared_memory import present
+from seatrial.machine.this_host import is_this_host
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
-from seatrial.records.command import AgentOrder, Allocation, Command, EnvironmentVariable
-from seatrial.records.run_spec import RunSpec, Scalar
+from seatrial.records.command import AgentOrder, Allocation, Command, EnvironmentVariable, Node
+from seatrial.records.run_spec import PlaceSpec, RunSpec, Scalar
+from seatrial.ssh_words import PDSH_APPEND
 
 # Both hold the plan's variables as they are, secrets too: a masked command could not be run.
 COMMAND_MODE = 0o700
 ORDER_MODE = 0o600
 
 
+def prepare_all(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> tuple[AgentOrder, ...]:
+    """Write the attempt's files and return what each agent is to do: one order a node, the first is that of the lowest ranks."""
+    if not allocation.nodes:
+        return (prepare(spec, attempt, allocation, caller),)
+    beneath = [_beneath(spec.place, node, caller) for node in allocation.nodes]
+    orders = [_order(spec, attempt, as_seen_by(allocation, node), own) for node, own in zip(allocation.nodes, beneath, strict=True)]
+    callers = _write_common(spec, attempt, as_seen_by(allocation, allocation.nodes[0]), orders[0].command, beneath[0])
+    write_text(attempt.hostfile, hostfile_text(allocation.nodes))
+    for node, order in zip(allocation.nodes, orders, strict=True):
+        own = attempt.node(node.name)
+        write_text(own.command, command_text(order.command, attempt, callers, node), COMMAND_MODE)
+        write_json(own.agent_order, to_json(order), ORDER_MODE)
+    ssh_args = _ssh_args(spec.place, allocation.nodes, caller)
+    write_text(attempt.command, all_nodes_text(attempt, allocation.nodes, spec.place.kind == HOSTFILE, ssh_args), COMMAND_MODE)
+    return tuple(orders)
+
+
+def _ssh_args(place: PlaceSpec, nodes: Sequence[Node], caller: Mapping[str, str]) -> tuple[str, ...]:
+    """With what agents were started."""
+    if not caller.get(PDSH_APPEND):
+        # No name need be looked up.
+        return place.ssh_args
+    return users_args(place, [node.name for node in nodes if not is_this_host(node.name)], caller)
+
+
+def _beneath(place: PlaceSpec, node: Node, caller: Mapping[str, str]) -> Mapping[str, str]:
+    """What lies beneath the variables of a node's ranks, as far as the harness knows: all of its own here, elsewhere what belongs to no
+    host. What another host has of its own, its agent writes down."""
+    is_here = node.node_rank == 0 if place.kind == PERNODE else is_this_host(node.name)
+    return caller if is_here else inherited(caller)
+
+
 def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> AgentOrder:
-    """Write the attempt's files and return what its agent is to do."""
-    command = resolved(command_for(spec, allocation, attempt, caller), caller)
-    order = AgentOrder(
+    """The same for a run on this machine, which has one agent."""
+    order = _order(spec, attempt, allocation, caller)
+    callers = _write_common(spec, attempt, allocation, order.command, caller)
+    write_text(attempt.command, command_text(order.command, attempt, callers), COMMAND_MODE)
+    write_json(attempt.agent_order, to_json(order), ORDER_MODE)
+    return order
+
+
+def _order(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> AgentOrder:
+    node = allocation.node
+    command = command_for(spec, allocation, attempt, caller)
+    # The plan's interpreter lies on the hosts, and need not lie here.
+    if not node or command.argv[0] != spec.place.python:
+        command = resolved(command, caller)
+    own = own_paths(attempt, node)
+    return AgentOrder(
         command=command,
         attempt_folder=str(attempt.folder),
-        rank_logs=rank_logs_for(spec, attempt),
+        rank_logs=rank_logs_for(spec, attempt, node),
         term_s=spec.limits.term_s,
         telemetry=spec.telemetry,
         stack_signal=spec.limits.stack_signal,
         host=socket.gethostname(),
-        shared_memory=present(),
+        # What lies in this host's says nothing of another's; its agent looks itself.
+        shared_memory=None if node else present(),
         devices=allocation.devices,
+        own_folder="" if own == attempt else str(own.folder),
+        first_rank=node.first_rank if node else 0,
     )
+
+
+def _write_common(
+    spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, command: Command, caller: Mapping[str, str]
+) -> dict[str, str]:
+    """What is the same for all nodes of an attempt; the caller's variables that stand in a command.sh."""
     recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, caller)}
     of_launcher = {**_alike(command), **given_to_ranks(spec, allocation, {**caller, **command.env})}
     recorded.update({variable.name: variable for variable in _launcher_variables(of_launcher, caller)})
@@ -50,10 +110,7 @@ def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller
     if spec.workload.module:
         private = masked_spec(spec).settings != spec.settings
         write_json(attempt.settings, to_json(spec.settings), ORDER_MODE if private else READABLE)
-    callers = {name: variable.value for name, variable in recorded.items() if variable.set_by == "caller" and not looks_secret(name)}
-    write_text(attempt.command, command_text(command, attempt, callers), COMMAND_MODE)
-    write_json(attempt.agent_order, to_json(order), ORDER_MODE)
-    return order
+    return {name: variable.value for name, variable in recorded.items() if variable.set_by == "caller" and not looks_secret(name)}
 
 
 def masked_spec(spec: RunSpec) -> RunSpec:

@@ -52,6 +52,8 @@ FINGERPRINT_PACKAGES = (
     "xformers",
 )
 HASH_LENGTH = 12
+# What a host of many tells of itself that says nothing of its make.
+OF_ONE_HOST = frozenset({"host", "hostname", "name", "addresses", "nics", "gpu_uuid_list", "memory_bytes", "boot_id", "pid", "user"})
 
 
 def fingerprint(provenance: Provenance) -> str:
@@ -66,7 +68,15 @@ def fingerprint_facts(provenance: Provenance) -> dict[str, Any]:
     # A container started again has another id.
     facts["container"] = provenance.container.partition(" ")[0]
     facts["packages"] = {name: provenance.packages[name] for name in FINGERPRINT_PACKAGES if name in provenance.packages}
+    if provenance.hosts:
+        # The set of makes: another host of the same make is no other machine. Without hosts nothing, so that older hashes stay.
+        facts["hosts"] = sorted({json.dumps(make_of(host), sort_keys=True) for host in provenance.hosts.values()})
     return facts
+
+
+def make_of(host: Mapping[str, str]) -> dict[str, str]:
+    """What of a host's own facts says of what make it is."""
+    return {name: str(value) for name, value in host.items() if name not in OF_ONE_HOST}
 
 
 def parted_by(before: Provenance, after: Provenance) -> dict[str, tuple[str, str]]:

@@ -15,7 +15,8 @@ from pathlib import Path
 from seatrial.append import kept_elsewhere
 from seatrial.observe.growing_log import GrowingLog
 from seatrial.observe.heartbeats import Beat, Heartbeats
-from seatrial.observe.usage import WrittenCount, newest_rss_bytes
+from seatrial.observe.host_clocks import HostClocks, OffsetOf, nobody_knows
+from seatrial.observe.usage import WrittenCount, newest_rss_bytes, other_hosts
 from seatrial.paths import AttemptPaths
 from seatrial.records.run_spec import RunSpec
 
@@ -31,7 +32,7 @@ class RankMark:
     rank: int
     step: int
     step_t: float
-    """Wall clock at which it ended; for a script without the probe, at which its line arrived."""
+    """Wall clock of the harness at which it ended; for a script without the probe, at which its line arrived."""
     paused_s: float = 0.0
     """All time in named pauses up to then; always 0 for a script without the probe."""
     iter_ms_p50: float | None = None
@@ -50,7 +51,7 @@ class RankStanding:
     pid: int | None = None
     host: str = ""
     beat_ts: float = 0.0
-    """Wall clock of the rank's host."""
+    """When it was written, by the harness's wall clock."""
     beat_bytes: int = 0
     """How long its heartbeat file was: grows with every beat, also where the clock stands still or is set back."""
 
@@ -81,9 +82,10 @@ class Progress:
     standings: tuple[RankStanding, ...] = ()
     """One for each rank with the probe, by rank; none for a script without it."""
     output_bytes: int = 0
-    """Length of launcher.log."""
+    """Length of launcher.log, on all hosts."""
     memory_bytes: int | None = None
-    """Resident memory of the run's whole process tree, by the newest sample; None where there is none."""
+    """Resident memory of the run's whole process tree, by the newest sample; on many hosts that of the one that holds most; None where
+    there is none."""
     written_bytes: int = 0
     """Logs, events and stacks of the attempt; counted anew every few seconds."""
     largest_file: str = ""
@@ -94,9 +96,20 @@ class Progress:
 class ProgressReader:
     """Looks at one attempt again and again."""
 
-    def __init__(self, spec: RunSpec, attempt: AttemptPaths, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        spec: RunSpec,
+        attempt: AttemptPaths,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        offset_of: OffsetOf = nobody_knows,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`offset_of` says how far the clock of a rank's host is ahead of ours, where the line to it tells."""
         self._spec, self._attempt = spec, attempt
-        self._log = GrowingLog(spec, attempt)
+        self._clocks = HostClocks(offset_of, wall_clock, learns=spec.place.kind != "local")
+        # Arrivals are by the clock of node 0, and so must be what stands in for one that is not there yet.
+        self._log = GrowingLog(spec, attempt, lambda: wall_clock() + self._clocks.offset_s(0))
         self._heartbeats = Heartbeats(attempt, clock)
         self._written = WrittenCount(attempt, clock)
         self._heard = False
@@ -104,15 +117,16 @@ class ProgressReader:
 
     def look(self) -> Progress:
         """The newest progress."""
-        beats = self._heartbeats.look()
+        beats = self._clocks.moved(self._heartbeats.look())
         progress = self._of_beats(beats) if beats else self._of_log()
         written = self._written.look()
+        hosts = [self._attempt, *other_hosts(self._attempt)]
         return replace(
             progress,
             total=self._spec.steps,
             num_ranks=self._spec.place.ranks,
-            output_bytes=_length_bytes(self._attempt.launcher_log),
-            memory_bytes=newest_rss_bytes(self._attempt.host_telemetry),
+            output_bytes=sum(_length_bytes(host.launcher_log) for host in hosts),
+            memory_bytes=max((held for host in hosts if (held := newest_rss_bytes(host.host_telemetry)) is not None), default=None),
             written_bytes=written.bytes,
             largest_file=written.largest_file,
             largest_bytes=written.largest_bytes,
@@ -133,7 +147,8 @@ class ProgressReader:
     def _of_log(self) -> Progress:
         told = self._log.look()
         self._heard = self._heard or told.heard
-        marks = () if told.step is None else (RankMark(rank=0, step=told.step, step_t=told.step_t, iter_ms_p50=told.iter_ms_p50),)
+        ended_t = told.step_t - self._clocks.offset_s(0)
+        marks = () if told.step is None else (RankMark(rank=0, step=told.step, step_t=ended_t, iter_ms_p50=told.iter_ms_p50),)
         return Progress(step=told.step, alive=self._heard, ranks=marks)
 
 

@@ -4,7 +4,8 @@
     telemetry.stop()                                # the launcher is over
     telemetry.finish()                              # writes telemetry.json, within FINISH_S whatever the driver does
 
-In: what the agent was told. Out: gpu_telemetry.csv, host_telemetry.csv, telemetry.json in the attempt's folder.
+In: what the agent was told. Out: gpu_telemetry.csv, host_telemetry.csv, telemetry.json in the attempt's folder, or on many hosts
+in that of the node.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Telemetry:
 
 def start_telemetry(order: AgentOrder, caller: Mapping[str, str]) -> Telemetry:
     """Start what the order asks for, over the descendants of this process."""
-    attempt, asked, root = AttemptPaths(Path(order.attempt_folder)), order.telemetry, os.getpid()
+    attempt, asked, root = AttemptPaths(Path(order.own_folder or order.attempt_folder)), order.telemetry, os.getpid()
     environment = {**caller, **order.command.env}
     gpu = host = None
     if asked.gpu_s:

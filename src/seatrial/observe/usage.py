@@ -17,11 +17,20 @@ from seatrial.records.telemetry import HOST_COLUMNS
 
 COUNT_EVERY_S = 5.0
 TAIL_BYTES = 4096
-# torchrun keeps the ranks' output three folders deep.
-DEEPEST = 6
+# torchrun keeps the ranks' output three folders deep, on other hosts two folders below theirs.
+DEEPEST = 8
 RSS_COLUMN = HOST_COLUMNS.index("rss_kib")
 # No host has more than this, in KiB: an exbibyte.
 MOST_KIB = 2**50
+
+
+def other_hosts(attempt: AttemptPaths) -> list[AttemptPaths]:
+    """The folders of the hosts beside node 0, whose agent writes to the attempt's own; none for a run on one host."""
+    try:
+        with os.scandir(attempt.nodes) as entries:
+            return [attempt.node(name) for name in sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))]
+    except OSError:
+        return []
 
 
 def newest_rss_bytes(host_telemetry: Path) -> int | None:
@@ -59,7 +68,7 @@ class Written:
 
 
 class WrittenCount:
-    """Counts the files of one attempt: those in its folder, the ranks' output and the stacks."""
+    """Counts the files of one attempt: those in its folder, the ranks' output, the stacks, and what other hosts left of both."""
 
     def __init__(self, attempt: AttemptPaths, clock: Callable[[], float] = time.monotonic) -> None:
         self._attempt, self._clock = attempt, clock
@@ -85,7 +94,7 @@ class WrittenCount:
 
     def _files(self) -> Iterator[tuple[str, int]]:
         yield from _files_in(str(self._attempt.folder), deeper=0)
-        for folder in (self._attempt.rank_logs, self._attempt.stacks):
+        for folder in (self._attempt.rank_logs, self._attempt.stacks, self._attempt.nodes):
             yield from _files_in(str(folder), deeper=DEEPEST)
 
 

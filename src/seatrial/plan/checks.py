@@ -12,6 +12,7 @@ from seatrial.errors import UsageError, did_you_mean
 from seatrial.log_lines import compile_patterns
 from seatrial.plan import checks_of_axes, checks_of_place
 from seatrial.plan.checks_of_criteria import check_criteria
+from seatrial.plan.checks_of_hosts import interface_variables
 from seatrial.plan.locate import KeyPath
 from seatrial.plan.placeholders import PlaceholderProblem, names_in
 from seatrial.plan.schema import Plan, Workload
@@ -115,8 +116,20 @@ def _environment(plan: Plan) -> None:
             raise plan.locations.error(path, problem)
         if str(path[-1]).startswith("SEATRIAL_") or path[-1] in _set_for_each_rank(plan):
             raise plan.locations.error(path, "is set for each rank when it is started; leave it out")
-        if path[-1] == "CUDA_VISIBLE_DEVICES" and plan.place.include is not None:
-            raise plan.locations.error(path, "is set from place.include; keep one of the two")
+        key = _place_key_that_sets(str(path[-1]), plan)
+        if key:
+            raise plan.locations.error(path, f"is set from place.{key}; keep one of the two")
+
+
+def _place_key_that_sets(name: str, plan: Plan) -> str | None:
+    """The key of `place` by which a variable is set for the ranks."""
+    place, many = plan.place, plan.place.kind != "local"
+    if name == "CUDA_VISIBLE_DEVICES":
+        # Hosts that are named without slots say nothing of GPUs.
+        return next((key for key, text in (("include", place.include), ("exclude", place.exclude)) if text and ":" in text), None)
+    if many and name in ("MASTER_ADDR", "MASTER_PORT"):
+        return "master_addr" if name == "MASTER_ADDR" else "port"
+    return "interface" if name in interface_variables(place.interface or "") else None
 
 
 def _set_for_each_rank(plan: Plan) -> tuple[str, ...]:
@@ -124,7 +137,8 @@ def _set_for_each_rank(plan: Plan) -> tuple[str, ...]:
     if plan.launcher.kind == "deepspeed":
         # It has another name for the last one.
         return SET_FOR_EACH_RANK[:-1]
-    several = plan.launcher.kind == "torchrun" or (plan.launcher.kind == "python" and (plan.place.ranks or 1) > 1)
+    many = plan.place.kind != "local" or (plan.place.ranks or 1) > 1
+    several = plan.launcher.kind == "torchrun" or (plan.launcher.kind == "python" and many)
     return SET_FOR_EACH_RANK if several else ()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from seatrial.errors import did_you_mean
 from seatrial.machine.secrets import mask
+from seatrial.plan.checks_of_hosts import interface_variables
 from seatrial.plan.locate import KeyPath
 from seatrial.plan.placeholders import value_text
 from seatrial.plan.problems import shown
@@ -152,6 +153,7 @@ def _fixed_elsewhere(plan: Plan, name: str, path: KeyPath) -> None:
         **{key: f"settings.{key}" for key in plan.settings},
         **{f"{ENV_AXIS}{key}": f"env.{key}" for key in plan.env},
         **{f"{ENV_AXIS}{key}": f"workload.env.{key}" for key in plan.workload.env},
+        **{f"{ENV_AXIS}{key}": "place.interface" for key in interface_variables(plan.place.interface or "")},
         **({RANKS_AXIS: "place.ranks"} if plan.place.ranks is not None else {}),
         **({"steps": "steps"} if plan.steps is not None else {}),
     }

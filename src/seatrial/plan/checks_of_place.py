@@ -1,22 +1,31 @@
-"""Checks of how and where a plan's processes start: the launcher's own options, ports, hosts and GPUs."""
+"""Checks of how and where a plan's processes start: the launcher's own options, ports and GPUs; those of many hosts are in
+`checks_of_hosts`."""
 
 from __future__ import annotations
 
 from seatrial import deepspeed_options, torchrun_options
+from seatrial.plan.checks_of_hosts import check_hosts, check_keys_of_kind
 from seatrial.plan.include import devices_in
 from seatrial.plan.schema import Plan
 
+_RANKS = "place.ranks says how many ranks there are"
+_NODES = "`place: {kind: hostfile, hostfile: FILE}` or `{kind: pernode, nodes: N}` says on which nodes it runs"
 # Options of a launcher that Seatrial gives itself, and the key that says it instead.
 GIVEN_BY_SEATRIAL = {
+    "torchrun": {"nproc_per_node": _RANKS, "nnodes": _NODES, "node_rank": _NODES},
+    "deepspeed": {"include": "place.include says which GPUs there are", "num_gpus": _RANKS},
+}
+_MEET = "place.master_addr and place.port say where ranks meet"
+_RANK_FILES = "each node has a folder of its own for them; leave it out"
+# The same on many hosts, where the words of one node would be wrong on another.
+GIVEN_ON_MANY_HOSTS = {
     "torchrun": {
-        "nproc_per_node": "place.ranks says how many ranks there are",
-        "nnodes": "runs on several nodes are not built yet",
-        "node_rank": "runs on several nodes are not built yet",
+        **dict.fromkeys(("master_addr", "master_port", "standalone"), _MEET),
+        **dict.fromkeys(("rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf"), _MEET),
+        "local_addr": "place.interface says which network is used",
+        "log_dir": _RANK_FILES,
     },
-    "deepspeed": {
-        "include": "place.include says which GPUs there are",
-        "num_gpus": "place.ranks says how many ranks there are",
-    },
+    "deepspeed": {**dict.fromkeys(("master_addr", "master_port"), _MEET), "enable_each_rank_log": _RANK_FILES},
 }
 OPTIONS = {"torchrun": torchrun_options.OPTIONS, "deepspeed": deepspeed_options.OPTIONS}
 
@@ -34,17 +43,19 @@ def check_launcher(plan: Plan) -> None:
     for position, word in enumerate(words):
         name, inline = OPTIONS[plan.launcher.kind].option_of(word)
         value = inline if inline is not None else words[position + 1] if position + 1 < len(words) else ""
-        problem = _option_problem(plan.launcher.kind, name or "", value)
+        problem = _option_problem(plan, name or "", value)
         if problem:
             raise plan.locations.error(("launcher", "args", position), f"'{word}' {problem}")
 
 
-def _option_problem(kind: str, name: str, value: str) -> str:
+def _option_problem(plan: Plan, name: str, value: str) -> str:
     """Why an option cannot stand in launcher.args; empty for one that can."""
-    # A number of ranks that torchrun finds out by itself cannot be said in place.ranks.
-    counted_there = name == "nproc_per_node" and not value.isdigit() and "{" not in value
-    if name in GIVEN_BY_SEATRIAL[kind] and not counted_there:
-        return f"is Seatrial's to give: {GIVEN_BY_SEATRIAL[kind][name]}"
+    kind, many = plan.launcher.kind, plan.place.kind != "local"
+    given = {**GIVEN_BY_SEATRIAL[kind], **(GIVEN_ON_MANY_HOSTS[kind] if many else {})}
+    # A number of ranks that torchrun finds out by itself cannot be said in place.ranks; on many hosts their numbers must be known.
+    counted_there = name == "nproc_per_node" and not value.isdigit() and "{" not in value and not many
+    if name in given and not counted_there:
+        return f"is Seatrial's to give: {given[name]}"
     if kind == "deepspeed" and name in deepspeed_options.NOT_PASSED_ON:
         return f"is not taken: {deepspeed_options.NOT_PASSED_ON[name]}"
     return f"is not taken: {deepspeed_options.QUIET}" if kind == "deepspeed" and deepspeed_options.is_quiet(name, value) else ""
@@ -52,19 +63,26 @@ def _option_problem(kind: str, name: str, value: str) -> str:
 
 def check_place(plan: Plan) -> None:
     """Raise for a port, hosts or GPUs that cannot be had as they are named."""
+    check_keys_of_kind(plan)
     _port(plan)
-    if plan.place.kind == "hostfile" or plan.place.hostfile is not None:
-        _hostfile(plan)
-    include, ranks = plan.place.include, plan.place.ranks
-    if include is None:
-        return
+    if plan.place.kind != "local":
+        check_hosts(plan)
+    if plan.place.kind != "hostfile" and plan.place.include is not None:
+        _devices(plan, plan.place.include)
+
+
+def _devices(plan: Plan, include: str) -> None:
+    """GPUs of this machine, or of every node."""
     try:
         devices = devices_in(include)
     except ValueError as error:
         raise plan.locations.error(("place", "include"), str(error)) from error
-    if ranks is not None and ranks != len(devices):
+    ranks, nodes = plan.place.ranks, plan.place.nodes or 1
+    if ranks is not None and ranks != len(devices) * nodes:
+        on_each = f" on each of {nodes} nodes" if plan.place.kind == "pernode" else ""
         raise plan.locations.error(
-            ("place", "ranks"), f"{ranks} ranks, but include names {len(devices)} GPUs ({include}); leave ranks out or make them agree"
+            ("place", "ranks"),
+            f"{ranks} ranks, but include names {len(devices)} GPUs ({include}){on_each}; leave ranks out or make them agree",
         )
     if plan.launcher.kind == "deepspeed":
         _for_deepspeed(plan, devices)
@@ -77,20 +95,6 @@ def _port(plan: Plan) -> None:
     options = OPTIONS.get(plan.launcher.kind)
     if keys and options is not None and "master_port" in options.values_in(plan.launcher.args):
         raise plan.locations.error(("place", keys[0]), "has no meaning beside the port in launcher.args; keep one of the two")
-
-
-def _hostfile(plan: Plan) -> None:
-    """What such a place needs, and what it cannot have yet."""
-    if plan.place.kind != "hostfile":
-        raise plan.locations.error(("place", "hostfile"), "belongs to `kind: hostfile`; leave it out to run on this machine")
-    if not (plan.place.hostfile or "").strip():
-        raise plan.locations.error(("place", "hostfile"), "name the file that lists the hosts, such as /etc/deepspeed/hostfile")
-    if plan.launcher.kind != "deepspeed":
-        raise plan.locations.error(("place", "kind"), f"'hostfile' is read by launcher deepspeed, not {plan.launcher.kind}")
-    if plan.place.ranks is None:
-        raise plan.locations.error(("place", "ranks"), "say how many ranks there are on all hosts together")
-    if plan.place.include is not None:
-        raise plan.locations.error(("place", "include"), "names GPUs of this machine; the hostfile's slots say how many each host has")
 
 
 def _for_deepspeed(plan: Plan, devices: tuple[str, ...]) -> None:

@@ -9,10 +9,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
+from typing import Any
 
 from seatrial import deepspeed_options, torchrun_options
 from seatrial.errors import UsageError
 from seatrial.option_words import TypedOption, long_option
+from seatrial.plan.command_hosts import hosts_typed, is_for_one_node, is_said_by_place
 
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")
 DEEPSPEED_PROGRAMS = ("deepspeed", "ds")
@@ -43,6 +45,8 @@ class CommandParts:
     """deepspeed's include: the GPUs to use, as typed."""
     takes_every_gpu: bool = False
     """The launcher was told neither which GPUs nor how many, and takes all it sees."""
+    place: dict[str, Any] = field(default_factory=dict)
+    """The plan's place where the launcher was told of other hosts; empty where it was not."""
     env: dict[str, str] = field(default_factory=dict)
     """Assignments in front of the command: `OMP_NUM_THREADS=1 torchrun …`."""
     notes: tuple[str, ...] = ()
@@ -131,7 +135,7 @@ def _torchrun(program: Sequence[str], words: Sequence[str], env: dict[str, str])
             continue
         if name == "nproc_per_node":
             notes.append(f"nproc_per_node {value} is left to torchrun; the plan counts 1 rank until place.ranks says how many there are")
-        if _is_for_one_node(name, value):
+        if is_for_one_node(name, value):
             continue
         kept += option.words
     return CommandParts(
@@ -146,15 +150,6 @@ def _torchrun(program: Sequence[str], words: Sequence[str], env: dict[str, str])
     )
 
 
-def _is_for_one_node(name: str, value: str) -> bool:
-    """True for options that say nothing on one node; UsageError where they ask for more."""
-    if name == "nnodes" and value not in ("1", "1:1"):
-        raise UsageError(f"runs on several nodes are not there yet (--nnodes {value}); sweep on one node with --nnodes 1")
-    if name == "node_rank" and value != "0":
-        raise UsageError(f"runs on several nodes are not there yet (--node_rank {value}); sweep on one node")
-    return name in ("nnodes", "node_rank")
-
-
 def _deepspeed(program: Sequence[str], words: Sequence[str], env: dict[str, str]) -> CommandParts:
     split = deepspeed_options.split_words(words)
     if not split.rest:
@@ -162,16 +157,19 @@ def _deepspeed(program: Sequence[str], words: Sequence[str], env: dict[str, str]
     kept: list[str] = []
     notes: list[str] = []
     devices: dict[str, str] = {}
+    place = hosts_typed(split.options)
     for option in split.options:
         name, value = option.name, option.value
+        if is_said_by_place(option, place):
+            continue
         if name in ("include", "num_gpus"):
             devices[name] = value
         elif deepspeed_options.is_quiet(name, value):
             notes.append(f"{' '.join(option.words)} is left out: {deepspeed_options.QUIET.partition(';')[0]}")
-        elif not deepspeed_options.is_for_one_host(name, value):
+        else:
             kept += _passed_on(option)
     _check_devices(devices)
-    if not devices:
+    if not devices and not place:
         notes.append("deepspeed, told neither --include nor --num_gpus, takes every GPU it sees; place.ranks is their number here")
     return CommandParts(
         kind="deepspeed",
@@ -181,7 +179,8 @@ def _deepspeed(program: Sequence[str], words: Sequence[str], env: dict[str, str]
         args=split.rest[1:],
         ranks=devices.get("num_gpus"),
         include=devices.get("include"),
-        takes_every_gpu=not devices,
+        takes_every_gpu=not devices and not place,
+        place=place,
         env=env,
         notes=tuple(notes),
     )

@@ -99,6 +99,8 @@ def _names(texts: Sequence[str]) -> set[str]:
 def _place(parts: CommandParts, env: Mapping[str, str]) -> dict[str, Any]:
     """Where it runs; `env` is what the plan sets."""
     variables = {**os.environ, **env}
+    if parts.place:
+        return parts.place
     if parts.takes_every_gpu:
         return {"kind": "local", "ranks": _num_gpus_here(variables)}
     if parts.include is not None and is_on_cpu(variables):

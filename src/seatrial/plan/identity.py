@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.records.campaign_plan import SENTINEL
-from seatrial.records.run_spec import RunSpec, WorkloadSpec
+from seatrial.records.run_spec import PlaceSpec, RunSpec, WorkloadSpec
 
 HASH_DIGITS = 16
 
@@ -59,7 +59,7 @@ def _what_counts(spec: RunSpec) -> dict[str, Any]:
         "settings": spec.settings,
         "axes": spec.axes,
         "launcher": [spec.launcher.kind, list(spec.launcher.args), list(spec.launcher.program)],
-        "place": [spec.place.kind, spec.place.ranks, list(spec.place.devices), *([spec.place.hostfile] if spec.place.hostfile else [])],
+        "place": _place(spec.place),
         "env": spec.env,
         "steps": spec.steps,
         "rank_scope": spec.rank_scope,
@@ -67,6 +67,19 @@ def _what_counts(spec: RunSpec) -> dict[str, Any]:
         # A sentinel's runs are no repeats of the group that it runs again.
         **({SENTINEL: True} if spec.mode == SENTINEL else {}),
     }
+
+
+def _place(place: PlaceSpec) -> list[Any]:
+    """How ranks and GPUs lie on hosts; which hosts these are, and how they are reached, changes no result."""
+    counts: list[Any] = [place.kind, place.ranks, list(place.devices)]
+    if place.hosts:
+        # What `include` and `exclude` came to.
+        counts.append([[host.ranks, list(host.devices)] for host in place.hosts])
+    elif place.kind == "hostfile":
+        counts += [place.include, place.exclude]
+    elif place.kind == "pernode":
+        counts.append(place.nodes)
+    return [*counts, *([{"interface": place.interface}] if place.interface else [])]
 
 
 def _digest(value: Any) -> str:

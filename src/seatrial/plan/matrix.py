@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from seatrial.errors import PlanError, did_you_mean
 from seatrial.plan import bundled
 from seatrial.plan.checks_of_axes import ENV_AXIS, RANKS_AXIS, is_harness_axis
-from seatrial.plan.include import devices_in
 from seatrial.plan.locate import KeyPath
 from seatrial.plan.names import group_name, labels_of, value_names
 from seatrial.plan.problems import shown
@@ -46,8 +45,8 @@ def typed_axes(plan: Plan, owner: type | None) -> dict[str, list[Scalar]]:
     return {name: _axis_values(plan, name, owner) for name in plan.axes}
 
 
-def expand(plan: Plan) -> list[GroupPoint]:
-    """Every group, in the order the axes are written: the last axis varies fastest."""
+def expand(plan: Plan, ranks: int) -> list[GroupPoint]:
+    """Every group, in the order the axes are written: the last axis varies fastest. `ranks` is their number where no axis says it."""
     _refuse_too_many(plan)
     owner = settings_owner(plan)
     axes = typed_axes(plan, owner)
@@ -60,7 +59,8 @@ def expand(plan: Plan) -> list[GroupPoint]:
         point = dict(zip(axes, (value for value, _ in combination), strict=True))
         settings = _settings_at(plan, owner, fixed, point, bundles)
         name = group_name(plan.prefix, [part for _, part in combination])
-        groups.append(GroupPoint(name=name, axes=point, settings=settings, lane=_in_lane(plan, {**settings, **point})))
+        lane = _in_lane(plan, {RANKS_AXIS: ranks, **settings, **point})
+        groups.append(GroupPoint(name=name, axes=point, settings=settings, lane=lane))
     _check_lane(plan, groups)
     _check_names(plan, groups)
     return groups
@@ -189,14 +189,8 @@ def _in_lane(plan: Plan, values: Mapping[str, Scalar]) -> bool:
     return True
 
 
-def default_ranks(plan: Plan) -> int:
-    """Ranks of a run where no axis says otherwise: as the plan says, one for each GPU, or one."""
-    devices = devices_in(plan.place.include) if plan.place.include is not None else ()
-    return plan.place.ranks or len(devices) or 1
-
-
 def _harness_values(plan: Plan) -> dict[str, Scalar]:
-    return {RANKS_AXIS: default_ranks(plan), **{f"{ENV_AXIS}{name}": value for name, value in {**plan.env, **plan.workload.env}.items()}}
+    return {f"{ENV_AXIS}{name}": value for name, value in {**plan.env, **plan.workload.env}.items()}
 
 
 def is_same(one: Scalar, other: Scalar) -> bool:

@@ -30,7 +30,7 @@ name: tiny-lm-demo
 workload: tiny_lm                     # or: {script: train.py, args: ["--bs", "{micro_batch}"]}
 settings: {d_model: 128, seq_len: 128}
 launcher: torchrun
-place: {kind: local, ranks: 2}        # GPUs: {kind: local, include: "localhost:0,1"}
+place: {kind: local, ranks: 2}        # GPUs: {kind: local, include: "localhost:0,1"}; hosts: {kind: hostfile, hostfile: hosts}
 axes:
   micro_batch: [8, 16]
   num_workers: [0, 2]
@@ -45,8 +45,9 @@ the folder seatrial is started in, that of `extends` to the plan's own folder.
 
 Groups are named by labels and values (`mb8_nw0`), runs by group and repeat (`mb8_nw0_r1`). A finished run is not run again as long as
 what changes its result is the same: workload and arguments, the script's bytes, settings, axes, launcher, place, environment, steps,
-`rank_scope`, `timing.sync` and `timing.phase_every`. Limits, criteria, order and how lines are read may change
-freely. A run is looked for under its name, so another label, prefix or output folder starts anew.
+`rank_scope`, `timing.sync` and `timing.phase_every`. Of a place on many hosts that is how ranks and GPUs lie on them and which network
+they use, not which hosts these are. Limits, criteria, order and how lines are read may change freely. A run is looked for under its
+name, so another label, prefix or output folder starts anew.
 
 What must hold for PASS stands under `criteria`: a metric, where it is looked at, and a bound, or a ready set by its name.
 

@@ -13,15 +13,15 @@ from pathlib import Path
 
 from seatrial.errors import PlanError, UsageError, did_you_mean
 from seatrial.plan import bundled
+from seatrial.plan.checks_of_axes import RANKS_AXIS
 from seatrial.plan.criteria import criteria_of
 from seatrial.plan.identity import group_key, run_hash, script_digest
-from seatrial.plan.include import devices_in
-from seatrial.plan.locate import KeyPath
-from seatrial.plan.matrix import GroupPoint, axis_labels, default_ranks, expand, settings_owner, typed_axes
+from seatrial.plan.matrix import GroupPoint, axis_labels, expand, settings_owner, typed_axes
 from seatrial.plan.names import run_name
 from seatrial.plan.order import ordered
 from seatrial.plan.output_folder import output_folder
 from seatrial.plan.placeholders import fill, value_text
+from seatrial.plan.placing import Ground, ground_of, place_on
 from seatrial.plan.plain_text import wrong_character
 from seatrial.plan.schema import Plan
 from seatrial.plan.sentinel import as_sentinel, in_between, watched_group
@@ -31,7 +31,6 @@ from seatrial.records.campaign_plan import SENTINEL, CampaignPlan
 from seatrial.records.run_spec import (
     LauncherSpec,
     LimitsSpec,
-    PlaceSpec,
     RunSpec,
     Scalar,
     StallSpec,
@@ -59,9 +58,10 @@ def resolve(
     """The campaign that `plan` asks for; `only`, `budget_s` and `output` are the command line's and win over the plan."""
     cwd = cwd.absolute()
     _refuse_unnameable(cwd, source)
-    groups = expand(plan)
+    ground = ground_of(plan, cwd)
+    groups = expand(plan, ground.ranks)
     watched = watched_group(plan, groups)
-    runs = _all_runs(plan, groups, watched, cwd)
+    runs = _all_runs(plan, groups, watched, cwd, ground)
     return CampaignPlan(
         name=plan.name,
         output=str(output_folder(plan, output, cwd, now)),
@@ -90,22 +90,24 @@ def _refuse_unnameable(cwd: Path, source: str) -> None:
         raise UsageError(f"{source}: has a name or words that are not plain UTF-8; rename the file, or write them in UTF-8")
 
 
-def _all_runs(plan: Plan, groups: Sequence[GroupPoint], watched: GroupPoint | None, cwd: Path) -> list[RunSpec]:
-    keys = {group.name: group_key(_spec(plan, group, cwd, dict(_OPEN))) for group in groups}
-    runs = [_run(plan, group, repeat, cwd, keys[group.name]) for group, repeat in ordered(groups, plan.repeats, plan.order, plan.seed)]
+def _all_runs(plan: Plan, groups: Sequence[GroupPoint], watched: GroupPoint | None, cwd: Path, ground: Ground) -> list[RunSpec]:
+    def open_key(group: GroupPoint) -> str:
+        return group_key(_spec(plan, group, cwd, ground, dict(_OPEN)))
+
+    def run(group: GroupPoint, repeat: int, key: str) -> RunSpec:
+        spec = _spec(plan, group, cwd, ground, {"repeat": repeat, "run": run_name(group.name, repeat)})
+        return dataclasses.replace(spec, hash=run_hash(spec), group_key=key)
+
+    keys = {group.name: open_key(group) for group in groups}
+    runs = [run(group, repeat, keys[group.name]) for group, repeat in ordered(groups, plan.repeats, plan.order, plan.seed)]
     if watched is None or plan.sentinel is None:
         return runs
     point = as_sentinel(watched)
-    key = group_key(_spec(plan, point, cwd, dict(_OPEN)))
-    return list(in_between(runs, plan.sentinel.every, lambda number: _run(plan, point, number, cwd, key)))
+    key = open_key(point)
+    return list(in_between(runs, plan.sentinel.every, lambda number: run(point, number, key)))
 
 
-def _run(plan: Plan, group: GroupPoint, repeat: int, cwd: Path, key: str) -> RunSpec:
-    spec = _spec(plan, group, cwd, {"repeat": repeat, "run": run_name(group.name, repeat)})
-    return dataclasses.replace(spec, hash=run_hash(spec), group_key=key)
-
-
-def _spec(plan: Plan, group: GroupPoint, cwd: Path, repeat_values: dict[str, Scalar]) -> RunSpec:
+def _spec(plan: Plan, group: GroupPoint, cwd: Path, ground: Ground, repeat_values: dict[str, Scalar]) -> RunSpec:
     fixed = group.settings if plan.workload.script is not None else {}
     values: dict[str, Scalar] = {"seed": plan.seed, "steps": plan.steps, **fixed, **group.axes, "group": group.name, **repeat_values}
     repeat = repeat_values["repeat"]
@@ -125,7 +127,7 @@ def _spec(plan: Plan, group: GroupPoint, cwd: Path, repeat_values: dict[str, Sca
         labels=axis_labels(plan),
         varied=varied_names(plan),
         launcher=LauncherSpec(kind=plan.launcher.kind, args=launcher_args, program=tuple(plan.launcher.program)),
-        place=_place(plan, group),
+        place=place_on(plan, ground, group.axes.get(RANKS_AXIS, ground.ranks)),
         env=_environment(plan, group, values),
         cwd=str(cwd),
         steps=steps if isinstance(steps, int) else None,
@@ -165,25 +167,6 @@ def _work(plan: Plan, key: str, values: dict[str, Scalar]) -> float | None:
     if not 0 < number <= LARGEST_WORK:
         raise plan.locations.error(("workload", key), f"{asked} is '{text}' in one group; it must be a number above zero in all of them")
     return number
-
-
-def _place(plan: Plan, group: GroupPoint) -> PlaceSpec:
-    devices = devices_in(plan.place.include) if plan.place.include is not None else ()
-    ranks = group.axes.get("place.ranks", default_ranks(plan))
-    if not isinstance(ranks, int):
-        raise TypeError("checks_of_axes lets only whole numbers through")
-    if devices and ranks > len(devices):
-        path: KeyPath = ("axes", "place.ranks")
-        raise plan.locations.error(path, f"{ranks} ranks, but include names {len(devices)} GPUs ({plan.place.include})")
-    asked = plan.place
-    return PlaceSpec(
-        kind=asked.kind,
-        ranks=ranks,
-        devices=devices[:ranks],
-        hostfile=asked.hostfile or "",
-        port=asked.port,
-        port_base=asked.port_base,
-    )
 
 
 def _environment(plan: Plan, group: GroupPoint, values: dict[str, Scalar]) -> dict[str, str]:

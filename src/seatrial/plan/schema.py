@@ -19,6 +19,7 @@ RankBy = Literal[
     "throughput", "samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "iter_p50", "stability", "balanced", "duration_s"
 ]
 
+MOST_RANKS = 4096
 StackSignal = Literal["USR1", "USR2", "WINCH", "URG", "IO", "PWR"]
 
 
@@ -57,15 +58,36 @@ class Launcher(Part):
 class Place(Part):
     """Where processes run. Short form: the kind."""
 
-    kind: Literal["local", "hostfile"] = "local"
-    """`local`: this machine. `hostfile`: the hosts of a DeepSpeed hostfile; `plan show` prints such runs, `run` refuses them for now."""
-    ranks: int | None = Field(default=None, ge=1, le=4096)
-    """Number of processes of the job; 1, or one for each GPU of `include`, when left out."""
+    kind: Literal["local", "hostfile", "pernode"] = "local"
+    """`local`: this machine. `hostfile`: the hosts of a DeepSpeed hostfile, reached by pdsh or ssh. `pernode`: no ssh at all; \
+`seatrial run PLAN --node-rank R --master-addr HOST --master-port PORT` is typed on each node."""
+    ranks: int | None = Field(default=None, ge=1, le=MOST_RANKS)
+    """Number of processes of the job, on all hosts together. When left out: one for each GPU of `include` (on each node of `pernode`), \
+all slots of a hostfile, else 1 a node. Of more slots than `ranks` the first are taken, host by host."""
     include: str | None = None
     """GPUs to use, `localhost:0,1`: sets CUDA_VISIBLE_DEVICES, one rank for each; `deepspeed` takes numbers, in rising order. Leave it \
-out for CPU ranks."""
+out for CPU ranks. For `pernode` these are the GPUs of every node. For `hostfile` the hosts to use, `node1@node2:0,1`: all slots of \
+node1, two GPUs of node2."""
+    exclude: str | None = None
+    """For `hostfile`, in place of `include`: what of its hosts not to use, `node3@node2:0`."""
     hostfile: str | None = None
-    """For `hostfile`: the file with a line `host slots=n` for each host, such as `/etc/deepspeed/hostfile`."""
+    """For `hostfile`: the file with a line `host slots=n` for each host, such as `/etc/deepspeed/hostfile`. One that is missing or empty \
+is refused."""
+    via: Literal["auto", "pdsh", "ssh"] = "auto"
+    """For `hostfile`: what starts Seatrial's agent on other hosts; `auto` is pdsh where it is installed, else ssh."""
+    ssh_args: list[Word] = Field(default_factory=list)
+    """For `hostfile`: options for ssh, a word each, such as `["-p", "2222"]`; what belongs to one host goes into ~/.ssh/config."""
+    nodes: int | None = Field(default=None, ge=1, le=MOST_RANKS)
+    """For `pernode`: how many nodes there are, each with the same number of ranks."""
+    master_addr: str | None = None
+    """For `hostfile` and `pernode`: name or address at which ranks meet; that of the first host when left out."""
+    interface: str | None = None
+    """For `hostfile` and `pernode`: network interfaces for NCCL and Gloo, in NCCL's grammar: names begin so (`eth,ib`), are exactly so \
+(`=eth0`), or do not (`^lo,docker`). Sets NCCL_SOCKET_IFNAME, and GLOO_SOCKET_IFNAME where it is one name."""
+    python: str | None = None
+    """For `hostfile` and `pernode`: the interpreter on every host, by its whole path; where seatrial's own lies when left out."""
+    alike: Literal["say", "refuse"] = "say"
+    """For `hostfile` and `pernode`: whether hosts of unlike make (GPUs, driver, processors, packages) are told of or refused."""
     port: int | None = Field(default=None, ge=1, le=65535)
     """The port at which ranks meet, where it must be this one: a run that cannot have it ends as `port_in_use`. A free one is held for \
 each run when left out."""

@@ -11,7 +11,10 @@ KEYS: dict[KeyPath, str] = {
     ("limits", "restarts"): "the same command again resumes what failed",
 }
 KINDS: dict[KeyPath, dict[str, str]] = {
-    ("place", "kind"): dict.fromkeys(("pernode", "slurm", "kubernetes"), "use `kind: local` on one machine"),
+    ("place", "kind"): {
+        "slurm": "use `kind: pernode` within a job of several nodes, `kind: local` on one",
+        "kubernetes": "use `kind: pernode` within several pods, `kind: local` in one",
+    },
 }
 
 

@@ -23,7 +23,6 @@ from seatrial.preflight import (
     load,
     memory,
     names,
-    places,
     ports,
     processes,
     processors,
@@ -34,9 +33,8 @@ from seatrial.preflight import (
     variables,
     workload_settings,
 )
-from seatrial.preflight.need import Need, need_of
+from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question, Section
-from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.check import Check
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 
@@ -59,7 +57,6 @@ class Subject:
 
 
 SUBJECTS = (
-    Subject(title="places", questions=places.QUESTIONS, checks=places.checks),
     Subject(title="programs", questions=programs.QUESTIONS, checks=programs.checks),
     Subject(title="Python and torch", questions=pythons.QUESTIONS, checks=pythons.checks),
     Subject(title="GPUs", questions=gpus.QUESTIONS, checks=gpus.checks),
@@ -87,9 +84,9 @@ LOAD = "load"
 TELEMETRY = "telemetry"
 
 
-def run_checks(plan: CampaignPlan) -> list[Check]:
-    """The fast form, for the runs that were chosen of `plan`."""
-    return [check for section in examine(need_of(plan), fast=True) for check in section.checks]
+def fast_checks(need: Need) -> list[Check]:
+    """What is checked before every campaign."""
+    return [check for section in examine(need, fast=True) for check in section.checks]
 
 
 def examine(need: Need, *, fast: bool, empty_columns: EmptyColumns | None = None) -> tuple[Section, ...]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.paths import TRIAL_PREFIX
 from seatrial.preflight.disks import nearest_existing
 from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question
@@ -60,7 +61,7 @@ def try_folder(folder: Path) -> FolderTrial:
     act = "made"
     names: list[Path] = []
     try:
-        handle, name = tempfile.mkstemp(dir=near, prefix=".seatrial-trial-")
+        handle, name = tempfile.mkstemp(dir=near, prefix=TRIAL_PREFIX)
         names.append(Path(name))
         try:
             act = "written"

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -14,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from seatrial.machine.process_tree import PROC, read_line
+from seatrial.machine.running_agents import command_of, is_agent
 
 MOST_NAMED = 3
 WORTH_NAMING_CORES = 0.05
-AGENT_WORDS = ("-m", "seatrial.agent")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,20 +107,10 @@ def foreign_agents(look: Look, own_pid: int | None = None, proc: Path = PROC) ->
     found = []
     for process in look.processes.values():
         if process.parent != own and "python" in process.name:
-            words = _command(proc, process.pid)
-            if _is_agent(words):
+            words = command_of(proc / str(process.pid))
+            if is_agent(words):
                 found.append((process.pid, words[-1]))
     return sorted(found)
-
-
-def _is_agent(words: list[str]) -> bool:
-    return any(pair == AGENT_WORDS for pair in itertools.pairwise(words))
-
-
-def _command(proc: Path, pid: int) -> list[str]:
-    with contextlib.suppress(OSError):
-        return (proc / str(pid) / "cmdline").read_bytes().decode("utf-8", errors="replace").rstrip("\0").split("\0")
-    return []
 
 
 def _cpu_s(look: Look, pid: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seatrial.preflight.checks import LOAD, TELEMETRY, all_questions
+from seatrial.preflight.hosts.examine import UNMADE, host_questions
 from seatrial.preflight.question import Question
 
 _HEAD = """\
@@ -21,13 +22,34 @@ campaign goes on.
 A file is written and removed to try the output folder; nothing else is changed. Words in capitals stand for what a check fills in.
 The last column says what a check can do: **refuse** a campaign, **warn**, or only **tell**.
 """
+_HOSTS = """\
+# Every host of a run at once
+
+For a plan with `place: {kind: hostfile}`, `seatrial doctor PLAN` also looks at every host of it, and `seatrial doctor --hostfile FILE` does
+without a plan. One ssh session for each host asks them all at once, so that it takes as long as the slowest host, whatever their number; a
+host that does not answer is told of and holds up nobody. The result is a table, a row for each check and a column for each host; where the
+columns do not fit, a row gives counts and names the odd ones. `·` is a host that was not looked at for this row.
+
+`run` and `sweep` make the same checks before the first run, but for the head's ssh to itself, and connections between all pairs of hosts:
+each host then calls node 0, the next host and the head, and node 0 calls every host. What the hosts told of themselves is kept.
+
+For `place: {kind: pernode}` nobody can enter the nodes: they are looked at when the campaign starts, through the command that runs on each,
+and are shown as `node1 (gpu-b)`, the rank and what the host calls itself. No name but that of `--master-addr` need resolve there.
+
+How fast links are is tried between neighbours in a ring of the hosts, each with one other at a time: in two or three rounds, whatever the
+number of hosts. It ends as soon as its bytes are through, after a few hundredths of a second where no link is slow. What looks slow is
+tried once more, so that a slow link costs a second or four.
+
+Small files whose names begin with `.seatrial-trial-` are written to the output folder and removed; ports are opened for a moment.
+"""
 
 
 def markdown() -> str:
     """The reference page of the doctor."""
     head = _HEAD.format(slow=f"names, {TELEMETRY}")
     sections = [_section(title, questions) for title, questions in all_questions().items()]
-    return "\n".join([head, *sections])
+    of_hosts = [_section(title, questions) for title, questions in {**host_questions(), "any of them": (UNMADE,)}.items()]
+    return "\n".join([head, *sections, _HOSTS, *of_hosts])
 
 
 def _section(title: str, questions: Sequence[Question]) -> str:

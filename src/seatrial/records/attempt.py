@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
+from seatrial.records.nodes import NodesRecord
 from seatrial.records.outcome import RunOutcome
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.telemetry import TelemetryAccount
@@ -26,3 +27,7 @@ class Attempt:
     current: bool = True
     """The newest attempt with the hash that a plan of this folder asks for; others stay in the manifest and out of statistics."""
     cautions: tuple[Caution, ...] = ()
+    nodes: NodesRecord | None = None
+    """Its hosts; None for a run on one, and where nodes.json was not written."""
+    node_telemetry: dict[str, TelemetryAccount] = field(default_factory=dict)
+    """By host, what the samplers of the others say of themselves: `telemetry` is that of node 0."""

@@ -26,8 +26,8 @@ CHART_TABLES: dict[str, tuple[str, ...]] = {
     ETA: ("step", "elapsed_s", "eta_s", "low_s", "high_s", "actual_s"),
 }
 """By file name. `steps` are those of the lowest rank that told any, thinned: a row begins with the first step it speaks of (`begin_s`) and
-ends with the last (`t_s`); `counted` is whether they are in the window and hold no pause. `source` is `host`, `gpu 0` or `rank 0`; a
-metric has the name of its telemetry column; a span of a GPU is `throttled REASON`."""
+ends with the last (`t_s`); `counted` is whether they are in the window and hold no pause. `source` is `host`, `gpu 0` or `rank 0`, on many
+hosts `host NAME` and `gpu NAME:0`; a metric has the name of its telemetry column; a span of a GPU is `throttled REASON`."""
 TEXTS = frozenset({"run", "group", "host", "gpu", "phase", "source", "metric", "span"})
 WHOLE = frozenset({"repeat", "rank", "step", "first_step", "last_step", "n"})
 FLAGS = frozenset({"counted"})
@@ -65,3 +65,6 @@ class RunCharts:
     """Of which there are samples."""
     gpus_drawn: int = 0
     """Of those, the ones that have every metric in the telemetry; of the others it has only what no drawn one reaches."""
+    hosts: int = 0
+    """Of a run on many hosts, those of which there are samples."""
+    hosts_drawn: int = 0

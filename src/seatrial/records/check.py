@@ -16,3 +16,5 @@ class Check:
     fix: str = ""
     refuses: bool = True
     """Whether a campaign is refused when it is not ok; False for what is worth knowing and no reason not to go on."""
+    hosts: tuple[str, ...] = ()
+    """Of a check of many hosts: those it speaks of; empty for one of this machine."""

@@ -4,7 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from seatrial.records.line import Call
 from seatrial.records.run_spec import TelemetrySpec
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """One host's share of a run."""
+
+    name: str
+    """As the hostfile has it; `node0` and on where there is no ssh."""
+    node_rank: int
+    ranks: int
+    first_rank: int
+    """The global rank of its local rank 0."""
+    devices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -12,11 +26,21 @@ class Allocation:
     """What a place gave to one run: ranks, devices and a port that is held for it."""
 
     ranks: int
+    """Of the whole job."""
     devices: tuple[str, ...] = ()
     master_addr: str = "127.0.0.1"
     master_port: int
     cpu_only: bool = False
     """No GPU is asked for and none could be used; False also where nobody has looked."""
+    nodes: tuple[Node, ...] = ()
+    """Every host's share, by node_rank; empty for a run on this machine alone."""
+    node: Node | None = None
+    """The share that a command is built for; None for a run on this machine alone."""
+
+    @property
+    def local_ranks(self) -> int:
+        """Ranks that one command starts."""
+        return self.node.ranks if self.node else self.ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +87,17 @@ class AgentOrder:
     """Shared memory of known kinds that was there before; what is new and unused at the end is removed. None: nothing is removed."""
     devices: tuple[str, ...] = ()
     """GPUs of the run, by index or UUID; empty means those the command's CUDA_VISIBLE_DEVICES leaves, or all."""
+    own_folder: str = ""
+    """Where this node's agent writes its log, its samples and the stacks it takes itself; empty for the attempt's folder, which node 0
+    of a run on many hosts writes to as well."""
+    first_rank: int = 0
+    """The global rank of this node's local rank 0: torchrun names its rank files by local rank."""
+    call: Call | None = None
+    """How the agent reaches the harness by TCP; None where it is the harness's child and its pipes are the line."""
 
+
+COMPLAINTS = (1, -15)
+"""How ranks and hosts end that only lost another one, and may be heard of before it: a code of another kind tells more."""
 
 AGENT_GOT_TERM = "the agent was sent TERM"
 """Detail of `exited` where that is why the run was ended."""
@@ -84,6 +118,10 @@ class AgentReport:
     returncode: int | None = None
     killed: int = 0
     detail: str = ""
+    host: str = ""
+    """The node that says it, on many hosts; empty on one."""
+    silent: bool = False
+    """Of `node_lost` (said by the harness of one of many hosts): nobody closed its line, nothing was heard on it for too long."""
     oom_kills: str = ""
     """Of `exited`: which counter of the kernel's OOM killer rose while the run went on (`oom_kill 3 → 4 in its cgroup`)."""
 
@@ -128,5 +166,7 @@ class Provenance:
     """Short hash of the resolved plan this attempt was run for."""
     variables: dict[str, str] = field(default_factory=dict)
     """The caller's variables that tune a run: NCCL_…, OMP_… and their like."""
+    hosts: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Of a run on many hosts: name → what each of them told of its make (cpu, gpu_name, driver_version, memory_bytes, packages …)."""
     fingerprint: str = ""
     """Short hash of what must be alike for two runs to be averaged (machine.fingerprint.FINGERPRINT_FIELDS)."""

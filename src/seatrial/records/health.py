@@ -81,6 +81,10 @@ class Straggler:
     last_step: int | None = None
     source: str = ""
     """`events` or `log:NAME`."""
+    slow_host: str = ""
+    """The host all of whose ranks are slow together while no other's are; empty where it is not so."""
+    slow_host_ranks: int = 0
+    """How many ranks that host has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +93,7 @@ class UnevenCause:
 
     kind: str
     """A stable word: `power_cap`, `thermal`, `throttling`, `anti_correlated_gpus`, `gpu_imbalance`, `data_wait_bursts`, `data_wait`,
-    `slow_rank`, `host_steal`, `host_load`, `telemetry_gaps`."""
+    `slow_rank`, `slow_host`, `host_steal`, `host_load`, `telemetry_gaps`."""
     text: str
     """What was seen, with its numbers, and what to do, in one or two sentences."""
     numbers: dict[str, Number] = field(default_factory=dict)

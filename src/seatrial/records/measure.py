@@ -75,6 +75,23 @@ class RunHealth:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostMeasure:
+    """What one of many hosts did in the measured window; None where it was not sampled."""
+
+    host: str
+    gpus: int = 0
+    """Of which there are samples."""
+    cpu_busy_mean_pct: float | None = None
+    rss_peak_mib: float | None = None
+    net_rx_mean_mib_per_s: float | None = None
+    """By all interfaces of the host, whoever it was for."""
+    net_tx_mean_mib_per_s: float | None = None
+    gpu_util_mean_pct: float | None = None
+    n: int = 0
+    """Samples of the host."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunMeasure:
     """One attempt, measured."""
 
@@ -122,6 +139,14 @@ class RunMeasure:
     """Of the points of the mode the plan asks for."""
     telemetry: dict[str, Cell] = field(default_factory=dict)
     """Figures of the machine over the window, by column name (TELEMETRY_FIGURES)."""
+    by_host: tuple[HostMeasure, ...] = ()
+    """Of a run on many hosts, by node rank."""
+    first_step_t: float | None = None
+    """Wall clock, by the harness's, at which the slowest rank's first step ended."""
+    last_step_t: float | None = None
+    """Likewise of the last step."""
+    loop_s: float | None = None
+    """From the end of rank 0's first step to that of its last."""
     health: RunHealth | None = None
     """None where nobody looked."""
     slow_steps: SlowSteps | None = None

@@ -117,6 +117,8 @@ class RunOutcome:
     """The rank that held the others up, where one did."""
     phase: str = ""
     """What it was doing, in the probe's words."""
+    host: str = ""
+    """The host on which it broke, of a run on many hosts; empty on one, and where nothing told."""
     signature: str = ""
     """The entry of the registry of signatures that told the cause."""
     fault: Fault = Fault.UNKNOWN

@@ -50,16 +50,48 @@ class LauncherSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HostSpec:
+    """One host of a run, and what of it is used."""
+
+    name: str
+    """As the hostfile has it and ssh knows it."""
+    ranks: int = 1
+    devices: tuple[str, ...] = ()
+    """GPU numbers where `include` or `exclude` name some of them; empty for the first `ranks` ones, or for CPU ranks."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class PlaceSpec:
     """Where processes run."""
 
     kind: str = "local"
+    """`local`, `hostfile` (agents started by pdsh or ssh) or `pernode` (one command on each node, no ssh)."""
     ranks: int = 1
-    """Number of ranks on this machine."""
+    """Number of ranks of the job, on all hosts together."""
     devices: tuple[str, ...] = ()
     """GPU ids from `include`; empty means CPU ranks, or whatever the caller's CUDA_VISIBLE_DEVICES shows."""
     hostfile: str = ""
     """Of kind `hostfile`: the file that lists the hosts."""
+    hosts: tuple[HostSpec, ...] = ()
+    """Of kind `hostfile`: those that the file, `include` and `exclude` leave, in its order; empty where the file could not be read when
+    the plan was resolved, and for other kinds. Whose it is does not change what is run: no part of the hash."""
+    include: str = ""
+    """Of kind `hostfile`: `node1:0,1@node2`, as typed."""
+    exclude: str = ""
+    via: str = "auto"
+    """How agents of other hosts are started: `pdsh`, `ssh`, or `auto` for pdsh where it is installed. No part of the hash."""
+    nodes: int = 1
+    """Of kind `pernode`: how many nodes there are, each with the same number of ranks."""
+    master_addr: str = ""
+    """Where ranks meet; empty for the first host as its own name resolves."""
+    interface: str = ""
+    """Network interfaces for NCCL and Gloo, in NCCL's grammar: `eth0`, `eth,ib`, `=eth0`, `^lo,docker0`; empty leaves it to them."""
+    ssh_args: tuple[str, ...] = ()
+    """Options for ssh, such as `-p 2222`. No part of the hash."""
+    python: str = ""
+    """Interpreter on every host; empty for the harness's own path."""
+    alike: str = "say"
+    """Of hosts of unlike make: `say` or `refuse`. No part of the hash."""
     port: int | None = None
     """The port that ranks must meet at; None where any free one will do."""
     port_base: int | None = None

@@ -40,6 +40,11 @@ TEXT_COLUMNS = ("timestamp", "gpu_uuid", "gpu_name", "throttle_reasons")
 """All others are numbers."""
 
 
+HOST_INDEX = "host_index"
+GPUS_A_HOST = 4096
+"""More than any host has."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplerAccount:
     """How one sampler's work went."""
@@ -86,3 +91,6 @@ class TelemetryTables:
     host: polars.DataFrame | None = None
     cautions: tuple[Caution, ...] = ()
     """What of the files was passed over."""
+    hosts: tuple[str, ...] = ()
+    """Names of the hosts of a run on many; then `host` has a column `host_index`, the place of a row's host in here, and a GPU's
+    `gpu_index` is `host_index * GPUS_A_HOST` and its own number on that host, so that GPUs of unlike hosts are not taken for one."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from seatrial import units
+from seatrial.machine.fingerprint import make_of
 from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance
@@ -202,7 +203,7 @@ def _machine(provenance: Provenance) -> str:
     packages = [f"{name} {provenance.packages[name]}" for name in SHOWN_PACKAGES if name in provenance.packages]
     dirty = " with uncommitted changes" if provenance.git_dirty == "true" else ""
     parts = [
-        provenance.host,
+        _hosts(provenance),
         f"{provenance.gpu_name} (driver {provenance.driver_version or 'unknown'})" if provenance.gpu_name else "no GPU",
         f"{provenance.cpu or 'CPU'} × {provenance.cpu_count}" if provenance.cpu_count else provenance.cpu,
         units.format_bytes(provenance.memory_bytes) if provenance.memory_bytes else "",
@@ -211,6 +212,15 @@ def _machine(provenance: Provenance) -> str:
         f"commit {provenance.git_commit_hash[:12]} ({provenance.git_branch or 'no branch'}){dirty}" if provenance.git_commit_hash else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _hosts(provenance: Provenance) -> str:
+    """The host; of many the names of the first, and whether they are of one make."""
+    if not provenance.hosts:
+        return provenance.host
+    makes = len({tuple(sorted(make_of(told).items())) for told in provenance.hosts.values()})
+    alike = "of one make" if makes == 1 else f"of {makes} makes"
+    return f"{count(len(provenance.hosts), 'host')} {alike} ({named(list(provenance.hosts))}), seen from {provenance.host}"
 
 
 def winners_sentence(results: CampaignResults) -> str:

@@ -17,10 +17,12 @@ from seatrial.report.course_section import phases_section, ranks_section, step_t
 from seatrial.report.failures import failures
 from seatrial.report.findings_section import findings_list, statements_section
 from seatrial.report.health_section import health_section
+from seatrial.report.hosts_section import hosts_section
 from seatrial.report.markdown import escape, folded, one_line
 from seatrial.report.numbers import count, instant
 from seatrial.report.ranking_section import ranking_section
 from seatrial.report.seed_sections import seed_sections
+from seatrial.report.smoke_section import smoke_section
 from seatrial.report.startup_section import startup_section
 from seatrial.report.telemetry_section import telemetry_section
 from seatrial.report.trouble_section import cautions_section, failures_section
@@ -68,6 +70,8 @@ def _folds(results: CampaignResults, paths: CampaignPaths, pictures: list[str]) 
     yield Fold(title=f"{title}, what else was found, cautions, health", sections=_sections(wrong), is_open=bool(failed))
     steps = [*step_time_section(results), *phases_section(results), *startup_section(results), *ranks_section(results)]
     courses = [*steps, *telemetry_section(results), *(["## Charts", *pictures] if pictures else [])]
+    if several := [*smoke_section(results), *hosts_section(results)]:
+        yield Fold(title="Smoke record, hosts", sections=_sections(several))
     yield Fold(title="Step time, phases, start-up, ranks, telemetry", sections=_sections(courses))
     yield Fold(title="Best config, estimates of the time to go, groups", sections=_sections(seed_sections(results, paths)))
     yield Fold(title="Machine and files", sections=_sections([*_machine(results), *_files(paths)]))

@@ -11,7 +11,7 @@ from typing import Any
 from seatrial import files
 from seatrial.paths import CampaignPaths
 from seatrial.records.codec import to_json
-from seatrial.records.results import CampaignResults
+from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_spec import TimingSpec
 from seatrial.report import digest
 from seatrial.report.best import best_config, find_best
@@ -19,6 +19,7 @@ from seatrial.report.digest import Standing
 from seatrial.report.eta_section import eta_line, pooled_quality
 from seatrial.report.failures import failures
 from seatrial.report.health_section import facts, health_of
+from seatrial.report.hosts_section import hosts_of
 from seatrial.report.labels import Labels, labels_of
 from seatrial.report.numbers import instant
 from seatrial.report.page import page
@@ -30,6 +31,7 @@ from seatrial.report.rows import (
     rows_by_stability,
     skipped_rows,
 )
+from seatrial.report.smoke_section import smoke_records
 from seatrial.report.timeline_runs import runs_in_time, timeline_runs
 
 
@@ -74,7 +76,9 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "charts": {"runs": runs_in_time(results), "runs_with_telemetry": len(timeline_runs(results))},
         }
     )
-    return told
+    # Only where there is one: a campaign on one host has the same document as ever.
+    several = {"hosts": to_json(hosts_of(results)), "smoke_records": to_json(smoke_records(results))}
+    return {**told, **{name: value for name, value in several.items() if value}}
 
 
 def _tail_points(results: CampaignResults) -> int:
@@ -149,10 +153,16 @@ def _current_runs(results: CampaignResults, labels: Labels) -> list[dict[str, An
             "cause": run.attempt.outcome.cause.value if run.attempt.outcome else "",
             "gpus": run.charts.gpus if run.charts else None,
             "gpus_drawn": run.charts.gpus_drawn if run.charts and run.attempt.folder in in_time else None,
+            **_hosts_drawn(run),
         }
         for run in results.runs
         if run.attempt.current
     ]
+
+
+def _hosts_drawn(run: MeasuredRun) -> dict[str, int]:
+    """Nothing of a run on one host."""
+    return {"hosts": run.charts.hosts, "hosts_drawn": run.charts.hosts_drawn} if run.charts and run.charts.hosts else {}
 
 
 def _sentences(results: CampaignResults) -> dict[str, Any]:

@@ -92,7 +92,9 @@ def _of_plan(plan: CampaignPlan, variables: Variables, cwd: Path) -> Iterator[st
         except (ConfigurationError, ValueError) as error:
             yield in_variables(_with_experiment(in_typed_words(str(error))), names)
             continue
-        found = base.host_problems(num_gpus=len(spec.place.devices), cwd=cwd)
+        # GPUs of other hosts are asked for on those.
+        gpus = spec.place.ranks if spec.place.kind == "hostfile" else len(spec.place.devices)
+        found = base.host_problems(num_gpus=gpus, cwd=cwd)
         yield from (f"{names[setting]}: {in_variables(sentence, names)}" for setting, sentence in found if setting not in OWN_WORDS)
 
 

@@ -12,8 +12,9 @@ from seatrial.append import fallback_root
 from seatrial.machine.git import git_state
 from seatrial.machine.gpus import chosen, read_driver
 from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.run_spec import HostSpec
 from seatrial.tables import format_cell
-from seatrial_runbooks.stage1.place import num_ranks
+from seatrial_runbooks.stage1.place import hosts_asked
 from seatrial_runbooks.stage1.variables import Variables
 
 SNAPSHOT, REVISION = "Runtime snapshot", "Code revision"
@@ -63,11 +64,13 @@ def head_lines(variables: Variables, plans: Sequence[CampaignPlan]) -> list[str]
     """The lines as they are printed."""
     output = Path(plans[0].output)
     asked = {name: variables[name] for name in ("REPEATS", "MAX_STEPS", "INCLUDE")}
+    if variables["HOSTFILE"] is not None:
+        asked |= {"INCLUDE": hosts_asked(variables) or "all", "HOSTFILE": variables["HOSTFILE"]}
     told = {title: _told({word: _value(variables, name) for word, name in names.items()}) for title, names in SAID.items()}
     told |= {SNAPSHOT: _machine(plans[0]), REVISION: _code(plans[0], output)}
     lines = [
         f"Output root: {output}",
-        _told({"Mode": variables["MODE"], **asked, "WORLD_SIZE": num_ranks(variables)}),
+        _told({"Mode": variables["MODE"], **asked, "WORLD_SIZE": plans[0].runs[0].place.ranks}),
         *(f"{title}: {told[title]}" for title in IN_ORDER),
         f"Manifest durability: what a disk does not take is kept in {fallback_root()} and merged back",
         *([f"Driver log: {variables['DRIVER_LOG_PATH']}"] if variables["DRIVER_LOG_PATH"] else []),
@@ -93,6 +96,8 @@ def _size(plan: CampaignPlan) -> dict[str, object]:
 
 
 def _machine(plan: CampaignPlan) -> str:
+    if plan.runs[0].place.kind == "hostfile":
+        return f"hosts {', '.join(_host(host) for host in plan.runs[0].place.hosts) or 'not known'}"
     devices = plan.runs[0].place.devices
     if not devices:
         return "ranks on the CPU"
@@ -102,6 +107,12 @@ def _machine(plan: CampaignPlan) -> str:
         return f"none of the GPUs {','.join(devices)} is seen here ({driver.problem or 'no such GPU'})"
     named = ", ".join(f"{gpu.index} {gpu.name} (cc {gpu.compute_capability}, {format_cell(gpu.power_limit_w)} W)" for gpu in gpus)
     return f"GPUs {named}; driver {driver.version}"
+
+
+def _host(host: HostSpec) -> str:
+    """`node1 (2 ranks, GPUs 0,1)`."""
+    gpus = f", GPUs {','.join(host.devices)}" if host.devices else ""
+    return f"{host.name} ({host.ranks} {'rank' if host.ranks == 1 else 'ranks'}{gpus})"
 
 
 def _code(plan: CampaignPlan, output: Path) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 PLAN_WORDS = {
     "place.ranks": "WORLD_SIZE",
     "place.include": "INCLUDE",
+    "place.hostfile": "HOSTFILE",
     "place.port": "MASTER_PORT",
     "output: ": "OUTPUT_ROOT: ",
     "choose another with --out": "choose another OUTPUT_ROOT",

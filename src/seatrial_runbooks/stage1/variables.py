@@ -86,9 +86,16 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
         _of("OUTPUT_ROOT", "", PATH, "output", "Folder for everything; outputs/bench_stage1_ab_<time> when left out."),
         _of("EXPERIMENT", "limit_longest_1-3_stage1_bf16", WORD, "+experiment=", "Configuration of train.py to build on."),
         _of(
-            "INCLUDE", "localhost:0,1,2,3", TEXT, "place.include", "GPUs of this machine; localhost alone, with WORLD_SIZE, for CPU ranks."
+            "INCLUDE",
+            "localhost:0,1,2,3",
+            TEXT,
+            "place.include",
+            "GPUs of this machine, or of HOSTFILE's hosts (node1:0,1@node2:0,1); hosts alone, with WORLD_SIZE, for CPU ranks.",
         ),
-        _of("WORLD_SIZE", "0", NOT_NEGATIVE, "place.ranks", "Ranks; 0 counts the GPUs of INCLUDE."),
+        _of(
+            "HOSTFILE", "", PATH, "place.hostfile", "Run on the hosts of this file, `host slots=n` a line; without INCLUDE on all of them."
+        ),
+        _of("WORLD_SIZE", "0", NOT_NEGATIVE, "place.ranks", "Ranks; 0 counts the GPUs of INCLUDE, or the slots of HOSTFILE."),
         _of("REPEATS", "3", whole(1, MOST_REPEATS), "repeats", "Runs of each group."),
         _of("MAX_STEPS", "5000", POSITIVE, "steps", "Number of the last step: steps 0 to MAX_STEPS are run, one more than this."),
         _of(

@@ -1,7 +1,9 @@
-"""A barrier between real processes over loopback TCP. In: the run folder, rank and world size. Out: `wait(step)`, which returns when
-every rank has called it, and `largest(values)`, which all ranks must ask for too; a rank that is gone is an error, never a hang.
+"""A barrier between real processes over TCP. In: the run folder, rank and world size. Out: `wait(step)`, which returns when every rank
+has called it, and `largest(values)`, which all ranks must ask for too; a rank that is gone is an error, never a hang.
 
-Rank 0 listens on a free port and writes address and a secret into barrier.json; the others connect to it.
+Rank 0 listens on a free port and writes address and a secret into barrier.json; the others connect to it, say the secret and wait to hear
+it back: a file left by an earlier run names a port that nobody listens on, or somebody else. Rank 0 listens on loopback, and on every
+address only where ranks of other hosts must reach it at MASTER_ADDR.
 """
 
 from __future__ import annotations
@@ -12,11 +14,14 @@ import secrets
 import socket
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+LOOPBACK = "127.0.0.1"
 CONNECT_S = 60.0
 POLL_S = 0.005
+# As long as whoever connects may take to say who it is, so that a silent stranger does not keep the ranks out.
+HELLO_S = 10.0
 # As long as a stuck peer is waited for; a dead one is noticed at once by its closed connection.
 PEER_S = 600.0
 STEP = struct.Struct("!q")
@@ -77,9 +82,10 @@ class Barrier:
 
     def _gather(self) -> None:
         secret = secrets.token_bytes(16)
-        with socket.create_server(("127.0.0.1", 0), backlog=self._world_size) as server:
+        host = meeting_host(self._world_size, os.environ)
+        with socket.create_server((LOOPBACK if host == LOOPBACK else "", 0), backlog=self._world_size) as server:
             server.settimeout(CONNECT_S)
-            self._publish(server.getsockname()[1], secret)
+            self._publish(host, server.getsockname()[1], secret)
             while len(self._peers) < self._world_size - 1:
                 self._accept(server, secret)
         self._file.unlink(missing_ok=True)
@@ -90,35 +96,47 @@ class Barrier:
         except TimeoutError:
             missing = sorted(set(range(1, self._world_size)) - set(self._peers))
             raise PeerLost(f"ranks {missing} did not come to the barrier within {CONNECT_S:.0f} s: were they started?") from None
-        _prepare(peer)
-        rank, given = HELLO.unpack(_receive(peer, HELLO.size))
-        if given == secret:
-            self._peers[rank] = peer
-        else:
+        rank = _welcomed(peer, secret)
+        if rank is None:
             peer.close()
+        else:
+            _prepare(peer)
+            self._peers[rank] = peer
 
-    def _publish(self, port: int, secret: bytes) -> None:
+    def _publish(self, host: str, port: int, secret: bytes) -> None:
         aside = self._file.with_name(f".{self._file.name}.{os.getpid()}.part")
         # For this user alone: whoever reads the secret can take the place of a rank.
         with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump({"port": port, "secret": secret.hex()}, file)
+            json.dump({"host": host, "port": port, "secret": secret.hex()}, file)
         os.replace(aside, self._file)
 
     def _connect(self) -> None:
         give_up_s = time.monotonic() + CONNECT_S
         while time.monotonic() < give_up_s:
-            try:
-                # A file left by an earlier run names a port that nobody listens on.
-                address = json.loads(self._file.read_text())
-                peer = socket.create_connection(("127.0.0.1", address["port"]), timeout=CONNECT_S)
-            except (FileNotFoundError, ConnectionError):
-                time.sleep(POLL_S)
-                continue
-            _prepare(peer)
-            peer.sendall(HELLO.pack(self._rank, bytes.fromhex(address["secret"])))
-            self._peers[0] = peer
-            return
+            peer = self._met()
+            if peer is not None:
+                _prepare(peer)
+                self._peers[0] = peer
+                return
+            time.sleep(POLL_S)
         raise PeerLost(f"rank 0 did not open the barrier within {CONNECT_S:.0f} s: was it started with this run folder?")
+
+    def _met(self) -> socket.socket | None:
+        """The connection to rank 0; nothing while the file is missing, of an earlier run, or names somebody else's port."""
+        try:
+            address = json.loads(self._file.read_text())
+            secret = bytes.fromhex(address["secret"])
+            peer = socket.create_connection((address["host"], address["port"]), timeout=CONNECT_S)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        try:
+            peer.sendall(HELLO.pack(self._rank, secret))
+            if HELLO.unpack(_receive(peer, HELLO.size)) == (0, secret):
+                return peer
+        except OSError:
+            pass
+        peer.close()
+        return None
 
     def _expect(self, rank: int, step: int) -> None:
         (theirs,) = STEP.unpack(self._receive(rank, STEP.size))
@@ -136,6 +154,25 @@ class Barrier:
             self._peers[rank].sendall(data)
         except OSError as error:
             raise PeerLost(f"rank {rank} was lost at step {self._step}: {error}") from error
+
+
+def meeting_host(world_size: int, variables: Mapping[str, str]) -> str:
+    """Where ranks meet: loopback, unless the launcher says that not all of them are on this host."""
+    is_spread = int(variables.get("LOCAL_WORLD_SIZE") or variables.get("LOCAL_SIZE") or world_size) < world_size
+    return variables.get("MASTER_ADDR", LOOPBACK) if is_spread else LOOPBACK
+
+
+def _welcomed(peer: socket.socket, secret: bytes) -> int | None:
+    """The rank that has connected and was told so; nothing for one that does not know the secret, is silent or leaves."""
+    peer.settimeout(HELLO_S)
+    try:
+        rank, given = HELLO.unpack(_receive(peer, HELLO.size))
+        if not secrets.compare_digest(given, secret):
+            return None
+        peer.sendall(HELLO.pack(0, secret))
+    except OSError:
+        return None
+    return int(rank)
 
 
 def _prepare(peer: socket.socket) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from seatrial.agent.reports import Outbox
+from seatrial.agent.harness_pipe import Outbox
 
 LINE = b"x" * 99 + b"\n"
 

@@ -183,3 +183,13 @@ def test_a_file_that_grows_as_fast_as_it_is_read_is_left_in_time_and_what_is_mis
     files.drain(2.0, clock)
     assert now_s[0] < 3.0
     assert files.finish() >= 2000
+
+
+def test_torchrun_names_local_ranks_and_deepspeed_those_of_the_job(tmp_path: Path) -> None:
+    told: list[bytes] = []
+    files = RankFiles(tmp_path, told.append, first_rank=4)
+    _print(_stream(tmp_path, 1), "of torchrun\n")
+    _print(tmp_path / "20261116023000_rank6.log", "of deepspeed\n")
+    files.look()
+    files.finish()
+    assert sorted(filter(None, told)) == [b"[rank5]: of torchrun\n", b"[rank6]: of deepspeed\n"]

@@ -19,8 +19,8 @@ REFUSED = Check(name="script t.py", ok=False, found="no such file", prevents="ca
 
 
 def checked(found: list[Check], folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Check, ...]:
-    monkeypatch.setattr(preflight, "run_checks", lambda plan: found)
-    return preflight.refuse_what_can_only_fail(CampaignPlan(name="p", output=str(folder)), CampaignPaths(folder))
+    monkeypatch.setattr(preflight, "fast_checks", lambda need: found)
+    return preflight.refuse_what_can_only_fail(CampaignPlan(name="p", output=str(folder)), CampaignPaths(folder)).amiss
 
 
 def test_warnings_are_returned_and_written_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.campaign.ending import Ending, Judgement, RankRecord, judge_ending, with_oom_kill
+from seatrial.campaign.ending import Ending, Judgement, LostHost, RankRecord, judge_ending, with_oom_kill
 from seatrial.observe.watchdog import Alarm
+from seatrial.records.command import AGENT_GOT_TERM
+from seatrial.records.nodes import NodeRecord
 from seatrial.records.outcome import Cause, Outcome
 
 ALARM = Alarm(cause=Cause.RUN_LIMIT, text="t", action="a")
@@ -81,3 +83,40 @@ def test_the_kernel_s_counter_explains_a_process_that_was_killed(id: str) -> Non
 def test_it_explains_nothing_else_and_without_it_killed_stays_killed() -> None:
     assert with_oom_kill(told("killed"), "") == told("killed")
     assert with_oom_kill(told("nan"), "oom_kill 3 → 4 on this host") == told("nan")
+
+
+SILENT = LostHost(host="node2", why="nothing was heard of it for 21 s", silent=True)
+ENDED = LostHost(host="node2", why="the other side closed it", silent=False)
+
+
+@pytest.mark.parametrize(("lost", "signature"), [(SILENT, "node_silent"), (ENDED, "node_gone")])
+def test_a_lost_host_is_the_cause_whatever_the_ranks_and_the_watchdog_say(lost: LostHost, signature: str) -> None:
+    for ending in (
+        Ending(returncode=1, lost_hosts=(lost,)),
+        Ending(returncode=0, lost_hosts=(lost,)),
+        Ending(returncode=-15, lost_hosts=(lost,), alarm=ALARM),
+    ):
+        judged = judge_ending(ending, RankRecord(started=2, done=1, stepped=True), world_size=2, steps=None)
+        assert (judged.outcome, judged.cause, judged.signature) == (Outcome.FAILED, Cause.HOST_LOST, signature)
+        assert judged.detail == f"node2 was lost while the run ran: {lost.why}"
+
+
+def test_every_lost_host_is_named() -> None:
+    lost = (SILENT, LostHost(host="node3", why="x", silent=True))
+    judged = judge_ending(Ending(returncode=None, lost_hosts=lost), RankRecord(), world_size=2, steps=None)
+    assert "node2 was lost while the run ran, and with it node3: nothing was heard" in judged.detail
+
+
+def test_the_host_whose_agent_was_stopped_is_named() -> None:
+    nodes = (NodeRecord(name="node1", returncode=-15), NodeRecord(name="node2", returncode=-15, detail=AGENT_GOT_TERM))
+    ending = Ending(returncode=-15, agent_stopped=True, nodes=nodes)
+    assert "on node2 was sent TERM" in judge_ending(ending, RankRecord(), world_size=2, steps=None).detail
+    assert ending.broken_host == "node2"
+
+
+def test_the_host_that_broke_is_the_lost_one_else_the_stopped_one_else_the_failed_one() -> None:
+    nodes = (NodeRecord(name="node2", detail=AGENT_GOT_TERM),)
+    assert Ending(returncode=7, failed_host="node1").broken_host == "node1"
+    assert Ending(returncode=7, failed_host="node1", nodes=nodes).broken_host == "node2"
+    assert Ending(returncode=7, failed_host="node1", nodes=nodes, lost_hosts=(LostHost(host="x", why="", silent=True),)).broken_host == "x"
+    assert Ending(returncode=7).broken_host == ""

@@ -5,11 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from seatrial.campaign.follow import Follower
 from seatrial.campaign.interrupts import Urgency
-from seatrial.launch.agent_process import AgentProcess
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentReport
 from tests.unit.analyse.factory import spec
@@ -23,13 +20,16 @@ class _Agent:
 
     def close(self) -> None: ...
 
+    def nodes(self) -> tuple[()]:
+        return ()
+
 
 class _NoWish:
     urgency = Urgency.NONE
 
 
-def test_a_counter_that_rose_is_part_of_the_ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(AgentProcess, "start", lambda attempt: _Agent())
+def test_a_counter_that_rose_is_part_of_the_ending(tmp_path: Path) -> None:
     wishes: Any = _NoWish()
-    ending = Follower(spec(), AttemptPaths(tmp_path), wishes, lambda *told: None, lambda: None).follow()
+    agent: Any = _Agent()
+    ending = Follower(spec(), AttemptPaths(tmp_path), wishes, lambda *told: None, lambda: None).follow(lambda: agent)
     assert (ending.returncode, ending.oom_kills) == (-9, "oom_kill 3 → 4 in its cgroup")

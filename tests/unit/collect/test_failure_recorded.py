@@ -35,7 +35,8 @@ WAITED = [
 MARK = re.compile(r"^(?:\[rank\d+\]: )+|^\w+: (?=Tra|\w+Error)")
 # Ends before there are ranks: a shell, a scheduler, a launcher or a program of one process.
 BEFORE_RANKS = {
-    "batch_shell", "deepspeed_host_not_in_hostfile", "deepspeed_hostfile_empty", "deepspeed_missing_bash", "deepspeed_missing_env",
+    "batch_shell", "deepspeed_host_not_in_hostfile", "deepspeed_hostfile_empty", "deepspeed_master_address", "deepspeed_missing_bash",
+    "deepspeed_missing_env", "deepspeed_node_rank",
     "deepspeed_missing_sh", "deepspeed_no_hostfile", "deepspeed_no_pdsh", "deepspeed_no_pdsh_sh", "deepspeed_no_slot",
     "deepspeed_not_installed", "loader_timeout", "loadgen_invalid", "permission", "program_missing", "slurm_mpi", "slurm_refused",
     "slurm_refused_processors",

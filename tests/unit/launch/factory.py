@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from seatrial.launch.agent_process import AgentProcess
+from seatrial.launch.nodes import as_seen_by, nodes_of
 from seatrial.launch.places.local import allocate
 from seatrial.launch.prepare import prepare
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentReport, Allocation
-from seatrial.records.run_spec import LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, WorkloadSpec
+from seatrial.records.run_spec import HostSpec, LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, WorkloadSpec
 
 PATIENCE_S = 60.0
 
@@ -47,6 +49,20 @@ def make_spec(
         cwd=str(cwd),
         **more,
     )
+
+
+def on_hosts(spec: RunSpec, hosts: Sequence[HostSpec], **more: Any) -> RunSpec:
+    """`spec` on these hosts of a hostfile."""
+    place = PlaceSpec(kind="hostfile", hostfile="/hosts", ranks=sum(host.ranks for host in hosts), hosts=tuple(hosts), **more)
+    return replace(spec, place=place)
+
+
+def hosts_allocation(spec: RunSpec, node_rank: int | None = None, port: int = 29650) -> Allocation:
+    """What `spec` gets on its hosts; as one node sees it where `node_rank` says which."""
+    nodes = nodes_of(spec.place)
+    ranks = sum(node.ranks for node in nodes)
+    whole = Allocation(ranks=ranks, master_addr=nodes[0].name, master_port=port, nodes=nodes)
+    return whole if node_rank is None else as_seen_by(whole, nodes[node_rank])
 
 
 def attempt_in(folder: Path) -> AttemptPaths:

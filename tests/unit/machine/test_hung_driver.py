@@ -78,13 +78,14 @@ print(json.dumps([facts, middle - began, ended - middle]))
 def test_checks_before_a_campaign_end_and_refuse_what_asks_for_gpus(hung: Path, tmp_path: Path) -> None:
     script = f"""
 import json
-from seatrial.preflight.checks import run_checks
+from seatrial.preflight.checks import fast_checks
+from seatrial.preflight.need import need_of
 from seatrial.records.campaign_plan import CampaignPlan
 from tests.unit.preflight.needs import make_run
 told = []
 for devices in ((), ("0",)):
     run = make_run(Path("/"), bundled="dummy", devices=devices)
-    found = run_checks(CampaignPlan(name="p", output={str(tmp_path)!r}, runs=(run,)))
+    found = fast_checks(need_of(CampaignPlan(name="p", output={str(tmp_path)!r}, runs=(run,))))
     told.append([[check.ok, check.refuses, check.found] for check in found if check.name == "GPU driver"])
 print(json.dumps(told))
 {LEAVE}

@@ -40,10 +40,15 @@ BUNDLED = {
     "lane: {micro_bach: 8}": "lane.micro_bach: is neither an axis nor a setting here; did you mean 'micro_batch'?",
     "lane: {micro_batch: 99}": "lane: no group is on the main lane (micro_batch = 99); name values that the plan runs",
     "place: {include: 'node1:0,1'}": (
-        "place.include: 'node1' is another host; only GPUs of this machine can be used yet: write localhost:0,1"
+        "place.include: 'node1' is another host; write `kind: hostfile` to run on those of a hostfile, or localhost:0,1 for GPUs of this "
+        "machine"
     ),
     "place: {include: 'localhost@node2:0'}": (
-        "place.include: 'localhost@node2' is another host; only GPUs of this machine can be used yet: write localhost:0,1"
+        "place.include: 'node2' is another host; write `kind: hostfile` to run on those of a hostfile, or localhost:0,1 for GPUs of this "
+        "machine"
+    ),
+    "place: {include: 'localhost:0@localhost:1'}": (
+        "place.include: 'localhost:0@localhost:1' names several hosts that are all this machine; write localhost:0,1"
     ),
     "place: {include: 'localhost:0,a'}": (
         "place.include: 'a' is not a GPU id in 'localhost:0,a'; write numbers with commas between them, localhost:0,1"
@@ -74,7 +79,7 @@ BUNDLED = {
         "launcher.args[1]: '-i' is Seatrial's to give: place.include says which GPUs there are"
     ),
     "launcher: {kind: deepspeed, args: [-H, hosts]}": (
-        "launcher.args[0]: '-H' is not taken: runs on several hosts are not built yet; leave it out and run on this machine"
+        "launcher.args[0]: '-H' is not taken: `place: {kind: hostfile, hostfile: FILE}` says which hosts there are"
     ),
     "launcher: {kind: deepspeed, args: [--log_level, error]}": (
         "launcher.args[0]: '--log_level' is not taken: Seatrial counts deepspeed's own lines of the ranks that ended well, since its exit "
@@ -120,13 +125,6 @@ BUNDLED = {
     ),
     "{launcher: deepspeed, place: {kind: hostfile, ranks: 4}}": (
         "place.hostfile: name the file that lists the hosts, such as /etc/deepspeed/hostfile"
-    ),
-    "{launcher: torchrun, place: {kind: hostfile, hostfile: hosts, ranks: 4}}": (
-        "place.kind: 'hostfile' is read by launcher deepspeed, not torchrun"
-    ),
-    "{launcher: deepspeed, place: {kind: hostfile, hostfile: hosts}}": "place.ranks: say how many ranks there are on all hosts together",
-    "{launcher: deepspeed, place: {kind: hostfile, hostfile: hosts, ranks: 2, include: 'localhost:0,1'}}": (
-        "place.include: names GPUs of this machine; the hostfile's slots say how many each host has"
     ),
     "{launcher: deepspeed, place: {hostfile: hosts}}": ("place.hostfile: belongs to `kind: hostfile`; leave it out to run on this machine"),
     "timing: {window: '200:100'}": "timing.window: '200:100' is empty: the first step must be below the last",

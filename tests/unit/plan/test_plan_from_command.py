@@ -80,6 +80,10 @@ COMMANDS: dict[str, tuple[str, list[str], list[str], str, list[str], str | None]
         "4",
     ),
 }
+ON_NODES = (
+    "leave it out: `seatrial sweep --nodes {0} --node-rank R` says it where a command is typed on each node, and in a plan "
+    "`place: {{kind: hostfile, hostfile: FILE}}` (by ssh) or `place: {{kind: pernode, nodes: {0}}}`"
+)
 REFUSED = {
     "": "no command was given; write it after --, as in: -- torchrun --nproc_per_node 2 train.py",
     "A=1": "no command was given; write it after --, as in: -- torchrun --nproc_per_node 2 train.py",
@@ -87,12 +91,21 @@ REFUSED = {
     "python -u": "there is no script in the command: python -u",
     "python -m": "python -m is not followed by a module",
     "deepspeed --num_gpus 2": "there is no script in the command: deepspeed --num_gpus 2",
-    "deepspeed -H hosts train.py": "-H hosts: runs on several hosts are not built yet; leave it out and run on this machine",
     "deepspeed --num_gpus 2 --num_nodes 2 train.py": (
-        "--num_nodes 2: runs on several hosts are not built yet; leave it out and run on this machine"
+        "--num_nodes 2: place.include says which hosts of a hostfile to use, place.ranks how many of their slots"
     ),
-    "deepspeed --launcher pdsh train.py": "--launcher pdsh: runs on several hosts are not built yet; leave it out and run on this machine",
-    "deepspeed --exclude localhost:1 train.py": "--exclude localhost:1: name the GPUs to use instead, with place.include",
+    "deepspeed --launcher pdsh train.py": "--launcher pdsh: place.via says what starts the agents on other hosts, pdsh or ssh",
+    "deepspeed --exclude localhost:1 train.py": (
+        "--exclude localhost:1: place.include says which GPUs to use; of a hostfile, place.exclude which not to"
+    ),
+    "deepspeed -H hosts --launcher openmpi train.py": (
+        "--launcher openmpi: other hosts are reached by pdsh, or by ssh where there is none; leave it out"
+    ),
+    "deepspeed -H hosts --num_gpus 2 train.py": "--num_gpus 2: the slots of the hostfile say how many there are; leave it out",
+    "deepspeed -H hosts --no_ssh --node_rank 0 train.py": (
+        "--node_rank 0: `place: {kind: pernode, nodes: N}` starts one command on each node, without ssh"
+    ),
+    "deepspeed -H hosts --ssh_port two train.py": "--ssh_port two: must be a number",
     "deepspeed --autotuning run train.py": (
         "--autotuning run: it starts runs of its own that nobody watches; make the settings it would try axes of the plan"
     ),
@@ -101,10 +114,10 @@ REFUSED = {
     "deepspeed --num_gpus 2 --include localhost:0,1 train.py": (
         "--include and --num_gpus are both given, and deepspeed takes one of them; keep --include"
     ),
-    "torchrun --nnodes 2 train.py": "runs on several nodes are not there yet (--nnodes 2); sweep on one node with --nnodes 1",
-    "torchrun --nnodes=1:4 train.py": "runs on several nodes are not there yet (--nnodes 1:4); sweep on one node with --nnodes 1",
-    "torchrun --nn 2 train.py": "runs on several nodes are not there yet (--nnodes 2); sweep on one node with --nnodes 1",
-    "torchrun --node_rank 1 train.py": "runs on several nodes are not there yet (--node_rank 1); sweep on one node",
+    "torchrun --nnodes 2 train.py": f"--nnodes 2: {ON_NODES.format(2)}",
+    "torchrun --nnodes=1:4 train.py": f"--nnodes 1:4: {ON_NODES.format(4)}",
+    "torchrun --nn 2 train.py": f"--nnodes 2: {ON_NODES.format(2)}",
+    "torchrun --node_rank 1 train.py": f"--node_rank 1: {ON_NODES.format('N')}",
     "python train.py --bs {bs}": (
         "{bs} stands in the command, but no axis of that name is given: add -P bs=VALUE,VALUE, "
         "or write {{bs}} if the braces are the command's own"
@@ -114,6 +127,27 @@ REFUSED = {
 }
 LINE = "torchrun --nproc_per_node 2 train.py --bs {bs} --workers {nw}"
 AXES: dict[str, list[Any]] = {"bs": [8, 16], "nw": [0, 2]}
+
+
+ON_HOSTS = {
+    "deepspeed -H hosts train.py": {},
+    "deepspeed --hostfile=hosts --launcher PDSH --include n1@n2:0,1 train.py": {"include": "n1@n2:0,1", "via": "pdsh"},
+    "deepspeed -H hosts -e n1:0 --master_addr n2 --master_port 29500 --ssh_port 2222 --no_ssh_check --force_multi train.py": {
+        "exclude": "n1:0",
+        "master_addr": "n2",
+        "port": 29500,
+        "ssh_args": ["-p", "2222"],
+    },
+    "deepspeed -H hosts --num_nodes -1 --node_rank=-1 train.py": {},
+}
+
+
+@pytest.mark.parametrize("command", ON_HOSTS)
+def test_hosts_of_a_command_become_the_place_of_a_plan(command: str) -> None:
+    mapping = mapping_from_command(shlex.split(command))
+    assert mapping["place"] == {"kind": "hostfile", "hostfile": "hosts", **ON_HOSTS[command]}
+    assert "args" not in mapping["launcher"]
+    plan_from_mapping(mapping, command)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -62,7 +62,9 @@ NOT_BUILT = {
     "price_per_gpu_hour: 2.5": (
         "price_per_gpu_hour: is a known key that is not built yet; leave it out (multiply the duration of a run by your price meanwhile)"
     ),
-    "place: {kind: slurm}": "place.kind: 'slurm' is known but not built yet; use `kind: local` on one machine",
+    "place: {kind: slurm}": (
+        "place.kind: 'slurm' is known but not built yet; use `kind: pernode` within a job of several nodes, `kind: local` on one"
+    ),
 }
 
 
@@ -80,7 +82,7 @@ def test_no_unbuilt_limit_is_taken_in_silence(complaint: Callable[..., str]) -> 
     assert "limits.restarts: is a known key that is not built yet; leave it out" in complaint(f"{HEAD}limits: {{restarts: 1}}\n")
 
 
-@pytest.mark.parametrize("kind", ["slurm", "pernode", "kubernetes"])
+@pytest.mark.parametrize("kind", ["slurm", "kubernetes"])
 def test_no_unbuilt_place_is_taken_in_silence(kind: str, complaint: Callable[..., str]) -> None:
     assert f"'{kind}' is known but not built yet" in complaint(f"{HEAD}place: {kind}\n")
 

@@ -21,6 +21,16 @@ criteria:
 """
 
 
+ON_HOSTS = """\
+name: x
+workload: dummy
+place:
+  kind: hostfile
+  hostfile: hosts
+  exclude: "node2:2"
+"""
+
+
 def test_sentinels_stand_among_the_commands_and_not_in_the_matrix(
     plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -45,6 +55,47 @@ def test_sentinels_stand_among_the_commands_and_not_in_the_matrix(
         "must hold: loss_comparable holds (winner) against history:last-good, from stage1_regression",
         "must hold: loss_finite holds (every_run), from stage1_regression",
     ]
+
+
+def _shown(text: str, plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert run_command(["plan", "show", str(plan_file(text))]) == 0
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_which_host_has_which_ranks(
+    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.cli.plan._print_refusals", lambda console, plan: None)
+    plan_file("node1 slots=2\nnode2 slots=4\n", "hosts")
+    lines = _shown(ON_HOSTS, plan_file, capsys)
+    at = lines.index("hosts: 5 ranks on 2 hosts of hosts")
+    assert lines[at + 1 : at + 4] == [
+        " host   node_rank  ranks  devices",
+        " node1  0          0-1",
+        " node2  1          2-4    0,1,3",
+    ]
+    assert "   1  base_r1 × 2 processes on node1, node 0 of 2" in lines
+
+
+def test_a_hostfile_that_is_elsewhere_is_said(
+    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = _shown(f"{ON_HOSTS}  ranks: 5\n", plan_file, capsys)
+    assert "hosts: hosts cannot be read here, so which host has which of the 5 ranks is not known" in lines
+    assert "   1  base_r1: its commands are known where hosts can be read" in lines
+    (refused,) = [line for line in lines if line.startswith("would be refused: hostfile")]
+    assert (
+        "hostfile hosts: " in refused and "there is no such hostfile" in refused and "with a line `node1 slots=2` for each host" in refused
+    )
+
+
+def test_nodes_that_type_the_command(
+    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.cli.plan._print_refusals", lambda console, plan: None)
+    lines = _shown("name: x\nworkload: dummy\nplace: {kind: pernode, nodes: 2, include: 'localhost:0,1'}\n", plan_file, capsys)
+    at = lines.index("hosts: 4 ranks on 2 hosts that type the command")
+    assert [line.split() for line in lines[at + 2 : at + 4]] == [["node0", "0", "0-1", "0,1"], ["node1", "1", "2-3", "0,1"]]
 
 
 def test_what_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

@@ -28,7 +28,7 @@ def planned(name: str, output: Path) -> CampaignPlan:
 @pytest.mark.parametrize("name", ["dummy-smoke.yaml", "tiny-lm-demo.yaml"])
 def test_shipped_cpu_plans_are_not_refused_here(name: str, tmp_path: Path) -> None:
     pytest.importorskip("torch") if name.startswith("tiny") else None
-    found = checks.run_checks(planned(name, tmp_path / "out"))
+    found = checks.fast_checks(need_of(planned(name, tmp_path / "out")))
     assert [check for check in found if not check.ok and check.refuses] == []
     # What depends on who else uses this machine just now may be said.
     assert {check.name for check in found if not check.ok} <= {"other processes", "load", "other campaigns", "memory", "swap", "disk space"}
@@ -38,7 +38,7 @@ def test_shipped_cpu_plans_are_not_refused_here(name: str, tmp_path: Path) -> No
 def test_only_chosen_runs_count(tmp_path: Path) -> None:
     lost = make_run(tmp_path, script="gone.py")
     plan = CampaignPlan(name="p", output=str(tmp_path), runs=(lost, make_run(tmp_path, bundled="dummy")))
-    assert any(check.name == "script gone.py" for check in checks.run_checks(plan))
+    assert any(check.name == "script gone.py" for check in checks.fast_checks(need_of(plan)))
     assert need_of(CampaignPlan(name="p", output=str(tmp_path), runs=(lost,), selected=("other",))).runs == ()
 
 

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 import seatrial.records
 from seatrial.records.codec import LARGEST_WHOLE, described, from_json, to_json
 
-# They hold tables, which are not JSON.
-NO_JSON = {"StepTables", "TelemetryTables"}
+# They hold tables, which are not JSON, or whatever a host answered.
+NO_JSON = {"StepTables", "TelemetryTables", "Reply"}
 SCALARS: dict[Any, st.SearchStrategy[Any]] = {
     str: st.text(max_size=8),
     int: st.integers(1 - LARGEST_WHOLE, LARGEST_WHOLE - 1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -54,6 +55,15 @@ def test_the_gpus_that_are_used(said: Said) -> None:
     machine = "[INFO] Runtime snapshot: GPUs 1 RTX 4090 (cc 8.9, 450 W); driver 550"
     assert machine in said(INCLUDE="localhost:1", WORLD_SIZE="")
     assert "[INFO] Runtime snapshot: none of the GPUs 4,5 is seen here (no such GPU)" in said(INCLUDE="localhost:4,5", WORLD_SIZE="")
+
+
+def test_the_hosts_that_are_used(said: Said, tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("n1 slots=2\nn2 slots=1\n")
+    some = said(HOSTFILE=str(tmp_path / "hosts"), INCLUDE="n1:0,1@n2", WORLD_SIZE="")
+    assert some[1] == f"[INFO] Mode=sweep, REPEATS=1, MAX_STEPS=3, INCLUDE=n1:0,1@n2, HOSTFILE={tmp_path}/hosts, WORLD_SIZE=3"
+    assert "[INFO] Runtime snapshot: hosts n1 (2 ranks, GPUs 0,1), n2 (1 rank)" in some
+    assert "INCLUDE=all" in said(HOSTFILE=str(tmp_path / "hosts"), INCLUDE="", WORLD_SIZE="")[1]
+    assert "[INFO] Runtime snapshot: hosts not known" in said(HOSTFILE="nowhere", INCLUDE="", WORLD_SIZE="2")
 
 
 def test_both_plans_are_named(said: Said) -> None:

@@ -17,6 +17,7 @@ from tests.unit.runbooks.conftest import NOW
 
 CWD = Path("/work here")
 TWO_GPUS = {"INCLUDE": "localhost:0,1"}
+ON_HOSTS = {"kind": "hostfile", "hostfile": "hosts", "port_base": 29650}
 SWEEP = {**TWO_GPUS, "MODE": "sweep", "OUTPUT_ROOT": "outputs/x"}
 
 
@@ -244,6 +245,11 @@ def test_a_path_that_cannot_be_passed_on_is_refused(path: str) -> None:
         ({"MASTER_PORT_BASE": "30000"}, {"kind": "local", "include": "localhost:0,1", "port_base": 30000}),
         ({"MASTER_PORT": "29500"}, {"kind": "local", "include": "localhost:0,1", "port": 29500}),
         ({"MASTER_PORT": "29500", "MASTER_PORT_BASE": "30000"}, {"kind": "local", "include": "localhost:0,1", "port": 29500}),
+        ({"HOSTFILE": "hosts", "INCLUDE": "n1:0,1@n2:0,1"}, {**ON_HOSTS, "include": "n1:0,1@n2:0,1"}),
+        ({"HOSTFILE": "hosts", "INCLUDE": "n1:0,1@n2:0,1", "WORLD_SIZE": "4"}, {**ON_HOSTS, "include": "n1:0,1@n2:0,1", "ranks": 4}),
+        ({"HOSTFILE": "hosts", "INCLUDE": "n1@n2", "WORLD_SIZE": "2"}, {**ON_HOSTS, "include": "n1@n2", "ranks": 2}),
+        ({"HOSTFILE": "hosts", "INCLUDE": "", "WORLD_SIZE": "3"}, {**ON_HOSTS, "ranks": 3}),
+        ({"HOSTFILE": "hosts", "INCLUDE": "", "MASTER_PORT": "29500"}, {"kind": "hostfile", "hostfile": "hosts", "port": 29500}),
     ],
 )
 def test_place(environ: dict[str, str], place: dict[str, Any]) -> None:
@@ -255,7 +261,9 @@ def test_place(environ: dict[str, str], place: dict[str, Any]) -> None:
     [
         ({"INCLUDE": "localhost"}, "INCLUDE is 'localhost', which names no GPUs: write localhost:0,1, or add WORLD_SIZE=2"),
         ({"INCLUDE": "localhost:0,1", "WORLD_SIZE": "4"}, "WORLD_SIZE is 4, and INCLUDE=localhost:0,1 names 2 GPUs"),
-        ({"INCLUDE": "worker-1:0,1"}, "which names the host worker-1: runs on other hosts are not built yet"),
+        ({"INCLUDE": "worker-1:0,1"}, "which names the host worker-1: add HOSTFILE=/etc/deepspeed/hostfile to run on hosts"),
+        ({"HOSTFILE": "hosts", "INCLUDE": "n1:a"}, "INCLUDE: 'a' is no slot in 'n1:a'"),
+        ({"HOSTFILE": "hosts", "INCLUDE": "n1:0@n2:0", "WORLD_SIZE": "4"}, "WORLD_SIZE is 4, and INCLUDE=n1:0@n2:0 names 2 GPUs"),
         ({"INCLUDE": "localhost:0,1@worker-1:0,1"}, "which names the host worker-1"),
         ({"INCLUDE": "localhost:0@localhost:1"}, "which names several hosts"),
         ({"INCLUDE": "localhost:a"}, "INCLUDE: 'a' is not a GPU id"),
@@ -268,6 +276,12 @@ def test_place(environ: dict[str, str], place: dict[str, Any]) -> None:
 )
 def test_a_place_that_cannot_be(environ: dict[str, str], told: str) -> None:
     assert told in complaint(**environ)
+
+
+def test_hosts_alone_with_a_number_of_ranks_are_ranks_on_their_cpus() -> None:
+    assert mapping(HOSTFILE="hosts", INCLUDE="n1@n2", WORLD_SIZE="2")["settings"]["device"] == "cpu"
+    for environ in ({"INCLUDE": "n1@n2"}, {"INCLUDE": "n1:0@n2:0", "WORLD_SIZE": "2"}, {"INCLUDE": "", "WORLD_SIZE": "2"}):
+        assert "device" not in mapping(HOSTFILE="hosts", **environ)["settings"]
 
 
 def test_names_say_the_matrix_and_nothing_else() -> None:

@@ -132,7 +132,7 @@ def test_problems_of_a_plan_are_told_without_its_secrets(tmp_path: Path, capsys:
 
 def test_the_barriers_secret_is_the_users_alone(tmp_path: Path, open_umask: None) -> None:
     barrier = Barrier(tmp_path, rank=0, world_size=2)
-    barrier._publish(4242, b"s" * 16)
+    barrier._publish("127.0.0.1", 4242, b"s" * 16)
     assert stat.S_IMODE((tmp_path / "barrier.json").stat().st_mode) == 0o600
     assert json.loads((tmp_path / "barrier.json").read_text())["port"] == 4242
 

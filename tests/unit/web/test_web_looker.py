@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -19,6 +20,18 @@ from tests.unit.web.served import PAGE, fake_source, served, shown, until
 def asked(looker: Looker) -> Looker:
     looker.asked()
     return looker
+
+
+def failing(*troubles: Exception | None) -> Callable[[str], Shown]:
+    """A source that raises these one after another, and shows the campaign where there is None."""
+    left = iter(troubles)
+
+    def read(version: str) -> Shown:
+        if trouble := next(left):
+            raise trouble
+        return shown(version)
+
+    return read
 
 
 def test_data_are_read_again_only_when_something_changed() -> None:
@@ -47,15 +60,8 @@ def test_nothing_is_read_while_nobody_asks() -> None:
 
 
 def test_trouble_is_told_beside_the_last_data_and_passes() -> None:
-    troubles = iter([None, CampaignError("the plan is torn"), ValueError("odd"), None])
+    broken = failing(None, CampaignError("the plan is torn"), ValueError("odd"), None)
     marks = iter(range(9))
-
-    def broken(version: str) -> Shown:
-        trouble = next(troubles)
-        if trouble:
-            raise trouble
-        return shown(version)
-
     looker = Looker(fake_source(mark=lambda: next(marks), shown=broken), Pace(every_s=0, largest_share=1))
     told = []
     for _ in range(4):
@@ -69,29 +75,14 @@ def test_trouble_is_told_beside_the_last_data_and_passes() -> None:
 
 
 def test_after_trouble_the_same_mark_is_read_again() -> None:
-    troubles = iter([ValueError("odd"), None])
-
-    def broken(version: str) -> Shown:
-        trouble = next(troubles)
-        if trouble:
-            raise trouble
-        return shown(version)
-
-    looker = Looker(fake_source(shown=broken), Pace(every_s=0, largest_share=1))
+    looker = Looker(fake_source(shown=failing(ValueError("odd"), None)), Pace(every_s=0, largest_share=1))
     asked(looker).look_at_data()
     asked(looker).look_at_data()
     assert looker.asked().version == 1 and looker.asked().problem == ""
 
 
 def test_a_folder_that_is_again_as_it_was_is_read_again_and_the_trouble_goes() -> None:
-    marks, troubles = iter([1, 2, 1]), iter([None, CampaignError("the plan is torn"), None])
-
-    def broken(version: str) -> Shown:
-        trouble = next(troubles)
-        if trouble:
-            raise trouble
-        return shown(version)
-
+    marks, broken = iter([1, 2, 1]), failing(None, CampaignError("the plan is torn"), None)
     looker = Looker(fake_source(mark=lambda: next(marks), shown=broken), Pace(every_s=0, largest_share=1))
     problems = []
     for _ in range(3):

@@ -7,7 +7,7 @@ import pytest
 pytestmark = pytest.mark.torch
 pytest.importorskip("torch")
 
-from seatrial.launch.ports import reserve_port  # noqa: E402
+from seatrial.ports import reserve_port  # noqa: E402
 from tests.workloads.ranks import run_module  # noqa: E402
 
 

@@ -16,7 +16,7 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
-from seatrial.launch.ports import reserve_port  # noqa: E402
+from seatrial.ports import reserve_port  # noqa: E402
 from seatrial_workloads.common.distributed import Ranks  # noqa: E402
 from seatrial_workloads.common.engines import Engine, EngineOptions, make_engine  # noqa: E402
 from seatrial_workloads.common.engines.deepspeed_engine import refuse_scalars  # noqa: E402

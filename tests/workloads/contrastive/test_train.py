@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from seatrial.launch.ports import reserve_port  # noqa: E402
+from seatrial.ports import reserve_port  # noqa: E402
 from seatrial_workloads.common.startup_error import StartupError  # noqa: E402
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
 from seatrial_workloads.contrastive.train import main, train  # noqa: E402

@@ -47,9 +47,9 @@ def run_charts(
         laid = samples or TelemetryTables()
         series = telemetry_series(laid, origin_t, detail.telemetry)
         found[TELEMETRY] = series.table
-        found[SPANS] = span_table(tables, first, laid.gpu, origin_t, detail)
+        found[SPANS] = span_table(tables, first, laid.gpu, origin_t, detail, laid.hosts)
     drawn = {name: columns for name, columns in found.items() if columns}
-    return RunCharts(tables=drawn, gpus=series.gpus, gpus_drawn=series.gpus_drawn)
+    return RunCharts(tables=drawn, gpus=series.gpus, gpus_drawn=series.gpus_drawn, hosts=series.hosts, hosts_drawn=series.hosts_drawn)
 
 
 def _of_steps(attempt: Attempt, tables: StepTables, first: FirstRank, measure: RunMeasure | None, detail: Detail) -> dict[str, Columns]:

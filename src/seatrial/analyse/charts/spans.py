@@ -39,7 +39,14 @@ class Stretch(NamedTuple):
 Named = tuple[str, Stretch]
 
 
-def span_table(tables: StepTables, first: FirstRank | None, gpu: pl.DataFrame | None, origin_t: float | None, detail: Detail) -> Columns:
+def span_table(
+    tables: StepTables,
+    first: FirstRank | None,
+    gpu: pl.DataFrame | None,
+    origin_t: float | None,
+    detail: Detail,
+    hosts: Sequence[str] = (),
+) -> Columns:
     """One row a span, by source and begin; {} where nothing tells when the run was launched."""
     if origin_t is None:
         return {}
@@ -54,7 +61,7 @@ def span_table(tables: StepTables, first: FirstRank | None, gpu: pl.DataFrame | 
         own = [stretch for _, stretch in startup] if facts is not None and facts.rank == first.rank else []
         rows += [(f"rank {first.rank}", name, *stretch) for name, stretch in _training(tables, first, own, most)]
     if gpu is not None:
-        rows += throttled_spans(gpu, origin_t, most)
+        rows += throttled_spans(gpu, origin_t, most, hosts)
     return _columns(rows)
 
 

@@ -7,7 +7,7 @@ out. Of the others there is then a series wherever one of them goes above or bel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,6 +16,7 @@ import polars as pl
 from seatrial.analyse.charts.cells import cells
 from seatrial.analyse.charts.thinning import LEAST_POINTS, Floats, Places, kept_places
 from seatrial.analyse.column import column
+from seatrial.analyse.hosts import gpu_name, of_hosts
 from seatrial.records.charts import DRAWN_GPU, DRAWN_HOST, Columns
 from seatrial.records.telemetry import TelemetryTables
 
@@ -23,6 +24,8 @@ WHOLE_SERIES = 24
 """Of the host and two GPUs: so many get all the points that were asked for."""
 EXTREMES = 2 * len(DRAWN_GPU)
 """A highest and a lowest of each metric: as many series at most go beyond the GPUs that are drawn."""
+MOST_HOSTS = 8
+"""As many lines can be told apart in a panel."""
 SHORTEST = 4
 """Points of a series: its ends, its lowest and its highest."""
 
@@ -35,6 +38,9 @@ class Telemetry:
     gpus: int = 0
     gpus_drawn: int = 0
     """With every metric."""
+    hosts: int = 0
+    """Of a run on many; 0 on one."""
+    hosts_drawn: int = 0
 
 
 def telemetry_table(samples: TelemetryTables, origin_t: float | None, most: int) -> Columns:
@@ -48,16 +54,39 @@ def telemetry_series(samples: TelemetryTables, origin_t: float | None, most: int
         return Telemetry()
     found = _Series(origin_t)
     gpus = _Gpus() if samples.gpu is None else _choice(samples.gpu, origin_t, most)
-    series = len(DRAWN_HOST) + len(DRAWN_GPU) * max(len(gpus.drawn), 1) + len(gpus.beyond)
+    hosts = list(of_hosts(samples.host, samples.hosts))
+    drawn = _hosts_drawn(hosts)
+    series = len(DRAWN_HOST) * max(len(drawn), 1) + len(DRAWN_GPU) * max(len(gpus.drawn), 1) + len(gpus.beyond)
     most = min(most, max(LEAST_POINTS, most * WHOLE_SERIES // series))
     if samples.gpu is not None:
         for index in gpus.drawn:
-            found.add(f"gpu {index}", samples.gpu, np.flatnonzero(gpus.of == index), DRAWN_GPU, most)
+            found.add(f"gpu {gpu_name(index, samples.hosts)}", samples.gpu, np.flatnonzero(gpus.of == index), DRAWN_GPU, most)
         for index, metric in gpus.beyond:
-            found.add(f"gpu {index}", samples.gpu, np.flatnonzero(gpus.of == index), (metric,), most)
-    if samples.host is not None:
-        found.add("host", samples.host, None, DRAWN_HOST, most)
-    return Telemetry(table=found.columns if found.columns["source"] else {}, gpus=gpus.count, gpus_drawn=len(gpus.drawn))
+            found.add(f"gpu {gpu_name(index, samples.hosts)}", samples.gpu, np.flatnonzero(gpus.of == index), (metric,), most)
+    for name, rows in drawn:
+        found.add(f"host {name}".rstrip(), rows, None, DRAWN_HOST, most)
+    return Telemetry(
+        table=found.columns if found.columns["source"] else {},
+        gpus=gpus.count,
+        gpus_drawn=len(gpus.drawn),
+        hosts=len(hosts) if samples.hosts else 0,
+        hosts_drawn=len(drawn) if samples.hosts else 0,
+    )
+
+
+def _hosts_drawn(hosts: Sequence[tuple[str, pl.DataFrame]]) -> list[tuple[str, pl.DataFrame]]:
+    """All of a few; of more node 0 and those whose means are farthest from those of the others in some metric."""
+    if len(hosts) <= MOST_HOSTS:
+        return list(hosts)
+    means = np.array([[_mean_of(column(rows, metric)) for metric in DRAWN_HOST] for _, rows in hosts])
+    share = _share_apart(means)
+    share[0] = np.inf
+    return [hosts[at] for at in np.sort(np.argsort(-share, kind="stable")[:MOST_HOSTS])]
+
+
+def _mean_of(values: Floats) -> float:
+    known = values[np.isfinite(values)]
+    return float(known.mean()) if len(known) else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,10 +167,15 @@ def _standing_out(table: pl.DataFrame, gpu: Floats, indices: Places, allowed: in
     rows = np.flatnonzero(np.isfinite(gpu))
     of = np.searchsorted(indices, gpu[rows])
     means = np.column_stack([_means(column(table, metric)[rows], of, len(indices)) for metric in DRAWN_GPU])
+    share = _share_apart(means)
+    return np.sort(indices[np.argsort(-share, kind="stable")[:allowed]])
+
+
+def _share_apart(means: Floats) -> Floats:
+    """By row, how far it is from the middle of all, of the farthest, in the metric in which it is most."""
     apart = np.abs(means - np.median(means, axis=0))
     widest = apart.max(axis=0)
-    share = np.divide(apart, widest, out=np.zeros_like(apart), where=widest > 0).max(axis=1)
-    return np.sort(indices[np.argsort(-share, kind="stable")[:allowed]])
+    return np.asarray(np.divide(apart, widest, out=np.zeros_like(apart), where=widest > 0).max(axis=1))
 
 
 def _means(values: Floats, of: Places, count: int) -> Floats:

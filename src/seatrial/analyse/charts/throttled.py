@@ -6,13 +6,14 @@ same: each from its first sample to the sample after its last. Clocks that someb
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
 from seatrial.analyse.charts.thinning import Floats, Places, longest_kept
 from seatrial.analyse.column import column
+from seatrial.analyse.hosts import gpu_name
 from seatrial.analyse.telemetry import SETTINGS
 
 REASONS = "throttle_reasons"
@@ -24,7 +25,7 @@ LEAST_SPANS = 5
 Row = tuple[str, str, float, float]
 
 
-def throttled_spans(gpu: pl.DataFrame, origin_t: float, most: int) -> list[Row]:
+def throttled_spans(gpu: pl.DataFrame, origin_t: float, most: int, hosts: Sequence[str] = ()) -> list[Row]:
     """Source, name, begin and end; at most about `most` of all GPUs together, the longest."""
     if REASONS not in gpu.columns:
         return []
@@ -40,7 +41,10 @@ def throttled_spans(gpu: pl.DataFrame, origin_t: float, most: int) -> list[Row]:
     rows: list[Row] = []
     for one in indices:
         own = np.flatnonzero(index == one)
-        rows += [(f"gpu {one}", f"throttled {reasons[at]}", begin_s, end_s) for at, begin_s, end_s in _merged(code[own], at_s[own], each)]
+        rows += [
+            (f"gpu {gpu_name(one, hosts)}", f"throttled {reasons[at]}", begin_s, end_s)
+            for at, begin_s, end_s in _merged(code[own], at_s[own], each)
+        ]
     return rows
 
 

@@ -20,6 +20,9 @@ INSTEAD = {
     "native_crash": "A library crashed below Python: PYTHONFAULTHANDLER=1 before the command prints the stack.",
     "nccl_transport": "Check that the ranks reach one another (interface, firewall, peer access); NCCL_DEBUG=INFO before the command says "
     "more.",
+    "loopback_address": "See that `getent hosts NAME` gives the same address everywhere and no 127.…: take the line `127.0.1.1 NAME` out "
+    "of /etc/hosts, or name the network (NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME). Then run again.",
+    "master_address": "Name the address at which ranks are to meet (--master_addr): the first of `hostname -I` is often another network's.",
     "peer_lost": "Another rank ended first and left no word: launcher.log has what each of them printed last.",
     "timeout_command": "See in train.log whether it was slow or stood still; raise RUN_TIMEOUT_SEC only if it was slow.",
 }

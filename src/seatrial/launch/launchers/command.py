@@ -12,6 +12,8 @@ from seatrial.records.run_spec import RunSpec
 
 
 def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
+    if allocation.nodes:
+        raise LaunchError("launcher 'command' starts one program on this machine: on many hosts use python, torchrun or deepspeed")
     if spec.workload.module and not spec.launcher.program:
         raise LaunchError(
             f"workload '{spec.workload.name}' is a Python module and launcher 'command' starts programs: "

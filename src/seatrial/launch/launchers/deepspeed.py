@@ -1,7 +1,8 @@
 """`deepspeed`: a runner that starts a launcher that starts the ranks, each with its output in a file of its own under attempt-N/ranks/.
 
-An option the user typed stands; Seatrial adds only what is missing: which devices, a held port, where ranks write, and that there are
-no other hosts. The runner is told of no hostfile where the plan names none: it would silently take one that lies at /job/hostfile.
+An option the user typed stands; Seatrial adds only what is missing: which devices, a held port, where ranks write, and which hosts. On
+one host the runner is told of no hostfile: it would silently take one that lies at /job/hostfile. On many, one runs on each, told by
+`--no_ssh --node_rank` to start that host's ranks alone: nothing then depends on what pdsh lets through.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ from pathlib import Path
 
 from seatrial.deepspeed_options import values_in
 from seatrial.errors import LaunchError
+from seatrial.hostfile import include_text
 from seatrial.launch.launchers.workload import workload_words
+from seatrial.launch.nodes import own_paths
 from seatrial.machine.deepspeed_devices import gpu_numbers
 from seatrial.machine.gpus import LIMIT
 from seatrial.paths import AttemptPaths
@@ -26,13 +29,13 @@ NO_RANK_LOGS = "None"
 
 
 def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
-    program = spec.launcher.program or (sys.executable, "-m", "deepspeed.launcher.runner")
+    program = spec.launcher.program or (spec.place.python or sys.executable, "-m", "deepspeed.launcher.runner")
     typed = values_in(spec.launcher.args)
     return (
         *program,
-        *_hosts(spec, allocation, variables),
-        *_port(typed, allocation),
-        *_logs(typed, attempt),
+        *_hosts(allocation, attempt, variables),
+        *_meeting(typed, allocation),
+        *_logs(typed, own_paths(attempt, allocation.node)),
         *spec.launcher.args,
         *_workload(spec, attempt),
     )
@@ -45,7 +48,8 @@ def overlays(spec: RunSpec, allocation: Allocation) -> tuple[dict[str, str], ...
 
 def given_to_ranks(allocation: Allocation, variables: Mapping[str, str]) -> dict[str, str]:
     """Of the variables that deepspeed sets, the one that takes the place of the caller's: for the record."""
-    return {LIMIT: ",".join(_numbers(allocation, variables) or map(str, range(allocation.ranks)))}
+    numbers = () if allocation.nodes else _numbers(allocation, variables)
+    return {LIMIT: ",".join(numbers or allocation.devices or map(str, range(allocation.local_ranks)))}
 
 
 def rank_logs(spec: RunSpec, attempt: AttemptPaths) -> str | None:
@@ -54,10 +58,12 @@ def rank_logs(spec: RunSpec, attempt: AttemptPaths) -> str | None:
     return None if typed == NO_RANK_LOGS else str(Path(spec.cwd) / typed)
 
 
-def _hosts(spec: RunSpec, allocation: Allocation, variables: Mapping[str, str]) -> tuple[str, ...]:
-    if spec.place.hostfile:
-        return ("--hostfile", spec.place.hostfile, "--launcher", "pdsh")
-    return ("--hostfile", NO_HOSTFILE, *_devices(allocation, variables))
+def _hosts(allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
+    if allocation.node is None:
+        return ("--hostfile", NO_HOSTFILE, *_devices(allocation, variables))
+    chosen = include_text(allocation.nodes)
+    include = ("--include", chosen) if chosen else ()
+    return ("--hostfile", str(attempt.hostfile), *include, "--no_ssh", "--node_rank", str(allocation.node.node_rank))
 
 
 def _devices(allocation: Allocation, variables: Mapping[str, str]) -> tuple[str, ...]:
@@ -72,8 +78,10 @@ def _numbers(allocation: Allocation, variables: Mapping[str, str]) -> tuple[str,
         raise LaunchError(f"{error}; name GPUs by number in place.include, as in localhost:0,1") from error
 
 
-def _port(typed: Container[str], allocation: Allocation) -> tuple[str, ...]:
-    return () if "master_port" in typed else ("--master_port", str(allocation.master_port))
+def _meeting(typed: Container[str], allocation: Allocation) -> tuple[str, ...]:
+    # On one host the runner takes 127.0.0.1 whatever it is told.
+    address = ("--master_addr", allocation.master_addr) if allocation.node and "master_addr" not in typed else ()
+    return address if "master_port" in typed else (*address, "--master_port", str(allocation.master_port))
 
 
 def _logs(typed: Container[str], attempt: AttemptPaths) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from seatrial.records.run_spec import RunSpec
 
 
 def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
-    program = spec.launcher.program or (sys.executable,)
+    program = spec.launcher.program or (spec.place.python or sys.executable,)
     return (*program, *spec.launcher.args, *workload_words(spec, attempt))
 
 
@@ -22,10 +22,11 @@ def overlays(spec: RunSpec, allocation: Allocation) -> tuple[dict[str, str], ...
         return ({},)
     rendezvous = {"MASTER_ADDR": allocation.master_addr, "MASTER_PORT": str(allocation.master_port)}
     shared = {name: value for name, value in rendezvous.items() if name not in spec.env}
-    world = str(allocation.ranks)
+    first = allocation.node.first_rank if allocation.node else 0
+    world, local_world = str(allocation.ranks), str(allocation.local_ranks)
     return tuple(
-        {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": world, **shared}
-        for rank in range(allocation.ranks)
+        {"RANK": str(first + local), "LOCAL_RANK": str(local), "WORLD_SIZE": world, "LOCAL_WORLD_SIZE": local_world, **shared}
+        for local in range(allocation.local_ranks)
     )
 
 

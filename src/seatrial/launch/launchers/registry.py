@@ -8,8 +8,9 @@ from types import MappingProxyType, ModuleType
 from seatrial.errors import LaunchError, did_you_mean
 from seatrial.launch.environment import added, environment
 from seatrial.launch.launchers import command, deepspeed, python, torchrun
+from seatrial.launch.nodes import own_paths
 from seatrial.paths import AttemptPaths
-from seatrial.records.command import Allocation, Command
+from seatrial.records.command import Allocation, Command, Node
 from seatrial.records.run_spec import RunSpec
 
 LAUNCHERS: Mapping[str, ModuleType] = MappingProxyType({"python": python, "torchrun": torchrun, "deepspeed": deepspeed, "command": command})
@@ -33,9 +34,9 @@ def given_to_ranks(spec: RunSpec, allocation: Allocation, variables: Mapping[str
     return deepspeed.given_to_ranks(allocation, variables) if launcher_of(spec) is deepspeed else {}
 
 
-def rank_logs_for(spec: RunSpec, attempt: AttemptPaths) -> str | None:
+def rank_logs_for(spec: RunSpec, attempt: AttemptPaths, node: Node | None = None) -> str | None:
     """Where the launcher redirects each rank's output, None when the agent gets it through pipes."""
-    folder: str | None = launcher_of(spec).rank_logs(spec, attempt)
+    folder: str | None = launcher_of(spec).rank_logs(spec, own_paths(attempt, node))
     return folder
 
 

@@ -1,6 +1,7 @@
 """`torchrun`: one process that starts the ranks, each with its output in files of its own under attempt-N/ranks/.
 
-An option the user typed stands; Seatrial adds only what is missing: number of ranks, a held port, where ranks write.
+An option the user typed stands; Seatrial adds only what is missing: number of ranks and of nodes, a held port, where ranks write. On
+many hosts one runs on each, and they meet at node 0's.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Container, Mapping
 from pathlib import Path
 
 from seatrial.launch.launchers.workload import workload_words
+from seatrial.launch.nodes import own_paths
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import Allocation
 from seatrial.records.run_spec import RunSpec
@@ -20,13 +22,13 @@ RENDEZVOUS_OPTIONS = ("standalone", "master_addr", "master_port", "rdzv_backend"
 
 
 def words(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, variables: Mapping[str, str]) -> tuple[str, ...]:
-    program = spec.launcher.program or (sys.executable, "-m", "torch.distributed.run")
+    program = spec.launcher.program or (spec.place.python or sys.executable, "-m", "torch.distributed.run")
     typed = values_in(spec.launcher.args)
     return (
         *program,
         *_size(typed, allocation),
         *_rendezvous(typed, allocation),
-        *_logs(typed, attempt),
+        *_logs(typed, own_paths(attempt, allocation.node)),
         *spec.launcher.args,
         *workload_words(spec, attempt),
     )
@@ -46,8 +48,10 @@ def rank_logs(spec: RunSpec, attempt: AttemptPaths) -> str | None:
 
 
 def _size(typed: Container[str], allocation: Allocation) -> tuple[str, ...]:
-    nodes = () if "nnodes" in typed else ("--nnodes", "1")
-    return nodes if "nproc_per_node" in typed else (*nodes, "--nproc-per-node", str(allocation.ranks))
+    nodes = () if "nnodes" in typed else ("--nnodes", str(len(allocation.nodes) or 1))
+    if allocation.node and "node_rank" not in typed:
+        nodes = (*nodes, "--node-rank", str(allocation.node.node_rank))
+    return nodes if "nproc_per_node" in typed else (*nodes, "--nproc-per-node", str(allocation.local_ranks))
 
 
 def _rendezvous(typed: Container[str], allocation: Allocation) -> tuple[str, ...]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from seatrial.launch.ports import reserve_port
 from seatrial.machine.deepspeed_devices import needs_no_gpu
 from seatrial.machine.gpus import Driver
+from seatrial.ports import reserve_port
 from seatrial.records.command import Allocation
 from seatrial.records.run_spec import RunSpec
 

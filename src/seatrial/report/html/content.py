@@ -14,7 +14,7 @@ from seatrial.paths import CampaignPaths
 from seatrial.records.charts import CHART_TABLES
 from seatrial.report import startup_section, telemetry_section
 from seatrial.report.eta_section import EXPLAINED as ETA_EXPLAINED
-from seatrial.report.html import failures, findings, loose, machine, ranking
+from seatrial.report.html import failures, findings, hosts, loose, machine, ranking
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.summary_tables import axis_names, standings
@@ -72,6 +72,8 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> dic
         "cautions": failures.cautions(summary),
         "machines": machine.machines(summary),
         "did": machine.what_it_did(summary),
+        "hosts": hosts.hosts(summary),
+        "smoke": hosts.smoke(summary),
         "files": list(_files()),
         "sections": [{"id": id, "title": name} for id, name in SECTIONS],
         "titles": dict(SECTIONS),

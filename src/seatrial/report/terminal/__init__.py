@@ -4,7 +4,7 @@ In: CampaignResults. Out: a rich renderable, printed by `print_report`, saved as
 users: they are put into `rich.text.Text` and never read as markup. Readable at 80 columns, without colour, and in ASCII.
 
 What somebody must know stands last, next to the prompt, and does not scroll away; what it rests on stands above it, cut to the first few
-groups. One module a section: `ranked`, `courses`, `shares`, `waits`, `machine`, `troubles`, `judged`.
+groups. One module a section: `ranked`, `courses`, `shares`, `waits`, `machine`, `hosts`, `troubles`, `judged`.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from seatrial.report.characters import InItsEncoding
 from seatrial.report.markdown import one_line
 from seatrial.report.picture import COLOURS, GROUND, SVG_FORMAT, TEXT
 from seatrial.report.terminal.courses import courses
+from seatrial.report.terminal.hosts import hosts
 from seatrial.report.terminal.judged import statements, verdict
 from seatrial.report.terminal.machine import machine
 from seatrial.report.terminal.ranked import ranked
@@ -44,7 +45,7 @@ def print_report(results: CampaignResults, console: Console) -> None:
 
 def render(results: CampaignResults, *, width: int = DEFAULT_WIDTH) -> RenderableType:
     """The whole report, made for `width` columns."""
-    evidence = (ranked, courses, phase_shares, startup_shares, waits, machine, warned, causes, statements, verdict, _where)
+    evidence = (ranked, courses, phase_shares, startup_shares, waits, machine, hosts, warned, causes, statements, verdict, _where)
     return Group(*_origin(results), *_apart(section(results, width) for section in evidence))
 
 

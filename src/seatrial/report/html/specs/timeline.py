@@ -26,27 +26,28 @@ def timeline(data: PageData) -> Chart | None:
     drawn = panels(data)
     if not drawn:
         return None
+    left_out = _drawn(data, "gpus", "GPUs") + _drawn(data, "hosts", "hosts")
     return Chart(
         id="timeline",
         section="timeline",
         title="Timeline",
-        caption=f"One run, seconds since its launch; the steps that count are shaded. {HOW_TO_ZOOM}{_gpus_drawn(data)}",
+        caption=f"One run, seconds since its launch; the steps that count are shaded. {HOW_TO_ZOOM}{left_out}",
         table="timeline",
         spec=_document(data, drawn),
         picks="run",
     )
 
 
-def _gpus_drawn(data: PageData) -> str:
-    """A sentence for each number of GPUs that are not all drawn, and in which runs."""
+def _drawn(data: PageData, key: str, what: str) -> str:
+    """A sentence for each number of GPUs, or of hosts, that are not all drawn, and in which runs."""
     found: dict[tuple[int, int], list[str]] = {}
     runs = loose.objects(data.summary, "current_runs")
     for run in runs:
-        drawn, there = loose.whole(run, "gpus_drawn"), loose.whole(run, "gpus")
+        drawn, there = loose.whole(run, f"{key}_drawn"), loose.whole(run, key)
         if drawn is not None and there is not None and drawn < there:
             found.setdefault((drawn, there), []).append(str(run.get("run") or ""))
     return "".join(
-        f" {drawn} of {there} GPUs drawn{'' if len(names) == len(runs) else f' in {named(names)}'}."
+        f" {drawn} of {there} {what} drawn{'' if len(names) == len(runs) else f' in {named(names)}'}."
         for (drawn, there), names in found.items()
     )
 

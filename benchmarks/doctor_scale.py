@@ -1,0 +1,101 @@
+"""How long the doctor takes for many hosts: as long as the slowest of them, whatever their number.
+
+    python benchmarks/doctor_scale.py
+
+    {"benchmark": "doctor_scale", "figures": {"hosts_4_s": 7.0, "hosts_64_s": 7.2, "slowest_host_s": 6.0, …}, "bounds": {…}, "holds": true}
+
+4 and 64 simulated hosts, one of which takes a second to begin and a second to answer each exchange. A host is a process at the other end of
+two pipes, as ssh would be, that gives the answers of a real answerer of this machine: what costs a host time of its own processors is left
+out, since there each has its own. `slowest_host_s` is what the slow one takes by itself, to its end.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from outcome import report
+
+from seatrial.agent.answers import Answerer
+from seatrial.launch.asking import Sessions
+from seatrial.preflight.hosts import exchanges
+from seatrial.preflight.hosts.examine import examine_hosts
+from seatrial.preflight.hosts.wanted import wanted
+from seatrial.preflight.need import Need
+from seatrial.records.reply import Reply
+from seatrial.records.run_spec import HostSpec
+
+SLOW_S = 1.0
+FEW, MANY = 4, 64
+TIMES = 3
+# Asked of every host: what it is, who it reaches, how fast its links are (two rounds of pairs), what it sees of the others, the end.
+MOST_EXCHANGES = 8
+# The slowest host's own time, and what the harness may add for 64 of them.
+MOST_ADDED_S = 3.0
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        answers = answer_files(Path(scratch))
+        few, exchanges_few = zip(*(seconds(FEW, answers, Path(scratch)) for _ in range(TIMES)), strict=True)
+        many, exchanges_many = zip(*(seconds(MANY, answers, Path(scratch)) for _ in range(TIMES)), strict=True)
+    slowest_s = SLOW_S * (1 + max(exchanges_many))
+    figures = {
+        "hosts_4_s": round(statistics.median(few), 3),
+        "hosts_64_s": round(statistics.median(many), 3),
+        "exchanges_4": max(exchanges_few),
+        "exchanges_64": max(exchanges_many),
+        "slowest_host_s": slowest_s,
+        "added_by_60_more_s": round(statistics.median(many) - statistics.median(few), 3),
+    }
+    report("doctor_scale", figures, {"hosts_64_s": slowest_s + MOST_ADDED_S, "added_by_60_more_s": MOST_ADDED_S}, n=TIMES, slow_s=SLOW_S)
+
+
+def answer_files(folder: Path) -> list[Path]:
+    """What a host of this machine answers to each exchange, `n` filled."""
+    asked_for = wanted(Need(output=folder), (HostSpec(name="node0"),), "node0")
+    first, answerer = exchanges.first(asked_for, "0" * 16, fast=True)["node0"], Answerer()
+    parts = answerer.answer(first)["parts"]
+    answerer.close()
+    second = {"reach": {"troubles": {}}, "look": {"troubles": {}}, "is_held": {"held": True}}
+    later = {"speed": {"to": 1e9, "from": 1e9}}
+    told = [{"parts": parts}, {"parts": second}, *([{"parts": later}] * (MOST_EXCHANGES - 2))]
+    files = [folder / f"answer-{number}.json" for number in range(MOST_EXCHANGES)]
+    for number, (file, one) in enumerate(zip(files, told, strict=True), 1):
+        file.write_text(json.dumps({"n": number, **one}) + "\n")
+    return files
+
+
+def seconds(count: int, answers: list[Path], folder: Path) -> tuple[float, int]:
+    """What it took, and how often each host was asked."""
+    hosts = tuple(HostSpec(name=f"node{number}") for number in range(count))
+    commands = {host.name: command(answers, SLOW_S if host is hosts[-1] else 0.0) for host in hosts}
+    began_m = time.monotonic()
+    asked = 0
+    with Sessions(commands) as sessions:
+
+        def ask(questions: Mapping[str, Any], patience_s: float, /) -> Mapping[str, Reply]:
+            nonlocal asked
+            asked += 1
+            return sessions.ask(questions, patience_s)
+
+        found = examine_hosts(ask, Need(output=folder), hosts, head="node0", fast=True)
+    took_s = time.monotonic() - began_m
+    assert len(found.facts) == count, "a host did not answer"
+    return took_s, asked
+
+
+def command(answers: list[Path], slow_s: float) -> tuple[str, ...]:
+    wait = f"sleep {slow_s:g}; " if slow_s else ""
+    each = "".join(f"read line; {wait}cat {shlex.quote(str(file))}; " for file in answers)
+    return ("sh", "-c", f"""{wait}echo '{{"ready": true}}'; {each}cat > /dev/null""")
+
+
+if __name__ == "__main__":
+    main()

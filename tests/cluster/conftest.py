@@ -1,0 +1,57 @@
+"""What every test of the lane has: the mark, and clusters that are gone when the test is over.
+
+Where hosts cannot be made the lane is left out with the reason, except under CI=1, where it fails: a lane that nobody ran has shown
+nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.hosts import Hosts, cluster
+from tests.cluster.machines import unavailable
+
+Build = Callable[..., Hosts]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(scope="session")
+def _reason() -> str:
+    return unavailable()
+
+
+@pytest.fixture(autouse=True)
+def _possible(_reason: str) -> None:
+    if _reason:
+        (pytest.fail if os.environ.get("CI") == "1" else pytest.skip)(f"no hosts can be made here: {_reason}")
+
+
+@pytest.fixture
+def build(_possible: None, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
+    """`build(nodes=2, tcp_retries2=5)` → Hosts, in `tmp_path`; every folder that pytest makes is shared by the hosts."""
+    own = tmp_path_factory.getbasetemp()
+    shared = [own.parent if "PYTEST_XDIST_WORKER" in os.environ else own]
+    with contextlib.ExitStack() as stack:
+
+        def builder(nodes: int, **how: Any) -> Hosts:
+            return stack.enter_context(cluster(nodes, tmp_path, shared=shared, **how))
+
+        yield builder
+
+
+@pytest.fixture
+def hosts(build: Build) -> Hosts:
+    """head, node1 and node2."""
+    return build(nodes=2)

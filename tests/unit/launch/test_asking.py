@@ -1,0 +1,171 @@
+"""Sessions with answerers: at once, with patience, and gone at the end. The answerers here are shell scripts and the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from seatrial.errors import LaunchError
+from seatrial.launch import asking
+from seatrial.launch.ask_commands import THIS_MACHINE, ask_commands, head_of
+from seatrial.launch.asking import Sessions
+from seatrial.records.run_spec import HostSpec
+from seatrial.ssh_words import OPTIONS
+
+REAL = (sys.executable, "-P", "-m", "seatrial.agent.answers")
+READY = """echo '{"ready": true}'; """
+
+
+def shell(script: str) -> tuple[str, ...]:
+    return ("sh", "-c", script)
+
+
+def answering(before: str = "") -> tuple[str, ...]:
+    return shell(READY + f"""n=0; while read line; do n=$((n+1)); {before} echo "{{\\"n\\": $n}}"; done""")
+
+
+def ask_all(sessions: Sessions, names: list[str], patience_s: float = 30.0) -> dict[str, str]:
+    return {name: reply.trouble for name, reply in sessions.ask({name: {"ask": "clock"} for name in names}, patience_s).items()}
+
+
+def test_a_real_answerer_tells_and_its_clock_is_measured() -> None:
+    with Sessions({"here": REAL}) as sessions:
+        reply = sessions.ask({"here": {"ask": "facts"}}, 30.0)["here"]
+    assert reply.trouble == "" and reply.told["seatrial"]
+    assert reply.clock is not None and abs(reply.clock.offset_s) <= reply.clock.round_trip_s + 0.01
+
+
+def test_all_hosts_are_asked_before_any_is_waited_for(tmp_path: Path) -> None:
+    # The first answers once the last has been asked: sessions that took turns would wait without end.
+    names = [f"node{number}" for number in range(64)]
+    commands = {name: answering() for name in names}
+    commands["node0"] = answering(f"until [ -e {tmp_path}/last ]; do sleep 0.01; done;")
+    commands["node63"] = answering(f"touch {tmp_path}/last;")
+    with Sessions(commands) as sessions:
+        assert ask_all(sessions, names) == dict.fromkeys(names, "")
+        assert ask_all(sessions, names) == dict.fromkeys(names, "")
+
+
+def test_who_does_not_begin_answer_or_live_is_a_trouble_in_words() -> None:
+    commands = {
+        "sound": answering(),
+        "mute": shell("exec sleep 60"),
+        "denied": shell("echo 'debug: one' >&2; echo 'Permission denied (publickey).' >&2; exit 255"),
+        "gone": ("/no/such/ssh", "node"),
+        "ends": shell(READY + "read line; exit 3"),
+    }
+    with Sessions(commands, start_s=0.5) as sessions:
+        assert ask_all(sessions, list(commands), 20.0) == {
+            "sound": "",
+            "mute": "the session has not begun within 0.5 s",
+            "denied": "Permission denied (publickey). (ended with 255)",
+            "gone": "/no/such/ssh: No such file or directory",
+            "ends": "it ended with 3",
+        }
+        # Not waited for again, and the sound one still answers.
+        assert ask_all(sessions, ["sound", "mute"], 20.0)["sound"] == ""
+
+
+def test_an_answer_that_comes_too_late_is_not_taken_for_a_later_one() -> None:
+    with Sessions({"late": answering("sleep 0.3;"), "sound": answering()}) as sessions:
+        assert ask_all(sessions, ["late", "sound"], 0.1) == {"late": "no answer within 0.1 s", "sound": ""}
+        assert ask_all(sessions, ["late", "sound"], 5.0)["late"] == "no answer within 0.1 s"
+
+
+def test_a_question_that_is_longer_than_a_pipe_goes_in_parts() -> None:
+    # One reads late, so that the pipe is full for a while; the other answers meanwhile.
+    late = shell(READY + """sleep 0.2; read line; echo "{\\"n\\": 1, \\"length\\": ${#line}}"; read line; echo '{"n": 2}'; read line""")
+    question = {"ask": "names", "names": ["node"] * 50_000}
+    with Sessions({"late": late, "real": REAL}) as sessions:
+        replies = sessions.ask({"late": question, "real": {**question, "ask": "clock"}}, 30.0)
+        assert [reply.trouble for reply in replies.values()] == ["", ""]
+        assert replies["late"].told["length"] == len(json.dumps({**question, "n": 1}))
+        clock = replies["real"].clock
+        assert clock is not None and abs(clock.offset_s) <= clock.round_trip_s + 0.05
+        assert ask_all(sessions, ["late", "real"]) == {"late": "", "real": ""}
+
+
+def test_who_ends_while_a_question_is_on_its_way_is_a_trouble() -> None:
+    with Sessions({"ends": shell(READY + "sleep 0.2; exit 3"), "sound": answering()}) as sessions:
+        replies = sessions.ask({"ends": {"ask": "names", "names": ["node"] * 50_000}, "sound": {"ask": "clock"}}, 30.0)
+    assert replies["ends"].trouble in ("it ended with 3", "Broken pipe") and replies["sound"].trouble == ""
+
+
+def test_room_is_made_for_the_pipes_of_all_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(asking, "make_room", lambda wanted: asked.append(wanted) or 200)
+    with Sessions({f"node{number}": answering() for number in range(10)}):
+        assert asked == [3 * 10 + asking.OTHER_HANDLES]
+    words = "to ask 400 hosts at once takes 1328 open files, and this process may have 200: raise its hard limit"
+    with pytest.raises(LaunchError, match=words), Sessions({f"node{number}": ("/no/such",) for number in range(400)}):
+        pass
+
+
+def test_what_a_login_script_prints_is_passed_over() -> None:
+    noisy = shell("echo 'Welcome to node1!'; echo '[1, 2]'; " + READY + """read line; echo 'you have mail'; echo '{"n": 1, "x": 2}'""")
+    with Sessions({"node1": noisy}) as sessions:
+        assert sessions.ask({"node1": {"ask": "clock"}}, 20.0)["node1"].told == {"n": 1, "x": 2}
+
+
+def test_nothing_is_left_behind(tmp_path: Path) -> None:
+    stubborn = shell(f"trap '' TERM; echo $$ > {tmp_path}/pid; sleep 60 & echo $! > {tmp_path}/child; " + READY + "wait")
+    with Sessions({"stubborn": stubborn, "sound": REAL}, start_s=20.0) as sessions:
+        ask_all(sessions, ["sound", "stubborn"], 0.5)
+        processes = [session.process for session in sessions._sessions.values()]
+    assert all(process is not None and process.poll() is not None for process in processes)
+    for name in ("pid", "child"):
+        assert _ends(int((tmp_path / name).read_text()))
+
+
+def _ends(pid: int) -> bool:
+    """A killed process that is nobody's child here may take a moment to be gone."""
+    until_m = time.monotonic() + 20.0
+    while _runs(pid) and time.monotonic() < until_m:
+        time.sleep(0.01)
+    return not _runs(pid)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_sessions_that_cannot_all_be_opened_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[object] = []
+
+    class Failing(Sessions):
+        def close(self) -> None:
+            started.extend(self._sessions)
+            super().close()
+
+    with pytest.raises(TypeError), Failing({"a": answering(), "b": (1,)}):  # type: ignore[dict-item]
+        pass
+    assert started == ["a"]
+
+
+def test_commands_for_this_host_and_others() -> None:
+    hosts = (HostSpec(name="head"), HostSpec(name="node1"))
+    commands = ask_commands(hosts, "head", python="/opt/my venv/bin/python", ssh_args=("-p", "2222"), env={"PYTHONPATH": "/a b:/c"})
+    answerer = ("/opt/my venv/bin/python", "-P", "-m", "seatrial.agent.answers")
+    assert commands["head"] == answerer
+    *ssh, host, separator, remote = commands["node1"]
+    assert ssh == ["ssh", "-p", "2222", *OPTIONS]
+    assert (host, separator) == ("node1", "--")
+    assert remote == "env 'PYTHONPATH=/a b:/c' '/opt/my venv/bin/python' -P -m seatrial.agent.answers"
+
+
+def test_the_head_is_always_asked() -> None:
+    hosts = (HostSpec(name="node1"), HostSpec(name="node2"))
+    assert head_of(hosts, lambda name: name == "node2") == "node2"
+    assert head_of(hosts, lambda name: False) == THIS_MACHINE
+    commands = ask_commands(hosts, THIS_MACHINE, env={})
+    assert set(commands) == {THIS_MACHINE, "node1", "node2"}
+    assert commands[THIS_MACHINE][0] == sys.executable and "env" not in commands["node1"][-1].split()
+    assert os.sep not in THIS_MACHINE
