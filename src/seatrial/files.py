@@ -2,7 +2,7 @@
 
 Whole files are written aside and renamed, so a reader sees the old text or the new one and never half of either.
 Append-only files get whole lines in one write. Readers take what is there: a torn last line is the caller's to skip.
-What must not be lost is written by `append_line` and the `…_surely` functions: on a bad disk it goes elsewhere (seatrial.append).
+What must not be lost is written by `append_line` and the `…_surely` functions: on a bad disk it goes elsewhere (seatrial.disk.append).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from seatrial.append import AppendFile, forget, put_aside, tried
+from seatrial.disk.append import AppendFile, forget, put_aside, tried
 
 TAIL_CHUNK_BYTES = 64 * 1024
 LARGEST_INDENTED = 1 << 20

@@ -66,7 +66,7 @@ def write_table(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, 
 
 
 def write_table_surely(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], delimiter: str = ",") -> bool:
-    """The same for a small table that must not be lost: on a bad disk it is kept elsewhere (seatrial.append). False when it is lost."""
+    """The same for a small table that must not be lost: on a bad disk it is kept elsewhere (seatrial.disk). False when it is lost."""
     text = io.StringIO(newline="")
     _write_rows(text, columns, rows, delimiter)
     return write_text_surely(path, text.getvalue())

@@ -15,8 +15,8 @@ import pytest
 
 from seatrial import files
 from seatrial.agent.merge import LogFile
-from seatrial.append import AppendFile, kept_elsewhere, merge_back
 from seatrial.collect.recovered import recover, recovered_cautions
+from seatrial.disk.append import AppendFile, kept_elsewhere, merge_back
 from seatrial.observe.row_file import RowFile
 from seatrial.probe.line_file import LineFile
 from tests.stubs import eio
@@ -195,7 +195,7 @@ import json, os, sys
 from pathlib import Path
 from tests.faults.test_fault_writers import WRITERS
 from seatrial import files
-from seatrial.append import merge_back
+from seatrial.disk.append import merge_back
 
 home, name = Path(sys.argv[1]), sys.argv[2]
 if name == "write_json_surely":

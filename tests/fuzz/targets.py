@@ -14,7 +14,7 @@ from pathlib import Path
 
 from polars.testing import assert_frame_equal
 
-from seatrial import files, log_lines, tables, torchrun_options, units
+from seatrial import files, log_lines, tables, units
 from seatrial.analyse.measure import measure_run
 from seatrial.analyse.telemetry import telemetry_figures
 from seatrial.bounded_pattern import BoundedPattern
@@ -40,6 +40,7 @@ from seatrial.machine.git import parse_status
 from seatrial.machine.secrets import mask_text, mask_words
 from seatrial.observe.growing_log import GrowingLog
 from seatrial.observe.progress import ProgressReader
+from seatrial.options import torchrun as torchrun_options
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.plan.from_command import mapping_from_command
 from seatrial.plan.load import load_plan, parse_scalars, plan_from_mapping

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seatrial import files
-from seatrial.append import merge_back
+from seatrial.disk.append import merge_back
 
 
 def test_write_text_replaces_the_whole_file(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seatrial.agent.reports import note
-from seatrial.append import AppendFile
+from seatrial.disk.append import AppendFile
 
 ARRIVALS_HEADER = "offset_bytes,t,m"
 # Closer arrivals than this share a row: a printing loop must not write more stamps than text.

@@ -36,7 +36,7 @@ from seatrial.records.measure import Cell, RunMeasure, TimingPoint
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.steps import StepTables
 from seatrial.records.telemetry import TelemetryTables
-from seatrial.seed_columns import global_batch
+from seatrial.run_table.seed_columns import global_batch
 
 FIRST_STEPS = (0, 1)
 """Scripts count their steps from either."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from seatrial.records.columns import GROUP_SEED
 from seatrial.records.measure import Cell
 from seatrial.records.results import MeasuredRun
-from seatrial.seed_columns import config_cells
+from seatrial.run_table.seed_columns import config_cells
 
 CONFIG_COLUMNS = GROUP_SEED[GROUP_SEED.index("zero_stage") : GROUP_SEED.index("git_dirty") + 1]
 MIXED = "mixed"

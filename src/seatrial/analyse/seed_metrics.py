@@ -19,7 +19,7 @@ from seatrial.analyse.timing_points import SEED_ITER, logged_rows
 from seatrial.records.eta import EtaPoint
 from seatrial.records.measure import Cell, TimingPoint
 from seatrial.records.run_spec import RunSpec
-from seatrial.seed_columns import log_every
+from seatrial.run_table.seed_columns import log_every
 from seatrial.units import format_hms
 
 Floats = npt.NDArray[np.float64]

@@ -20,7 +20,6 @@ from pathlib import Path
 from statistics import fmean
 
 from seatrial import files
-from seatrial.append import TROUBLE
 from seatrial.campaign.code_folder import code_folder
 from seatrial.campaign.hosts import NO_HOSTS
 from seatrial.campaign.interrupts import Interrupts, Urgency
@@ -30,6 +29,7 @@ from seatrial.campaign.owner import owned
 from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import record_run
 from seatrial.collect.recovered import recover
+from seatrial.disk.append import TROUBLE
 from seatrial.launch.environment import tuning_variables
 from seatrial.launch.gate import Gate
 from seatrial.launch.prepare import masked_spec

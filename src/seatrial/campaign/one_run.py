@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from seatrial import files
-from seatrial.append import kept_elsewhere
 from seatrial.campaign.code_folder import code_folder
 from seatrial.campaign.ending import Ending, RankRecord, judge_ending, with_oom_kill
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
@@ -28,6 +27,7 @@ from seatrial.collect.failure import diagnose
 from seatrial.collect.host_logs import last_lines, logs_of
 from seatrial.collect.rank_endings import num_ended_well_on, num_started
 from seatrial.collect.recovered import recover
+from seatrial.disk.append import kept_elsewhere
 from seatrial.errors import HostError, LaunchError, PortTakenError, StoppedError
 from seatrial.launch.agents import Agents
 from seatrial.launch.environment import environment, tuning_variables

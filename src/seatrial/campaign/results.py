@@ -14,7 +14,6 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from seatrial.append import TROUBLE
 from seatrial.campaign.grouped import GroupedCampaign, can_measure, group_campaign
 from seatrial.campaign.in_the_way import folders_moved_aside
 from seatrial.campaign.measuring import Measuring, measure
@@ -33,6 +32,7 @@ from seatrial.collect.manifest import (
 )
 from seatrial.collect.original.translation import translation_cautions
 from seatrial.collect.recovered import recover
+from seatrial.disk.append import TROUBLE
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.campaign_plan import SENTINEL, CampaignPlan
 from seatrial.records.caution import Caution

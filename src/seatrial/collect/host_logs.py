@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.append import kept_elsewhere
 from seatrial.collect.arrivals import Arrival, read_arrivals
 from seatrial.collect.hosts import HostFolder, host_folders
 from seatrial.collect.line_marks import host_mark
 from seatrial.collect.stored import read_nodes
+from seatrial.disk.append import kept_elsewhere
 from seatrial.files import open_file, tail_lines
 from seatrial.paths import AttemptPaths
 

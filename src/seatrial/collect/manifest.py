@@ -13,13 +13,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from seatrial import files
-from seatrial.append import forget_lines
+from seatrial.disk.append import forget_lines
 from seatrial.records.attempt import Attempt
 from seatrial.records.columns import ETA_POINTS, MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
 from seatrial.records.eta import EtaPoint
 from seatrial.records.measure import Cell, RunMeasure
-from seatrial.run_cells import run_cells, train_log
-from seatrial.seed_columns import axis_cells, fallback_reasons
+from seatrial.run_table.run_cells import run_cells, train_log
+from seatrial.run_table.seed_columns import axis_cells, fallback_reasons
 from seatrial.tables import format_cell, write_table, write_table_surely
 from seatrial.units import format_hms
 

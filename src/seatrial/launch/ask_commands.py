@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from seatrial.machine.this_host import is_this_host
+from seatrial.options.ssh import ssh_words
 from seatrial.records.run_spec import HostSpec
-from seatrial.ssh_words import ssh_words
 
 MODULE = "seatrial.agent.answers"
 # Stands for the machine the harness runs on where the hostfile does not name it: no hostfile can have a name with a space.

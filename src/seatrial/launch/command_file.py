@@ -14,11 +14,11 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from seatrial.launch.nodes import own_paths
+from seatrial.options.ssh import ssh_words
 from seatrial.paths import BY_HAND, AttemptPaths
 from seatrial.records.command import Command, Node
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial.shell import assignments, quote
-from seatrial.ssh_words import ssh_words
 
 # What a shell takes for a name; a process may be given variables with any other, and those reach the ranks but no script.
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -22,11 +22,11 @@ from seatrial.launch.transports.choose import users_args
 from seatrial.machine.secrets import looks_secret, mask, mask_words
 from seatrial.machine.shared_memory import present
 from seatrial.machine.this_host import is_this_host
+from seatrial.options.ssh import PDSH_APPEND
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from seatrial.records.command import AgentOrder, Allocation, Command, EnvironmentVariable, Node
 from seatrial.records.run_spec import PlaceSpec, RunSpec, Scalar
-from seatrial.ssh_words import PDSH_APPEND
 
 # Both hold the plan's variables as they are, secrets too: a masked command could not be run.
 COMMAND_MODE = 0o700

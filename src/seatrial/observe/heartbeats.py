@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seatrial.append import kept_elsewhere
+from seatrial.disk.append import kept_elsewhere
 from seatrial.paths import AttemptPaths
 from seatrial.records.events import HEARTBEAT_EVERY_S
 

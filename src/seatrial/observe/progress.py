@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.append import kept_elsewhere
+from seatrial.disk.append import kept_elsewhere
 from seatrial.observe.growing_log import GrowingLog
 from seatrial.observe.heartbeats import Beat, Heartbeats
 from seatrial.observe.host_clocks import HostClocks, OffsetOf, nobody_knows

@@ -1,7 +1,7 @@
 """A .csv that grows by whole rows: header first, each write flushed, and a bad disk that costs at most rows and nothing else.
 
 In: rows as column → value. Out: the file, made with its first row (so that none is left with a header alone); rows that its disk does
-not take are kept elsewhere until it does (seatrial.append). How many rows could be written nowhere is counted.
+not take are kept elsewhere until it does (seatrial.disk.append). How many rows could be written nowhere is counted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seatrial.append import AppendFile
+from seatrial.disk.append import AppendFile
 from seatrial.tables import format_cell
 
 

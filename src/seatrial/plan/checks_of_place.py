@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from seatrial import deepspeed_options, torchrun_options
+from seatrial.options import deepspeed as deepspeed_options
+from seatrial.options import torchrun as torchrun_options
 from seatrial.plan.checks_of_hosts import check_hosts, check_keys_of_kind
 from seatrial.plan.include import devices_in
 from seatrial.plan.schema import Plan

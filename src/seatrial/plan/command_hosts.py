@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from seatrial.deepspeed_options import NOT_PASSED_ON, is_for_one_host
 from seatrial.errors import UsageError
-from seatrial.option_words import TypedOption
+from seatrial.options.deepspeed import NOT_PASSED_ON, is_for_one_host
+from seatrial.options.words import TypedOption
 
 ON_NODES = (
     "leave it out: `seatrial sweep --nodes {nodes} --node-rank R` says it where a command is typed on each node, and in a plan "

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-from seatrial import deepspeed_options, torchrun_options
 from seatrial.errors import UsageError
-from seatrial.option_words import TypedOption, long_option
+from seatrial.options import deepspeed as deepspeed_options
+from seatrial.options import torchrun as torchrun_options
+from seatrial.options.words import TypedOption, long_option
 from seatrial.plan.command_hosts import hosts_typed, is_for_one_node, is_said_by_place
 
 TORCHRUN_MODULES = ("torch.distributed.run", "torch.distributed.launch")

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seatrial.option_words import long_option
+from seatrial.options.words import long_option
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.run_spec import RunSpec
 

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-from seatrial import deepspeed_options, torchrun_options
+from seatrial.options import deepspeed as deepspeed_options
+from seatrial.options import torchrun as torchrun_options
 from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check

@@ -1,7 +1,7 @@
 """An append-only file that can fail without harming anyone: on a bad disk its lines go elsewhere, and are dropped and counted only
 where there is no elsewhere either.
 
-In: lists of whole lines. Out: the file (see seatrial.append), and a remark for the heartbeat to tell.
+In: lists of whole lines. Out: the file (see seatrial.disk.append), and a remark for the heartbeat to tell.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from seatrial.append import AppendFile
+from seatrial.disk.append import AppendFile
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from seatrial.records.columns import GROUP_OURS, GROUP_SEED, PER_RUN_OURS, PER_R
 from seatrial.records.measure import Cell, GroupSummary, RankedGroup, Ranking
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
-from seatrial.run_cells import run_cells
+from seatrial.run_table.run_cells import run_cells
 
 Row = dict[str, Cell]
 

@@ -17,7 +17,7 @@ from seatrial.report.digest import named
 from seatrial.report.labels import labels_of
 from seatrial.report.markdown import table
 from seatrial.report.numbers import NONE, figure, instant
-from seatrial.seed_columns import global_batch
+from seatrial.run_table.seed_columns import global_batch
 
 SMOKE = "smoke"
 MOST_RECORDS = 3

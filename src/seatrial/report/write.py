@@ -10,7 +10,7 @@ import contextlib
 import logging
 from dataclasses import replace
 
-from seatrial.append import TROUBLE
+from seatrial.disk.append import TROUBLE
 from seatrial.paths import CampaignPaths
 from seatrial.records.caution import Caution
 from seatrial.records.results import CampaignResults

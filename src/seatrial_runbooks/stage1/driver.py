@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.cli.stop_signals import INTERRUPTED
+from seatrial.disk.fallback import VARIABLE as FALLBACK_DIR
 from seatrial.errors import PlanError, RefusedError, UsageError, did_you_mean
-from seatrial.fallback import VARIABLE as FALLBACK_DIR
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial_runbooks.stage1.driver_log import logged_to, refuse_unusable_log

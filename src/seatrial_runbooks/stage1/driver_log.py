@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial.append import TROUBLE, AppendFile
 from seatrial.cli.machine_trouble import machine_trouble
+from seatrial.disk.append import TROUBLE, AppendFile
 from seatrial.errors import UsageError
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seatrial.append import fallback_root
+from seatrial.disk.append import fallback_root
 from seatrial.machine.git import git_state
 from seatrial.machine.gpus import chosen, read_driver
 from seatrial.records.campaign_plan import CampaignPlan

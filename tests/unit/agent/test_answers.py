@@ -21,9 +21,9 @@ from seatrial.agent import answers
 from seatrial.agent.answering import sockets, speed, trials
 from seatrial.agent.answering.code import code_digest
 from seatrial.agent.answers import Answerer
+from seatrial.options.ssh import ssh_words
 from seatrial.records.codec import from_json
 from seatrial.records.host_facts import HostFacts
-from seatrial.ssh_words import ssh_words
 
 FILE = ".seatrial-trial-x-1"
 

@@ -8,7 +8,7 @@ from seatrial.analyse.measure import measure_run
 from seatrial.analyse.startup import startup_split
 from seatrial.records.events import STARTUP_PARTS
 from seatrial.records.steps import StartupFacts
-from seatrial.run_cells import run_cells
+from seatrial.run_table.run_cells import run_cells
 from tests.unit.analyse import factory
 
 # The table's first step of 400 ms ends 5.4 s after launch, at 100.4 on the monotonic clock.

@@ -12,7 +12,7 @@ from seatrial.collect.logs import read_logs
 from seatrial.collect.manifest import eta_point_rows, write_eta_points
 from seatrial.records.columns import ETA_POINTS, ETA_QUALITY
 from seatrial.records.eta import EtaPoint, EtaQuality
-from seatrial.run_cells import run_cells
+from seatrial.run_table.run_cells import run_cells
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
 

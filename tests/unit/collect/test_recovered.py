@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from seatrial import fallback, files
-from seatrial.append import kept_elsewhere, put_aside
+from seatrial import files
 from seatrial.collect.recovered import recover, recovered_cautions
+from seatrial.disk import fallback
+from seatrial.disk.append import kept_elsewhere, put_aside
 
 FULL = "No space left on device"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from seatrial.records.columns import GROUP_SEED, MANIFEST_OURS, MANIFEST_SEED
 from seatrial.records.command import Provenance
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
-from seatrial.seed_columns import axis_cells, config_cells, fallback_reasons, global_batch
+from seatrial.run_table.seed_columns import axis_cells, config_cells, fallback_reasons, global_batch
 from tests.unit.analyse import factory
 
 

@@ -14,8 +14,8 @@ from seatrial.errors import LaunchError
 from seatrial.launch import asking
 from seatrial.launch.ask_commands import THIS_MACHINE, ask_commands, head_of
 from seatrial.launch.asking import Sessions
+from seatrial.options.ssh import OPTIONS
 from seatrial.records.run_spec import HostSpec
-from seatrial.ssh_words import OPTIONS
 
 REAL = (sys.executable, "-P", "-m", "seatrial.agent.answers")
 READY = """echo '{"ready": true}'; """

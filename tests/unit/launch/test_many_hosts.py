@@ -19,11 +19,11 @@ from seatrial.launch.nodes import nodes_of
 from seatrial.launch.places.hosts import is_on_cpu
 from seatrial.launch.prepare import prepare_all
 from seatrial.launch.table import THIS_MACHINE, commands_table, node_commands
+from seatrial.options.ssh import PDSH_APPEND, ssh_words
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import from_json
 from seatrial.records.command import AgentOrder
 from seatrial.records.run_spec import HostSpec, PlaceSpec, RunSpec
-from seatrial.ssh_words import PDSH_APPEND, ssh_words
 from tests.unit.launch.factory import allocation_for, attempt_in, hosts_allocation, make_spec, on_hosts
 
 CWD = Path("/job dir")

@@ -24,9 +24,9 @@ from seatrial.launch.transports.share import Shares
 from seatrial.launch.transports.ssh import Ssh
 from seatrial.launch.transports.transport import Ended, Start, Transport, ending
 from seatrial.launch.transports.troubles import host_error, left_error, silence_error
+from seatrial.options.ssh import ssh_words
 from seatrial.records.run_spec import PlaceSpec
 from seatrial.signatures.registry import signature
-from seatrial.ssh_words import ssh_words
 from tests.unit.launch.factory import PATIENCE_S, is_gone, pids_in, wait_until
 
 HOSTILE = ("env", "A=it's", "$(touch /tmp/x)", "`id`", "a;b|c&d", "two  spaces", "*", "~", "line\nend", "100%", "%h", "%%h", '"', "\\", "")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial import fallback
+from seatrial.disk import fallback
 from seatrial.observe.heartbeats import Beat, Heartbeats, parse_beat
 from seatrial.paths import AttemptPaths
 

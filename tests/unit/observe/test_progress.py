@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial import fallback
+from seatrial.disk import fallback
 from seatrial.observe.progress import ProgressReader, RankMark, RankStanding
 from seatrial.observe.row_file import RowFile
 from seatrial.paths import AttemptPaths

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial import fallback
+from seatrial.disk import fallback
 from seatrial.history import rows
 from seatrial.preflight import names, ports, variables
 from seatrial.preflight.names import NameFacts

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from seatrial.cli import carry_out as harness
+from seatrial.disk.fallback import VARIABLE as FALLBACK_DIR
 from seatrial.errors import RefusedError
-from seatrial.fallback import VARIABLE as FALLBACK_DIR
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial_runbooks.stage1 import driver
 from seatrial_runbooks.stage1.plan_words import in_driver_words

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.append import AppendFile
+from seatrial.disk.append import AppendFile
 from seatrial.errors import UsageError
 from seatrial_runbooks.stage1 import driver_log
 from seatrial_runbooks.stage1.driver_log import logged_to, refuse_unusable_log

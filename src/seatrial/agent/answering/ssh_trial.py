@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 from typing import Any
 
-from seatrial.ssh_words import CONNECT_S, ssh_words
+from seatrial.options.ssh import CONNECT_S, ssh_words
 
 LIMIT_S = CONNECT_S + 2.0
 

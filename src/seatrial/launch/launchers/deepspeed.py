@@ -11,13 +11,13 @@ import sys
 from collections.abc import Container, Mapping
 from pathlib import Path
 
-from seatrial.deepspeed_options import values_in
 from seatrial.errors import LaunchError
 from seatrial.hostfile import include_text
 from seatrial.launch.launchers.workload import workload_words
 from seatrial.launch.nodes import own_paths
 from seatrial.machine.deepspeed_devices import gpu_numbers
 from seatrial.machine.gpus import LIMIT
+from seatrial.options.deepspeed import values_in
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import Allocation
 from seatrial.records.run_spec import RunSpec

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from seatrial.launch.launchers.workload import workload_words
 from seatrial.launch.nodes import own_paths
+from seatrial.options.torchrun import values_in
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import Allocation
 from seatrial.records.run_spec import RunSpec
-from seatrial.torchrun_options import values_in
 
 # Whoever types one of these has a rendezvous of their own.
 RENDEZVOUS_OPTIONS = ("standalone", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf")

@@ -17,9 +17,9 @@ from seatrial.launch.transports.pdsh import PROGRAM, Pdsh, can_name
 from seatrial.launch.transports.share import Gate, Shares
 from seatrial.launch.transports.ssh import Ssh
 from seatrial.launch.transports.transport import Transport
+from seatrial.options.ssh import PDSH_APPEND, pdsh_args
 from seatrial.records.run_spec import PlaceSpec
 from seatrial.shell import find_program
-from seatrial.ssh_words import PDSH_APPEND, pdsh_args
 
 PDSH, SSH, AUTO = "pdsh", "ssh", "auto"
 FEWEST_FOR_PDSH = 2

@@ -17,7 +17,7 @@ from seatrial.hostfile import HOST_NAME
 from seatrial.launch.transports.child import Child, ChildErrand, end_all, end_strays
 from seatrial.launch.transports.ssh import hurried
 from seatrial.launch.transports.transport import Ended, Errand, Start, ending
-from seatrial.ssh_words import pdsh_args, ssh_words
+from seatrial.options.ssh import pdsh_args, ssh_words
 
 PROGRAM = "pdsh"
 HOST = "%h"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from seatrial.launch.transports.child import Child, ChildErrand, end_all
 from seatrial.launch.transports.transport import Ended, Errand, Start, ending
-from seatrial.ssh_words import ssh_words
+from seatrial.options.ssh import ssh_words
 
 # Of an errand, which nobody waits for for long.
 HURRIED = ("-o", "ConnectTimeout=5")

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial import fallback
-from seatrial.append import AppendFile, Recovered, fallback_root, forget_lines, kept_elsewhere, merge_back, put_aside
+from seatrial.disk import fallback
+from seatrial.disk.append import AppendFile, Recovered, fallback_root, forget_lines, kept_elsewhere, merge_back, put_aside
 
 FULL = "No space left on device"
 REAL_WRITE = os.write
@@ -242,7 +242,7 @@ def test_a_forked_child_writes_nothing(home: Path) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from seatrial import merging
+from seatrial.disk import merging
 merging._CHUNK_BYTES = 1000
 
 def fault(step):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from seatrial.found_cells import found_cells, steepest
 from seatrial.records.columns import FOUND_COLUMNS
 from seatrial.records.health import (
     DebugSetting,
@@ -16,6 +15,7 @@ from seatrial.records.health import (
     UnevenCause,
 )
 from seatrial.records.measure import RunMeasure
+from seatrial.run_table.found_cells import found_cells, steepest
 
 
 def course(kind: str, slope: float | None, verdict: MemoryVerdict = MemoryVerdict.PLATEAU) -> MemoryCourse:

@@ -17,8 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial import fallback
-from seatrial.fallback import APPEND, WHOLE, Header
+from seatrial.disk import fallback
+from seatrial.disk.fallback import APPEND, WHOLE, Header
 
 _CHUNK_BYTES = 1024 * 1024
 _MARK, _NOTE = ".from", ".merged"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.deepspeed_options import FLAGS, NOT_PASSED_ON, OPTIONS, VALUED, is_for_one_host, is_quiet, option_of, split_words, values_in
+from seatrial.options.deepspeed import FLAGS, NOT_PASSED_ON, OPTIONS, VALUED, is_for_one_host, is_quiet, option_of, split_words, values_in
 
 
 @pytest.mark.parametrize(

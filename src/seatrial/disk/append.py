@@ -1,7 +1,7 @@
 """Appending that survives a bad disk: try again, then write elsewhere, and put it back when the disk is well.
 
 In: bytes for a file that only grows. Out: the file; where it cannot be written (EIO, ENOSPC, a file system turned read-only …), the
-rest of the bytes in this host's fallback folder (`seatrial.fallback`), from where the writer itself, every few seconds, or
+rest of the bytes in this host's fallback folder (`seatrial.disk.fallback`), from where the writer itself, every few seconds, or
 `merge_back` appends them to the file. Order is kept: while a file has something elsewhere, everything after goes there.
 Standard library only: the probe uses it inside the training.
 """
@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from seatrial import fallback, merging
-from seatrial.fallback import fallback_root
-from seatrial.merging import Recovered, merge_back
+from seatrial.disk import fallback, merging
+from seatrial.disk.fallback import fallback_root
+from seatrial.disk.merging import Recovered, merge_back
 
 __all__ = [
     "AppendFile",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.option_words import long_option
-from seatrial.torchrun_options import FLAGS, VALUED, option_of, split_words, values_in
+from seatrial.options.torchrun import FLAGS, VALUED, option_of, split_words, values_in
+from seatrial.options.words import long_option
 
 
 @pytest.mark.parametrize(

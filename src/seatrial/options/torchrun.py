@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from seatrial.option_words import OptionTable
+from seatrial.options.words import OptionTable
 
 FLAGS = frozenset({"standalone", "module", "no_python", "run_path", "use_env", "virtual_local_rank", "help"})
 VALUED = frozenset(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from types import MappingProxyType
 
-from seatrial.option_words import OptionTable
+from seatrial.options.words import OptionTable
 
 FLAGS = frozenset(
     {

@@ -12,9 +12,9 @@ from seatrial.campaign import host_check
 from seatrial.errors import HostError
 from seatrial.launch.ask_commands import ask_commands
 from seatrial.launch.transports.choose import users_args
+from seatrial.options.ssh import CONNECT_S, PDSH_APPEND, pdsh_args, ssh_words
 from seatrial.preflight.hosts.rows import HostsExamined
 from seatrial.records.run_spec import HostSpec, PlaceSpec
-from seatrial.ssh_words import CONNECT_S, PDSH_APPEND, pdsh_args, ssh_words
 from tests.unit.preflight.needs import make_need, make_run
 
 USERS = ("-o", "ConnectTimeout=60", "-o", "BatchMode=no")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seatrial.found_cells import found_cells
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.measure import Cell, RunMeasure
-from seatrial.seed_columns import axis_cells, config_cells
+from seatrial.run_table.found_cells import found_cells
+from seatrial.run_table.seed_columns import axis_cells, config_cells
 
 
 def run_cells(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Cell]:
