@@ -29,7 +29,7 @@ import psutil
 from outcome import report
 
 from seatrial import files
-from seatrial.campaign.all_runs import save_plan
+from seatrial.campaign.save_plan import save_plan
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.plan.load import load_plan
 from seatrial.plan.resolve import resolve

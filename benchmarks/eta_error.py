@@ -128,7 +128,7 @@ def start(folder: Path, settings: dict[str, float]) -> subprocess.Popen[bytes]:
 
 def lived(name: str, events: Path) -> Job:
     """The job that a file of events tells of, from the start of its first step on."""
-    from seatrial.collect.event_files import read_file
+    from seatrial.collect.events.files import read_file
 
     table = read_file(events)
     steps = table.filter(table["kind"] == "step").sort("step")

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
 from seatrial.paths import CampaignPaths
-
-PATIENCE_S = 120.0
-
+from tests.csv_files import rows_of
+from tests.processes import carrying
 
 # As in an activated environment: `python` and `torchrun` in a swept command are this one's.
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
@@ -66,26 +62,14 @@ class Harness:
         return process
 
     def manifest(self) -> list[dict[str, str]]:
-        with open(self.out.manifest, newline="") as table:
-            return list(csv.DictReader(table, delimiter="\t"))
-
-    def table(self, path: Path) -> list[dict[str, str]]:
-        with open(path, newline="") as table:
-            return list(csv.DictReader(table, delimiter="\t" if path.suffix == ".tsv" else ","))
+        return rows_of(self.out.manifest)
 
     def verdict(self) -> str:
         return str(json.loads(self.out.verdict.read_text())["verdict"])
 
     def left_behind(self) -> list[psutil.Process]:
         """Processes that carry this folder's mark in their environment."""
-        mine = []
-        for process in psutil.process_iter():
-            try:
-                if process.environ().get("SEATRIAL_RUN_DIR", "").startswith(str(self.folder)):
-                    mine.append(process)
-            except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
-                continue
-        return mine
+        return carrying("SEATRIAL_RUN_DIR", self.folder)
 
     def children_of_ours(self) -> list[psutil.Process]:
         """Processes below this one that run a module of the harness; by its name, as a checkout's folder may be called the same."""
@@ -99,11 +83,3 @@ class Harness:
             process.wait()
             if process.stdout is not None:
                 process.stdout.close()
-
-
-def wait_until(happened: Callable[[], object], what: str, patience_s: float = PATIENCE_S) -> None:
-    """Poll until `happened()` is true; say `what` did not happen when patience ends."""
-    end_m = time.monotonic() + patience_s
-    while not happened():
-        assert time.monotonic() < end_m, f"did not happen within {patience_s:.0f} s: {what}"
-        time.sleep(0.05)

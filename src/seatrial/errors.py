@@ -12,7 +12,12 @@
         ├── HostError            a host whose agent cannot be started, or does not call
         └── StoppedError         the user asked to stop before all hosts were up
 
-A run that fails is not an error: it is data (`records.outcome`). Only `cli/main.py` turns errors into text and exit codes.
+A run that fails is not an error: it is data (`records.outcome`). Only `cli/program.py` turns errors into exit codes, and only
+`cli/main.py`, or the driver of a runbook, prints them.
+
+Not in the tree: what is wrong with one value of a plan is a ValueError (`PlaceholderProblem`, `SettingProblem`) until the key is known, and
+a PlanError from there on; the probe raises ValueError, as it lives in scripts of others and brings nothing of this along; `assert` is for
+what only a fault of ours can break.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from seatrial.disk.append import AppendFile, forget, put_aside, tried
+from seatrial.disk.modes import PRIVATE, READABLE
 
 TAIL_CHUNK_BYTES = 64 * 1024
 LARGEST_INDENTED = 1 << 20
@@ -27,28 +28,28 @@ LARGEST_INDENTED = 1 << 20
 LARGEST_JSON_BYTES = 256 << 20
 # A line of ours has a few hundred bytes; one without end must not be held in memory whole.
 LONGEST_JSON_LINE = 1 << 20
-# Results are meant to be read by the team, as far as the user's umask lets them.
-READABLE = 0o644
 _OWN_STATUS = Path("/proc/self/status")
 _PART, _LINK = ".part", ".link"
 _PART_OUTDATED_S = 3600.0
-_LONGEST_PART_NAME, _LONGEST_HOST_NAME = 120, 64
+_LONGEST_PART_NAME_BYTES, _LONGEST_HOST_NAME = 120, 64
 _WRITER = re.compile(r"\.(\d+)@(.+?)\.[^.]*\.(?:part|link)$")
 
 
 @contextlib.contextmanager
-def written_aside(path: Path, mode: int = READABLE) -> Iterator[Path]:
-    """A temporary name beside `path`, renamed onto it when the block ends well and removed when it does not."""
+def written_aside(path: Path, mode: int = READABLE, *, to_disk: bool = True) -> Iterator[Path]:
+    """A temporary name beside `path`, renamed onto it when the block ends well and removed when it does not. `to_disk` False is for a
+    caller of many small files who asks the disk to keep all of them himself, in one go."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name[:_LONGEST_PART_NAME]}.{_writer()}.", suffix=_PART)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{_part_name(path)}.{_writer()}.", suffix=_PART)
     os.close(handle)
     temporary = Path(name)
     try:
         yield temporary
         # Until now it was 0600, so that a private file is never readable by others, not even for a moment.
         temporary.chmod(mode & ~umask())
-        with open(temporary, "rb") as written:
-            os.fsync(written.fileno())
+        if to_disk:
+            with open(temporary, "rb") as written:
+                os.fsync(written.fileno())
         os.replace(temporary, path)
     finally:
         # A disk that turned read-only keeps it; why the writing failed is then said, not why the removing did.
@@ -69,6 +70,11 @@ def sweep_parts(folder: Path, now_t: float | None = None) -> int:
                     path.unlink()
                     swept += 1
     return swept
+
+
+def _part_name(path: Path) -> str:
+    """As much of a file's name as leaves room for the rest: a name may have 255 bytes, and a letter may have four."""
+    return os.fsdecode(os.fsencode(path.name)[:_LONGEST_PART_NAME_BYTES])
 
 
 def _writer() -> str:
@@ -106,6 +112,11 @@ def write_text(path: Path, text: str, mode: int = READABLE) -> None:
 def write_json(path: Path, value: Any, mode: int = READABLE) -> None:
     """Write `value` as indented JSON, atomically."""
     write_text(path, json_text(value), mode)
+
+
+def write_private_json(path: Path, value: Any) -> None:
+    """As `write_json`, for the user's own eyes: it is never readable by others, not even for a moment."""
+    write_json(path, value, PRIVATE)
 
 
 def write_text_surely(path: Path, text: str, mode: int = READABLE, sleep: Callable[[float], None] = time.sleep) -> bool:

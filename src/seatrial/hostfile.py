@@ -33,7 +33,7 @@ class HostfileHost:
     slots: int
 
 
-class Share(Protocol):
+class UsedHost(Protocol):
     """A host and what of it a run uses: a `HostSpec`, or a `Node` of an allocation."""
 
     @property
@@ -192,12 +192,12 @@ def first_ranks(hosts: Sequence[HostSpec], ranks: int) -> tuple[HostSpec, ...]:
     return tuple(taken)
 
 
-def hostfile_text(hosts: Iterable[Share]) -> str:
+def hostfile_text(hosts: Iterable[UsedHost]) -> str:
     """A hostfile of these hosts alone, with slots enough for the highest device that is named."""
     return "".join(f"{host.name} slots={max([host.ranks, *(int(device) + 1 for device in host.devices)])}\n" for host in hosts)
 
 
-def include_text(hosts: Sequence[Share]) -> str:
+def include_text(hosts: Sequence[UsedHost]) -> str:
     """What to give to `--include` beside `hostfile_text`; empty where all slots of that file are used."""
     if not any(host.devices for host in hosts):
         return ""

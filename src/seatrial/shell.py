@@ -1,4 +1,4 @@
-"""Commands as lists of words: quoting them for people, splitting what people typed, running the small ones.
+"""Commands as lists of words: quoting them for people, finding their programs, running the small ones, waiting for the end of others.
 
 No string is ever handed to a shell by Seatrial itself; `command.sh` is text for a person to run.
 """
@@ -107,6 +107,26 @@ def bytes_of(
     return written if process.returncode == 0 else None
 
 
+def is_over_within(process: subprocess.Popen[bytes], patience_s: float) -> bool:
+    """Whether a process has ended, waited for so long at most."""
+    try:
+        process.wait(max(0.0, patience_s))
+    except subprocess.TimeoutExpired:
+        return False
+    return True
+
+
+def end_within(process: subprocess.Popen[bytes], patience_s: float, leave_s: float) -> bool:
+    """Let a process end by itself for so long, then KILL it and wait for `leave_s`; whether it is over.
+
+    One in a call that the kernel cannot interrupt is not: it ends later, by itself.
+    """
+    if is_over_within(process, patience_s):
+        return True
+    process.kill()
+    return is_over_within(process, leave_s)
+
+
 def _read(process: subprocess.Popen[bytes], stdout: int, deadline_m: float, most_bytes: int) -> bytes:
     written = bytearray()
     with selectors.DefaultSelector() as readable:
@@ -120,8 +140,6 @@ def _read(process: subprocess.Popen[bytes], stdout: int, deadline_m: float, most
             written += part
             if len(written) > most_bytes:
                 raise NoEndError(f"{process.args!r} writes without end")
-    try:
-        process.wait(max(0.0, deadline_m - time.monotonic()))
-    except subprocess.TimeoutExpired as error:
-        raise NoEndError(f"{process.args!r} did not end in time") from error
+    if not is_over_within(process, deadline_m - time.monotonic()):
+        raise NoEndError(f"{process.args!r} did not end in time")
     return bytes(written)

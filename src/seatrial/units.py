@@ -35,8 +35,11 @@ def parse_duration_s(text: str) -> float:
 
 
 def parse_limit_s(text: str, option: str) -> float:
-    """Seconds of a limit, which must be more than none."""
-    seconds = parse_duration_s(text)
+    """Seconds of a limit, which must be more than none; what is wrong is said of the option."""
+    try:
+        seconds = parse_duration_s(text)
+    except UsageError as error:
+        raise UsageError(f"{option}: {error}") from error
     if seconds <= 0:
         raise UsageError(f"{option} {text}: a limit of no time lets nothing run; give for example 15m, or leave it out")
     return seconds

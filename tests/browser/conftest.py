@@ -6,18 +6,17 @@ A page that a test opened must not have complained when the test is over; where 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from filelock import FileLock
 
 from seatrial.paths import CampaignPaths
 from tests.browser import campaigns
 from tests.browser.chromium import launched, required_browser
 from tests.browser.opened import Opened, open_in
+from tests.conftest import MadeOnce
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -58,19 +57,11 @@ MakeOnce = Callable[[Make], CampaignPaths]
 
 
 @pytest.fixture(scope="session")
-def make_once(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
-    """`make_once(run_real)`: made by the first worker that needs it, looked at by all. Needs the browser, so that nothing is run where the
-    lane is left out."""
-    own = tmp_path_factory.getbasetemp()
-    root = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+def make_once(browser: Browser, made_once: MadeOnce) -> MakeOnce:
+    """`make_once(run_real)`: a campaign made once for all workers. Needs the browser, so that nothing is run where the lane is left out."""
 
     def once(make: Make) -> CampaignPaths:
-        folder = root / make.__name__
-        with FileLock(root / f"{make.__name__}.lock"):
-            if not folder.exists():
-                folder.mkdir()
-                make(folder)
-        paths = CampaignPaths(folder / "out")
+        paths = CampaignPaths(made_once(make.__name__, make) / "out")
         assert paths.summary_html.exists(), f"{make.__name__} has left no page"
         return paths
 

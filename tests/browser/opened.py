@@ -77,7 +77,7 @@ class Opened:
         """The SVG of a chart as text: what changes when it is drawn otherwise."""
         return self.page.locator(f"#chart-{chart} svg").first.evaluate("svg => svg.outerHTML")
 
-    def redrawn(self, chart: str, act: Callable[[], object]) -> None:
+    def assert_redrawn(self, chart: str, act: Callable[[], object]) -> None:
         """Do something and wait until the chart is another than before."""
         before = self.drawing(chart)
         act()

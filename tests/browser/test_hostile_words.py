@@ -21,7 +21,7 @@ def hostile_campaign(request: pytest.FixtureRequest, make_once: MakeOnce) -> Cam
     return make_once(request.param)
 
 
-def nothing_ran(opened: Opened) -> None:
+def assert_nothing_ran(opened: Opened) -> None:
     assert opened.page.evaluate(RAN) is None
     planted = opened.page.eval_on_selector_all(PLANTED, "all => all.map(one => one.outerHTML.slice(0, 200))")
     assert planted == []
@@ -29,7 +29,7 @@ def nothing_ran(opened: Opened) -> None:
 
 def test_nothing_runs_when_the_page_is_opened(hostile_campaign: CampaignPaths, open_page: OpenPage) -> None:
     opened = open_page(hostile_campaign.summary_html)
-    nothing_ran(opened)
+    assert_nothing_ran(opened)
     assert opened.requests == [hostile_campaign.summary_html.resolve().as_uri()]
     assert {opened.state(chart) for chart in opened.charts()} == {"drawn"}
 
@@ -48,7 +48,7 @@ def test_nothing_runs_in_tooltips(hostile_campaign: CampaignPaths, open_page: Op
     opened = open_page(hostile_campaign.summary_html)
     told = [text for chart in opened.charts() for text in tooltips(opened, chart, FEW_MARKS)]
     assert told
-    nothing_ran(opened)
+    assert_nothing_ran(opened)
 
 
 def test_nothing_runs_in_the_rows_of_charts(hostile_campaign: CampaignPaths, open_page: OpenPage) -> None:
@@ -56,7 +56,7 @@ def test_nothing_runs_in_the_rows_of_charts(hostile_campaign: CampaignPaths, ope
     for chart in opened.charts():
         opened.page.click(f"#chart-{chart} summary")
         opened.page.wait_for_selector(f"#chart-{chart} details[open] tbody tr")
-    nothing_ran(opened)
+    assert_nothing_ran(opened)
 
 
 def test_nothing_runs_in_controls(hostile_campaign: CampaignPaths, open_page: OpenPage) -> None:
@@ -67,7 +67,7 @@ def test_nothing_runs_in_controls(hostile_campaign: CampaignPaths, open_page: Op
         for value in select.locator("option").evaluate_all("all => all.map(one => one.value)")[:4]:
             select.select_option(value)
     opened.drawn()
-    nothing_ran(opened)
+    assert_nothing_ran(opened)
     assert "failed" not in {opened.state(chart) for chart in opened.charts()}
 
 
@@ -77,7 +77,7 @@ def test_nothing_runs_without_script_or_on_paper(hostile_campaign: CampaignPaths
     opened = open_page(hostile_campaign.summary_html)
     opened.page.emulate_media(media="print")
     opened.page.pdf()
-    nothing_ran(opened)
+    assert_nothing_ran(opened)
 
 
 def test_long_words_do_not_break_the_page(hostile_campaign: CampaignPaths, open_page: OpenPage) -> None:

@@ -68,13 +68,13 @@ def test_the_theme_is_changed_by_key(made: CampaignPaths, open_page: OpenPage) -
 def test_a_run_is_picked_by_keys(made: CampaignPaths, open_page: OpenPage) -> None:
     opened = open_page(made.summary_html)
     opened.page.focus("#run-list input[type=checkbox] >> nth=0")
-    opened.redrawn("steps", lambda: opened.page.keyboard.press("Space"))
+    opened.assert_redrawn("steps", lambda: opened.page.keyboard.press("Space"))
 
 
 def test_a_select_is_changed_by_keys(made: CampaignPaths, open_page: OpenPage) -> None:
     opened = open_page(made.summary_html)
     opened.page.focus("#steps-by")
-    opened.redrawn("steps", lambda: opened.page.keyboard.press("ArrowDown"))
+    opened.assert_redrawn("steps", lambda: opened.page.keyboard.press("ArrowDown"))
 
 
 def test_rows_of_a_chart_are_opened_by_key_and_are_those_drawn(campaign: CampaignPaths, open_page: OpenPage) -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import OpenPage
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
+from tests.waiting import wait_until
 
 PLAN = """
 name: live

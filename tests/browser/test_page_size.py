@@ -73,4 +73,4 @@ def test_it_opens_whole_and_the_list_of_runs_answers(thousand: CampaignPaths, op
     opened.page.wait_for_function(
         "() => [...document.querySelectorAll('#run-list label')].filter(one => one.checkVisibility()).length === 1"
     )
-    opened.redrawn("steps", lambda: opened.page.locator("#run-list input:visible").check())
+    opened.assert_redrawn("steps", lambda: opened.page.locator("#run-list input:visible").check())

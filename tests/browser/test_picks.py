@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from seatrial.paths import CampaignPaths
+from seatrial.report.html.picks import MOST_PICKED
 from tests.browser.conftest import OpenPage
 from tests.browser.opened import DRAWN_WITHIN_MS, Opened
 
 BOXES = "#run-list input[type=checkbox]"
-MOST_PICKED = 8
 NUM_LISTED = "[...document.querySelectorAll('#run-list label')].filter(one => one.checkVisibility()).length"
 
 
@@ -24,9 +24,9 @@ def test_a_run_picked_is_drawn_and_one_let_go_is_not(made: CampaignPaths, open_p
     opened = open_page(made.summary_html)
     before = num_picked(opened)
     for chart in ("steps", "loss"):
-        opened.redrawn(chart, lambda: opened.page.locator(f"{BOXES}:checked").first.uncheck())
+        opened.assert_redrawn(chart, lambda: opened.page.locator(f"{BOXES}:checked").first.uncheck())
     assert num_picked(opened) == before - 2
-    opened.redrawn("eta", lambda: opened.page.locator(f"{BOXES}:not(:checked)").first.check())
+    opened.assert_redrawn("eta", lambda: opened.page.locator(f"{BOXES}:not(:checked)").first.check())
 
 
 def test_a_ninth_run_is_refused_and_the_page_says_so(real: CampaignPaths, open_page: OpenPage) -> None:
@@ -67,7 +67,7 @@ def test_axes_of_the_heat_map_can_be_changed(campaign: CampaignPaths, open_page:
     opened = open_page(campaign.summary_html)
     x, y = opened.page.input_value("#heat-x"), opened.page.input_value("#heat-y")
     assert x != y
-    opened.redrawn("heat", lambda: opened.page.select_option("#heat-x", y))
+    opened.assert_redrawn("heat", lambda: opened.page.select_option("#heat-x", y))
     # Both at once would draw a diagonal: the other axis gives way.
     assert opened.page.input_value("#heat-x") == y
     assert opened.page.input_value("#heat-y") != y
@@ -75,15 +75,15 @@ def test_axes_of_the_heat_map_can_be_changed(campaign: CampaignPaths, open_page:
 
 def test_steps_are_drawn_by_time(campaign: CampaignPaths, open_page: OpenPage) -> None:
     opened = open_page(campaign.summary_html)
-    opened.redrawn("steps", lambda: opened.page.select_option("#steps-by", "time"))
-    opened.redrawn("steps", lambda: opened.page.select_option("#steps-by", "step"))
+    opened.assert_redrawn("steps", lambda: opened.page.select_option("#steps-by", "time"))
+    opened.assert_redrawn("steps", lambda: opened.page.select_option("#steps-by", "step"))
 
 
 def test_another_run_is_seen_in_the_timeline(campaign: CampaignPaths, open_page: OpenPage) -> None:
     opened = open_page(campaign.summary_html)
     others = opened.page.eval_on_selector_all("#timeline-run option:not(:checked)", "all => all.map(one => one.value)")
     assert others
-    opened.redrawn("timeline", lambda: opened.page.select_option("#timeline-run", others[0]))
+    opened.assert_redrawn("timeline", lambda: opened.page.select_option("#timeline-run", others[0]))
     assert opened.state("timeline") == "drawn"
 
 

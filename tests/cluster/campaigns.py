@@ -96,7 +96,7 @@ class Campaign:
             assert time.monotonic() < until_m, f"not within {patience_s:.0f} s:\n{told()}"
             time.sleep(0.1)
 
-    def nothing_is_left(self, *hosts: str) -> None:
+    def assert_nothing_left(self, *hosts: str) -> None:
         """On any host, or on those named, within the time that the product promises."""
         names = hosts or tuple(self.hosts.names)
         self.wait(

@@ -39,14 +39,12 @@ def _possible(_reason: str) -> None:
 
 
 @pytest.fixture
-def build(_possible: None, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Build]:
+def build(_possible: None, tmp_path: Path, shared_root: Path) -> Iterator[Build]:
     """`build(nodes=2, tcp_retries2=5)` → Hosts, in `tmp_path`; every folder that pytest makes is shared by the hosts."""
-    own = tmp_path_factory.getbasetemp()
-    shared = [own.parent if "PYTEST_XDIST_WORKER" in os.environ else own]
     with contextlib.ExitStack() as stack:
 
         def builder(nodes: int, **how: Any) -> Hosts:
-            return stack.enter_context(cluster(nodes, tmp_path, shared=shared, **how))
+            return stack.enter_context(cluster(nodes, tmp_path, shared=[shared_root], **how))
 
         yield builder
 

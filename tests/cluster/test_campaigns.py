@@ -60,7 +60,7 @@ def check_runs(campaign: Campaign, groups: list[str], via: str, ranks: int = 2) 
         for node in nodes.nodes[1:]:
             own = attempt.node(node.name)
             assert own.launcher_log.stat().st_size and own.host_telemetry.stat().st_size
-    campaign.nothing_is_left()
+    campaign.assert_nothing_left()
 
 
 def test_a_stage_1_sweep_by_deepspeed_and_pdsh(stage1: Campaign) -> None:
@@ -124,7 +124,7 @@ def test_an_interrupted_campaign_goes_on_where_it_was(hosts: Hosts, tmp_path: Pa
     campaign.wait_for_steps(started, ranks=2)
     started.signal(2)
     assert started.wait(90) == 130, started.output
-    campaign.nothing_is_left()
+    campaign.assert_nothing_left()
     campaign.run(plan)
     assert {run.folder.name for run in campaign.out.runs()} == {"base_r1", "base_r2"}
 

@@ -58,16 +58,16 @@ def campaign(hosts: Hosts, tmp_path: Path) -> Iterator[Campaign]:
     """A campaign of which nothing is left on any host at the end, whatever was done to it."""
     campaign = Campaign(hosts, tmp_path)
     yield campaign
-    campaign.nothing_is_left()
+    campaign.assert_nothing_left()
 
 
-def advised(outcome: RunOutcome, *words: str) -> None:
+def assert_advised(outcome: RunOutcome, *words: str) -> None:
     """The advice of the entry that tells the cause, with these words in it."""
     assert outcome.action == signature(outcome.signature).action.replace("launcher.log", f"nodes/{outcome.host}/launcher.log")
     assert [word for word in words if word not in outcome.action] == []
 
 
-def refused(campaign: Campaign, plan: dict[str, Any], *words: str) -> None:
+def assert_refused(campaign: Campaign, plan: dict[str, Any], *words: str) -> None:
     """Before anything was started, with these words, the later error and what to do."""
     text = campaign.run(plan, code=REFUSED)
     assert [word for word in ("refused before anything was started", "Would end in: ", "Fix: ", *words) if word not in text] == [], text
@@ -86,7 +86,7 @@ def test_a_link_that_is_cut_in_the_middle_of_a_step(campaign: Campaign) -> None:
     assert (outcome.outcome, outcome.cause, outcome.signature) == (Outcome.FAILED, Cause.HOST_LOST, "node_silent"), outcome
     assert outcome.fault is Fault.INFRASTRUCTURE and outcome.host == "node2"
     assert "node2 was lost" in started.output
-    advised(outcome, "network", "seatrial doctor", "again")
+    assert_advised(outcome, "network", "seatrial doctor", "again")
 
 
 def test_a_host_that_goes_down(campaign: Campaign) -> None:
@@ -96,7 +96,7 @@ def test_a_host_that_goes_down(campaign: Campaign) -> None:
     assert started.wait(120) == INCONCLUSIVE, started.output
     outcome = campaign.outcome()
     assert (outcome.cause, outcome.signature, outcome.host) == (Cause.HOST_LOST, "node_gone", "node2"), outcome
-    advised(outcome, "ssh HOST uptime", "again")
+    assert_advised(outcome, "ssh HOST uptime", "again")
 
 
 def test_a_host_that_loses_its_power(campaign: Campaign) -> None:
@@ -112,29 +112,29 @@ def test_the_head_killed_leaves_no_rank_on_any_host(campaign: Campaign) -> None:
     started = campaign.start(LONG)
     campaign.wait_for_steps(started, ranks=2)
     started.signal(signal.SIGKILL)
-    campaign.nothing_is_left()
+    campaign.assert_nothing_left()
 
 
 def test_the_head_s_power_lost_leaves_no_rank_on_any_host(campaign: Campaign) -> None:
     started = campaign.start(LONG)
     campaign.wait_for_steps(started, ranks=2)
     campaign.hosts.poweroff("head")
-    campaign.nothing_is_left("node1", "node2")
+    campaign.assert_nothing_left("node1", "node2")
 
 
 def test_ssh_that_is_refused(campaign: Campaign) -> None:
     campaign.hosts.refuse_ssh("node2")
-    refused(campaign, DUMMY, "node2", "Connection refused", "systemctl start ssh")
+    assert_refused(campaign, DUMMY, "node2", "Connection refused", "systemctl start ssh")
     assert not campaign.out.runs()
 
 
 def test_an_interface_that_is_not_there(campaign: Campaign) -> None:
-    refused(campaign, placed(interface="eth9"), "eth9", "eth0", "no socket interface found")
+    assert_refused(campaign, placed(interface="eth9"), "eth9", "eth0", "no socket interface found")
 
 
 def test_a_port_that_is_blocked(campaign: Campaign) -> None:
     campaign.hosts.block_port("node1", 29777, silent=True)
-    refused(campaign, placed(port=29777), "29777", "node1", "firewall")
+    assert_refused(campaign, placed(port=29777), "29777", "node1", "firewall")
 
 
 def test_a_name_that_is_loopback_on_its_own_host(campaign: Campaign) -> None:
@@ -142,12 +142,12 @@ def test_a_name_that_is_loopback_on_its_own_host(campaign: Campaign) -> None:
     text = campaign.run(TORCH, code=0)
     assert "node1" in text and "127.0.1.1" in text and "/etc/hosts" in text
     campaign.hosts.resolve("node2", "node2", "127.0.1.1")
-    refused(campaign, TORCH, "node2", "connectFullMesh failed", "place.interface")
+    assert_refused(campaign, TORCH, "node2", "connectFullMesh failed", "place.interface")
 
 
 def test_pdsh_that_is_missing(campaign: Campaign) -> None:
     campaign.hosts.hide("head", "pdsh")
-    refused(campaign, placed(via="pdsh"), "launcher 'pdsh' not installed", "apt")
+    assert_refused(campaign, placed(via="pdsh"), "launcher 'pdsh' not installed", "apt")
     campaign.run(DUMMY)
     assert campaign.nodes().via == "ssh"
 
@@ -155,7 +155,7 @@ def test_pdsh_that_is_missing(campaign: Campaign) -> None:
 def test_a_folder_that_is_not_shared(campaign: Campaign) -> None:
     campaign.out.folder.mkdir()
     campaign.hosts.unshare("node2", campaign.out.folder)
-    refused(campaign, DUMMY, "node2", "shared")
+    assert_refused(campaign, DUMMY, "node2", "shared")
 
 
 def test_a_disk_that_is_full_on_one_host(campaign: Campaign, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_disk_that_is_full_on_one_host(campaign: Campaign, tmp_path: Path) -> 
     campaign.run({key: value for key, value in plan.items() if value is not None}, code=INCONCLUSIVE)
     outcome = campaign.outcome()
     assert (outcome.cause, outcome.host) == (Cause.DISK_FULL, "node2"), outcome
-    advised(outcome, "again")
+    assert_advised(outcome, "again")
 
 
 @pytest.mark.parametrize("skew_s", [3600, -3600])
@@ -191,7 +191,7 @@ def test_pdsh_killed_by_a_signal_costs_the_run_nothing(campaign: Campaign) -> No
     campaign.hosts.kill("head", pdsh)
     assert started.wait(120) == 0, started.output
     assert campaign.outcome().outcome is Outcome.OK
-    campaign.nothing_is_left()
+    campaign.assert_nothing_left()
 
 
 def test_a_rank_that_hangs_on_another_host(campaign: Campaign) -> None:

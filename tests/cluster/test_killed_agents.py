@@ -49,8 +49,8 @@ def _wait_for_ranks(campaign: Campaign, started: Started) -> None:
     campaign.wait(lambda: all((campaign.folder / f"up{rank}").exists() for rank in range(2)), lambda: started.output)
 
 
-def _is_clean(campaign: Campaign) -> None:
-    campaign.nothing_is_left()
+def _assert_clean(campaign: Campaign) -> None:
+    campaign.assert_nothing_left()
     for name in campaign.hosts.names:
         assert not campaign.hosts.processes(name, "sleep 600"), name
         assert campaign.hosts.run(name, ["ls", "/dev/shm"]).stdout == "", name
@@ -79,7 +79,7 @@ def test_an_agent_that_is_killed_leaves_nothing_on_its_host(campaign: Campaign, 
     # The rank and its child.
     assert (record.ended, record.killed) == ("lost", 2), record
     assert "killed 2 processes that ran on there" in record.detail
-    _is_clean(campaign)
+    _assert_clean(campaign)
 
 
 def test_an_agent_that_is_killed_where_there_is_no_ssh(campaign: Campaign) -> None:
@@ -93,7 +93,7 @@ def test_an_agent_that_is_killed_where_there_is_no_ssh(campaign: Campaign) -> No
     assert first.wait(60) == share.wait(10) == INCONCLUSIVE, first.output + share.output
     record = campaign.nodes().nodes[1]
     assert (record.ended, record.killed) == ("lost", 2), record
-    _is_clean(campaign)
+    _assert_clean(campaign)
 
 
 @pytest.mark.parametrize("via", ["pdsh", "ssh"])
@@ -101,7 +101,7 @@ def test_a_harness_that_is_killed_leaves_nothing_on_any_host(campaign: Campaign,
     """Nor what started the agents; the agents themselves end it all, and say so."""
     started = _started(campaign, via)
     started.signal(signal.SIGKILL)
-    _is_clean(campaign)
+    _assert_clean(campaign)
     assert all("killing everything" in campaign.attempt().node(name).agent_log.read_text() for name in ("node1", "node2"))
 
 
@@ -109,7 +109,7 @@ def test_a_harness_that_is_killed_behind_a_cut_link_leaves_nothing(campaign: Cam
     started = _started(campaign, "ssh")
     campaign.hosts.cut("node2")
     started.signal(signal.SIGKILL)
-    campaign.nothing_is_left()
+    campaign.assert_nothing_left()
 
 
 def test_pdsh_that_is_killed_leaves_no_ssh_behind_the_run(campaign: Campaign) -> None:

@@ -20,8 +20,9 @@ pytest.importorskip("deepspeed")
 
 from tests.cluster.hosts import cluster
 from tests.cluster.seed_lane import SeedLane, has_section, make_lane
+from tests.csv_files import rows_of
 from tests.runbooks.blocks import MANY_HOSTS, NO_SEEDS
-from tests.runbooks.left_behind import check_launch, table
+from tests.runbooks.left_behind import check_launch
 from tests.runbooks.rewrites import STEPS
 
 pytestmark = [pytest.mark.torch, pytest.mark.timeout(400)]
@@ -176,7 +177,7 @@ def check_campaign_ran(out: Path, *commands: subprocess.CompletedProcess[str]) -
     said = "\n".join(one.stdout[-4000:] for one in commands)
     codes = {one.returncode for one in commands}
     assert len(codes) == 1 and (out / "run_manifest.tsv").exists(), f"{codes}\n{said}"
-    rows = table(out / "run_manifest.tsv")
+    rows = rows_of(out / "run_manifest.tsv")
     assert rows and {(row["status"], row["world_size"]) for row in rows} == {("success", "2")}, said
     verdict = json.loads((out / "verdict.json").read_text())
     assert codes == {{"PASS": 0, "FAIL": 2, "INCONCLUSIVE": 3}[verdict["verdict"]]}, said

@@ -6,8 +6,10 @@ import json
 import signal
 import socket
 
-from tests.harness import Harness, wait_until
+from tests.csv_files import rows_of
+from tests.harness import Harness
 from tests.original_campaign import write_original_campaign
+from tests.waiting import wait_until
 
 AB = """
 name: ab
@@ -29,7 +31,7 @@ def test_bundles_are_groups_in_rounds_with_a_baseline(harness: Harness) -> None:
     assert [text.index(f"{run}: started") for run in ("old_like_r1", "tuned_r1", "old_like_r2", "tuned_r2")] == sorted(
         text.index(f"{run}: started") for run in ("old_like_r1", "tuned_r1", "old_like_r2", "tuned_r2")
     )
-    rows = {row["group"]: row for row in harness.table(harness.out.group_summary)}
+    rows = {row["group"]: row for row in rows_of(harness.out.group_summary)}
     assert (rows["old_like"]["micro_batch"], rows["tuned"]["micro_batch"]) == ("4", "8")
     assert float(rows["old_like"]["speedup_vs_baseline"]) == 1.0 and float(rows["tuned"]["speedup_vs_baseline"]) > 0
     assert rows["tuned"]["axis_variant"] == "tuned"

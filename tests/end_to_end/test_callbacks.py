@@ -10,6 +10,7 @@ from seatrial.analyse.straggler import find_straggler
 from seatrial.collect.attempts import read_attempt
 from seatrial.collect.steps import read_steps
 from seatrial.records.health import StragglerVerdict
+from tests.csv_files import rows_of
 from tests.harness import Harness
 
 JOBS = Path(__file__).parents[1] / "workloads"
@@ -32,7 +33,7 @@ def test_a_campaign_over_a_trainer_with_the_callback(harness: Harness, needs: tu
     harness.run("sweep", "-P", "steps=40", "--repeats", "1", "--out", "out", "--", *command)
     (row,) = harness.manifest()
     assert (row["source"], row["outcome"], row["world_size"], row["last_step"]) == ("events", "ok", "2", "39")
-    (measured,) = harness.table(harness.out.per_run_metrics)
+    (measured,) = rows_of(harness.out.per_run_metrics)
     assert float(measured["wall_samples_per_sec"]) > 0 and float(measured["startup_data_sec"]) > 0
 
     (run,) = harness.out.runs()

@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from tests.end_to_end.conftest import SCRIPTS
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.torch,

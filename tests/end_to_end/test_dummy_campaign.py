@@ -9,7 +9,9 @@ from pathlib import Path
 
 from seatrial.paths import AttemptPaths
 from seatrial.records import columns
-from tests.harness import Harness, wait_until
+from tests.csv_files import rows_of
+from tests.harness import Harness
+from tests.waiting import wait_until
 
 CLEAN = """
 name: smoke
@@ -74,7 +76,7 @@ def test_clean_campaign_leaves_every_file_with_every_column(harness: Harness) ->
             assert path.exists(), path
         assert (run.folder / "launcher.log").resolve() == attempt.launcher_log.resolve()
         assert len(attempt.all_events()) == 2 and len(attempt.all_heartbeats()) == 2
-    ranked = harness.table(out.ranked_groups)
+    ranked = rows_of(out.ranked_groups)
     assert sorted(int(row["rank"]) for row in ranked) == [1, 2, 3, 4]
     assert not out.skipped_runs.exists()
 
@@ -124,7 +126,7 @@ def test_more_repeats_extend_and_a_changed_setting_is_run_again(harness: Harness
     assert len(rows) == 5, "old rows stay"
     assert sorted(row["current"] for row in rows) == ["false"] * 3 + ["true"] * 2
     assert len({row["group_key"] for row in rows}) == 2
-    assert [row["runs"] for row in harness.table(harness.out.group_summary)] == ["2"]
+    assert [row["runs"] for row in rows_of(harness.out.group_summary)] == ["2"]
 
 
 def test_a_second_plan_adds_to_the_folder(harness: Harness) -> None:
@@ -132,14 +134,14 @@ def test_a_second_plan_adds_to_the_folder(harness: Harness) -> None:
     second = CLEAN.replace("name: smoke", "name: more").replace("[4, 8]", "[16]").replace("repeats: 2", "repeats: 1")
     harness.run("run", str(harness.plan(second, "second.yaml")))
     assert {row["group"] for row in harness.manifest()} == {"mb4_nw0", "mb4_nw2", "mb8_nw0", "mb8_nw2", "mb16_nw0", "mb16_nw2"}
-    assert len(harness.table(harness.out.ranked_groups)) == 6
+    assert len(rows_of(harness.out.ranked_groups)) == 6
 
 
 def test_two_plans_with_one_name_for_two_configurations_are_never_averaged(harness: Harness) -> None:
     one = CLEAN.replace("[4, 8]", "[4]").replace("[0, 2]", "[0]")
     harness.run("run", str(harness.plan(one)))
     harness.run("run", str(harness.plan(one.replace("name: smoke", "name: other").replace("step_ms: 4", "step_ms: 6"), "other.yaml")))
-    groups = harness.table(harness.out.group_summary)
+    groups = rows_of(harness.out.group_summary)
     assert [row["runs"] for row in groups] == ["2", "2"]
     assert len({row["group"] for row in groups}) == 2
 
@@ -151,7 +153,7 @@ def test_a_crash_is_data_and_the_sweep_goes_on(harness: Harness) -> None:
     assert sorted(row["outcome"] for row in rows) == ["failed"] * 4 + ["ok"] * 4
     assert {row["cause"] for row in rows if row["outcome"] == "failed"} == {"exception"}
     assert harness.verdict() == "FAIL" and "FAIL" in text
-    skipped = harness.table(harness.out.skipped_runs)
+    skipped = rows_of(harness.out.skipped_runs)
     assert {row["reason"] for row in skipped} == {"run_failed"} and len(skipped) == 4
     best = json.loads(harness.out.best_config_json.read_text())
     assert "None" in best["group"] or "null" in best["group"]
@@ -295,7 +297,7 @@ def test_a_script_whose_output_cannot_be_read_does_not_end_the_sweep(harness: Ha
     harness.run("sweep", "-P", "x=1,2", "--repeats", "1", "--out", "out", "--", "python", "odd.py", "{x}")
     rows = harness.manifest()
     assert {row["outcome"] for row in rows} == {"ok"}
-    assert harness.table(harness.out.ranked_groups)[0]["duration_sec"], "its length is known all the same"
+    assert rows_of(harness.out.ranked_groups)[0]["duration_sec"], "its length is known all the same"
 
 
 def test_a_finished_run_of_other_conditions_is_said_when_it_is_not_run_again(harness: Harness) -> None:

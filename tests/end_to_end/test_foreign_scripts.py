@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.csv_files import rows_of
 from tests.end_to_end.conftest import SCRIPTS
 from tests.harness import Harness
 
@@ -27,7 +28,7 @@ def test_nanogpt_style_script_under_torchrun(harness: Harness) -> None:
     rows = harness.manifest()
     assert {row["source"] for row in rows} == {"log:nanogpt"} and {row["outcome"] for row in rows} == {"ok"}
     assert {row["world_size"] for row in rows} == {"2"}
-    assert harness.table(harness.out.ranked_groups)[0]["rank"] == "1"
+    assert rows_of(harness.out.ranked_groups)[0]["rank"] == "1"
     again = harness.run(*line)
     assert again.count("not run again") == 4
 
@@ -49,7 +50,7 @@ def test_own_pattern_and_placeholders(harness: Harness) -> None:
     harness.run("sweep", "-P", "n=1,4", "--repeats", "2", "--pattern", pattern, "--out", "out", "--", "python", "loop.py", "{n}")
     rows = harness.manifest()
     assert len(rows) == 4 and all(float(row["wall_steps_per_sec"]) > 0 for row in rows)
-    assert harness.table(harness.out.ranked_groups)[0]["group"] == "n1"
+    assert rows_of(harness.out.ranked_groups)[0]["group"] == "n1"
     assert all(float(row["last_loss"]) < float(row["first_loss"]) for row in rows)
 
 
@@ -59,7 +60,7 @@ def test_a_script_that_prints_nothing_useful_is_timed_as_a_whole(harness: Harnes
     rows = harness.manifest()
     assert {row["source"] for row in rows} == {"whole"}
     assert "whole" in text
-    assert harness.table(harness.out.ranked_groups)[0]["group"] == "n1"
+    assert rows_of(harness.out.ranked_groups)[0]["group"] == "n1"
 
 
 def test_steps_of_unlike_batches_are_not_passed_off_as_throughput(harness: Harness) -> None:

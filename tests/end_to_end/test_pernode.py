@@ -13,8 +13,9 @@ import sys
 
 import pytest
 
-from seatrial.machine.this_host import interfaces, is_loopback
-from tests.harness import ENVIRONMENT, Harness, wait_until
+from seatrial.machine.interfaces import interfaces, is_loopback
+from tests.harness import ENVIRONMENT, Harness
+from tests.waiting import wait_until
 
 PLAN = """\
 name: pernode

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import ENVIRONMENT, PATIENCE_S, Harness, wait_until
+from tests.harness import ENVIRONMENT, Harness
+from tests.waiting import PATIENCE_S, wait_until
 
 pytest.importorskip("tensorboard")
 pytest.importorskip("mlflow")

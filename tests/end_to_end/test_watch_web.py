@@ -12,8 +12,9 @@ from typing import Any
 
 import psutil
 
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
 from tests.unit.security.folders import contents
+from tests.waiting import wait_until
 
 PLAN = """
 name: watched

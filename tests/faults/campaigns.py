@@ -10,7 +10,8 @@ from typing import Any
 import psutil
 
 from seatrial.paths import AttemptPaths
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
+from tests.waiting import wait_until
 
 SCRIPTS = Path(__file__).parent / "scripts"
 STEPPED_WITHIN_S = 40.0

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
+from tests.waiting import wait_until
 
 GONE_WITHIN_S = 10.0
 SHARED_MEMORY = Path("/dev/shm")

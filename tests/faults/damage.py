@@ -6,7 +6,6 @@ function that `seatrial report` calls, and gives back what they say.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import random
@@ -18,7 +17,8 @@ from typing import Any
 
 from seatrial.campaign.results import remake
 from seatrial.paths import CampaignPaths
-from seatrial.report.digest import Warned, cautions
+from seatrial.report.digest.cautions import Warned, cautions
+from tests.csv_files import rows_of
 
 Damage = Callable[[Path], None]
 # Cells that say where a campaign lies.
@@ -215,10 +215,7 @@ def told(folder: Path) -> Told:
 
 def rows(path: Path) -> list[dict[str, str]]:
     """Of a table; [] where it was not written, as there was nothing to say."""
-    if not path.exists():
-        return []
-    with open(path, newline="") as table:
-        return list(csv.DictReader(table, delimiter="\t" if path.suffix == ".tsv" else ","))
+    return rows_of(path) if path.exists() else []
 
 
 def change_events(path: Path, change: Callable[[int, dict[str, Any]], dict[str, Any] | list[dict[str, Any]] | None]) -> None:

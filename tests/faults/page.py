@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests.faults.table import PARTS
+from tests.faults.table import PARTS, Row
 
 HEAD = """# When things go wrong
 
-Made by `make docs` from the table beside the tests (tests/faults/table.py); each row names the test that does it, to real
-processes, or to real files where nothing runs.
-`make test-faults` runs them all. Dummy runs unless a row says torch.
+For whoever relies on a campaign overnight: what can go wrong with it, what then happens, and what you see. Each row names the test that
+does it, to real processes, or to real files where nothing runs: `make test-faults` and, on many hosts, `make test-cluster` run them. Dummy
+runs unless a row says torch. Made by `make docs` from the table beside the tests (`tests/faults/table.py`).
 
 How a run is ended: its stacks are taken (from inside by a handler in C, from outside by py-spy), `halt.json` asks all ranks to end at
 the same step (`limits.soft_s`), then TERM (`limits.term_s`), then KILL. The user's first Ctrl-C begins at `halt.json`, the second is KILL.
@@ -25,11 +25,16 @@ refused for ranks below a launcher: then ABRT is the way to their stacks.
 """
 
 
+def path_of(row: Row) -> str:
+    """The row's test from the root: tables name it from tests/faults, or from tests where it is another lane's."""
+    return f"tests/{row.test}" if "/" in row.test else f"tests/faults/{row.test}"
+
+
 def markdown() -> str:
     """The whole page."""
     parts = [HEAD]
     for part in PARTS:
         lines = [f"## {part.title}\n", "| fault | what happens | what you see | test |", "|---|---|---|---|"]
-        lines += [f"| {row.fault} | {row.happens} | {row.seen} | `{row.test}` |" for row in part.rows]
+        lines += [f"| {row.fault} | {row.happens} | {row.seen} | `{path_of(row)}` |" for row in part.rows]
         parts.append("\n".join(lines) + "\n")
     return "\n".join(parts) + TAIL

@@ -17,8 +17,9 @@ from seatrial.launch.agent_process import AgentProcess
 from seatrial.machine.orphans import kill_orphans
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
+from tests.processes import is_gone, pids_in
 from tests.unit.agent.runs import agent_on, attempt_of, hear, order_for
-from tests.unit.launch.factory import is_gone, pids_in, wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults]
 
@@ -80,7 +81,7 @@ def _left(attempt: AttemptPaths) -> list[str]:
     return found
 
 
-def _gone(attempt: AttemptPaths) -> None:
+def _assert_gone(attempt: AttemptPaths) -> None:
     wait_until(lambda: not _left(attempt), f"nothing of the run is left of {_left(attempt)}", GONE_WITHIN_S)
     # A chain of forks may hide between two looks.
     time.sleep(0.2)
@@ -109,7 +110,7 @@ def test_nothing_stays(tmp_path: Path, stayer: str, way: str) -> None:
         _end(agent, way)
         last = hear(agent, "lost" if way == "agent killed" else "gone", GONE_WITHIN_S + 2.0)
         assert "do not die" not in last.detail
-        _gone(attempt_of(order))
+        _assert_gone(attempt_of(order))
     assert psutil.Process().children() == []
 
 
@@ -133,7 +134,7 @@ def test_nothing_stays_when_the_harness_is_killed(tmp_path: Path, stayer: str) -
     finally:
         harness.kill()
         harness.wait()
-    _gone(attempt_of(order))
+    _assert_gone(attempt_of(order))
 
 
 def test_agent_and_harness_killed_together_and_a_later_harness_ends_the_rest(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from seatrial.line.awake_clock import SUSPENDED_S
 from seatrial.machine.shared_memory import SHARED_MEMORY
 from tests.unit.agent.runs import agent_on, attempt_of, hear, order_for
-from tests.unit.launch.factory import wait_until
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults]
 

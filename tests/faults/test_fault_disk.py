@@ -12,8 +12,9 @@ import pytest
 
 from seatrial.paths import CampaignPaths
 from tests.faults.campaigns import dummy, started_ranks
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
 from tests.stubs import eio
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.skipif(os.getuid() != 0, reason="mounting a tmpfs needs root")]
 PLAN = dummy(steps=300, more="axes: {micro_batch: [4, 8]}")

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, agent_of, dummy, outcome, outcomes, send, started_ranks
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
 from tests.stubs.clock import WallClock
+from tests.waiting import wait_until
 
 FOUR_RUNS = dummy(steps=50, more="axes: {micro_batch: [4, 8]}\nrepeats: 2")
 LONG = dummy(steps=60_000, soft_s=15)

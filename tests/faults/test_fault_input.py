@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 import seatrial
-from tests.harness import ENVIRONMENT, Harness, wait_until
+from tests.harness import ENVIRONMENT, Harness
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults]
 

@@ -10,7 +10,8 @@ import psutil
 import pytest
 
 from tests.faults.campaigns import dummy
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.faults]
 

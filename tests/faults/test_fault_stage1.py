@@ -7,8 +7,10 @@ import signal
 
 import pytest
 
+from tests.csv_files import rows_of
 from tests.faults.campaigns import outcomes, send, started_ranks
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
+from tests.waiting import wait_until
 
 pytestmark = [
     pytest.mark.torch,
@@ -51,4 +53,4 @@ def test_a_deepspeed_sweep_killed_in_the_middle_goes_on(harness: Harness) -> Non
     ended = outcomes(harness)
     assert len([key for key, (outcome, _) in ended.items() if outcome == "ok"]) == 4
     assert len([key for key in ended if key.endswith("/2")]) == 1, "only the run that was killed is run again"
-    assert [row["zero_stage"] for row in harness.table(harness.out.folder / "per_run_metrics.csv")].count("1") == 2
+    assert [row["zero_stage"] for row in rows_of(harness.out.folder / "per_run_metrics.csv")].count("1") == 2

@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL_OF_A_SCRIPT, agent_of, outcome, run_and_end, send, started_ranks, torch_job
-from tests.harness import Harness, wait_until
+from tests.harness import Harness
+from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.torch]
 STALL = f"stall: {QUICK_STALL_OF_A_SCRIPT}"
@@ -34,7 +35,7 @@ def test_harness_or_agent_killed_leaves_no_rank(harness: Harness, victim: str) -
     started_ranks(harness, 2)
     send(process.pid if victim == "harness" else agent_of(process.pid).pid, signal.SIGKILL)
     wait_until(lambda: not harness.left_behind(), "every process of it ends", 10)
-    process.wait(30)
+    assert process.wait(30) != 0
 
 
 def test_a_rank_killed_by_the_kernel_or_anybody(harness: Harness) -> None:

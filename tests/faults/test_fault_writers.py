@@ -16,12 +16,13 @@ import pytest
 from seatrial import files
 from seatrial.agent.merge import LogFile
 from seatrial.collect.recovered import recover, recovered_cautions
-from seatrial.disk.append import AppendFile, kept_elsewhere, merge_back
+from seatrial.disk.append import AppendFile, kept_elsewhere
+from seatrial.disk.merging import merge_back
 from seatrial.observe.row_file import RowFile
 from seatrial.probe.line_file import LineFile
 from tests.stubs import eio
 
-pytestmark = [pytest.mark.faults]
+pytestmark = [pytest.mark.faults, pytest.mark.usefixtures("fallback_folder")]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
 ROOT = Path(__file__).parents[2]
 LINES = 300
@@ -55,12 +56,6 @@ class SmallDisk:
 
 def _mount(*words: str) -> None:
     subprocess.run(["mount", *words], check=True)
-
-
-@pytest.fixture(autouse=True)
-def fallback_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", str(tmp_path / "fallback"))
-    return tmp_path / "fallback"
 
 
 @pytest.fixture
@@ -195,7 +190,7 @@ import json, os, sys
 from pathlib import Path
 from tests.faults.test_fault_writers import WRITERS
 from seatrial import files
-from seatrial.disk.append import merge_back
+from seatrial.disk.merging import merge_back
 
 home, name = Path(sys.argv[1]), sys.argv[2]
 if name == "write_json_surely":

@@ -21,16 +21,16 @@ from seatrial.bounded_pattern import BoundedPattern
 from seatrial.campaign.owner import read_owner
 from seatrial.campaign.results import remake
 from seatrial.collect.alarms import alarm_cautions
-from seatrial.collect.arrivals import read_arrivals
 from seatrial.collect.attempts import read_plans
-from seatrial.collect.event_files import read_file, read_file_by_line
-from seatrial.collect.events import read_events
-from seatrial.collect.failure import diagnose
-from seatrial.collect.log_source import stamped_lines
-from seatrial.collect.logs import read_logs
+from seatrial.collect.events.files import read_file, read_file_by_line
+from seatrial.collect.events.tables import read_events
+from seatrial.collect.failure.cause import diagnose
+from seatrial.collect.logs.arrivals import read_arrivals
+from seatrial.collect.logs.seed_lines import read_seed_lines
+from seatrial.collect.logs.source import stamped_lines
+from seatrial.collect.logs.tables import read_logs
 from seatrial.collect.manifest import append_manifest, read_manifest
 from seatrial.collect.recovered import recovered_cautions
-from seatrial.collect.seed_lines import read_seed_lines
 from seatrial.collect.stacks import frame_of, read_stacks
 from seatrial.collect.steps import read_steps
 from seatrial.collect.stored import read_account, read_outcome, read_plan, read_record, read_spec

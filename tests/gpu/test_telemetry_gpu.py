@@ -7,7 +7,6 @@ Neither polars nor numpy is needed: rows are read with the csv module.
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -22,6 +21,7 @@ from seatrial.records.codec import to_json
 from seatrial.records.command import AgentOrder, Command
 from seatrial.records.run_spec import TelemetrySpec
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
+from tests.csv_files import rows_of
 
 pytestmark = pytest.mark.gpu
 pytest.importorskip("pynvml")
@@ -65,16 +65,11 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as source:
-        return list(csv.DictReader(source))
-
-
 def _busy(folder: Path, name: str = "gpu_telemetry.csv") -> list[dict[str, str]]:
     """Rows of the first GPU while the products ran, the first and last second left out."""
     told = dict(line.split() for line in (folder / "launcher.log").read_text().splitlines() if line.startswith(("begin", "end")))
     first_t, last_t = float(told["begin"]) + 1, float(told["end"]) - 1
-    return [row for row in _rows(folder / name) if first_t <= float(row["epoch_sec"]) <= last_t and row.get("gpu_index", "0") == "0"]
+    return [row for row in rows_of(folder / name) if first_t <= float(row["epoch_sec"]) <= last_t and row.get("gpu_index", "0") == "0"]
 
 
 def _account(folder: Path, kind: str) -> dict[str, Any]:

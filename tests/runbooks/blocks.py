@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.docs.pages import ROOT, parse
+
 RUNBOOK = ROOT / "runbooks" / "stage1"
 SEEDS = ROOT.parent / "shared" / "seeds"
 SEED_NUMBERS = ("000", "001")
@@ -24,8 +24,6 @@ MANY_HOSTS = (
     "README Many machines without ssh",
 )
 """Sections that need several hosts: run in the lane of the clusters, by tests/cluster/test_seed_blocks.py."""
-_HEADING = re.compile(r"^#{1,6}\s+(?P<title>.*?)\s*$")
-_FENCE = re.compile(r"^\s*```\s*(?P<language>\w*)\s*$")
 _NUMBERED = re.compile(r"^(?P<number>\d+(?:\.\d+)*)\.?(?:\s|$)")
 
 
@@ -95,21 +93,11 @@ def sections_of(text: str, document: str) -> list[Section]:
 
 
 def _walk(text: str) -> list[tuple[str, Block | None]]:
-    """Headings (with no block) and bash blocks, as they come; what stands in a block is no heading."""
-    found: list[tuple[str, Block | None]] = []
-    language, first_line, lines = None, 0, []
-    for number, line in enumerate(text.splitlines(), start=1):
-        fence, heading = _FENCE.match(line), _HEADING.match(line)
-        if language is None and fence:
-            language, first_line, lines = fence["language"], number + 1, []
-        elif language is not None and fence and not fence["language"]:
-            found += [("", Block("\n".join(lines) + "\n", first_line))] if language == "bash" else []
-            language = None
-        elif language is not None:
-            lines.append(line)
-        elif heading:
-            found.append((heading["title"], None))
-    return found
+    """Headings (with no block) and bash blocks, as they come."""
+    page = parse(text)
+    found: list[tuple[int, str, Block | None]] = [(heading.line, heading.title, None) for heading in page.headings]
+    found += [(block.line, "", Block(block.text, block.line)) for block in page.blocks if block.language == "bash"]
+    return [(title, block) for _, title, block in sorted(found, key=lambda one: one[0])]
 
 
 def _key(document: str, title: str, keys: Counter[str]) -> str:

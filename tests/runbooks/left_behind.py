@@ -6,12 +6,12 @@ What is asked for is worked out from the variables by the rules of the original 
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.csv_files import rows_of
 from tests.runbooks.recording import Call
 from tests.runbooks.rewrites import RANKS
 
@@ -35,7 +35,7 @@ def check_campaign(work: Path, call: Call) -> Path:
     for name in names:
         _check_run(out / name, call.variables)
     if int(call.variables["MAX_STEPS"]) > ETA_FROM_STEP:
-        assert {row["group"] for row in table(out / "eta_points.csv")} >= {_group(name) for name in names}
+        assert {row["group"] for row in rows_of(out / "eta_points.csv")} >= {_group(name) for name in names}
     if "DRIVER_LOG_PATH" in call.variables:
         check_driver_log(out / Path(call.variables["DRIVER_LOG_PATH"]).name, names)
     return out
@@ -60,11 +60,6 @@ def asked_groups(variables: Mapping[str, str]) -> list[str]:
     workers = (variables.get("SWEEP_NUM_WORKERS_LIST") or variables.get("SWEEP_NUM_WORKERS", "2")).split(",")
     ahead = (variables.get("SWEEP_PREFETCH_LIST") or variables.get("SWEEP_PREFETCH_FACTOR", "2")).split(",")
     return [f"sweep_z{z}_mb{mb}_nw{nw}_pf{pf}" for z in zeros for mb in batches for nw in workers for pf in ahead]
-
-
-def table(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as text:
-        return list(csv.DictReader(text, delimiter="\t" if path.suffix == ".tsv" else ","))
 
 
 def check_driver_log(path: Path, names: list[str]) -> None:
@@ -98,7 +93,7 @@ def check_launch(work: Path, call: Call) -> Path:
 
 
 def _check_manifest(out: Path, names: list[str]) -> None:
-    rows = {f"{row['group']}_r{row['repeat']}": row for row in table(out / "run_manifest.tsv")}
+    rows = {f"{row['group']}_r{row['repeat']}": row for row in rows_of(out / "run_manifest.tsv")}
     missing = [name for name in names if name not in rows]
     assert not missing, f"no rows for {missing} in {out / 'run_manifest.tsv'}"
     failed = {name: rows[name]["status"] for name in names if rows[name]["status"] != "success"}
@@ -109,19 +104,19 @@ def _check_manifest(out: Path, names: list[str]) -> None:
 
 def _check_tables(out: Path, names: list[str]) -> None:
     groups = {_group(name) for name in names}
-    measured = {f"{row['group']}_r{row['repeat']}" for row in table(out / "per_run_metrics.csv")}
+    measured = {f"{row['group']}_r{row['repeat']}" for row in rows_of(out / "per_run_metrics.csv")}
     assert measured >= set(names)
     for name in ("group_summary.csv", "ranked_groups.csv"):
-        assert {row["group"] for row in table(out / name)} >= groups, f"groups are missing in {name}"
+        assert {row["group"] for row in rows_of(out / name)} >= groups, f"groups are missing in {name}"
     best = json.loads((out / "best_config.json").read_text())
-    assert best["group"] in {row["group"] for row in table(out / "group_summary.csv")}
+    assert best["group"] in {row["group"] for row in rows_of(out / "group_summary.csv")}
 
 
 def _check_run(folder: Path, variables: Mapping[str, str]) -> None:
     assert (folder / "launcher.log").stat().st_size > 0
     check_run_folder(folder, every_rank=variables.get("TIMING_RANK_SCOPE") == "all")
     if variables.get("ENABLE_HOST_TELEMETRY") == "true":
-        assert table(folder / "host_telemetry.csv"), f"no samples in {folder / 'host_telemetry.csv'}"
+        assert rows_of(folder / "host_telemetry.csv"), f"no samples in {folder / 'host_telemetry.csv'}"
 
 
 def _group(run: str) -> str:

@@ -152,7 +152,7 @@ def test_a_plan_is_the_work_of_its_blocks(name: str, tmp_path: Path) -> None:
     for document in {key.split(" ")[0] for key, _ in mapped}:
         calls = [(BLOCKS[block], call) for block in mapped if block[0].startswith(f"{document} ") for call in calls_of(block, tmp_path)]
         if calls or document not in SEED_NUMBERS:
-            compare(of_plan(name), calls)
+            assert_same_work(of_plan(name), calls)
 
 
 @pytest.mark.parametrize("block", COMPARING, ids=lambda block: block[0])
@@ -179,7 +179,7 @@ def calls_of(block: tuple[str, int], folder: Path) -> list[Call]:
     return [call for call in calls if call.block - len(section.preamble) == number and call.program in (DRIVER, "deepspeed")]
 
 
-def compare(wanted: list[Run], calls: list[tuple[Plan, Call]]) -> None:
+def assert_same_work(wanted: list[Run], calls: list[tuple[Plan, Call]]) -> None:
     if calls[0][1].program == "deepspeed":
         for _, call in calls:
             compare_launch(wanted, call)

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.csv_files import rows_of
 from tests.runbooks.blocks import MANY_HOSTS, NO_SEEDS, Block, Section, runbook_sections, seed_sections
 from tests.runbooks.conftest import PREPARES, section
 from tests.runbooks.lane import Lane, SectionRun
-from tests.runbooks.left_behind import check_campaign, check_launch, check_run_folder, named_folder, table
+from tests.runbooks.left_behind import check_campaign, check_launch, check_run_folder, named_folder
 from tests.runbooks.recording import DRIVER, STABILITY, Call
 from tests.runbooks.rewrites import CORRECTED_MANIFEST, FEW_STEPS, RANKS
 
@@ -93,7 +94,7 @@ def _check_codes(ran: SectionRun) -> None:
 def _check_special(lane: Lane, ran: SectionRun) -> None:
     """What only some sections leave."""
     if ran.key in PREPARES:
-        assert len(table(lane.work / MANIFEST)) > 0
+        assert len(rows_of(lane.work / MANIFEST)) > 0
     if ran.key in ACCEPTANCE:
         _check_acceptance(lane, ran)
     if ran.key in ONE_LAUNCH:
@@ -114,7 +115,7 @@ def _check_acceptance(lane: Lane, ran: SectionRun) -> None:
     assert ("[PASS]" in checked.output) == (checked.code == 0)
     assert ("[FAIL]" in checked.output) == (checked.code == 2)
     wrapper = next(call for call in ran.calls_of(STABILITY))
-    rows = table(lane.work / wrapper.variables["OUTPUT_ROOT"] / "run_manifest.tsv")
+    rows = rows_of(lane.work / wrapper.variables["OUTPUT_ROOT"] / "run_manifest.tsv")
     assert {row["group"] for row in rows} == {"sweep_z0_mb128_nw6_pf4", "sweep_z1_mb160_nw6_pf2"}
     assert {(row["status"], row["last_step"]) for row in rows} == {("success", str(FEW_STEPS))}
     if ran.calls_of(DRIVER):
@@ -125,7 +126,7 @@ def _check_acceptance(lane: Lane, ran: SectionRun) -> None:
 def _check_plan(lane: Lane, call: Call) -> None:
     """A ready plan that was run: into the folder of its name, and well."""
     if call.words[0] == "run":
-        rows = table(lane.work / "outputs" / "stage1" / Path(call.words[1]).stem / "run_manifest.tsv")
+        rows = rows_of(lane.work / "outputs" / "stage1" / Path(call.words[1]).stem / "run_manifest.tsv")
         assert {row["status"] for row in rows} == {"success"}
 
 
@@ -142,7 +143,7 @@ def _check_diagnosis(ran: SectionRun) -> None:
 def _check_sampler(lane: Lane, ran: SectionRun) -> None:
     """The sampler of the block itself: rows while the run ran, which see the launcher and every rank of it."""
     (call,) = ran.calls_of(DRIVER)
-    rows = table(named_folder(lane.work, call.variables["OUTPUT_ROOT"]) / "host_telemetry.csv")
+    rows = rows_of(named_folder(lane.work, call.variables["OUTPUT_ROOT"]) / "host_telemetry.csv")
     assert max(int(row["train_proc_count"]) for row in rows) > RANKS
     assert max(int(row["train_rss_kib"]) for row in rows) > 100_000
     # The memory of the whole host is no use: the block's awk empties in its END what it has just read.

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from tests.runbooks.blocks import NO_SEEDS, RUNBOOK, Block, runbook_sections, sections_of, seed_sections, with_preambles
+from tests.runbooks.blocks import NO_SEEDS, Block, runbook_sections, sections_of, seed_sections, with_preambles
 from tests.runbooks.recording import DRIVER, SCRIPTS, known_scripts, recorded
 from tests.runbooks.rewrites import RANKS, UnknownPath, rewritten, with_prefixes
 
-PAGES = [*sorted(RUNBOOK.glob("*.md")), *sorted((RUNBOOK / "docs").glob("archive*.md"))]
 PAGE = """# Title
 ## 2.1 Data
 ```bash
@@ -109,20 +107,6 @@ def test_every_block_of_the_runbook_can_be_rewritten_and_names_no_other_machine(
         for block in section.blocks:
             assert with_prefixes(block.text, section.key) == block.text
             rewritten(block.text, section.key)
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_links_of_the_runbook_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
-        path, _, anchor = target.partition("#")
-        found = (page.parent / path).resolve() if path else page
-        assert found.is_file(), f"{page.name}: {target}"
-        headings = {
-            re.sub(r"[^\w\- ]", "", line.lstrip("# ").lower()).replace(" ", "-")
-            for line in found.read_text().splitlines()
-            if line.startswith("#")
-        }
-        assert not anchor or anchor in headings, f"{page.name}: there is no heading {anchor} in {found.name}"
 
 
 def test_no_two_sections_write_into_one_folder(tmp_path: Path) -> None:

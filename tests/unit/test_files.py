@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seatrial import files
-from seatrial.disk.append import merge_back
+from seatrial.disk.merging import merge_back
 
 
 def test_write_text_replaces_the_whole_file(tmp_path: Path) -> None:
@@ -34,6 +34,14 @@ def test_failed_write_leaves_the_old_file_and_no_temporary(tmp_path: Path) -> No
         raise RuntimeError("power cut")
     assert path.read_text() == "old"
     assert [child.name for child in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_private_file_is_never_readable_by_others_whatever_stood_there(tmp_path: Path) -> None:
+    path = tmp_path / "call.json"
+    path.write_text("for everybody")
+    path.chmod(0o666)
+    files.write_private_json(path, {"token": "t"})
+    assert files.read_json(path) == {"token": "t"} and stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 @pytest.mark.parametrize(("mask", "mode", "left"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o027, 0o700, 0o700), (0, 0o600, 0o600)])
@@ -94,12 +102,6 @@ def test_link_is_relative_and_can_be_moved_with_its_folder(tmp_path: Path) -> No
     files.link_relative(tmp_path / "out" / "log", tmp_path / "out" / "attempt-1" / "log")
     (tmp_path / "out").rename(tmp_path / "moved")
     assert (tmp_path / "moved" / "log").read_text() == "x"
-
-
-@pytest.fixture
-def fallback_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", str(tmp_path / "fallback"))
-    return tmp_path / "fallback"
 
 
 def test_a_line_for_a_full_disk_is_kept_and_merged(tmp_path: Path, fallback_folder: Path) -> None:
@@ -197,3 +199,20 @@ def test_a_large_document_has_an_item_a_line_and_reads_back_the_same() -> None:
     assert json.loads(text) == value
     assert text.count("\n") == 20_000 + 6
     assert files.json_text({"small": [1]}) == '{\n  "small": [\n    1\n  ]\n}\n'
+
+
+@pytest.mark.parametrize("name", ["名" * 85, "x" * 255, "🚢" * 63])
+def test_a_name_of_any_length_that_a_disk_takes_can_be_written(tmp_path: Path, name: str) -> None:
+    files.write_text(tmp_path / name, "whole")
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "whole")]
+
+
+@pytest.mark.parametrize(("to_disk", "asked"), [(True, 1), (False, 0)])
+def test_the_disk_is_waited_for_unless_the_caller_does_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, to_disk: bool, asked: int
+) -> None:
+    waited: list[int] = []
+    monkeypatch.setattr(files.os, "fsync", waited.append)
+    with files.written_aside(tmp_path / "a", to_disk=to_disk) as aside:
+        aside.write_text("whole")
+    assert len(waited) == asked and (tmp_path / "a").read_text() == "whole"

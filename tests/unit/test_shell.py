@@ -12,13 +12,7 @@ import psutil
 import pytest
 
 from seatrial import shell
-
-
-def make_program(path: Path, mode: int = 0o755) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
-    path.chmod(mode)
-    return path
+from tests.programs import make_program
 
 
 def test_quoted_words_come_back_from_a_real_shell() -> None:
@@ -102,3 +96,26 @@ def test_a_command_that_writes_without_end_is_given_up() -> None:
 def test_a_command_that_closes_its_output_and_stays_is_given_up() -> None:
     with pytest.raises(shell.NoEndError, match="did not end in time"):
         shell.bytes_of(["sh", "-c", "exec >&-; sleep 60"], timeout_s=0.3)
+
+
+def test_a_process_that_ends_by_itself_is_over_within_its_patience() -> None:
+    with subprocess.Popen(["true"]) as process:
+        assert shell.is_over_within(process, 60.0) and shell.is_over_within(process, -1.0) and shell.end_within(process, 0.0, 0.0)
+    assert process.returncode == 0
+
+
+def test_one_that_does_not_is_killed_when_patience_is_over() -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        assert not shell.is_over_within(process, 0.0)
+        assert shell.end_within(process, 0.0, 60.0)
+    assert process.returncode == -9
+
+
+def test_one_that_even_kill_does_not_end_is_not_waited_for() -> None:
+    class Unkillable(subprocess.Popen[bytes]):
+        def kill(self) -> None:
+            """In a call that the kernel cannot interrupt."""
+
+    with Unkillable(["sleep", "600"]) as process:
+        assert not shell.end_within(process, 0.0, 0.0)
+        process.send_signal(9)

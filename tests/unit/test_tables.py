@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial.disk.append import merge_back
+from seatrial.disk.merging import merge_back
 from seatrial.records.outcome import Outcome
 from seatrial.tables import _ROWS_AT_ONCE, _column_text, format_cell, read_table, write_table, write_table_surely
 

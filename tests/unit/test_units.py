@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seatrial.errors import UsageError
-from seatrial.units import converted, format_bytes, format_duration, format_estimate, format_hms, format_number, parse_duration_s
+from seatrial.units import (
+    converted,
+    format_bytes,
+    format_duration,
+    format_estimate,
+    format_hms,
+    format_number,
+    parse_duration_s,
+    parse_limit_s,
+)
 
 
 @pytest.mark.parametrize(
@@ -78,3 +87,11 @@ def test_format_number(value: float, text: str) -> None:
 )
 def test_converted(value: float, written: str, unit: str, found: float | None) -> None:
     assert converted(value, written, unit) == found
+
+
+def test_a_limit_is_more_than_none_and_what_is_wrong_names_the_option() -> None:
+    assert parse_limit_s("15m", "--budget") == 900.0
+    with pytest.raises(UsageError, match=r"^--budget 0: a limit of no time lets nothing run"):
+        parse_limit_s("0", "--budget")
+    with pytest.raises(UsageError, match=r"^--budget: 'soon' is not a duration: write for example"):
+        parse_limit_s("soon", "--budget")

@@ -27,7 +27,7 @@ def test_ranks_of_one_host_meet_on_loopback_and_others_at_the_master(variables: 
     assert meeting_host(4, variables) == host
 
 
-def meet(run_dir: Path, before_rank_0: threading.Event) -> None:
+def assert_they_meet(run_dir: Path, before_rank_0: threading.Event) -> None:
     """Rank 1 looks for rank 0 from the beginning, rank 0 comes when it is let; both must get through one step."""
     came: list[int] = []
 
@@ -59,7 +59,7 @@ STALE = [
 @pytest.mark.parametrize("text", STALE)
 def test_a_file_of_an_earlier_run_is_passed_over_however_it_looks(tmp_path: Path, text: str) -> None:
     (tmp_path / "barrier.json").write_text(text)
-    meet(tmp_path, threading.Event())
+    assert_they_meet(tmp_path, threading.Event())
 
 
 def test_a_file_that_names_somebody_else_s_port_is_passed_over(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_a_file_that_names_somebody_else_s_port_is_passed_over(tmp_path: Path) -
         stale = {"host": "127.0.0.1", "port": server.getsockname()[1], "secret": "00" * 16}
         (tmp_path / "barrier.json").write_text(json.dumps(stale))
         threading.Thread(target=answer, args=(server,), daemon=True).start()
-        meet(tmp_path, asked)
+        assert_they_meet(tmp_path, asked)
     assert asked.is_set()
 
 

@@ -8,15 +8,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seatrial.collect.failure import diagnose
+from seatrial.collect.failure.cause import diagnose
 from seatrial.records.outcome import Cause
+from seatrial_workloads.dummy.faults import Faults, OutOfMemoryError
 from seatrial_workloads.dummy.settings import Settings
+from tests.waiting import wait_until
 from tests.workloads.ranks import column, events, rank_environment, run_ranks
 
 PATIENCE_S = 60.0
@@ -41,13 +43,6 @@ def started(run_dir: Path, *, stdout: Any = subprocess.DEVNULL, **settings: obje
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-
-
-def wait_until(happened: Callable[[], object]) -> None:
-    end_m = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < end_m
-        time.sleep(0.02)
 
 
 def state_of(pid: int) -> str:
@@ -144,8 +139,9 @@ def test_a_hang_has_a_stack_that_names_it_and_ends_at_term(tmp_path: Path, hang_
 
 @pytest.mark.parametrize(("hang_in", "others_run"), [("python", True), ("c", False), ("c_released", True)])
 def test_only_a_hang_that_keeps_the_gil_stops_the_other_threads(tmp_path: Path, hang_in: str, others_run: bool) -> None:
-    with hanging(tmp_path, hang_in) as (_, ticks, _):
+    with hanging(tmp_path, hang_in) as (process, ticks, _):
         wait_until(lambda: grows(ticks) is others_run)
+        assert process.poll() is None
 
 
 def test_one_hanging_rank_holds_up_the_others(run_dir: Path) -> None:
@@ -281,3 +277,48 @@ def test_a_hang_of_a_rank_that_is_not_there_is_told(run_dir: Path) -> None:
 def test_faults_that_could_not_happen_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Settings(**values)
+
+
+@pytest.mark.parametrize(
+    ("ordered", "rank", "step"),
+    [({}, 0, 3), ({"crash_at_step": 3}, 1, 3), ({"crash_at_step": 3}, 0, 2), ({"hang_at_step": 3, "hang_rank": 1}, 0, 3)],
+)
+def test_a_step_passes_where_nothing_was_ordered_of_this_rank_and_step(
+    run_dir: Path, ordered: dict[str, Any], rank: int, step: int
+) -> None:
+    with Faults(Settings(steps=5, **ordered), run_dir, rank) as faults:
+        assert faults.in_step(step) is None
+    assert not run_dir.exists()
+
+
+@pytest.mark.parametrize(
+    ("crash_with", "error", "says"),
+    [
+        ("exception", RuntimeError, "ordered crash of rank 1 at step 3"),
+        ("cuda_oom", OutOfMemoryError, "CUDA out of memory"),
+        ("host_oom", MemoryError, "^$"),
+        ("port_in_use", OSError, "Address already in use"),
+        ("exit", SystemExit, "7"),
+    ],
+)
+def test_a_crash_is_of_the_kind_that_was_ordered(run_dir: Path, crash_with: str, error: type[BaseException], says: str) -> None:
+    settings = Settings(steps=5, crash_at_step=3, crash_rank=1, crash_with=crash_with, exit_code=7)
+    with pytest.raises(error, match=says), Faults(settings, run_dir, 1) as faults:
+        faults.in_step(3)
+
+
+@pytest.mark.parametrize(
+    ("lies", "run", "attempt", "first"),
+    [("steps_back", "run", 1, 0), ("other_run", "somebody_elses_r1", 1, 5), ("other_attempt", "run", 2, 5)],
+)
+def test_lies_are_told_when_the_training_is_over(
+    run_dir: Path, monkeypatch: pytest.MonkeyPatch, lies: str, run: str, attempt: int, first: int
+) -> None:
+    for name in ("SEATRIAL_RUN", "SEATRIAL_ATTEMPT"):
+        monkeypatch.delenv(name, raising=False)
+    run_dir.mkdir()
+    with Faults(Settings(steps=5, lies=lies), run_dir, 0):
+        assert list(run_dir.iterdir()) == []
+    told = events(run_dir, "step")
+    assert [event["step"] for event in told] == [first, first + 1, first + 2]
+    assert {(event["run"], event["attempt"]) for event in told} == {(run, attempt)}

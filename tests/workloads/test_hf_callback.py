@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.workloads.ranks import events
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 torch = pytest.importorskip("torch")
@@ -50,11 +51,6 @@ def _trainer(folder: Path, callback: Any, **options: Any) -> Any:
     return transformers.Trainer(model=Line(), args=args, train_dataset=_rows(64), eval_dataset=_rows(8), callbacks=[callback])
 
 
-def _events(run_dir: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (run_dir / "events_rank0.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["kind"] == kind]
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_training_is_told_step_by_step(tmp_path):
     from seatrial.probe.hf import SeatrialCallback
@@ -62,7 +58,7 @@ def test_a_training_is_told_step_by_step(tmp_path):
     trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "run"))
     trainer.train()
     assert not trainer.model._forward_hooks and not trainer.model._forward_pre_hooks, "none of ours is left"
-    steps = _events(tmp_path / "run", "step")
+    steps = events(tmp_path / "run", "step")
     assert [step["step"] for step in steps] == [0, 1, 2, 3, 4, 5]
     assert {step["samples"] for step in steps} == {8}
     assert [step["loss"] is not None for step in steps] == [False, True] * 3
@@ -72,10 +68,10 @@ def test_a_training_is_told_step_by_step(tmp_path):
     )
     parts = ("preprocess_ms", "fwd_ms", "bwd_ms", "step_ms")
     assert all(sum(step[part] for part in parts) <= step["iter_ms"] for step in steps)
-    pauses = [(pause["name"], pause["step"]) for pause in _events(tmp_path / "run", "pause")]
+    pauses = [(pause["name"], pause["step"]) for pause in events(tmp_path / "run", "pause")]
     assert pauses == [("eval", 3), ("eval", 6), ("checkpoint", 6)]
-    assert len(_events(tmp_path / "run", "stop")) == 1
-    (span,) = _events(tmp_path / "run", "span")
+    assert len(events(tmp_path / "run", "stop")) == 1
+    (span,) = events(tmp_path / "run", "span")
     assert (span["name"], span["span_ms"]) == ("data", pytest.approx(steps[0]["data_wait_ms"], abs=50)), "until the first batch"
 
 
@@ -97,8 +93,8 @@ def test_a_training_that_fails_writes_no_stop(tmp_path):
     assert probe is not None
     with pytest.raises(RuntimeError, match="boom"), probe:
         raise RuntimeError("boom")
-    assert len(_events(tmp_path / "run", "step")) == 3
-    assert _events(tmp_path / "run", "stop") == []
+    assert len(events(tmp_path / "run", "step")) == 3
+    assert events(tmp_path / "run", "stop") == []
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -122,7 +118,7 @@ def test_a_compiled_model_gets_no_hooks_and_tells_forward_and_backward_together(
     trainer.model._compiled_call_impl = trainer.model._call_impl
     assert not can_have_hooks(trainer.model, trainer.args)
     trainer.train()
-    steps = _events(tmp_path / "run", "step")
+    steps = events(tmp_path / "run", "step")
     assert len(steps) == 6 and all(step["bwd_ms"] > 0 and step["fwd_ms"] is None for step in steps)
 
 
@@ -134,7 +130,7 @@ def test_a_training_that_goes_on_keeps_counting(tmp_path):
     trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "second"), save_strategy="steps")
     trainer.args.max_steps = 8
     trainer.train(resume_from_checkpoint=True)
-    assert [step["step"] for step in _events(tmp_path / "second", "step")] == [6, 7]
+    assert [step["step"] for step in events(tmp_path / "second", "step")] == [6, 7]
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -145,6 +141,6 @@ def test_a_loss_that_goes_past_the_models_forward_is_not_taken_for_preparation(t
     trainer.compute_loss = lambda model, inputs, **_: torch.nn.functional.mse_loss(model.layer(inputs["x"]), inputs["labels"])
     trainer.args.eval_strategy = "no"
     trainer.train()
-    steps = _events(tmp_path / "run", "step")
+    steps = events(tmp_path / "run", "step")
     assert {(step["preprocess_ms"], step["fwd_ms"]) for step in steps} == {(None, None)}
     assert all(step["bwd_ms"] > 0 for step in steps[1:])

@@ -12,16 +12,12 @@ from typing import Any
 import pytest
 
 from tests.workloads.lightning_job import SCRIPT_STEPS
+from tests.workloads.ranks import events
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 torch = pytest.importorskip("torch")
 pytest.importorskip("lightning")
 JOB = Path(__file__).parent / "lightning_job.py"
-
-
-def _events(run_dir: Path, kind: str, rank: int = 0) -> list[dict[str, Any]]:
-    lines = (run_dir / f"events_rank{rank}.jsonl").read_text().splitlines()
-    return [event for event in map(json.loads, lines) if event["kind"] == kind]
 
 
 @pytest.fixture
@@ -45,15 +41,15 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_training_is_told_step_by_step(fit: Any, tmp_path: Path) -> None:
     trainer = fit()
-    steps = _events(tmp_path / "run", "step")
+    steps = events(tmp_path / "run", "step")
     assert [step["step"] for step in steps] == [0, 1, 2, 3, 4, 5]
     assert {step["samples"] for step in steps} == {8}
     assert all(step[name] > 0 for step in steps for name in ("iter_ms", "data_wait_ms", "fwd_ms", "bwd_ms", "step_ms", "loss"))
     assert all(step["fwd_ms"] + step["bwd_ms"] + step["step_ms"] <= step["iter_ms"] for step in steps[1:])
-    pauses = [(pause["name"], pause["step"]) for pause in _events(tmp_path / "run", "pause")]
+    pauses = [(pause["name"], pause["step"]) for pause in events(tmp_path / "run", "pause")]
     assert sorted(pauses) == [("checkpoint", 3), ("checkpoint", 6), ("eval", 3), ("eval", 6)]
-    assert len(_events(tmp_path / "run", "stop")) == 1
-    assert {span["name"] for span in _events(tmp_path / "run", "span")} == {"model", "data"}
+    assert len(events(tmp_path / "run", "stop")) == 1
+    assert {span["name"] for span in events(tmp_path / "run", "span")} == {"model", "data"}
     assert "save_checkpoint" not in vars(trainer) and "remove_checkpoint" not in vars(trainer.strategy), "they are Lightning's own again"
 
 
@@ -66,7 +62,7 @@ def test_the_loss_of_gathered_batches_is_their_mean(fit: Any, tmp_path: Path) ->
 
     # Seven batches an epoch: the last step gathers one alone.
     fit(module=Counting(), max_steps=4, limit_train_batches=7, val_check_interval=7)
-    assert [step["loss"] for step in _events(tmp_path / "run", "step")] == [1.5, 3.5, 5.5, 7.0]
+    assert [step["loss"] for step in events(tmp_path / "run", "step")] == [1.5, 3.5, 5.5, 7.0]
 
 
 def test_optimising_by_hand_is_told_too(fit: Any, tmp_path: Path) -> None:
@@ -82,7 +78,7 @@ def test_optimising_by_hand_is_told_too(fit: Any, tmp_path: Path) -> None:
             optimizer.step()
 
     fit(module=ByHand(), accumulate_grad_batches=1, max_steps=4)
-    steps = _events(tmp_path / "run", "step")
+    steps = events(tmp_path / "run", "step")
     assert len(steps) == 4 and all(step[name] > 0 for step in steps for name in ("fwd_ms", "bwd_ms", "step_ms"))
     assert {step["loss"] for step in steps} == {None}
 
@@ -102,8 +98,8 @@ def test_a_halt_ends_the_training_in_good_order(fit: Any, tmp_path: Path) -> Non
 
     trainer = fit(Harness(), min_epochs=5, min_steps=50, max_steps=60, val_check_interval=8)
     assert trainer.global_step == 3
-    assert len(_events(run, "step")) == 3 and len(_events(run, "stop")) == 1
-    (halt,) = _events(run, "halt")
+    assert len(events(run, "step")) == 3 and len(events(run, "stop")) == 1
+    (halt,) = events(run, "halt")
     assert (halt["step"], halt["at_step"]) == (2, 3)
 
 
@@ -118,8 +114,8 @@ def test_a_training_that_fails_writes_no_stop(fit: Any, tmp_path: Path) -> None:
 
     with pytest.raises(RuntimeError, match="boom"):
         fit(module=Bomb())
-    assert len(_events(tmp_path / "run", "step")) == 2
-    assert _events(tmp_path / "run", "stop") == []
+    assert len(events(tmp_path / "run", "step")) == 2
+    assert events(tmp_path / "run", "stop") == []
 
 
 def test_a_training_that_goes_on_keeps_counting(fit: Any, tmp_path: Path) -> None:
@@ -130,7 +126,7 @@ def test_a_training_that_goes_on_keeps_counting(fit: Any, tmp_path: Path) -> Non
     (saved,) = (tmp_path / "saved").iterdir()
     again = trainer_for("lightning.pytorch", [SeatrialCallback(tmp_path / "again")], accumulate_grad_batches=2, max_steps=5)
     again.fit(Line(), ckpt_path=saved, weights_only=False)
-    assert [step["step"] for step in _events(tmp_path / "again", "step")] == [3, 4]
+    assert [step["step"] for step in events(tmp_path / "again", "step")] == [3, 4]
 
 
 def test_without_a_folder_it_is_silent(fit: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,6 +147,6 @@ def test_ranks_that_lightning_starts_itself_know_who_they_are(tmp_path: Path) ->
         env={**environment, "SEATRIAL_RUN_DIR": str(tmp_path / "run"), "OMP_NUM_THREADS": "1"},
     )
     for rank in range(2):
-        (start,) = _events(tmp_path / "run", "start", rank)
+        (start,) = events(tmp_path / "run", "start", rank)
         assert (start["world_size"], start["local_rank"], start["gpu"]) == (2, rank, None)
-        assert len(_events(tmp_path / "run", "step", rank)) == SCRIPT_STEPS
+        assert len(events(tmp_path / "run", "step", rank)) == SCRIPT_STEPS

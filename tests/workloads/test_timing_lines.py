@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from seatrial.analyse.timing_points import SEED_ITER, seed_iter_ms, timing_points
-from seatrial.collect.event_files import read_file
-from seatrial.collect.events import STEP_SCHEMA
-from seatrial.collect.log_source import stamped_lines
-from seatrial.collect.seed_lines import read_seed_lines
+from seatrial.collect.events.files import read_file
+from seatrial.collect.logs.seed_lines import read_seed_lines
+from seatrial.collect.logs.source import stamped_lines
+from seatrial.collect.step_schema import STEP_SCHEMA
 from seatrial.eta.estimator import EtaEstimator
 from seatrial.probe import Probe, StepRecord
 from seatrial_workloads.common.human_lines import HumanLines

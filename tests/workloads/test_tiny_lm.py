@@ -15,12 +15,12 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from seatrial.probe import Probe  # noqa: E402
-from seatrial_workloads.common.distributed import Ranks  # noqa: E402
 from seatrial_workloads.common.precision import choose_precision  # noqa: E402
 from seatrial_workloads.tiny_lm import train  # noqa: E402
 from seatrial_workloads.tiny_lm.data import SyntheticText, train_loader  # noqa: E402
 from seatrial_workloads.tiny_lm.model import TinyLM, next_token_loss  # noqa: E402
 from seatrial_workloads.tiny_lm.settings import Settings  # noqa: E402
+from tests.workloads.cpu_ranks import cpu_ranks  # noqa: E402
 from tests.workloads.ranks import column, events, run_ranks  # noqa: E402
 
 TINY = {"d_model": 32, "seq_len": 32, "n_layers": 1, "vocab_size": 64, "device": "cpu"}
@@ -77,7 +77,7 @@ def test_text_is_the_same_for_one_seed_and_follows_its_table():
 
 def test_ranks_share_no_sequence_and_each_has_its_steps():
     settings = Settings(steps=3, micro_batch=2, seq_len=16)
-    loaders = [train_loader(settings, Ranks(rank=rank, local_rank=rank, world_size=2, device=torch.device("cpu"))) for rank in range(2)]
+    loaders = [train_loader(settings, cpu_ranks(rank, 2)) for rank in range(2)]
     batches = [list(loader) for loader in loaders]
     assert [len(own) for own in batches] == [3, 3]
     seen = {tuple(row.tolist()) for own in batches for inputs, _ in own for row in inputs}
@@ -106,7 +106,7 @@ def test_fp16_without_a_gpu_is_refused_when_settings_are_made_and_else_before_ra
     with pytest.raises(ValueError, match="a CPU has no loss scaling for it: use precision=auto, bf16 or fp32, or a GPU"):
         Settings(device="cpu", precision="fp16")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(train, "joined_ranks", None)
+    monkeypatch.setattr(train, "one_rank", None)
     with pytest.raises(ValueError, match="precision is 'fp16', and a CPU has no loss scaling for it"):
         train.main(["--run-dir", str(run_dir), "--precision", "fp16"])
 

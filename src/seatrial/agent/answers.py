@@ -29,6 +29,7 @@ from seatrial.files import json_object
 from seatrial.machine.handles import make_room
 from seatrial.machine.patience import is_stuck
 
+# Longer than any sound host takes; a disk or a name server that hangs is told of after it.
 LIMIT_S = 5.0
 # What has its own limits inside; the sum of those and a little.
 LIMITS_S = {"gpus": 11.0, "facts": 11.0, "ssh": ssh_trial.LIMIT_S + 1.0, "reach": sockets.REACH_LIMIT_S + 2.0}

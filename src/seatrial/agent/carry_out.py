@@ -1,4 +1,7 @@
-"""One order, carried out to its end, and the way out after it."""
+"""One order, carried out to its end, and the way out after it.
+
+In: an order and whoever gave it. Out: the exit code of the process.
+"""
 
 from __future__ import annotations
 

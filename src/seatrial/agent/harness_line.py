@@ -27,6 +27,7 @@ from seatrial.line.protocol import Message
 from seatrial.records.codec import to_json
 from seatrial.records.command import AgentReport
 
+# How soon its thread sees that it is to end, or that the harness has been silent for too long.
 TURN_S = 1.0
 
 

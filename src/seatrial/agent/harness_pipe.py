@@ -1,4 +1,7 @@
-"""A harness that is the agent's parent: words come on standard input, reports go to standard output, one JSON object a line."""
+"""A harness that is the agent's parent: words come on standard input, reports go to standard output, one JSON object a line.
+
+In: the two pipes, which are this process's own. Out: what `agent.harness.Harness` asks for; nothing here waits for a slow reader.
+"""
 
 from __future__ import annotations
 

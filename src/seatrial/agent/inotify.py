@@ -1,4 +1,8 @@
-"""Linux's inotify through ctypes: told when files under a folder appear or grow, without looking all the time."""
+"""Linux's inotify through ctypes: told when files under a folder appear or grow, without looking all the time.
+
+In: folders to watch. Out: what has changed in them since the last call, and a file number to wait for; an OSError where the kernel gives no
+(more) watches.
+"""
 
 from __future__ import annotations
 

@@ -10,25 +10,24 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from seatrial.agent.carry_out import carry_out
 from seatrial.agent.harness_line import HarnessLine
 from seatrial.agent.recorded_environment import write_environment
 from seatrial.agent.rendezvous import Rendezvous
 from seatrial.agent.reports import note
-from seatrial.agent.transport import Transport
-from seatrial.files import read_json, write_json
+from seatrial.agent.starter import Starter
+from seatrial.files import read_json, write_private_json
 from seatrial.line.awake_clock import AwakeClock
 from seatrial.line.caller import Caller, LineError
 from seatrial.line.protocol import Message
+from seatrial.machine.interfaces import interfaces, is_link_local
 from seatrial.machine.orphans import kill_leftovers
+from seatrial.machine.patience import looked_for
 from seatrial.machine.shared_memory import present
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import from_json, to_json
@@ -39,8 +38,6 @@ FAILED, UNREACHED, UNREADABLE = 1, 3, 4
 # A network disk may show what another host has just written a moment later.
 APPEARS_WITHIN_S = 5.0
 LOOK_EVERY_S = 0.2
-# An order may hold what nobody else is to read.
-ORDER_MODE = 0o600
 
 
 class CallError(Exception):
@@ -49,33 +46,32 @@ class CallError(Exception):
 
 def answer_call(path: Path) -> int:
     """The exit code of `python -m seatrial.agent --call PATH`."""
-    with Transport() as transport:
+    with Starter() as starter:
         try:
             call = read_call(path)
-            transport.leave(AttemptPaths(path.parent).agent_log)
+            starter.leave(AttemptPaths(path.parent).agent_log)
             with Rendezvous(call) as rendezvous:
                 rendezvous.reserve()
                 clock = AwakeClock()
                 said = {**hello(), "port": rendezvous.to_tell(), "trouble": rendezvous.trouble}
                 line = HarnessLine(Caller.connect(call, said, clock.now), call.node)
-                transport.let_go()
+                starter.let_go()
                 _end_leftovers(call, line, clock)
                 rendezvous.reserve()
                 return _obey(line, call, clock, rendezvous.trouble)
         except CallError as error:
-            transport.say(str(error))
+            starter.say(str(error))
             return UNREADABLE
         except LineError as error:
             note(str(error))
-            transport.say(str(error))
+            starter.say(str(error))
             return UNREACHED
 
 
 def read_call(path: Path) -> NodeCall:
     """CallError where there is none after a while."""
-    until_m, here = time.monotonic() + APPEARS_WITHIN_S, socket.gethostname()
-    while (written := read_json(path)) is None and time.monotonic() < until_m:
-        time.sleep(LOOK_EVERY_S)
+    here = socket.gethostname()
+    written = looked_for(lambda: read_json(path), lambda found: found is not None, APPEARS_WITHIN_S, LOOK_EVERY_S)
     if written is None and path.exists():
         raise CallError(f"{here} cannot read {path}; check that the user there is the same, and may read the campaign's folder")
     if written is None:
@@ -88,14 +84,12 @@ def read_call(path: Path) -> NodeCall:
 
 def hello() -> dict[str, Any]:
     """Who and where this node is, beside its name."""
-    return {"host": socket.gethostname(), "pid": os.getpid(), "addresses": addresses(psutil.net_if_addrs())}
+    return {"host": socket.gethostname(), "pid": os.getpid(), "addresses": _addresses()}
 
 
-def addresses(interfaces: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Interface → its addresses, from psutil's answer; link-local ones of IPv6, which every interface has, left out."""
-    families = (socket.AF_INET, socket.AF_INET6)
-    told = {name: [entry.address for entry in entries if entry.family in families] for name, entries in interfaces.items()}
-    return {name: [address for address in known if "%" not in address] for name, known in told.items()}
+def _addresses() -> dict[str, list[str]]:
+    """Interface → its addresses; those that mean nothing elsewhere are left out, for a hello may not be long."""
+    return {name: [address for address in known if not is_link_local(address)] for name, known in interfaces().items()}
 
 
 def _end_leftovers(call: NodeCall, line: HarnessLine, clock: AwakeClock) -> None:
@@ -141,6 +135,6 @@ def _ordered(go: Message, call: NodeCall) -> tuple[AgentOrder, Mapping[str, str]
 def _keep(order: AgentOrder, call: NodeCall) -> None:
     """agent.json as it is meant here: should this agent be killed, others learn from it what stood in the shared memory before."""
     try:
-        write_json(AttemptPaths(Path(call.attempt)).node(call.node).agent_order, to_json(replace(order, call=None)), ORDER_MODE)
+        write_private_json(AttemptPaths(Path(call.attempt)).node(call.node).agent_order, to_json(replace(order, call=None)))
     except OSError as error:
         note(f"agent.json could not be written anew ({error.strerror}); shared memory would stay if this agent were killed")

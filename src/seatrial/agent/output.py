@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from seatrial.agent.merge import MergedLog
-from seatrial.agent.own_folder import own_paths
 from seatrial.agent.processes import Started
 from seatrial.agent.rank_files import RankFiles
+from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
 
 
@@ -19,7 +19,7 @@ class Output:
     """All output of one run on this host."""
 
     def __init__(self, order: AgentOrder) -> None:
-        own = own_paths(order)
+        own = AttemptPaths(Path(order.writes_to))
         self._log = MergedLog(own.launcher_log, own.arrivals)
         self._rank_files = RankFiles(Path(order.rank_logs), self._log.append, first_rank=order.first_rank) if order.rank_logs else None
         self._unmerged_bytes = 0

@@ -1,4 +1,8 @@
-"""The processes the agent starts itself: the launcher, or one for each rank of plain python, and their output on its way to the log."""
+"""The processes the agent starts itself: the launcher, or one for each rank of plain python, and their output on its way to the log.
+
+In: an order and the environment beneath. Out: `Started` processes, whose output is taken without waiting; for one that cannot be started,
+a shell's exit code and a sentence.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,11 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 from seatrial.agent.merge import Lines, LogFile, Verbatim
-from seatrial.agent.own_folder import own_paths
 from seatrial.agent.tree import bind_to_parent
+from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
 
 READ_BYTES = 64 * 1024
@@ -44,10 +49,10 @@ class Started:
             self.own_log.append(data)
         return self.lines.feed(data)
 
-    def drain(self, sink: Callable[[bytes], None], longest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def drain(self, sink: Callable[[bytes], None], longest_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         """Take what is there now, without waiting for more; a grandchild that never stops printing is cut off."""
-        until = clock() + longest_s
-        while self.pipe is not None and _readable(self.pipe) and clock() < until:
+        until_m = monotonic() + longest_s
+        while self.pipe is not None and _readable(self.pipe) and monotonic() < until_m:
             sink(self.take())
 
     def ended(self, returncode: int) -> None:
@@ -72,7 +77,7 @@ def start_all(order: AgentOrder, caller: Mapping[str, str]) -> Iterator[Started]
     for position, overlay in enumerate(order.command.ranks):
         rank = int(overlay.get("RANK", order.first_rank + position))
         lines: Lines | Verbatim = Lines(rank) if several else Lines() if order.rank_logs else Verbatim()
-        own_log = LogFile(own_paths(order).rank_logs / f"rank{rank}.log") if several else None
+        own_log = LogFile(AttemptPaths(Path(order.writes_to)).rank_logs / f"rank{rank}.log") if several else None
         yield _start(order, {**caller, **order.command.env, **overlay}, lines, own_log)
 
 

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from seatrial.files import read_json_lines
-from seatrial.machine.process_tree import PROC, ProcessLine, read_line
+from seatrial.machine.proc_files import PROC, ProcessLine, environment_words, read_line
 from seatrial.paths import AttemptPaths
 
 # The start event is the first line; a torn or foreign one may stand before it.
@@ -61,7 +61,7 @@ def python_processes(pids: Iterable[int], attempt: AttemptPaths, proc: Path = PR
     python = [pid for pid in sorted(lines) if _is_python(proc / str(pid))]
     starts = rank_starts(attempt, set(python))
     if by_variable:
-        starts = {pid: start for pid, start in starts.items() if _rank_variable(proc / str(pid)) in (None, start.rank)}
+        starts = {pid: start for pid, start in starts.items() if _rank_variable(pid, proc) in (None, start.rank)}
     ranks = {pid: start.rank for pid, start in starts.items()}
     ranks.update(_ranks_by_variable(python, lines, set(ranks.values()), proc))
     found = [
@@ -125,16 +125,15 @@ def _is_python(process: Path) -> bool:
 
 def _ranks_by_variable(python: Iterable[int], lines: Mapping[int, ProcessLine], known: set[int], proc: Path) -> dict[int, int]:
     """RANK of the environment, for the uppermost Python process that has it: those below are its workers."""
-    told = {pid: _rank_variable(proc / str(pid)) for pid in python}
+    told = {pid: _rank_variable(pid, proc) for pid in python}
     ranks = {pid: rank for pid, rank in told.items() if rank is not None and rank not in known}
     return {pid: rank for pid, rank in ranks.items() if _rank_above(pid, lines, ranks) != rank}
 
 
-def _rank_variable(process: Path) -> int | None:
+def _rank_variable(pid: int, proc: Path) -> int | None:
     try:
-        variables = (process / "environ").read_bytes().split(b"\0")
-        return next((int(variable[len(_RANK) :]) for variable in variables if variable.startswith(_RANK)), None)
-    except (OSError, ValueError):
+        return next((int(variable[len(_RANK) :]) for variable in environment_words(pid, proc) if variable.startswith(_RANK)), None)
+    except ValueError:
         return None
 
 

@@ -84,11 +84,11 @@ class RankFiles:
         for file in self._files.values():
             self._take(file, most_bytes)
 
-    def drain(self, longest_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def drain(self, longest_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         """Read all there is, turn about, for a while at most: a rank that still prints may never come to an end."""
-        until = clock() + longest_s
+        until_m = monotonic() + longest_s
         self.look()
-        while any(file.unread_bytes for file in self._files.values()) and clock() < until:
+        while any(file.unread_bytes for file in self._files.values()) and monotonic() < until_m:
             self.look()
 
     def finish(self) -> int:

@@ -23,7 +23,9 @@ from seatrial.files import write_text_surely
 from seatrial.paths import AttemptPaths
 from seatrial.records.events import ENV_RUN_DIR
 
+# Each takes a processor for a moment, and the run needs them too.
 MOST_AT_ONCE = 4
+# Native frames of a large program take seconds to be named.
 EACH_S = 5.0
 LONGEST_TEXT_BYTES = 4 * 1024 * 1024
 PROGRAM = "py-spy"
@@ -35,7 +37,7 @@ WITHOUT_A_HALT: Way = ("--nonblocking",)
 _CANNOT_BE_HALTED = {STOPPED: "stopped (SIGSTOP)", "t": "held by a debugger", "D": "in a call the kernel cannot interrupt"}
 
 
-def find_program() -> str | None:
+def find_py_spy() -> str | None:
     """py-spy of our own installation, else of the PATH."""
     own = Path(sysconfig.get_path("scripts")) / PROGRAM
     return str(own) if os.access(own, os.X_OK) else shutil.which(PROGRAM)
@@ -47,7 +49,7 @@ def hold_words(state: str) -> str:
 
 
 @dataclass
-class Question:
+class Candidate:
     """One process, and the ways left to look at it."""
 
     process: PythonProcess
@@ -58,7 +60,7 @@ class Question:
 class Spy:
     """One running py-spy and where its words go."""
 
-    question: Question
+    candidate: Candidate
     child: subprocess.Popen[bytes]
     out: int
     err: int
@@ -71,7 +73,7 @@ class Spies:
     def __init__(self, attempt: AttemptPaths, program: str | None, own: AttemptPaths | None = None) -> None:
         """`own`: where the stacks go, if not to the attempt's folder."""
         self._attempt, self._program, self._own = attempt, program, own or attempt
-        self._queue: deque[Question] = deque()
+        self._queue: deque[Candidate] = deque()
         self._running: dict[int, Spy] = {}
         self.taken: list[PythonProcess] = []
         self.refused: dict[PythonProcess, str] = {}
@@ -90,7 +92,7 @@ class Spies:
             self.refused[process] = f"{PROGRAM} is not installed"
             return
         ways = [WITHOUT_A_HALT] if hold_words(process.state) else [NATIVE, PLAIN, WITHOUT_A_HALT]
-        self._queue.append(Question(process, ways))
+        self._queue.append(Candidate(process, ways))
 
     def look(self, now: float) -> None:
         """Kill those that take too long, start those that wait."""
@@ -102,8 +104,8 @@ class Spies:
 
     def hurry(self) -> None:
         """Time grows short: Python's own frames alone, which take a fiftieth of the time."""
-        for question in self._queue:
-            question.ways = [way for way in question.ways if way != NATIVE]
+        for candidate in self._queue:
+            candidate.ways = [way for way in candidate.ways if way != NATIVE]
 
     def ended(self, pid: int, code: int) -> bool:
         """Whether the child with this pid was one of ours; its words are taken in."""
@@ -114,23 +116,23 @@ class Spies:
         spy.child.returncode = code
         text, complaint = _taken(spy.out), _taken(spy.err)
         if code == 0 and b"Thread " in text:
-            self._keep(spy.question.process, text)
+            self._keep(spy.candidate.process, text)
         else:
-            self._again(spy.question, _reason(code, complaint))
+            self._again(spy.candidate, _reason(code, complaint))
         return True
 
     def give_up(self, why: str) -> None:
-        """No more questions; the running ones are killed and their exit codes still come."""
+        """No more candidates; the running ones are killed and their exit codes still come."""
         while self._queue:
             self.refused[self._queue.popleft().process] = why
         for spy in self._running.values():
-            spy.question.ways.clear()
+            spy.candidate.ways.clear()
             _kill(spy)
 
-    def _start(self, question: Question, now: float) -> None:
+    def _start(self, candidate: Candidate, now: float) -> None:
         out, err = (os.memfd_create(f"{PROGRAM}-{name}", os.MFD_CLOEXEC) for name in ("out", "err"))
-        pid = question.process.pid
-        argv = [str(self._program), "dump", "--full-filenames", *question.ways.pop(0), "--pid", str(pid)]
+        pid = candidate.process.pid
+        argv = [str(self._program), "dump", "--full-filenames", *candidate.ways.pop(0), "--pid", str(pid)]
         try:
             # No function between fork and exec: other threads of the agent may hold locks by now. The marker lets the harness find it.
             child = subprocess.Popen(
@@ -138,18 +140,18 @@ class Spies:
             )
         except OSError as error:
             _close(out, err)
-            self.refused[question.process] = f"{PROGRAM} could not be started: {error.strerror}"
+            self.refused[candidate.process] = f"{PROGRAM} could not be started: {error.strerror}"
             return
-        self._running[child.pid] = Spy(question, child, out, err, now + EACH_S)
+        self._running[child.pid] = Spy(candidate, child, out, err, now + EACH_S)
 
     def _environment(self, caller: Mapping[str, str]) -> dict[str, str]:
         return {**caller, "RUST_BACKTRACE": "0", ENV_RUN_DIR: str(self._attempt.folder)}
 
-    def _again(self, question: Question, reason: str) -> None:
-        if question.ways:
-            self._queue.appendleft(question)
+    def _again(self, candidate: Candidate, reason: str) -> None:
+        if candidate.ways:
+            self._queue.appendleft(candidate)
         else:
-            self.refused[question.process] = reason
+            self.refused[candidate.process] = reason
 
     def _keep(self, process: PythonProcess, text: bytes) -> None:
         shown = _heading(process) + _without_command(text).decode("utf-8", errors="replace")
@@ -178,7 +180,7 @@ def _kill(spy: Spy) -> None:
     """End a py-spy; the process it looked at must not stay halted by it."""
     with contextlib.suppress(OSError):
         os.kill(spy.child.pid, signal.SIGKILL)
-    process = spy.question.process
+    process = spy.candidate.process
     if not hold_words(process.state) and is_stopped(process.pid):
         with contextlib.suppress(OSError):
             os.kill(process.pid, signal.SIGCONT)

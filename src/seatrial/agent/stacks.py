@@ -15,18 +15,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.agent.own_folder import own_paths
 from seatrial.agent.python_processes import PythonProcess, catches, python_processes, signal_number
 from seatrial.agent.reports import note, report
-from seatrial.agent.spies import Spies, find_program, hold_words
+from seatrial.agent.spies import Spies, find_py_spy, hold_words
 from seatrial.agent.tree import descendants
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
 
+# Somebody waits for the report before he ends the run.
 LONGEST_S = 20.0
 # From here on py-spy leaves out native frames, so that all processes get their turn.
 HURRY_AFTER_S = 10.0
+# A rank writes its stacks in milliseconds, if its main thread can take the signal at all.
 SIGNAL_PATIENCE_S = 3.0
+# A file that has not grown for so long is whole.
 QUIET_S = 0.3
 # For a trace to be written, read from the pipe and put into the log.
 ABORT_PATIENCE_S = 1.0
@@ -61,12 +63,12 @@ class Stacks:
     """At most one request at a time; one made meanwhile is answered by the same report."""
 
     def __init__(self, order: AgentOrder, pids: Callable[[], Iterable[int]] | None = None, program: str | None = None) -> None:
-        self._attempt, self._own = AttemptPaths(Path(order.attempt_folder)), own_paths(order)
+        self._attempt, self._own = AttemptPaths(Path(order.attempt_folder)), AttemptPaths(Path(order.writes_to))
         # Hosts of one name have processes of one number; what a rank was given as its number then tells them apart.
         self._by_variable = order.call is not None
         self._signal = order.stack_signal
         self._pids = pids or (lambda: [process.pid for process in descendants()])
-        self._program = program or find_program()
+        self._program = program or find_py_spy()
         self._spies = Spies(self._attempt, self._program, self._own)
         self._processes: list[PythonProcess] = []
         self._asked: list[Asked] = []

@@ -28,11 +28,12 @@ from seatrial.agent.reports import flush_reports, note, report, report_to
 from seatrial.agent.sampling import Sampling
 from seatrial.agent.shared_memory import remove_left_behind
 from seatrial.agent.stacks import Stacks
-from seatrial.agent.tree import adopt_orphans, descendants, end_all, kill_children, reap, resume, send
+from seatrial.agent.tree import adopt_all_orphans, descendants, end_all, kill_children, reap, resume, send
 from seatrial.line.awake_clock import AwakeClock
 from seatrial.machine.oom_kills import OomKills
-from seatrial.records.command import AGENT_GOT_TERM, COMPLAINTS, AgentOrder
+from seatrial.records.command import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrder
 
+# How soon the loop looks again: while something is due by the clock, and while nothing is.
 SHORTEST_TURN_S = 0.2
 LONGEST_TURN_S = 1.0
 # Other ranks often end by themselves, with a better message than ours, when one has failed.
@@ -94,7 +95,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Everything, until no descendant is left."""
-        adopt_orphans()
+        adopt_all_orphans()
         self._listen()
         try:
             detail = self._start()
@@ -233,7 +234,7 @@ class Supervisor:
             if code != 0 and not self._returncode:
                 self._returncode = code
                 self._on_failed_rank()
-            elif code not in (0, *COMPLAINTS) and self._returncode in COMPLAINTS:
+            elif code not in (0, *AFTER_EFFECT_CODES) and self._returncode in AFTER_EFFECT_CODES:
                 self._returncode = code
 
     def _on_failed_rank(self) -> None:

@@ -16,14 +16,14 @@ import psutil
 
 from seatrial import kinship
 from seatrial.agent.reports import note
-from seatrial.machine.process_tree import PROC, read_line
+from seatrial.machine.proc_files import PROC, read_line
 
 STOPPED = "T"
 # Of an agent that failed itself: what is left then gets no patience, and the agent has none to give.
 LAST_CARE_S = 2.0
 
 
-def adopt_orphans() -> None:
+def adopt_all_orphans() -> None:
     """Make this process the parent of every orphan below it (Linux)."""
     if not kinship.adopt_orphans():
         note("this kernel has no child subreaper: processes that detach themselves may outlive the run")

@@ -23,10 +23,10 @@ from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import Scalar
+from seatrial.run_table.told_apart import told_apart
 from seatrial.signatures.registry import fault_of
 
 FIGURES = ("samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
-KEY_DIGITS = 4
 
 
 def summarise(runs: Sequence[MeasuredRun], baseline_group: str) -> tuple[GroupSummary, ...]:
@@ -49,7 +49,7 @@ def _names(by_key: dict[str, list[MeasuredRun]]) -> dict[str, str]:
     """The plans' names, made unique by digits of the key where two configurations carry one name."""
     plain = {key: members[0].attempt.spec.group for key, members in by_key.items()}
     uses = Counter(plain.values())
-    return {key: name if uses[name] == 1 else f"{name}~{key[:KEY_DIGITS]}" for key, name in plain.items()}
+    return {key: name if uses[name] == 1 else told_apart(name, key) for key, name in plain.items()}
 
 
 def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, int]) -> GroupSummary:

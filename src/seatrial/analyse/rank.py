@@ -18,12 +18,12 @@ from seatrial.analyse.interval import contains_one, ratio
 from seatrial.analyse.naming import first_of
 from seatrial.analyse.rank_cautions import ranking_cautions
 from seatrial.analyse.rank_metric import Metric, choose_metric
+from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.measure import Cell, Estimate, GroupSummary, RankedGroup, Ranking
 
 ITER_P50 = "tail_mean_iter_p50_ms_mean"
 # A difference of more than this is not given away to the lower p90/p50, however widely the leader's own runs scatter.
 CLOSE = 0.10
-SENTINEL = "sentinel"
 MOST_TIED_NAMED = 8
 """A sentence is no list: the ranking has them all."""
 MOST_REFUSALS = 4

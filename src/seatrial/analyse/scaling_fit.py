@@ -23,6 +23,8 @@ import numpy.typing as npt
 PARTS = ("compute", "bandwidth", "latency")
 RESAMPLES = 300
 """Enough for the 2.5 % and 97.5 % points to hold to a few percent of the interval's width."""
+ROUNDING = 1e-12
+"""Of the largest part: less than this is what rounding leaves of none."""
 SEED = 7
 LOW_PCT, HIGH_PCT = 2.5, 97.5
 Floats = npt.NDArray[np.float64]
@@ -133,4 +135,5 @@ def _fitted(rows: Floats, times: Floats, model: Model) -> Floats:
 
     found = np.zeros(len(PARTS))
     found[list(model)] = nnls(rows[:, list(model)] / times[:, None], np.ones(len(times)))[0]
+    found[found < ROUNDING * found.max()] = 0.0
     return found

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analyse.column import column
+from seatrial.analyse.column import column, known, known_mean
 from seatrial.records.columns import TELEMETRY_FIGURES
 from seatrial.records.measure import Cell
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount, TelemetryTables
@@ -78,12 +78,12 @@ def _gpu_cells(table: pl.DataFrame, span: _Range, account: SamplerAccount | None
     )
     told = account is None or "throttle_reasons" not in account.missing
     return {
-        "gpu_util_mean_pct": _mean(util),
-        "gpu_power_mean_w": _mean(power),
+        "gpu_util_mean_pct": known_mean(util),
+        "gpu_power_mean_w": known_mean(power),
         "gpu_power_max_w": _most(power),
         "gpu_energy_j": _energy_j(table, span, notes),
         "gpu_temp_max_c": _most(temp),
-        "gpu_sm_clock_mean_mhz": _mean(clock),
+        "gpu_sm_clock_mean_mhz": known_mean(clock),
         "gpu_mem_peak_mib": _most(used),
         "gpu_foreign_process_max": _whole(_most(foreign)),
         **(_throttle_cells(table, inside) if told and "throttle_reasons" in table.columns else {}),
@@ -117,8 +117,8 @@ def _energy_j(table: pl.DataFrame, span: _Range, notes: list[str]) -> float | No
 
 def _used(at: Numbers, total: Numbers, span: _Range) -> float | None:
     """How much a growing total grew over the span; what lies beyond the samples is taken to be like the rest."""
-    known = ~np.isnan(total)
-    at, total = at[known], total[known]
+    told = ~np.isnan(total)
+    at, total = at[told], total[told]
     if len(at) < 2 or (np.diff(total) < 0).any():
         return None
     first = at[0] if span.first_t is None else span.first_t
@@ -132,11 +132,11 @@ def _used(at: Numbers, total: Numbers, span: _Range) -> float | None:
 
 def _integral(at: Numbers, power_w: Numbers) -> Numbers:
     """Energy since the first sample; NaN where power is not known."""
-    known = ~np.isnan(power_w)
+    told = ~np.isnan(power_w)
     energy = np.full(len(at), np.nan)
-    if known.any():
-        times, power = at[known], power_w[known]
-        energy[known] = np.concatenate(([0.0], np.cumsum((power[1:] + power[:-1]) / 2 * np.diff(times))))
+    if told.any():
+        times, power = at[told], power_w[told]
+        energy[told] = np.concatenate(([0.0], np.cumsum((power[1:] + power[:-1]) / 2 * np.diff(times))))
     return energy
 
 
@@ -151,8 +151,8 @@ def _host_cells(table: pl.DataFrame, span: _Range, notes: list[str]) -> dict[str
     rss_kib, available_kib = _most(rss), _least(available)
     return {
         "host_rss_peak_mib": None if rss_kib is None else rss_kib / KIB_PER_MIB,
-        "host_cpu_busy_mean_pct": _mean(user + system),
-        "host_cpu_steal_mean_pct": _mean(steal),
+        "host_cpu_busy_mean_pct": known_mean(user + system),
+        "host_cpu_steal_mean_pct": known_mean(steal),
         "host_mem_available_min_mib": None if available_kib is None else available_kib / KIB_PER_MIB,
     }
 
@@ -180,29 +180,20 @@ def samplers(account: TelemetryAccount) -> list[tuple[str, SamplerAccount]]:
     return [(kind, sampler) for kind, sampler in (("GPU", account.gpu), ("host", account.host)) if sampler]
 
 
-def _known(values: Numbers) -> Numbers:
-    return values[~np.isnan(values)]
-
-
-def _mean(values: Numbers) -> float | None:
-    known = _known(values)
-    return float(known.mean()) if len(known) else None
-
-
 def _most(values: Numbers) -> float | None:
-    known = _known(values)
-    return float(known.max()) if len(known) else None
+    told = known(values)
+    return float(told.max()) if len(told) else None
 
 
 def _least(values: Numbers) -> float | None:
-    known = _known(values)
-    return float(known.min()) if len(known) else None
+    told = known(values)
+    return float(told.min()) if len(told) else None
 
 
 def _sum(values: list[float | None]) -> float | None:
     """None where one of them is not known."""
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    told = [value for value in values if value is not None]
+    return sum(told) if len(told) == len(values) else None
 
 
 def _whole(value: float | None) -> int | None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analyse.column import column
+from seatrial.analyse.column import column, known_mean
 from seatrial.analyse.hosts import gpu_name
 from seatrial.analyse.telemetry import SETTINGS
 from seatrial.analyse.uneven_span import Floats, Span
@@ -104,9 +104,9 @@ def _words(text: str | None) -> set[str]:
 def _cause(found: _Held, rows: pl.DataFrame, span: Span, gpu: int | str) -> UnevenCause:
     n = int(found.own.sum())
     power_w, limit_w, temp_c, clock_mhz = (
-        _mean(column(rows, name)[found.held]) for name in ("power_w", "power_limit_w", "temp_c", "sm_clock_mhz")
+        known_mean(column(rows, name)[found.held]) for name in ("power_w", "power_limit_w", "temp_c", "sm_clock_mhz")
     )
-    free_mhz = _mean(column(rows, "sm_clock_mhz")[found.own & ~found.held])
+    free_mhz = known_mean(column(rows, "sm_clock_mhz")[found.own & ~found.held])
     seen = [
         _told(temp_c, "{:.0f} °C"),
         _told(power_w, "{:.0f} W") + (_told(limit_w, " of {:.0f} W") if power_w is not None else ""),
@@ -139,11 +139,6 @@ def _power_advice(power_w: float | None, limit_w: float | None) -> str:
     if power_w is not None and limit_w is not None and power_w < AT_LIMIT * limit_w:
         return "It is below its own limit, so the node or the rack limits it: look at the power supply and at caps set above the card"
     return "Raise the limit where it is below the card's default (`nvidia-smi -q -d POWER`); compare only with runs under the same limit"
-
-
-def _mean(values: Floats) -> float | None:
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else None
 
 
 def _told(value: float | None, form: str) -> str:

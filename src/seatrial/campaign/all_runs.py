@@ -9,45 +9,37 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
-import json
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from statistics import fmean
 
 from seatrial import files
 from seatrial.campaign.code_folder import code_folder
+from seatrial.campaign.earlier import finished_attempt, tidy_up, unlike_now
 from seatrial.campaign.hosts import NO_HOSTS
-from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.listener import Listener
 from seatrial.campaign.one_run import new_attempt, run_one
-from seatrial.campaign.owner import owned
+from seatrial.campaign.owning import owned
 from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.campaign.results import record_run
-from seatrial.collect.recovered import recover
+from seatrial.campaign.save_plan import save_plan
 from seatrial.disk.append import TROUBLE
-from seatrial.launch.environment import tuning_variables
 from seatrial.launch.gate import Gate
-from seatrial.launch.prepare import masked_spec
-from seatrial.machine.git import GitState, git_state
-from seatrial.machine.orphans import kill_orphans
-from seatrial.machine.secrets import mask_text
+from seatrial.machine.git import git_state
 from seatrial.observe.eta import CurrentRun, RunEta, RunLeft, TimeLeft, campaign_eta
 from seatrial.observe.progress import Progress
-from seatrial.paths import CampaignPaths, RunPaths
+from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.codec import described, to_json
+from seatrial.records.codec import to_json
 from seatrial.records.host_facts import HostFacts
 from seatrial.records.live import LiveState
-from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
-from seatrial.signatures.registry import advice, fault_named
-
-PLAN_HASH_DIGITS = 16
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,60 +60,12 @@ def run_all(plan: CampaignPlan, listener: Listener, *, again: bool = False, gate
     paths = CampaignPaths(Path(plan.output))
     with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
         if gate is not None:
-            gate.gather(lambda: interrupts.urgency is not Urgency.NONE)
+            gate.gather(interrupts.is_asked)
         looked = refuse_what_can_only_fail(plan, paths, gate)
         listener.warned(looked.amiss)
         tidy_up(paths)
         plan_hash = save_plan(plan, paths)
         return _Campaign(plan, plan_hash, paths, interrupts, listener, gate, looked.hosts).run(again=again)
-
-
-def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
-    """Keep the plan in the folder: as the latest, and under its name beside the plans that ran here before. Returns its short hash."""
-    stored = to_json(dataclasses.replace(plan, source=mask_text(plan.source), runs=tuple(masked_spec(spec) for spec in plan.runs)))
-    files.write_json(paths.plans / f"{plan.name}.json", stored)
-    files.write_json(paths.plan, stored)
-    # Which runs of it were asked for this time, and where they are put, makes it no other plan.
-    same = {name: value for name, value in stored.items() if name not in ("selected", "output", "source")}
-    return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:PLAN_HASH_DIGITS]
-
-
-def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
-    """The attempt of this very spec that counts, where it ended well: the newest one that came to its own end."""
-    for attempt in reversed(run.attempts()):
-        outcome = described(RunOutcome, files.read_json(attempt.outcome))
-        if outcome is not None and outcome.hash == hash and not outcome.outcome.is_cut_short:
-            return outcome if outcome.outcome is Outcome.OK else None
-    return None
-
-
-def tidy_up(paths: CampaignPaths) -> None:
-    """What an earlier invocation that died could not do: nobody else owns the folder now."""
-    files.sweep_parts(paths.folder)
-    recover(paths.folder)
-    close_abandoned(paths)
-
-
-def close_abandoned(paths: CampaignPaths) -> None:
-    """Give an outcome to attempts whose harness died before it could, and end what still runs of them."""
-    for run in paths.runs():
-        for attempt in run.attempts():
-            if attempt.outcome.exists():
-                continue
-            kill_orphans(attempt.folder, {})
-            stored = files.read_json(attempt.spec) or {}
-            outcome = RunOutcome(
-                run=attempt.run,
-                attempt=attempt.number,
-                hash=str(stored.get("hash", "")),
-                outcome=Outcome.INTERRUPTED,
-                cause=Cause.HARNESS_LOST,
-                detail="the harness ended before this attempt did",
-                action=advice(Cause.HARNESS_LOST),
-                signature=Cause.HARNESS_LOST.value,
-                fault=fault_named(Cause.HARNESS_LOST.value),
-            )
-            files.write_json(attempt.outcome, to_json(outcome))
 
 
 class _Campaign:
@@ -136,11 +80,12 @@ class _Campaign:
         listener: Listener,
         gate: Gate | None = None,
         hosts: Mapping[str, HostFacts] = NO_HOSTS,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan, self._plan_hash, self._paths, self._interrupts, self._listener = plan, plan_hash, paths, interrupts, listener
         self._gate, self._hosts = gate, hosts
         self._lengths_s: dict[str, list[float]] = {}
-        self._began_m = time.monotonic()
+        self._clock, self._began_m = clock, clock()
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=plan.name, count=0)
 
     def run(self, *, again: bool) -> CampaignEnd:
@@ -161,23 +106,13 @@ class _Campaign:
             if done is None or again:
                 todo.append(spec)
             else:
-                self._listener.skipped(spec, self._unlike(spec, done, code(code_folder(spec))))
+                self._listener.skipped(spec, unlike_now(self._paths.run(spec.run), spec, done, code(code_folder(spec)), os.environ))
         return todo
-
-    def _unlike(self, spec: RunSpec, done: RunOutcome, code: GitState) -> str:
-        """What of the code and the caller's variables was otherwise when this run was made."""
-        stored = files.read_json(self._paths.run(spec.run).attempt(done.attempt).provenance)
-        if not isinstance(stored, dict):
-            return ""
-        then = {**(stored.get("variables") or {}), **_code(stored.get("git_commit_hash"), stored.get("git_diff_sha256"))}
-        now = {**tuning_variables(spec, os.environ), **_code(code.commit, code.diff_sha256)}
-        names = sorted(name for name in {*then, *now} if then.get(name) != now.get(name))
-        return ", ".join(f"{name} {then.get(name) or 'none'} → {now.get(name) or 'none'}" for name in names)
 
     def _run_in_order(self, todo: Sequence[RunSpec]) -> CampaignEnd:
         for index, spec in enumerate(todo):
             left = len(todo) - index
-            if self._interrupts.urgency is not Urgency.NONE:
+            if self._interrupts.is_asked():
                 return CampaignEnd(interrupted=True, left=left)
             if self._over_budget(spec):
                 return CampaignEnd(out_of_budget=True, left=left)
@@ -188,7 +123,7 @@ class _Campaign:
                     raise
                 # A run that is under way survives a bad disk; one that cannot be prepared has nowhere to go.
                 return CampaignEnd(disk_trouble=f"{error.filename or self._paths.folder}: {error.strerror}", left=left)
-            if outcome.outcome is Outcome.INTERRUPTED or self._interrupts.urgency is not Urgency.NONE:
+            if outcome.outcome is Outcome.INTERRUPTED or self._interrupts.is_asked():
                 return CampaignEnd(interrupted=True, left=left - (outcome.outcome is not Outcome.INTERRUPTED))
             if outcome.outcome is not Outcome.OK and self._plan.stop_on_error:
                 return CampaignEnd(stopped_on_error=True, left=left - 1)
@@ -201,11 +136,11 @@ class _Campaign:
         return left_s is not None and (fmean(lengths_s) if lengths_s else 0.0) > left_s
 
     def _budget_left_s(self) -> float | None:
-        return None if self._plan.budget_s is None else self._plan.budget_s - (time.monotonic() - self._began_m)
+        return None if self._plan.budget_s is None else self._plan.budget_s - (self._clock() - self._began_m)
 
     def _run(self, spec: RunSpec, index: int, todo: Sequence[RunSpec]) -> RunOutcome:
         if self._gate is not None:
-            self._gate.wait_for_return(lambda: self._interrupts.urgency is not Urgency.NONE)
+            self._gate.wait_for_return(self._interrupts.is_asked)
         attempt = new_attempt(self._paths.run(spec.run))
         self._listener.started(spec, attempt.number, index + 1, len(todo))
         eta = RunEta(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
@@ -257,11 +192,6 @@ class _Campaign:
         with contextlib.suppress(OSError):
             files.write_json(self._paths.progress, to_json(self._state))
         self._listener.progress(self._state)
-
-
-def _code(commit: object, changes: object) -> dict[str, str]:
-    """A commit and the changes beside it, as they are told."""
-    return {"commit": str(commit or "")[:12], "uncommitted changes": str(changes or "")[:12]}
 
 
 def _times_left(run: RunLeft, campaign: TimeLeft | None) -> dict[str, object]:

@@ -95,13 +95,13 @@ def _with_whose(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _step_schema() -> dict[str, Any]:
-    from seatrial.collect.events import STEP_SCHEMA
+    from seatrial.collect.step_schema import STEP_SCHEMA
 
     return _with_whose(STEP_SCHEMA)
 
 
 def _pause_schema() -> dict[str, Any]:
-    from seatrial.collect.events import PAUSE_SCHEMA
+    from seatrial.collect.step_schema import PAUSE_SCHEMA
 
     return _with_whose(PAUSE_SCHEMA)
 

@@ -17,12 +17,12 @@ from seatrial.preflight.hosts.rows import HostsExamined
 from seatrial.preflight.hosts.wanted import Gathered, hosts_of, need_of_head
 from seatrial.preflight.need import Need
 from seatrial.records.check import Check
-from seatrial.records.run_spec import HostSpec, PlaceSpec
+from seatrial.records.run_spec import HOSTFILE, HostSpec, PlaceSpec
 
 
 def hostfile_place(need: Need) -> PlaceSpec | None:
     """The place of the plan's runs on many hosts; None where there are none."""
-    return next((spec.place for spec in need.runs if spec.place.kind == "hostfile"), None)
+    return next((spec.place for spec in need.runs if spec.place.kind == HOSTFILE), None)
 
 
 def examine_by_ssh(need: Need, place: PlaceSpec, *, fast: bool) -> HostsExamined:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import math
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +17,9 @@ from seatrial.campaign.owner import Owner, asked_to_stop
 from seatrial.paths import CampaignPaths
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# A look is a read of two small files, perhaps over a network; the question is asked five times a second.
 REQUEST_LOOK_EVERY_S = 0.5
+# Nobody presses Ctrl-C twice within it.
 TOGETHER_S = 0.1
 
 
@@ -36,7 +39,7 @@ class Interrupts:
         self._signals = 0
         self._signalled_m = 0.0
         self._requested = False
-        self._looked_m = 0.0
+        self._looked_m = -math.inf
 
     @property
     def urgency(self) -> Urgency:
@@ -44,6 +47,10 @@ class Interrupts:
         if self._signals >= 2:
             return Urgency.KILL
         return Urgency.STOP if self._signals or self._request() else Urgency.NONE
+
+    def is_asked(self) -> bool:
+        """Whether the user wants the end, however urgently."""
+        return self.urgency is not Urgency.NONE
 
     @contextlib.contextmanager
     def caught(self) -> Iterator[Interrupts]:
@@ -65,7 +72,7 @@ class Interrupts:
         self._signalled_m = now_m
 
     def _request(self) -> bool:
-        now_m = time.monotonic()
+        now_m = self._clock()
         if not self._requested and now_m - self._looked_m >= REQUEST_LOOK_EVERY_S:
             self._looked_m = now_m
             self._requested = asked_to_stop(self._paths, self._owner)

@@ -1,9 +1,8 @@
-"""One campaign folder has one owner at a time, on whatever host.
+"""Who runs a campaign: `.owner.json` and the lock beside it, read and never taken; and the request that asks that one to stop.
 
-`owned(paths)` holds the operating system's lock for as long as the block runs, and `.owner.json` says who holds it: host, boot, process,
-and a beat that is raised every few seconds. A second harness is told who that is. A dead holder's lock is free; what it left in
-`.owner.json` counts for nothing on its own host. A holder on another host, whose lock may not be seen from here, is watched for a
-while: if it beats it is respected, if not its place is taken. Where the file system has no locks at all, the beat alone decides.
+In: a campaign's folder. Out: its `Owner` (host, boot, process, and a beat that is raised every few seconds), or None. A dead holder's lock
+is free, and what it left in `.owner.json` counts for nothing on its own host; a holder on another host, whose lock may not be seen from
+here, counts as long as the file is fresh. `owning` takes the folder.
 
 `seatrial stop` asks the owner through a request that names its token: a request left over from an earlier owner names another token
 and is ignored. An owner that finds another's token in the folder (it was asleep for so long that its place was taken) stops too.
@@ -11,37 +10,20 @@ and is ignored. An owner that finds another's token in the folder (it was asleep
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import fcntl
-import logging
 import os
-import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-
-import filelock
+from dataclasses import dataclass, field
 
 from seatrial import files
-from seatrial.errors import CampaignError, RefusedError
-from seatrial.machine.process_tree import PROC, read_line
+from seatrial.errors import CampaignError
+from seatrial.machine.proc_files import PROC, read_line
 from seatrial.paths import CampaignPaths
-from seatrial.records.codec import described, to_json
+from seatrial.records.codec import described
 
-log = logging.getLogger(__name__)
-
-LOCK_PATIENCE_S = 1.0
-BEAT_EVERY_S = 5.0
-WATCH_S = 15.0
-LOOK_EVERY_S = 0.5
-# Two that come at once to a folder without locks both write; the one that was overwritten has seen it by then.
-SETTLE_S = 1.0
 # Of another host, read by a clock that may differ from its own; only `stop` and `watch` go by it, which harm nobody.
 FRESH_S = 60.0
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,47 +41,15 @@ class Owner:
     beat: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Clock:
-    """The times by which another owner is watched, so that tests can pass their own."""
-
-    monotonic: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
-
-
 def read_owner(paths: CampaignPaths) -> Owner | None:
     """Who holds the folder now; None when nobody does."""
-    stored = _stored(paths)
+    stored = stored_owner(paths)
     if stored is None:
         return None
-    is_locked = _is_locked(paths)
-    if is_locked or (is_locked is None and _runs_here(stored)) or (not _is_this_kernel(stored) and _is_fresh(paths)):
+    locked = is_locked(paths)
+    if locked or (locked is None and runs_here(stored)) or (not is_this_kernel(stored) and _is_fresh(paths, time.time())):
         return stored
     return None
-
-
-@contextlib.contextmanager
-def owned(paths: CampaignPaths, say: Callable[[str], None] = log.warning, clock: Clock | None = None) -> Iterator[Owner]:
-    """Hold the folder while the block runs; `say` is told when that takes a while."""
-    clock = clock or Clock()
-    _make_folder(paths)
-    with _locked(paths) as has_lock:
-        _yield_to_another(paths, has_lock, say, clock)
-        owner = _new_owner()
-        try:
-            _write(paths, owner)
-        except OSError as error:
-            raise _unwritable(paths.owner, error) from error
-        if not has_lock:
-            clock.sleep(SETTLE_S)
-            _yield_to_newer(paths, owner)
-        beat = _Beat(paths, owner)
-        try:
-            beat.start()
-            yield owner
-        finally:
-            beat.stop()
-            _leave(paths, owner)
 
 
 def ask_to_stop(paths: CampaignPaths) -> Owner | None:
@@ -119,146 +69,24 @@ def asked_to_stop(paths: CampaignPaths, owner: Owner) -> bool:
     request = files.read_json(paths.stop_request)
     if isinstance(request, dict) and request.get("token") == owner.token:
         return True
-    present = _stored(paths)
+    present = stored_owner(paths)
     return present is not None and present.token != owner.token
 
 
-class _Beat:
-    """Raises the beat in `.owner.json` for as long as the owner lives. A disk that takes nothing ends nothing."""
-
-    def __init__(self, paths: CampaignPaths, owner: Owner, every_s: float = BEAT_EVERY_S) -> None:
-        self._paths, self._owner, self._every_s = paths, owner, every_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="seatrial-owner", daemon=True)
-
-    def start(self) -> None:
-        # A limit on threads is no reason to run no campaign: the lock holds without a beat.
-        with contextlib.suppress(RuntimeError):
-            self._thread.start()
-
-    def stop(self) -> None:
-        self._stopping.set()
-        if self._thread.ident is not None:
-            # A network disk that does not answer must not hold up the end.
-            self._thread.join(LOCK_PATIENCE_S)
-
-    def _run(self) -> None:
-        while not self._stopping.wait(self._every_s):
-            self.raise_once()
-
-    def raise_once(self) -> None:
-        present = _stored(self._paths)
-        if self._stopping.is_set() or (present is not None and present.token != self._owner.token):
-            return
-        self._owner = replace(self._owner, beat=self._owner.beat + 1)
-        try:
-            _write(self._paths, self._owner)
-        except OSError:
-            # A full disk still takes a new time.
-            with contextlib.suppress(OSError):
-                os.utime(self._paths.owner)
-
-
-@contextlib.contextmanager
-def _locked(paths: CampaignPaths) -> Iterator[bool]:
-    """Hold the lock; False where the file system has none to hold."""
-    lock = filelock.FileLock(paths.lock)
-    has_lock = _acquired(lock, paths)
-    try:
-        yield has_lock
-    finally:
-        if has_lock:
-            lock.release()
-
-
-def _acquired(lock: filelock.BaseFileLock, paths: CampaignPaths) -> bool:
-    try:
-        # Somebody who only asks whether it is held (`_is_locked`) holds it for an instant.
-        lock.acquire(timeout=LOCK_PATIENCE_S)
-        return True
-    except filelock.Timeout:
-        # Some versions of the library take "no locks here" for "held by another".
-        if _is_locked(paths) is None:
-            return False
-        raise CampaignError(_busy(paths, _stored(paths))) from None
-    except NotImplementedError:
-        return False
-    except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return False
-        raise _unwritable(paths.lock, error) from error
-
-
-def _yield_to_another(paths: CampaignPaths, has_lock: bool, say: Callable[[str], None], clock: Clock) -> None:
-    """CampaignError when the owner that `.owner.json` names lives, though its lock did not tell so."""
-    stored = _stored(paths)
-    if stored is None:
-        return
-    if _is_this_kernel(stored):
-        # Also with the lock in hand: somebody may have removed its file, and the owner holds one that nobody finds any more.
-        if _runs_here(stored) and (not has_lock or stored.pid != os.getpid()):
-            raise CampaignError(_busy(paths, stored))
-        return
-    say(f"{paths.owner} names process {stored.pid} on {stored.host}: watching for {WATCH_S:g} s whether it lives")
-    if _beats(paths, clock):
-        raise CampaignError(_busy(paths, stored))
-    say(f"process {stored.pid} on {stored.host} gives no sign of life: its place is taken")
-
-
-def _beats(paths: CampaignPaths, clock: Clock) -> bool:
-    """Whether the owner in the file gives a sign of life within the watch; one that leaves meanwhile does not count."""
-    first, until_m = _sign(paths), clock.monotonic() + WATCH_S
-    while first is not None and clock.monotonic() < until_m:
-        clock.sleep(LOOK_EVERY_S)
-        now = _sign(paths)
-        if now is None:
-            return False
-        if now != first:
-            return True
-    return False
-
-
-def _sign(paths: CampaignPaths) -> tuple[str, int, int] | None:
-    """What changes while an owner lives: its beat, or at least the file's time."""
-    stored = _stored(paths)
-    try:
-        return (stored.token, stored.beat, paths.owner.stat().st_mtime_ns) if stored else None
-    except OSError:
-        return None
-
-
-def _yield_to_newer(paths: CampaignPaths, owner: Owner) -> None:
-    present = _stored(paths)
-    if present is not None and present.token != owner.token:
-        raise CampaignError(_busy(paths, present))
-
-
-def _new_owner() -> Owner:
+def this_process() -> Owner:
+    """This process as an owner, under a token of its own."""
     pid = os.getpid()
     return Owner(
         pid=pid, host=os.uname().nodename, token=uuid.uuid4().hex, since_t=time.time(), boot_id=_boot_id(), start_ticks=_start_ticks(pid)
     )
 
 
-def _write(paths: CampaignPaths, owner: Owner) -> None:
-    files.write_json(paths.owner, to_json(owner))
-
-
-def _leave(paths: CampaignPaths, owner: Owner) -> None:
-    """Take away what names this owner, as far as the disk lets us; another's is left alone."""
-    present = _stored(paths)
-    if present is not None and present.token != owner.token:
-        return
-    for path in (paths.owner, paths.stop_request):
-        with contextlib.suppress(OSError):
-            path.unlink(missing_ok=True)
-
-
-def _stored(paths: CampaignPaths) -> Owner | None:
+def stored_owner(paths: CampaignPaths) -> Owner | None:
+    """Whoever `.owner.json` names, dead or alive."""
     return described(Owner, files.read_json(paths.owner))
 
 
-def _is_locked(paths: CampaignPaths) -> bool | None:
+def is_locked(paths: CampaignPaths) -> bool | None:
     """Whether somebody holds the lock, asked through a handle that can write nothing; None where there are no locks."""
     try:
         with open(paths.lock, "rb") as handle:
@@ -272,19 +100,20 @@ def _is_locked(paths: CampaignPaths) -> bool | None:
     return False
 
 
-def _is_this_kernel(owner: Owner) -> bool:
+def is_this_kernel(owner: Owner) -> bool:
     """Whether this host's locks and process numbers speak of that owner too."""
     here = _boot_id()
     return owner.boot_id == here if owner.boot_id and here else owner.host == os.uname().nodename
 
 
-def _runs_here(owner: Owner) -> bool:
-    return _is_this_kernel(owner) and bool(owner.start_ticks) and _start_ticks(owner.pid) == owner.start_ticks
+def runs_here(owner: Owner) -> bool:
+    """Whether that very process runs under this kernel."""
+    return is_this_kernel(owner) and bool(owner.start_ticks) and _start_ticks(owner.pid) == owner.start_ticks
 
 
-def _is_fresh(paths: CampaignPaths) -> bool:
+def _is_fresh(paths: CampaignPaths, now_t: float) -> bool:
     try:
-        return abs(time.time() - paths.owner.stat().st_mtime) < FRESH_S
+        return abs(now_t - paths.owner.stat().st_mtime) < FRESH_S
     except OSError:
         return False
 
@@ -300,21 +129,3 @@ def _start_ticks(pid: int) -> int:
     """0 when there is no such process, or only its remains."""
     line = read_line(str(PROC), pid)
     return 0 if line is None or line.state in "ZX" else line.started_ticks
-
-
-def _make_folder(paths: CampaignPaths) -> None:
-    try:
-        paths.folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RefusedError(f"the output folder {paths.folder} cannot be made: {error.strerror}; choose another with --out") from error
-    if not os.access(paths.folder, os.W_OK | os.X_OK):
-        raise RefusedError(f"the output folder {paths.folder} cannot be written to; choose another with --out or mend its permissions")
-
-
-def _unwritable(path: Path, error: OSError) -> RefusedError:
-    return RefusedError(f"{path} cannot be written: {error.strerror}; mend that, or choose another folder with --out")
-
-
-def _busy(paths: CampaignPaths, owner: Owner | None) -> str:
-    who = f"process {owner.pid} on {owner.host}" if owner else "another process"
-    return f"{paths.folder} is in use by {who}: wait for it, stop it with `seatrial stop {paths.folder}`, or choose another folder"

@@ -18,9 +18,8 @@ from seatrial.campaign.grouped import GroupedCampaign, can_measure, group_campai
 from seatrial.campaign.in_the_way import folders_moved_aside
 from seatrial.campaign.measuring import Measuring, measure
 from seatrial.campaign.scaling_within import scaling_within
-from seatrial.campaign.uncollected import uncollected
 from seatrial.collect.attempts import read_attempt, read_campaign
-from seatrial.collect.host_warnings import host_warnings
+from seatrial.collect.hosts.warnings import host_warnings
 from seatrial.collect.manifest import (
     append_manifest,
     eta_point_rows,
@@ -41,6 +40,8 @@ from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.stability import SentinelDrift
 from seatrial.records.verdict import CampaignVerdict, Criterion
+from seatrial.run_table.told_apart import told_apart
+from seatrial.uncollected import uncollected
 
 
 def record_run(paths: CampaignPaths, attempt: AttemptPaths) -> MeasuredRun | None:
@@ -65,6 +66,7 @@ def known_durations_s(paths: CampaignPaths) -> dict[str, float]:
     return {key: fmean(values) for key, values in lengths.items()}
 
 
+# A thousand runs are half a million objects, none of them in a circle: the search is a tenth of the time that a report takes.
 @uncollected()
 def remake(folder: Path, *, tail_points: int | None = None, baseline: str | None = None) -> CampaignResults:
     """Read everything, write everything, and say it; with another tail or baseline than the plans say, where they are given."""
@@ -77,7 +79,7 @@ def remake(folder: Path, *, tail_points: int | None = None, baseline: str | None
 
 def remake_or_say(folder: Path) -> tuple[CampaignResults, str]:
     """The same for the end of a night: where a bad disk takes no tables, a sentence says so and the results are there all the same."""
-    from seatrial.report.digest import NOT_WRITTEN
+    from seatrial.report.digest.cautions import NOT_WRITTEN
 
     paths = CampaignPaths(folder)
     before = _stamps(paths)
@@ -160,7 +162,7 @@ def _not_started(grouped: GroupedCampaign) -> tuple[GroupSummary, ...]:
     found: dict[str, GroupSummary] = {}
     for spec in (spec for plan in grouped.plans for spec in plan.chosen):
         if spec.key not in there and spec.key not in found and spec.run in waiting and spec.mode != SENTINEL:
-            name = spec.group if spec.group not in names else f"{spec.group}~{spec.key[:4]}"
+            name = spec.group if spec.group not in names else told_apart(spec.group, spec.key)
             names.add(name)
             found[spec.key] = GroupSummary(
                 group=name, group_key=spec.key, mode=spec.mode, lane=spec.lane, axes=dict(spec.axes), runs=0, failed_runs=0

@@ -12,7 +12,7 @@ from pathlib import Path
 from seatrial.campaign.original import run_of
 from seatrial.campaign.run_folder import attempts_of
 from seatrial.collect.attempts import ended, read_attempt
-from seatrial.collect.effective import read_effective
+from seatrial.collect.events.effective import read_effective
 from seatrial.errors import CampaignError
 from seatrial.files import read_json
 from seatrial.paths import AttemptPaths

@@ -25,6 +25,7 @@ from seatrial.records.attempt import Attempt
 from seatrial.records.codec import described
 from seatrial.records.criteria_catalog import CAMPAIGN
 from seatrial.records.verdict import CampaignVerdict, Evidence, Finding
+from seatrial.run_table.told_apart import told_apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +151,7 @@ def _files(attempts: Sequence[Attempt], kinds: Sequence[Raw]) -> list[Path]:
 
 
 def _unique_name(attempt: Attempt) -> str:
-    from seatrial.analyse.groups import KEY_DIGITS
-
-    return f"{attempt.spec.group}~{attempt.spec.key[:KEY_DIGITS]}"
+    return told_apart(attempt.spec.group, attempt.spec.key)
 
 
 def _raw_files(attempt: AttemptPaths, kind: Raw) -> list[Path]:

@@ -17,6 +17,7 @@ from typing import IO, Any
 from seatrial.campaign.grouped import as_asked_now
 from seatrial.campaign.tracked import tracked_campaign, tracked_run
 from seatrial.collect.attempts import read_attempt, read_plans
+from seatrial.errors import CampaignError
 from seatrial.machine.secrets import mask_text
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.run_spec import RunSpec
@@ -54,7 +55,7 @@ def _send_run(tracker: Tracker, attempt: AttemptPaths, paths: CampaignPaths) -> 
 
     stored = read_attempt(attempt)
     if stored is None or stored.outcome is None:
-        raise RuntimeError(f"{attempt.folder} holds no attempt that is over")
+        raise CampaignError(f"{attempt.folder} holds no attempt that is over; send it when it is")
     asked = as_asked_now(stored, _asked(paths))
     tracker.send_run(tracked_run(measure(asked), read_steps(asked)))
 

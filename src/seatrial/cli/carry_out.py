@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -17,7 +16,8 @@ from seatrial.campaign.tracking import Tracking, TrackingListener
 from seatrial.cli.before_start import refuse_unasked, refuse_unusable_output
 from seatrial.cli.foreseen import say_what_cannot_pass
 from seatrial.cli.live_view import PlainView, live_view
-from seatrial.cli.pernode import ThisNode, gate_of
+from seatrial.cli.pernode import NodeWords, ThisNode, gate_of, take_part, this_node
+from seatrial.cli.say import people, print_json
 from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial.cli.track import say_account, stop_wishes, tracking_to, usable_trackers
 from seatrial.paths import CampaignPaths
@@ -33,6 +33,14 @@ MakeView = Callable[[Console, float | None], AbstractContextManager[PlainView]]
 """Console and seconds between two heartbeats (None for the view's own) → what shows the campaign as it goes."""
 
 
+def carry_out_here(plan: CampaignPlan, words: NodeWords, *, as_json: bool, **how: Any) -> int:
+    """What this command has to do of the plan: all of it, or this node's share; the exit code. `how` is that of `carry_out`."""
+    here = this_node(plan, words)
+    if here is not None and here.rank:
+        return take_part(plan, here, as_json=as_json)
+    return carry_out(plan, as_json=as_json, here=here, **how)
+
+
 def carry_out(
     plan: CampaignPlan,
     *,
@@ -45,7 +53,7 @@ def carry_out(
     here: ThisNode | None = None,
 ) -> int:
     """Run the campaign and return the exit code; `again` runs finished runs too, `here` is node 0 of a campaign without ssh."""
-    console = Console(stderr=as_json, emoji=False)
+    console = people(as_json=as_json)
     out, trackers = Path(plan.output), usable_trackers(track)
     refuse_unasked(plan, yes)
     refuse_unusable_output(out)
@@ -81,7 +89,7 @@ def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tr
         tracking.send_campaign()
     say_account(tracking, console)
     if as_json:
-        sys.stdout.write(json.dumps(last_line(results)) + "\n")
+        print_json(last_line(results))
     if end.interrupted:
         return INTERRUPTED
     return DISK_TROUBLE if unwritten or end.disk_trouble else results.verdict.verdict.exit_code
@@ -102,20 +110,20 @@ def last_line(results: CampaignResults) -> dict[str, object]:
 
 
 def _say_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan, how: str) -> None:
-    why = (
-        "interrupted"
-        if end.interrupted
-        else "stopped at the first failure (stop_on_error)"
-        if end.stopped_on_error
-        else "the budget is used up"
-        if end.out_of_budget
-        else f"no further run could be prepared ({end.disk_trouble}): mend that disk first"
-        if end.disk_trouble
-        else ""
-    )
     if plan.selected:
         console.print(
             f"--only: {len(plan.selected)} of the plan's {len(plan.runs)} runs were asked for; the verdict is on these.", markup=False
         )
-    if why:
+    if why := _why_it_ended(end):
         console.print(f"{why}: {end.left} of {len(plan.runs)} runs are still to be run; {how}.", style="yellow", markup=False)
+
+
+def _why_it_ended(end: CampaignEnd) -> str:
+    """What ended the invocation before all runs were over; empty where nothing did."""
+    if end.interrupted:
+        return "interrupted"
+    if end.stopped_on_error:
+        return "stopped at the first failure (stop_on_error)"
+    if end.out_of_budget:
+        return "the budget is used up"
+    return f"no further run could be prepared ({end.disk_trouble}): mend that disk first" if end.disk_trouble else ""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json as json_text
 import math
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seatrial.cli.options import AsJson
+from seatrial.cli.options import WHERE, AsJson, HistoryFile
+from seatrial.cli.say import people, print_json, print_lines
 from seatrial.errors import RefusedError, SeatrialError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from seatrial.records.comparison import Comparison, Side
 
@@ -26,7 +25,7 @@ EXAMPLES = (
     "seatrial compare --scaling out1x out2x out4x"
 )
 AMBIGUOUS = 3
-WHAT, HOW, WHERE = "What is compared", "How it is judged", "Where it is looked for"
+WHAT, HOW = "What is compared", "How it is judged"
 
 Words = Annotated[
     list[str] | None,
@@ -40,16 +39,6 @@ Words = Annotated[
 Inside = Annotated[
     Path | None,
     typer.Option("--in", metavar="OUT", help="The campaign of sides that are named by their group alone.", rich_help_panel=WHERE),
-]
-HistoryFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--history",
-        metavar="FILE",
-        help="The file of history rows. Default: SEATRIAL_HISTORY, else seatrial/history.jsonl among your data.",
-        rich_help_panel=WHERE,
-        show_default=False,
-    ),
 ]
 MetricName = Annotated[
     str,
@@ -133,7 +122,7 @@ def compare(
         return _scaling(asked, gpus or ()) if scaling else _compare(asked, gpus)
     except SeatrialError as error:
         if json:
-            _print_json({"refused": str(error), "exit_code": error.exit_code})
+            print_json({"refused": str(error), "exit_code": error.exit_code})
         raise
 
 
@@ -164,9 +153,10 @@ def _compare(asked: _Asked, gpus: Sequence[int] | None) -> int:
     found = compare_pairs(
         meant.pairs, metric=asked.metric, margin_pct=asked.margin, preset=asked.preset, across=asked.across, family=meant.family
     )
-    _show(lambda width: comparison_lines(found, width, meant.note), as_json=asked.as_json)
+    console = people(as_json=asked.as_json)
+    print_lines(console, comparison_lines(found, console.width, meant.note))
     if asked.as_json:
-        _print_json(comparison_json(found, [side for pair in meant.pairs for side in pair], meant.note))
+        print_json(comparison_json(found, [side for pair in meant.pairs for side in pair], meant.note))
     return _exit_code(found)
 
 
@@ -189,21 +179,11 @@ def _scaling(asked: _Asked, gpus: Sequence[int]) -> int:
     from seatrial.report.scaling_text import families_json, families_lines
 
     found = scaling_families(_sides_of_scaling(asked), asked.metric, gpus=gpus, across=asked.across)
-    _show(lambda width: families_lines(found, width), as_json=asked.as_json)
+    console = people(as_json=asked.as_json)
+    print_lines(console, families_lines(found, console.width))
     if asked.as_json:
-        _print_json(families_json(found))
+        print_json(families_json(found))
     return 0 if any(one.is_measured for one in found) else AMBIGUOUS
-
-
-def _show(lines: Callable[[int], list[str]], *, as_json: bool) -> None:
-    from rich.console import Console
-
-    people = Console(stderr=as_json, emoji=False)
-    people.print("\n".join(lines(people.width)), markup=False, highlight=False, soft_wrap=True)
-
-
-def _print_json(value: object) -> None:
-    sys.stdout.write(json_text.dumps(value) + "\n")
 
 
 def _exit_code(found: Sequence[Comparison]) -> int:

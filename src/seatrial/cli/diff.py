@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_text
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from seatrial.cli.options import AsJson
+from seatrial.cli.say import people, print_json, print_lines
 
 EXAMPLES = (
     "seatrial diff outputs/tiny-lm-demo/mb8_nw0_r1 outputs/tiny-lm-demo/mb16_nw0_r1\n\n"
@@ -29,15 +28,13 @@ def diff(before: Run, after: Run, json: AsJson = False) -> int:
 
     Of a run with several attempts the newest that came to its own end is taken. The exit code is 0 whether they differ or not.
     """
-    from rich.console import Console
-
     from seatrial.campaign.run_side import run_side
     from seatrial.report.run_diff import diff_runs
     from seatrial.report.run_diff_text import diff_json, diff_lines
 
     found = diff_runs(run_side(before), run_side(after))
-    people = Console(stderr=json, emoji=False)
-    people.print("\n".join(diff_lines(found, people.width)), markup=False, highlight=False, soft_wrap=True)
+    console = people(as_json=json)
+    print_lines(console, diff_lines(found, console.width))
     if json:
-        sys.stdout.write(json_text.dumps(diff_json(found)) + "\n")
+        print_json(diff_json(found))
     return 0

@@ -12,8 +12,6 @@ disks
 
 from __future__ import annotations
 
-import json as json_text
-import sys
 import textwrap
 import time
 from collections.abc import Iterator, Sequence
@@ -23,6 +21,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seatrial.cli.options import AsJson, Out, Overrides
+from seatrial.cli.say import people, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -83,8 +82,6 @@ def doctor(
 
     Nothing is started and nothing is changed. Exit code 0 when a campaign may start (warnings included), 2 when it would be refused.
     """
-    from rich.console import Console
-
     from seatrial.cli.doctor_hosts import findings, looked_at_later, place_of
 
     began = time.monotonic()
@@ -93,7 +90,7 @@ def doctor(
     sections = _of_this_host(need, place, fast)
     examined = _of_all_hosts(need, place, fast) if place else None
     took_s = time.monotonic() - began
-    console = Console(stderr=json, markup=False, highlight=False, emoji=False)
+    console = people(as_json=json, plain=True)
     _print_sections(console, sections)
     if examined is not None:
         _print_hosts(console, examined)
@@ -103,7 +100,7 @@ def doctor(
     total = sum(len(section.checks) for section in sections) + (sum(len(row.checks) for row in examined.rows) if examined else 0)
     console.print(_ending(counted, took_s, total), soft_wrap=True)
     if json:
-        sys.stdout.write(json_text.dumps(_document(sections, counted, took_s, plan, examined), ensure_ascii=False) + "\n")
+        print_json(_document(sections, counted, took_s, plan, examined), ensure_ascii=False)
     return REFUSED if _count(counted, "refused") else 0
 
 
@@ -123,12 +120,12 @@ def _of_all_hosts(need: Need, place: PlaceSpec, fast: bool) -> HostsExamined:
 
 
 def _need(plan: Path | None, set: Overrides, out: Path | None) -> Need:
-    from seatrial.cli.run import resolved
+    from seatrial.cli.read_plan import read_plan
     from seatrial.preflight.need import Need, need_of
 
     if plan is None:
         return Need(output=out or Path.cwd())
-    return need_of(resolved(plan, set, None, None, out))
+    return need_of(read_plan(plan, set, None, None, out))
 
 
 def _print_sections(console: Console, sections: Sequence[Section]) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.preflight.hosts.rows import OK, REFUSED, WARNING, HostRow, HostSection, HostsExamined, folded, hosts_text, status
 from seatrial.preflight.question import Section
-from seatrial.records.run_spec import PlaceSpec
+from seatrial.records.run_spec import PERNODE, PlaceSpec
 
 if TYPE_CHECKING:
     from seatrial.preflight.need import Need
@@ -42,7 +42,7 @@ def place_of(need: Need, hostfile: Path | None, interface: str | None) -> PlaceS
 
 def looked_at_later(need: Need) -> str:
     """What is said of nodes that nobody can enter from here; empty where there are none."""
-    nodes = max((spec.place.nodes for spec in need.runs if spec.place.kind == "pernode"), default=0)
+    nodes = max((spec.place.nodes for spec in need.runs if spec.place.kind == PERNODE), default=0)
     return f"nodes: all {nodes} are looked at when the campaign starts, by the command that runs on each of them" if nodes else ""
 
 

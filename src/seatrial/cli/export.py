@@ -98,10 +98,10 @@ def chosen_targets(names: list[str], output: Path | None, form: str) -> dict[str
 
 
 def _list(exporter: Exporter) -> None:
-    from rich.console import Console
     from rich.table import Table
 
     from seatrial.campaign.export import TABLES
+    from seatrial.cli.say import people
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for title, side in (("table", "left"), ("rows", "right"), ("columns", "right"), ("holds", "left")):
@@ -109,7 +109,7 @@ def _list(exporter: Exporter) -> None:
     for name, holds in TABLES.items():
         table = exporter.table(name)
         shown.add_row(name, f"{sum(len(frame) for frame in table.frames):,}", str(len(table.schema)), holds)
-    Console(emoji=False).print(shown)
+    people().print(shown)
 
 
 def _write(exporter: Exporter, targets: dict[str, Path], form: str) -> None:

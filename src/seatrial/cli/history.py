@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json as json_text
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.compare import HistoryFile
 from seatrial.cli.main import VERBS
-from seatrial.cli.options import AsJson, Folder
+from seatrial.cli.options import AsJson, Folder, HistoryFile
+from seatrial.cli.say import people, print_json, print_lines
 from seatrial.errors import printable
 
 if TYPE_CHECKING:
@@ -93,16 +91,13 @@ def unpin(name: RowName, history: HistoryFile = None) -> int:
 
 
 def _show(path: Path, kept: Sequence[Row], unreadable: int, *, as_json: bool) -> None:
-    from rich.console import Console
-
     from seatrial.report.history_text import history_lines
 
-    people = Console(stderr=as_json, emoji=False)
+    console = people(as_json=as_json)
     plain = [_plain(row) for row in kept]
-    lines = history_lines(plain, str(path), people.width, unreadable)
-    people.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+    print_lines(console, history_lines(plain, str(path), console.width, unreadable))
     if as_json:
-        sys.stdout.write(json_text.dumps({"file": str(path), "rows": plain, "unreadable_lines": unreadable}) + "\n")
+        print_json({"file": str(path), "rows": plain, "unreadable_lines": unreadable})
 
 
 def _plain(row: Row) -> dict[str, Any]:

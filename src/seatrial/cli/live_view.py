@@ -20,7 +20,7 @@ from seatrial.records.live import LiveState
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import RunSpec
-from seatrial.report.markdown import one_line
+from seatrial.report.one_line import one_line
 from seatrial.units import format_duration, format_estimate, format_hms
 
 PLAIN_HEARTBEAT_S = 30.0

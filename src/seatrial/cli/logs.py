@@ -41,7 +41,7 @@ def logs(
 
     A run on many hosts prints the lines of one host after those of another, each marked with its host, or one host's lines alone.
     """
-    from seatrial.collect.line_marks import host_mark
+    from seatrial.collect.logs.line_marks import host_mark
     from seatrial.errors import CampaignError
     from seatrial.log_lines import split_rank
 
@@ -93,7 +93,7 @@ def _lines(attempt: AttemptPaths, node: str | None, follow: bool) -> Iterator[tu
 
 def _logs(attempt: AttemptPaths, node: str | None, *, must_be: bool) -> list[tuple[str, Path]]:
     """Asked again at every turn: hosts begin to write one after another."""
-    from seatrial.collect.host_logs import logs_of
+    from seatrial.collect.hosts.logs import logs_of
     from seatrial.errors import CampaignError, did_you_mean
 
     found = logs_of(attempt)

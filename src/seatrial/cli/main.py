@@ -1,25 +1,21 @@
-"""The command `seatrial`: finds the verb, imports only that verb's module, turns errors into one line and an exit code.
+"""The command `seatrial`: finds the verb, imports only that verb's module, does it, prints what went wrong in one line.
 
 Exit codes: 0 PASS or done, 1 wrong use or an error of ours, 2 FAIL or refused, 3 INCONCLUSIVE, 130 interrupted.
 """
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import io
-import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 import typer
 
 from seatrial import __version__
-from seatrial.cli.machine_trouble import machine_trouble
-from seatrial.cli.stop_signals import INTERRUPTED, StopSignals
-from seatrial.errors import SeatrialError, printable
-from seatrial.machine.patience import is_stuck
+from seatrial.cli.program import WRONG_USE, answered, exit_with
+from seatrial.cli.stop_signals import INTERRUPTED
+from seatrial.errors import SeatrialError, UsageError, printable
 
 # Verb → what `seatrial --help` says of it. A verb's module is seatrial.cli.VERB and has `register(app)`.
 VERBS = {
@@ -40,40 +36,6 @@ VERBS = {
     "stop": "Ask a running campaign to stop; what is finished stays.",
 }
 EXAMPLES = "seatrial sweep -P bs=8,16 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs}\n\nseatrial run plans/tiny-lm-demo.yaml"
-WRONG_USE = 1
-
-
-class Unbreakable:
-    """An output that nothing written to it can break: a reader that has gone (`| head`), a full disk or a closed stream silences it, a
-    character it cannot show becomes a question mark. A campaign of hours must not end because nobody listens."""
-
-    def __init__(self, stream: Any) -> None:
-        # Python has None where the stream was closed before it started.
-        self._stream = stream if stream is not None else io.StringIO()
-        if isinstance(self._stream, io.TextIOWrapper):
-            self._stream.reconfigure(errors="replace")
-
-    def write(self, text: str) -> int:
-        try:
-            return int(self._stream.write(text))
-        except (OSError, ValueError):
-            self._silence()
-            return len(text)
-
-    def flush(self) -> None:
-        try:
-            self._stream.flush()
-        except (OSError, ValueError):
-            self._silence()
-
-    def _silence(self) -> None:
-        # The broken stream keeps what it could not write and would try again when Python ends.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
-        self._stream = io.StringIO()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 def build_app(verbs: Sequence[str]) -> typer.Typer:
@@ -96,52 +58,35 @@ def build_app(verbs: Sequence[str]) -> typer.Typer:
 def main(argv: Sequence[str] | None = None) -> None:
     """Entry point of the `seatrial` program."""
     words = list(sys.argv[1:] if argv is None else argv)
-    sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
-    with StopSignals() as signals:
-        try:
-            code = run_command(words)
-        except Exception:
-            if not is_stuck():
-                raise
-            sys.excepthook(*sys.exc_info())
-            code = WRONG_USE
-    if signals.raised:
-        # A campaign that is interrupted says so itself, with what is left of it.
-        code = _fail("interrupted", INTERRUPTED)
-    end_process(code, at_once=signals.raised)
-
-
-def end_process(code: int, *, at_once: bool) -> NoReturn:
-    """End with this exit code; `at_once` where a signal broke something off."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if is_stuck() or at_once:
-        # A driver that hangs holds locks that the usual way out would wait for; and an interpreter that was broken off in the middle of
-        # an import may end by a signal of its own instead of with the exit code.
-        os._exit(code)
-    sys.exit(code)
+    # A campaign that is interrupted says so itself, with what is left of it; anything else is said to be.
+    exit_with(lambda: run_command(words), _say_error)
 
 
 def run_command(words: Sequence[str]) -> int:
     """Do what the words ask for and return the exit code."""
+    try:
+        return answered(lambda: _obeyed(words), _say_error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _obeyed(words: Sequence[str]) -> int:
+    """The exit code of the verb; a UsageError for words that are none of its own, a KeyboardInterrupt for typer's name for one."""
     verb = next((word for word in words if not word.startswith("-")), "")
     try:
         result = build_app([verb])(args=list(words), prog_name="seatrial", standalone_mode=False)
-    except SeatrialError as error:
-        return _fail(str(error), error.exit_code)
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    except SeatrialError:
+        raise
     except Exception as error:
         if _was_interrupted(error):
-            return INTERRUPTED
-        trouble = machine_trouble(error)
-        if trouble:
-            return _fail(trouble, WRONG_USE)
+            raise KeyboardInterrupt from error
         message = _usage_message(error)
         if message is None:
             raise
-        # Without words typer has shown the help already and has nothing to add.
-        return _fail(f"{message}; see `seatrial {verb} --help`" if verb in VERBS else message, WRONG_USE) if message else WRONG_USE
+        if not message:
+            # Without words typer has shown the help already and has nothing to add.
+            return WRONG_USE
+        raise UsageError(f"{message}; see `seatrial {verb} --help`" if verb in VERBS else message) from error
     return result if isinstance(result, int) else 0
 
 
@@ -172,9 +117,8 @@ def _was_interrupted(error: Exception) -> bool:
     return isinstance(error.__cause__ or error.__context__, KeyboardInterrupt)
 
 
-def _fail(message: str, code: int) -> int:
+def _say_error(message: str) -> None:
     print(f"seatrial: {printable(message)}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from seatrial.ports import LAST_PORT
+
 
 def _folder(text: str) -> Path:
     if not text:
@@ -54,6 +56,17 @@ Heartbeat = Annotated[
 Again = Annotated[bool, typer.Option("--again", help="Run finished runs again too; their older attempts stay and no longer count.")]
 Yes = Annotated[bool, typer.Option("--yes", help="More than 1,000 runs are meant, and not a slip in the axes: start them.")]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]
+WHERE = "Where it is looked for"
+HistoryFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--history",
+        metavar="FILE",
+        help="The file of history rows. Default: SEATRIAL_HISTORY, else seatrial/history.jsonl among your data.",
+        rich_help_panel=WHERE,
+        show_default=False,
+    ),
+]
 PER_NODE = "One command on each node, without ssh"
 NodeRank = Annotated[
     int | None,
@@ -90,7 +103,7 @@ MasterPort = Annotated[
         metavar="PORT",
         help="The port of node 0 at which the commands meet; ranks meet at another (place.port). Default: MASTER_PORT.",
         min=1,
-        max=65535,
+        max=LAST_PORT,
         show_default=False,
         rich_help_panel=PER_NODE,
     ),

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from seatrial.errors import UsageError
+from seatrial.ports import LAST_PORT
+from seatrial.records.run_spec import PERNODE
 from seatrial.shell import quote
 
 if TYPE_CHECKING:
@@ -23,12 +25,10 @@ if TYPE_CHECKING:
     from seatrial.launch.gate import Gate
     from seatrial.records.campaign_plan import CampaignPlan
 
-PERNODE = "pernode"
 RANK, ADDRESS, PORT = "--node-rank", "--master-addr", "--master-port"
 # As the seeds and DeepSpeed type them.
 OPTIONS = (RANK, ADDRESS, PORT, "--node_rank", "--master_addr", "--master_port")
 VARIABLES = {RANK: "NODE_RANK", ADDRESS: "MASTER_ADDR", PORT: "MASTER_PORT"}
-LAST_PORT = 65535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,16 +85,6 @@ def command_for(rank: int, here: ThisNode, typed: Sequence[str] | None = None) -
     return quote(["seatrial", *own, RANK, str(rank), ADDRESS, here.address, PORT, str(here.port), *words[end:]])
 
 
-def carry_out_here(plan: CampaignPlan, words: NodeWords, *, as_json: bool, **how: Any) -> int:
-    """What this command has to do of the plan: all of it, or this node's share; the exit code. `how` is that of `carry_out`."""
-    from seatrial.cli.carry_out import carry_out
-
-    here = this_node(plan, words)
-    if here is not None and here.rank:
-        return take_part(plan, here, as_json=as_json)
-    return carry_out(plan, as_json=as_json, here=here, **how)
-
-
 @contextlib.contextmanager
 def gate_of(plan: CampaignPlan, here: ThisNode | None, console: Console) -> Iterator[Gate | None]:
     """Node 0's gate while the block runs; None where there is none."""
@@ -121,7 +111,8 @@ def gate_of(plan: CampaignPlan, here: ThisNode | None, console: Console) -> Iter
 
 def refuse_another_s_address(address: str) -> None:
     """Node 0 is where the others call: an address that is not its own would have all of them wait for nothing."""
-    from seatrial.machine.this_host import interface_addresses, is_this_host, resolved
+    from seatrial.machine.interfaces import interface_addresses
+    from seatrial.machine.this_host import is_this_host, resolved
 
     found = resolved(address)
     if not found:
@@ -135,13 +126,12 @@ def refuse_another_s_address(address: str) -> None:
 
 def take_part(plan: CampaignPlan, here: ThisNode, *, as_json: bool = False) -> int:
     """What any node but the first does: the exit code is the campaign's."""
-    from rich.console import Console
-
+    from seatrial.cli.say import people
     from seatrial.launch.gate_file import node_names, plan_digest
     from seatrial.launch.share import Share
     from seatrial.paths import CampaignPaths
 
-    say = lines_to(Console(stderr=as_json, emoji=False))
+    say = lines_to(people(as_json=as_json))
     name = node_names(here.nodes)[here.rank]
     with Share(CampaignPaths(Path(plan.output)), name, digest=plan_digest(plan), say=say, address=here.address) as share:
         return share.take_part()
@@ -151,7 +141,7 @@ def lines_to(console: Console) -> Callable[[str], None]:
     """Prints a line, without what another host's words hold for a terminal to act on."""
     from rich.text import Text
 
-    from seatrial.report.markdown import one_line
+    from seatrial.report.one_line import one_line
 
     return lambda line: console.print(Text(one_line(line)), soft_wrap=True)
 

@@ -13,6 +13,7 @@ import typer
 
 from seatrial.cli.main import VERBS
 from seatrial.cli.options import Budget, Only, Out, Overrides, PlanFile
+from seatrial.cli.say import people
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -48,11 +49,9 @@ def schema() -> int:
 
 def criteria(name: CriteriaName = None) -> int:
     """Print what a plan's `criteria` can name: every metric with its unit and scopes, and every ready set with its bounds and reasons."""
-    from rich.console import Console
-
     from seatrial.plan.criteria_listing import criteria_listing
 
-    Console(soft_wrap=True, markup=False, highlight=False, emoji=False).print(criteria_listing(name))
+    people(plain=True, soft_wrap=True).print(criteria_listing(name))
     return 0
 
 
@@ -63,18 +62,16 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
     Runs that are finished already are marked. Criteria that cannot pass, and what would be refused before the start, are said at
     the end.
     """
-    from rich.console import Console
-
-    from seatrial.campaign.all_runs import finished_attempt
+    from seatrial.campaign.earlier import finished_attempt
     from seatrial.cli.foreseen import say_what_cannot_pass
     from seatrial.cli.plan_hosts import print_hosts
-    from seatrial.cli.run import resolved
+    from seatrial.cli.read_plan import read_plan
     from seatrial.paths import CampaignPaths
 
-    campaign = resolved(plan, set, only, budget, out)
+    campaign = read_plan(plan, set, only, budget, out)
     paths = CampaignPaths(Path(campaign.output))
     done = frozenset(spec.run for spec in campaign.chosen if finished_attempt(paths.run(spec.run), spec.hash))
-    console = Console(soft_wrap=True, markup=False, highlight=False, emoji=False)
+    console = people(plain=True, soft_wrap=True)
     _print_matrix(console, campaign)
     print_hosts(console, campaign)
     _print_commands(console, campaign, paths, done)

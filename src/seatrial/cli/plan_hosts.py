@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seatrial.records.command import Allocation, Node
-from seatrial.records.run_spec import PlaceSpec, RunSpec
+from seatrial.records.run_spec import HOSTFILE, LOCAL, PlaceSpec, RunSpec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,7 @@ def print_hosts(console: Console, plan: CampaignPlan) -> None:
     from seatrial.errors import printable
     from seatrial.launch.nodes import nodes_of
 
-    for place in dict.fromkeys(spec.place for spec in plan.chosen if spec.place.kind != "local"):
+    for place in dict.fromkeys(spec.place for spec in plan.chosen if spec.place.kind != LOCAL):
         nodes = () if is_unknown(place) else nodes_of(place)
         console.print(printable(_heading(place, len(nodes))))
         table = Table(*COLUMNS, box=None)
@@ -42,7 +42,7 @@ def print_hosts(console: Console, plan: CampaignPlan) -> None:
 def _heading(place: PlaceSpec, nodes: int) -> str:
     if not nodes:
         return f"hosts: {place.hostfile} cannot be read here, so which host has which of the {place.ranks} ranks is not known"
-    whence = f"of {place.hostfile}" if place.kind == "hostfile" else "that type the command"
+    whence = f"of {place.hostfile}" if place.kind == HOSTFILE else "that type the command"
     return f"hosts: {place.ranks} {'rank' if place.ranks == 1 else 'ranks'} on {nodes} {'host' if nodes == 1 else 'hosts'} {whence}"
 
 
@@ -54,17 +54,17 @@ def rank_span(node: Node) -> str:
 
 def is_unknown(place: PlaceSpec) -> bool:
     """Whether the hosts of a run could not be told here."""
-    return place.kind == "hostfile" and not place.hosts
+    return place.kind == HOSTFILE and not place.hosts
 
 
 def first_share(given: Allocation, spec: RunSpec) -> Allocation:
     """The allocation of node 0, whose command is shown for all; as it is for a run on this machine."""
     from seatrial.launch.nodes import as_seen_by, nodes_of
-    from seatrial.launch.places.hosts import is_on_cpu
+    from seatrial.launch.places.hosts import is_meant_for_cpu
 
     nodes = nodes_of(spec.place)
     if not nodes:
         return given
     address = spec.place.master_addr or nodes[0].name
     # That this machine has no GPU says nothing of the hosts.
-    return as_seen_by(replace(given, nodes=nodes, master_addr=address, cpu_only=is_on_cpu(spec)), nodes[0])
+    return as_seen_by(replace(given, nodes=nodes, master_addr=address, cpu_only=is_meant_for_cpu(spec)), nodes[0])

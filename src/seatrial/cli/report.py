@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json as json_text
 import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seatrial.cli.options import AsJson, Folder, Track
+from seatrial.cli.say import people, print_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,8 +86,6 @@ def report(
 
     Exit codes are those of `run`; what was asked for besides and could not be made gives 1, after all else is done.
     """
-    from rich.console import Console
-
     from seatrial.campaign.original import campaign_of
     from seatrial.campaign.results import remake_or_say
     from seatrial.cli.report_extras import Extras, refuse_what_cannot_be
@@ -102,22 +99,22 @@ def report(
         raise CampaignError(f"{out} cannot be written to, and that is where reports go: copy it to a place of your own and report the copy")
     trackers = usable_trackers(track or ())
     campaign = campaign_of(out)
-    people = Console(stderr=json, emoji=False)
+    console = people(as_json=json)
     results, unwritten = remake_or_say(campaign)
-    print_report(results, people)
-    track_all(trackers, campaign, people)
-    return _finish(out, results, asked, people, unwritten, as_json=json)
+    print_report(results, console)
+    track_all(trackers, campaign, console)
+    return _finish(out, results, asked, console, unwritten, as_json=json)
 
 
-def _finish(out: Path, results: CampaignResults, asked: Extras, people: Console, unwritten: str, *, as_json: bool) -> int:
+def _finish(out: Path, results: CampaignResults, asked: Extras, console: Console, unwritten: str, *, as_json: bool) -> int:
     """What was asked for besides, then the machine's line; what could not be made is said last."""
     from seatrial.cli.carry_out import last_line
     from seatrial.cli.report_extras import make_extras
     from seatrial.errors import CampaignError
 
-    made = make_extras(asked, out, results, people, unwritten)
+    made = make_extras(asked, out, results, console, unwritten)
     if as_json:
-        sys.stdout.write(json_text.dumps({**last_line(results), **made.told()}) + "\n")
+        print_json({**last_line(results), **made.told()})
     if made.troubles:
         raise CampaignError("; ".join(made.troubles))
     return results.verdict.verdict.exit_code

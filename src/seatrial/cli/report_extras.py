@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.errors import SeatrialError, UsageError
 from seatrial.paths import CampaignPaths
-from seatrial.report.digest import PAGE_NOT_DRAWN
+from seatrial.report.digest.cautions import PAGE_NOT_DRAWN
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -92,7 +92,7 @@ def _page(results: CampaignResults, paths: CampaignPaths) -> Path | None:
     return paths.summary_html if is_drawn and paths.summary_html.is_file() else None
 
 
-def make_extras(asked: Extras, out: Path, results: CampaignResults, people: Console, unwritten: str = "") -> Made:
+def make_extras(asked: Extras, out: Path, results: CampaignResults, console: Console, unwritten: str = "") -> Made:
     """Everything that was asked for, one after another; each says where it is. One that fails is told, and costs none of the others.
     `unwritten` says why there are no tables, where there are none: then only the terminal can be drawn."""
     paths = CampaignPaths(Path(results.output))
@@ -102,13 +102,13 @@ def make_extras(asked: Extras, out: Path, results: CampaignResults, people: Cons
     if unwritten:
         return made
     if asked.png:
-        made = _tried("--png", made, partial(_pictures, results, paths, people))
+        made = _tried("--png", made, partial(_pictures, results, paths, console))
     if asked.compare:
-        made = _tried("--compare", made, partial(_compared, out, results, asked.compare, people))
+        made = _tried("--compare", made, partial(_compared, out, results, asked.compare, console))
     if asked.pdf:
-        made = _tried("--pdf", made, partial(_printed, paths, people))
+        made = _tried("--pdf", made, partial(_printed, paths, console))
     if asked.open_it:
-        _open(made.compare or made.html, people)
+        _open(made.compare or made.html, console)
     return made
 
 
@@ -133,7 +133,7 @@ def _drawn_terminal(results: CampaignResults, svg: Path, made: Made) -> Made:
     return made
 
 
-def _pictures(results: CampaignResults, paths: CampaignPaths, people: Console, made: Made) -> Made:
+def _pictures(results: CampaignResults, paths: CampaignPaths, console: Console, made: Made) -> Made:
     """The main charts as PNG, and summary.md again, since it shows those that are there."""
     from seatrial.report.html.page_data import read_page_data
     from seatrial.report.html.png import DRAWN, write_pngs
@@ -141,58 +141,58 @@ def _pictures(results: CampaignResults, paths: CampaignPaths, people: Console, m
 
     # Only names of our own: the folder may hold the user's pictures too.
     ours = [paths.charts / f"{name}.png" for name in DRAWN]
-    _make_way(ours, people)
+    _make_way(ours, console)
     written = tuple(write_pngs(read_page_data(paths), paths.charts))
     for outdated in set(ours) - set(written):
         outdated.unlink(missing_ok=True)
     write_summary(results, paths)
     if not written:
-        _say(people, ["Pictures: none; no run has anything to draw."])
+        _say(console, ["Pictures: none; no run has anything to draw."])
         return made
-    _say(people, [f"Pictures: {', '.join(path.name for path in written)} in {paths.charts}"])
+    _say(console, [f"Pictures: {', '.join(path.name for path in written)} in {paths.charts}"])
     return replace(made, png=written)
 
 
-def _compared(out: Path, results: CampaignResults, other: Path, people: Console, made: Made) -> Made:
+def _compared(out: Path, results: CampaignResults, other: Path, console: Console, made: Made) -> Made:
     from seatrial.campaign.side_by_side import write_side_by_side
     from seatrial.cli.side_by_side import compared_json, compared_lines
 
     found = write_side_by_side(out, results, other)
     moved = [found.moved] if found.moved else []
-    _say(people, [*moved, "", *compared_lines(found.compared, people.width), "", f"Side by side: {found.page}"])
+    _say(console, [*moved, "", *compared_lines(found.compared, console.width), "", f"Side by side: {found.page}"])
     return replace(made, compare=found.page, comparison=compared_json(found.compared))
 
 
-def _printed(paths: CampaignPaths, people: Console, made: Made) -> Made:
+def _printed(paths: CampaignPaths, console: Console, made: Made) -> Made:
     from seatrial.errors import CampaignError
     from seatrial.report.html.pdf import required_browser, write_pdf
 
     if made.html is None:
         raise CampaignError("there is no summary.html to print")
-    _make_way([paths.summary_pdf], people)
+    _make_way([paths.summary_pdf], console)
     undrawn = write_pdf(made.html, paths.summary_pdf, required_browser())
-    _say(people, [f"PDF: {paths.summary_pdf}"])
+    _say(console, [f"PDF: {paths.summary_pdf}"])
     if undrawn:
-        people.print(f"In it these charts could not be drawn: {', '.join(undrawn)}", style="yellow", markup=False, highlight=False)
+        console.print(f"In it these charts could not be drawn: {', '.join(undrawn)}", style="yellow", markup=False, highlight=False)
     return replace(made, pdf=paths.summary_pdf)
 
 
-def _make_way(written: Iterable[Path], people: Console) -> None:
+def _make_way(written: Iterable[Path], console: Console) -> None:
     """Folders that stand where these files go are kept under another name, which is said."""
     from seatrial.campaign.in_the_way import folder_moved_aside
 
-    _say(people, [moved.text for path in written if (moved := folder_moved_aside(path))])
+    _say(console, [moved.text for path in written if (moved := folder_moved_aside(path))])
 
 
-def _open(page: Path | None, people: Console) -> None:
+def _open(page: Path | None, console: Console) -> None:
     from seatrial.cli.open_page import open_page
 
-    _say(people, [open_page(page) if page else "There is no page to open: it could not be written."])
+    _say(console, [open_page(page) if page else "There is no page to open: it could not be written."])
 
 
-def _say(people: Console, lines: Sequence[str]) -> None:
-    from seatrial.report.markdown import one_line
+def _say(console: Console, lines: Sequence[str]) -> None:
+    from seatrial.report.one_line import one_line
 
     if not lines:
         return
-    people.print("\n".join(map(one_line, lines)), markup=False, highlight=False, soft_wrap=True)
+    console.print("\n".join(map(one_line, lines)), markup=False, highlight=False, soft_wrap=True)

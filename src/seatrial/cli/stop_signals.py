@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 INTERRUPTED = 130
@@ -21,7 +22,8 @@ CLEARING_AWAY_S = 2.0
 class StopSignals:
     """Handlers for as long as the block runs; a signal that was ignored before, as HUP is under nohup, stays so."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._first_m: float | None = None
 
     def __enter__(self) -> StopSignals:
@@ -41,7 +43,7 @@ class StopSignals:
             signal.signal(number, signal.SIG_IGN)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        now_m = time.monotonic()
+        now_m = self._clock()
         if self._first_m is None:
             self._first_m = now_m
             raise KeyboardInterrupt

@@ -5,11 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seatrial.cli.options import PER_NODE, AsJson, Budget, Heartbeat, MasterAddr, MasterPort, NodeRank, Only, Track, Yes
+
+if TYPE_CHECKING:
+    from seatrial.records.campaign_plan import CampaignPlan
 
 EXAMPLES = (
     "seatrial sweep -P bs=8,16 -P nw=0,2 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs} --workers {nw}\n\n"
@@ -109,12 +112,9 @@ def sweep(
 
     The same line again resumes; more repeats extend. Exit code 0 PASS, 2 FAIL, 3 INCONCLUSIVE, 130 interrupted.
     """
-    from seatrial.cli.pernode import NodeWords, carry_out_here, refuse_folder_of_the_moment
+    from seatrial.cli.carry_out import carry_out_here
+    from seatrial.cli.pernode import NodeWords
     from seatrial.plan.from_command import mapping_from_command
-    from seatrial.plan.load import plan_from_mapping
-    from seatrial.plan.resolve import resolve
-    from seatrial.shell import quote
-    from seatrial.units import parse_limit_s
 
     mapping = mapping_from_command(
         command,
@@ -128,20 +128,23 @@ def sweep(
         output=out,
         more=_more_keys(run_limit, start_limit, window, env, seed=seed, rank_by=rank_by, stop_on_error=stop_on_error or None),
     )
-    if nodes is not None:
-        mapping = on_nodes(mapping, nodes, is_own_folder=out is not None)
-        refuse_folder_of_the_moment(mapping["place"]["kind"], mapping["output"])
-    _print_notes(command)
-    source = f"seatrial sweep -- {quote(command)}"
-    plan = resolve(
-        plan_from_mapping(mapping, source),
-        source=source,
-        cwd=Path.cwd(),
-        only=only or (),
-        budget_s=parse_limit_s(budget, "--budget") if budget else None,
-    )
+    plan = _resolved(mapping if nodes is None else on_nodes(mapping, nodes, is_own_folder=out is not None), command, only, budget)
     words = NodeWords(rank=node_rank, address=master_addr, port=master_port)
     return carry_out_here(plan, words, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
+
+
+def _resolved(mapping: dict[str, Any], command: Sequence[str], only: Only, budget: Budget) -> CampaignPlan:
+    """The plan that was never a file, every run of it resolved; what the user should know of how the command was taken is said."""
+    from seatrial.cli.pernode import refuse_folder_of_the_moment
+    from seatrial.cli.read_plan import budget_of
+    from seatrial.plan.load import plan_from_mapping
+    from seatrial.plan.resolve import resolve
+    from seatrial.shell import quote
+
+    refuse_folder_of_the_moment(mapping["place"].get("kind", ""), mapping["output"])
+    _print_notes(command)
+    source = f"seatrial sweep -- {quote(command)}"
+    return resolve(plan_from_mapping(mapping, source), source=source, cwd=Path.cwd(), only=only or (), budget_s=budget_of(budget))
 
 
 def on_nodes(mapping: dict[str, Any], nodes: int, *, is_own_folder: bool) -> dict[str, Any]:

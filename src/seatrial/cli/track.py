@@ -14,7 +14,8 @@ from rich.console import Console
 from seatrial.campaign.grouped import NO_POLARS, can_measure
 from seatrial.campaign.interrupts import STOP_SIGNALS
 from seatrial.campaign.owner import asked_to_stop, read_owner
-from seatrial.campaign.tracking import GiveUp, Tracking, never, send_all
+from seatrial.campaign.tracker_handle import GiveUp, never
+from seatrial.campaign.tracking import Tracking, send_all
 from seatrial.errors import UsageError
 from seatrial.paths import CampaignPaths
 from seatrial.report.trackers.registry import chosen_trackers

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seatrial.cli.options import Folder
+from seatrial.ports import LAST_PORT
 
 if TYPE_CHECKING:
     from seatrial.paths import CampaignPaths
@@ -19,12 +20,11 @@ if TYPE_CHECKING:
 EXAMPLES = "seatrial watch outputs/tiny-lm-demo --once\n\nseatrial watch outputs/tiny-lm-demo --web --port 8123"
 NOBODY = " (nobody runs it now)"
 LOOK_EVERY_S = 1.0
-LARGEST_PORT = 65535
 
 Once = Annotated[bool, typer.Option("--once", help="Print one line about now and end.")]
 Web = Annotated[bool, typer.Option("--web", help="Serve the report as a live page on 127.0.0.1, until interrupted. Read-only.")]
 Port = Annotated[
-    int | None, typer.Option("--port", metavar="PORT", help="With --web: this port instead of a free one.", min=0, max=LARGEST_PORT)
+    int | None, typer.Option("--port", metavar="PORT", help="With --web: this port instead of a free one.", min=0, max=LAST_PORT)
 ]
 Open = Annotated[bool, typer.Option("--open", help="With --web: open the page in a browser, where there is a display.")]
 
@@ -58,17 +58,16 @@ def _check_words(*, once: bool, web: bool, port: int | None, open_it: bool) -> N
 
 
 def _watch_in_terminal(paths: CampaignPaths, once: bool) -> int:
-    from rich.console import Console
-
     from seatrial.campaign.owner import read_owner
     from seatrial.cli.live_view import live_view, state_line
+    from seatrial.cli.say import people
 
     state = _state(paths.progress)
     owner = read_owner(paths)
     if once or owner is None:
         print(state_line(state) if state.over or owner else f"{state_line(state)}{NOBODY}")
         return 0
-    with live_view(Console(emoji=False)) as view:
+    with live_view(people()) as view:
         while not state.over and read_owner(paths) is not None:
             view.progress(state)
             time.sleep(LOOK_EVERY_S)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json as json_text
 import shlex
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seatrial.cli.options import AsJson, Folder
+from seatrial.cli.say import people, print_json, print_lines
 
 if TYPE_CHECKING:
     from seatrial.campaign.remaking import Remade
@@ -57,9 +56,10 @@ def why(
     command = f"seatrial why {shlex.quote(str(out))} {quoted} --remake"
     numbers = [(number.evidence, number.computed, number.raw) for number in trace(paths, one)]
     again = remake_finding(paths, one) if remake else None
-    _print([*explained(one, numbers, command, _width(json)), *(_remade_lines(said, again) if again else [])], json)
+    console = people(as_json=json)
+    print_lines(console, [*explained(one, numbers, command, console.width), *(_remade_lines(said, again) if again else [])])
     if json:
-        _write_json(explained_json(one, numbers, command) | (_remade_json(again) if again else {}))
+        print_json(explained_json(one, numbers, command) | (_remade_json(again) if again else {}))
     return DIFFERS if again and again.differences else 0
 
 
@@ -67,15 +67,16 @@ def _list(said: Stated, json: bool) -> int:
     from seatrial.records.codec import to_json
     from seatrial.report.finding_text import listing
 
-    _print(list(listing(said.findings, _width(json))), json)
+    console = people(as_json=json)
+    print_lines(console, list(listing(said.findings, console.width)))
     if json:
-        _write_json({"findings": to_json(said.verdict.findings), "statements": to_json(said.verdict.statements)})
+        print_json({"findings": to_json(said.verdict.findings), "statements": to_json(said.verdict.statements)})
     return 0
 
 
 def _remade_lines(said: Stated, again: Remade) -> list[str]:
-    from seatrial.report.markdown import one_line
-    from seatrial.report.numbers import count
+    from seatrial.report.one_line import one_line
+    from seatrial.wording import count
 
     if again.differences:
         return ["", "Not the same:", *(f"  {one_line(difference)}" for difference in again.differences)]
@@ -88,17 +89,3 @@ def _remade_json(again: Remade) -> dict[str, Any]:
     from seatrial.records.codec import to_json
 
     return {"same": not again.differences, "differences": list(again.differences), "remade": to_json(again.finding)}
-
-
-def _width(json: bool) -> int:
-    from rich.console import Console
-
-    return Console(stderr=json).width
-
-
-def _print(lines: list[str], json: bool) -> None:
-    print("\n".join(lines), file=sys.stderr if json else sys.stdout)
-
-
-def _write_json(told: dict[str, Any]) -> None:
-    sys.stdout.write(json_text.dumps(told) + "\n")

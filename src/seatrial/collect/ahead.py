@@ -16,7 +16,7 @@ from pathlib import Path
 
 import polars as pl
 
-from seatrial.collect.event_files import REFUSED, SCHEMA
+from seatrial.collect.events.files import REFUSED, SCHEMA
 from seatrial.collect.file_parts import MIB
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, Samples, read_samples_together
 from seatrial.files import open_file

@@ -11,6 +11,7 @@ from seatrial.collect.file_parts import MIB, pieces
 from seatrial.collect.stored import unusable
 from seatrial.files import json_object
 from seatrial.records.caution import Caution, Number
+from seatrial.wording import were
 
 KINDS = {
     "spike": "Steps became much slower while it ran",
@@ -32,9 +33,9 @@ def alarm_cautions(run: str, path: Path) -> Iterator[Caution]:
         return
     rubbish = sum(alarm is None and not text.isspace() for text, alarm in told)
     if rubbish:
-        lines = "1 line was" if rubbish == 1 else f"{rubbish} lines were"
+        passed = were(rubbish, "line")
         yield Caution(
-            kind="bad_rows", subject=run, numbers={"rows": rubbish}, text=f"In {path.name} {lines} passed over: torn or no alarm."
+            kind="bad_rows", subject=run, numbers={"rows": rubbish}, text=f"In {path.name} {passed} passed over: torn or no alarm."
         )
     for kind, what in KINDS.items():
         own = [alarm for _, alarm in told if alarm is not None and alarm.get("kind") == kind]

@@ -12,13 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial.collect.alarms import alarm_cautions
-from seatrial.collect.hosts import host_folders, skew_cautions
+from seatrial.collect.hosts.clocks import skew_cautions
+from seatrial.collect.hosts.folders import host_folders
+from seatrial.collect.hosts.unlike_environment import environment_cautions
+from seatrial.collect.hosts.unlike_make import unlike_cautions
 from seatrial.collect.recovered import recovered_cautions
 from seatrial.collect.run_oddities import left_behind, not_text
 from seatrial.collect.sample_count import counted_samples
 from seatrial.collect.stored import read_account, read_nodes, read_outcome, read_plan, read_record, read_spec, same_text, unusable
-from seatrial.collect.unlike_environment import environment_cautions
-from seatrial.collect.unlike_hosts import unlike_cautions
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan

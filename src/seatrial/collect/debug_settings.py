@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
-from seatrial.files import read_json
+from seatrial.collect.environment import read_variables
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.debug_settings import (
@@ -103,19 +103,12 @@ def _of_variables(attempt: Attempt, paths: AttemptPaths) -> Iterator[DebugSettin
 
 def _variables(attempt: Attempt, paths: AttemptPaths) -> tuple[dict[str, str], str]:
     """The variables as the ranks got them, and the file that says so; the plan's own where no file does."""
-    recorded = read_json(paths.environment)
-    entries = recorded.get("variables") if isinstance(recorded, dict) else None
-    if isinstance(entries, list):
-        return dict(_named_values(entries)), paths.environment.name
+    recorded = read_variables(paths.environment)
+    if recorded is not None:
+        return recorded, paths.environment.name
     if attempt.provenance.environment:
         return {**attempt.provenance.environment, **attempt.spec.env}, paths.provenance.name
     return dict(attempt.spec.env), paths.spec.name
-
-
-def _named_values(entries: list[object]) -> Iterator[tuple[str, str]]:
-    for entry in entries:
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
-            yield entry["name"], entry["value"]
 
 
 def _text(value: Scalar) -> str:

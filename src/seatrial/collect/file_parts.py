@@ -1,7 +1,8 @@
 """Files that may be anything: read within bounds of time and memory.
 
 In: a file that a run left, of any size and with anything in it. Out: its lines with the offset at which each begins; of a file beyond
-a size only those of its head and its end, and how many bytes lie between them. What is no ordinary file is an OSError at once.
+a size only those of its head and its end, and how many bytes lie between them; or blocks of whole lines. What is no ordinary file is an
+OSError at once.
 """
 
 from __future__ import annotations
@@ -47,6 +48,13 @@ def pieces(path: Path, most_bytes: int, longest: int = MIB) -> Iterator[Piece]:
         ranges = [(0, size)] if size <= most_bytes else [(0, most_bytes // 2), (size - most_bytes // 2, size)]
         for part, (start, end) in enumerate(ranges):
             yield from _pieces_of(source, part, start, end, longest, is_cut=end < size)
+
+
+def blocks(source: BinaryIO, end: int, block_bytes: int, longest_line: int) -> Iterator[bytes]:
+    """What lies between where the file stands and `end`, so much at once as is quick to look through; a line that a block would cut is
+    read to its end, within reason."""
+    while (left := end - source.tell()) > 0 and (block := source.read(min(block_bytes, left))):
+        yield block if block.endswith(b"\n") else block + source.readline(longest_line)
 
 
 def _pieces_of(source: BinaryIO, part: int, start: int, end: int, longest: int, *, is_cut: bool) -> Iterator[Piece]:

@@ -1,6 +1,6 @@
 """Lines that look bad and are not: they end no run, explain no failure, and nothing needs doing about them.
 
-In: text of a log. Out: the text without them (for collect.failure), or how often each stands in it (for collect.health).
+In: text of a log. Out: the text without them (for collect.failure.cause), or how often each stands in it (for collect.health).
 """
 
 from __future__ import annotations

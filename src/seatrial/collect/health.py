@@ -12,25 +12,22 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from seatrial.collect.file_parts import MIB
-from seatrial.collect.halts import was_halted
+from seatrial.collect.events.last_words import is_done, was_halted
+from seatrial.collect.failure.tracebacks import HEAD
+from seatrial.collect.file_parts import MIB, blocks
 from seatrial.collect.harmless import HARMLESS, count_harmless
-from seatrial.collect.hosts import host_folders
-from seatrial.collect.log_source import LARGEST_LOG_BYTES
+from seatrial.collect.hosts.folders import host_folders
+from seatrial.collect.logs.source import LARGEST_LOG_BYTES
 from seatrial.collect.rank_endings import num_ended_well_on
-from seatrial.files import json_object, open_file, tail_lines
+from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.measure import HarmlessCount, RunHealth
 from seatrial.records.outcome import Outcome
 
-TRACEBACK = b"Traceback (most recent call last):"
+TRACEBACK = HEAD.encode()
 BLOCK_BYTES = 4 * MIB
-# A line that a block's border would cut is read to its end, within reason.
 LONGEST_LINE_BYTES = 64 << 10
-# The last words of a rank; `stop` is the very last, unless a thread of its script goes on writing.
-LAST_EVENTS = 50
-LAST_EVENTS_BYTES = 16 << 10
 
 
 def read_health(attempt: Attempt, world_size: int) -> RunHealth:
@@ -58,25 +55,17 @@ def _blocks(log: Path) -> Iterator[bytes]:
         size, half = os.fstat(source.fileno()).st_size, LARGEST_LOG_BYTES // 2
         for start, end in [(0, size)] if size <= LARGEST_LOG_BYTES else [(0, half), (size - half, size)]:
             source.seek(start)
-            while (left := end - source.tell()) > 0 and (block := source.read(min(BLOCK_BYTES, left))):
-                yield block if block.endswith(b"\n") else block + source.readline(LONGEST_LINE_BYTES)
+            yield from blocks(source, end, BLOCK_BYTES, LONGEST_LINE_BYTES)
 
 
 def _ended_well(attempt: Attempt, logs: Sequence[Path], events: Sequence[Path], world_size: int) -> int | None:
     """All of a run that is `ok`, which means just that; of another as many as are known to, None where nothing tells."""
     if attempt.outcome is not None and attempt.outcome.outcome is Outcome.OK:
         return world_size
-    known = [sum(_is_done(path, attempt) for path in events)] if events else []
+    known = [sum(is_done(path, attempt) for path in events)] if events else []
     if attempt.spec.launcher.kind == "deepspeed" and all(map(_is_short, logs)):
         known.append(num_ended_well_on(logs))
     return min(max(known), world_size) if known else None
-
-
-def _is_done(events: Path, attempt: Attempt) -> bool:
-    """Whether the rank itself said that it was done."""
-    last = (json_object(line) for line in tail_lines(events, LAST_EVENTS, LAST_EVENTS_BYTES) if '"stop"' in line)
-    own = (event for event in last if event and (event.get("run"), event.get("attempt")) == (attempt.spec.run, attempt.number))
-    return any(event.get("kind") == "stop" for event in own)
 
 
 def _is_short(log: Path) -> bool:

@@ -35,7 +35,7 @@ def manifest_row(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Cell
         row["fallback_reasons"] = fallback_reasons(measure.effective) or None
         # The manifest calls this one by another name than the per-run table.
         row["last_iter_ms_p50"] = measure.seed.get("last_iter_p50_ms")
-    return {name: row.get(name) for name in FIXED_COLUMNS} | axis_cells(attempt.spec)
+    return {name: row.get(name) for name in FIXED_COLUMNS} | axis_cells(attempt.spec.axes)
 
 
 def _ending(attempt: Attempt) -> dict[str, Cell]:

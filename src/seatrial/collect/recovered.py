@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path, PurePath
 
 from seatrial import files
-from seatrial.disk.append import Recovered, merge_back
+from seatrial.disk.merging import Recovered, merge_back
 from seatrial.paths import AttemptPaths
 from seatrial.records.caution import Caution
 from seatrial.records.codec import described, to_json

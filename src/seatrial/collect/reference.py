@@ -15,6 +15,7 @@ from seatrial.signatures.signature import STAGE1, Signature
 _HEAD = """\
 # When something goes wrong{subject}
 
+For whoever has a failed run before them.
 Made by `make docs` from the registry that the harness itself uses (`src/seatrial/signatures/*.toml`, `src/seatrial/collect/harmless.py`):
 what stands here under "what to do" is what `seatrial` prints and what `summary.md` says under Failures. A cause is the word under `cause`
 in `outcome.json`, `run_manifest.tsv` and `skipped_runs.tsv`. `seatrial doctor PLAN` finds many of these before a campaign starts.

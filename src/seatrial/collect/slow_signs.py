@@ -14,7 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.files import open_file, read_json
+from seatrial.collect.environment import read_variables
+from seatrial.files import open_file
 from seatrial.log_lines import plain, shortened
 from seatrial.machine.secrets import mask_text
 from seatrial.paths import AttemptPaths
@@ -122,9 +123,8 @@ def _speaks_of_it(entry: Signature, effective: Effective) -> bool:
 
 def _variables(attempt: Attempt, paths: AttemptPaths) -> tuple[str, ...]:
     """`NAME=value` of those that any entry asks for; from provenance.json where environment.json is lost."""
-    stored = (read_json(paths.environment) or {}).get("variables")
-    named = {str(one.get("name")): str(one.get("value")) for one in stored if isinstance(one, dict)} if isinstance(stored, list) else {}
-    texts = (f"{name}={value}" for name, value in (named or attempt.provenance.environment).items())
+    named = read_variables(paths.environment) or attempt.provenance.environment
+    texts = (f"{name}={value}" for name, value in named.items())
     return tuple(text for text in texts if text.startswith(_prefixes()))
 
 

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.collect.hosts import HostFolder, host_folders
+from seatrial.collect.hosts.folders import HostFolder, host_folders
 from seatrial.collect.stored import read_nodes
 from seatrial.files import read_json_lines, tail_lines
 from seatrial.log_lines import split_rank

@@ -14,14 +14,15 @@ from pathlib import Path
 import polars as pl
 
 from seatrial.collect.debug_settings import debug_of_signs, read_debug_settings
-from seatrial.collect.effective import read_effective
-from seatrial.collect.events import empty_pauses, empty_steps, read_events_said
+from seatrial.collect.events.effective import read_effective
+from seatrial.collect.events.places import read_places
+from seatrial.collect.events.reported import read_reported
+from seatrial.collect.events.startup import read_broken_startup
+from seatrial.collect.events.tables import read_events_said
 from seatrial.collect.health import read_health
-from seatrial.collect.logs import read_logs
-from seatrial.collect.places import read_places
-from seatrial.collect.reported import read_reported
+from seatrial.collect.logs.tables import read_logs
 from seatrial.collect.slow_signs import read_slow_signs
-from seatrial.collect.startup import read_broken_startup
+from seatrial.collect.step_schema import empty_pauses, empty_steps
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution

@@ -16,13 +16,15 @@ import numpy as np
 import polars as pl
 
 from seatrial.collect.file_parts import MIB
-from seatrial.collect.host_samples import together, with_clock
-from seatrial.collect.hosts import HostFolder, host_folders
+from seatrial.collect.hosts.folders import HostFolder, host_folders
+from seatrial.collect.hosts.one_clock import samples_on_one_clock
+from seatrial.collect.hosts.samples import together
 from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
 from seatrial.records.telemetry import TEXT_COLUMNS, SamplerAccount, TelemetryAccount, TelemetryTables
+from seatrial.wording import were
 
 GPU_READ = (
     "epoch_sec", "gpu_index", "temp_c", "util_gpu_pct", "power_w", "sm_clock_mhz", "mem_used_mib", "mem_total_mib", "mem_free_mib",
@@ -63,7 +65,7 @@ def read_telemetry(attempt: Attempt, ahead: Mapping[Path, Samples] | None = None
     accounts = [attempt.telemetry, *(attempt.node_telemetry.get(folder.name) for folder in folders[1:])]
     read = [_of_host(attempt, folder, account, ahead or {}) for folder, account in zip(folders, accounts, strict=True)]
     if len(read) == 1:
-        return with_clock(read[0], folders[0].offset_s)
+        return samples_on_one_clock(read[0], folders[0].offset_s)
     return together(read, folders)
 
 
@@ -206,13 +208,13 @@ def _cautions(samples: Samples, file: str, account: SamplerAccount | None, run: 
             subject=run,
             text=f"{file} cannot be used ({samples.problem}) and was passed over, so what the machine did meanwhile is not known.",
         )
-    passed = [_count(samples.rows_left_out, "row"), _count(samples.bad_cells, "number")]
-    if any(passed):
+    passed = [were(number, what) for number, what in ((samples.rows_left_out, "row"), (samples.bad_cells, "number")) if number]
+    if passed:
         yield Caution(
             kind="bad_rows",
             subject=run,
             numbers={"rows": samples.rows_left_out, "numbers": samples.bad_cells},
-            text=f"In {file} {' and '.join(filter(None, passed))} passed over: without a time, written twice, or such as cannot be.",
+            text=f"In {file} {' and '.join(passed)} passed over: without a time, written twice, or such as cannot be.",
         )
     lost = _lost_rows(samples, account)
     if lost and not samples.problem:
@@ -227,7 +229,3 @@ def _cautions(samples: Samples, file: str, account: SamplerAccount | None, run: 
 def _lost_rows(samples: Samples, account: SamplerAccount | None) -> int:
     found = (0 if samples.table is None else len(samples.table)) + samples.rows_left_out
     return max(0, account.rows - found) if account else 0
-
-
-def _count(count: int, what: str) -> str:
-    return "" if count == 0 else f"1 {what} was" if count == 1 else f"{count} {what}s were"

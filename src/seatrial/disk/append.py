@@ -16,21 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seatrial.disk import fallback, merging
-from seatrial.disk.fallback import fallback_root
-from seatrial.disk.merging import Recovered, merge_back
-
-__all__ = [
-    "AppendFile",
-    "Recovered",
-    "TROUBLE",
-    "fallback_root",
-    "forget",
-    "forget_lines",
-    "kept_elsewhere",
-    "merge_back",
-    "put_aside",
-    "tried",
-]
+from seatrial.disk.modes import READABLE
 
 # What a disk says that may be well again in a moment: a rotated log makes room, a server comes back.
 TROUBLE = frozenset(
@@ -60,7 +46,7 @@ class AppendFile:
     def __init__(
         self,
         path: Path,
-        mode: int = 0o644,
+        mode: int = READABLE,
         *,
         sleep: Callable[[float], None] = time.sleep,
         monotonic: Callable[[], float] = time.monotonic,
@@ -190,7 +176,7 @@ class AppendFile:
         return True
 
 
-def put_aside(path: Path, data: bytes, error: OSError, mode: int = 0o644) -> bool:
+def put_aside(path: Path, data: bytes, error: OSError, mode: int = READABLE) -> bool:
     """Keep a whole file that could not be written; it takes the place of `path` at `merge_back`, unless a newer one stands there."""
     return fallback.keep_whole(fallback.real(path), data, said(error), mode)
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seatrial.disk.modes import PRIVATE, PRIVATE_FOLDER
 from seatrial.records.own_variables import FALLBACK_DIR
 
 VARIABLE = FALLBACK_DIR
@@ -74,7 +75,7 @@ def usable(root: Path, *, make: bool = True) -> Path:
     if make and not os.path.lexists(root):
         root.parent.mkdir(parents=True, exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            root.mkdir(mode=0o700)
+            root.mkdir(mode=PRIVATE_FOLDER)
     found = root.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise NotADirectoryError(errno.ENOTDIR, "is no folder", str(root))
@@ -225,8 +226,8 @@ def write_all(handle: int, data: bytes) -> None:
         rest = rest[os.write(handle, rest) :]
 
 
-def put(path: Path, data: bytes, mode: int = 0o600) -> None:
-    """Write a whole file aside, and rename it once it is on the disk."""
+def put(path: Path, data: bytes, mode: int = PRIVATE) -> None:
+    """Write a whole file aside, and rename it once it is on the disk. As files.written_aside does, which stands on this folder."""
     aside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, mode)
@@ -242,7 +243,7 @@ def put(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def _add(entry: Path, data: bytes, header: Callable[[], Header], most_bytes: int | None) -> None:
-    os.close(os.open(entry, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    os.close(os.open(entry, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE))
     with locked(entry) as handle:
         if handle is None:
             raise FileNotFoundError(errno.ENOENT, "went away", str(entry))

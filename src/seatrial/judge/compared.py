@@ -12,12 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.judge.facts import Facts
-from seatrial.judge.reading import FILES, Reading, interval_text, listed, missing, runs_text
+from seatrial.judge.reading import FILES, LEAST_REPEATS, Reading, interval_text, listed, missing, runs_text
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict
 from seatrial.records.measure import GroupSummary
 from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, Baseline, Criterion, Evidence
 
-LEAST_REPEATS = 3
 PCT_DIGITS = 9
 
 

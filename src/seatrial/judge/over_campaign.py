@@ -8,14 +8,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seatrial.judge.facts import Facts
-from seatrial.judge.reading import CONFIDENCE, FILES, Reading, interval_text, many, missing, runs_text
+from seatrial.judge.reading import CONFIDENCE, FILES, LEAST_REPEATS, Reading, interval_text, many, missing, runs_text
 from seatrial.records.comparison import Scaling, ScalingPoint
 from seatrial.records.criteria_catalog import CAMPAIGN
 from seatrial.records.measure import Estimate
 from seatrial.records.stability import SentinelDrift
 from seatrial.records.verdict import Criterion, Evidence
-
-LEAST_REPEATS = 3
 
 
 def campaign_reading(criterion: Criterion, facts: Facts) -> list[Reading]:

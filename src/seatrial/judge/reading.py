@@ -25,6 +25,8 @@ MOST_NAMED = 5
 MOST_APART = 3
 CONFIDENCE = 0.95
 """Of the intervals of single figures."""
+LEAST_REPEATS = 3
+"""What a side without an interval is told to be run: from two on there is one, and of two it is wide."""
 LOWER_END, UPPER_END = "lower end", "upper end"
 
 

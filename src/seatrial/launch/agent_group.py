@@ -19,6 +19,7 @@ from typing import Any
 
 from seatrial.files import tail_lines
 from seatrial.launch.fold import Fold
+from seatrial.launch.own_programs import AGENT_ENDS_WITHIN_S
 from seatrial.launch.transports.leftovers import PATIENCE_S as LEFTOVERS_PATIENCE_S
 from seatrial.launch.transports.leftovers import Leftovers
 from seatrial.launch.transports.transport import Transport
@@ -29,8 +30,7 @@ from seatrial.records.codec import from_json, to_json
 from seatrial.records.command import AgentOrder, AgentReport, Node
 from seatrial.records.nodes import NodeRecord
 
-# As on one host: longer than an agent's own patience with processes that do not die, and than the lease of a silent one.
-CLOSE_PATIENCE_S = 40.0
+# What is due by the clock (a host that failed, leftovers that are ended) is looked at so often.
 TURN_S = 0.5
 LAST_WORDS_LINES = 3
 
@@ -49,7 +49,7 @@ class AgentGroup:
         transports: Sequence[Transport] = (),
         leftovers: Leftovers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
-        close_patience_s: float = CLOSE_PATIENCE_S,
+        close_patience_s: float = AGENT_ENDS_WITHIN_S,
     ) -> None:
         """`hosts` is what each host calls itself, by its name in the hostfile."""
         self._board, self._attempt, self._transports = board, attempt, tuple(transports)

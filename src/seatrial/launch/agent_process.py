@@ -16,26 +16,27 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from types import TracebackType
 
 from seatrial.errors import LaunchError
 from seatrial.files import tail_lines
 from seatrial.kinship import adopt_orphans, children
-from seatrial.machine.orphans import kill_orphans, start_ticks
+from seatrial.launch.own_programs import AGENT_ENDS_WITHIN_S, agent_words
+from seatrial.machine.orphans import kill_orphans
+from seatrial.machine.proc_files import start_ticks
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import from_json
 from seatrial.records.command import AgentReport
 from seatrial.records.nodes import NodeRecord
+from seatrial.shell import end_within
 
 READ_BYTES = 64 * 1024
-# Longer than the agent's own patience with processes that do not die.
-CLOSE_PATIENCE_S = 40.0
 # After its last report the agent has nothing left to do.
 LEAVE_PATIENCE_S = 5.0
 # Far longer than a process takes from giving its children away to its end.
 OUTLIVED_S = 0.5
+LAST_WORDS_LINES = 3
 _LAST_KINDS = ("gone", "lost")
 
 
@@ -56,8 +57,7 @@ class AgentProcess:
     @classmethod
     def start(cls, attempt: AttemptPaths) -> AgentProcess:
         """Start the agent on the order that `prepare` wrote."""
-        # -P: a selectors.py or a seatrial/ in the user's folder must not take the place of ours.
-        argv = [sys.executable, "-P", "-m", "seatrial.agent", str(attempt.agent_order)]
+        argv = [*agent_words(), str(attempt.agent_order)]
         # Should the agent be killed, all that it watched over comes to us.
         adopt_orphans(True)
         try:
@@ -90,10 +90,10 @@ class AgentProcess:
 
     def wait(self, timeout_s: float) -> list[AgentReport]:
         """Reports as soon as there are any; [] when the time is over, or at once when no more can come."""
-        until = time.monotonic() + timeout_s
+        until_m = time.monotonic() + timeout_s
         while not self._ended:
             reports = self.poll()
-            left_s = until - time.monotonic()
+            left_s = until_m - time.monotonic()
             if reports or left_s <= 0:
                 return reports
             select.select([self._reports], [], [], left_s)
@@ -115,10 +115,10 @@ class AgentProcess:
         """Let go of the agent: what still runs is killed. The reports that came meanwhile."""
         with contextlib.suppress(OSError):
             self._control.close()
-        until = time.monotonic() + CLOSE_PATIENCE_S
+        until_m = time.monotonic() + AGENT_ENDS_WITHIN_S
         reports: list[AgentReport] = []
-        while not self._ended and time.monotonic() < until:
-            reports += self.wait(until - time.monotonic())
+        while not self._ended and time.monotonic() < until_m:
+            reports += self.wait(until_m - time.monotonic())
         if not self._ended:
             self._process.kill()
             reports.append(self._lost())
@@ -133,12 +133,7 @@ class AgentProcess:
 
     def _collect(self) -> None:
         """Wait for the process itself, but not for ever: one with a thread in a call the kernel cannot interrupt cannot end."""
-        for _ in range(2):
-            try:
-                self._process.wait(LEAVE_PATIENCE_S)
-                return
-            except subprocess.TimeoutExpired:
-                self._process.kill()
+        end_within(self._process, LEAVE_PATIENCE_S, LEAVE_PATIENCE_S)
 
     def __enter__(self) -> AgentProcess:
         return self
@@ -185,7 +180,7 @@ class AgentProcess:
         self._ended = True
         self._collect()
         killed = kill_orphans(self._attempt.folder, self._known, lambda: children() - self._own_children)
-        last_words = " / ".join(tail_lines(self._attempt.agent_log, 3))
+        last_words = " / ".join(tail_lines(self._attempt.agent_log, LAST_WORDS_LINES))
         detail = f"the agent ended with {self._process.returncode} before the run was over"
         return AgentReport(kind="lost", t=time.time(), killed=len(killed), detail=f"{detail}: {last_words}" if last_words else detail)
 

@@ -15,18 +15,17 @@ import contextlib
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
 from seatrial.files import json_object
+from seatrial.launch.own_programs import answers_words
+from seatrial.shell import end_within
 
 READ_BYTES = 64 * 1024
+# For an interpreter to end once its input has, and for the kernel to end what was killed.
 LEAVE_PATIENCE_S = 2.0
-# -P: a folder of the user's that holds a seatrial/ must not take the place of ours.
-PROGRAM = (sys.executable, "-P", "-m", "seatrial.agent.answers")
-
 Answer = dict[str, Any]
 NO_ANSWER = "no_answer"
 """In place of an answer: why there is none. `trouble` within an answer is the answerer's own word."""
@@ -35,7 +34,7 @@ NO_ANSWER = "no_answer"
 class Answering:
     """The child, as long as it is needed."""
 
-    def __init__(self, program: Sequence[str] = PROGRAM) -> None:
+    def __init__(self, program: Sequence[str] = answers_words()) -> None:
         self._program = program
         self._process: subprocess.Popen[bytes] | None = None
         self._asked: list[int] = []
@@ -81,13 +80,7 @@ class Answering:
         assert process.stdin is not None and process.stdout is not None
         with contextlib.suppress(OSError):
             process.stdin.close()
-        try:
-            process.wait(LEAVE_PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            # One in a call that the kernel cannot interrupt ends later, by itself.
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(LEAVE_PATIENCE_S)
+        end_within(process, LEAVE_PATIENCE_S, LEAVE_PATIENCE_S)
         process.stdout.close()
 
     def __enter__(self) -> Answering:

@@ -7,16 +7,12 @@ machine.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from seatrial.machine.this_host import is_this_host
+from seatrial.launch.own_programs import answers_words
+from seatrial.machine.this_host import THIS_MACHINE, is_this_host
 from seatrial.options.ssh import ssh_words
 from seatrial.records.run_spec import HostSpec
-
-MODULE = "seatrial.agent.answers"
-# Stands for the machine the harness runs on where the hostfile does not name it: no hostfile can have a name with a space.
-THIS_MACHINE = "this machine"
 
 
 def head_of(hosts: Sequence[HostSpec], is_here: Callable[[str], bool] = is_this_host) -> str:
@@ -29,9 +25,9 @@ def ask_commands(
 ) -> dict[str, tuple[str, ...]]:
     """Host → the words that start its answerer; the head is always among them. `python` is the interpreter of every host, this one's path
     where it is empty; `ssh_args` are the user's (`transports.choose.users_args`); `env` is the caller's, of which PYTHONPATH goes along."""
-    answering = (python or sys.executable, "-P", "-m", MODULE)
+    answering = answers_words(python)
     # A machine without ranks need not have the interpreter of the hosts.
-    own = {head: answering if any(host.name == head for host in hosts) else (sys.executable, *answering[1:])}
+    own = {head: answering if any(host.name == head for host in hosts) else answers_words()}
     path = (os.environ if env is None else env).get("PYTHONPATH")
     remote = ("env", f"PYTHONPATH={path}", *answering) if path else answering
     return own | {host.name: tuple(ssh_words(host.name, remote, ssh_args)) for host in hosts if host.name != head}

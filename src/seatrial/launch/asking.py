@@ -26,8 +26,8 @@ from seatrial.records.reply import Reply
 # seconds more.
 START_S = 60.0
 CLOSE_S = 2.0
-NOT_STARTED = "the session has not begun within {:g} s"
-NO_ANSWER = "no answer within {:g} s"
+LATE_START = "the session has not begun within {:g} s"
+LATE_ANSWER = "no answer within {:g} s"
 PIPES_A_HOST = 3
 # Logs, libraries, and the ends of pipes that are open only while a process is started.
 OTHER_HANDLES = 128
@@ -57,11 +57,11 @@ class Sessions:
         """The reply of every host that is asked."""
         asked = {name: self._sessions[name] for name in questions}
         starting = {name: session for name, session in asked.items() if not session.ready}
-        self._gather(starting.values(), lambda session: session.ready, self._start_s, NOT_STARTED)
+        self._gather(starting.values(), lambda session: session.ready, self._start_s, LATE_START)
         for name, session in asked.items():
             if not session.trouble:
                 session.put(questions[name])
-        self._gather(asked.values(), lambda session: session.answer() is not None, patience_s, NO_ANSWER)
+        self._gather(asked.values(), lambda session: session.answer() is not None, patience_s, LATE_ANSWER)
         return {name: _reply(session, began=name in starting) for name, session in asked.items()}
 
     def close(self) -> None:

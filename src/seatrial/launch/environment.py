@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from seatrial.machine.deepspeed_devices import ACCELERATOR, CPU
 from seatrial.machine.gpus import LIMIT
-from seatrial.machine.nic_names import only_name
+from seatrial.machine.nic_names import interface_variables
 from seatrial.machine.recorded_variables import NOT_TUNING, TUNING_PREFIXES, is_recorded
 from seatrial.machine.secrets import mask
 from seatrial.paths import AttemptPaths
@@ -83,14 +83,6 @@ def seatrial_variables(spec: RunSpec, attempt: AttemptPaths) -> dict[str, str]:
         events.ENV_ETA_MODE: spec.timing.eta_mode,
         events.ENV_ETA_MIN_SAMPLES: str(spec.timing.eta_min_samples),
     }
-
-
-def interface_variables(interface: str) -> dict[str, str]:
-    """Which network NCCL and Gloo take. Gloo knows no grammar: it is told where one name is all there is to it."""
-    if not interface:
-        return {}
-    name = only_name(interface)
-    return {"NCCL_SOCKET_IFNAME": interface, **({"GLOO_SOCKET_IFNAME": name} if name else {})}
 
 
 def inherited(environ: Mapping[str, str]) -> dict[str, str]:

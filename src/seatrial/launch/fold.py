@@ -16,10 +16,11 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from seatrial.records.command import AGENT_GOT_TERM, COMPLAINTS, AgentReport, Node
+from seatrial.records.command import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentReport, Node
 from seatrial.records.line import ClockOffset
 from seatrial.records.nodes import NodeRecord
 
+# As an agent gives its other ranks when one has failed: they often end by themselves, with a better message than ours.
 FAILED_NODE_GRACE_S = 5.0
 EXITED, LOST, NOT_STARTED = "exited", "lost", "not_started"
 MOST_DETAILS = 4
@@ -179,7 +180,7 @@ class Fold:
     def _returncode(self) -> tuple[int | None, str]:
         """The most telling code and the host that gave it. Codes of hosts that were told to stop are our own doing, and tell nothing
         where another has failed by itself."""
-        telling = [one for one in self._codes if one[0] not in COMPLAINTS]
+        telling = [one for one in self._codes if one[0] not in AFTER_EFFECT_CODES]
         if telling or self._codes:
             return (telling or self._codes)[0]
         stopped = next((standing.returncode for standing in self._standings.values() if standing.returncode), None)

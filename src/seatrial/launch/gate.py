@@ -15,29 +15,28 @@ import errno
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from seatrial import __version__
 from seatrial.errors import HostError, LaunchError, PortTakenError, RefusedError, SeatrialError
-from seatrial.launch.answering import NO_ANSWER, Answering
-from seatrial.launch.gate_file import new_token, node_names, own_addresses, remove_gate, write_gate
-from seatrial.line.protocol import Message
+from seatrial.launch.gate_file import PATIENCE_S, SAY_EVERY_S, node_names, own_addresses, remove_gate, write_gate
+from seatrial.launch.gate_questions import GateQuestions
+from seatrial.line.protocol import Message, new_token
 from seatrial.line.switchboard import Switchboard
 from seatrial.paths import CampaignPaths
-from seatrial.records.line import ClockOffset
 from seatrial.records.reply import Reply
 from seatrial.units import format_duration
 
-# Time for a person to walk from terminal to terminal.
-PATIENCE_S = 600.0
-SAY_EVERY_S = 10.0
 MOST_NAMED = 4
+# Ctrl-C is noticed so soon.
 TURN_S = 0.25
+# Longer than any question takes on the slowest host.
 ANSWER_PATIENCE_S = 60.0
+# Time to see that a command has ended, and to start it again.
 RETURN_PATIENCE_S = 120.0
+# For a word on its way, and a command that is just busy.
 LEAVE_PATIENCE_S = 5.0
 # Enough of what somebody else may have told.
 DIGITS_SHOWN = 40
@@ -63,10 +62,10 @@ class Gate:
         say: Say,
         how_to_start: Callable[[int], str],
         patience_s: float = PATIENCE_S,
-        clock: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._paths, self._plan, self._digest, self._say, self._how_to_start = paths, plan, digest, say, how_to_start
-        self._patience_s, self._clock = patience_s, clock
+        self._patience_s, self._monotonic = patience_s, monotonic
         self.nodes = node_names(nodes)
         self.master_addr = address
         """Where the user says that node 0 is reached: ranks meet there too, unless the plan names another address."""
@@ -78,9 +77,8 @@ class Gate:
         self._given_up: set[str] = set()
         self._troubles: dict[str, str] = {}
         self._logs: dict[str, str] = {}
-        self._round = _Round(0, 0.0)
         self._is_over = False
-        self._here = Answering()
+        self._questions = GateQuestions(self.nodes[0], monotonic)
 
     def __enter__(self) -> Gate:
         server = _listening(self._port)
@@ -94,7 +92,7 @@ class Gate:
         finally:
             remove_gate(self._paths, self._token)
             self._board.close()
-            self._here.close()
+            self._questions.close()
 
     @property
     def port(self) -> int:
@@ -103,25 +101,25 @@ class Gate:
     def gather(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Return when all have called. KeyboardInterrupt when `is_stopped` first, RefusedError when patience ends."""
         write_gate(self._paths, self.addresses, self.port, self._token, self._plan)
-        until_m = self._clock() + self._patience_s
-        say_at_m = self._clock()
+        until_m = self._monotonic() + self._patience_s
+        say_at_m = self._monotonic()
         while missing := self.missing():
             if is_stopped():
                 self._say(f"stopped while waiting for {_named(missing)}; nothing was run")
                 raise KeyboardInterrupt
             if self._board.failed:
                 raise LaunchError(f"{_named(missing)} cannot call any more: {self._board.failed}")
-            if self._clock() >= until_m:
+            if self._monotonic() >= until_m:
                 raise RefusedError(self._nobody_came(missing))
-            if self._clock() >= say_at_m:
-                say_at_m = self._clock() + SAY_EVERY_S
+            if self._monotonic() >= say_at_m:
+                say_at_m = self._monotonic() + SAY_EVERY_S
                 self._say(f"waiting for {_named(missing)} (start there: {self._how(missing[0])})")
             self._hear(TURN_S)
 
     def wait_for_return(self, is_stopped: Callable[[], bool] = lambda: False, patience_s: float = RETURN_PATIENCE_S) -> None:
         """Before a run: give the user a while to start a command again that has ended. Once for each end, or every run would wait."""
-        until_m = self._clock() + patience_s
-        while (awaited := {*self.lost()} - self._given_up) and not self._board.failed and self._clock() < until_m and not is_stopped():
+        until_m = self._monotonic() + patience_s
+        while (awaited := {*self.lost()} - self._given_up) and not self._board.failed and self._monotonic() < until_m and not is_stopped():
             self._hear(TURN_S)
         self._given_up |= awaited
 
@@ -161,15 +159,11 @@ class Gate:
 
     def ask(self, questions: Mapping[str, Mapping[str, Any]], patience_s: float = ANSWER_PATIENCE_S) -> dict[str, Reply]:
         """Every asked node's reply, this one's too, as `records.reply.Ask` has it: the doctor's way without ssh."""
-        self._round = _Round(self._round.number + 1, self._clock())
-        for node, question in questions.items():
-            if node == self.nodes[0]:
-                self._here.ask(self._round.number, question)
-            else:
-                self._board.send(node, {"kind": "ask", "n": self._round.number, "question": dict(question)})
-        while self._is_awaited(questions) and (left_s := self._round.asked_m + patience_s - self._clock()) > 0:
-            self._hear(left_s, self._here.fileno())
-        return {node: self._round.replies.get(node) or Reply(trouble=self._why_no_answer(node, patience_s)) for node in questions}
+        asked = self._questions
+        asked.begin(questions, self._board.send)
+        while asked.is_awaited(questions, self._hellos) and (left_s := asked.left_s(patience_s)) > 0:
+            self._hear(left_s, asked.fileno())
+        return asked.replies(questions, self._hellos, patience_s)
 
     def over(self, code: int) -> None:
         """End every command with this exit code, and wait a moment until they have heard."""
@@ -177,8 +171,8 @@ class Gate:
             return
         self._is_over = True
         self._board.send_all({"kind": "over", "code": code})
-        until_m = self._clock() + LEAVE_PATIENCE_S
-        while self._hellos and self._clock() < until_m:
+        until_m = self._monotonic() + LEAVE_PATIENCE_S
+        while self._hellos and self._monotonic() < until_m:
             self._hear(TURN_S)
 
     def _welcome(self, node: str) -> dict[str, Any]:
@@ -199,7 +193,7 @@ class Gate:
             # Of the agent of an earlier run, which ends while the next one starts, nobody wants to know any more.
             self._troubles[node] = str(message.get("why"))
         elif kind == "answer":
-            self._answered(node, message.get("n"), message.get("answer"))
+            self._questions.take(node, message.get("n"), message.get("answer"), self._board.offset(node))
 
     def _let_in(self, node: str, hello: Message) -> None:
         """One that has another plan, or is another version, ends by itself: here it is only said and not counted."""
@@ -222,27 +216,6 @@ class Gate:
         self._lost[node] = why
         self._say(f"the command on {node} has ended ({why}); the next run waits for it a while, start it again: {self._how(node)}")
 
-    def _answered(self, node: str, number: object, answer: object) -> None:
-        # One that comes too late answers nothing that is still asked.
-        if number == self._round.number and isinstance(answer, dict):
-            clock = self._board.offset(node) or (ClockOffset(offset_s=0.0, round_trip_s=0.0) if node == self.nodes[0] else None)
-            trouble, took_s = str(answer.get(NO_ANSWER, "")), self._clock() - self._round.asked_m
-            self._round.replies[node] = Reply(told={} if trouble else answer, trouble=trouble, took_s=took_s, clock=clock)
-
-    def _is_awaited(self, questions: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether an answer may still come; this node's own are taken first, that it cannot answer is known at once."""
-        for number, answer in self._here.answers():
-            self._answered(self.nodes[0], number, answer)
-        return any(self._may_answer(node) for node in questions)
-
-    def _may_answer(self, node: str) -> bool:
-        return node not in self._round.replies and (node == self.nodes[0] or node in self._hellos)
-
-    def _why_no_answer(self, node: str, patience_s: float) -> str:
-        if node in self._hellos or node == self.nodes[0]:
-            return f"no answer within {format_duration(patience_s)}"
-        return f"the command on {node} has ended"
-
     def _nobody_came(self, missing: Sequence[str]) -> str:
         return (
             f"{_named(missing)} did not call within {format_duration(self._patience_s)}: start there {self._how(missing[0])}, see that "
@@ -251,15 +224,6 @@ class Gate:
 
     def _how(self, node: str) -> str:
         return self._how_to_start(self.nodes.index(node))
-
-
-@dataclass(frozen=True)
-class _Round:
-    """One question to many nodes, and what has come of it."""
-
-    number: int
-    asked_m: float
-    replies: dict[str, Reply] = field(default_factory=dict)
 
 
 def _listening(port: int) -> socket.socket:

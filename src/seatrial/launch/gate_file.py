@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import socket
 import time
 from collections.abc import Sequence
@@ -18,13 +17,15 @@ from dataclasses import dataclass
 
 from seatrial import files
 from seatrial.errors import CampaignError
-from seatrial.machine.this_host import interfaces, is_loopback
+from seatrial.machine.interfaces import interfaces, is_loopback
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import described, to_json
 from seatrial.records.line import Call
 
-OWNER_ONLY = 0o600
+# Time for a person to walk from terminal to terminal: so long node 0 waits for the others, and they for it.
+PATIENCE_S = 600.0
+SAY_EVERY_S = 10.0
 DIGEST_DIGITS = 16
 
 
@@ -64,7 +65,7 @@ def write_gate(paths: CampaignPaths, addresses: Sequence[str], port: int, token:
     """Let the others find us."""
     stored = GateFile(token=token, addresses=tuple(addresses), port=port, since_t=time.time(), plan=plan, host=socket.gethostname())
     try:
-        files.write_json(paths.gate, to_json(stored), OWNER_ONLY)
+        files.write_private_json(paths.gate, to_json(stored))
     except OSError as error:
         raise CampaignError(f"{paths.gate} cannot be written ({error.strerror}): the commands on the other nodes need it") from error
 
@@ -84,10 +85,6 @@ def remove_gate(paths: CampaignPaths, token: str) -> None:
         present = read_gate(paths)
         if present is not None and present.token == token:
             paths.gate.unlink(missing_ok=True)
-
-
-def new_token() -> str:
-    return secrets.token_hex(32)
 
 
 def own_addresses(named: str) -> list[str]:

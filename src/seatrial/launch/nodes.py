@@ -14,9 +14,7 @@ from seatrial.errors import LaunchError
 from seatrial.hostfile import name_problem
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import Allocation, Node
-from seatrial.records.run_spec import HostSpec, PlaceSpec
-
-LOCAL, HOSTFILE, PERNODE = "local", "hostfile", "pernode"
+from seatrial.records.run_spec import LOCAL, PERNODE, HostSpec, PlaceSpec
 
 
 def nodes_of(place: PlaceSpec) -> tuple[Node, ...]:

@@ -2,7 +2,8 @@
 
 In: a run's spec, its allocation, the attempt's folder and the caller's environment. Out: spec.json, settings.json (bundled
 workloads), environment.json, command.sh, agent.json, and the order that stands in the last. On many hosts every node has a command.sh
-and an agent.json of its own, the attempt a hostfile of the hosts in use and a command.sh that starts them all.
+and an agent.json of its own, the attempt a hostfile of the hosts in use and a command.sh that starts them all. Commands and orders hold
+the plan's variables as they are, secrets too, and are private: a masked command could not be run.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from seatrial.files import READABLE, write_json, write_text
+from seatrial.disk.modes import PRIVATE_PROGRAM
+from seatrial.files import write_json, write_private_json, write_text
 from seatrial.hostfile import hostfile_text
 from seatrial.launch.command_file import all_nodes_text, command_text
 from seatrial.launch.environment import environment, inherited
 from seatrial.launch.launchers.registry import command_for, given_to_ranks, rank_logs_for
-from seatrial.launch.nodes import HOSTFILE, PERNODE, as_seen_by, own_paths
+from seatrial.launch.nodes import as_seen_by, own_paths
 from seatrial.launch.program import resolved
 from seatrial.launch.transports.choose import users_args
 from seatrial.machine.secrets import looks_secret, mask, mask_words
@@ -26,11 +28,7 @@ from seatrial.options.ssh import PDSH_APPEND
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from seatrial.records.command import AgentOrder, Allocation, Command, EnvironmentVariable, Node
-from seatrial.records.run_spec import PlaceSpec, RunSpec, Scalar
-
-# Both hold the plan's variables as they are, secrets too: a masked command could not be run.
-COMMAND_MODE = 0o700
-ORDER_MODE = 0o600
+from seatrial.records.run_spec import HOSTFILE, PERNODE, PlaceSpec, RunSpec, Scalar
 
 
 def prepare_all(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> tuple[AgentOrder, ...]:
@@ -43,10 +41,10 @@ def prepare_all(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, ca
     write_text(attempt.hostfile, hostfile_text(allocation.nodes))
     for node, order in zip(allocation.nodes, orders, strict=True):
         own = attempt.node(node.name)
-        write_text(own.command, command_text(order.command, attempt, callers, node), COMMAND_MODE)
-        write_json(own.agent_order, to_json(order), ORDER_MODE)
+        write_text(own.command, command_text(order.command, attempt, callers, node), PRIVATE_PROGRAM)
+        write_private_json(own.agent_order, to_json(order))
     ssh_args = _ssh_args(spec.place, allocation.nodes, caller)
-    write_text(attempt.command, all_nodes_text(attempt, allocation.nodes, spec.place.kind == HOSTFILE, ssh_args), COMMAND_MODE)
+    write_text(attempt.command, all_nodes_text(attempt, allocation.nodes, spec.place.kind == HOSTFILE, ssh_args), PRIVATE_PROGRAM)
     return tuple(orders)
 
 
@@ -69,8 +67,8 @@ def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller
     """The same for a run on this machine, which has one agent."""
     order = _order(spec, attempt, allocation, caller)
     callers = _write_common(spec, attempt, allocation, order.command, caller)
-    write_text(attempt.command, command_text(order.command, attempt, callers), COMMAND_MODE)
-    write_json(attempt.agent_order, to_json(order), ORDER_MODE)
+    write_text(attempt.command, command_text(order.command, attempt, callers), PRIVATE_PROGRAM)
+    write_private_json(attempt.agent_order, to_json(order))
     return order
 
 
@@ -108,8 +106,8 @@ def _write_common(
     write_json(attempt.spec, to_json(masked_spec(spec)))
     write_json(attempt.environment, {"variables": [to_json(_masked(recorded[name])) for name in sorted(recorded)]})
     if spec.workload.module:
-        private = masked_spec(spec).settings != spec.settings
-        write_json(attempt.settings, to_json(spec.settings), ORDER_MODE if private else READABLE)
+        write = write_private_json if masked_spec(spec).settings != spec.settings else write_json
+        write(attempt.settings, to_json(spec.settings))
     return {name: variable.value for name, variable in recorded.items() if variable.set_by == "caller" and not looks_secret(name)}
 
 

@@ -1,4 +1,7 @@
-"""A session with one answerer: a process with three pipes that are never waited for; `asking` looks after many of them at once."""
+"""A session with one answerer: a process with three pipes that are never waited for; `asking` looks after many of them at once.
+
+In: the words that start it, and questions. Out: `messages` as they come, and `trouble`, in words, once it is no more.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +15,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seatrial.files import json_object
+from seatrial.shell import is_over_within
 
+# What answers without end, or without ends of lines, is no answerer of ours.
 MOST_BYTES = 8 << 20
-SHOWN_BYTES = 2000
+KEPT_COMPLAINT_BYTES = 2000
+LAST_WORDS_S = 0.5
 
 Message = dict[str, Any]
 
@@ -76,7 +82,7 @@ class Session:
     def read(self) -> None:
         """Take what is there; notice the end."""
         said, complained = (self._taken(pipe) for pipe in self.pipes[1:])
-        self._complaint = (self._complaint + (complained or b""))[-SHOWN_BYTES:]
+        self._complaint = (self._complaint + (complained or b""))[-KEPT_COMPLAINT_BYTES:]
         *lines, self._pending = (self._pending + (said or b"")).split(b"\n")
         # A login script that prints is no reason to stop: what is no JSON object is passed over.
         for message in filter(None, map(json_object, lines)):
@@ -104,9 +110,8 @@ class Session:
     def _end(self, why: str = "") -> None:
         if self.trouble or self.process is None:
             return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            # Its output has ended, so it is about to end itself; its code says more than the silence.
-            self.process.wait(0.5)
+        # Its output has ended, so it is about to end itself; its code says more than the silence.
+        is_over_within(self.process, LAST_WORDS_S)
         complained = self._taken(self.pipes[2]) or b""
         lines = (self._complaint + complained).decode("utf-8", errors="replace").strip().splitlines()
         # The last line is what ended it: warnings, banners and tracebacks stand before it.
@@ -129,9 +134,7 @@ class Session:
     def wait(self, patience_s: float) -> None:
         if self.process is None:
             return
-        try:
-            self.process.wait(max(0.0, patience_s))
-        except subprocess.TimeoutExpired:
+        if not is_over_within(self.process, patience_s):
             self.signal(signal.SIGKILL)
             self.process.wait()
         for pipe in (self.process.stdout, self.process.stderr):

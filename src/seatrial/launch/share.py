@@ -21,7 +21,7 @@ from types import TracebackType
 from seatrial import __version__
 from seatrial.errors import CampaignError, UsageError
 from seatrial.launch.answering import Answering
-from seatrial.launch.gate_file import read_gate
+from seatrial.launch.gate_file import PATIENCE_S, SAY_EVERY_S, read_gate
 from seatrial.launch.started_agents import StartedAgents
 from seatrial.line.awake_clock import AwakeClock
 from seatrial.line.caller import Caller, LineError
@@ -29,10 +29,9 @@ from seatrial.line.protocol import Message
 from seatrial.paths import CampaignPaths
 from seatrial.units import format_duration
 
-# As long as node 0 waits for this one.
-PATIENCE_S = 600.0
-SAY_EVERY_S = 10.0
+# How often the shared folder is asked for node 0's file.
 LOOK_EVERY_S = 0.5
+# Agents that ended are noticed so soon.
 TURN_S = 0.5
 # Once round all addresses: the file may be of a campaign that is dead, and the living one's take its place at any time.
 CALL_PATIENCE_S = 0.0
@@ -52,11 +51,11 @@ class Share:
         say: Say,
         address: str = "",
         patience_s: float = PATIENCE_S,
-        clock: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._paths, self._node, self._digest, self._say, self._address = paths, node, digest, say, address
-        self._patience_s, self._clock, self._sleep = patience_s, clock, sleep
+        self._patience_s, self._monotonic, self._sleep = patience_s, monotonic, sleep
         # This command may be suspended in its terminal, and node 0 is not to blame for what was not heard meanwhile.
         self._awake = AwakeClock()
         self._agents = StartedAgents(paths.folder)
@@ -91,7 +90,7 @@ class Share:
 
     def _called(self) -> Caller:
         """A line to node 0, as soon as there can be one."""
-        until_m, say_at_m = self._clock() + self._patience_s, self._clock()
+        until_m, say_at_m = self._monotonic() + self._patience_s, self._monotonic()
         while True:
             trouble = f"{self._paths.gate} is not there"
             gate = read_gate(self._paths)
@@ -102,10 +101,10 @@ class Share:
                 except LineError as error:
                     # What a dead campaign left, or one that is not up yet; another command with this rank would be turned away too.
                     trouble = str(error)
-            if self._clock() >= until_m:
+            if self._monotonic() >= until_m:
                 raise CampaignError(self._nothing_of_node0(trouble))
-            if self._clock() >= say_at_m:
-                say_at_m = self._clock() + SAY_EVERY_S
+            if self._monotonic() >= say_at_m:
+                say_at_m = self._monotonic() + SAY_EVERY_S
                 self._say(f"{self._node}: waiting for node 0 ({trouble}; it must run, with {self._paths.folder} as the same shared folder)")
             self._sleep(LOOK_EVERY_S)
 

@@ -6,17 +6,17 @@ the run by itself, KILL. Its words go to the log that node 0 named, in the attem
 
 from __future__ import annotations
 
-import contextlib
 import os
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
 
+from seatrial.launch.own_programs import AGENT_ENDS_WITHIN_S
 from seatrial.machine.orphans import kill_orphans
+from seatrial.shell import is_over_within
 
-# Longer than the agent's own patience with processes that do not die.
-END_PATIENCE_S = 40.0
+# For the kernel to end what was killed.
 LEAVE_PATIENCE_S = 2.0
 
 
@@ -47,16 +47,13 @@ class StartedAgents:
         """End all that still live, and whatever they leave."""
         for _, _, process in self._running:
             process.terminate()
-        until_m = time.monotonic() + END_PATIENCE_S
+        until_m = time.monotonic() + AGENT_ENDS_WITHIN_S
         for _, log, process in self._running:
-            try:
-                process.wait(max(0.0, until_m - time.monotonic()))
-            except subprocess.TimeoutExpired:
+            if not is_over_within(process, until_m - time.monotonic()):
                 process.kill()
                 kill_orphans(_attempt_of(log), {})
                 # One in a call that the kernel cannot interrupt ends later, by itself.
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(LEAVE_PATIENCE_S)
+                is_over_within(process, LEAVE_PATIENCE_S)
         self._running = []
 
     def _run_of(self, log: Path) -> str:

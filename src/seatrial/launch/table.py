@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 from seatrial.launch.launchers.registry import command_for
 from seatrial.launch.nodes import as_seen_by, nodes_of
-from seatrial.launch.places.hosts import is_on_cpu
+from seatrial.launch.places.hosts import is_meant_for_cpu
+from seatrial.machine.this_host import LOCALHOST
 from seatrial.paths import AttemptPaths
 from seatrial.ports import FIRST_PORT
 from seatrial.records.command import Allocation, Command
 from seatrial.records.run_spec import RunSpec
 
-THIS_MACHINE = "localhost"
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -28,8 +28,8 @@ def node_commands(spec: RunSpec, attempt: AttemptPaths, caller: Mapping[str, str
     port = spec.place.port or spec.place.port_base or FIRST_PORT
     if not nodes:
         alone = Allocation(ranks=spec.place.ranks, devices=spec.place.devices, master_port=port)
-        return {THIS_MACHINE: command_for(spec, alone, attempt, caller)}
+        return {LOCALHOST: command_for(spec, alone, attempt, caller)}
     address = spec.place.master_addr or nodes[0].name
     ranks = sum(node.ranks for node in nodes)
-    shared = Allocation(ranks=ranks, master_addr=address, master_port=port, cpu_only=is_on_cpu(spec), nodes=nodes)
+    shared = Allocation(ranks=ranks, master_addr=address, master_port=port, cpu_only=is_meant_for_cpu(spec), nodes=nodes)
     return {node.name: command_for(spec, as_seen_by(shared, node), attempt, caller) for node in nodes}

@@ -20,6 +20,7 @@ from seatrial.line.connection import Connection
 from seatrial.line.protocol import Message, harness_proof, is_same, proof
 from seatrial.records.line import Call
 
+# Within the harness's own patience with agents that are to call (launch.places.calling).
 PATIENCE_S = 20.0
 ONE_TRY_S = 5.0
 # Longer than the harness waits for who introduces himself: a node that gave up sooner might be let in just then, and be lost.

@@ -1,18 +1,29 @@
-"""What is said on a line: one JSON object a line, each with its `kind`, and how a caller proves that it knows the token."""
+"""What is said on a line: one JSON object a line, each with its `kind`, and how a caller proves that it knows the token.
+
+In: messages, or bytes as they arrive. Out: bytes, or whole messages; a ValueError for what is none.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
 import json
+import secrets
 from collections.abc import Mapping
 from typing import Any
 
+# Several times within a lease: one that is lost on the way costs nothing.
 BEAT_EVERY_S = 2.0
 # The longest thing said is a whole environment.
 LONGEST_LINE_BYTES = 4 * 1024 * 1024
+TOKEN_BYTES = 32
 
 Message = dict[str, Any]
+
+
+def new_token() -> str:
+    """What the two ends of a line know, and nobody else."""
+    return secrets.token_hex(TOKEN_BYTES)
 
 
 def proof(token: str, nonce: str, node: str) -> str:

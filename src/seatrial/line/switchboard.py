@@ -31,13 +31,16 @@ from seatrial.line.door import Door
 from seatrial.line.protocol import BEAT_EVERY_S, Message, harness_proof, is_same, proof
 from seatrial.records.line import LEASE_S, ClockOffset
 
+# What the main thread wants to send waits so long at most.
 TURN_S = 0.1
 # Who connects and does not say who he is, is no node of ours; least of all where others wait for his place.
 INTRODUCE_WITHIN_S = 5.0
 INTRODUCE_WITHIN_WHEN_FULL_S = 1.0
+# All of them together take few of the handles that a run needs.
 MOST_STRANGERS = 64
 # The hello of a host with hundreds of virtual interfaces, each with its addresses.
 LONGEST_HELLO_BYTES = 64 * 1024
+# For the thread to end its turn, and to send what waits.
 CLOSE_PATIENCE_S = 2.0
 
 Welcome = Callable[[str], Mapping[str, Any]]

@@ -1,1 +1,1 @@
-"""Facts about this host: GPUs, processor, code, versions. Reads, never changes."""
+"""Facts about this host: GPUs, processor, code, versions. Reads; only `orphans`, `shared_memory` and `handles` change anything."""

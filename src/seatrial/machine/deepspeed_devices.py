@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from seatrial.machine.gpus import DEVICE_FILE, LIMIT, Driver, is_certain, read_driver, visible_gpus, visible_ids
+from seatrial.machine.gpus import DEVICE_FILE, LIMIT, Driver, is_certain, is_mig_instance, read_driver, visible_gpus, visible_ids
 from seatrial.records.run_spec import RunSpec
 
 ACCELERATOR = "DS_ACCELERATOR"
@@ -53,5 +53,5 @@ def may_see_a_gpu(variables: Mapping[str, str], driver: Driver) -> bool:
     """Whether a process with these variables sees a GPU, for all that is known."""
     if not is_certain(driver, DEVICE_FILE.exists()):
         return True
-    instances = [device for device in visible_ids(variables) or () if device.startswith("MIG-")]
+    instances = [device for device in visible_ids(variables) or () if is_mig_instance(device)]
     return bool(instances or visible_gpus(driver.gpus, (), variables))

@@ -1,4 +1,7 @@
-"""Which code stands in a folder: commit, branch, whether tracked files were changed, and a hash of those changes."""
+"""Which code stands in a folder: commit, branch, whether tracked files were changed, and a hash of those changes.
+
+In: a folder. Out: a `GitState`; empty where it is no repository or there is no git, `unknown` where git does not tell in time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ GIT_TIMEOUT_S = 5.0
 MOST_BYTES = 256 << 20
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 # Reads only, and takes no lock that a person's own git would wait for.
-_GIT = ("git", "--no-optional-locks")
+GIT = ("git", "--no-optional-locks")
 # Everything that a user's own settings could change is said, so that the same changes are the same bytes for everybody.
 _DIFF = (
     "diff", "HEAD", "--patch", "--binary", "--full-index", "--unified=3", "--inter-hunk-context=0", "--diff-algorithm=myers",
@@ -90,7 +93,7 @@ def _all_but(folder: Path, output: Path | None) -> list[str]:
 
 def _told(folder: Path, *words: str) -> bytes | None:
     """What git writes; None when it cannot tell: no git, no repository. A NoEndError is another matter: there is one."""
-    return bytes_of([*_GIT, *words], cwd=folder, timeout_s=GIT_TIMEOUT_S, most_bytes=MOST_BYTES)
+    return bytes_of([*GIT, *words], cwd=folder, timeout_s=GIT_TIMEOUT_S, most_bytes=MOST_BYTES)
 
 
 def _text(told: bytes) -> str:

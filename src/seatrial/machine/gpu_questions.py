@@ -40,7 +40,7 @@ _MEMORY_V2 = 0x02000028
 
 
 @dataclass(frozen=True)
-class Question:
+class NvmlQuestion:
     """One thing to ask: functions of the binding with their arguments, the first that the driver has counts, and what they fill."""
 
     columns: tuple[str, ...]
@@ -51,30 +51,30 @@ class Question:
     """Asked on the first and the last look in any case: what counts is how far it got."""
 
 
-UTILISATION = Question(("util_gpu_pct", "util_mem_pct"), (("nvmlDeviceGetUtilizationRates",),), lambda rates: (rates.gpu, rates.memory))
+UTILISATION = NvmlQuestion(("util_gpu_pct", "util_mem_pct"), (("nvmlDeviceGetUtilizationRates",),), lambda rates: (rates.gpu, rates.memory))
 # The second version leaves out what the driver keeps for itself, as nvidia-smi does.
-MEMORY = Question(
+MEMORY = NvmlQuestion(
     ("mem_used_mib", "mem_total_mib", "mem_free_mib"),
     (("nvmlDeviceGetMemoryInfo", _MEMORY_V2), ("nvmlDeviceGetMemoryInfo",)),
     lambda memory: (memory.used // MIB, memory.total // MIB, memory.free // MIB),
 )
-POWER_LIMIT = Question(("power_limit_w",), (("nvmlDeviceGetEnforcedPowerLimit",),), lambda milliwatt: (milliwatt / 1000,))
-THROTTLE = Question(
+POWER_LIMIT = NvmlQuestion(("power_limit_w",), (("nvmlDeviceGetEnforcedPowerLimit",),), lambda milliwatt: (milliwatt / 1000,))
+THROTTLE = NvmlQuestion(
     ("throttle_reasons",),
     (("nvmlDeviceGetCurrentClocksEventReasons",), ("nvmlDeviceGetCurrentClocksThrottleReasons",)),
     lambda bits: (throttle_names(bits),),
 )
-ECC_UNCORRECTED = Question(("ecc_uncorrected",), (("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_BOOT),))
-LINK_GEN = Question(("pcie_link_gen",), (("nvmlDeviceGetCurrPcieLinkGeneration",),))
-LINK_WIDTH = Question(("pcie_link_width",), (("nvmlDeviceGetCurrPcieLinkWidth",),))
+ECC_UNCORRECTED = NvmlQuestion(("ecc_uncorrected",), (("nvmlDeviceGetTotalEccErrors", _UNCORRECTED, _SINCE_BOOT),))
+LINK_GEN = NvmlQuestion(("pcie_link_gen",), (("nvmlDeviceGetCurrPcieLinkGeneration",),))
+LINK_WIDTH = NvmlQuestion(("pcie_link_width",), (("nvmlDeviceGetCurrPcieLinkWidth",),))
 QUESTIONS = (
-    Question(("temp_c",), (("nvmlDeviceGetTemperature", _GPU_SENSOR), ("nvmlDeviceGetTemperatureV", _GPU_SENSOR))),
+    NvmlQuestion(("temp_c",), (("nvmlDeviceGetTemperature", _GPU_SENSOR), ("nvmlDeviceGetTemperatureV", _GPU_SENSOR))),
     UTILISATION,
-    Question(("power_w",), (("nvmlDeviceGetPowerUsage",),), lambda milliwatt: (milliwatt / 1000,)),
-    Question(("sm_clock_mhz",), (("nvmlDeviceGetClockInfo", _SM_CLOCK),)),
-    Question(("mem_clock_mhz",), (("nvmlDeviceGetClockInfo", _MEMORY_CLOCK),)),
+    NvmlQuestion(("power_w",), (("nvmlDeviceGetPowerUsage",),), lambda milliwatt: (milliwatt / 1000,)),
+    NvmlQuestion(("sm_clock_mhz",), (("nvmlDeviceGetClockInfo", _SM_CLOCK),)),
+    NvmlQuestion(("mem_clock_mhz",), (("nvmlDeviceGetClockInfo", _MEMORY_CLOCK),)),
     MEMORY,
-    Question(
+    NvmlQuestion(
         ("energy_j",),
         (("nvmlDeviceGetTotalEnergyConsumption",),),
         lambda millijoule: (millijoule / 1000,),
@@ -83,27 +83,27 @@ QUESTIONS = (
     ),
     POWER_LIMIT,
     THROTTLE,
-    Question(("ecc_corrected",), (("nvmlDeviceGetTotalEccErrors", _CORRECTED, _SINCE_BOOT),)),
+    NvmlQuestion(("ecc_corrected",), (("nvmlDeviceGetTotalEccErrors", _CORRECTED, _SINCE_BOOT),)),
     ECC_UNCORRECTED,
     LINK_GEN,
     LINK_WIDTH,
-    Question(("pcie_rx_kib_per_s",), (("nvmlDeviceGetPcieThroughput", _RX),), every=PCIE_EVERY),
-    Question(("pcie_tx_kib_per_s",), (("nvmlDeviceGetPcieThroughput", _TX),), every=PCIE_EVERY),
+    NvmlQuestion(("pcie_rx_kib_per_s",), (("nvmlDeviceGetPcieThroughput", _RX),), every=PCIE_EVERY),
+    NvmlQuestion(("pcie_tx_kib_per_s",), (("nvmlDeviceGetPcieThroughput", _TX),), every=PCIE_EVERY),
 )
 # By version: the plain name raises an error of its own kind where the driver is older than the binding.
-PROCESSES = Question(("process_count",), (("nvmlDeviceGetComputeRunningProcesses_v3",), ("nvmlDeviceGetComputeRunningProcesses_v2",)))
-POWER_DEFAULT = Question(("power_default_w",), (("nvmlDeviceGetPowerManagementDefaultLimit",),), lambda milliwatt: (milliwatt / 1000,))
-LINK_GEN_MAX = Question(("pcie_gen_max",), (("nvmlDeviceGetMaxPcieLinkGeneration",),))
+PROCESSES = NvmlQuestion(("process_count",), (("nvmlDeviceGetComputeRunningProcesses_v3",), ("nvmlDeviceGetComputeRunningProcesses_v2",)))
+POWER_DEFAULT = NvmlQuestion(("power_default_w",), (("nvmlDeviceGetPowerManagementDefaultLimit",),), lambda milliwatt: (milliwatt / 1000,))
+LINK_GEN_MAX = NvmlQuestion(("pcie_gen_max",), (("nvmlDeviceGetMaxPcieLinkGeneration",),))
 # What a card is, whatever it does.
 FACTS = (
-    Question(("uuid",), (("nvmlDeviceGetUUID",),), lambda text: (as_text(text),)),
-    Question(("name",), (("nvmlDeviceGetName",),), lambda text: (as_text(text),)),
-    Question(("compute_capability",), (("nvmlDeviceGetCudaComputeCapability",),), lambda pair: ("{}.{}".format(*pair),)),
+    NvmlQuestion(("uuid",), (("nvmlDeviceGetUUID",),), lambda text: (as_text(text),)),
+    NvmlQuestion(("name",), (("nvmlDeviceGetName",),), lambda text: (as_text(text),)),
+    NvmlQuestion(("compute_capability",), (("nvmlDeviceGetCudaComputeCapability",),), lambda pair: ("{}.{}".format(*pair),)),
     POWER_LIMIT,
     POWER_DEFAULT,
     LINK_GEN_MAX,
-    Question(("sm_clock_max_mhz",), (("nvmlDeviceGetMaxClockInfo", _SM_CLOCK),)),
-    Question(("memory_clock_max_mhz",), (("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK),)),
+    NvmlQuestion(("sm_clock_max_mhz",), (("nvmlDeviceGetMaxClockInfo", _SM_CLOCK),)),
+    NvmlQuestion(("memory_clock_max_mhz",), (("nvmlDeviceGetMaxClockInfo", _MEMORY_CLOCK),)),
 )
 # How it is now, for a judgement before a campaign.
 STATE = (
@@ -113,19 +113,19 @@ STATE = (
     POWER_DEFAULT,
     THROTTLE,
     ECC_UNCORRECTED,
-    Question(("rows_pending", "rows_failed"), (("nvmlDeviceGetRemappedRows",),), lambda rows: (bool(rows[2]), bool(rows[3]))),
-    Question(("persistence",), (("nvmlDeviceGetPersistenceMode",),), lambda mode: (bool(mode),)),
-    Question(("performance_state",), (("nvmlDeviceGetPerformanceState",),)),
+    NvmlQuestion(("rows_pending", "rows_failed"), (("nvmlDeviceGetRemappedRows",),), lambda rows: (bool(rows[2]), bool(rows[3]))),
+    NvmlQuestion(("persistence",), (("nvmlDeviceGetPersistenceMode",),), lambda mode: (bool(mode),)),
+    NvmlQuestion(("performance_state",), (("nvmlDeviceGetPerformanceState",),)),
     LINK_GEN,
     LINK_GEN_MAX,
     LINK_WIDTH,
-    Question(("pcie_width_max",), (("nvmlDeviceGetMaxPcieLinkWidth",),)),
-    Question(("mig",), (("nvmlDeviceGetMigMode",),), lambda modes: (bool(modes[0]),)),
-    Question(("compute_mode",), (("nvmlDeviceGetComputeMode",),), lambda mode: (COMPUTE_MODES.get(mode, str(mode)),)),
+    NvmlQuestion(("pcie_width_max",), (("nvmlDeviceGetMaxPcieLinkWidth",),)),
+    NvmlQuestion(("mig",), (("nvmlDeviceGetMigMode",),), lambda modes: (bool(modes[0]),)),
+    NvmlQuestion(("compute_mode",), (("nvmlDeviceGetComputeMode",),), lambda mode: (COMPUTE_MODES.get(mode, str(mode)),)),
 )
 
 
-def answer(library: Any, handle: Any, question: Question) -> Any | None:
+def answer(library: Any, handle: Any, question: NvmlQuestion) -> Any | None:
     """What the first way that works gives, asked once; None when none does."""
     for name, *arguments in question.ways:
         try:
@@ -136,7 +136,7 @@ def answer(library: Any, handle: Any, question: Question) -> Any | None:
     return None
 
 
-def answers(library: Any, handle: Any, questions: Sequence[Question]) -> dict[str, Any]:
+def answers(library: Any, handle: Any, questions: Sequence[NvmlQuestion]) -> dict[str, Any]:
     """Column → value of everything asked; None where there is no answer."""
     cells: dict[str, Any] = {}
     for question in questions:

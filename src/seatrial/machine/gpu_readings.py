@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from seatrial.machine.gpu_questions import PROCESSES, QUESTIONS, Question
+from seatrial.machine.gpu_questions import PROCESSES, QUESTIONS, NvmlQuestion
 from seatrial.machine.gpus import LIMIT, Gpu, list_gpus, visible_gpus
 from seatrial.machine.nvml import (
     FUNCTION_NOT_FOUND,
@@ -49,7 +49,7 @@ class _Device:
 
     gpu: Gpu
     handle: Any
-    ways: dict[Question, int] = field(default_factory=dict)
+    ways: dict[NvmlQuestion, int] = field(default_factory=dict)
     """Which way of asking each question works; beyond the last, none does."""
     looks_to_skip: int = 0
     lost_times: int = 0
@@ -109,14 +109,14 @@ class GpuReadings:
         """A sentence for each GPU that did not always answer."""
         return [note for device in self._devices for note in _device_notes(device)]
 
-    def _is_due(self, question: Question, position: int, *, last: bool) -> bool:
+    def _is_due(self, question: NvmlQuestion, position: int, *, last: bool) -> bool:
         if question.every == 1:
             return True
         if last or (question.is_counter and self._looks == 1):
             return question.is_counter
         return (self._looks + position) % max(question.every, len(self._devices)) == 1
 
-    def _row(self, device: _Device, questions: Sequence[Question]) -> Row | None:
+    def _row(self, device: _Device, questions: Sequence[NvmlQuestion]) -> Row | None:
         try:
             if device.handle is None:
                 device.handle = self._asked("nvmlDeviceGetHandleByIndex", device.gpu.index)
@@ -128,7 +128,7 @@ class GpuReadings:
             device.back_at = self._time()
         return {"gpu_index": device.gpu.index, "gpu_uuid": device.gpu.uuid, "gpu_name": device.gpu.name, **cells}
 
-    def _cells(self, device: _Device, questions: Sequence[Question]) -> Row:
+    def _cells(self, device: _Device, questions: Sequence[NvmlQuestion]) -> Row:
         cells: Row = {}
         for question in questions:
             answer = self._answer(device, question)
@@ -138,7 +138,7 @@ class GpuReadings:
             raise _GpuLost(next((reason for _, reason in device.refused.values()), "no question was answered"))
         return {**cells, **self._processes(device)}
 
-    def _answer(self, device: _Device, question: Question) -> Any | None:
+    def _answer(self, device: _Device, question: NvmlQuestion) -> Any | None:
         """None where the driver has no answer, now or ever."""
         while (way := device.ways.get(question, 0)) < len(question.ways):
             name, *arguments = question.ways[way]

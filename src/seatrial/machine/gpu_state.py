@@ -1,6 +1,6 @@
 """How each GPU is right now, as far as its driver tells: who is on it, its caps and throttles, errors, link and modes.
 
-Read once through NVML; what a driver or a GPU does not answer is None. Judged in preflight/gpus.py.
+Read once through NVML; what a driver or a GPU does not answer is None. Judged in preflight/gpu_states.py.
 """
 
 from __future__ import annotations

@@ -102,6 +102,11 @@ def visible_ids(environment: Mapping[str, str]) -> tuple[str, ...] | None:
     return None if limit is None else tuple(dict.fromkeys(part.strip() for part in limit.split(",") if part.strip()))
 
 
+def is_mig_instance(device: str) -> bool:
+    """Whether an id names a part of a GPU, which CUDA alone can find."""
+    return device.startswith("MIG-")
+
+
 def chosen(gpus: Sequence[Gpu], devices: Sequence[str]) -> tuple[Gpu, ...]:
     """The GPUs that `devices` names by index or by the beginning of their UUID, in that order; all when it names none."""
     if not devices:

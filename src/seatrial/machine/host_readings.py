@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from seatrial.machine.process_tree import PROC, ProcessLine, ProcessTree
+from seatrial.machine.proc_files import KIB, PROC, ProcessLine
+from seatrial.machine.process_tree import ProcessTree
+from seatrial.machine.shared_memory import SHARED_MEMORY
 
 SYS = Path("/sys")
-SHM = Path("/dev/shm")
-KIB = 1024
 SECTOR_BYTES = 512
 # Counters tick a hundred times a second: a share of fewer ticks than this makes is noise.
 SHORTEST_SPAN_S = 0.1
@@ -43,24 +43,24 @@ class HostReadings:
         *,
         proc: Path = PROC,
         sys: Path = SYS,
-        shm: Path = SHM,
-        clock: Callable[[], float] = time.monotonic,
+        shm: Path = SHARED_MEMORY,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._proc, self._shm, self._clock = proc, shm, clock
+        self._proc, self._shm, self._monotonic = proc, shm, monotonic
         self._tree = ProcessTree(root, proc)
         self._cpu = _Shares()
         self._disks = _Rates(_Kind(sys / "block", skip=()))
         self._net = _Rates(_Kind(sys / "class" / "net", skip=("lo",)))
         self._tree_before: dict[int, ProcessLine] | None = None
-        self._looked_at: float | None = None
+        self._looked_m: float | None = None
 
     def look(self) -> Row:
         """One row, without its time stamps."""
-        now = self._clock()
-        span_s = None if self._looked_at is None else now - self._looked_at
+        now_m = self._monotonic()
+        span_s = None if self._looked_m is None else now_m - self._looked_m
         if span_s is not None and span_s < SHORTEST_SPAN_S:
             return {**self._levels(), **_tree_cells(self._tree.look())}
-        self._looked_at = now
+        self._looked_m = now_m
         processes = self._tree.look()
         return {
             **self._levels(),

@@ -6,17 +6,16 @@ In: what psutil tells of interfaces and /sys/class/infiniband of adapters. Out: 
 
 from __future__ import annotations
 
-import ipaddress
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
+from seatrial.machine.interfaces import ip_addresses, is_link_local, is_loopback
+
 INFINIBAND = Path("/sys/class/infiniband")
 OTHERS_CABLES = ("veth", "cali", "lxc", "tap", "vnet")
-_FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
 def network_interfaces(infiniband: Path = INFINIBAND) -> dict[str, str]:
@@ -27,13 +26,14 @@ def network_interfaces(infiniband: Path = INFINIBAND) -> dict[str, str]:
 def ethernet_lines(addresses: Mapping[str, Sequence[Any]], stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """(interface, line), by name, from psutil's two answers."""
     for name in sorted({*addresses, *stats}):
-        known = [address for entry in addresses.get(name, ()) if (address := _address(entry))]
+        # Every interface has a link-local one, and it tells nothing.
+        known = [address for address in ip_addresses(addresses.get(name, ())) if not is_link_local(address)]
         if name.startswith(OTHERS_CABLES) or _is_loopback(name, known):
             continue
         told = stats.get(name)
         state = [] if told is None else ["up" if told.isup else "down"]
         speed = [f"{told.speed} Mb/s"] if told is not None and told.speed else []
-        yield name, ", ".join([*state, *speed, *[str(address) for address in known]])
+        yield name, ", ".join([*state, *speed, *known])
 
 
 def infiniband_lines(folder: Path) -> Iterator[tuple[str, str]]:
@@ -45,19 +45,8 @@ def infiniband_lines(folder: Path) -> Iterator[tuple[str, str]]:
         yield f"{port.parts[-3]} port {port.name}", ", ".join(filter(None, told))
 
 
-def _address(entry: Any) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    if entry.family not in _FAMILIES:
-        return None
-    try:
-        address = ipaddress.ip_address(str(entry.address).partition("%")[0])
-    except ValueError:
-        return None
-    # Every interface has a link-local one, and it tells nothing.
-    return None if address.version == 6 and address.is_link_local else address
-
-
-def _is_loopback(name: str, addresses: Sequence[ipaddress.IPv4Address | ipaddress.IPv6Address]) -> bool:
-    return name == "lo" or (bool(addresses) and all(address.is_loopback for address in addresses))
+def _is_loopback(name: str, addresses: Sequence[str]) -> bool:
+    return name == "lo" or (bool(addresses) and all(map(is_loopback, addresses)))
 
 
 def _first_line(path: Path) -> str:

@@ -36,3 +36,11 @@ def only_name(grammar: str) -> str:
     """The one plain name that NCCL's text gives, which is the same to Gloo; empty where it gives several, a rule, or none."""
     rest = grammar.strip().removeprefix("=").partition(":")[0].strip()
     return "" if not rest or rest.startswith("^") or "," in rest else rest
+
+
+def interface_variables(grammar: str) -> dict[str, str]:
+    """What `place.interface` sets, name → value. Gloo knows no grammar: it is told where one name is all there is to it."""
+    if not grammar:
+        return {}
+    name = only_name(grammar)
+    return {"NCCL_SOCKET_IFNAME": grammar, **({"GLOO_SOCKET_IFNAME": name} if name else {})}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from seatrial.machine.process_tree import PROC
+from seatrial.machine.proc_files import PROC
 
 CGROUPS = Path("/sys/fs/cgroup")
 OWN = "in its cgroup"

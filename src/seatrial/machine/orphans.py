@@ -19,27 +19,20 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 
 from seatrial.files import read_json
-from seatrial.machine.process_tree import PROC, read_line
+from seatrial.machine.proc_files import PROC, ZOMBIE, all_pids, command_words, environment_words, own_pids, read_line
+from seatrial.machine.running_agents import AGENT
 from seatrial.machine.shared_memory import left_behind
 from seatrial.paths import BY_HAND, AttemptPaths
 from seatrial.records.events import ENV_RUN_DIR
 
-ZOMBIE = "Z"
 PATIENCE_S = 5.0
 LOOK_EVERY_S = 0.1
 # How long after the last sign of life of an attempt shared memory may still be its own.
 SIGN_OF_LIFE_S = 60.0
-AGENT = b"seatrial.agent"
 _MARKER = f"{ENV_RUN_DIR}=".encode()
 
 Whose = Callable[[bytes], bool]
 """Whether a path that a process names makes it one of those that are looked for."""
-
-
-def start_ticks(pid: int, proc: Path = PROC) -> int | None:
-    """When a process started, in kernel ticks: with the pid it names one process for ever. None when it is gone or a zombie."""
-    line = read_line(str(proc), pid)
-    return None if line is None or line.state == ZOMBIE else line.started_ticks
 
 
 def find_orphans(
@@ -61,7 +54,7 @@ def _find(
     lines = ((pid, read_line(str(proc), pid)) for pid in (own_pids(proc) if among is None else among))
     living = {pid: line for pid, line in lines if line is not None and line.state != ZOMBIE}
     found = {pid for pid, ticks in known.items() if pid in living and living[pid].started_ticks == ticks}
-    found |= {pid for pid in living if _says_so(whose, proc / str(pid))}
+    found |= {pid for pid in living if _says_so(whose, pid, proc)}
     above = _line_of_descent(proc)
     family = _with_children({*found, *roots} - above, {pid: line.parent for pid, line in living.items()})
     return sorted((family & living.keys()) - above)
@@ -72,10 +65,10 @@ def kill_orphans(
     known: Mapping[int, int],
     adopted: Callable[[], set[int]] = set,
     sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> set[int]:
     """KILL them until none is left or patience ends, then remove their shared memory; the pids that were killed."""
-    killed = _chased(_Chase(of_attempt(folder), known, adopted), sleep, clock)
+    killed = _chased(_Chase(of_attempt(folder), known, adopted), sleep, monotonic)
     _remove_shared_memory(folder)
     return killed
 
@@ -85,13 +78,13 @@ def kill_leftovers(
     attempt: Path,
     go_on: Callable[[], bool] = lambda: True,
     sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> set[int]:
     """The same for what every attempt of a campaign but this one has left on this host; its shared memory stays, nobody knows it.
 
     Only for who knows that this attempt is the one that lives now; `go_on` is asked before each look whether that is still so.
     """
-    return _chased(_Chase(of_other_attempts(campaign, attempt), {}, set), sleep, clock, go_on)
+    return _chased(_Chase(of_other_attempts(campaign, attempt), {}, set), sleep, monotonic, go_on)
 
 
 def find_leftovers(campaign: Path, attempt: Path) -> list[int]:
@@ -116,13 +109,13 @@ def _below(pattern: bytes) -> Whose:
 
 
 def _chased(
-    chase: _Chase, sleep: Callable[[float], None], clock: Callable[[], float], go_on: Callable[[], bool] = lambda: True
+    chase: _Chase, sleep: Callable[[float], None], monotonic: Callable[[], float], go_on: Callable[[], bool] = lambda: True
 ) -> set[int]:
-    until = clock() + PATIENCE_S
-    while go_on() and chase.look() and clock() < until:
+    until_m = monotonic() + PATIENCE_S
+    while go_on() and chase.look() and monotonic() < until_m:
         # What forks anew whenever it is killed is caught only by looking faster than it forks.
-        again_at = clock() + LOOK_EVERY_S
-        while chase.look_at_new() and clock() < again_at:
+        again_at_m = monotonic() + LOOK_EVERY_S
+        while chase.look_at_new() and monotonic() < again_at_m:
             continue
         sleep(LOOK_EVERY_S)
     return chase.killed
@@ -158,36 +151,18 @@ class _Chase:
         return bool(adopted or found)
 
 
-def all_pids(proc: Path = PROC) -> set[int]:
-    """Every process there is; none where there is no /proc."""
-    try:
-        return {int(name) for name in os.listdir(proc) if name.isdigit()}  # noqa: PTH208 (ten times as fast as a Path each)
-    except OSError:
-        return set()
-
-
-def own_pids(proc: Path = PROC) -> set[int]:
-    """Processes of this user."""
-    user, pids = os.getuid(), set()
-    for pid in all_pids(proc):
-        with contextlib.suppress(OSError):
-            if os.stat(f"{proc}/{pid}").st_uid == user:  # noqa: PTH116 (hundreds of them)
-                pids.add(pid)
-    return pids
-
-
 def _kill(pids: Iterable[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
 
 
-def _says_so(whose: Whose, process: Path) -> bool:
+def _says_so(whose: Whose, pid: int, proc: Path) -> bool:
     """By its environment; or it is an agent that outlived its harness, since somebody had suspended it."""
-    if any(word.startswith(_MARKER) and whose(word[len(_MARKER) :]) for word in _words(process / "environ")):
+    if any(word.startswith(_MARKER) and whose(word[len(_MARKER) :]) for word in environment_words(pid, proc)):
         return True
-    words = _words(process / "cmdline")
-    return AGENT in words and any(word.endswith(b".json") and whose(word) for word in words)
+    words = command_words(pid, proc)
+    return AGENT.encode() in words and any(word.endswith(b".json") and whose(word) for word in words)
 
 
 def _line_of_descent(proc: Path) -> set[int]:
@@ -231,10 +206,3 @@ def _with_children(found: Iterable[int], parents: Mapping[int, int]) -> set[int]
     while more := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= more
     return family
-
-
-def _words(path: Path) -> list[bytes]:
-    try:
-        return path.read_bytes().split(b"\0")
-    except OSError:
-        return []

@@ -1,4 +1,7 @@
-"""Versions of the packages that decide how fast a job runs, read from their metadata without importing any of them."""
+"""Versions of the packages that decide how fast a job runs, read from their metadata without importing any of them.
+
+In: nothing but this interpreter (another one is asked by `machine.interpreter`). Out: name → version of those that are installed.
+"""
 
 from __future__ import annotations
 

@@ -14,7 +14,8 @@ import stat
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from seatrial.machine.process_tree import PROC
+from seatrial.machine.proc_files import PROC, command_words, listed_pids
+from seatrial.machine.running_agents import AGENT
 
 SHARED_MEMORY = Path("/dev/shm")
 # torch, NCCL, gloo, CUDA, DeepSpeed, UCX and Open MPI; Python's own and joblib's. Anything else may be meant to outlive its maker.
@@ -34,7 +35,6 @@ PREFIXES = (
     "sem.loky-",
     "loky-",
 )
-AGENT = b"seatrial.agent"
 # torch writes the pid of the maker into the name.
 _MAKER = re.compile(r"torch_(?P<pid>\d+)_")
 
@@ -70,12 +70,7 @@ def _is_own_file(path: Path, newest_t: float | None) -> bool:
 
 def _another_agent_runs(proc: Path) -> bool:
     """Whether another campaign is under way on this host, whose segments come and go meanwhile."""
-    for process in proc.iterdir():
-        if process.name.isdigit() and process.name != str(os.getpid()):
-            with contextlib.suppress(OSError):
-                if AGENT in (process / "cmdline").read_bytes().split(b"\0"):
-                    return True
-    return False
+    return any(AGENT.encode() in command_words(pid, proc) for pid in listed_pids(proc) - {os.getpid()})
 
 
 def _maker_lives(name: str, proc: Path) -> bool:
@@ -85,10 +80,9 @@ def _maker_lives(name: str, proc: Path) -> bool:
 
 def _used(root: str, proc: Path) -> Iterator[str]:
     """Every path below `root` that a process has open or mapped; what cannot be read belongs to other users."""
-    for process in proc.iterdir():
-        if process.name.isdigit():
-            yield from _mapped(root, process)
-            yield from _open(root, process)
+    for pid in listed_pids(proc):
+        yield from _mapped(root, proc / str(pid))
+        yield from _open(root, proc / str(pid))
 
 
 def _mapped(root: str, process: Path) -> Iterator[str]:

@@ -2,18 +2,21 @@
 
 By its own name, or by an address of one of its interfaces. A name that gives a loopback address and is not this host's own counts for
 another host: where /etc/hosts is wrong, ranks meant for that host must not start here unnoticed.
+
+In: a name. Out: yes or no, and the addresses that the resolver knows for it.
 """
 
 from __future__ import annotations
 
-import functools
-import ipaddress
 import socket
 from collections.abc import Callable, Collection
 
-import psutil
+from seatrial.machine.interfaces import interface_addresses, is_loopback
 
-LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
+LOCALHOST = "localhost"
+LOCAL_NAMES = (LOCALHOST, "127.0.0.1", "::1")
+# Stands for the machine the harness runs on where the hostfile does not name it: no hostfile can have a name with a space.
+THIS_MACHINE = "this machine"
 
 Resolve = Callable[[str], Collection[str]]
 
@@ -37,28 +40,3 @@ def resolved(name: str) -> tuple[str, ...]:
     except (OSError, UnicodeError):
         return ()
     return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
-
-
-def interface_addresses() -> frozenset[str]:
-    return frozenset(address for addresses in interfaces().values() for address in addresses)
-
-
-def interfaces() -> dict[str, tuple[str, ...]]:
-    """Every interface that is up → its IP addresses, in the kernel's order; those without an address too."""
-    stats = psutil.net_if_stats()
-    return {
-        name: tuple(
-            str(entry.address).partition("%")[0] for entry in entries if entry.family in (socket.AF_INET, socket.AF_INET6) and entry.address
-        )
-        for name, entries in psutil.net_if_addrs().items()
-        if name not in stats or stats[name].isup
-    }
-
-
-# Of a thousand hosts each is asked what a thousand names mean: the same addresses, again and again.
-@functools.lru_cache(maxsize=4096)
-def is_loopback(address: str) -> bool:
-    try:
-        return ipaddress.ip_address(address).is_loopback
-    except ValueError:
-        return False

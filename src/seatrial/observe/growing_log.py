@@ -43,11 +43,11 @@ class Told:
 class GrowingLog:
     """One attempt's log, looked at again and again."""
 
-    def __init__(self, spec: RunSpec, attempt: AttemptPaths, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, spec: RunSpec, attempt: AttemptPaths, wall: Callable[[], float] = time.time) -> None:
         self._formats = _formats(spec)
         self._log = _GrowingFile(attempt.launcher_log)
         self._arrivals = _Arrivals(attempt.arrivals)
-        self._wall_clock = wall_clock
+        self._wall = wall
         self._teller: tuple[int | None] | None = None
         self._step: int | None = None
         self._step_t = 0.0
@@ -56,7 +56,7 @@ class GrowingLog:
 
     def look(self) -> Told:
         """The newest there is."""
-        lines, now_t = list(self._log.lines()), self._wall_clock()
+        lines, now_t = list(self._log.lines()), self._wall()
         # Read after the log: a stamp is written behind its text.
         self._arrivals.read()
         for end_bytes, line in lines:

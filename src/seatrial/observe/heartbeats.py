@@ -56,13 +56,13 @@ class Beat:
 class Heartbeats:
     """All heartbeat files of one attempt."""
 
-    def __init__(self, attempt: AttemptPaths, clock: Callable[[], float] = time.monotonic) -> None:
-        self._attempt, self._clock = attempt, clock
+    def __init__(self, attempt: AttemptPaths, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._attempt, self._monotonic = attempt, monotonic
         self._files: dict[int, _BeatFile] = {}
 
     def look(self) -> list[Beat]:
         """The newest of each rank, by rank."""
-        now_m = self._clock()
+        now_m = self._monotonic()
         for rank, path in self._found():
             if rank not in self._files:
                 self._files[rank] = _BeatFile(path, rank, self._attempt.number, now_m)

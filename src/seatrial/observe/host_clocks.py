@@ -31,16 +31,16 @@ def nobody_knows(rank: int) -> float | None:
 class HostClocks:
     """The clocks of one run's ranks."""
 
-    def __init__(self, offset_of: OffsetOf = nobody_knows, wall_clock: Callable[[], float] = time.time, *, learns: bool = True) -> None:
+    def __init__(self, offset_of: OffsetOf = nobody_knows, wall: Callable[[], float] = time.time, *, learns: bool = True) -> None:
         """`learns` False: the ranks are on this host, and what they tell is by our own clock."""
-        self._offset_of, self._wall_clock, self._learns = offset_of, wall_clock, learns
+        self._offset_of, self._wall, self._learns = offset_of, wall, learns
         self._seen: dict[int, float] = {}
         self._late_s: dict[int, float] = {}
         """By rank, the shortest time from a beat to our seeing it, by two clocks."""
 
     def moved(self, beats: Sequence[Beat]) -> list[Beat]:
         """Every beat by our clock."""
-        now_t = self._wall_clock()
+        now_t = self._wall()
         return [self._moved(beat, now_t) for beat in beats]
 
     def offset_s(self, rank: int) -> float:

@@ -18,7 +18,7 @@ from seatrial.observe.heartbeats import Beat, Heartbeats
 from seatrial.observe.host_clocks import HostClocks, OffsetOf, nobody_knows
 from seatrial.observe.usage import WrittenCount, newest_rss_bytes, other_hosts
 from seatrial.paths import AttemptPaths
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.run_spec import LOCAL, RunSpec
 
 DONE = "done"
 PAUSE = "pause:"
@@ -100,18 +100,18 @@ class ProgressReader:
         self,
         spec: RunSpec,
         attempt: AttemptPaths,
-        clock: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
         *,
         offset_of: OffsetOf = nobody_knows,
-        wall_clock: Callable[[], float] = time.time,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         """`offset_of` says how far the clock of a rank's host is ahead of ours, where the line to it tells."""
         self._spec, self._attempt = spec, attempt
-        self._clocks = HostClocks(offset_of, wall_clock, learns=spec.place.kind != "local")
+        self._clocks = HostClocks(offset_of, wall, learns=spec.place.kind != LOCAL)
         # Arrivals are by the clock of node 0, and so must be what stands in for one that is not there yet.
-        self._log = GrowingLog(spec, attempt, lambda: wall_clock() + self._clocks.offset_s(0))
-        self._heartbeats = Heartbeats(attempt, clock)
-        self._written = WrittenCount(attempt, clock)
+        self._log = GrowingLog(spec, attempt, lambda: wall() + self._clocks.offset_s(0))
+        self._heartbeats = Heartbeats(attempt, monotonic)
+        self._written = WrittenCount(attempt, monotonic)
         self._heard = False
         self._stepped: set[int] = set()
 

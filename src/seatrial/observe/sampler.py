@@ -54,7 +54,7 @@ class Clock:
 
 
 @dataclass(frozen=True)
-class Call:
+class Waiting:
     """Something a sampler waits for."""
 
     what: Literal["opening", "looking", "writing"]
@@ -74,7 +74,7 @@ class Tally:
     cpu_s: float = 0.0
     started_m: float | None = None
     ended_m: float | None = None
-    call: Call | None = None
+    call: Waiting | None = None
     """What is under way and may never return; None between two looks."""
     filled: set[str] = field(default_factory=set)
     nothing: Nothing | None = None
@@ -177,7 +177,7 @@ class Sampler:
 
     @contextmanager
     def _calling(self, what: Literal["opening", "looking", "writing"]) -> Iterator[None]:
-        self._tally.call = Call(what, self._clock.wall())
+        self._tally.call = Waiting(what, self._clock.wall())
         try:
             yield
         finally:
@@ -238,7 +238,7 @@ class Sampler:
             yield f"{self._asked} was still being opened when the run was over"
         yield f"the run was shorter than two intervals of {self._interval_s:g} s"
 
-    def _amiss(self, call: Call | None) -> Iterator[str]:
+    def _amiss(self, call: Waiting | None) -> Iterator[str]:
         tally = self._tally
         if call:
             yield self._unreturned(call)
@@ -249,7 +249,7 @@ class Sampler:
         if self._file.lost_rows:
             yield f"{self._file.lost_rows} rows could not be written ({self._file.problem})"
 
-    def _unreturned(self, call: Call) -> str:
+    def _unreturned(self, call: Waiting) -> str:
         since = time.strftime("%H:%M:%S", time.localtime(call.since_t))
         before = f"{self._tally.rows} {'row' if self._tally.rows == 1 else 'rows'} before"
         if call.what == "writing":

@@ -1,4 +1,7 @@
-"""A stall in words: what happened, by which limit, where each rank stands, and what to do."""
+"""A stall in words: what happened, by which limit, where each rank stands, and what to do.
+
+In: a `Stall` and the progress it was found in. Out: sentences. Pure.
+"""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Telemetry:
 
 def start_telemetry(order: AgentOrder, caller: Mapping[str, str]) -> Telemetry:
     """Start what the order asks for, over the descendants of this process."""
-    attempt, asked, root = AttemptPaths(Path(order.own_folder or order.attempt_folder)), order.telemetry, os.getpid()
+    attempt, asked, root = AttemptPaths(Path(order.writes_to)), order.telemetry, os.getpid()
     environment = {**caller, **order.command.env}
     gpu = host = None
     if asked.gpu_s:

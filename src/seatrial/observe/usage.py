@@ -70,14 +70,14 @@ class Written:
 class WrittenCount:
     """Counts the files of one attempt: those in its folder, the ranks' output, the stacks, and what other hosts left of both."""
 
-    def __init__(self, attempt: AttemptPaths, clock: Callable[[], float] = time.monotonic) -> None:
-        self._attempt, self._clock = attempt, clock
+    def __init__(self, attempt: AttemptPaths, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._attempt, self._monotonic = attempt, monotonic
         self._newest = Written()
         self._counted_m: float | None = None
 
     def look(self) -> Written:
         """The newest count; a new one when the last is old."""
-        now_m = self._clock()
+        now_m = self._monotonic()
         if self._counted_m is None or now_m - self._counted_m >= COUNT_EVERY_S:
             self._counted_m, self._newest = now_m, self._count()
         return self._newest

@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 from seatrial.errors import UsageError, did_you_mean
 from seatrial.log_lines import compile_patterns
+from seatrial.machine.nic_names import interface_variables
 from seatrial.plan import checks_of_axes, checks_of_place
 from seatrial.plan.checks_of_criteria import check_criteria
-from seatrial.plan.checks_of_hosts import interface_variables
 from seatrial.plan.locate import KeyPath
 from seatrial.plan.placeholders import PlaceholderProblem, names_in
 from seatrial.plan.schema import Plan, Workload
 from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.log_formats import READY
+from seatrial.records.run_spec import LOCAL
 
 RUN_NAMES = ("run", "group", "repeat", "seed")
 """Placeholders every plan knows; `steps` joins them where the plan says it."""
@@ -123,7 +124,7 @@ def _environment(plan: Plan) -> None:
 
 def _place_key_that_sets(name: str, plan: Plan) -> str | None:
     """The key of `place` by which a variable is set for the ranks."""
-    place, many = plan.place, plan.place.kind != "local"
+    place, many = plan.place, plan.place.kind != LOCAL
     if name == "CUDA_VISIBLE_DEVICES":
         # Hosts that are named without slots say nothing of GPUs.
         return next((key for key, text in (("include", place.include), ("exclude", place.exclude)) if text and ":" in text), None)
@@ -137,7 +138,7 @@ def _set_for_each_rank(plan: Plan) -> tuple[str, ...]:
     if plan.launcher.kind == "deepspeed":
         # It has another name for the last one.
         return SET_FOR_EACH_RANK[:-1]
-    many = plan.place.kind != "local" or (plan.place.ranks or 1) > 1
+    many = plan.place.kind != LOCAL or (plan.place.ranks or 1) > 1
     several = plan.launcher.kind == "torchrun" or (plan.launcher.kind == "python" and many)
     return SET_FOR_EACH_RANK if several else ()
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from seatrial.errors import did_you_mean
+from seatrial.machine.nic_names import interface_variables
 from seatrial.machine.secrets import mask
-from seatrial.plan.checks_of_hosts import interface_variables
 from seatrial.plan.locate import KeyPath
 from seatrial.plan.placeholders import value_text
 from seatrial.plan.problems import shown

@@ -10,8 +10,8 @@ import re
 from seatrial.errors import HostfileError
 from seatrial.hostfile import parse_choice, slots_named
 from seatrial.plan.schema import Place, Plan
+from seatrial.records.run_spec import HOSTFILE, PERNODE
 
-HOSTFILE, PERNODE = "hostfile", "pernode"
 # Key → the kinds that it belongs to, where these are not all.
 KINDS_OF_KEY = {
     "hostfile": (HOSTFILE,),
@@ -159,14 +159,6 @@ def _interface(plan: Plan) -> None:
         raise plan.locations.error(
             ("place", "interface"), f"'{text}' is not NCCL's grammar; write eth0, or eth,ib for names that begin so, =eth0 or ^lo,docker"
         )
-
-
-def interface_variables(text: str) -> tuple[str, ...]:
-    """What place.interface sets: Gloo knows one plain name alone."""
-    if not text:
-        return ()
-    plain = text.removeprefix("=")
-    return ("NCCL_SOCKET_IFNAME",) if plain.startswith("^") or "," in plain else ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME")
 
 
 def _python(plan: Plan) -> None:

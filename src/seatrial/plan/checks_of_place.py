@@ -8,6 +8,7 @@ from seatrial.options import torchrun as torchrun_options
 from seatrial.plan.checks_of_hosts import check_hosts, check_keys_of_kind
 from seatrial.plan.include import devices_in
 from seatrial.plan.schema import Plan
+from seatrial.records.run_spec import HOSTFILE, LOCAL, PERNODE
 
 _RANKS = "place.ranks says how many ranks there are"
 _NODES = "`place: {kind: hostfile, hostfile: FILE}` or `{kind: pernode, nodes: N}` says on which nodes it runs"
@@ -51,7 +52,7 @@ def check_launcher(plan: Plan) -> None:
 
 def _option_problem(plan: Plan, name: str, value: str) -> str:
     """Why an option cannot stand in launcher.args; empty for one that can."""
-    kind, many = plan.launcher.kind, plan.place.kind != "local"
+    kind, many = plan.launcher.kind, plan.place.kind != LOCAL
     given = {**GIVEN_BY_SEATRIAL[kind], **(GIVEN_ON_MANY_HOSTS[kind] if many else {})}
     # A number of ranks that torchrun finds out by itself cannot be said in place.ranks; on many hosts their numbers must be known.
     counted_there = name == "nproc_per_node" and not value.isdigit() and "{" not in value and not many
@@ -66,9 +67,9 @@ def check_place(plan: Plan) -> None:
     """Raise for a port, hosts or GPUs that cannot be had as they are named."""
     check_keys_of_kind(plan)
     _port(plan)
-    if plan.place.kind != "local":
+    if plan.place.kind != LOCAL:
         check_hosts(plan)
-    if plan.place.kind != "hostfile" and plan.place.include is not None:
+    if plan.place.kind != HOSTFILE and plan.place.include is not None:
         _devices(plan, plan.place.include)
 
 
@@ -80,7 +81,7 @@ def _devices(plan: Plan, include: str) -> None:
         raise plan.locations.error(("place", "include"), str(error)) from error
     ranks, nodes = plan.place.ranks, plan.place.nodes or 1
     if ranks is not None and ranks != len(devices) * nodes:
-        on_each = f" on each of {nodes} nodes" if plan.place.kind == "pernode" else ""
+        on_each = f" on each of {nodes} nodes" if plan.place.kind == PERNODE else ""
         raise plan.locations.error(
             ("place", "ranks"),
             f"{ranks} ranks, but include names {len(devices)} GPUs ({include}){on_each}; leave ranks out or make them agree",

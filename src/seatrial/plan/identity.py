@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.records.campaign_plan import SENTINEL
-from seatrial.records.run_spec import PlaceSpec, RunSpec, WorkloadSpec
+from seatrial.records.run_spec import HOSTFILE, PERNODE, PlaceSpec, RunSpec, WorkloadSpec
 
 HASH_DIGITS = 16
 
@@ -75,9 +75,9 @@ def _place(place: PlaceSpec) -> list[Any]:
     if place.hosts:
         # What `include` and `exclude` came to.
         counts.append([[host.ranks, list(host.devices)] for host in place.hosts])
-    elif place.kind == "hostfile":
+    elif place.kind == HOSTFILE:
         counts += [place.include, place.exclude]
-    elif place.kind == "pernode":
+    elif place.kind == PERNODE:
         counts.append(place.nodes)
     return [*counts, *([{"interface": place.interface}] if place.interface else [])]
 

@@ -17,7 +17,7 @@ from seatrial.plan.checks_of_hosts import uneven
 from seatrial.plan.include import devices_in
 from seatrial.plan.locate import KeyPath
 from seatrial.plan.schema import MOST_RANKS, Plan
-from seatrial.records.run_spec import HostSpec, PlaceSpec, Scalar
+from seatrial.records.run_spec import HOSTFILE, HostSpec, PlaceSpec, Scalar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Ground:
 
 def ground_of(plan: Plan, cwd: Path) -> Ground:
     """What there is; a PlanError for a hostfile that cannot be used."""
-    if plan.place.kind == "hostfile":
+    if plan.place.kind == HOSTFILE:
         return _of_hostfile(plan, cwd)
     devices = devices_in(plan.place.include) if plan.place.include is not None else ()
     return Ground(ranks=plan.place.ranks or (len(devices) or 1) * (plan.place.nodes or 1), devices=devices)
@@ -72,8 +72,7 @@ def _chosen(plan: Plan, listed: tuple[HostfileHost, ...]) -> tuple[HostSpec, ...
 
 def place_on(plan: Plan, ground: Ground, ranks: Scalar) -> PlaceSpec:
     """The place of a run of so many ranks; a PlanError where the ground has no room for them."""
-    if not isinstance(ranks, int):
-        raise TypeError("checks_of_axes lets only whole numbers through")
+    assert isinstance(ranks, int), "checks_of_axes lets only whole numbers through"
     asked = plan.place
     nodes = asked.nodes or 1
     hosts = _first_hosts(plan, ground, ranks)
@@ -88,7 +87,7 @@ def place_on(plan: Plan, ground: Ground, ranks: Scalar) -> PlaceSpec:
         devices=ground.devices[: ranks // nodes],
         hostfile=asked.hostfile or "",
         hosts=hosts,
-        include=asked.include or "" if asked.kind == "hostfile" else "",
+        include=asked.include or "" if asked.kind == HOSTFILE else "",
         exclude=asked.exclude or "",
         via=asked.via,
         nodes=nodes,

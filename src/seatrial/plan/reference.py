@@ -22,6 +22,7 @@ from seatrial.records.verdict import Criterion
 _HEAD = """\
 # The plan
 
+For whoever writes a plan.
 One YAML file says what is run, over which settings, how often, and what must hold. `seatrial plan show PLAN` prints the matrix and every
 command, `seatrial run PLAN` runs it, `seatrial plan schema` prints the JSON Schema of this page for an editor.
 

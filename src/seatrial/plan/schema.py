@@ -14,6 +14,7 @@ from seatrial.plan.criteria_schema import CriterionPart
 from seatrial.plan.locate import Locations
 from seatrial.plan.part import Part
 from seatrial.plan.values import Duration, OneOrMore, ScalarValue, Word, Work
+from seatrial.ports import LAST_PORT
 
 RankBy = Literal[
     "throughput", "samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "iter_p50", "stability", "balanced", "duration_s"
@@ -74,7 +75,7 @@ node1, two GPUs of node2."""
     """For `hostfile`: the file with a line `host slots=n` for each host, such as `/etc/deepspeed/hostfile`. One that is missing or empty \
 is refused."""
     via: Literal["auto", "pdsh", "ssh"] = "auto"
-    """For `hostfile`: what starts Seatrial's agent on other hosts; `auto` is pdsh where it is installed, else ssh."""
+    """For `hostfile`: what starts Seatrial's agent on other hosts; `auto` is pdsh where it is installed and there are several, else ssh."""
     ssh_args: list[Word] = Field(default_factory=list)
     """For `hostfile`: options for ssh, a word each, such as `["-p", "2222"]`; what belongs to one host goes into ~/.ssh/config."""
     nodes: int | None = Field(default=None, ge=1, le=MOST_RANKS)
@@ -88,10 +89,10 @@ is refused."""
     """For `hostfile` and `pernode`: the interpreter on every host, by its whole path; where seatrial's own lies when left out."""
     alike: Literal["say", "refuse"] = "say"
     """For `hostfile` and `pernode`: whether hosts of unlike make (GPUs, driver, processors, packages) are told of or refused."""
-    port: int | None = Field(default=None, ge=1, le=65535)
+    port: int | None = Field(default=None, ge=1, le=LAST_PORT)
     """The port at which ranks meet, where it must be this one: a run that cannot have it ends as `port_in_use`. A free one is held for \
 each run when left out."""
-    port_base: int | None = Field(default=None, ge=1, le=65535)
+    port_base: int | None = Field(default=None, ge=1, le=LAST_PORT)
     """First of the 200 ports that are tried, one after the other; 29650 and up when left out."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from seatrial.machine.host import usable_cpu_count
 from seatrial.machine.network import INFINIBAND
+from seatrial.machine.proc_files import PROC, all_pids
 from seatrial.preflight.cgroups import CgroupFacts, read_cgroups
 from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question
@@ -92,16 +94,14 @@ def _limit(value: int) -> int | None:
     return None if value == resource.RLIM_INFINITY else value
 
 
-def _threads_of_this_user(proc: Path = Path("/proc")) -> int:
+def _threads_of_this_user(proc: Path = PROC) -> int:
     """Threads count, not processes; a process that ends meanwhile has none."""
     count, user = 0, os.geteuid()
-    for folder in proc.iterdir() if proc.is_dir() else ():
-        try:
-            if folder.name.isdigit() and folder.stat().st_uid == user:
+    for pid in all_pids(proc):
+        with contextlib.suppress(OSError):
+            if (proc / str(pid)).stat().st_uid == user:
                 # Each thread is a folder, and each folder a link to its parent.
-                count += max(0, (folder / "task").stat().st_nlink - 2)
-        except OSError:
-            continue
+                count += max(0, (proc / str(pid) / "task").stat().st_nlink - 2)
     return count
 
 

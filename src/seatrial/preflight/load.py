@@ -61,7 +61,7 @@ class LoadFacts:
     load1: float
     cores: int
     agents: tuple[tuple[int, str], ...] = ()
-    """(pid, attempt folder) of other campaigns' agents."""
+    """(pid, path of its order) of other campaigns' agents."""
     clock_synchronised: bool | None = None
 
 
@@ -104,7 +104,7 @@ def judge(facts: LoadFacts) -> Iterator[Check]:
     waiting = activity.blocked + activity.foreign_cores > facts.cores
     blocked = f", {activity.blocked} processes wait for a disk" if activity.blocked else ""
     yield LOAD.answer(facts.load1 <= 2 * facts.cores or not waiting, f"{facts.load1:.1f} on {facts.cores} processors{blocked}")
-    yield CAMPAIGN.answer(not facts.agents, "; ".join(f"pid {pid} runs {folder}" for pid, folder in facts.agents) or "none")
+    yield CAMPAIGN.answer(not facts.agents, "; ".join(f"pid {pid} runs {order}" for pid, order in facts.agents) or "none")
     yield CLOCK.answer(True, {True: "synchronised", False: "not synchronised", None: "not told by the kernel"}[facts.clock_synchronised])
 
 

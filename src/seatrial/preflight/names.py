@@ -47,6 +47,7 @@ def checks(need: Need) -> Iterator[Check]:
 
 def read_name(name: str, patience_s: float = PATIENCE_S) -> NameFacts:
     """Asked in a thread, which is left behind when the resolver does not answer in time."""
+    # Not by `machine.patience`, whose threads tell of a driver that hangs: a resolver is none.
     answers: list[NameFacts] = []
     asking = threading.Thread(target=lambda: answers.append(_resolved(name)), daemon=True)
     asking.start()

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 
 from seatrial.options.words import long_option
 from seatrial.records.campaign_plan import CampaignPlan
@@ -80,8 +81,12 @@ def needs_torch(spec: RunSpec) -> bool:
     """Whether a bundled workload cannot run without torch: it says so itself, or what starts it is a part of torch."""
     if not spec.workload.module:
         return False
-    settings = importlib.import_module(f"{spec.workload.module.rpartition('.')[0]}.settings")
-    return bool(settings.NEEDS_TORCH) or spec.launcher.kind in ("torchrun", "deepspeed")
+    return bool(settings_module(spec.workload.module).NEEDS_TORCH) or spec.launcher.kind in ("torchrun", "deepspeed")
+
+
+def settings_module(trainer: str) -> ModuleType:
+    """Where a bundled workload keeps its settings: beside its trainer; standard library only, as plans rely on."""
+    return importlib.import_module(f"{trainer.rpartition('.')[0]}.settings")
 
 
 def uses_deepspeed(spec: RunSpec) -> bool:

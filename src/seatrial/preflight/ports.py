@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from seatrial.machine.interfaces import LOOPBACK
 from seatrial.options import deepspeed as deepspeed_options
 from seatrial.options import torchrun as torchrun_options
 from seatrial.preflight.need import Need
@@ -15,7 +16,6 @@ from seatrial.preflight.question import Question
 from seatrial.records.check import Check
 from seatrial.records.run_spec import RunSpec
 
-LOOPBACK = "127.0.0.1"
 EVERYWHERE = "0.0.0.0"
 RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
 # torchrun's and deepspeed's own when nobody names one.

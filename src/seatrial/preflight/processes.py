@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seatrial.machine.process_tree import PROC, read_line
+from seatrial.machine.proc_files import PROC, all_pids, read_line
 from seatrial.machine.running_agents import command_of, is_agent
 
 MOST_NAMED = 3
@@ -102,12 +102,12 @@ def kin_of(look: Look, pid: int) -> set[int]:
 
 
 def foreign_agents(look: Look, own_pid: int | None = None, proc: Path = PROC) -> list[tuple[int, str]]:
-    """(pid, attempt folder) of each agent that another harness started."""
+    """(pid, path of its order) of each agent that another harness started: OUT/<run>/attempt-N/agent.json or a node's call.json."""
     own = os.getpid() if own_pid is None else own_pid
     found = []
     for process in look.processes.values():
         if process.parent != own and "python" in process.name:
-            words = command_of(proc / str(process.pid))
+            words = command_of(process.pid, proc)
             if is_agent(words):
                 found.append((process.pid, words[-1]))
     return sorted(found)
@@ -124,11 +124,7 @@ def _reaped_s(look: Look, pid: int) -> float:
 
 
 def _all(proc: Path) -> Iterator[ProcessLook]:
-    try:
-        names = [entry.name for entry in os.scandir(proc)]
-    except OSError:
-        return
-    for pid in sorted(int(name) for name in names if name.isdigit()):
+    for pid in sorted(all_pids(proc)):
         # A process may end between the listing and the reading.
         line = read_line(str(proc), pid)
         if line is not None:

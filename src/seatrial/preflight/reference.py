@@ -11,6 +11,7 @@ from seatrial.preflight.question import Question
 _HEAD = """\
 # What is looked at before a campaign
 
+For whoever wants trouble named before it happens.
 `seatrial doctor` looks at this host, `seatrial doctor PLAN` also at what the plan needs. Every line is one check: `✓` is as it should be,
 `!` is worth knowing and no reason to stop, `✗` would end a campaign before it starts. For what is not right it names the error you would
 have met later, and the fix. The exit code is 0 without a `✗` and 2 with one; `--json` ends with one JSON document.

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.machine.shared_memory import SHARED_MEMORY
 from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
 from seatrial.units import format_bytes
 
-SHM = Path("/dev/shm")
 # Batches that a worker has made ahead wait there; so do NCCL's buffers between the GPU ranks of one host.
 BYTES_OF_A_WORKER = 32 << 20
 BYTES_OF_A_GPU_RANK = 64 << 20
@@ -41,7 +41,7 @@ def checks(need: Need) -> Iterator[Check]:
     yield room(read_shm(), need)
 
 
-def read_shm(folder: Path = SHM) -> ShmFacts:
+def read_shm(folder: Path = SHARED_MEMORY) -> ShmFacts:
     try:
         state = os.statvfs(folder)
     except OSError:

@@ -6,13 +6,11 @@ work here, each with a sentence that says why and what would. It is asked once f
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from seatrial.machine.gpus import DEVICE_FILE, Driver, is_certain, read_driver, visible_gpus
-from seatrial.preflight.need import Need
+from seatrial.preflight.need import Need, settings_module
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
 from seatrial.records.run_spec import RunSpec
@@ -43,13 +41,7 @@ def checks(need: Need) -> Iterator[Check]:
 
 def judges_its_host(spec: RunSpec) -> bool:
     """Whether its workload says itself which settings cannot work here."""
-    return spec.workload.module is not None and hasattr(settings_class(spec.workload.module), HOOK)
-
-
-def settings_class(module: str) -> type[Any]:
-    """The dataclass that owns the settings of a trainer; standard library only, as plans rely on."""
-    owner: type[Any] = importlib.import_module(f"{module.rpartition('.')[0]}.settings").Settings
-    return owner
+    return spec.workload.module is not None and hasattr(settings_module(spec.workload.module).Settings, HOOK)
 
 
 def unlike(need: Need, specs: list[RunSpec], driver: Driver) -> list[RunSpec]:
@@ -59,7 +51,7 @@ def unlike(need: Need, specs: list[RunSpec], driver: Driver) -> list[RunSpec]:
 
 def problems_of(need: Need, spec: RunSpec, driver: Driver) -> list[tuple[str, str]]:
     """(setting, sentence) of what cannot work."""
-    owner = settings_class(str(spec.workload.module))
+    owner = settings_module(str(spec.workload.module)).Settings
     found: list[tuple[str, str]] = getattr(owner(**spec.settings), HOOK)(num_gpus=_num_gpus(need, spec, driver), cwd=Path(spec.cwd))
     return found
 

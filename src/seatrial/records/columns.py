@@ -149,6 +149,8 @@ SKIPPED = _names(
     """
 )
 
+AXIS = "axis_"
+"""How the columns begin that hold the levels of an axis without a seed column."""
 # Axes and settings the seeds have a column for; every other axis follows as `axis_NAME`.
 SEED_SETTINGS = frozenset(
     _names(

@@ -95,8 +95,13 @@ class AgentOrder:
     call: Call | None = None
     """How the agent reaches the harness by TCP; None where it is the harness's child and its pipes are the line."""
 
+    @property
+    def writes_to(self) -> str:
+        """The folder of what the agent itself writes; what ranks write lies in the attempt's folder on every host."""
+        return self.own_folder or self.attempt_folder
 
-COMPLAINTS = (1, -15)
+
+AFTER_EFFECT_CODES = (1, -15)
 """How ranks and hosts end that only lost another one, and may be heard of before it: a code of another kind tells more."""
 
 AGENT_GOT_TERM = "the agent was sent TERM"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+SKEW_S = 1.0
+"""From here on a clock is off. Less is what a time service leaves, and no more than half a sample's interval."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class NodeRecord:

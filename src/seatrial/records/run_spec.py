@@ -60,12 +60,16 @@ class HostSpec:
     """GPU numbers where `include` or `exclude` name some of them; empty for the first `ranks` ones, or for CPU ranks."""
 
 
+LOCAL, HOSTFILE, PERNODE = "local", "hostfile", "pernode"
+"""The places there are: this machine; agents started by pdsh or ssh; one command on each node, without ssh."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlaceSpec:
     """Where processes run."""
 
-    kind: str = "local"
-    """`local`, `hostfile` (agents started by pdsh or ssh) or `pernode` (one command on each node, no ssh)."""
+    kind: str = LOCAL
+    """One of the three above."""
     ranks: int = 1
     """Number of ranks of the job, on all hosts together."""
     devices: tuple[str, ...] = ()

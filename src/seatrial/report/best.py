@@ -18,7 +18,7 @@ from seatrial.records.columns import BEST_CONFIG, BEST_ENV
 from seatrial.records.measure import GroupSummary
 from seatrial.records.results import CampaignResults
 from seatrial.records.run_spec import RunSpec
-from seatrial.report.markdown import one_line
+from seatrial.report.one_line import one_line
 from seatrial.report.rows import Row, group_rows
 from seatrial.tables import format_cell
 

@@ -1,9 +1,9 @@
 """OUT/charts/*.csv: everything that charts are drawn from, beside summary.json.
 
 In: results whose runs have something to draw. Out: one table of each kind over all current attempts, in their order and under names that
-are unique (report.labels), each written aside and renamed; one without rows is removed, and the folder too when nothing is left in it.
+are unique (digest.labels), each written aside and renamed; one without rows is removed, and the folder too when nothing is left in it.
 Numbers have six digits that say something, times are to the millisecond; a loss that is no number is `NaN`, `inf` or `-inf`, so that it
-can be told from one that nobody told. Of very many runs some have no samples and no spans (report.timeline_runs).
+can be told from one that nobody told. Of very many runs some have no samples and no spans (digest.timeline_runs).
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from seatrial.paths import CampaignPaths
 from seatrial.records.charts import CHART_TABLES, FLAGS, TEXTS, TIMES, WHOLE, WHOSE, Columns
 from seatrial.records.measure import Cell
 from seatrial.records.results import CampaignResults
-from seatrial.report.labels import labels_of
-from seatrial.report.timeline_runs import TIMELINE, timeline_runs
+from seatrial.report.digest.labels import labels_of
+from seatrial.report.digest.timeline_runs import TIMELINE, timeline_runs
 from seatrial.tables import format_cell
 
 if TYPE_CHECKING:

@@ -26,8 +26,9 @@ from seatrial.records.codec import to_json
 from seatrial.records.comparison import Comparison, LossVerdict, Side
 from seatrial.records.measure import Estimate
 from seatrial.report.interval_bars import Scale, bar
-from seatrial.report.markdown import one_line
-from seatrial.report.numbers import count, figure, margin, ratio
+from seatrial.report.numbers import figure, margin, ratio
+from seatrial.report.one_line import one_line
+from seatrial.wording import count
 
 NARROWEST = 40
 LABEL = 14

@@ -12,8 +12,9 @@ from typing import Any
 from seatrial.records.codec import to_json
 from seatrial.records.measure import Cell
 from seatrial.records.verdict import Criterion, Evidence, Finding, Verdict
-from seatrial.report.markdown import one_line
-from seatrial.report.numbers import count, figure
+from seatrial.report.numbers import figure
+from seatrial.report.one_line import one_line
+from seatrial.wording import count
 
 # A finding over a thousand runs has as many numbers; --json has them all.
 MOST_NUMBERS = 8

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from seatrial.report.markdown import one_line
-from seatrial.report.numbers import NONE, count, figure, instant
+from seatrial.report.numbers import NONE, figure, instant
+from seatrial.report.one_line import one_line
+from seatrial.wording import count
 
 HEADS = ("row", "name", "group", "runs", "throughput", "taken")
 RIGHT = ("row", "runs")

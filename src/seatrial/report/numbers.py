@@ -60,14 +60,14 @@ def interval(estimate: Estimate | None) -> str:
     return f"{figure(estimate.low)} to {figure(estimate.high)}"
 
 
-def count(number: int, noun: str) -> str:
-    """'1 run', '3 runs'."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
 def instant(seconds: float) -> str:
     """UTC, to the second, as ISO 8601."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def number_in(value: object) -> float | None:
+    """The value where it is a number to count with; text, nothing, yes or no, NaN and infinities are none."""
+    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) else None
 
 
 def level(value: object) -> str:

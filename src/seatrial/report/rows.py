@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from seatrial.records.campaign_plan import SENTINEL
-from seatrial.records.columns import GROUP_OURS, GROUP_SEED, PER_RUN_OURS, PER_RUN_SEED, SEED_SETTINGS, SKIPPED
+from seatrial.records.columns import AXIS, GROUP_OURS, GROUP_SEED, PER_RUN_OURS, PER_RUN_SEED, SEED_SETTINGS, SKIPPED
 from seatrial.records.measure import Cell, GroupSummary, RankedGroup, Ranking
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.run_table.run_cells import run_cells
+from seatrial.run_table.seed_columns import axis_cells
 
 Row = dict[str, Cell]
 
@@ -30,7 +31,7 @@ def axis_columns(results: CampaignResults) -> list[str]:
     """`axis_NAME` for every axis the seeds have no column for, in the order they first occur."""
     of_runs = (run.attempt.spec.axes for run in results.runs)
     names = dict.fromkeys(name for axes in (*(group.axes for group in results.groups), *of_runs) for name in axes)
-    return [f"axis_{name}" for name in names if name not in SEED_SETTINGS]
+    return [f"{AXIS}{name}" for name in names if name not in SEED_SETTINGS]
 
 
 def per_run_columns(results: CampaignResults) -> list[str]:
@@ -45,16 +46,11 @@ def per_run_rows(results: CampaignResults) -> list[Row]:
     columns = per_run_columns(results)
     names = unique_group_names(results)
     rows = []
-    for run in counted_runs(results):
+    for run in results.counted:
         spec = run.attempt.spec
         cells = {**run_cells(run.attempt, run.measure), "group": names.get(spec.key, spec.group)}
         rows.append(_in_order(cells, columns))
     return rows
-
-
-def counted_runs(results: CampaignResults) -> list[MeasuredRun]:
-    """Current attempts that ended ok, could be measured and were not set aside: what every figure is made of."""
-    return list(results.counted)
 
 
 def group_rows(results: CampaignResults) -> list[Row]:
@@ -121,7 +117,7 @@ def _group_cells(group: GroupSummary, place: RankedGroup | None) -> Row:
     cells: Row = {
         **from_axes,
         **{name: value for name, value in group.seed.items() if value is not None},
-        **_axis_cells(group.axes),
+        **axis_cells(group.axes),
         "group": group.group,
         "mode": group.mode,
         "runs": group.runs,
@@ -169,10 +165,6 @@ def _place_cells(place: RankedGroup | None) -> Row:
     if place.ratio:
         cells |= {"ratio_to_leader": place.ratio.mean, "ratio_low": place.ratio.low, "ratio_high": place.ratio.high}
     return cells
-
-
-def _axis_cells(axes: dict[str, Cell]) -> Row:
-    return {f"axis_{name}": value for name, value in axes.items() if name not in SEED_SETTINGS}
 
 
 def _places(ranking: Ranking) -> dict[str, RankedGroup]:

@@ -21,7 +21,7 @@ from typing import Any
 
 from seatrial import units
 from seatrial.records.attempt import Attempt
-from seatrial.report.markdown import one_line
+from seatrial.report.one_line import one_line
 from seatrial.report.run_diff import Difference, RunDiff, RunSide
 
 NARROWEST = 40

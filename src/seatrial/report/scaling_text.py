@@ -21,8 +21,9 @@ from typing import Any
 from seatrial.records.codec import to_json
 from seatrial.records.comparison import Scaling, ScalingPoint
 from seatrial.records.measure import Estimate
-from seatrial.report.markdown import one_line
-from seatrial.report.numbers import NONE, count, figure, margin
+from seatrial.report.numbers import NONE, figure, margin
+from seatrial.report.one_line import one_line
+from seatrial.wording import count
 
 NARROWEST = 40
 WIDEST_BAR = 40

@@ -13,32 +13,33 @@ from seatrial.paths import CampaignPaths
 from seatrial.records.codec import to_json
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.run_spec import TimingSpec
-from seatrial.report import digest
 from seatrial.report.best import best_config, find_best
-from seatrial.report.digest import Standing
-from seatrial.report.eta_section import eta_line, pooled_quality
-from seatrial.report.failures import failures
-from seatrial.report.health_section import facts, health_of
-from seatrial.report.hosts_section import hosts_of
-from seatrial.report.labels import Labels, labels_of
+from seatrial.report.digest.cautions import cautions
+from seatrial.report.digest.eta import eta_line, pooled_quality
+from seatrial.report.digest.failures import failures
+from seatrial.report.digest.health import facts, health_of
+from seatrial.report.digest.hosts import hosts_of
+from seatrial.report.digest.labels import Labels, labels_of
+from seatrial.report.digest.machines import machines
+from seatrial.report.digest.sentences import left_out_sentence, origin, pending_sentence, winners_sentence
+from seatrial.report.digest.smoke import smoke_records
+from seatrial.report.digest.standings import Standing, runs_by_group, runs_text, standings, windows_text
+from seatrial.report.digest.timeline_runs import runs_in_time, timeline_runs
+from seatrial.report.markdown.summary import summary_md
 from seatrial.report.numbers import instant
-from seatrial.report.page import page
 from seatrial.report.rows import (
-    counted_runs,
     group_rows,
     per_run_rows,
     ranked_rows,
     rows_by_stability,
     skipped_rows,
 )
-from seatrial.report.smoke_section import smoke_records
-from seatrial.report.timeline_runs import runs_in_time, timeline_runs
 
 
 def write_summary(results: CampaignResults, paths: CampaignPaths) -> None:
-    """Write both; the page last."""
+    """Write both; summary.md last."""
     files.write_json(paths.summary_json, summary_json(results))
-    files.write_text(paths.summary_md, page(results, paths))
+    files.write_text(paths.summary_md, summary_md(results, paths))
 
 
 def summary_json(results: CampaignResults) -> dict[str, Any]:
@@ -60,8 +61,8 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "plans": results.plans,
             "verdict": results.verdict,
             "ranking": results.ranking,
-            "winners": digest.winners_sentence(results),
-            "cautions": digest.cautions(results),
+            "winners": winners_sentence(results),
+            "cautions": cautions(results),
             "failures": failures(results),
             "pending": results.pending,
             "windows": _windows(results, labels),
@@ -71,7 +72,7 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "standings": _standings(results),
             "current_runs": _current_runs(results, labels),
             "axis_labels": {axis: label for run in results.runs for axis, label in run.attempt.spec.labels.items()},
-            "machines": [{"text": text, "runs": runs} for text, runs in digest.machines(results)],
+            "machines": [{"text": text, "runs": runs} for text, runs in machines(results)],
             "sentences": _sentences(results),
             "charts": {"runs": runs_in_time(results), "runs_with_telemetry": len(timeline_runs(results))},
         }
@@ -88,12 +89,12 @@ def _tail_points(results: CampaignResults) -> int:
 
 def _windows(results: CampaignResults, labels: Labels) -> dict[str, Any]:
     """Which steps of each counted run count, and how they were found."""
-    return {labels.run(run.attempt.spec): run.measure.window for run in counted_runs(results) if run.measure}
+    return {labels.run(run.attempt.spec): run.measure.window for run in results.counted if run.measure}
 
 
 def _eta_quality(results: CampaignResults, labels: Labels) -> dict[str, Any]:
     """Over all runs that count, in one sentence, and run by run."""
-    runs = {labels.run(run.attempt.spec): run.measure.eta_quality for run in counted_runs(results) if run.measure}
+    runs = {labels.run(run.attempt.spec): run.measure.eta_quality for run in results.counted if run.measure}
     return {"all": pooled_quality(results), "text": eta_line(results), "runs": runs}
 
 
@@ -105,15 +106,11 @@ def _old_attempts(results: CampaignResults) -> list[dict[str, Any]]:
 
 def _standings(results: CampaignResults) -> list[dict[str, Any]]:
     """Every ranked group with what its row in a table says: the main lane in order, then what is off it."""
-    spans: dict[str, dict[str, None]] = {}
-    for run in counted_runs(results):
-        window = run.measure.window if run.measure else None
-        if window:
-            spans.setdefault(run.attempt.spec.key, {})[f"{window.first_step}–{window.last_step}"] = None
-    return [_standing(standing, list(spans.get(standing.group.group_key, ()))) for standing in digest.standings(results)]
+    runs = runs_by_group(results)
+    return [_standing(standing, windows_text(runs.get(standing.group.group_key, ()))) for standing in standings(results)]
 
 
-def _standing(standing: Standing, spans: list[str]) -> dict[str, Any]:
+def _standing(standing: Standing, window: str) -> dict[str, Any]:
     group, place, estimate = standing.group, standing.place, standing.estimate
     return {
         "rank": place.rank,
@@ -130,10 +127,10 @@ def _standing(standing: Standing, spans: list[str]) -> dict[str, Any]:
         "reason": place.reason,
         "runs": group.runs,
         "failed": group.failed_runs,
-        "runs_text": digest.runs_text(group),
+        "runs_text": runs_text(group),
         "p90_over_p50": standing.mean("wall_p90_over_p50"),
         "startup_s": standing.mean("startup_s"),
-        "window": f"steps {digest.named(spans)}" if spans else "whole run",
+        "window": window,
         "n": standing.n,
         "axes": group.axes,
     }
@@ -169,8 +166,8 @@ def _sentences(results: CampaignResults) -> dict[str, Any]:
     """What every report of the campaign says in words; '' where there is nothing to say."""
     health = health_of(results)
     return {
-        "origin": digest.origin(results),
-        "pending": digest.pending_sentence(results),
-        "left_out": digest.left_out_sentence(results),
+        "origin": origin(results),
+        "pending": pending_sentence(results),
+        "left_out": left_out_sentence(results),
         "health": list(facts(health)) if health.runs else [],
     }

@@ -16,9 +16,9 @@ from seatrial.records.caution import Caution
 from seatrial.records.results import CampaignResults
 from seatrial.report.best import write_best
 from seatrial.report.chart_tables import write_chart_tables
-from seatrial.report.digest import PAGE_NOT_DRAWN
+from seatrial.report.digest.cautions import PAGE_NOT_DRAWN
 from seatrial.report.html.document import write_html
-from seatrial.report.markdown import one_line
+from seatrial.report.one_line import one_line
 from seatrial.report.summary import write_summary
 from seatrial.report.tables import write_tables
 from seatrial.report.verdict_file import write_verdict

@@ -19,7 +19,7 @@ def run_cells(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Cell]:
     """Every cell known of the attempt."""
     effective, world_size = (measure.effective, measure.world_size) if measure else ({}, None)
     config = config_cells(attempt.spec, attempt.provenance, effective, world_size, attempt.telemetry)
-    cells = {**config, **axis_cells(attempt.spec), **_identity(attempt)}
+    cells = {**config, **axis_cells(attempt.spec.axes), **_identity(attempt)}
     if measure is None:
         return cells
     cells |= {**measure.seed, **_wall(measure), **_window(measure), **_startup(measure), **_eta_quality(measure)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from seatrial.records.columns import SEED_SETTINGS
+from seatrial.records.columns import AXIS, SEED_SETTINGS
 from seatrial.records.command import Provenance
 from seatrial.records.measure import Cell
 from seatrial.records.run_spec import RunSpec, Scalar
@@ -65,9 +65,9 @@ def telemetry_cells(account: TelemetryAccount | None) -> dict[str, Cell]:
     return cells
 
 
-def axis_cells(spec: RunSpec) -> dict[str, Cell]:
+def axis_cells(axes: Mapping[str, Cell]) -> dict[str, Cell]:
     """Axes that no seed column holds, as `axis_NAME`."""
-    return {f"axis_{name}": value for name, value in spec.axes.items() if name not in SEED_SETTINGS}
+    return {f"{AXIS}{name}": value for name, value in axes.items() if name not in SEED_SETTINGS}
 
 
 def fallback_reasons(effective: Effective) -> str:

@@ -1,7 +1,7 @@
 """The registry of signatures: sign → cause → whose fault → what to do.
 
 In: nothing, it is data (the TOML files beside this module, read once when first asked for). Out: the entries in the order in which their
-patterns are tried, and the one for a name, a cause, an exit code, an outcome or what analysis found. collect.failure diagnoses by it,
+patterns are tried, and the one for a name, a cause, an exit code, an outcome or what analysis found. collect.failure.cause diagnoses by it,
 campaign/ takes its advice from it, the judge its advice for slowness, and docs/troubleshooting.md is made from it.
 """
 

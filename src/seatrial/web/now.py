@@ -15,7 +15,7 @@ from seatrial.campaign.owner import read_owner
 from seatrial.paths import CampaignPaths
 from seatrial.records.codec import described, to_json
 from seatrial.records.live import LiveState
-from seatrial.report.markdown import one_line
+from seatrial.report.one_line import one_line
 from seatrial.units import format_duration, format_estimate
 
 NEVER_RAN = "nothing has run here yet"

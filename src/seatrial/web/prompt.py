@@ -11,9 +11,13 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+# A request of a browser comes in one piece; a slow network needs a round trip or two.
 WHOLE_WITHIN_S = 5.0
 
 
+# uvicorn takes a protocol class of one's own (`Config(http=…)`) and limits how long a connection may idle after an answer, but has no
+# limit on how long a request may take to come, and an application is not called before it is whole. Its protocol is thus built on here,
+# though only `Config(http=…)` is documented; test_web_prompt.py names what is used of it.
 class Prompt(H11Protocol):
     """Waits so long for a request, from the connection's beginning or from the request's first byte."""
 

@@ -16,7 +16,7 @@ from seatrial.cli.before_start import RUNS_WITHOUT_ASKING
 from seatrial.errors import UsageError, did_you_mean, nearest
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.run_spec import HOSTFILE, RunSpec
 from seatrial_runbooks.stage1.place import is_on_cpu
 from seatrial_runbooks.stage1.to_plan import AB_GROUPS
 from seatrial_runbooks.stage1.trainer_words import KEYS, sources
@@ -93,7 +93,7 @@ def _of_plan(plan: CampaignPlan, variables: Variables, cwd: Path) -> Iterator[st
             yield in_variables(_with_experiment(in_typed_words(str(error))), names)
             continue
         # GPUs of other hosts are asked for on those.
-        gpus = spec.place.ranks if spec.place.kind == "hostfile" else len(spec.place.devices)
+        gpus = spec.place.ranks if spec.place.kind == HOSTFILE else len(spec.place.devices)
         found = base.host_problems(num_gpus=gpus, cwd=cwd)
         yield from (f"{names[setting]}: {in_variables(sentence, names)}" for setting, sentence in found if setting not in OWN_WORDS)
 

@@ -2,7 +2,8 @@
 
 In: a CSV file, whole or damaged. Out: rows as column → text, and what was passed over. A row that has not as many cells as its header
 is passed over and counted. A header that comes again, be it another version's, holds from there on. Of a last line without its end the
-last cell is not trusted. Manifests: seatrial.collect.original.manifest_rows.
+last cell is not trusted. seatrial.tables reads what was written whole, all at once, and counts no damage; samples of days are read here a
+row at a time. Manifests: seatrial.collect.original.manifest_rows.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from seatrial.cli.program import exit_with
 from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial.disk.fallback import VARIABLE as FALLBACK_DIR
 from seatrial.errors import PlanError, RefusedError, UsageError, did_you_mean
@@ -26,7 +27,8 @@ from seatrial_runbooks.stage1.help_text import help_text
 from seatrial_runbooks.stage1.misspelled import shortened_names
 from seatrial_runbooks.stage1.notes import notes
 from seatrial_runbooks.stage1.plan_words import in_driver_words
-from seatrial_runbooks.stage1.program import WRONG_USE, answered, exit_with
+from seatrial_runbooks.stage1.program import WRONG_USE, answered
+from seatrial_runbooks.stage1.spoken import say
 from seatrial_runbooks.stage1.to_plan import TRAINER, plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, read
 
@@ -137,8 +139,8 @@ def _keep_plans(works: Sequence[Work]) -> None:
     """Put all plans of the command into the folder, so that what is still to come is known, and waited for, from the first run on."""
     if len(works) < 2:
         return
-    from seatrial.campaign.all_runs import save_plan
-    from seatrial.campaign.owner import owned
+    from seatrial.campaign.owning import owned
+    from seatrial.campaign.save_plan import save_plan
     from seatrial.cli.before_start import refuse_unusable_output
 
     paths = CampaignPaths(Path(works[0].plan.output))
@@ -153,7 +155,7 @@ def say_head(works: Sequence[Work], told: Sequence[str]) -> None:
 
     variables = works[0].variables
     for line in [*head_lines(variables, [work.plan for work in works]), *told, *notes(variables)]:
-        print(line, flush=True)
+        say(line)
 
 
 def show(works: Sequence[Work]) -> int:
@@ -164,12 +166,12 @@ def show(works: Sequence[Work]) -> int:
     from seatrial.plan.write import plan_yaml
 
     for line in notes(works[0].variables):
-        print(line)
+        say(line)
     with tempfile.TemporaryDirectory() as folder:
         for work in works:
             path = Path(folder) / f"{work.plan.name}.yaml"
             path.write_text(plan_yaml(work.mapping), encoding="utf-8")
-            print(path.read_text(encoding="utf-8"), flush=True)
+            say(path.read_text(encoding="utf-8"))
             show_plan(path)
     return 0
 
@@ -177,7 +179,7 @@ def show(works: Sequence[Work]) -> int:
 def _drive(environ: MutableMapping[str, str], argv: Sequence[str]) -> int:
     words = read_words(argv)
     if words.wants_help:
-        print(help_text(NAME))
+        say(help_text(NAME))
         return 0
     variables = read(environ)
     works = prepared([variables], words)

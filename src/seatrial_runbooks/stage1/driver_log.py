@@ -15,6 +15,7 @@ from typing import Any
 from seatrial.cli.machine_trouble import machine_trouble
 from seatrial.disk.append import TROUBLE, AppendFile
 from seatrial.errors import UsageError
+from seatrial_runbooks.stage1.spoken import warn
 
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -41,7 +42,7 @@ def logged_to(path: Path | None) -> Iterator[None]:
     """While the block runs, what goes to stdout and stderr goes to the file at `path` as well; None for no file."""
     problem = _problem_of(path) if path is not None else ""
     if problem:
-        print(f"[WARN] going on without the driver log {path}: {problem}", file=sys.stderr)
+        warn(f"going on without the driver log {path}: {problem}")
     if path is None or problem:
         yield
         return
@@ -54,7 +55,7 @@ def logged_to(path: Path | None) -> Iterator[None]:
         is_whole = log.close() and not log.last_error
     if not is_whole:
         where = "; what it did not take is kept and merged back" if log.fallback_bytes and not log.lost_bytes else ""
-        print(f"[WARN] the driver log {path} is not whole: {log.last_error}{where}", file=sys.stderr)
+        warn(f"the driver log {path} is not whole: {log.last_error}{where}")
 
 
 def _problem_of(path: Path) -> str:

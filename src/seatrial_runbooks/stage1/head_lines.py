@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seatrial.disk.append import fallback_root
+from seatrial.disk.fallback import fallback_root
 from seatrial.machine.git import git_state
 from seatrial.machine.gpus import chosen, read_driver
 from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.run_spec import HostSpec
+from seatrial.records.run_spec import HOSTFILE, HostSpec
 from seatrial.tables import format_cell
 from seatrial_runbooks.stage1.place import hosts_asked
 from seatrial_runbooks.stage1.variables import Variables
@@ -96,7 +96,7 @@ def _size(plan: CampaignPlan) -> dict[str, object]:
 
 
 def _machine(plan: CampaignPlan) -> str:
-    if plan.runs[0].place.kind == "hostfile":
+    if plan.runs[0].place.kind == HOSTFILE:
         return f"hosts {', '.join(_host(host) for host in plan.runs[0].place.hosts) or 'not known'}"
     devices = plan.runs[0].place.devices
     if not devices:

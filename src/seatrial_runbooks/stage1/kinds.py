@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from seatrial.ports import LAST_PORT
+
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,11}")
 _DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
-LAST_PORT = 65535
 # Beyond this nobody counts: a slip, or digits without end.
 MOST = 10**12
 

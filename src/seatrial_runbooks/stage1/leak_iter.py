@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.collect.log_source import StampedLine
+from seatrial.collect.logs.seed_lines import read_seed_lines
+from seatrial.collect.logs.source import StampedLine
 from seatrial.collect.original.cells import number, whole
 from seatrial.collect.original.manifest_rows import RunKey
 from seatrial.collect.original.train_log import restarts
-from seatrial.collect.seed_lines import read_seed_lines
 from seatrial_runbooks.stage1.csv_rows import Cells, TableReader
 from seatrial_runbooks.stage1.leak_arithmetic import LEAST_VALUES, after_warm_up, tail_mean, tail_over_head_pct
 

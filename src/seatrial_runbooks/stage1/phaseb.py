@@ -14,13 +14,15 @@ import os
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 
+from seatrial.cli.program import exit_with
 from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial_runbooks.stage1.driver import Words, log_path, prepared, read_words, run_works, say_head, show, take_over
 from seatrial_runbooks.stage1.driver_log import logged_to
 from seatrial_runbooks.stage1.help_text import help_text
 from seatrial_runbooks.stage1.phaseb_check import SENTINELS, Thresholds
 from seatrial_runbooks.stage1.phaseb_check import main as check
-from seatrial_runbooks.stage1.program import WRONG_USE, answered, exit_with
+from seatrial_runbooks.stage1.program import WRONG_USE, answered
+from seatrial_runbooks.stage1.spoken import say
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, read
 
 NAME = "run_phaseb_4090_stability.sh"
@@ -66,14 +68,15 @@ def _too_few(environ: Mapping[str, str]) -> list[str]:
 
 def _drive(environ: MutableMapping[str, str], words: Words) -> int:
     if words.wants_help:
-        print(help_text(NAME, WHAT, DEFAULTS))
+        say(help_text(NAME, WHAT, DEFAULTS))
         return 0
     # As they were given: what is overruled must be no nonsense either.
     read(environ, DEFAULTS)
     both, told = sentinel_variables(environ), [*overruled(environ), *_too_few(environ)]
     works = prepared(both, words)
     if words.dry_run or both[0]["DRY_RUN"]:
-        print("".join(f"{line}\n" for line in told), end="")
+        for line in told:
+            say(line)
         return show(works)
     say_head(works, [*take_over(environ, both[0]), *told])
     code = run_works(works)

@@ -87,7 +87,7 @@ def _resolved(path: Path) -> Path:
 
 def told(results: CampaignResults) -> Iterator[str]:
     """What was written, where, and what came out of it."""
-    from seatrial.report.digest import origin, winners_sentence
+    from seatrial.report.digest.sentences import origin, winners_sentence
 
     paths = CampaignPaths(Path(results.output))
     tables = (paths.manifest, paths.timing_points, paths.per_run_metrics, paths.group_summary, paths.ranked_groups, paths.summary_md)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from seatrial.probe import Probe
 
 AS_REQUESTED = "as requested"
 
@@ -20,3 +23,9 @@ class Choice:
 def as_requested(value: Any) -> Choice:
     """Nothing stood in the way."""
     return Choice(value, value, AS_REQUESTED)
+
+
+def record(choices: Mapping[str, Choice], probe: Probe) -> None:
+    """Leave each in the run's events, by the name of its setting."""
+    for name, choice in choices.items():
+        probe.effective(name, requested=choice.requested, effective=choice.effective, reason=choice.reason)

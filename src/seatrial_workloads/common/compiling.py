@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import nn
 
+from seatrial_workloads.common.checkpoints.random_states import random_states, restore_random_states
 from seatrial_workloads.common.choice import Choice
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.random_states import random_states, restore_random_states
 
 Function = Callable[..., Any]
 

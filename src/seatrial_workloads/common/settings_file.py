@@ -22,12 +22,12 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from seatrial.records.events import ENV_RUN_DIR
 from seatrial_workloads.common.settings_checks import field_names, kind_in_words, without_none
 from seatrial_workloads.common.start_time import NoCommonTime, shared_start_name
 
 Settings = TypeVar("Settings")
 
-ENV_RUN_DIR = "SEATRIAL_RUN_DIR"
 NO_VALUE = ("none", "null", "never")
 BOOLEANS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 

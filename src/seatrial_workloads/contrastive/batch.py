@@ -37,3 +37,15 @@ class Batch:
     def _mapped(self, change) -> Batch:  # type: ignore[no-untyped-def]
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
         return replace(self, **{name: change(part) for name, part in parts.items() if isinstance(part, Tensor)})
+
+
+def still_batch(rows: int, num_samples: int, num_frames: int | None) -> Batch:
+    """A batch with nothing in it; `num_frames` is given where frames are masked."""
+    return Batch(
+        audio=torch.zeros(rows, num_samples),
+        num_samples=torch.full((rows,), num_samples),
+        token_ids=torch.zeros(rows, 8, dtype=torch.long),
+        token_mask=torch.ones(rows, 8, dtype=torch.long),
+        time_mask=None if num_frames is None else torch.zeros(rows, num_frames, dtype=torch.bool),
+        same_length=True,
+    )

@@ -24,6 +24,7 @@ from transformers import PreTrainedTokenizerBase
 from seatrial.kinship import end_with_parent
 from seatrial_workloads.common.choice import Choice
 from seatrial_workloads.common.distributed import Ranks
+from seatrial_workloads.common.made_ahead import prefetch_for
 from seatrial_workloads.contrastive.batch import SAMPLE_RATE, Batch
 from seatrial_workloads.contrastive.loading.dataset import SpeechTextBatches
 from seatrial_workloads.contrastive.loading.order import Buckets, Rows, StepOrder, fixed_batches
@@ -85,7 +86,7 @@ class BatchLoader:
             batch_size=None,
             collate_fn=_as_it_is,
             num_workers=settings.num_workers,
-            prefetch_factor=settings.prefetch_factor if settings.num_workers else None,
+            prefetch_factor=prefetch_for(settings.num_workers, settings.prefetch_factor),
             pin_memory=ranks.device.type == "cuda",
             worker_init_fn=_start_worker,
             # Forked: 0.1 s to start, and the list of utterances is shared. A clean process would import torch again.

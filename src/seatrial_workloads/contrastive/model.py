@@ -20,7 +20,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertModel, Wav2Vec2Model
 
+from seatrial_workloads.common.precision import torch_dtype
 from seatrial_workloads.contrastive.negatives import gather_rows
+from seatrial_workloads.contrastive.policies import Policies
+from seatrial_workloads.contrastive.settings import Settings
+from seatrial_workloads.contrastive.sources import speech_model, text_model
 
 FIRST_TEMPERATURE = 0.07
 # As CLIP has it: beyond this the logits outgrow what fp16 can hold.
@@ -182,3 +186,25 @@ def held_below(value: Tensor, most: float) -> Tensor:
 def own_first_row(rows: int) -> int:
     """Where this rank's rows begin among those of all ranks."""
     return rows * torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
+
+
+def new_model(settings: Settings, policies: Policies, vocab_size: int) -> SpeechTextModel:
+    """On the CPU, so that the same seed gives the same weights everywhere; the frozen parts in their own number format."""
+    model = SpeechTextModel(
+        speech_model(settings.speech_model, policies.speech_attention),
+        text_model(settings.text_model, policies.text_attention, vocab_size),
+        gather_negatives=settings.gather_negatives,
+    )
+    frozen = torch_dtype(policies.load_dtype)
+    model.text.to(frozen)
+    model.tower.speech.feature_extractor.to(frozen)
+    if not settings.mask_time_prob:
+        # Nothing is masked, so what stands for masked frames has no gradient, and ranks would wait for one.
+        model.tower.speech.masked_spec_embed.requires_grad_(False)
+    return model
+
+
+def num_parameters(model: nn.Module) -> tuple[int, int]:
+    """Trained ones, and all; asked before ZeRO 3 shares them out."""
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    return sum(size for size, trains in sizes if trains), sum(size for size, _ in sizes)

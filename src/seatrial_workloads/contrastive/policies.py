@@ -1,4 +1,7 @@
-"""What precision, attention and arithmetic come to on these ranks. In: settings and ranks. Out: Policies, decided alike on every rank."""
+"""What the settings come to on these ranks: precision, attention, arithmetic, and the options of the engine.
+
+In: settings and ranks. Out: Policies, decided alike on every rank.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from dataclasses import dataclass
 from seatrial_workloads.common.attention import common_word, resolve_attention
 from seatrial_workloads.common.choice import Choice
 from seatrial_workloads.common.distributed import Ranks, lowest_capability
+from seatrial_workloads.common.engines import EngineOptions
+from seatrial_workloads.common.made_ahead import told_of_prefetch
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
 from seatrial_workloads.common.precision import Precision, choose_load_dtype, choose_precision
 from seatrial_workloads.contrastive.settings import Settings
@@ -64,11 +69,29 @@ def math_options(settings: Settings) -> MathOptions:
     )
 
 
+def engine_options(settings: Settings) -> EngineOptions:
+    return EngineOptions(
+        lr=settings.lr,
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
+        weight_decay=settings.weight_decay,
+        warmup_steps=settings.warmup_steps,
+        schedule_steps=settings.schedule_steps,
+        min_lr_ratio=settings.min_lr_ratio,
+        gradient_clipping=settings.gradient_clipping,
+        exclude_frozen=settings.checkpoint_exclude_frozen,
+        micro_batch=settings.micro_batch,
+        zero_stage=settings.zero_stage,
+        torch_adam=settings.torch_adam,
+        overlap_comm=settings.overlap_comm,
+        bucket_size=settings.bucket_size,
+        wall_clock_breakdown=settings.wall_clock_breakdown,
+    )
+
+
 def _without_effect(settings: Settings) -> dict[str, Choice]:
     """A setting that does nothing says so."""
-    told = {}
-    if not settings.num_workers:
-        told["prefetch_factor"] = Choice(settings.prefetch_factor, None, "num_workers is 0: nothing is made ahead")
+    told = told_of_prefetch(settings.num_workers, settings.prefetch_factor)
     if settings.dataset_use_trim and settings.dataset_offline_trimmed:
         told["dataset_use_trim"] = Choice(True, False, "dataset_offline_trimmed: the tree was trimmed beforehand")
     return told

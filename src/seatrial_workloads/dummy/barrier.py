@@ -17,6 +17,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from seatrial.files import write_private_json
+
 LOOPBACK = "127.0.0.1"
 CONNECT_S = 60.0
 POLL_S = 0.005
@@ -104,11 +106,8 @@ class Barrier:
             self._peers[rank] = peer
 
     def _publish(self, host: str, port: int, secret: bytes) -> None:
-        aside = self._file.with_name(f".{self._file.name}.{os.getpid()}.part")
         # For this user alone: whoever reads the secret can take the place of a rank.
-        with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump({"host": host, "port": port, "secret": secret.hex()}, file)
-        os.replace(aside, self._file)
+        write_private_json(self._file, {"host": host, "port": port, "secret": secret.hex()})
 
     def _connect(self) -> None:
         give_up_s = time.monotonic() + CONNECT_S

@@ -20,6 +20,7 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+from seatrial.records.events import ENV_ATTEMPT, ENV_RUN
 from seatrial_workloads.dummy.settings import Settings
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -151,7 +152,7 @@ def chatter() -> None:
 
 def tell_lies(kind: str, run_dir: Path, rank: int, steps: int) -> None:
     """Steps that never were, at a speed that stands out wherever they are believed."""
-    run, attempt = os.environ.get("SEATRIAL_RUN") or run_dir.name, int(os.environ.get("SEATRIAL_ATTEMPT") or 1)
+    run, attempt = os.environ.get(ENV_RUN) or run_dir.name, int(os.environ.get(ENV_ATTEMPT) or 1)
     run, attempt = "somebody_elses_r1" if kind == "other_run" else run, attempt + (kind == "other_attempt")
     first = 0 if kind == "steps_back" else steps
     with open(run_dir / f"events_rank{rank}.jsonl", "a", encoding="utf-8") as events:

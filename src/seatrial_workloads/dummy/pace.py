@@ -10,6 +10,8 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.records.events import ENV_RUN
+from seatrial_workloads.common.due import is_due
 from seatrial_workloads.dummy.settings import Settings
 
 # How a step's time is shared out, as in a small transformer.
@@ -30,7 +32,7 @@ class Pace:
         """For the batch of a step."""
         settings = self.settings
         wait_ms = settings.data_wait_ms * settings.micro_batch / 8 / (1 + settings.num_workers)
-        burst_ms = settings.burst_ms if is_turn(step, settings.burst_every) else 0.0
+        burst_ms = settings.burst_ms if is_due(step, settings.burst_every) else 0.0
         return wait_ms + burst_ms + self._lag_ms(step, "data_wait")
 
     def phase_ms(self, step: int, phase: str) -> float:
@@ -55,28 +57,23 @@ def compute_ms(settings: Settings, rank: int, step: int) -> float:
         factor *= settings.warmup_factor
     if settings.shift_at_step is not None and step >= settings.shift_at_step:
         factor *= settings.shift_factor
-    if is_turn(step, settings.uneven_every):
+    if is_due(step, settings.uneven_every):
         factor *= settings.uneven_factor
     if rank == settings.slow_rank and settings.slow_phase == "all":
         factor *= settings.slow_factor
     return base_ms * factor
 
 
-def is_turn(step: int, every: int | None) -> bool:
-    """Whether a step is one in `every`; step 0, in which a run starts, never is."""
-    return every is not None and step > 0 and step % every == 0
-
-
 def run_factor(settings: Settings, run_dir: Path) -> float:
     """How many times slower this run is than its settings say, for being this run and no other."""
-    run = os.environ.get("SEATRIAL_RUN") or run_dir.name
+    run = os.environ.get(ENV_RUN) or run_dir.name
     chance = random.Random(f"{settings.seed}:{run}").uniform(-1.0, 1.0)
     return float((1 + settings.repeat_spread * chance) * (1 + settings.drift_per_run) ** runs_before(settings, run_dir))
 
 
 def runs_before(settings: Settings, run_dir: Path) -> int:
     """Runs of the campaign that were begun before this one. Runs come one after another, so that all ranks count the same."""
-    if not settings.drift_per_run or not os.environ.get("SEATRIAL_RUN"):
+    if not settings.drift_per_run or not os.environ.get(ENV_RUN):
         return 0
     run = run_dir.parent
     return len({attempt.parent for attempt in run.parent.glob(f"*/{ATTEMPTS}")} - {run})

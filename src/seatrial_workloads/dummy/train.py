@@ -14,6 +14,8 @@ import time
 from collections.abc import Iterator
 
 from seatrial.probe import Probe
+from seatrial.records.events import ENV_RUN
+from seatrial_workloads.common.due import is_due, is_logged
 from seatrial_workloads.common.human_lines import HumanLines
 from seatrial_workloads.common.settings_file import Start, load_settings
 from seatrial_workloads.common.timing_lines import TimingLines
@@ -56,10 +58,10 @@ def train(pace: Pace, probe: Probe, lines: HumanLines, barrier: Barrier, faults:
         loss = loss_at(settings, step)
         probe.loss(loss)
         memory.after(step)
-        if step % settings.log_every == 0 or step == settings.steps - 1:
+        if is_logged(step, settings.log_every, settings.steps):
             lines.step(step, loss)
             probe.memory()
-        if settings.pause_every and step and step % settings.pause_every == 0:
+        if is_due(step, settings.pause_every):
             with probe.pause("checkpoint"):
                 time.sleep(settings.pause_ms / 1000.0)
 
@@ -71,7 +73,7 @@ def tell_idle_settings(settings: Settings, world_size: int, probe: Probe) -> Non
     for name, ordered in (("slow_rank", settings.slow_rank), ("crash_rank", crash_rank), ("hang_rank", hang_rank)):
         if ordered is not None and ordered >= world_size:
             probe.effective(name, requested=ordered, effective=None, reason=f"there are only {world_size} ranks, from 0 on")
-    if settings.drift_per_run and not os.environ.get("SEATRIAL_RUN"):
+    if settings.drift_per_run and not os.environ.get(ENV_RUN):
         reason = "started by hand: there are no runs of a campaign to count"
         probe.effective("drift_per_run", requested=settings.drift_per_run, effective=0.0, reason=reason)
 

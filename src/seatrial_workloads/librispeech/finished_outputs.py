@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from seatrial_workloads.librispeech.aside import write_text
+from seatrial.files import write_text
 
 HEADER = "rel_path\tnum_samples\tsize_bytes\tsource_size_bytes\tsource_mtime_ns"
 FLUSH_EVERY_S = 2.0

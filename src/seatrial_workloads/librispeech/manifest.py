@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial_workloads.librispeech.aside import write_text
+from seatrial.files import write_text
 
 HEADER = "rel_path\tnum_samples\tduration_sec"
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seatrial_workloads.librispeech.aside import write_text, written_aside
+from seatrial.files import sweep_parts, write_text, written_aside
 from seatrial_workloads.librispeech.finished_outputs import Appender, Output, Source, keep_all, read_outputs, source_of, write_outputs
 from seatrial_workloads.librispeech.manifest import write_manifest
 from seatrial_workloads.librispeech.outcomes import Rejected, RejectedError, Unwritten, Written
@@ -20,7 +20,7 @@ from seatrial_workloads.librispeech.output_folder import owned_folder, unwritten
 from seatrial_workloads.librispeech.pool import Died, Pool
 from seatrial_workloads.librispeech.progress import progress
 from seatrial_workloads.librispeech.record import Conversion, PrepareError, differences, read_record, write_record
-from seatrial_workloads.librispeech.tree import Found, TreePaths, look_through, sweep
+from seatrial_workloads.librispeech.tree import Found, TreePaths, look_through
 
 REJECTED_HEADER = "rel_path\treason"
 
@@ -79,7 +79,7 @@ def prepare_tree(request: Request, account: Account) -> None:
         account.num_files = len(found.flacs) + len(found.refused)
         account.rejected.update(found.refused)
         _settle_record(request, paths)
-        sweep(request.output_root)
+        sweep_parts(request.output_root)
         _make_folders(request, found)
         _copy_texts(request, found, account)
         to_do = _to_do(request, found, paths, account)
@@ -133,7 +133,7 @@ def _copy_texts(request: Request, found: Found, account: Account) -> None:
         except OSError as error:
             account.rejected[rel_path] = f"cannot be read: {error.strerror}"
             continue
-        with written_aside(request.output_root / rel_path) as part:
+        with written_aside(request.output_root / rel_path, to_disk=False) as part:
             part.write_bytes(text)
 
 
@@ -186,7 +186,7 @@ def _convert_all(request: Request, to_do: Mapping[str, Source], paths: TreePaths
 
 def _write_tables(request: Request, paths: TreePaths, account: Account) -> None:
     """The tables, the manifest last; and nothing is left of files that were rejected, nor of workers that died."""
-    sweep(request.output_root)
+    sweep_parts(request.output_root)
     for rel_path in account.rejected:
         with contextlib.suppress(IsADirectoryError, NotADirectoryError, FileNotFoundError):
             (request.output_root / rel_path).unlink()

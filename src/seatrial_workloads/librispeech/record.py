@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seatrial_workloads.librispeech.aside import write_text
+from seatrial.files import write_text
 
 # Of what is done to a file: raised when the same settings would give other bytes.
 VERSION = 1

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial_workloads.librispeech.aside import write_text
+from seatrial.files import write_text
 from seatrial_workloads.librispeech.flac import write_flac
 from seatrial_workloads.librispeech.manifest import write_manifest
 from seatrial_workloads.librispeech.record import FEWEST_UTTERANCES

@@ -6,12 +6,9 @@ the making.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-
-from seatrial_workloads.librispeech.aside import is_left_over
 
 
 @dataclass(frozen=True)
@@ -92,15 +89,3 @@ def _trouble_with_name(rel_path: str) -> str | None:
     except UnicodeEncodeError:
         return "its name is not UTF-8"
     return None
-
-
-def sweep(root: Path) -> int:
-    """Remove what dead writers left half-written under `root`; how many went."""
-    swept = 0
-    for folder, _, names in os.walk(root):
-        for name in names:
-            if is_left_over(name):
-                with contextlib.suppress(OSError):
-                    Path(folder, name).unlink()
-                    swept += 1
-    return swept

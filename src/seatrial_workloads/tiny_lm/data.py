@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from seatrial_workloads.common.distributed import Ranks
+from seatrial_workloads.common.made_ahead import prefetch_for
 from seatrial_workloads.tiny_lm.settings import Settings
 
 SUCCESSORS = 4
@@ -59,7 +60,7 @@ def train_loader(settings: Settings, ranks: Ranks) -> DataLoader[tuple[Tensor, T
         batch_size=settings.micro_batch,
         sampler=DistributedSampler(text, num_replicas=ranks.world_size, rank=ranks.rank, shuffle=False),
         num_workers=settings.num_workers,
-        prefetch_factor=settings.prefetch_factor if settings.num_workers else None,
+        prefetch_factor=prefetch_for(settings.num_workers, settings.prefetch_factor),
         pin_memory=ranks.device.type == "cuda",
     )
 

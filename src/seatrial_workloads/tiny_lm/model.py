@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from seatrial_workloads.tiny_lm.settings import Settings
+
 INIT_STD = 0.02
 
 
@@ -60,6 +62,17 @@ class CausalAttention(nn.Module):
         query, key, value = self.query_key_value(hidden).view(batch, seq_len, 3, self.n_heads, -1).permute(2, 0, 3, 1, 4)
         mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
         return self.out(mixed.transpose(1, 2).reshape(batch, seq_len, d_model))
+
+
+def new_model(settings: Settings) -> TinyLM:
+    """One as it was asked for, on the CPU."""
+    return TinyLM(
+        vocab_size=settings.vocab_size,
+        seq_len=settings.seq_len,
+        d_model=settings.d_model,
+        n_layers=settings.n_layers,
+        n_heads=settings.n_heads,
+    )
 
 
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:

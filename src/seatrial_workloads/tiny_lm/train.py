@@ -9,41 +9,39 @@ torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.tiny_lm.train --s
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from seatrial.probe import Probe
-from seatrial_workloads.common.distributed import Ranks, joined_ranks, lowest_capability
-from seatrial_workloads.common.human_lines import HumanLines
+from seatrial.files import written_aside
+from seatrial_workloads.common.choice import Choice, record
+from seatrial_workloads.common.distributed import Ranks, lowest_capability
+from seatrial_workloads.common.due import is_due, is_logged
+from seatrial_workloads.common.made_ahead import told_of_prefetch
+from seatrial_workloads.common.one_rank import OneRank, one_rank
 from seatrial_workloads.common.precision import Precision, choose_precision, refuse_fp16_without_gpu
 from seatrial_workloads.common.settings_file import load_settings
-from seatrial_workloads.common.timing_lines import TimingLines
 from seatrial_workloads.tiny_lm.data import eval_batches, train_loader
-from seatrial_workloads.tiny_lm.model import TinyLM, next_token_loss
+from seatrial_workloads.tiny_lm.model import TinyLM, new_model, next_token_loss
 from seatrial_workloads.tiny_lm.settings import Settings
 
 
 def main(argv: list[str] | None = None) -> None:
     start = load_settings(Settings, argv)
-    settings, run_dir = start.settings, start.run_dir
+    settings = start.settings
     refuse_fp16_without_gpu(settings.precision, settings.device)
-    with Probe(run_dir) as probe, joined_ranks(settings.device, probe) as ranks:
-        timing = TimingLines(ranks.rank, settings.steps, probe.recent, ranks.largest)
-        with HumanLines(run_dir, ranks.rank, timing) as lines:
-            Trainer(settings, run_dir, ranks, probe, lines).train()
+    with one_rank(start.run_dir, settings.device, settings.steps) as here:
+        Trainer(settings, here).train()
 
 
 class Trainer:
     """Model, optimiser and loop of one rank."""
 
-    def __init__(self, settings: Settings, run_dir: Path, ranks: Ranks, probe: Probe, lines: HumanLines) -> None:
+    def __init__(self, settings: Settings, here: OneRank) -> None:
         torch.manual_seed(settings.seed)
-        self.settings, self.run_dir, self.ranks, self.probe, self.lines = settings, run_dir, ranks, probe, lines
+        self.settings = settings
+        self.run_dir, self.probe, self.ranks, self.lines = here
+        probe, ranks = here.probe, here.ranks
         self.precision = choose_precision(settings.precision, lowest_capability(ranks))
         with probe.startup("model"):
             self.bare_model = new_model(settings).to(ranks.device)
@@ -88,7 +86,7 @@ class Trainer:
     def after_step(self, step: int, loss: Tensor) -> None:
         """What is due after this step: lines, an evaluation, a checkpoint."""
         settings = self.settings
-        if step % settings.log_every == 0 or step == settings.steps - 1:
+        if is_logged(step, settings.log_every, settings.steps):
             self.lines.step(step, loss.item())
             self.probe.memory()
         if is_due(step, settings.eval_every):
@@ -109,9 +107,9 @@ class Trainer:
     def save_checkpoint(self, step: int) -> None:
         """Rank 0 writes aside and renames; the others wait, so that the pause is the same for all."""
         if self.ranks.rank == 0:
-            aside = self.run_dir / f".checkpoint.{os.getpid()}.part"
-            torch.save({"step": step, "model": self.bare_model.state_dict(), "optimizer": self.optimizer.state_dict()}, aside)
-            os.replace(aside, self.run_dir / "checkpoint.pt")
+            content = {"step": step, "model": self.bare_model.state_dict(), "optimizer": self.optimizer.state_dict()}
+            with written_aside(self.run_dir / "checkpoint.pt") as aside:
+                torch.save(content, aside)
         self.ranks.barrier()
 
     def compile(self) -> None:
@@ -123,34 +121,20 @@ class Trainer:
     def tell_effective(self) -> None:
         """What the settings came to on this machine, for the record and for people."""
         settings, ranks, precision = self.settings, self.ranks, self.precision
-        effective = effective_settings(settings, ranks, precision)
-        for name, (requested, value, reason) in effective.items():
-            self.probe.effective(name, requested=requested, effective=value, reason=reason)
+        record(choices(settings, ranks, precision), self.probe)
         self.lines.say(
             f"tiny_lm: {self.bare_model.num_parameters:,} parameters, seq_len {settings.seq_len}, "
             f"batch {settings.micro_batch} x {ranks.world_size} ranks, {precision.effective} ({precision.reason}), {ranks.device_name}"
         )
 
 
-def effective_settings(settings: Settings, ranks: Ranks, precision: Precision) -> dict[str, tuple[Any, Any, str]]:
-    """Setting → requested, effective, reason."""
-    told: dict[str, tuple[Any, Any, str]] = {
-        "precision": (precision.requested, precision.effective, precision.reason),
-        "device": (settings.device, str(ranks.device), ranks.device_name),
+def choices(settings: Settings, ranks: Ranks, precision: Precision) -> dict[str, Choice]:
+    """What was asked for, what it came to and why, by setting."""
+    return {
+        "precision": precision,
+        "device": Choice(settings.device, str(ranks.device), ranks.device_name),
+        **told_of_prefetch(settings.num_workers, settings.prefetch_factor),
     }
-    if not settings.num_workers:
-        told["prefetch_factor"] = (settings.prefetch_factor, None, "num_workers is 0: nothing is made ahead")
-    return told
-
-
-def new_model(settings: Settings) -> TinyLM:
-    return TinyLM(
-        vocab_size=settings.vocab_size,
-        seq_len=settings.seq_len,
-        d_model=settings.d_model,
-        n_layers=settings.n_layers,
-        n_heads=settings.n_heads,
-    )
 
 
 def wrap(model: TinyLM, settings: Settings, ranks: Ranks) -> nn.Module:
@@ -159,10 +143,6 @@ def wrap(model: TinyLM, settings: Settings, ranks: Ranks) -> nn.Module:
     if ranks.world_size > 1:
         wrapped = DistributedDataParallel(model, device_ids=[ranks.local_rank] if ranks.device.type == "cuda" else None)
     return torch.compile(wrapped) if settings.compile else wrapped
-
-
-def is_due(step: int, every: int | None) -> bool:
-    return every is not None and step > 0 and step % every == 0
 
 
 if __name__ == "__main__":

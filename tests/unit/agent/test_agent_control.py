@@ -16,7 +16,7 @@ import pytest
 from seatrial.files import write_json
 from seatrial.records.codec import to_json
 from seatrial.records.command import AgentOrder, Command
-from tests.unit.launch.factory import wait_until
+from tests.waiting import wait_until
 
 WAITS = "import time; print('up', flush=True); time.sleep(600)"
 

@@ -26,9 +26,10 @@ from seatrial.paths import BY_HAND
 from seatrial.records.codec import from_json, to_json
 from seatrial.records.line import NodeCall
 from seatrial.records.run_spec import TelemetrySpec
+from tests.processes import is_gone, pids_in
 from tests.unit.agent.nodes import NAME, Node, environment, line_between
 from tests.unit.agent.runs import order_for
-from tests.unit.launch.factory import is_gone, pids_in, wait_until
+from tests.waiting import wait_until
 
 PRINTS = "import os; print('rank', os.environ['RANK'], os.environ.get('BENEATH'), flush=True)"
 # Ranks, each with a child in a session of its own, all of whose pids stand in `pids`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -19,6 +18,7 @@ from seatrial.records.codec import from_json, to_json
 from seatrial.records.command import AgentOrder, Command
 from seatrial.records.run_spec import TelemetrySpec
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS, SamplerAccount, TelemetryAccount
+from tests.csv_files import rows_of
 from tests.stubs.answers import answer
 from tests.stubs.nvml import environment, needs_compiler
 
@@ -73,22 +73,10 @@ def _gpu(folder: Path) -> SamplerAccount:
     return account
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as source:
-        return list(csv.DictReader(source))
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Path:
-    path = tmp_path / "answers.txt"
-    answer(path, ("count", 1))
-    return path
-
-
 @needs_compiler
 def test_every_column_of_both_files(tmp_path: Path, answers: Path) -> None:
     _run(tmp_path, f"{WAITS_FOR_ROWS}\nwait(8)", str(answers), env=environment(answers))
-    gpu, host = _rows(tmp_path / "gpu_telemetry.csv"), _rows(tmp_path / "host_telemetry.csv")
+    gpu, host = rows_of(tmp_path / "gpu_telemetry.csv"), rows_of(tmp_path / "host_telemetry.csv")
     assert tuple(gpu[0]) == GPU_COLUMNS and tuple(host[0]) == HOST_COLUMNS
     assert gpu[0]["gpu_name"] == "Stub  80 GiB" and gpu[0]["foreign_process_count"] == "0"
     assert host[0]["cpu_user_pct"] == "" and any(row["cpu_user_pct"] for row in host)
@@ -105,7 +93,7 @@ def test_a_lie_is_dropped_and_counted(tmp_path: Path, answers: Path) -> None:
     script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('util', 4000)); wait_until_silent(); answer(answers, ('util', 3)); wait(5)"
     # The last look is made in any case, after the run's end.
     _run(tmp_path, f"{script}; answer(answers, ('util', 4000))", str(answers), env=environment(answers))
-    assert {row["util_gpu_pct"] for row in _rows(tmp_path / "gpu_telemetry.csv")} == {"42", "3"}
+    assert {row["util_gpu_pct"] for row in rows_of(tmp_path / "gpu_telemetry.csv")} == {"42", "3"}
     account = _gpu(tmp_path)
     assert account.invalid > 0
     assert f"{account.invalid} samples were dropped as impossible (first: util_gpu_pct 4000)" in account.note
@@ -115,7 +103,7 @@ def test_a_lie_is_dropped_and_counted(tmp_path: Path, answers: Path) -> None:
 def test_a_gpu_lost_and_found(tmp_path: Path, answers: Path) -> None:
     script = f"{WAITS_FOR_ROWS}\nwait(2); answer(answers, ('error', 15)); wait_until_silent(); answer(answers, ('util', 3)); wait(5)"
     _run(tmp_path, script, str(answers), env=environment(answers))
-    rows, account = _rows(tmp_path / "gpu_telemetry.csv"), _gpu(tmp_path)
+    rows, account = rows_of(tmp_path / "gpu_telemetry.csv"), _gpu(tmp_path)
     assert rows[0]["util_gpu_pct"] == "42" and rows[-1]["util_gpu_pct"] == "3"
     assert len([row for row in rows if row["gap_s"]]) == account.gaps >= 1
     assert "GPU 0 gave no answer at " in account.note and " (GPU is lost; tried " in account.note
@@ -129,7 +117,7 @@ def test_a_driver_that_hangs_costs_gpu_rows_only(tmp_path: Path, answers: Path) 
     assert reports[1]["returncode"] == 0
     account = _account(tmp_path)
     assert account.gpu is not None and account.host is not None
-    assert account.gpu.stopped_t is not None and account.gpu.rows == len(_rows(tmp_path / "gpu_telemetry.csv")) >= 2
+    assert account.gpu.stopped_t is not None and account.gpu.rows == len(rows_of(tmp_path / "gpu_telemetry.csv")) >= 2
     assert f", {account.gpu.rows} rows before" in account.gpu.note
     assert account.host.stopped_t is None and account.host.rows > account.gpu.rows
     # Two seconds of patience; the rest is room for a loaded machine. Without it the agent would stay for ever.
@@ -208,7 +196,7 @@ def test_a_short_run_says_that_its_few_rows_are_expected(tmp_path: Path) -> None
     _run(tmp_path, "pass", telemetry=TelemetrySpec(gpu_s=None, host_s=600.0))
     account = _account(tmp_path)
     assert account.gpu is None and account.host is not None
-    assert account.host.rows == len(_rows(tmp_path / "host_telemetry.csv")) >= 1
+    assert account.host.rows == len(rows_of(tmp_path / "host_telemetry.csv")) >= 1
     assert (account.host.expected, account.host.note) == (True, "the run was shorter than two intervals of 600 s")
 
 

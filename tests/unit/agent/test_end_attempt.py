@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.agent.end_attempt import end_attempt
 from seatrial.records.codec import from_json
 from seatrial.records.command import AgentReport
+from tests.processes import is_gone
 from tests.unit.agent.nodes import Node, environment
 from tests.unit.agent.test_agent_on_node import FAMILY, family
-from tests.unit.launch.factory import is_gone
 
 
 def _end(folder: str) -> subprocess.CompletedProcess[str]:
@@ -57,3 +58,9 @@ def test_other_attempts_and_campaigns_are_let_alone(tmp_path: Path) -> None:
 def test_what_is_no_attempt_is_refused(folder: str) -> None:
     done = _end(folder)
     assert (done.returncode, done.stdout) == (1, "") and "is no attempt's folder" in done.stderr
+
+
+def test_an_attempt_that_runs_nothing_here_is_reported_with_none_killed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert end_attempt(tmp_path / "run" / "attempt-1") == 0, "this host need not even see the folder"
+    report = from_json(AgentReport, json.loads(capsys.readouterr().out))
+    assert (report.kind, report.killed) == ("gone", 0) and report.host and report.t > 1e9

@@ -15,9 +15,10 @@ from seatrial.line.connection import Connection
 from seatrial.line.protocol import Message
 from seatrial.records.codec import to_json
 from seatrial.records.command import AgentReport
+from tests.processes import is_gone, pids_in
 from tests.unit.agent.nodes import line_between
 from tests.unit.agent.runs import PATIENCE_S, order_for
-from tests.unit.launch.factory import is_gone, pids_in, wait_until
+from tests.waiting import wait_until
 
 # The other end is closed before the first report, whose sending closes ours; the pipe of the second rank then gets its number.
 BROKEN = """\

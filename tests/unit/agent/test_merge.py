@@ -98,13 +98,7 @@ def test_nothing_arrived_leaves_no_row(tmp_path: Path) -> None:
     assert _rows(tmp_path) == ["offset_bytes,t,m"]
 
 
-@pytest.fixture
-def fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", str(tmp_path / "fallback"))
-    return tmp_path / "fallback"
-
-
-def test_what_a_full_disk_refuses_is_kept_elsewhere_and_said_once(fallback: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_a_full_disk_refuses_is_kept_elsewhere_and_said_once(fallback_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     log = LogFile(Path("/dev/full"))
     log.append(b"12345")
     log.append(b"678")
@@ -112,11 +106,11 @@ def test_what_a_full_disk_refuses_is_kept_elsewhere_and_said_once(fallback: Path
     assert (log.offset_bytes, log.lost_bytes) == (8, 0)
     said = "/dev/full cannot be written (No space left on device); the run goes on and its output is kept elsewhere until it can"
     assert capfd.readouterr().err.count(said) == 1
-    assert b"".join(path.read_bytes() for path in fallback.iterdir() if path.is_file()).endswith(b"12345678")
+    assert b"".join(path.read_bytes() for path in fallback_folder.iterdir() if path.is_file()).endswith(b"12345678")
 
 
-def test_what_no_disk_takes_is_counted_and_said_once(tmp_path: Path, fallback: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    fallback.touch()
+def test_what_no_disk_takes_is_counted_and_said_once(tmp_path: Path, fallback_folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    fallback_folder.touch()
     log = LogFile(tmp_path)
     log.append(b"12345")
     log.append(b"678")
@@ -125,7 +119,7 @@ def test_what_no_disk_takes_is_counted_and_said_once(tmp_path: Path, fallback: P
     assert capfd.readouterr().err.count("the run goes on and its output is dropped until there is room") == 1
 
 
-def test_arrivals_tell_offsets_of_the_whole_log_while_a_part_lies_elsewhere(tmp_path: Path, fallback: Path) -> None:
+def test_arrivals_tell_offsets_of_the_whole_log_while_a_part_lies_elsewhere(tmp_path: Path, fallback_folder: Path) -> None:
     (tmp_path / "launcher.log").symlink_to("/dev/full")
     clock = Clock()
     log = _merged(tmp_path, clock)

@@ -21,7 +21,7 @@ from seatrial.agent.spies import EACH_S, MOST_AT_ONCE
 from seatrial.agent.stacks import LONGEST_S, SIGNAL_PATIENCE_S, Stacks
 from seatrial.collect.stacks import frame_of, read_stacks
 from tests.unit.agent.runs import agent_on, attempt_of, hear, order_for
-from tests.unit.launch.factory import wait_until
+from tests.waiting import wait_until
 
 # What the probe does, without it: a handler, a file and a start event that names the signal.
 RANK = """\

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from seatrial.collect.events import PAUSE_SCHEMA, STEP_SCHEMA
+from seatrial.collect.step_schema import PAUSE_SCHEMA, STEP_SCHEMA
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
 from seatrial.records.command import Provenance

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from seatrial.analyse.clock import ClockJump, clock_jump
-from seatrial.collect.events import STEP_SCHEMA
+from seatrial.collect.step_schema import STEP_SCHEMA
 
 
 def steps(offsets: list[float | None], rank: int = 0) -> pl.DataFrame:

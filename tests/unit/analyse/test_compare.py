@@ -315,3 +315,28 @@ def test_it_can_be_kept_and_read_again() -> None:
     assert from_json(Comparison, to_json(found)) == found
     kept = side("a", RATES, run={"loss": course(2.0)})
     assert from_json(Side, to_json(kept)) == kept
+
+
+@pytest.mark.parametrize(
+    ("b", "how"), [(side("b", RATES[:4]), "in rounds with the same repeats"), (elsewhere("b", RATES), "side by side, in one campaign")]
+)
+def test_runs_that_were_not_made_together_are_told(b: Side, how: str) -> None:
+    found = compare(side("a", RATES), b)
+    assert f"The runs were not made {how}: a change of the platform in between would look like a difference." in found.cautions
+
+
+def test_a_figure_that_most_runs_of_a_side_tell_is_compared_and_one_that_half_tell_is_not() -> None:
+    def telling(count: int) -> Side:
+        made = side("b", RATES[:4])
+        bare = tuple(dataclasses.replace(run, figures={"steps_per_s": run.figures["steps_per_s"]}) for run in made.runs[count:])
+        return dataclasses.replace(made, runs=(*made.runs[:count], *bare))
+
+    assert compare(side("a", RATES), telling(3)).metric == "samples_per_s"
+    assert compare(side("a", RATES), telling(2)).metric == "steps_per_s"
+
+
+def test_a_rule_is_said_of_every_one_of_many_and_the_bootstrap_stands_beside_the_interval() -> None:
+    found = compare_many(side("a", RATES), [side("b", times(1.05)), side("c", times(0.95))], preset="highest_mean")
+    assert [one.reason.startswith("By the rule highest_mean: ") for one in found] == [True, True]
+    assert all(one.ratio and one.bootstrap_low and one.bootstrap_high for one in found)
+    assert all(one.ratio and one.bootstrap_low < one.ratio.mean < one.bootstrap_high for one in found)  # type: ignore[operator]

@@ -7,6 +7,8 @@ import dataclasses
 import pytest
 
 from seatrial.analyse.compare import compare
+from seatrial.analyse.compare_presets import check_preset, ruling
+from seatrial.analyse.rank_metric import METRICS
 from seatrial.errors import UsageError
 from seatrial.records.comparison import Relation, Side
 from seatrial.records.health import LastSteps
@@ -51,3 +53,56 @@ def test_a_time_wins_by_being_low() -> None:
 def test_an_unknown_rule_is_named() -> None:
     with pytest.raises(UsageError, match="did you mean 'last50'"):
         compare(side("a", [1.0]), side("b", [1.0]), preset="last_50")
+
+
+def last(n: int, mean_ms: float, stdev_ms: float, per_s: float) -> LastSteps:
+    return LastSteps(n=n, mean_ms=mean_ms, stdev_ms=stdev_ms, per_s=per_s)
+
+
+def with_each(made: Side, *of_runs: LastSteps) -> Side:
+    runs = tuple(dataclasses.replace(run, last_steps=one) for run, one in zip(made.runs, of_runs, strict=True))
+    return dataclasses.replace(made, runs=runs)
+
+
+def test_names_of_rules() -> None:
+    check_preset("")
+    check_preset("last50")
+    with pytest.raises(UsageError, match="preset 'last5' is not known; did you mean 'last50'"):
+        check_preset("last5")
+
+
+def test_without_a_rule_nothing_is_said() -> None:
+    assert ruling("", side("a", [1.0]), side("b", [2.0]), METRICS["samples_per_s"]) == ""
+
+
+def test_last_steps_of_several_runs_are_one_list() -> None:
+    """30 steps of 10 ms and 10 of 20 ms: the mean is 12.5, the squares about it 6.25 and 56.25, and each run's own 1."""
+    a = with_each(side("a", [1, 1]), last(30, 10.0, 1.0, 100.0), last(10, 20.0, 1.0, 50.0))
+    b = with_each(side("b", [1, 1]), last(50, 10.0, 0.0, 100.0), last(50, 10.0, 0.0, 100.0))
+    assert ruling("last50", a, b, METRICS["wall_p50_ms"]) == (
+        "By the rule last50: a 12.5 ms a step, stdev 4.44 ms, 75 a second (last 10 and 30 steps of 2 runs); b 10 ms a step, stdev 0 ms, "
+        "100 a second (last 50 steps of 2 runs); b wins by its mean."
+    )
+
+
+def test_a_tie_by_last_steps_weighs_deviations_as_rates() -> None:
+    """The same rate in steps of unlike work: 1 of 10 ms is more than 1.5 of 20 ms."""
+    a, b = with_each(side("a", [1]), last(50, 10.0, 1.0, 100.0)), with_each(side("b", [1]), last(50, 20.0, 1.5, 100.0))
+    assert ruling("last50", a, b, METRICS["samples_per_s"]).endswith("the means tie and b wins by the lower variance.")
+
+
+def test_means_that_print_alike_tie_and_single_runs_know_no_variance() -> None:
+    rule = "highest_mean"
+    assert ruling(rule, side("a", [1000.2]), side("b", [1000.4]), METRICS["samples_per_s"]) == (
+        "By the rule highest_mean: a 1000.2 samples/s in the mean, one run (1 run); b 1000.4 samples/s in the mean, one run (1 run); "
+        "neither wins."
+    )
+    assert ruling(rule, side("a", [1000.0]), side("b", [1001.0]), METRICS["samples_per_s"]).endswith("b wins by its mean.")
+
+
+def test_a_run_that_does_not_tell_leaves_the_rule_without_a_word() -> None:
+    told = side("a", [1.0, 2.0])
+    silent = dataclasses.replace(told, runs=(told.runs[0], dataclasses.replace(told.runs[1], figures={})))
+    nothing = "By the rule highest_mean nothing can be said: not every run tells samples_per_s."
+    assert ruling("highest_mean", told, silent, METRICS["samples_per_s"]) == nothing
+    assert ruling("highest_mean", told, side("b", []), METRICS["samples_per_s"]) == nothing

@@ -43,3 +43,10 @@ def test_out_of_reach_is_none() -> None:
 
 def test_far_out_it_is_still_a_number() -> None:
     assert math.isfinite(detectable_pct(difference(2, 0.5), 1 - 0.05 / 5000))
+
+
+def test_two_repeats_tell_what_is_needed_as_more_do() -> None:
+    """What counts is the freedom that each further repeat adds, and how much one repeat scatters."""
+    assert (
+        repeats_needed(difference(2, 0.02), 0.03) == repeats_needed(difference(3, 0.02), 0.03) == repeats_needed(difference(9, 0.02), 0.03)
+    )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from seatrial.analyse.eta_blocks import cut_blocks
 from seatrial.analyse.eta_points import MOST_POINTS, eta_points, eta_quality, run_length_s
 from seatrial.analyse.measure import measure_run
-from seatrial.eta.cut import cut
+from seatrial.eta.cut import MEDIAN_SQUARE, cut
 from seatrial.eta.estimator import EtaEstimator
 from seatrial.records.eta import EtaPoint
 from seatrial.records.run_spec import RunSpec, TimingSpec
@@ -193,3 +193,10 @@ def test_blocks_and_marks_lead_to_the_same_estimate() -> None:
     live = estimator.estimate()
     assert live is not None
     assert last.eta_s == pytest.approx(live.eta_s, rel=0.005)
+
+
+def test_a_block_of_two_marks_knows_its_noise() -> None:
+    end_s = np.array([0.0, 1.0, 2.0, 3.0, 4.2])
+    _, second = cut_blocks(np.arange(5), end_s, np.zeros(5), np.array([0, 2]), np.array([2, 4]))
+    assert second.one.block is not None and second.one.block.mean_s == pytest.approx(1.1)
+    assert second.one.block.variance == pytest.approx(0.2**2 / 2 / MEDIAN_SQUARE)

@@ -138,3 +138,19 @@ def test_what_the_platform_failed_weighs_on_no_group() -> None:
     (found,) = summarise(runs, "old_like")
     assert (found.runs, found.failed_runs, found.failed_attempts) == (1, 1, 0)
     assert found.infrastructure_failures == ("a_r2 (io_error)",)
+
+
+def test_a_group_has_the_axes_of_its_runs() -> None:
+    (found,) = summarise([factory.measured(factory.spec("a", 1, axes={"mb": 8}))], "old_like")
+    assert found.axes == {"mb": 8}
+
+
+@pytest.mark.parametrize(("told_at", "words"), [(1.0, "precision (bf16 → none)"), (3.0, "precision (none → bf16)")])
+def test_a_setting_that_only_some_runs_tell_is_a_difference_from_the_newest(told_at: float, words: str) -> None:
+    telling = {"effective": {"precision": ("auto", "bf16", "")}}
+    runs = [
+        factory.measured(factory.spec("a", 1), measure=telling, started_t=told_at),
+        factory.measured(factory.spec("a", 2), measure={"effective": {}}, started_t=2.0),
+    ]
+    (found,) = summarise(runs, "old_like")
+    assert words in next(caution.text for caution in found.cautions if caution.kind == "unlike_runs")

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from seatrial.analyse.interval import contains_one, estimate, ratio, standard_error
+from seatrial.analyse.interval import Difference, contains_one, estimate, interval_of, ratio, standard_error
 from seatrial.records.measure import Estimate
 
 positive = st.floats(1e-3, 1e6)
@@ -91,3 +91,9 @@ def test_alike_groups_are_told_apart_about_one_time_in_twenty() -> None:
     draws = np.exp(generator.normal(3, 0.05, (2000, 2, 4)))
     apart = [not contains_one(ratio(known(list(one)), known(list(other)))) for one, other in draws]
     assert 0.025 < float(np.mean(apart)) < 0.075
+
+
+def test_the_interval_of_a_difference_keeps_its_number_of_pairs() -> None:
+    found = interval_of(Difference(mean=0.0, error=0.1, freedom=4.0, n=5, paired=True, spread=0.2))
+    assert (found.mean, found.n) == (1.0, 5) and found.low is not None and found.high is not None
+    assert found.low * found.high == pytest.approx(1.0) and found.low < 1 < found.high

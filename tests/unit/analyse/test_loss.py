@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from seatrial.analyse.loss import loss_fall_pct, loss_falls
+from seatrial.analyse.loss import ABOVE_ERRORS, _ends_above, loss_fall_pct, loss_falls
+from seatrial.analyse.quantile import MEDIAN_TO_MEAN_ERROR
 
 
 def test_loss_falls_needs_eight_losses_and_a_number_at_the_end() -> None:
@@ -74,3 +75,10 @@ def test_how_far_a_loss_falls() -> None:
     assert loss_fall_pct([4.0, 1.0]) is None
     assert loss_fall_pct([4.0] * 7 + [math.nan]) is None
     assert loss_fall_pct([0.0] * 8) is None
+
+
+@pytest.mark.parametrize(("share", "above"), [(0.999, False), (1.001, True)])
+def test_an_end_above_the_start_is_beyond_the_error_of_both_medians(share: float, above: bool) -> None:
+    """Of 10 losses before and 40 after, the error of the difference is that of two medians, added as squares."""
+    error = MEDIAN_TO_MEAN_ERROR * 0.5 * (1 / 10 + 1 / 40) ** 0.5
+    assert _ends_above(np.zeros(10), np.full(40, share * ABOVE_ERRORS * error), 0.5) is above

@@ -243,3 +243,9 @@ def test_every_group_has_one_place_and_the_winner_can_win(drawn: list[tuple[list
     assert (found.winner in able) if able else found.winner is None
     shuffled = rank(groups[::-1], "throughput")
     assert [place.group for place in shuffled.groups] == [place.group for place in found.groups]
+
+
+def test_the_balanced_rank_is_by_the_sum_of_both_places() -> None:
+    """q is second and first, p is first and third, r third and second."""
+    groups = with_seed_ranks([seeded("p", 90.0, 1.9), seeded("q", 100.0, 1.1), seeded("r", 110.0, 1.5)])
+    assert {group.group: group.seed["rank_balanced"] for group in groups} == {"q": 1, "p": 2, "r": 3}

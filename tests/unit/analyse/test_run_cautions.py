@@ -8,7 +8,11 @@ import polars as pl
 import pytest
 
 from seatrial.analyse.measure import measure_run
+from seatrial.analyse.run_cautions import run_cautions
+from seatrial.analyse.window import count_steps
 from seatrial.records.caution import Caution
+from seatrial.records.run_spec import RunSpec, TimingSpec
+from seatrial.records.steps import StepTables
 from tests.unit.analyse import factory
 
 
@@ -101,3 +105,67 @@ def test_an_axis_without_effect_is_told() -> None:
     (caution,) = said_of(effective, axes={"prefetch": 4, "precision": "auto"})
     assert caution.kind == "axis_without_effect"
     assert caution.text.startswith("The axis prefetch asks for 4 and this run had none (no workers): groups that differ in it alone")
+
+
+def said(tables: StepTables, spec: RunSpec | None = None, window: str = "auto") -> dict[str, Caution]:
+    counted = count_steps(tables.steps, tables.pauses["step"], window)
+    return {caution.kind: caution for caution in run_cautions(counted, tables, spec or factory.spec("a"))}
+
+
+def test_a_step_of_a_span_is_named_by_its_first_and_last() -> None:
+    times = [100.0] * 30
+    times[20] = 2_000.0
+    steps = factory.steps_of(times, span=5).with_columns(step=pl.int_range(4, 154, 5, dtype=pl.Int64))
+    found = said(factory.tables(steps, source="log"))["one_step_dominates"]
+    assert found.text.startswith("Steps 100 to 104 took") and found.numbers["step"] == 104
+
+
+@pytest.mark.parametrize(("asked", "words"), [(60, ""), (61, ""), (59, ""), (62, "asks for 62 steps, and its ranks took 60:"), (58, "60:")])
+def test_another_number_of_steps_than_the_plan_asks_for(asked: int, words: str) -> None:
+    found = said(factory.tables(factory.steps_of([100.0] * 60)), factory.spec("a", steps=asked))
+    assert ("other_number_of_steps" in found) is bool(words)
+    assert not words or words in found["other_number_of_steps"].text
+
+
+def test_ranks_that_took_unlike_numbers_of_steps() -> None:
+    ranks = [factory.steps_of([100.0] * count, rank=rank) for rank, count in enumerate((60, 40, 50))]
+    found = said(factory.tables(*ranks), factory.spec("a", steps=60))["other_number_of_steps"]
+    assert found.numbers == {"asked": 60, "least": 40, "most": 60} and "its ranks took 40 and 60:" in found.text
+    assert "other_number_of_steps" not in said(factory.tables(factory.steps_of([100.0] * 10)))
+
+
+def test_the_first_loss_that_is_no_number_is_named() -> None:
+    first = factory.steps_of([100.0] * 60, loss=[1.0] * 40 + [float("inf")] * 20)
+    second = factory.steps_of([100.0] * 60, rank=1, loss=[1.0] * 30 + [float("nan")] + [1.0] * 29)
+    found = said(factory.tables(first, second))["loss_not_finite"]
+    assert found.numbers == {"step": 30, "rank": 1, "losses": 21, "of": 120}
+    assert "from step 30 on (rank 1: nan; 21 of 120 losses)" in found.text
+    assert said(factory.tables(factory.steps_of([100.0] * 60))) == {} == said(factory.tables(factory.steps_of([100.0] * 60, loss=1.0)))
+
+
+def test_what_the_workload_warns_of_and_axes_without_effect() -> None:
+    effective = {"amp": ("bf16", "fp32", "caution: this GPU knows no bf16"), "mb": (8, 4, "memory"), "nw": ("auto", 2, "cores")}
+    tables = factory.tables(factory.steps_of([100.0] * 60), effective=effective)
+    found = said(tables, factory.spec("a", axes={"mb": 8, "nw": "auto", "lr": 1}))
+    assert found["workload_warns"].text == "amp is fp32: this GPU knows no bf16."
+    assert found["axis_without_effect"].text.startswith("The axis mb asks for 8 and this run had 4 (memory): groups")
+    assert len(found) == 2
+    none = factory.tables(factory.steps_of([100.0] * 60), effective={"mb": (8, None, "not used")})
+    assert "this run had none (not used)" in said(none, factory.spec("a", axes={"mb": 8}))["axis_without_effect"].text
+
+
+def test_ranks_that_wrote_nothing_are_told_where_all_were_to_write() -> None:
+    tables = factory.tables(factory.steps_of([100.0] * 60), world_size=4)
+    found = said(tables, factory.spec("a", rank_scope="all"))["ranks_not_seen"]
+    assert found.numbers == {"ranks": 1, "world_size": 4}
+    assert "Only 1 of 4 ranks wrote steps (events_rank1.jsonl and 2 more tells none)" in found.text
+    assert said(tables, factory.spec("a", rank_scope="rank0")) == {}
+    two = factory.tables(factory.steps_of([100.0] * 60), world_size=2)
+    assert "(events_rank1.jsonl tells none)" in said(two, factory.spec("a", rank_scope="all"))["ranks_not_seen"].text
+
+
+def test_too_few_steps_in_a_window_that_the_plan_gives() -> None:
+    spec = factory.spec("a", timing=TimingSpec(window="50:59"))
+    found = said(factory.tables(factory.steps_of([100.0] * 20)), spec, "50:59")["too_few_steps"]
+    assert found.text.startswith("Only 0 timed steps are left in the window 50:59 that the plan gives, of 20:")
+    assert found.numbers == {"rows": 20}

@@ -158,3 +158,9 @@ def test_cautions_name_what_else_differs() -> None:
     assert "ran on 1, 2 nodes" in said and "Failed runs, which are not counted: n1 (1)" in said
     assert "node" not in "\n".join(scaling([side(1), side(2)]).cautions)
     assert "still to be made: n2 (2)" in "\n".join(scaling([side(1), side(2, pending=("n2_r4", "n2_r5"))]).cautions)
+
+
+def test_two_numbers_between_which_nothing_grows() -> None:
+    found = scaling([side(1, step_ms=100.0), side(2, step_ms=100.0)])
+    assert "nothing in a step grows with their number" in found.reason and "two numbers" not in found.reason
+    assert "cannot be told by two numbers" in scaling([side(1), side(2)]).reason

@@ -128,3 +128,9 @@ def test_a_machine_that_became_another_is_told() -> None:
     )
     found = sentinel_drift([*runs([100.0, 100.1, 99.9]), updated])
     assert found is not None and "Machine or code changed in between" in found.reason
+
+
+def test_a_platform_that_becomes_faster_is_told_so() -> None:
+    found = drift([92.0, 94.2, 96.0, 98.1, 100.0])
+    assert found.verdict is StabilityVerdict.UNSTABLE and found.reason.startswith("The platform became faster: +8.")
+    assert drift([100.0, 98.1, 96.0, 94.2, 92.0]).reason.startswith("The platform became slower: -")

@@ -96,3 +96,7 @@ def test_rows_of_several_steps_count_as_such_and_fewer_than_fifty_are_all() -> N
     assert last_steps(counted([100.0] * 20, span=20), 1).n == 60
     short = last_steps(counted([100.0, 200.0]), 1)
     assert (short.n, short.mean_ms) == (2, 150.0)
+
+
+def test_steps_that_took_no_time_have_no_rate() -> None:
+    assert last_steps(counted(np.zeros(20)), world_size=2) is None

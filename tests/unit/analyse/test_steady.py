@@ -251,3 +251,9 @@ def test_a_shift_is_relative_signed_and_beyond_chance() -> None:
     assert relative_shift(np.full(10, 80.0), np.full(40, 100.0)) == pytest.approx(-0.2)
     assert relative_shift(np.full(10, 100.0), np.full(40, 100.0)) == 0.0
     assert relative_shift(np.array([50.0, 200.0]), np.array([100.0, 100.0, 300.0, 20.0, 90.0])) == 0.0
+
+
+def test_few_steps_and_small_differences_are_no_change_of_level() -> None:
+    assert level_changes(np.array([100.0] * 15 + [150.0] * 15))
+    assert not level_changes(np.array([100.0] * 4 + [150.0] * 5)), "of fewer than ten steps nothing is said"
+    assert not level_changes(np.array([100.0] * 15 + [110.0] * 15))

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seatrial.analyse.straggler import find_straggler
-from seatrial.collect.logs import read_logs
+from seatrial.analyse.straggler import _slow_host, find_straggler
+from seatrial.collect.logs.tables import read_logs
 from seatrial.records.health import RankPlace, Straggler, StragglerVerdict
 from seatrial.records.measure import Window
 from seatrial.records.steps import StepTables
 from tests.unit.analyse import factory
-from tests.unit.analyse.meeting_ranks import as_tables, meeting, own_work, run
+from tests.unit.analyse.meeting_ranks import WORK_MS, as_tables, meeting, own_work, run
 from tests.unit.collect.on_disk import RECORDED, write_attempt, write_log
 
 
@@ -126,7 +126,7 @@ def test_work_outside_the_phases_counts_where_more_than_two_ranks_tell_their_tim
 def test_a_rank_slow_inside_the_meeting_phase_alone_is_told_and_not_named() -> None:
     found = judged(run(4, 300, noise=0.04, extra={(2, "bwd"): 30.0}))
     assert (found.verdict, found.rank, found.phase, found.score) == (StragglerVerdict.ABSTAINED, 2, "bwd", None)
-    assert "comes last in bwd" in found.reason and "cannot be seen" in found.reason
+    assert f"Rank {found.rank} comes last in bwd" in found.reason and "cannot be seen" in found.reason
 
 
 def test_the_place_is_told_and_the_host_where_its_ranks_are_all_slow() -> None:
@@ -160,3 +160,22 @@ def test_they_are_enough_beside_lines_of_another_format_and_without_the_plan_kno
     tables = read_logs(attempt)
     assert tables is not None and tables.source == "log:nanogpt"
     assert judged(tables).rank == 2
+
+
+def test_where_two_phases_are_as_likely_and_nobody_is_late_in_either_no_rank_stands_out() -> None:
+    """Two ranks that differ by as little in bwd as in step: nothing tells where they meet, and it does not matter."""
+    told = {name: np.full((2, 60), mean_ms) for name, mean_ms in WORK_MS.items()}
+    told["bwd"][0] += 0.5
+    told["step"][1] += 0.5
+    found = judged(as_tables({**told, "iter": np.sum(list(told.values()), axis=0)}))
+    assert found.verdict is StragglerVerdict.NONE and "by what they wait in bwd, where the ranks meet" in found.reason
+
+
+@pytest.mark.parametrize(
+    ("slow", "host"),
+    [((2, 3), ("b", 2)), ((2,), ("", 0)), ((1, 2), ("", 0)), ((1, 2, 3), ("", 0)), ((0, 1, 2, 3), ("", 0)), ((2, 3, 9), ("", 0))],
+)
+def test_a_host_is_slow_where_all_its_ranks_are_and_no_others(slow: tuple[int, ...], host: tuple[str, int]) -> None:
+    places = {rank: RankPlace(rank=rank, host="a" if rank < 2 else "b") for rank in range(4)}
+    assert _slow_host(slow, places) == host
+    assert _slow_host((0, 1), {rank: places[rank] for rank in (0, 1)}) == ("", 0), "of one host only nothing is said of the host"

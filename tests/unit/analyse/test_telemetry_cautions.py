@@ -66,3 +66,14 @@ def test_texts_say_what_and_what_to_do() -> None:
 def test_heat_is_not_the_power_limit() -> None:
     (hot,) = telemetry_cautions({"gpu_throttled_pct": 40.0, "gpu_throttle_reasons": "hw_thermal_slowdown+sw_power_cap"}, None, "mb8_r1")
     assert hot.text.endswith("compare only with runs that were held back alike, and look after cooling and power supply.")
+
+
+def test_every_caution_of_a_sampler_is_of_the_run_and_has_its_numbers() -> None:
+    account = _of(gaps=1, longest_gap_s=9.0, invalid=3, note="a negative power")
+    gaps, invalid = telemetry_cautions({}, account, "mb8_r1")
+    assert gaps.numbers == {"gaps": 1, "longest_s": 9.0, "interval_s": 2.0} and invalid.numbers == {"invalid": 3, "rows": 9}
+    (stopped,) = telemetry_cautions({}, _of(stopped_t=5.0, note="no answer"), "mb8_r1")
+    (empty,) = telemetry_cautions({}, _of(rows=0, samples=4, empty=True), "mb8_r1")
+    assert stopped.numbers == {"rows": 9, "t": 5.0} and empty.numbers == {"samples": 4}
+    assert {one.subject for one in (gaps, invalid, stopped, empty)} == {"mb8_r1"}
+    assert empty.text.endswith("and there should be: no reason is known.")

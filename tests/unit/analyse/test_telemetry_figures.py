@@ -150,3 +150,9 @@ def test_no_telemetry_at_all_is_nothing() -> None:
 def test_a_killed_run_has_figures_without_an_account() -> None:
     found = _figures(_gpu([0, 1], util_gpu_pct=[50, 100], throttle_reasons=["", "hw_slowdown"]), account=None)
     assert (found["gpu_util_mean_pct"], found["gpu_throttled_pct"], found["telemetry_gaps"]) == (75.0, 50.0, None)
+
+
+def test_the_cost_of_a_sampler_that_was_at_work_for_less_than_a_second() -> None:
+    account = TelemetryAccount(host=SamplerAccount(interval_s=0.1, cpu_s=0.01, wall_s=0.5), gpu=SamplerAccount(interval_s=0.1))
+    found = telemetry_figures(TelemetryTables(), account, None, None, None)
+    assert found["telemetry_cpu_pct"] == pytest.approx(2.0), "one that was never at work costs nothing"

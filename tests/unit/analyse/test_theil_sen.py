@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seatrial.analyse.theil_sen import MOST_POINTS, batched, theil_sen
+from seatrial.analyse.theil_sen import MOST_POINTS, _rank_autocorrelation, batched, theil_sen
 
 
 def correlated(count: int, keep: float, seed: int) -> np.ndarray:
@@ -53,3 +53,11 @@ def test_long_courses_are_made_short() -> None:
     at, values = batched(np.arange(1001.0), np.arange(1001.0), MOST_POINTS)
     assert len(at) == len(values) <= MOST_POINTS
     assert values[-1] == 997.5
+
+
+def test_what_the_fourier_transform_gives_is_what_the_sums_give() -> None:
+    residuals = correlated(40, 0.6, 3)
+    ranks = np.argsort(np.argsort(residuals)) - 19.5
+    shares = np.array([float(ranks[lag:] @ ranks[:-lag]) for lag in range(1, 20)]) / float(ranks @ ranks)
+    expected = shares * 40 / (40 - np.arange(1, 20)) + (1 + 4 * max(float(shares[0]), 0.0)) / 40
+    np.testing.assert_allclose(_rank_autocorrelation(residuals), expected)

@@ -173,3 +173,11 @@ def test_what_the_machine_did_before_the_first_step_is_not_the_steps() -> None:
     assert uneven_causes(steps, samples, None, WINDOW, None, FIRST_T + 30, None, cores=CORES) == ()
     whole = uneven_causes(steps, samples, None, None, None, None, None, cores=CORES)
     assert [(cause.kind, cause.window) for cause in whole] == [("host_load", "the whole run")]
+
+
+@pytest.mark.parametrize(
+    ("host_name", "gpu", "start"), [("", "", "Rank 1 takes"), ("node7", "", "Rank 1 (node7) takes"), ("", "1", "Rank 1 (GPU 1) takes")]
+)
+def test_a_rank_is_told_with_as_much_of_its_place_as_is_known(host_name: str, gpu: str, start: str) -> None:
+    named = Straggler(verdict=StragglerVerdict.NAMED, reason="", rank=1, score=0.25, phase="fwd", host=host_name, gpu=gpu, n=280)
+    assert causes(straggler=named)["slow_rank"].text.startswith(start)

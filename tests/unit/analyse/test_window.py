@@ -92,3 +92,9 @@ def test_a_rank_that_begins_late_or_ends_early_has_lost_none() -> None:
     whole, part = factory.steps_of([100.0] * 60), factory.steps_of([100.0] * 40, rank=1, first_step=5)
     assert counted(pl.concat([whole, part])).lost == {}
     assert counted(printed(20, 10)).lost == {}
+
+
+def test_steps_before_the_window_are_those_that_the_first_rank_tells() -> None:
+    """Rank 0 lost the line of step 2, which rank 1 has."""
+    first = factory.steps_of([100.0] * 40).filter(pl.col("step") != 2)
+    assert figures(counted(pl.concat([first, factory.steps_of([100.0] * 40, rank=1)]), "5:39"))[3] == 4

@@ -13,7 +13,7 @@ import pytest
 from seatrial.campaign.attempt_frames import read_gpu_telemetry
 from seatrial.campaign.export import TABLES, Exporter, table_names
 from seatrial.collect.attempts import read_campaign
-from seatrial.collect.events import read_events_said
+from seatrial.collect.events.tables import read_events_said
 from seatrial.errors import CampaignError, UsageError
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt

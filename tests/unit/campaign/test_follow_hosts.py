@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +26,8 @@ class _Time:
 
     def __init__(self) -> None:
         self.now_m = 0.0
-        self.time = time.time
 
-    def monotonic(self) -> float:
+    def __call__(self) -> float:
         return self.now_m
 
 
@@ -37,11 +35,11 @@ class _Agents:
     """Say `reports` and then nothing; whoever waits for them lets time go by."""
 
     def __init__(self, clock: _Time, nodes: tuple[NodeRecord, ...], reports: list[AgentReport]) -> None:
-        self._clock, self._nodes, self._reports = clock, nodes, reports
+        self.clock, self._nodes, self._reports = clock, nodes, reports
         self.killed_m: float | None = None
 
     def wait(self, timeout_s: float) -> list[AgentReport]:
-        self._clock.now_m += 1.0
+        self.clock.now_m += 1.0
         said, self._reports = self._reports, []
         return said
 
@@ -49,7 +47,7 @@ class _Agents:
         return self._nodes
 
     def kill(self) -> None:
-        self.killed_m = self._clock.now_m
+        self.killed_m = self.clock.now_m
 
     def stacks(self) -> None: ...
 
@@ -64,16 +62,15 @@ class _Wish:
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> _Time:
-    stands_in = _Time()
-    monkeypatch.setattr("seatrial.campaign.follow.time", stands_in)
-    return stands_in
+def clock() -> _Time:
+    return _Time()
 
 
 def _followed(folder: Path, agents: _Agents, urgency: Urgency = Urgency.NONE) -> Any:
     wish: Any = _Wish(urgency)
     given: Any = agents
-    return Follower(spec(), AttemptPaths(folder), wish, lambda *told: None, lambda: None).follow(lambda: given)
+    follower = Follower(spec(), AttemptPaths(folder), wish, lambda *told: None, lambda: None, clock=agents.clock)
+    return follower.follow(lambda: given)
 
 
 @pytest.mark.parametrize(("silent", "signature"), [(False, "node_gone"), (True, "node_silent")])

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.campaign.interrupts import Interrupts, Urgency
-from seatrial.campaign.owner import ask_to_stop, owned
+from seatrial.campaign.interrupts import REQUEST_LOOK_EVERY_S, Interrupts, Urgency
+from seatrial.campaign.owner import ask_to_stop
+from seatrial.campaign.owning import owned
 from seatrial.paths import CampaignPaths
 
 
@@ -19,10 +20,10 @@ def test_the_first_signal_stops_and_the_second_kills(tmp_path: Path, number: sig
     # Whoever started the tests may have it ignored, as nohup does.
     before = signal.signal(number, signal.SIG_DFL)
     try:
-        now_m = iter((5.0, 5.05, 6.0))
-        with owned(paths) as owner, Interrupts(paths, owner, lambda: next(now_m)).caught() as interrupts:
+        now_m = [0.0]
+        with owned(paths) as owner, Interrupts(paths, owner, lambda: now_m[0]).caught() as interrupts:
             seen = [interrupts.urgency]
-            for _ in range(3):
+            for now_m[0] in (5.0, 5.05, 6.0):
                 os.kill(os.getpid(), number)
                 seen.append(interrupts.urgency)
         assert seen == [Urgency.NONE, Urgency.STOP, Urgency.STOP, Urgency.KILL], "two that come together are one wish"
@@ -35,6 +36,17 @@ def test_a_request_from_another_terminal_stops(tmp_path: Path) -> None:
     paths = CampaignPaths(tmp_path)
     with owned(paths) as owner, Interrupts(paths, owner).caught() as interrupts:
         ask_to_stop(paths)
+        assert interrupts.urgency is Urgency.STOP
+
+
+def test_the_folder_is_not_asked_at_every_turn(tmp_path: Path) -> None:
+    paths, now_m = CampaignPaths(tmp_path), [0.0]
+    with owned(paths) as owner, Interrupts(paths, owner, lambda: now_m[0]).caught() as interrupts:
+        assert interrupts.urgency is Urgency.NONE
+        ask_to_stop(paths)
+        now_m[0] = REQUEST_LOOK_EVERY_S / 2
+        assert interrupts.urgency is Urgency.NONE
+        now_m[0] = REQUEST_LOOK_EVERY_S
         assert interrupts.urgency is Urgency.STOP
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from seatrial.campaign.results import remake, remake_or_say
 from seatrial.paths import CampaignPaths
 from seatrial.records.results import CampaignResults
-from seatrial.report.digest import NOT_WRITTEN, PAGE_NOT_DRAWN
+from seatrial.report.digest.cautions import NOT_WRITTEN, PAGE_NOT_DRAWN
 from seatrial.report.terminal import print_report
 from tests.unit.campaign.made_campaign import write_campaign
 

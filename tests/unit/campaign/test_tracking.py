@@ -17,12 +17,14 @@ import psutil
 import pytest
 from rich.console import Console
 
-from seatrial.campaign import tracking
+from seatrial.campaign import tracker_handle, tracking
 from seatrial.campaign.interrupts import STOP_SIGNALS
-from seatrial.campaign.owner import ask_to_stop, owned
+from seatrial.campaign.owner import ask_to_stop
+from seatrial.campaign.owning import owned
 from seatrial.campaign.results import remake
+from seatrial.campaign.tracker_handle import TrackerProcess
 from seatrial.campaign.tracker_process import serve
-from seatrial.campaign.tracking import TrackerProcess, Tracking, TrackingListener, send_all
+from seatrial.campaign.tracking import Tracking, TrackingListener, send_all
 from seatrial.cli.live_view import PlainView
 from seatrial.cli.main import run_command
 from seatrial.cli.track import stop_wishes
@@ -32,8 +34,10 @@ from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.report.trackers import registry
 from seatrial.report.trackers.registry import TRACKERS, chosen_trackers
 from seatrial.report.trackers.tracker import TrackedCampaign, TrackedRun
+from tests.processes import is_gone
 from tests.unit.campaign.made_campaign import RUNS, TOKEN, write_campaign
-from tests.unit.launch.factory import is_gone, make_spec, wait_until
+from tests.unit.launch.factory import make_spec
+from tests.waiting import wait_until
 
 # Answers the first order and then sleeps, with a child that sleeps too.
 HANGS = """
@@ -141,7 +145,7 @@ def test_one_that_dies_is_told_and_started_again(tmp_path: Path) -> None:
 
 
 def test_one_that_closes_its_output_and_lingers_is_told_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tracking, "END_LIMIT_S", 0.2)
+    monkeypatch.setattr(tracker_handle, "END_LIMIT_S", 0.2)
     lingering = process(tmp_path, LINGERS)
     lingering._started()
     assert lingering._process is not None

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.cli import compare
 from seatrial.cli.main import run_command
+from seatrial.records.verdict import Verdict
 from tests.original_campaign import sweep_run, write_original_campaign
 from tests.unit.campaign.compared_campaign import elsewhere, write_compared
 
@@ -145,3 +147,24 @@ def test_folders_of_the_original_scripts(tmp_path: Path, capsys: pytest.CaptureF
     assert run_command(["compare", str(bench), "sweep_z0_mb128_nw6_pf4", "sweep_z0_mb160_nw6_pf4", "--json"]) in (0, 3)
     (one,) = json.loads(capsys.readouterr().out)["comparisons"]
     assert (one["a"], one["b"], one["value_a"]["n"]) == ("sweep_z0_mb128_nw6_pf4", "sweep_z0_mb160_nw6_pf4", 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--margin", "-1"], "--margin -1 is no difference in per cent"),
+        (["--margin", "inf"], "--margin inf is no difference in per cent"),
+        (["--gpus", "8"], "--gpus is what --scaling projects to"),
+    ],
+)
+def test_words_that_have_no_meaning_are_refused_before_anything_is_read(
+    words: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["compare", "no/such:a", "no/such:b", *words]) == 1
+    assert says in capsys.readouterr().err
+
+
+def test_examples_are_of_every_way_to_name_a_side() -> None:
+    for way in (":mb8_nw0", "history:", "--in ", "--scaling "):
+        assert way in compare.EXAMPLES
+    assert Verdict.INCONCLUSIVE.exit_code == compare.AMBIGUOUS

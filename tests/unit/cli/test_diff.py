@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.cli import diff
 from seatrial.cli.main import run_command
 from seatrial.files import write_json
 from seatrial.paths import AttemptPaths, CampaignPaths
@@ -101,3 +102,10 @@ def test_markup_in_names_is_printed_as_it_is(tmp_path: Path, capsys: pytest.Capt
         write_json(attempt.spec, to_json(dataclasses.replace(spec, group_key=run)))
     assert run_command(["diff", str(tmp_path / "a_r1"), str(tmp_path / "b_r1")]) == 0
     assert "[bold]x" in capsys.readouterr().out
+
+
+def test_the_exit_code_says_nothing_of_whether_they_differ(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    put(tmp_path, "a_r1")
+    put(tmp_path, "b_r1", bs=16)
+    assert diff.diff(tmp_path / "a_r1", tmp_path / "a_r1") == diff.diff(tmp_path / "a_r1", tmp_path / "b_r1") == 0
+    assert capsys.readouterr().out

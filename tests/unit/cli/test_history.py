@@ -7,7 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.cli.history import _plain, _throughput
 from seatrial.cli.main import run_command
+from seatrial.history.rows import Row
+from seatrial.records.comparison import Side, SideRun
 from tests.unit.campaign.compared_campaign import write_compared
 
 
@@ -69,3 +72,23 @@ def test_a_folder_is_no_file_of_history(tmp_path: Path, capsys: pytest.CaptureFi
     out = str(write_compared(tmp_path / "out", {"a": [10.0, 10.1]}).folder)
     assert run_command(["history", "add", out, "--history", str(tmp_path)]) == 1
     assert "nothing was kept" in capsys.readouterr().err
+
+
+def side(*figures: dict[str, float]) -> Side:
+    runs = tuple(
+        SideRun(run=f"a_r{number}", repeat=number, started_t=0.0, figures=dict(of_run)) for number, of_run in enumerate(figures, 1)
+    )
+    return Side(name="out:a", group="a", source="out", runs=runs)
+
+
+def test_the_throughput_of_a_row_is_what_all_its_runs_have() -> None:
+    both = side({"samples_per_s": 10.0, "tokens_per_s": 100.0}, {"tokens_per_s": 100.0})
+    assert _throughput(both) == {"metric": "tokens_per_s", "throughput": pytest.approx(100.0), "unit": "tokens/s"}
+    assert _throughput(side()) == {"metric": None, "throughput": None, "unit": None}
+    assert _throughput(side({}))["metric"] is None
+
+
+def test_a_row_for_machines_is_plain() -> None:
+    row = _plain(Row(number=3, added_t=1.0, side=side({"steps_per_s": 2.0}), names=("base",)))
+    assert (row["row"], row["names"], row["group"], row["runs"], row["throughput"]) == (3, ["base"], "a", 1, 2.0)
+    json.dumps(row)

@@ -1,15 +1,16 @@
-"""The command line's own behaviour: wrong use, and an output that breaks."""
+"""The command line's own behaviour: wrong use, help, and an interrupt that typer renames."""
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from seatrial.cli.main import Unbreakable, run_command
+from seatrial.cli import main
+from seatrial.cli.main import run_command
+from seatrial.errors import RefusedError
 
 
 @pytest.mark.parametrize(
@@ -40,22 +41,46 @@ def test_without_words_help_is_shown() -> None:
     assert not done.stderr.endswith("seatrial: \n")
 
 
-class Full(io.TextIOBase):
-    def write(self, text: str) -> int:
-        raise OSError(28, "No space left on device")
+def app_that_raises(error: BaseException, cause: BaseException | None = None) -> object:
+    def app(**_: object) -> int:
+        raise error from cause
+
+    return lambda verbs: app
 
 
-@pytest.mark.parametrize("stream", [Full(), None])
-def test_a_broken_output_is_silent(stream: io.TextIOBase | None) -> None:
-    out = Unbreakable(stream)
-    assert out.write("a") == 1
-    out.flush()
-    assert out.write("b") == 1
+@pytest.mark.parametrize(
+    ("error", "cause", "code", "said"),
+    [
+        (KeyboardInterrupt(), None, 130, ""),
+        (RuntimeError("Aborted"), KeyboardInterrupt(), 130, ""),
+        (RefusedError("no GPU"), KeyboardInterrupt(), 2, "seatrial: no GPU\n"),
+        (MemoryError(), None, 1, "seatrial: out of memory"),
+    ],
+)
+def test_what_a_verb_raises_becomes_an_exit_code(
+    error: BaseException,
+    cause: BaseException | None,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(main, "build_app", app_that_raises(error, cause))
+    assert run_command(["run"]) == code
+    assert capsys.readouterr().err.startswith(said)
 
 
-def test_a_character_that_cannot_be_shown_is_replaced() -> None:
-    raw = io.BytesIO()
-    out = Unbreakable(io.TextIOWrapper(raw, encoding="ascii"))
-    out.write("± 5")
-    out.flush()
-    assert raw.getvalue() == b"? 5"
+def test_an_error_of_ours_is_raised_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "build_app", app_that_raises(ZeroDivisionError("x")))
+    with pytest.raises(ZeroDivisionError):
+        run_command(["run"])
+
+
+def test_what_is_no_number_is_exit_code_0(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(main, "build_app", lambda verbs: lambda **_: None)
+    assert run_command(["run"]) == 0
+
+
+def test_python_m_seatrial_is_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "seatrial", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("seatrial ") and done.stderr == ""

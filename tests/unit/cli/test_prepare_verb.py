@@ -13,7 +13,7 @@ import pytest
 from seatrial.cli.main import run_command
 from seatrial.cli.prepare import EXAMPLES, MODULES, exit_code_of, words_of
 from seatrial.errors import SeatrialError
-from tests.harness import wait_until
+from tests.waiting import wait_until
 
 PATIENCE_S = 120
 

@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 
+from seatrial.cli import report as verb
 from seatrial.cli.main import run_command
+from seatrial.cli.report_extras import Extras, Made, refuse_what_cannot_be
+from seatrial.errors import UsageError
 from seatrial.paths import CampaignPaths
 from tests.unit.campaign.made_campaign import write_campaign
 from tests.unit.report.html.stub_browser import StubBrowser
@@ -264,3 +267,17 @@ def test_the_other_folder_need_not_be_writable(report: Report, tmp_path: Path) -
         assert report("--compare", str(other.folder))[0] == FAIL
     finally:
         other.folder.chmod(0o755)
+
+
+def test_what_was_not_asked_for_is_null_in_the_machines_line() -> None:
+    assert Made().told() == {"html": None, "pdf": None, "compare": None, "png": None, "comparison": None}
+    made = Made(html=Path("a.html"), png=(Path("b.png"),), comparison={"refused": "x"})
+    assert made.told() == {"html": "a.html", "pdf": None, "compare": None, "png": ["b.png"], "comparison": {"refused": "x"}}
+
+
+def test_nothing_asked_for_is_nothing_refused(tmp_path: Path) -> None:
+    refuse_what_cannot_be(Extras(), tmp_path)
+    refuse_what_cannot_be(Extras(svg=tmp_path / "a.svg"), tmp_path)
+    with pytest.raises(UsageError, match=r"^--svg .*: there is no folder .*none; make it first"):
+        refuse_what_cannot_be(Extras(svg=tmp_path / "none" / "a.svg"), tmp_path)
+    assert verb.EXAMPLES.count("seatrial report") == 4

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from seatrial.cli import stop_signals
-from seatrial.cli.stop_signals import SIGNALS, StopSignals
+from seatrial.campaign.interrupts import STOP_SIGNALS
+from seatrial.cli.stop_signals import CLEARING_AWAY_S, SIGNALS, StopSignals
 
 
 @pytest.fixture(autouse=True)
@@ -39,10 +39,14 @@ def test_the_first_breaks_off_and_the_next_are_the_same_wish(number: signal.Sign
 def test_one_that_comes_late_ends_the_process_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     ended: list[int] = []
     monkeypatch.setattr(os, "_exit", ended.append)
-    monkeypatch.setattr(stop_signals, "CLEARING_AWAY_S", -1.0)
-    with StopSignals():
+    now_m = [0.0]
+    with StopSignals(lambda: now_m[0]):
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGTERM)
+        now_m[0] = CLEARING_AWAY_S
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert ended == []
+        now_m[0] = CLEARING_AWAY_S + 0.1
         os.kill(os.getpid(), signal.SIGTERM)
     assert ended == [130]
 
@@ -60,3 +64,7 @@ def test_under_nohup_hup_stays_ignored() -> None:
     with StopSignals() as signals:
         os.kill(os.getpid(), signal.SIGHUP)
     assert not signals.raised
+
+
+def test_a_campaign_hears_the_same_signals() -> None:
+    assert SIGNALS == STOP_SIGNALS

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.campaign.results import remake
+from seatrial.cli import why
 from seatrial.cli.main import run_command
 from seatrial.paths import CampaignPaths
 from tests.original_campaign import sweep_run, write_original_campaign
@@ -72,7 +73,7 @@ def test_raw_files_that_changed_are_seen(out: Path, capsys: pytest.CaptureFixtur
     events = out / "mb8_r2/attempt-1/events_rank0.jsonl"
     lines = events.read_text().splitlines()
     events.write_text("\n".join(lines[: len(lines) // 2]) + "\n")
-    assert run_command(["why", str(out), "winner", "--remake"]) == 2
+    assert run_command(["why", str(out), "winner", "--remake"]) == why.DIFFERS
     text = capsys.readouterr().out
     assert "Not the same:" in text and "the files give" in text
 

@@ -17,7 +17,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from seatrial.disk import fallback
-from seatrial.disk.append import AppendFile, Recovered, fallback_root, forget_lines, kept_elsewhere, merge_back, put_aside
+from seatrial.disk.append import AppendFile, forget_lines, kept_elsewhere, put_aside
+from seatrial.disk.fallback import fallback_root
+from seatrial.disk.merging import Recovered, merge_back
 
 FULL = "No space left on device"
 REAL_WRITE = os.write

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+from seatrial.judge.advice import advice_for, cause_advice, causes_seen
+from seatrial.judge.facts import sort_runs
 from seatrial.records.health import DebugSetting, SlowSign, UnevenCause
 from seatrial.records.verdict import Criterion, Verdict
 from tests.unit.judge.campaigns import changed, clean_runs, finding
+from tests.unit.report import factory
 
 SIGN = SlowSign(id="flash_fallback", action="Switch flash on again.", detail="sdpa.audit sel=fallback", file="launcher.log", n=4)
 DEBUG = DebugSetting(name="NCCL_DEBUG", value="INFO", source="environment.json", why="every collective is written to the log")
@@ -59,3 +64,37 @@ def test_what_two_sources_saw_is_told_once() -> None:
         "TORCH_DISTRIBUTED_DEBUG=DETAIL, every collective is checked (mb16_nw2_r1)."
     )
     assert len(advice.evidence) == 3
+
+
+def test_causes_seen_are_each_told_once_with_all_their_runs() -> None:
+    first, second, third, _ = clean_runs()
+    hot = dataclasses.replace(THERMAL, numbers={"gpu": 0, "held_ratio": 0.123456, "temp_c": None})
+    runs = [changed(first, uneven=(hot, GAPS)), changed(second, uneven=(hot,)), dataclasses.replace(third, measure=None)]
+    heat, gaps = causes_seen(runs)
+    assert (heat.id, gaps.id) == ("thermal", "telemetry_gaps") and heat.text.endswith(" (mb16_nw2_r1, mb16_nw2_r2).")
+    assert [(one.subject, one.value) for one in heat.evidence] == [
+        ("mb16_nw2_r1", "gpu 0, held_ratio 0.1235"),
+        ("mb16_nw2_r2", "gpu 0, held_ratio 0.1235"),
+    ]
+    assert [one.id for one in causes_seen(runs, ("thermal",))] == ["telemetry_gaps"] and causes_seen([]) == ()
+
+
+def test_causes_of_a_group_are_told_in_their_own_words() -> None:
+    (found,) = cause_advice([dataclasses.replace(THERMAL, numbers={})], "mb8")
+    assert (found.id, found.text) == ("thermal", THERMAL.text)
+    assert [(one.subject, one.value, one.file, one.window, one.n) for one in found.evidence] == [
+        ("mb8", None, THERMAL.file, THERMAL.window, THERMAL.n)
+    ]
+
+
+def test_only_criteria_of_throughput_are_advised_on_and_only_the_runs_behind_them() -> None:
+    facts = sort_runs(slow_runs(), (), factory.ranking(), ())
+    assert advice_for(Criterion(metric="startup_s", scope="every_run"), ["mb16_nw2_r1"], facts) == ()
+    assert advice_for(TOO_SLOW, ["mb16_nw0_r1"], facts) == ()
+    assert [one.id for one in advice_for(TOO_SLOW, ["mb16_nw2_r2"], facts)] == ["flash_fallback"]
+
+
+def test_a_sign_that_does_not_say_how_often_was_seen_once_and_stands_in_the_log() -> None:
+    sign = SlowSign(id="flash_fallback", action="Switch flash on again.", detail="fallback", file="", n=0)
+    (found,) = finding(TOO_SLOW, runs=[changed(clean_runs()[0], slow_signs=(sign,))]).advice
+    assert [(one.n, one.file) for one in found.evidence] == [(1, "mb16_nw2_r1/attempt-1/launcher.log")]

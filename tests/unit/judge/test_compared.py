@@ -6,6 +6,8 @@ import dataclasses
 
 import pytest
 
+from seatrial.judge.compared import baseline_file, comparison_reading, winner_reading
+from seatrial.judge.facts import Facts, sort_runs
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Scaling, ScalingPoint
 from seatrial.records.measure import Estimate
 from seatrial.records.stability import SentinelDrift, StabilityVerdict
@@ -259,3 +261,89 @@ def test_a_baseline_whose_loss_breaks_is_not_comparable_with_itself() -> None:
 def test_no_sentinel_says_how_to_have_one() -> None:
     found = finding(Criterion(metric="sentinel_drift_pct", scope="campaign", at_most=3))
     assert found.verdict is Verdict.INCONCLUSIVE and "set `sentinel`" in found.text
+
+
+def facts(found: Comparison | str | None = None, **changes: object) -> Facts:
+    made = sort_runs(clean_runs(), factory.groups(), factory.ranking(), ())
+    return dataclasses.replace(made, **{"comparisons": {} if found is None else {KEY: found}, **changes})  # type: ignore[arg-type]
+
+
+def test_a_reading_has_both_sides_in_numbers() -> None:
+    found = comparison_reading(SPEEDUP, factory.summary("mb16_nw2"), facts(comparison(1.25, 1.21, 1.29)))
+    assert found is not None and (found.value, found.low, found.high, found.n, found.repeats) == (25.0, 21.0, 29.0, 10, 5)
+    assert (found.unit, found.file, found.window, found.confidence) == ("%", "verdict.json", "Welch on logs, 5 and 5 runs", 0.95)
+    assert [(one.subject, one.name, one.value, one.unit, one.file, one.n) for one in found.further] == [
+        ("mb16_nw0", "samples_per_s", 1000.0, "samples/s", "group_summary.csv", 5),
+        ("mb16_nw2", "samples_per_s", 1250.0, "samples/s", "group_summary.csv", 5),
+    ]
+
+
+def test_the_smaller_side_is_what_an_interval_rests_on() -> None:
+    few = comparison(1.25, 1.21, 1.29, value_b=Estimate(mean=1250.0, n=2))
+    found = comparison_reading(SPEEDUP, factory.summary("mb16_nw2"), facts(few))
+    assert found is not None and found.repeats == 2
+    unknown = comparison_reading(SPEEDUP, factory.summary("mb16_nw2"), facts(comparison(1.25, 1.21, 1.29, value_a=None, value_b=None)))
+    assert unknown is not None and unknown.repeats == 10 and unknown.further == ()
+
+
+def test_a_time_that_came_to_nothing_is_no_division_by_it() -> None:
+    zero = comparison(0.5, 0.0, 1.0, higher_is_better=False)
+    found = comparison_reading(SPEEDUP, factory.summary("mb16_nw2"), facts(zero))
+    assert found is not None and (found.value, found.low) == (100.0, 0.0) and found.high == float("inf")
+
+
+def test_where_a_baselines_figures_stand() -> None:
+    assert baseline_file(AGAINST) == "group_summary.csv"
+    assert baseline_file(Baseline(campaign="OUT", group="a")) == "OUT/group_summary.csv"
+    assert baseline_file(Baseline(history="v1")) == "history:v1"
+
+
+def test_losses_in_numbers() -> None:
+    loss = LossParity(
+        verdict=LossVerdict.WORSE, reason="Higher.", difference=0.5, allowed=0.05, loss_a=1.0, loss_b=1.5, last_step=199, n=50
+    )
+    criterion = Criterion(metric="loss_comparable", scope="winner", baseline=AGAINST)
+    found = comparison_reading(criterion, factory.summary("mb16_nw2"), facts(comparison(1.25, 1.21, 1.29, loss=loss)))
+    assert found is not None and (found.value, found.window, found.n, found.detail) == (False, "to step 199", 50, "Higher")
+    assert [(one.name, one.value) for one in found.further] == [
+        ("loss difference", 0.5),
+        ("loss of the baseline", 1.0),
+        ("loss of the group", 1.5),
+        ("difference allowed", 0.05),
+    ]
+    bare = dataclasses.replace(loss, last_step=None, difference=None, loss_a=None, loss_b=None, allowed=None)
+    other = comparison_reading(criterion, factory.summary("mb16_nw2"), facts(comparison(1.25, 1.21, 1.29, loss=bare)))
+    assert other is not None and (other.window, other.further) == ("the steps both have", ())
+
+
+def test_of_the_others_that_can_win_the_best_is_what_there_is_to_gain() -> None:
+    """mb8_nw2 has a figure and cannot win: it is not looked at."""
+    criterion = dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb16_nw2"))
+    winner = factory.summary("mb16_nw2")
+    other = dataclasses.replace(comparison(0.985, 0.96, 1.011), a="mb16_nw2", b="mb16_nw0")
+    found = winner_reading(criterion, winner, facts(comparisons={("mb16_nw0", "mb16_nw2"): other}))
+    assert found.subject == "mb16_nw0" and found.unsettled == "so it is not the winner's"
+    assert found.detail.endswith("; mb16_nw2, the baseline itself, stands first")
+    missing = winner_reading(criterion, winner, facts())
+    assert missing.missing.startswith("mb16_nw2, the baseline itself, stands first; mb16_nw0 was not held against mb16_nw2")
+    lost = winner_reading(dataclasses.replace(criterion, metric="regression_pct"), winner, facts())
+    assert (lost.value, lost.unit, lost.detail, lost.n) == (0.0, "%", "it is the baseline itself", 2)
+
+
+def test_where_low_is_better_the_lowest_other_is_the_best() -> None:
+    places = tuple(
+        dataclasses.replace(place, group=name, value=value, can_win=True)
+        for place, name, value in zip(factory.ranking().groups, ("mb16_nw2", "mb16_nw0", "mb8_nw2"), (1.0, 3.0, 2.0), strict=True)
+    )
+    criterion = dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb16_nw2"))
+    low = facts(ranking=factory.ranking(groups=places, higher_is_better=False))
+    assert "; mb8_nw2 was not held against" in winner_reading(criterion, factory.summary("mb16_nw2"), low).missing
+    high = facts(ranking=factory.ranking(groups=places))
+    assert "; mb16_nw0 was not held against" in winner_reading(criterion, factory.summary("mb16_nw2"), high).missing
+
+
+@pytest.mark.parametrize(("low", "high"), [(None, 1.3), (1.2, None), (None, None)])
+def test_an_interval_with_one_end_is_none(low: float | None, high: float | None) -> None:
+    found = comparison_reading(SPEEDUP, factory.summary("mb16_nw2"), facts(comparison(1.25, low, high)))
+    assert found is not None
+    assert found.missing == "mb16_nw2 against mb16_nw0: +25 % samples/s, without an interval; set repeats to 3 or more"

@@ -40,3 +40,9 @@ def test_every_metric_of_the_catalogue(metric: str, scope: str) -> None:
 def test_what_is_said_and_where_it_comes_from(finding: Finding, name: str, words: str, kinds: tuple[Raw, ...]) -> None:
     assert words in how_computed(finding, number(name))
     assert raw_kinds(finding, number(name)) == kinds
+
+
+def test_only_figures_of_groups_are_means_over_runs() -> None:
+    of_run, of_group = (how_computed(of("samples_per_s", scope), number()) for scope in ("every_run", "every_group"))
+    assert "geometric mean" in of_group and "geometric mean" not in of_run and of_run in of_group
+    assert "geometric mean" not in how_computed(of("counted_runs", "every_group"), number())

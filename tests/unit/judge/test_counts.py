@@ -6,9 +6,13 @@ import dataclasses
 
 import pytest
 
+from seatrial.judge.counts import count_of_campaign, count_of_group, told_count
+from seatrial.judge.facts import Facts, sort_runs
+from seatrial.judge.reading import Reading
 from seatrial.records.health import MemoryVerdict, StragglerVerdict
 from seatrial.records.measure import RunHealth
 from seatrial.records.outcome import Cause, Fault, Outcome
+from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Criterion, Verdict
 from tests.unit.judge.campaigns import GROUPS, changed, clean_runs, course, finding, judged, spoilt, straggler
 from tests.unit.report import factory
@@ -150,3 +154,80 @@ def test_leak_rate_of_every_run(courses: tuple, verdict: Verdict, words: str) ->
     run = changed(clean_runs()[0], memory=courses)
     found = finding(Criterion(metric="leak_mib_per_min", scope="every_run", at_most=5), runs=[run])
     assert found.verdict is verdict and words in found.text
+
+
+def facts(*runs: MeasuredRun) -> Facts:
+    return sort_runs(runs, (), factory.ranking(), ())
+
+
+def test_a_count_spans_from_what_is_known_to_what_may_be() -> None:
+    first, second, third, _ = level_runs()
+    leaking, unsaid = changed(first, memory=(course(MemoryVerdict.LEAK),)), changed(second, memory=(course(MemoryVerdict.INCONCLUSIVE),))
+    (found,) = count_of_campaign("leaking_runs", facts(leaking, unsaid, third))
+    assert (found.value, found.low, found.high, found.n, found.unit) == (1, 1, 2, 3, "runs")
+    assert (found.file, found.window) == ("per_run_metrics.csv", "the window of each run")
+    assert found.unsettled == "mb16_nw2_r2: process tree: Too few samples: 12 in 20 s; run at least 5 minutes"
+    (failed,) = count_of_campaign("failed_runs", facts(first))
+    assert (failed.file, failed.window) == ("run_manifest.tsv", "whole runs")
+    assert count_of_campaign("failed_runs", facts()) == []
+
+
+def test_a_group_without_runs_and_one_with() -> None:
+    group = factory.summary("mb16_nw2")
+    assert count_of_group("failed_runs", group, facts()).missing == "no run of mb16_nw2 has ended; run the plan"
+    run = clean_runs()[0]
+    own = dataclasses.replace(group, group_key=run.attempt.spec.key)
+    found = count_of_group("failed_runs", own, facts(*clean_runs()))
+    assert (found.subject, found.value, found.n) == ("mb16_nw2", 0, 2)
+    assert told_count("failed_runs", found) == "0 of 2 runs failed in mb16_nw2"
+
+
+def test_reasons_that_differ_only_in_numbers_are_told_once_with_their_runs() -> None:
+    unsaid = [course(MemoryVerdict.INCONCLUSIVE, reason=f"Too few samples: {count}.") for count in (3, 4)]
+    runs = [changed(run, memory=(one,)) for run, one in zip(clean_runs(), unsaid, strict=False)]
+    (found,) = count_of_campaign("leaking_runs", facts(*runs))
+    assert found.unsettled == "mb16_nw2_r1, mb16_nw2_r2: process tree: Too few samples: 3"
+
+
+def test_what_some_runs_say_beside_is_told_with_their_number() -> None:
+    alone = changed(clean_runs()[0], world_size=1)
+    together = changed(clean_runs()[1], straggler=straggler(StragglerVerdict.NONE))
+    (all_alone,) = count_of_campaign("straggling_runs", facts(alone))
+    assert all_alone.detail == "one rank only: nothing to hold up"
+    (some,) = count_of_campaign("straggling_runs", facts(alone, together))
+    assert some.detail == "1 run: one rank only: nothing to hold up"
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "words"),
+    [
+        ("failed_runs", 2, "2 of 7 runs failed"),
+        ("halted_runs", 1, "1 of 7 runs halted"),
+        ("leaking_runs", 1, "1 of 7 runs leaks"),
+        ("leaking_runs", 2, "2 of 7 runs leak"),
+        ("straggling_runs", 1, "1 of 7 runs is held up by one rank"),
+        ("straggling_runs", 0, "0 of 7 runs are held up by one rank"),
+    ],
+)
+def test_counts_in_words(metric: str, value: int, words: str) -> None:
+    assert told_count(metric, Reading(subject="campaign", value=value, n=7)) == words
+    assert told_count(metric, Reading(subject="mb8", value=value, n=7, detail="a, b")) == f"{words} in mb8: a, b"
+
+
+def test_what_a_failed_run_is_counted_by_is_its_outcome() -> None:
+    (found,) = count_of_campaign("failed_runs", facts(factory.oom("mb8_nw2", 2)))
+    (evidence,) = found.further
+    assert (evidence.subject, evidence.name, evidence.value, evidence.window, evidence.n) == (
+        "mb8_nw2_r2",
+        "cause",
+        "cuda_oom",
+        "whole run",
+        1,
+    )
+    assert evidence.file == "mb8_nw2_r2/attempt-1/outcome.json"
+
+
+def test_a_run_that_halted_is_counted_by_its_outcome() -> None:
+    (found,) = count_of_campaign("halted_runs", facts(changed(clean_runs()[0], health=RunHealth(ranks=2, halted=True))))
+    (evidence,) = found.further
+    assert (evidence.name, evidence.value, evidence.file) == ("halted", True, "mb16_nw2_r1/attempt-1/outcome.json")

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from seatrial.judge.reported import is_reported, reported_reading
+from seatrial.records.criteria_catalog import metric_entry
 from seatrial.records.health import ReportedFigure
 from seatrial.records.verdict import Criterion, Finding, Verdict
 from tests.unit.judge.campaigns import changed, clean_runs, finding
@@ -53,3 +55,22 @@ def test_a_name_of_the_catalogue_says_its_unit() -> None:
 
 def test_without_a_unit_of_the_criterion_the_figure_s_own_is_shown() -> None:
     assert "44 points in mb16_nw2_r1" in told(ROUGE, 44.0, unit="points").text
+
+
+def test_only_figures_of_the_workloads_own_are_reported() -> None:
+    reported, steps = metric_entry("reported.rouge1"), metric_entry("steps_per_s")
+    assert reported is not None and steps is not None
+    assert is_reported(reported) and not is_reported(steps)
+
+
+def test_a_rank_is_named_where_there_are_several_and_a_figure_without_a_file_has_the_table_s() -> None:
+    entry = metric_entry("reported.rouge1")
+    assert entry is not None
+    for ranks, detail in ((2, "rank 3's"), (1, "")):
+        figure = ReportedFigure(value=44.0, n=1, file="events_rank3.jsonl")
+        run = changed(clean_runs()[0], reported={"rouge1": figure}, world_size=ranks)
+        assert run.measure is not None and reported_reading(ROUGE, entry, run, run.measure).detail == detail
+    run = changed(clean_runs()[0], reported={"rouge1": ReportedFigure(value=44.0, n=7, file="", unit="ratio")})
+    assert run.measure is not None
+    found = reported_reading(ROUGE, entry, run, run.measure)
+    assert (found.file, found.unit, found.window, found.n) == ("per_run_metrics.csv", "", "as the run reported it", 7)

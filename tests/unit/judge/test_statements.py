@@ -6,6 +6,8 @@ import dataclasses
 
 import pytest
 
+from seatrial.judge.facts import sort_runs
+from seatrial.judge.statements import statements
 from seatrial.records.health import DebugSetting, MemoryVerdict, SlowStep, SlowSteps, StragglerVerdict, UnevenCause
 from seatrial.records.measure import GroupSummary, Window
 from seatrial.records.stability import GroupStability, SentinelDrift, StabilityVerdict
@@ -271,3 +273,12 @@ def test_every_slow_step_that_is_named_is_evidence() -> None:
         ("time of step 40", 90.0),
         ("time of step 12", 80.0),
     ]
+
+
+def test_of_one_verdict_statements_stand_in_the_order_a_reader_wants() -> None:
+    runs = [*clean_runs(), factory.oom("mb8_nw2", 2)]
+    runs[0] = changed(runs[0], memory=(course(MemoryVerdict.LEAK),), straggler=straggler(StragglerVerdict.NAMED))
+    facts = sort_runs(runs, [with_stability(StabilityVerdict.UNSTABLE)], factory.ranking(), ())
+    failing = [one.kind for one in statements(facts) if one.verdict is Verdict.FAIL]
+    assert failing == ["failure", "leak", "straggler", "stability"]
+    assert statements(dataclasses.replace(facts, ok=(), failed=())) == ()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from seatrial.launch.agent_process import AgentProcess
 from seatrial.launch.nodes import as_seen_by, nodes_of
@@ -95,23 +93,3 @@ def reports_until_over(agent: AgentProcess) -> dict[str, AgentReport]:
 def run_to_end(spec: RunSpec, attempt: AttemptPaths) -> dict[str, AgentReport]:
     with started(spec, attempt) as agent:
         return reports_until_over(agent)
-
-
-def wait_until(true: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
-    until = time.monotonic() + patience_s
-    while not true():
-        assert time.monotonic() < until, f"waited {patience_s:.0f} s in vain until {what}"
-        time.sleep(0.02)
-
-
-def is_gone(pid: int) -> bool:
-    """Whether a process has ended; a zombie that its parent has not yet collected has."""
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
-def pids_in(path: Path) -> list[int]:
-    """Pids that a script wrote, one a line."""
-    return [int(line) for line in path.read_text().split()] if path.is_file() else []

@@ -15,7 +15,9 @@ import pytest
 from seatrial.launch.agent_process import AgentProcess
 from seatrial.log_lines import split_rank
 from seatrial.paths import AttemptPaths
-from tests.unit.launch.factory import attempt_in, is_gone, make_spec, pids_in, reports_until_over, run_to_end, started, wait_until
+from tests.processes import is_gone, pids_in
+from tests.unit.launch.factory import attempt_in, make_spec, reports_until_over, run_to_end, started
+from tests.waiting import wait_until
 
 # A grandchild in a session of its own that takes no TERM; every process writes its pid to `pids`.
 STUBBORN = """\

@@ -12,8 +12,9 @@ import pytest
 
 from seatrial.errors import LaunchError
 from seatrial.launch import asking
-from seatrial.launch.ask_commands import THIS_MACHINE, ask_commands, head_of
+from seatrial.launch.ask_commands import ask_commands, head_of
 from seatrial.launch.asking import Sessions
+from seatrial.machine.this_host import THIS_MACHINE
 from seatrial.options.ssh import OPTIONS
 from seatrial.records.run_spec import HostSpec
 

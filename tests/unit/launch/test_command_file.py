@@ -11,7 +11,8 @@ from seatrial.launch.launchers.registry import command_for
 from seatrial.launch.prepare import prepare
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import Command
-from tests.unit.launch.factory import allocation_for, attempt_in, make_spec, wait_until
+from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
+from tests.waiting import wait_until
 
 ATTEMPT = AttemptPaths(Path("/out/mb8_r1/attempt-1"))
 WRITES_A_FILE = """\

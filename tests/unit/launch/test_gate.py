@@ -21,6 +21,7 @@ from seatrial.launch.gate import Gate
 from seatrial.launch.gate_file import GateFile, read_gate, write_gate
 from seatrial.line.caller import Caller
 from seatrial.paths import CampaignPaths
+from tests.waiting import wait_until
 
 PATIENCE_S = 20.0
 HELLO = {"host": "two", "python": "/venv/bin/python", "digest": "abc", "version": __version__}
@@ -72,13 +73,6 @@ def connect(paths: CampaignPaths) -> Iterator[Callable[..., Caller]]:
             return opened.enter_context(contextlib.closing(Caller.connect(found.call(node), {**HELLO, **hello})))
 
         yield call
-
-
-def wait_until(happened: Callable[[], object]) -> None:
-    until_m = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < until_m
-        time.sleep(0.01)
 
 
 def received(caller: Caller) -> list[dict[str, Any]]:
@@ -198,8 +192,8 @@ def test_a_command_that_ended_is_told_and_may_come_back(
 def test_everybody_asked_has_a_reply(gate: Gate, connect: Callable[..., Caller], monkeypatch: pytest.MonkeyPatch) -> None:
     caller = connect()
     wait_until(lambda: not gate.missing())
-    monkeypatch.setattr(gate._here, "ask", lambda number, question: None)
-    monkeypatch.setattr(gate._here, "answers", lambda: [(gate._round.number, {"cpu": 2})])
+    monkeypatch.setattr(gate._questions._here, "ask", lambda number, question: None)
+    monkeypatch.setattr(gate._questions._here, "answers", lambda: [(gate._questions._number, {"cpu": 2})])
     answer_in_between(gate, caller, {"no_answer": "the folder hangs"}, monkeypatch)
     replies = gate.ask({"node0": {"ask": "facts"}, "node1": {"ask": "facts"}}, 5.0)
     assert replies["node0"].told == {"cpu": 2} and replies["node0"].trouble == ""
@@ -221,12 +215,12 @@ def test_node_0_s_own_answer_ends_the_wait(gate: Gate, monkeypatch: pytest.Monke
         hear(timeout_s, beside)
 
     monkeypatch.setattr(gate, "_hear", counted)
-    gate._here = Answering((sys.executable, "-S", "-c", "print(input(), flush=True)"))
+    gate._questions._here = Answering((sys.executable, "-S", "-c", "print(input(), flush=True)"))
     assert gate.ask({"node0": {"ask": "facts"}}, 60.0)["node0"].told["ask"] == "facts"
     assert waits and all(timeout_s > 30 and beside is not None for timeout_s, beside in waits), "not looked for turn by turn"
-    gate._here.close()
+    gate._questions._here.close()
     waits.clear()
-    gate._here = Answering(("/no/such/program",))
+    gate._questions._here = Answering(("/no/such/program",))
     assert "questions cannot be answered" in gate.ask({"node0": {"ask": "facts"}}, 60.0)["node0"].trouble
     assert waits == [], "what is known already is not waited for"
 

@@ -13,12 +13,13 @@ import pytest
 
 from seatrial.errors import LaunchError
 from seatrial.files import read_json
-from seatrial.launch.environment import environment, inherited, interface_variables
+from seatrial.launch.environment import environment, inherited
 from seatrial.launch.launchers.registry import command_for, given_to_ranks, rank_logs_for
 from seatrial.launch.nodes import nodes_of
-from seatrial.launch.places.hosts import is_on_cpu
+from seatrial.launch.places.hosts import is_meant_for_cpu
 from seatrial.launch.prepare import prepare_all
-from seatrial.launch.table import THIS_MACHINE, commands_table, node_commands
+from seatrial.launch.table import commands_table, node_commands
+from seatrial.machine.nic_names import interface_variables
 from seatrial.options.ssh import PDSH_APPEND, ssh_words
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import from_json
@@ -186,7 +187,7 @@ def test_what_belongs_to_this_host_stays_here() -> None:
 )
 def test_only_a_plan_that_says_so_is_for_cpu(kind: str, settings: dict[str, str], devices: tuple[str, ...], told: bool) -> None:
     spec = replace(make_spec(CWD, kind=kind), settings=settings)  # type: ignore[arg-type]
-    assert is_on_cpu(on_hosts(spec, [HostSpec(name="node1", devices=devices)])) is told
+    assert is_meant_for_cpu(on_hosts(spec, [HostSpec(name="node1", devices=devices)])) is told
 
 
 def test_every_file_of_every_node_is_written(tmp_path: Path) -> None:
@@ -263,7 +264,7 @@ def test_a_table_of_python_ranks_counts_them_once_each() -> None:
 
 
 def test_a_table_of_this_machine() -> None:
-    assert list(commands_table(make_spec(CWD), ATTEMPT)) == [THIS_MACHINE]
+    assert list(commands_table(make_spec(CWD), ATTEMPT)) == ["localhost"]
 
 
 def test_what_is_written_of_node_0_here_has_what_belongs_to_this_host_and_another_s_has_not(

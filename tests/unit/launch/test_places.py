@@ -32,7 +32,9 @@ from seatrial.records.codec import from_json
 from seatrial.records.command import AgentReport
 from seatrial.records.line import Call, NodeCall
 from seatrial.records.run_spec import HostSpec, PlaceSpec, RunSpec
-from tests.unit.launch.factory import PATIENCE_S, attempt_in, hosts_allocation, is_gone, make_spec, on_hosts, pids_in, wait_until
+from tests.processes import is_gone, pids_in
+from tests.unit.launch.factory import PATIENCE_S, attempt_in, hosts_allocation, make_spec, on_hosts
+from tests.waiting import wait_until
 
 HERE = (HostSpec(name="localhost", ranks=2), HostSpec(name="127.0.0.1", ranks=1))
 TELLS = "import os\nprint(os.environ['RANK'], os.environ['LOCAL_RANK'], os.environ['WORLD_SIZE'], os.environ['MASTER_PORT'])\n"
@@ -105,7 +107,7 @@ def test_what_a_killed_agent_leaves_is_ended_when_no_other_node_lives_on_its_hos
     with take(spec, attempt) as taken:
         agents = taken.start(prepare_all(spec, attempt, taken.allocation, os.environ))
         wait_until(lambda: len(pids_in(tmp_path / "pids")) == 3, "all ranks are up")
-        (here,) = [transport for transport, _ in taken.begin.__self__.chosen.by]  # type: ignore[attr-defined]
+        (here,) = [transport for transport, _ in taken.start.__self__.chosen.by]  # type: ignore[attr-defined]
         os.kill(here._children["127.0.0.1"]._process.pid, signal.SIGKILL)
         said = _until_over(agents)
         agents.close()
@@ -291,13 +293,13 @@ def test_words_that_start_an_agent(tmp_path: Path, attempt: AttemptPaths, monkey
     call = str(attempt.node("node1").call)
     monkeypatch.setenv("PYTHONPATH", "/my code:/b")
     agent = ("/opt/py", "-P", "-m", "seatrial.agent", "--call", call)
-    assert hosts_place.agent_words(spec, attempt, None, "node1") == ("env", "PYTHONPATH=/my code:/b", *agent)
+    assert hosts_place.call_words(spec, attempt, None, "node1") == ("env", "PYTHONPATH=/my code:/b", *agent)
     monkeypatch.delenv("PYTHONPATH")
-    assert hosts_place.agent_words(spec, attempt, None, "node1") == agent
+    assert hosts_place.call_words(spec, attempt, None, "node1") == agent
     end = hosts_place._end_start(spec, attempt, None, "node1")
     assert end.words == (*agent[:-2], "--end", str(attempt.folder)) and end.log == attempt.node("node1").start_log
     here = replace(spec, place=PlaceSpec(kind="pernode", nodes=2, ranks=2))
-    assert hosts_place.agent_words(here, attempt, _Gate(lambda argv, log: None), "node1")[0] == sys.executable
+    assert hosts_place.call_words(here, attempt, _Gate(lambda argv, log: None), "node1")[0] == sys.executable
 
 
 def test_how_each_host_is_told_to_call(tmp_path: Path, attempt: AttemptPaths, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from seatrial.launch.gate_file import write_gate
 from seatrial.launch.share import Share
 from seatrial.launch.started_agents import StartedAgents
 from seatrial.paths import CampaignPaths
+from tests.waiting import wait_until
 
 PATIENCE_S = 20.0
 QUICK = [sys.executable, "-S", "-c", "import os; print('from', os.environ['NAME'])"]
@@ -43,13 +43,6 @@ class Taken(threading.Thread):
                 self.ended = self._share.take_part()
         except Exception as error:
             self.ended = error
-
-
-def wait_until(happened: Callable[[], object]) -> None:
-    until_m = time.monotonic() + PATIENCE_S
-    while not happened():
-        assert time.monotonic() < until_m
-        time.sleep(0.01)
 
 
 @pytest.fixture
@@ -158,7 +151,7 @@ def test_what_a_dead_campaign_left_is_passed_over(paths: CampaignPaths, said: li
     seconds = iter(range(1000))
     with (
         pytest.raises(CampaignError, match=r"nothing was heard of node 0 within .*is the command on node 0 running.*is .* the same folder"),
-        new_share(paths, said, patience_s=30.0, clock=lambda: next(seconds), sleep=lambda s: None) as share,
+        new_share(paths, said, patience_s=30.0, monotonic=lambda: next(seconds), sleep=lambda s: None) as share,
     ):
         share.take_part()
     assert said[0].startswith("node1: waiting for node 0 (") and "127.0.0.1:9" in said[0]
@@ -196,7 +189,7 @@ def test_it_waits_for_the_folder_and_then_goes_on(gate: Gate, paths: CampaignPat
 def test_questions_are_answered_by_a_child(gate: Gate, paths: CampaignPaths, said: list[str]) -> None:
     part = taken(gate, paths, said)
     part._share._answering = Answering(ECHO)
-    gate._here = Answering(ECHO)
+    gate._questions._here = Answering(ECHO)
     for question in ({"ask": "facts"}, {"ask": "again"}):
         replies = gate.ask({"node0": question, "node1": question}, PATIENCE_S)
         assert [replies[node].told["ask"] for node in gate.nodes] == [question["ask"]] * 2
@@ -219,7 +212,7 @@ def test_a_child_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_agents_that_do_not_end_are_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("seatrial.launch.started_agents.END_PATIENCE_S", 0.2)
+    monkeypatch.setattr("seatrial.launch.started_agents.AGENT_ENDS_WITHIN_S", 0.2)
     deaf = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True); time.sleep(600)"
     agents = StartedAgents(tmp_path)
     log = log_of(CampaignPaths(tmp_path))

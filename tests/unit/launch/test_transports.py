@@ -20,14 +20,16 @@ from seatrial.launch.transports.child import Child, end_all, end_strays
 from seatrial.launch.transports.choose import choose, choose_via
 from seatrial.launch.transports.here import Here
 from seatrial.launch.transports.pdsh import Pdsh, can_name, pdsh_words, run_by_pdsh
-from seatrial.launch.transports.share import Shares
+from seatrial.launch.transports.pernode import Pernode
 from seatrial.launch.transports.ssh import Ssh
 from seatrial.launch.transports.transport import Ended, Start, Transport, ending
 from seatrial.launch.transports.troubles import host_error, left_error, silence_error
 from seatrial.options.ssh import ssh_words
 from seatrial.records.run_spec import PlaceSpec
 from seatrial.signatures.registry import signature
-from tests.unit.launch.factory import PATIENCE_S, is_gone, pids_in, wait_until
+from tests.processes import is_gone, pids_in
+from tests.unit.launch.factory import PATIENCE_S
+from tests.waiting import wait_until
 
 HOSTILE = ("env", "A=it's", "$(touch /tmp/x)", "`id`", "a;b|c&d", "two  spaces", "*", "~", "line\nend", "100%", "%h", "%%h", '"', "\\", "")
 PRINT_WORDS = "import sys; print(sys.argv[1:])"
@@ -337,7 +339,7 @@ def test_every_host_gets_its_way(tmp_path: Path) -> None:
 
 def test_without_ssh_the_nodes_own_command_starts_the_agent_and_tells_its_trouble(tmp_path: Path) -> None:
     gate = _Gate()
-    shares = Shares(gate)
+    shares = Pernode(gate)
     shares.start(_starts(tmp_path, ("node1",)))
     assert gate.started == [("node1", ("true",), {}, str(tmp_path / "node1.log"))]
     assert shares.ended() == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from seatrial.machine.gpu_questions import throttle_names
 from seatrial.machine.gpu_readings import GpuReadings, NoGpus, open_gpus
 from seatrial.machine.gpus import Gpu
-from seatrial.machine.nvml import start_nvml
 from seatrial.records.telemetry import GPU_COLUMNS
 from tests.stubs.answers import answer
 from tests.stubs.nvml import needs_compiler, told_by
@@ -24,20 +22,6 @@ import json, os
 from seatrial.machine.gpu_readings import open_gpus
 readings = open_gpus((), dict(os.environ), os.getpid())
 """
-
-
-@pytest.fixture(autouse=True)
-def fresh_nvml() -> Iterator[None]:
-    start_nvml.cache_clear()
-    yield
-    start_nvml.cache_clear()
-
-
-@pytest.fixture
-def answers(tmp_path: Path) -> Path:
-    path = tmp_path / "answers.txt"
-    answer(path, ("count", 1))
-    return path
 
 
 @needs_compiler

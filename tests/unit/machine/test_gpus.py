@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +12,6 @@ import pytest
 from seatrial.machine.fingerprint import fingerprint
 from seatrial.machine.gpu_readings import NoGpus, open_gpus
 from seatrial.machine.gpus import Driver, Gpu, chosen, driver_cuda, read_driver, visible_gpus
-from seatrial.machine.nvml import start_nvml
 from seatrial.machine.provenance import gather
 
 
@@ -39,13 +37,6 @@ def _fake_nvml(names: list[str], **changes: Any) -> SimpleNamespace:
         "nvmlSystemGetDriverVersion": lambda: "570.10",
     }
     return SimpleNamespace(**{**functions, **changes})
-
-
-@pytest.fixture(autouse=True)
-def fresh_nvml() -> Iterator[None]:
-    start_nvml.cache_clear()
-    yield
-    start_nvml.cache_clear()
 
 
 def _install(monkeypatch: pytest.MonkeyPatch, fake: Any) -> None:

@@ -47,7 +47,7 @@ class Host:
         self.write("net/dev", "Inter-|   Receive\n face |bytes\n" + "\n".join(rows) + "\n")
 
     def readings(self) -> HostReadings:
-        return HostReadings(1, proc=self.proc, sys=self.sys, shm=self.proc, clock=lambda: self.now)
+        return HostReadings(1, proc=self.proc, sys=self.sys, shm=self.proc, monotonic=lambda: self.now)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_no_proc_and_no_shared_memory_leave_an_empty_row(tmp_path: Path) -> None
 
 def test_this_host_fills_every_column() -> None:
     now = [0.0]
-    readings = HostReadings(os.getpid(), clock=lambda: now[0])
+    readings = HostReadings(os.getpid(), monotonic=lambda: now[0])
     readings.look()
     spinning = "import time; end = time.process_time() + 0.2\nwhile time.process_time() < end: pass\nprint(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", spinning], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.machine.nic_names import gloo_names, only_name, taken_by_gloo, taken_by_nccl
+from seatrial.machine.nic_names import gloo_names, interface_variables, only_name, taken_by_gloo, taken_by_nccl
 
 HERE = ("lo", "docker0", "eth0", "eth1", "eth10", "ib0")
 
@@ -44,3 +44,18 @@ def test_gloo_takes_whole_names_only() -> None:
 )
 def test_the_one_name_that_both_understand(text: str, name: str) -> None:
     assert only_name(text) == name
+
+
+@pytest.mark.parametrize(
+    ("grammar", "variables"),
+    [
+        ("", {}),
+        ("eth0", {"NCCL_SOCKET_IFNAME": "eth0", "GLOO_SOCKET_IFNAME": "eth0"}),
+        ("=eth0", {"NCCL_SOCKET_IFNAME": "=eth0", "GLOO_SOCKET_IFNAME": "eth0"}),
+        ("eth,ib", {"NCCL_SOCKET_IFNAME": "eth,ib"}),
+        ("^lo,docker", {"NCCL_SOCKET_IFNAME": "^lo,docker"}),
+        ("^lo", {"NCCL_SOCKET_IFNAME": "^lo"}),
+    ],
+)
+def test_gloo_is_told_one_plain_name_alone(grammar: str, variables: dict[str, str]) -> None:
+    assert interface_variables(grammar) == variables

@@ -18,10 +18,11 @@ from seatrial.machine.orphans import (
     kill_orphans,
     of_attempt,
     of_other_attempts,
-    start_ticks,
 )
+from seatrial.machine.proc_files import start_ticks
 from seatrial.paths import BY_HAND, AttemptPaths
-from tests.unit.launch.factory import is_gone, pids_in, wait_until
+from tests.processes import is_gone, pids_in
+from tests.waiting import wait_until
 
 # A marked process whose child has an empty environment, as after setproctitle or env -i.
 PARENT = """\

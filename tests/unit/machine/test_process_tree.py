@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 
-from seatrial.machine.process_tree import LOOKS_BETWEEN_JUDGEMENTS, ProcessTree, is_below, read_line
+from seatrial.machine.proc_files import read_line
+from seatrial.machine.process_tree import LOOKS_BETWEEN_JUDGEMENTS, ProcessTree, is_below
+from tests.waiting import wait_until
 
 # A parent with two children, one of which has a name that could be taken for the end of its own field.
 FAMILY = """
@@ -22,13 +22,6 @@ children[0].stdout.readline()
 print(*(child.pid for child in children), flush=True)
 input()
 """
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
 
 
 def test_every_descendant_and_nobody_else() -> None:
@@ -46,7 +39,7 @@ def test_every_descendant_and_nobody_else() -> None:
             assert found[pid].vsz_kib == memory.vms // 1024
             assert found[pid].threads == 1 and found[pid].parent == parent.pid
         parent.kill()
-    _until(lambda: not set(tree.look() or {}) - before - set(children))
+    wait_until(lambda: not set(tree.look() or {}) - before - set(children))
     assert os.getpid() not in (tree.look() or {}) and os.getppid() not in (tree.look() or {})
 
 
@@ -58,7 +51,7 @@ def test_another_s_process_is_not_below() -> None:
 
 def test_a_zombie_is_not_alive() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as child:
-        _until(lambda: (line := read_line("/proc", child.pid)) is not None and line.state == "Z")
+        wait_until(lambda: (line := read_line("/proc", child.pid)) is not None and line.state == "Z")
         assert child.pid not in (ProcessTree(os.getpid()).look() or {})
 
 

@@ -115,7 +115,7 @@ def test_names_that_are_no_rank_s_and_files_that_cannot_be_read_are_passed_over(
 
 def test_a_file_that_has_not_grown_is_not_read_again(attempt: AttemptPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     attempt.heartbeat(2).write_bytes(line())
-    heartbeats = Heartbeats(attempt, clock=lambda: 0.0)
+    heartbeats = Heartbeats(attempt, monotonic=lambda: 0.0)
     before = heartbeats.look()
     monkeypatch.setattr("seatrial.observe.heartbeats._last_lines", lambda path, most: pytest.fail("read again"))
     assert heartbeats.look() == before
@@ -139,7 +139,7 @@ def test_beats_that_a_failing_disk_sent_elsewhere_are_found(attempt: AttemptPath
     monkeypatch.setenv(fallback.VARIABLE, str(tmp_path / "elsewhere"))
     now = [0.0]
     attempt.heartbeat(2).write_bytes(line())
-    heartbeats = Heartbeats(attempt, clock=lambda: now[0])
+    heartbeats = Heartbeats(attempt, monotonic=lambda: now[0])
     heartbeats.look()
     assert fallback.keep(fallback.real(attempt.heartbeat(2)), line(step=50), "No space left on device", 0o644)
     steps = []

@@ -40,7 +40,7 @@ class Watched:
         self._paths.folder.mkdir(parents=True)
         planned = replace(spec(steps=1000), place=PlaceSpec(kind="hostfile", ranks=2))
         self._reader = ProgressReader(
-            planned, self._paths, clock=lambda: self.now_s, offset_of=offset_of, wall_clock=lambda: WALL_T + self.now_s
+            planned, self._paths, monotonic=lambda: self.now_s, offset_of=offset_of, wall=lambda: WALL_T + self.now_s
         )
 
     def at(self, second: float, *, stands: bool = False) -> Progress:
@@ -104,7 +104,7 @@ def test_no_spike_comes_of_a_clock(tmp_path: Path, skew_s: float) -> None:
 
 
 def test_a_shared_folder_that_shows_beats_late_is_no_clock() -> None:
-    clocks = HostClocks(wall_clock=lambda: WALL_T)
+    clocks = HostClocks(wall=lambda: WALL_T)
     late = Beat(rank=0, step=3, ts=WALL_T - 12.0, step_t=WALL_T - 13.0)
     assert clocks.moved([late]) == [late]
 
@@ -113,7 +113,7 @@ def test_lines_of_a_script_come_by_the_clock_of_node_0(tmp_path: Path) -> None:
     paths = AttemptPaths(tmp_path / "attempt-1")
     paths.folder.mkdir()
     planned = replace(factory.spec(), place=PlaceSpec(kind="hostfile", ranks=2))
-    reader = ProgressReader(planned, paths, offset_of=lambda rank: HOUR_S, wall_clock=lambda: WALL_T + 20.0)
+    reader = ProgressReader(planned, paths, offset_of=lambda rank: HOUR_S, wall=lambda: WALL_T + 20.0)
     paths.launcher_log.write_text(nano(1, 2))
     first, both = len(nano(1)), len(nano(1, 2))
     paths.arrivals.write_text(f"offset_bytes,t,m\n{first},{WALL_T + HOUR_S + 10},1\n{both},{WALL_T + HOUR_S + 15},6\n")

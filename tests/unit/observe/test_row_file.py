@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.disk.append import merge_back
+from seatrial.disk.merging import merge_back
 from seatrial.observe.row_file import RowFile
 
 # A limit on the size of files stands in for a full disk: the write that crosses it goes in by half, the next is refused.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 from seatrial.observe.row_file import RowFile
 from seatrial.observe.sampler import Clock, Nothing, Sampler, Source
 from seatrial.records.telemetry import SamplerAccount
+from tests.csv_files import rows_of
 
 COLUMNS = ("timestamp", "epoch_sec", "gpu_index", "util_gpu_pct", "power_w", "sample_ms", "gap_s")
 START_T = 1_794_705_558.0
@@ -52,11 +52,6 @@ def _run(path: Path, script: Script, open_source: Callable[[], Source | Nothing]
     return sampler.summary(stuck=False)
 
 
-def _rows(path: Path) -> list[dict[str, str]]:
-    with open(path, newline="") as source:
-        return list(csv.DictReader(source))
-
-
 def _util(value: int, **more: Any) -> dict[str, Any]:
     return {"gpu_index": 0, "util_gpu_pct": value, **more}
 
@@ -64,7 +59,7 @@ def _util(value: int, **more: Any) -> dict[str, Any]:
 def test_rows_have_their_time_and_their_cost(tmp_path: Path) -> None:
     path = tmp_path / "gpu.csv"
     account = _run(path, Script([(2.0, [_util(10)]), (2.0, [_util(20)]), (2.5, [_util(30)])]))
-    rows = _rows(path)
+    rows = rows_of(path)
     assert [(row["epoch_sec"], row["util_gpu_pct"], row["sample_ms"], row["gap_s"]) for row in rows] == [
         ("1794705610", "10", "2000", ""),
         ("1794705612", "20", "2000", ""),
@@ -76,7 +71,7 @@ def test_rows_have_their_time_and_their_cost(tmp_path: Path) -> None:
 def test_a_gap_is_marked_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "gpu.csv"
     account = _run(path, Script([(2.0, [_util(1)]), (4.0, [_util(2)]), (4.5, [_util(3)]), (9.0, [_util(4)]), (2.0, [_util(5)])]))
-    assert [row["gap_s"] for row in _rows(path)] == ["", "", "4.5", "9", ""]
+    assert [row["gap_s"] for row in rows_of(path)] == ["", "", "4.5", "9", ""]
     assert (account.gaps, account.longest_gap_s) == (2, 9.0)
 
 
@@ -84,14 +79,14 @@ def test_a_gpu_that_was_away_has_a_gap_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "gpu.csv"
     both, one = [{"gpu_index": 0, "power_w": 1}, {"gpu_index": 1, "power_w": 2}], [{"gpu_index": 0, "power_w": 1}]
     account = _run(path, Script([(2.0, both), (2.0, one), (2.0, one), (2.0, both)]))
-    assert [(row["gpu_index"], row["gap_s"]) for row in _rows(path) if row["gap_s"]] == [("1", "6")]
+    assert [(row["gpu_index"], row["gap_s"]) for row in rows_of(path) if row["gap_s"]] == [("1", "6")]
     assert (account.rows, account.samples, account.gaps) == (6, 4, 1)
 
 
 def test_impossible_samples_are_dropped_counted_and_told(tmp_path: Path) -> None:
     path = tmp_path / "gpu.csv"
     account = _run(path, Script([(2.0, [_util(4000)]), (2.0, [_util(97)]), (2.0, [_util(-1)])]))
-    assert [row["util_gpu_pct"] for row in _rows(path)] == ["97"]
+    assert [row["util_gpu_pct"] for row in rows_of(path)] == ["97"]
     assert (account.invalid, account.rows, account.empty) == (2, 1, False)
     assert account.note == "2 samples were dropped as impossible (first: util_gpu_pct 4000)"
 

@@ -79,7 +79,7 @@ def test_what_an_attempt_has_written_is_counted_now_and_then(tmp_path: Path) -> 
     attempt.rank_stack(0).write_bytes(b"x" * 50)
     (attempt.folder / "other" / "model.bin").write_bytes(b"x" * 9000)
     (attempt.folder / "link.bin").symlink_to(attempt.folder / "other" / "model.bin")
-    count = WrittenCount(attempt, clock=lambda: now[0])
+    count = WrittenCount(attempt, monotonic=lambda: now[0])
 
     expected = Written(bytes=4050, largest_file="ranks/x/attempt_0/1/stdout.log", largest_bytes=3000)
     assert count.look() == expected

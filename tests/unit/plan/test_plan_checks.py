@@ -6,6 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from seatrial.errors import PlanError
+from seatrial.plan.checks import RUN_NAMES, SET_FOR_EACH_RANK, check, names_that_reach_the_run, templates
+from seatrial.plan.schema import Launcher, Place, Plan, Workload
+
 HEAD = "name: x\nworkload: dummy\n"
 SCRIPT = 'name: x\nworkload: {script: t.py, args: ["--bs", "{bs}"]}\n'
 
@@ -245,3 +249,37 @@ def test_a_matrix_beyond_the_limit_is_refused_with_its_numbers(complaint: Callab
 
 def test_what_a_single_plain_process_may_set(resolved: Callable[..., object]) -> None:
     assert resolved({"name": "x", "workload": {"script": "t.py"}, "env": {"RANK": 0, "WORLD_SIZE": 1}})
+
+
+def whole(**keys: object) -> Plan:
+    workload = Workload(script="{run}.py", args=["--bs", "{bs}"], env={"A": "{lr}"}, samples_per_step="{n}", tokens_per_step=7)
+    return Plan(name="x", workload=workload, launcher=Launcher(kind="torchrun", args=["--x={seed}"]), env={"B": "{group}"}, **keys)
+
+
+def test_every_text_with_placeholders_is_found_with_its_key() -> None:
+    assert dict(templates(whole())) == {
+        ("workload", "script"): "{run}.py",
+        ("workload", "args", 0): "--bs",
+        ("workload", "args", 1): "{bs}",
+        ("launcher", "args", 0): "--x={seed}",
+        ("workload", "env", "A"): "{lr}",
+        ("env", "B"): "{group}",
+        ("workload", "samples_per_step"): "{n}",
+    }
+    assert list(templates(Plan(name="x", workload=Workload(module="dummy")))) == []
+
+
+def test_what_only_counts_samples_reaches_no_run() -> None:
+    assert names_that_reach_the_run(whole()) == {"run", "bs", "seed", "lr", "group"}
+
+
+def test_the_least_that_a_plan_can_say_is_right() -> None:
+    check(Plan(name="x", workload=Workload(module="dummy")))
+    check(Plan(name="x", workload=Workload(script="t.py", args=[f"{{{name}}}" for name in RUN_NAMES])))
+
+
+@pytest.mark.parametrize("name", SET_FOR_EACH_RANK)
+def test_a_single_plain_process_may_be_told_what_it_likes(name: str) -> None:
+    check(Plan(name="x", workload=Workload(script="t.py"), env={name: "0"}))
+    with pytest.raises(PlanError, match=f"^env.{name}: is set for each rank"):
+        check(Plan(name="x", workload=Workload(script="t.py"), env={name: "0"}, place=Place(ranks=2)))

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.plan.load import load_plan
+from seatrial.errors import PlanError
+from seatrial.plan.criteria import NO_CRITERIA, criteria_of
+from seatrial.plan.load import load_plan, plan_from_mapping
 from seatrial.plan.ready_criteria import READY_CRITERIA
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import from_json, to_json
@@ -162,3 +164,25 @@ WRONG = {
 @pytest.mark.parametrize("criterion", WRONG)
 def test_a_criterion_that_cannot_be_judged_is_refused(criterion: str, complaint: Callable[..., str]) -> None:
     assert complaint(f"{HEAD}criteria: [{criterion}]\n") == f"p.yaml:4: {WRONG[criterion]}"
+
+
+def test_a_plan_that_says_nothing_is_held_to_no_failed_runs_and_one_that_says_none_to_nothing(tmp_path: Path) -> None:
+    assert criteria_of(plan_from_mapping(MATRIX, "test"), ["mb8"], tmp_path) == NO_CRITERIA
+    assert [(one.metric, one.at_most) for one in NO_CRITERIA] == [("failed_runs", 0)]
+    assert criteria_of(plan_from_mapping({**MATRIX, "criteria": []}, "test"), ["mb8"], tmp_path) == ()
+
+
+def test_the_folder_of_another_campaign_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+
+    def campaign(written: str) -> str:
+        asked = {"metric": "regression_pct", "at_most": 5, "baseline": {"campaign": written}}
+        (one,) = criteria_of(plan_from_mapping({**MATRIX, "criteria": [asked]}, "test"), ["mb8"], tmp_path)
+        assert one.baseline is not None
+        return one.baseline.campaign
+
+    assert campaign("outputs/old") == str(tmp_path / "outputs/old")
+    assert campaign("~/old") == "/home/ada/old"
+    assert campaign("/data/old") == "/data/old"
+    with pytest.raises(PlanError, match=r"baseline.campaign: ~nobody-here/x cannot be found"):
+        campaign("~nobody-here/x")

@@ -9,6 +9,8 @@ import pytest
 
 from seatrial.errors import PlanError
 from seatrial.plan.load import load_plan
+from seatrial.plan.locate import Locations, Where
+from seatrial.plan.merge import LONGEST_CHAIN, merged, read_chain
 
 BASE = """\
 name: base
@@ -90,3 +92,54 @@ def test_a_plan_that_is_not_there_and_a_name_that_is_none(plan_file: Callable[..
         load_plan(plan_file("name: x\nextends: gone.yaml\n"))
     with pytest.raises(PlanError, match=r"^p.yaml:1: extends: must be the path of another plan, relative to this file$"):
         load_plan(plan_file("extends: [a.yaml]\n"))
+
+
+def test_what_is_merged_keeps_the_lines_of_both() -> None:
+    base, over = Where("base.yaml", 2), Where("child.yaml", 5)
+    lines = Locations("base.yaml", {("limits",): base, ("limits", "run_s"): base, ("axes", "bs"): base, ("axes", "bs", "values"): base})
+    result = merged(
+        {"limits": {"run_s": 1, "term_s": 2}, "axes": {"bs": {"values": [8], "label": "b"}}},
+        lines,
+        {"limits": {"run_s": 3}, "axes": {"bs": {"values": [9]}}},
+        Locations("child.yaml", {("limits", "run_s"): over, ("axes", "bs"): over}),
+    )
+    assert result == {"limits": {"run_s": 3, "term_s": 2}, "axes": {"bs": {"values": [9]}}}
+    assert (lines.of(("limits", "run_s")), lines.of(("limits", "term_s")), lines.of(("axes", "bs", "values"))) == (over, base, over)
+    assert lines.source == "child.yaml"
+
+
+def test_another_workload_takes_the_place_of_the_one_beneath_and_keeps_the_rest() -> None:
+    base = {"workload": {"module": "dummy", "env": {"A": "b"}}}
+    assert merged(base, Locations(), {"workload": {"script": "t.py"}}, Locations()) == {"workload": {"env": {"A": "b"}, "script": "t.py"}}
+    assert merged(base, Locations(), {"workload": {"env": {"A": "c"}}}, Locations()) == {"workload": {"module": "dummy", "env": {"A": "c"}}}
+
+
+def test_a_plan_alone_is_its_own_chain(plan_file: Callable[..., Path]) -> None:
+    mapping, lines = read_chain(plan_file("name: x\nlauncher: torchrun\n"))
+    assert mapping == {"name": "x", "launcher": {"kind": "torchrun"}}
+    assert lines.of(("launcher", "kind")) == Where("p.yaml", 2)
+
+
+def test_a_chain_without_end_is_cut_off(plan_file: Callable[..., Path]) -> None:
+    plan_file("name: last\n", f"{LONGEST_CHAIN + 1}.yaml")
+    for number in range(1, LONGEST_CHAIN + 1):
+        plan_file(f"extends: {number + 1}.yaml\n", f"{number}.yaml")
+    with pytest.raises(PlanError, match=f"more than {LONGEST_CHAIN} plans extend one another"):
+        read_chain(Path("1.yaml"))
+    assert read_chain(Path("2.yaml"))[0] == {"name": "last"}
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("http://host/p.yaml", "is an address, and plans are read from files only"),
+        ("folder", "folder is no file"),
+        ("''", "must be the path of another plan"),
+        ('"a\\x07"', "holds the control character 0x07"),
+    ],
+)
+def test_what_cannot_be_extended(plan_file: Callable[..., Path], name: str, says: str) -> None:
+    plan = plan_file(f"extends: {name}\n")
+    Path("folder").mkdir()
+    with pytest.raises(PlanError, match=f"^p.yaml:1: extends: .*{says}"):
+        read_chain(plan)

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from seatrial.errors import PlanError
 from seatrial.plan.load import load_plan
+from seatrial.plan.locate import Locations, Where
+from seatrial.plan.overrides import apply_override
 from seatrial.plan.schema import Plan
 
 TEXT = "name: x\nworkload: dummy\nlauncher: torchrun\naxes:\n  micro_batch: {label: batch, values: [8, 16]}\n"
@@ -63,3 +66,34 @@ def test_a_key_that_cannot_be_set_names_the_option(override: str, complaint: Cal
 
 def test_the_last_of_two_wins(plan_file: Callable[..., Path]) -> None:
     assert load_plan(plan_file(TEXT), ["repeats=2", "repeats=5"]).repeats == 5
+
+
+def test_the_mapping_beneath_stays_and_the_key_lies_in_the_option() -> None:
+    below: dict[str, Any] = {"limits": {"run_s": 1, "term_s": 2}}
+    lines = Locations("p.yaml", {("limits",): Where("p.yaml", 3), ("limits", "run_s"): Where("p.yaml", 4)})
+    assert apply_override(below, lines, "limits.run_s=5") == {"limits": {"run_s": 5, "term_s": 2}}
+    assert below == {"limits": {"run_s": 1, "term_s": 2}}
+    assert lines.of(("limits", "run_s")) == Where("--set limits.run_s=5")
+    assert lines.of(("limits", "term_s")) == Where("p.yaml", 3)
+
+
+@pytest.mark.parametrize(
+    ("override", "says"),
+    [
+        ("repeats", "write KEY=VALUE"),
+        ("=3", "write KEY=VALUE"),
+        ("limits..run_s=3", "write KEY=VALUE"),
+        ("extends=a.yaml", "a plan is chosen by its file"),
+        ("limits.rn_s=3", "limits.rn_s: unknown key; did you mean 'run_s'?"),
+        ("repeats.x=3", "'repeats' is set as a whole"),
+    ],
+)
+def test_what_cannot_be_set_says_how(override: str, says: str) -> None:
+    with pytest.raises(PlanError) as caught:
+        apply_override({}, Locations(), override)
+    assert str(caught.value).startswith(f"--set {override}: ") and says in str(caught.value)
+
+
+def test_a_value_where_keys_are_needed_is_said() -> None:
+    with pytest.raises(PlanError, match="'place' holds one value, not keys"):
+        apply_override({"place": "local"}, Locations(), "place.ranks=2")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from seatrial.cli.main import run_command
+from seatrial.cli.plan import SCHEMA_EXAMPLES, schema
 
 PLAN = """\
 name: x
@@ -105,3 +107,9 @@ def test_what_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines()[0] == "  startup_s in s (every_run, every_group, winner)"
     assert run_command(["plan", "criteria", "startup"]) == 1
     assert "did you mean 'startup_s'?" in capsys.readouterr().err
+
+
+def test_the_schema_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert schema() == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {"name", "workload", "axes"} <= set(printed["properties"]) and SCHEMA_EXAMPLES.count("seatrial plan schema") == 2

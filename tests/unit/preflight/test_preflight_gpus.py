@@ -12,7 +12,7 @@ from seatrial.machine import gpu_state
 from seatrial.machine.gpu_state import GpuProcess, GpuState
 from seatrial.machine.gpus import HUNG, Driver, Gpu
 from seatrial.machine.nvml import Nvml
-from seatrial.preflight import gpus
+from seatrial.preflight import gpu_states, gpus
 from seatrial.preflight.need import Need
 from seatrial.records.check import Check
 from tests.unit.preflight.needs import by_name, make_need, make_run
@@ -30,7 +30,7 @@ def gpu(index: int) -> Gpu:
 
 
 def judged(states: Sequence[GpuState], need: Need | None = None, here: Sequence[GpuState] | None = None) -> dict[str, Check]:
-    return by_name(gpus.judge(states, here or states, need or make_need()))
+    return by_name(gpu_states.judge(states, here or states, need or make_need()))
 
 
 def amiss(state: GpuState) -> dict[str, str]:

@@ -12,18 +12,12 @@ from seatrial.preflight import programs
 from seatrial.preflight.need import Need
 from seatrial.records.check import Check
 from seatrial.records.run_spec import RunSpec
+from tests.programs import make_program
 from tests.unit.preflight.needs import by_name, make_need, make_run
 
 
 def checked(*runs: RunSpec, caller: dict[str, str] | None = None) -> dict[str, Check]:
     return by_name(programs.checks(make_need(*runs, caller=caller)))
-
-
-def make_program(path: Path, mode: int = 0o755) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("#!/bin/sh\n")
-    path.chmod(mode)
-    return path
 
 
 def test_a_host_without_a_plan_is_told_of_git_and_nvidia_smi(tmp_path: Path) -> None:

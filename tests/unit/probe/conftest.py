@@ -61,10 +61,9 @@ def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def fallback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where lines go that cannot be written where they belong."""
-    monkeypatch.setenv("SEATRIAL_FALLBACK_DIR", str(tmp_path / "fallback"))
-    return tmp_path / "fallback"
+def fallback(fallback_folder: Path) -> Path:
+    """Of every test here: none may write into the machine's own."""
+    return fallback_folder
 
 
 @pytest.fixture

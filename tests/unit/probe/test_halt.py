@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import threading
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 
 from seatrial.probe import Probe
 from seatrial.probe.halt import MOST_BYTES, HaltFile
+from tests.waiting import wait_until
 
 
 def ask(lines, at_step: Any, attempt: Any = 1, **more: Any) -> None:
@@ -244,9 +244,9 @@ def test_the_thread_hears_of_it_and_writes_the_event_before_the_end(lines):
         with probe.step():
             if batch == 20:
                 ask(lines, 30)
-                _wait_until(lambda: "halting at step 30" in lines.heartbeats()[-1]["msg"])
+                wait_until(lambda: "halting at step 30" in lines.heartbeats()[-1]["msg"])
     assert probe._timeline.ended_steps == 30
-    _wait_until(lambda: [halt["step"] for halt in lines.events("halt")] == [29])
+    wait_until(lambda: [halt["step"] for halt in lines.events("halt")] == [29])
     probe.close()
     assert lines.events()[-1]["kind"] == "stop"
 
@@ -292,12 +292,3 @@ def tick(probe: Probe) -> None:
 def train_one(probe: Probe) -> None:
     with probe.step():
         pass
-
-
-def _wait_until(condition) -> None:
-    patience = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        patience.wait(0.005)
-    raise AssertionError("it never came")

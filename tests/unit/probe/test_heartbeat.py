@@ -13,6 +13,7 @@ from seatrial.probe.heartbeat import Heart, Standing
 from seatrial.probe.identity import identify
 from seatrial.probe.line_file import LineFile
 from seatrial.records.events import HEARTBEAT_FIELDS
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -66,11 +67,11 @@ def test_one_every_five_seconds_and_one_when_the_first_step_ended(heart, clock, 
 def test_the_thread_beats_and_empties_the_buffer(lines):
     probe = Probe(lines.run_dir, heartbeat_s=0.01)
     with probe.step(), probe.phase("bwd"):
-        _wait_until(lambda: any(beat["phase"] == "bwd" for beat in lines.heartbeats()))
+        wait_until(lambda: any(beat["phase"] == "bwd" for beat in lines.heartbeats()))
     with probe.step():
-        _wait_until(lambda: len(lines.steps()) == 1)
+        wait_until(lambda: len(lines.steps()) == 1)
     with probe.pause("eval"):
-        _wait_until(lambda: any(beat["phase"] == "pause:eval" for beat in lines.heartbeats()))
+        wait_until(lambda: any(beat["phase"] == "pause:eval" for beat in lines.heartbeats()))
     probe.close()
     beats = lines.heartbeats()
     assert (beats[0]["msg"], beats[0]["phase"], beats[0]["step"]) == ("boot", "start", None)
@@ -81,12 +82,3 @@ def test_the_thread_beats_and_empties_the_buffer(lines):
 def test_the_first_beat_is_there_before_the_first_step(lines):
     with Probe(lines.run_dir):
         assert [json.dumps(beat["msg"]) for beat in lines.heartbeats()] == ['"boot"']
-
-
-def _wait_until(condition) -> None:
-    patience = threading.Event()
-    for _ in range(2000):
-        if condition():
-            return
-        patience.wait(0.005)
-    raise AssertionError("it never came")

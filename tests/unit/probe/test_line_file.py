@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from seatrial.disk.append import merge_back
+from seatrial.disk.merging import merge_back
 from seatrial.probe.line_file import LineFile
 
 NO_SPACE = "No space left on device"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.probe import Probe
+from seatrial.probe.loop import Probe, _is_clean
 from seatrial.probe.writer import FLUSH_HERE_AT_LINES
 from seatrial.records.events import COMMON_FIELDS, STEP_FIELDS
 
@@ -323,7 +323,7 @@ def test_the_environment_alone_makes_it_write(lines, monkeypatch):
 
 LOOP = """
 import sys
-from seatrial.probe import Probe
+from seatrial.probe.loop import Probe, _is_clean
 probe = Probe(sys.argv[1])
 for i in range(3):
     with probe.step():
@@ -400,3 +400,37 @@ def test_a_suspended_rank_goes_on_and_the_step_it_stood_in_is_as_long_as_it_was(
     assert [step["step"] for step in steps] == [0, 1, 2, 3, 4]
     assert steps[3]["iter_ms"] >= steps[3]["fwd_ms"] >= 400
     assert len(lines.events("stop")) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "clean"),
+    [
+        (None, True),
+        (SystemExit(), True),
+        (SystemExit(0), True),
+        (SystemExit(1), False),
+        (SystemExit("no data"), False),
+        (KeyboardInterrupt(), False),
+        (RuntimeError("x"), False),
+    ],
+)
+def test_a_script_that_exits_with_0_ended_well(error: BaseException | None, clean: bool) -> None:
+    assert _is_clean(error) is clean
+
+
+def test_a_silent_probe_takes_every_call_and_knows_nothing() -> None:
+    probe = Probe()
+    loader = [1, 2]
+    assert probe.data(loader) is loader
+    with probe, probe.startup("model"), probe.step(samples=1) as step, probe.phase("fwd"), probe.pause("anything"):
+        step.samples = 3
+    probe.resume_at(7)
+    probe.loss(1.0)
+    probe.memory()
+    probe.effective("precision", requested="bf16", effective="fp16")
+    probe.figure("bleu", 31.4)
+    assert (probe.active, probe.halted, probe.recent()) == (False, False, ())
+    with pytest.raises(ValueError, match="unknown phase 'forward': expected one of"):
+        probe.phase("forward")
+    with pytest.raises(ValueError, match=r"unknown part of the start-up 'modl': did you mean 'model'\?"):
+        probe.startup("modl")

@@ -34,8 +34,9 @@ def test_interval() -> None:
     assert numbers.interval(Estimate(mean=100.0)) == "–"
 
 
-def test_counts() -> None:
-    assert (numbers.count(1, "run"), numbers.count(0, "run"), numbers.count(3, "run")) == ("1 run", "0 runs", "3 runs")
+def test_what_is_no_number_is_none() -> None:
+    odd = (True, "3", None, [], float("nan"), float("inf"))
+    assert [numbers.number_in(value) for value in (1, 2.5, 0, *odd)] == [1, 2.5, 0, *[None] * len(odd)]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from seatrial.paths import CampaignPaths
 from seatrial.records.columns import GROUP_SEED
 from seatrial.records.results import CampaignResults
-from seatrial.report.page import page
+from seatrial.report.markdown.summary import summary_md
 from seatrial.report.summary import summary_json
 from seatrial.report.write import write_report
 from tests.unit.report import factory
@@ -32,11 +32,11 @@ SEED_KEYS = [
 
 @pytest.mark.parametrize(("name", "results"), [("summary.md", factory.results()), ("summary_empty.md", factory.empty_results())])
 def test_the_page_is_as_it_was(name: str, results: CampaignResults) -> None:
-    assert page(results, CampaignPaths(Path("out"))) == (GOLDEN / name).read_text(encoding="utf-8")
+    assert summary_md(results, CampaignPaths(Path("out"))) == (GOLDEN / name).read_text(encoding="utf-8")
 
 
 def test_the_verdict_comes_before_every_figure() -> None:
-    text = page(factory.results(), CampaignPaths(Path("out")))
+    text = summary_md(factory.results(), CampaignPaths(Path("out")))
     headings = [line for line in text.splitlines() if line.startswith("## ")]
     assert headings[:2] == ["## Verdict: FAIL", "## Ranking"]
     assert text.index("## Verdict") < text.index("1,270")

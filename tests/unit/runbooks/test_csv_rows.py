@@ -46,4 +46,6 @@ def test_what_was_dropped_in_words() -> None:
 @settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.binary(max_size=400))
 def test_arbitrary_bytes_are_taken(tmp_path: Path, data: bytes) -> None:
-    list(TableReader(table(tmp_path, data)))
+    reader = TableReader(table(tmp_path, data))
+    rows = list(reader)
+    assert reader.problem == "" and (not rows or reader.num_headers)

@@ -51,6 +51,9 @@ def test_what_is_returned_is_the_code() -> None:
     [("lambda: 2", 2), ("lambda: os.kill(os.getpid(), signal.SIGTERM) or signal.pause() or 0", 130)],
 )
 def test_the_process_ends_with_it(act: str, code: int) -> None:
-    program = f"import os, signal; from seatrial_runbooks.stage1.program import answered, exit_with; exit_with(lambda: answered({act}))"
+    program = (
+        "import os, signal; from seatrial.cli.program import exit_with; from seatrial_runbooks.stage1.program import answered; "
+        f"exit_with(lambda: answered({act}))"
+    )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LONGEST_S)
     assert done.returncode == code, done.stderr

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from seatrial.campaign.all_runs import save_plan
 from seatrial.campaign.masking import masked_outcome
+from seatrial.campaign.save_plan import save_plan
 from seatrial.cli.main import run_command
 from seatrial.launch.prepare import prepare
 from seatrial.paths import CampaignPaths

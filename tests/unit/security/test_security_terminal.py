@@ -16,7 +16,7 @@ from seatrial.cli.main import run_command
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.live import LiveState
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
-from seatrial.report.markdown import one_line
+from seatrial.report.one_line import one_line
 from tests.unit.campaign.made_campaign import spec, write_campaign
 
 # Red, a cleared screen, a title, a link, a clipboard, an answer typed for the user, and the same by the one character for both.

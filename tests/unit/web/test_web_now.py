@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seatrial import files
-from seatrial.campaign.owner import owned
+from seatrial.campaign.owning import owned
 from seatrial.cli.live_view import state_line
 from seatrial.paths import CampaignPaths
 from seatrial.records.codec import to_json

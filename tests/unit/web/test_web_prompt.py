@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 import socket
 import threading
 import time
 from collections.abc import Iterator
 
 import pytest
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from seatrial.web import prompt, serve
 from tests.unit.web.served import PATIENCE_S, Client, fake_source, served, shown, until
 
+# What is used of uvicorn's protocol beyond its documented surface.
+CALLS = {"connection_made": ["self", "transport"], "data_received": ["self", "data"], "connection_lost": ["self", "exc"]}
+ATTRIBUTES = ("cycle", "loop", "timeout_keep_alive_task", "transport")
 WORDS = (b"", b"GET / HTTP/1.1\r\nHost: x")
 
 
@@ -29,6 +36,23 @@ def connections(client: Client, count: int, word: bytes) -> Iterator[list[socket
             made.append(stack.enter_context(socket.create_connection(("127.0.0.1", client.door.port), PATIENCE_S)))
             made[-1].sendall(word)
         yield made
+
+
+def test_uvicorn_still_has_what_is_built_on() -> None:
+    for name, parameters in CALLS.items():
+        assert list(inspect.signature(getattr(H11Protocol, name)).parameters) == parameters, f"uvicorn {uvicorn.__version__}: {name}"
+    config = uvicorn.Config(app=lambda: None, http=prompt.Prompt, lifespan="off", ws="none")
+    config.load()
+    loop = asyncio.new_event_loop()
+    try:
+        made = prompt.Prompt(config=config, server_state=uvicorn.Server(config).server_state, app_state={}, _loop=loop)
+    finally:
+        loop.close()
+    missing = [name for name in ATTRIBUTES if not hasattr(made, name)]
+    assert missing == [], f"uvicorn {uvicorn.__version__} has no {missing}: look at web/prompt.py"
+    assert "response_complete" in inspect.getsource(RequestResponseCycle.__init__), (
+        f"uvicorn {uvicorn.__version__} tells otherwise whether a request was answered: look at web/prompt.py"
+    )
 
 
 @pytest.mark.parametrize("word", WORDS)

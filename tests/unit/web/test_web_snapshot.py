@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial import files
-from seatrial.campaign.owner import owned
+from seatrial.campaign.owning import owned
 from seatrial.campaign.remembered import Remembered
 from seatrial.campaign.results import remake
 from seatrial.cli.live_view import state_line

@@ -14,12 +14,14 @@ from typing import Any
 import torch
 
 from seatrial.probe import Probe
-from seatrial_workloads.common.checkpoints import Facts, find_checkpoint, save_checkpoint, tag_of
+from seatrial_workloads.common.checkpoints.find import find_checkpoint
+from seatrial_workloads.common.checkpoints.folder import Facts, tag_of
+from seatrial_workloads.common.checkpoints.random_states import random_states, restore_random_states
+from seatrial_workloads.common.checkpoints.save import save_checkpoint
+from seatrial_workloads.common.checkpoints.saved_tensors import CheckpointError
 from seatrial_workloads.common.distributed import Ranks, joined_ranks
 from seatrial_workloads.common.engines import Engine, EngineOptions, make_engine
 from seatrial_workloads.common.precision import choose_precision
-from seatrial_workloads.common.random_states import random_states, restore_random_states
-from seatrial_workloads.common.saved_tensors import CheckpointError
 from tests.workloads.common.small_model import ROWS, batch, new_model
 
 STEPS, SAVED_AFTER = 4, 1

@@ -13,20 +13,13 @@ import pytest
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
-from seatrial_workloads.common import checkpoints  # noqa: E402
-from seatrial_workloads.common.checkpoints import (  # noqa: E402
-    Facts,
-    find_checkpoint,
-    load_weights,
-    rank_file,
-    refuse_misfit,
-    save_checkpoint,
-    tag_of,
-)
-from seatrial_workloads.common.distributed import Ranks  # noqa: E402
-from seatrial_workloads.common.saved_tensors import CheckpointError, load_tensors, save_tensors  # noqa: E402
-
-ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
+from seatrial_workloads.common.checkpoints import save as saving  # noqa: E402
+from seatrial_workloads.common.checkpoints.find import find_checkpoint, refuse_misfit  # noqa: E402
+from seatrial_workloads.common.checkpoints.folder import Facts, rank_file, tag_of  # noqa: E402
+from seatrial_workloads.common.checkpoints.pretrained import load_weights  # noqa: E402
+from seatrial_workloads.common.checkpoints.save import save_checkpoint  # noqa: E402
+from seatrial_workloads.common.checkpoints.saved_tensors import CheckpointError, load_tensors, save_tensors  # noqa: E402
+from tests.workloads.cpu_ranks import ALONE, OtherFailed, cpu_ranks  # noqa: E402
 
 
 def facts(step: int, **changed: object) -> Facts:
@@ -93,7 +86,7 @@ def killed_at(moment: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         return touch
 
     with monkeypatch.context() as patched:
-        for owner, name in ((checkpoints.os, "replace"), (checkpoints.shutil, "rmtree"), (checkpoints, "flush_to_disk")):
+        for owner, name in ((saving.os, "replace"), (saving.shutil, "rmtree"), (saving, "flush_to_disk")):
             patched.setattr(owner, name, mortal(getattr(owner, name)))
         for name in ("mkdir", "write_text", "unlink"):
             patched.setattr(Path, name, mortal(getattr(Path, name)))
@@ -150,11 +143,7 @@ def test_a_full_disk_is_said_with_the_folder_and_the_older_one_stays(tmp_path, f
 
 
 def test_a_rank_that_could_not_write_is_an_error_on_the_others(tmp_path):
-    class Two(Ranks):
-        def largest(self, values):
-            return [1.0 for _ in values]
-
-    ranks = Two(rank=1, local_rank=1, world_size=2, device=torch.device("cpu"))
+    ranks = cpu_ranks(1, 2, OtherFailed)
     with pytest.raises(CheckpointError, match="another rank could not write"):
         save_checkpoint(tmp_path, "ckpt_iter_1", facts(1, world_size=2), write, ranks, keep=1)
 

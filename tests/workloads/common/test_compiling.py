@@ -10,17 +10,9 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from seatrial_workloads.common.compiling import compile_or_fall_back, first_words  # noqa: E402
-from seatrial_workloads.common.distributed import Ranks  # noqa: E402
+from tests.workloads.cpu_ranks import ALONE, OtherFailed, cpu_ranks  # noqa: E402
 
-ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
 INPUT = torch.ones(2, 3)
-
-
-class TwoRanks(Ranks):
-    """As if another rank had given these numbers."""
-
-    def largest(self, values):
-        return [1.0 for _ in values]
 
 
 @pytest.fixture
@@ -87,7 +79,7 @@ def test_without_a_compiler_on_the_machine_the_reason_says_so(layer, monkeypatch
 
 
 def test_one_rank_that_fails_makes_all_fall_back(layer):
-    ranks = TwoRanks(rank=0, local_rank=0, world_size=2, device=torch.device("cpu"))
+    ranks = cpu_ranks(0, 2, OtherFailed)
     used, choice = compile_or_fall_back(layer, forward_and_backward, ranks=ranks, backend="eager")
     assert (used, choice.effective, choice.reason) == (layer, False, "another rank could not compile")
 

@@ -17,14 +17,13 @@ pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 
 from seatrial.ports import reserve_port  # noqa: E402
-from seatrial_workloads.common.distributed import Ranks  # noqa: E402
+from seatrial_workloads.common.checkpoints.saved_tensors import CheckpointError, load_tensors  # noqa: E402
 from seatrial_workloads.common.engines import Engine, EngineOptions, make_engine  # noqa: E402
 from seatrial_workloads.common.engines.deepspeed_engine import refuse_scalars  # noqa: E402
 from seatrial_workloads.common.precision import Precision, choose_precision  # noqa: E402
-from seatrial_workloads.common.saved_tensors import CheckpointError, load_tensors  # noqa: E402
+from tests.workloads.cpu_ranks import ALONE  # noqa: E402
 from tests.workloads.ranks import rank_environment  # noqa: E402
 
-ALONE = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cpu"))
 STAGES = ("deepspeed0", "deepspeed1", "deepspeed2", "deepspeed3")
 LONGEST_S = 200
 

@@ -22,6 +22,14 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.fixture(scope="session")
+def tokenizer() -> Any:
+    """The one that is made here; read only."""
+    from seatrial_workloads.contrastive.loading.tokens import load_tokenizer
+
+    return load_tokenizer("tiny")
+
+
 @pytest.fixture
 def own_tree(tree: Path, tmp_path: Path) -> Path:
     """A copy that a test may break."""

@@ -15,6 +15,7 @@ from typing import Any
 from seatrial.probe import Probe
 from seatrial_workloads.common.distributed import Ranks, joined_ranks
 from seatrial_workloads.common.human_lines import HumanLines
+from seatrial_workloads.common.one_rank import OneRank
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.contrastive.train import Trainer
 
@@ -31,7 +32,7 @@ def main() -> None:
 
 def train_one(settings: dict[str, Any], run_dir: Path, ranks: Ranks) -> None:
     with Probe(run_dir) as probe, HumanLines(run_dir, ranks.rank) as lines:
-        trainer = Trainer(Settings(**settings), run_dir, ranks, probe, lines)
+        trainer = Trainer(Settings(**settings), OneRank(run_dir, probe, ranks, lines))
         trainer.train({})
         trainer.close()
 

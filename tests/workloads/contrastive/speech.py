@@ -1,14 +1,6 @@
-"""What tests of the loaders pass in: ranks of one machine, and the frames of wav2vec2-base."""
+"""What tests of the loaders pass in: the frames of wav2vec2-base."""
 
 from __future__ import annotations
-
-import torch
-
-from seatrial_workloads.common.distributed import Ranks
-
-
-def cpu_ranks(rank: int = 0, world_size: int = 1) -> Ranks:
-    return Ranks(rank=rank, local_rank=rank, world_size=world_size, device=torch.device("cpu"))
 
 
 def num_frames(num_samples: int) -> int:

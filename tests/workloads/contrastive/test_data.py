@@ -20,13 +20,9 @@ torch = pytest.importorskip("torch")
 
 from seatrial_workloads.contrastive import data  # noqa: E402
 from seatrial_workloads.contrastive.batch import Batch  # noqa: E402
-from seatrial_workloads.contrastive.data import DatasetError, load_tokenizer, train_loader, validation_loader  # noqa: E402
-from tests.workloads.contrastive.speech import cpu_ranks, num_frames  # noqa: E402
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return load_tokenizer("tiny")
+from seatrial_workloads.contrastive.data import DatasetError, train_loader, validation_loader  # noqa: E402
+from tests.workloads.contrastive.speech import num_frames  # noqa: E402
+from tests.workloads.cpu_ranks import cpu_ranks  # noqa: E402
 
 
 @pytest.fixture
@@ -192,7 +188,8 @@ import json, os, sys
 import torch
 from seatrial_workloads.contrastive.data import load_tokenizer, train_loader
 from seatrial_workloads.contrastive.settings import Settings
-from tests.workloads.contrastive.speech import cpu_ranks, num_frames
+from tests.workloads.contrastive.speech import num_frames
+from tests.workloads.cpu_ranks import cpu_ranks
 
 settings = Settings(**json.loads(sys.argv[1]))
 batches = iter(train_loader(settings, cpu_ranks(), load_tokenizer("tiny"), num_frames))

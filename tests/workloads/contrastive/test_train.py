@@ -124,7 +124,7 @@ def test_audio_and_text_are_made_ready_by_the_workers(tree, tmp_path, monkeypatc
     assert all(step["preprocess_ms"] < step["iter_ms"] for step in events(tmp_path / "run", "step"))
 
 
-@pytest.mark.xdist_group("deepspeed")
+@pytest.mark.usefixtures("one_at_a_time")
 def test_deepspeed_goes_on_after_a_checkpoint_to_the_bit(tree, tmp_path):
     settings = {**WHOLE, "engine": "deepspeed", "zero_stage": 1}
     assert run(tmp_path / "whole", tree, **settings).returncodes == [0]
@@ -133,7 +133,7 @@ def test_deepspeed_goes_on_after_a_checkpoint_to_the_bit(tree, tmp_path):
     assert losses(tmp_path / "rest") == losses(tmp_path / "whole")[6:]
 
 
-@pytest.mark.xdist_group("deepspeed")
+@pytest.mark.usefixtures("one_at_a_time")
 def test_every_engine_and_stage_gives_the_same_losses(tree, tmp_path):
     engines = ["ddp:0", "deepspeed:0", "deepspeed:1", "deepspeed:2", "deepspeed:3"]
     settings = {**QUICK, **data_settings(tree), "steps": 5, "micro_batch": 4}

@@ -125,8 +125,8 @@ def test_what_nothing_can_be_learnt_from_is_rejected(tmp_path: Path) -> None:
 
 def test_trouble_with_the_target_is_the_disks(tmp_path: Path) -> None:
     source = file_of(tmp_path, speech())
-    with pytest.raises(FileNotFoundError):
-        convert(source, tmp_path / "no" / "folder.flac", PLAIN)
+    with pytest.raises(NotADirectoryError):
+        convert(source, source / "no" / "folder.flac", PLAIN)
     (tmp_path / "target.flac").mkdir()
     with pytest.raises(IsADirectoryError):
         convert(source, tmp_path / "target.flac", PLAIN)

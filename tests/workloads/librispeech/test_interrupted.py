@@ -13,7 +13,7 @@ import pytest
 
 from seatrial_workloads.librispeech.finished_outputs import HEADER, Appender, Output, Source, read_outputs
 from seatrial_workloads.librispeech.synthetic import make_tree
-from tests.harness import wait_until
+from tests.waiting import wait_until
 from tests.workloads.librispeech.trees import COMMAND, PATIENCE_S, bytes_of, prepare
 
 NUM_FILES = 150
@@ -104,6 +104,7 @@ def test_workers_do_not_outlive_a_parent_that_is_killed(source: Path, tmp_path: 
     process.kill()
     process.communicate(timeout=PATIENCE_S)
     wait_until(lambda: not any(worker.is_running() for worker in workers), "its workers are gone")
+    assert workers, "there were some"
 
 
 def output(number: int) -> Output:

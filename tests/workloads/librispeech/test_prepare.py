@@ -217,11 +217,13 @@ def test_leftovers_of_the_dead_are_swept_and_nothing_else(source: Path, target: 
     gone.wait()
     folder = (target / ONE).parent
     folder.mkdir(parents=True)
-    for name in (f".x.flac.{gone.pid}.part", f".x.flac.{os.getpid()}.part", ".x.flac.part", "notes.123.part"):
+    here = os.uname().nodename
+    of_the_dead, of_the_living = f".x.flac.{gone.pid}@{here}.a1.part", f".x.flac.{os.getpid()}@{here}.a1.part"
+    for name in (of_the_dead, of_the_living, ".x.flac.part", "notes.123.part"):
         (folder / name).touch()
     run(source, target)
     left = {path.name for path in folder.iterdir()} - {path.name for path in (source / ONE).parent.iterdir()}
-    assert left == {f".x.flac.{os.getpid()}.part", ".x.flac.part", "notes.123.part"}
+    assert left == {of_the_living, ".x.flac.part", "notes.123.part"}
 
 
 @pytest.mark.parametrize(

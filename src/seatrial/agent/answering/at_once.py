@@ -5,13 +5,12 @@ A thread that hangs is left behind (`machine.patience.is_stuck` tells); who ends
 
 from __future__ import annotations
 
-import signal
-import threading
+import functools
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seatrial.machine.patience import THREAD
+from seatrial.machine.patience import aside
 
 Told = dict[str, Any]
 Act = Callable[[], Told]
@@ -21,9 +20,7 @@ def at_once(acts: Mapping[str, tuple[Act, float]]) -> dict[str, Told]:
     """Name → what it told, or `{"trouble": why}`; `acts` gives each with its limit in seconds."""
     began_m = time.monotonic()
     told: dict[str, Told] = {}
-    threads = {name: threading.Thread(target=_do, args=(name, act, told), name=THREAD, daemon=True) for name, (act, _) in acts.items()}
-    for thread in threads.values():
-        thread.start()
+    threads = {name: aside(functools.partial(_do, name, act, told)) for name, (act, _) in acts.items()}
     for name, (_, limit_s) in acts.items():
         threads[name].join(max(0.0, began_m + limit_s - time.monotonic()))
     # A copy: what comes late must not change an answer that is being written.
@@ -32,8 +29,6 @@ def at_once(acts: Mapping[str, tuple[Act, float]]) -> dict[str, Told]:
 
 
 def _do(name: str, act: Act, told: dict[str, Told]) -> None:
-    # Signals are for the main thread, which cleans up.
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     try:
         told[name] = act()
     except Exception as error:

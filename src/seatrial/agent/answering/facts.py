@@ -1,4 +1,8 @@
-"""What this host is: its make, its GPUs, its versions, its network; nothing is started but another interpreter that a plan names."""
+"""What this host is: its make, its GPUs, its versions, its network; nothing is started but another interpreter that a plan names.
+
+In: a question of the doctor's, with the interpreter of the runs where a plan names one. Out: facts as JSON takes them; what cannot be
+read is empty, and `trouble` says where a driver does not answer.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,9 @@ from seatrial import __version__
 from seatrial.agent.answering.code import code_digest
 from seatrial.machine.gpus import read_driver
 from seatrial.machine.host import host
+from seatrial.machine.interfaces import interfaces
 from seatrial.machine.interpreter import interpreter_of
 from seatrial.machine.running_agents import campaigns_here
-from seatrial.machine.this_host import interfaces
 
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 

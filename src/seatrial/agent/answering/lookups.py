@@ -1,4 +1,8 @@
-"""What is to be found on this host: names by the resolver, programs on a PATH, paths, and space on disks."""
+"""What is to be found on this host: names by the resolver, programs on a PATH, paths, and space on disks.
+
+In: a question of the doctor's. Out: what was found, and for each that was not the reason in words; each is looked for within a limit of
+its own.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from seatrial.agent.answering.at_once import at_once, words_of
 from seatrial.agent.answering.code import file_digest
 from seatrial.shell import find_program, on_path
 
+# Below the limit of the whole question (agent.answers.LIMIT_S), so that the others of its parts are still told.
 NAME_LIMIT_S = 2.0
 PATH_LIMIT_S = 3.0
 

@@ -17,10 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from seatrial.agent.answering.at_once import at_once, words_of
-from seatrial.machine.patience import THREAD
+from seatrial.machine.patience import aside
 from seatrial.ports import candidates, in_order
 
+# A listener that nobody closes, since the doctor was killed, closes itself.
 LIFE_S = 60.0
+# A packet that a firewall drops is sent again after one second and after three: by then the answer is no.
 REACH_LIMIT_S = 3.0
 # How long a listener waits for the caller to hang up.
 HANG_UP_S = 5.0
@@ -132,7 +134,7 @@ def _called(target: Mapping[str, Any], limit_s: float) -> dict[str, Any]:
     port, token = int(target["port"]), str(target.get("token", ""))
     told: queue.SimpleQueue[tuple[str, str]] = queue.SimpleQueue()
     for address in addresses:
-        threading.Thread(target=_tell_of, args=(told, address, port, token, limit_s), name=THREAD, daemon=True).start()
+        aside(functools.partial(_tell_of, told, address, port, token, limit_s))
     troubles: dict[str, str] = {}
     until_m = time.monotonic() + limit_s + 0.5
     while len(troubles) < len(addresses):

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import operator
 import os
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from seatrial.agent.answering.at_once import words_of
+from seatrial.disk.modes import PRIVATE
+from seatrial.machine.patience import looked_for
 from seatrial.paths import TRIAL_PREFIX
 
 # A file server may show others' work a moment later.
@@ -51,7 +53,7 @@ class Trials:
         """Hold a lock on `name` until `close`."""
         path = _trial(question)
         self._put.add(path)
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
         self._locked.append(handle)
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return {}
@@ -70,12 +72,11 @@ class Trials:
 def look(question: Mapping[str, Any]) -> dict[str, Any]:
     """`troubles` of those of `wanted` (name → text) that are not there with that text, also not after a moment."""
     folder, wanted = Path(str(question["folder"])), {str(name): text for name, text in question.get("wanted", {}).items()}
-    until_m = time.monotonic() + LOOK_FOR_S
-    while True:
-        troubles = {name: trouble for name, text in wanted.items() if (trouble := _differs(_named(folder, name), text))}
-        if not troubles or time.monotonic() > until_m:
-            return {"troubles": troubles}
-        time.sleep(LOOK_AGAIN_S)
+    return {"troubles": looked_for(lambda: _troubles(folder, wanted), operator.not_, LOOK_FOR_S, LOOK_AGAIN_S)}
+
+
+def _troubles(folder: Path, wanted: Mapping[str, Any]) -> dict[str, str]:
+    return {name: trouble for name, text in wanted.items() if (trouble := _differs(_named(folder, name), text))}
 
 
 def _differs(path: Path, text: object) -> str:

@@ -6,7 +6,7 @@ ours, a command.sh beside its log.
 
 from __future__ import annotations
 
-from seatrial.collect.failure import Diagnosis
+from seatrial.collect.failure.cause import Diagnosis
 
 AT_THE_HEAD = "the command stands at its head, under CMD"
 # Entry of the registry → what stands in for its action.

@@ -15,6 +15,7 @@ from seatrial.collect.original.text_lines import TextLines
 from seatrial.records.caution import Caution
 from seatrial.records.original_names import MADE_FROM
 from seatrial.units import format_bytes
+from seatrial.wording import named
 
 NAMED_STRAYS = 4
 
@@ -31,11 +32,10 @@ def made_from(source: Path, target: Path) -> Caution:
 def stray_cautions(strays: Sequence[str]) -> Iterator[Caution]:
     """Folders with logs of which nobody can tell the run."""
     if strays:
-        more = f" and {len(strays) - NAMED_STRAYS} more" if len(strays) > NAMED_STRAYS else ""
         yield Caution(
             kind="original_stray",
             numbers={"folders": len(strays)},
-            text=f"{', '.join(strays[:NAMED_STRAYS])}{more}: passed over, as no row names the folder, and its launcher.log names no run "
+            text=f"{named(strays, NAMED_STRAYS)}: passed over, as no row names the folder, and its launcher.log names no run "
             "that has none.",
         )
 

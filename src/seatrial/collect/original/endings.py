@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial.collect.failure import SHELL_SIGNALS, Diagnosis, diagnose
+from seatrial.collect.failure.cause import SHELL_SIGNALS, Diagnosis, diagnose
 from seatrial.collect.original.advice import action_for
 from seatrial.collect.original.cells import whole
 from seatrial.collect.original.manifest_rows import Row

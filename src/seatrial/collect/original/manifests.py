@@ -14,8 +14,7 @@ from seatrial.collect.original.manifest_rows import NO_FILE, Manifest, Row, read
 from seatrial.paths import OriginalPaths
 from seatrial.records.caution import Caution
 from seatrial.records.columns import MANIFEST_SEED
-
-MOST_NAMED = 4
+from seatrial.wording import MOST_NAMED, were
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +73,8 @@ def _cautions(file: Manifest) -> Iterator[Caution]:
         yield _caution(f"{name} cannot be used ({file.problem}): runs are known by their folders alone")
         return
     if file.num_torn:
-        rows = "1 row was" if file.num_torn == 1 else f"{file.num_torn} rows were"
         why = "torn, as when a driver is killed or a disk fails, or without the name of a run"
-        yield _caution(f"In {name} {rows} passed over, of {len(file.rows) + file.num_torn}: {why}", file.num_torn)
+        yield _caution(f"In {name} {were(file.num_torn, 'row')} passed over, of {len(file.rows) + file.num_torn}: {why}", file.num_torn)
     if not file.headers:
         yield _caution(f"{name} has lost its header; its rows were read by the order of the columns that the driver writes")
         return

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from seatrial.collect.logs.seed_lines import RANK
 from seatrial.collect.original.cells import number, whole
 from seatrial.collect.original.launcher_log import SCRIPT, Block
 from seatrial.collect.original.pairing import OriginalAttempt
-from seatrial.collect.seed_lines import RANK
 from seatrial.machine.fingerprint import fingerprint, short_hash
 from seatrial.machine.secrets import mask_words
 from seatrial.records.columns import SEED_SETTINGS

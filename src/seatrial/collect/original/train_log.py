@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from seatrial.collect.logs.seed_lines import ETA, STEP
 from seatrial.collect.original.local_clock import local_s
-from seatrial.collect.seed_lines import ETA, STEP
 from seatrial.log_lines import LARGEST_STEP
 
 SOON_S = 1.0

@@ -1,4 +1,8 @@
-"""The launchers by name, and the one function that builds a run's command from its spec. Pure: nothing is looked up or started."""
+"""The launchers by name, and the one function that builds a run's command from its spec. Pure: nothing is looked up or started.
+
+Each is a module with `words` (what is started), `overlays` (the variables of each process it starts, beside those all have) and
+`rank_logs` (the folder in which its ranks write, None where their lines come through pipes).
+"""
 
 from __future__ import annotations
 

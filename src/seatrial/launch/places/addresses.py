@@ -12,11 +12,11 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from seatrial.machine.interfaces import LOOPBACK, interfaces, is_loopback
 from seatrial.machine.nic_names import taken_by_nccl
-from seatrial.machine.this_host import LOCAL_NAMES, interfaces, is_loopback, resolved
+from seatrial.machine.this_host import LOCAL_NAMES, resolved
 from seatrial.records.run_spec import PlaceSpec
 
-LOOPBACK = "127.0.0.1"
 # Of the route alone: nothing is sent to it.
 _ANY_PORT = 9
 

@@ -12,23 +12,23 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from seatrial.errors import LaunchError
-from seatrial.files import write_json
+from seatrial.files import write_private_json
 from seatrial.launch.gate_file import own_addresses
-from seatrial.launch.places.addresses import LOOPBACK, addresses_for
-from seatrial.launch.transports.share import Gate
-from seatrial.machine.this_host import interface_addresses, is_this_host
+from seatrial.launch.places.addresses import addresses_for
+from seatrial.launch.transports.pernode import NodeStarter
+from seatrial.machine.interfaces import LOOPBACK, interface_addresses
+from seatrial.machine.this_host import is_this_host
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from seatrial.records.command import Node
 from seatrial.records.line import NodeCall
 from seatrial.records.run_spec import PlaceSpec
 
-# It holds the token of the line.
-CALL_MODE = 0o600
+# Names that are looked up side by side.
 MOST_AT_ONCE = 64
 
 
-def nodes_here(nodes: Sequence[Node], gate: Gate | None) -> frozenset[str]:
+def nodes_here(nodes: Sequence[Node], gate: NodeStarter | None) -> frozenset[str]:
     """The nodes that are this machine; without ssh that is node 0, which runs the campaign."""
     if gate is not None:
         return frozenset({nodes[0].name})
@@ -40,7 +40,7 @@ def nodes_here(nodes: Sequence[Node], gate: Gate | None) -> frozenset[str]:
 
 
 def calls_for(
-    place: PlaceSpec, attempt: AttemptPaths, nodes: Sequence[Node], here: frozenset[str], gate: Gate | None, port: int, token: str
+    place: PlaceSpec, attempt: AttemptPaths, nodes: Sequence[Node], here: frozenset[str], gate: NodeStarter | None, port: int, token: str
 ) -> Iterator[NodeCall]:
     """What every node's agent is told; the switchboard listens at `port`."""
     for node, addresses in zip(nodes, _addresses(place, nodes, here, gate), strict=True):
@@ -59,19 +59,19 @@ def calls_for(
 
 
 def write_calls(attempt: AttemptPaths, calls: Iterable[NodeCall]) -> None:
-    """One file a node, which its user alone can read."""
+    """One file a node, which its user alone can read: it holds the token of the line."""
     for call in calls:
         own = attempt.node(call.node)
         try:
             own.folder.mkdir(parents=True, exist_ok=True)
             # An earlier start's words are not this one's.
             own.start_log.unlink(missing_ok=True)
-            write_json(own.call, to_json(call), CALL_MODE)
+            write_private_json(own.call, to_json(call))
         except OSError as error:
             raise LaunchError(f"{own.folder} cannot be written ({error.strerror}): free space or choose another output folder") from error
 
 
-def _addresses(place: PlaceSpec, nodes: Sequence[Node], here: frozenset[str], gate: Gate | None) -> list[tuple[str, ...]]:
+def _addresses(place: PlaceSpec, nodes: Sequence[Node], here: frozenset[str], gate: NodeStarter | None) -> list[tuple[str, ...]]:
     """Of this machine, for each node."""
     if gate is not None:
         shared = tuple(own_addresses(gate.master_addr))

@@ -11,31 +11,29 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import secrets
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seatrial.errors import HostError, LaunchError
+from seatrial.launch import own_programs
 from seatrial.launch.agent_group import AgentGroup
 from seatrial.launch.environment import inherited
-from seatrial.launch.nodes import PERNODE, nodes_of
+from seatrial.launch.nodes import nodes_of
 from seatrial.launch.places.addresses import master_address
 from seatrial.launch.places.calling import all_called
 from seatrial.launch.places.calls import calls_for, nodes_here, write_calls
 from seatrial.launch.places.identity import refuse_doubles
 from seatrial.launch.transports.choose import Chosen, choose
 from seatrial.launch.transports.leftovers import Leftovers
-from seatrial.launch.transports.share import Gate
+from seatrial.launch.transports.pernode import NodeStarter
 from seatrial.launch.transports.transport import Ended, Start
-from seatrial.line.protocol import Message
+from seatrial.line.protocol import Message, new_token
 from seatrial.line.switchboard import Switchboard
 from seatrial.machine.handles import make_room
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder, Allocation, Node
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.run_spec import PERNODE, RunSpec
 
-TOKEN_BYTES = 32
 PYTHON_PATH = "PYTHONPATH"
 # Beside one handle a line: logs, pipes and whatever else a harness has open.
 OTHER_HANDLES = 512
@@ -60,7 +58,7 @@ class TakenHosts:
 
 
 @contextlib.contextmanager
-def take_hosts(spec: RunSpec, attempt: AttemptPaths, gate: Gate | None, should_stop: Callable[[], bool]) -> Iterator[TakenHosts]:
+def take_hosts(spec: RunSpec, attempt: AttemptPaths, gate: NodeStarter | None, should_stop: Callable[[], bool]) -> Iterator[TakenHosts]:
     """Agents on all hosts of the run until the block ends; HostError for a host that cannot be had."""
     if spec.place.kind == PERNODE and gate is None:
         raise LaunchError(
@@ -70,7 +68,7 @@ def take_hosts(spec: RunSpec, attempt: AttemptPaths, gate: Gate | None, should_s
     # Its usual 1,024 are too few for a thousand hosts.
     make_room(len(nodes) + OTHER_HANDLES)
     here = nodes_here(nodes, gate)
-    token = secrets.token_hex(TOKEN_BYTES)
+    token = new_token()
     with contextlib.ExitStack() as opened:
         board = opened.enter_context(Switchboard(token, [node.name for node in nodes]))
         write_calls(attempt, calls_for(spec.place, attempt, nodes, here, gate, board.port, token))
@@ -87,26 +85,25 @@ def take_hosts(spec: RunSpec, attempt: AttemptPaths, gate: Gate | None, should_s
         yield TakenHosts(_allocation(spec, nodes, hellos, here, gate), chosen, group, sends_environment=gate is None)
 
 
-def agent_words(spec: RunSpec, attempt: AttemptPaths, gate: Gate | None, name: str) -> tuple[str, ...]:
+def call_words(spec: RunSpec, attempt: AttemptPaths, gate: NodeStarter | None, name: str) -> tuple[str, ...]:
     """What starts the agent of one host."""
     return (*_agent(spec, gate, name), "--call", str(attempt.node(name).call))
 
 
-def _end_start(spec: RunSpec, attempt: AttemptPaths, gate: Gate | None, name: str) -> Start:
+def _end_start(spec: RunSpec, attempt: AttemptPaths, gate: NodeStarter | None, name: str) -> Start:
     """What ends on one host all that the attempt still runs there."""
     return Start(host=name, words=(*_agent(spec, gate, name), "--end", str(attempt.folder)), log=attempt.node(name).start_log)
 
 
-def _agent(spec: RunSpec, gate: Gate | None, name: str) -> tuple[str, ...]:
-    python = spec.place.python or (gate.python_of(name) if gate else "") or sys.executable
+def _agent(spec: RunSpec, gate: NodeStarter | None, name: str) -> tuple[str, ...]:
+    python = spec.place.python or (gate.python_of(name) if gate else "")
     # A share has its own.
     path = os.environ.get(PYTHON_PATH) if gate is None else None
     given = ("env", f"{PYTHON_PATH}={path}") if path else ()
-    # -P: a selectors.py or a seatrial/ in the user's folder must not take the place of ours.
-    return (*given, python, "-P", "-m", "seatrial.agent")
+    return (*given, *own_programs.agent_words(python))
 
 
-def is_on_cpu(spec: RunSpec) -> bool:
+def is_meant_for_cpu(spec: RunSpec) -> bool:
     """Whether DeepSpeed is to be told that it must leave GPUs alone.
 
     Only where the plan says so by its `device` and no host names GPUs: that this machine has none says nothing of the nodes, and on
@@ -121,12 +118,12 @@ def _started(
     attempt: AttemptPaths,
     nodes: Sequence[Node],
     here: frozenset[str],
-    gate: Gate | None,
+    gate: NodeStarter | None,
     opened: contextlib.ExitStack,
     board: Switchboard,
 ) -> Chosen:
     """Agents on their way, by the transports that `opened` will close."""
-    words_for = functools.partial(agent_words, spec, attempt, gate)
+    words_for = functools.partial(call_words, spec, attempt, gate)
     others = [node.name for node in nodes if node.name not in here]
     chosen = choose(spec.place, others, [node.name for node in nodes if node.name in here], attempt.folder, words_for, gate)
     opened.callback(_release, board, chosen)
@@ -147,7 +144,7 @@ def _release(board: Switchboard, chosen: Chosen) -> None:
 
 
 def _allocation(
-    spec: RunSpec, nodes: tuple[Node, ...], hellos: Mapping[str, Message], here: frozenset[str], gate: Gate | None
+    spec: RunSpec, nodes: tuple[Node, ...], hellos: Mapping[str, Message], here: frozenset[str], gate: NodeStarter | None
 ) -> Allocation:
     first = nodes[0].name
     port, told = hellos[first].get("port"), hellos[first].get("addresses")
@@ -161,4 +158,4 @@ def _allocation(
         others = [node.name for node in nodes if node.name not in here]
         address = master_address(spec.place, first, told if isinstance(told, dict) else {}, others, first in here)
     ranks = sum(node.ranks for node in nodes)
-    return Allocation(ranks=ranks, master_addr=address, master_port=port, cpu_only=is_on_cpu(spec), nodes=nodes)
+    return Allocation(ranks=ranks, master_addr=address, master_port=port, cpu_only=is_meant_for_cpu(spec), nodes=nodes)

@@ -13,10 +13,9 @@ from typing import Any
 from seatrial.errors import HostError
 from seatrial.launch.places.addresses import can_be_called
 from seatrial.line.protocol import Message
-from seatrial.machine.this_host import interface_addresses
+from seatrial.machine.interfaces import interface_addresses
+from seatrial.machine.this_host import THIS_MACHINE
 from seatrial.records.command import Node
-
-THIS_MACHINE = "this machine"
 
 Identity = tuple[str, frozenset[str]]
 

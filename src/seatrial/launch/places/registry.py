@@ -14,17 +14,14 @@ from dataclasses import dataclass
 from seatrial.errors import LaunchError, did_you_mean
 from seatrial.launch.agent_process import AgentProcess
 from seatrial.launch.agents import Agents
-from seatrial.launch.nodes import HOSTFILE, LOCAL, PERNODE
 from seatrial.launch.places.hosts import take_hosts
 from seatrial.launch.places.local import allocate
-from seatrial.launch.transports.share import Gate
+from seatrial.launch.transports.pernode import NodeStarter
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder, Allocation
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.run_spec import HOSTFILE, LOCAL, PERNODE, RunSpec
 
 KINDS = (LOCAL, HOSTFILE, PERNODE)
-
-Begin = Callable[[Sequence[AgentOrder]], Agents]
 
 
 @dataclass(frozen=True)
@@ -32,20 +29,17 @@ class Taken:
     """What a place gave to one run."""
 
     allocation: Allocation
-    begin: Begin
+    start: Callable[[Sequence[AgentOrder]], Agents]
+    """Lets the run begin: one order a node, in the order of the allocation's."""
     via: str = ""
     """What started the agents: `pdsh`, `ssh`, `pernode` or `here`; empty on one host."""
     why: str = ""
     """Why that one, in words."""
 
-    def start(self, orders: Sequence[AgentOrder]) -> Agents:
-        """Let the run begin: one order a node, in the order of the allocation's."""
-        return self.begin(orders)
-
 
 @contextlib.contextmanager
 def take(
-    spec: RunSpec, attempt: AttemptPaths, *, gate: Gate | None = None, should_stop: Callable[[], bool] = lambda: False
+    spec: RunSpec, attempt: AttemptPaths, *, gate: NodeStarter | None = None, should_stop: Callable[[], bool] = lambda: False
 ) -> Iterator[Taken]:
     """What `spec` gets, until the block ends. HostError for a host that cannot be had, StoppedError when `should_stop` first."""
     if spec.place.kind not in KINDS:

@@ -1,12 +1,15 @@
-"""One child process that starts agents: in a session of its own, so that Ctrl-C in the terminal reaches the harness alone."""
+"""One child process that starts agents: in a session of its own, so that Ctrl-C in the terminal reaches the harness alone.
+
+In: words to start. Out: its exit code, once there is one; TERM and KILL reach all that it has started, too.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import operator
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import IO
@@ -15,7 +18,8 @@ import psutil
 
 from seatrial.errors import LaunchError
 from seatrial.launch.transports.transport import Ended, ending
-from seatrial.machine.process_tree import PROC
+from seatrial.machine.patience import looked_for
+from seatrial.machine.proc_files import command_words
 
 # An agent that has said its last word needs a moment to end, and its ssh another one.
 LEAVE_PATIENCE_S = 3.0
@@ -82,7 +86,7 @@ def end_strays(commands: Collection[Sequence[str]], patience_s: float = LEAVE_PA
     For children of a child that was killed: nobody is their parent any more, and their words alone tell whose they are.
     """
     wanted = {tuple(os.fsencode(word) for word in words) for words in commands}
-    strays = [process for process in psutil.process_iter() if _words(process.pid) in wanted]
+    strays = [process for process in psutil.process_iter() if command_words(process.pid) in wanted]
     for end in (psutil.Process.terminate, psutil.Process.kill):
         for process in strays:
             with contextlib.suppress(psutil.Error):
@@ -90,13 +94,6 @@ def end_strays(commands: Collection[Sequence[str]], patience_s: float = LEAVE_PA
         if not psutil.wait_procs(strays, patience_s)[1]:
             break
     return len(strays)
-
-
-def _words(pid: int) -> tuple[bytes, ...]:
-    try:
-        return tuple(Path(PROC, str(pid), "cmdline").read_bytes().split(b"\0")[:-1])
-    except OSError:
-        return ()
 
 
 def end_all(children: Collection[Child], patience_s: float | None = None) -> None:
@@ -111,10 +108,4 @@ def end_all(children: Collection[Child], patience_s: float | None = None) -> Non
 
 
 def _left_after(children: Collection[Child], patience_s: float) -> list[Child]:
-    until_m = time.monotonic() + patience_s
-    left = list(children)
-    while left := [child for child in left if child.returncode is None]:
-        if time.monotonic() >= until_m:
-            break
-        time.sleep(LOOK_EVERY_S)
-    return left
+    return looked_for(lambda: [child for child in children if child.returncode is None], operator.not_, patience_s, LOOK_EVERY_S)

@@ -14,7 +14,7 @@ from pathlib import Path
 from seatrial.errors import HostError
 from seatrial.launch.transports.here import Here
 from seatrial.launch.transports.pdsh import PROGRAM, Pdsh, can_name
-from seatrial.launch.transports.share import Gate, Shares
+from seatrial.launch.transports.pernode import NodeStarter, Pernode
 from seatrial.launch.transports.ssh import Ssh
 from seatrial.launch.transports.transport import Transport
 from seatrial.options.ssh import PDSH_APPEND, pdsh_args
@@ -41,7 +41,7 @@ def choose(
     here: Sequence[str],
     attempt_folder: Path,
     words_for: Callable[[str], Sequence[str]],
-    gate: Gate | None = None,
+    gate: NodeStarter | None = None,
     find: Callable[[str], str | None] = find_program,
 ) -> Chosen:
     """`others` and `here` are hosts by name, `words_for` gives the words that start a host's agent."""
@@ -49,7 +49,7 @@ def choose(
     if not others:
         return Chosen(tuple(own), "here", "every host of the run is this machine")
     if gate is not None:
-        return Chosen((*own, (Shares(gate), tuple(others))), "pernode", "each node's own command starts its agent")
+        return Chosen((*own, (Pernode(gate), tuple(others))), "pernode", "each node's own command starts its agent")
     via, why = choose_via(place.via, others, find)
     other: Transport = Pdsh(words_for, place.ssh_args) if via == PDSH else Ssh(place.ssh_args)
     return Chosen((*own, (other, tuple(others))), via, why)

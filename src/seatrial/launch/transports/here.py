@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from seatrial.launch.own_programs import AGENT_ENDS_WITHIN_S
 from seatrial.launch.transports.child import Child, ChildErrand, end_all
 from seatrial.launch.transports.transport import Ended, Errand, Start, ending
 from seatrial.machine.orphans import kill_orphans
-
-# Longer than the agent's own patience with processes that do not die.
-AGENT_PATIENCE_S = 40.0
 
 
 class Here:
@@ -18,7 +16,7 @@ class Here:
 
     kind = "here"
 
-    def __init__(self, attempt_folder: Path, patience_s: float = AGENT_PATIENCE_S) -> None:
+    def __init__(self, attempt_folder: Path, patience_s: float = AGENT_ENDS_WITHIN_S) -> None:
         self._folder, self._patience_s = attempt_folder, patience_s
         self._children: dict[str, Child] = {}
         self._errands: list[Child] = []

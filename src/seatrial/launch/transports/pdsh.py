@@ -21,7 +21,9 @@ from seatrial.options.ssh import pdsh_args, ssh_words
 
 PROGRAM = "pdsh"
 HOST = "%h"
+# pdsh's own default: all hosts are started at once, however many there are.
 LEAST_FANOUT = 32
+# For the last lines in its pipe.
 READER_PATIENCE_S = 2.0
 _OWN_LINE = re.compile(rb"pdsh@[^:]*: (?P<host>[^:]+): \S+ exited with exit code (?P<code>\d+)")
 _LABELLED = re.compile(rb"(?P<host>[^:\s]+): (?P<text>.*)", re.DOTALL)

@@ -40,7 +40,7 @@ from seatrial.preflight.question import Question
 from seatrial.records.codec import described
 from seatrial.records.host_facts import HostFacts
 from seatrial.records.reply import Ask, Reply
-from seatrial.records.run_spec import HostSpec, PlaceSpec
+from seatrial.records.run_spec import HOSTFILE, HostSpec, PlaceSpec
 
 UNMADE = Question(
     name="checks of {subject}",
@@ -159,7 +159,7 @@ def _made(subject: Subject, asked_for: Wanted, answers: Answers) -> list[HostChe
 
 def no_hosts(need: Need, place: PlaceSpec | None, head: str) -> HostsExamined:
     """What is said of a hostfile without hosts: there is nobody to ask."""
-    spec = next((spec for spec in need.runs if spec.place.kind == "hostfile"), None)
+    spec = next((spec for spec in need.runs if spec.place.kind == HOSTFILE), None)
     where = place or (spec.place if spec else PlaceSpec(kind="hostfile"))
     rows = rows_of([HostCheck(host=head, check=hostfiles.nobody(where, Path(spec.cwd) if spec else Path()))])
     return HostsExamined(hosts=(head,), sections=(HostSection(subject="hostfile", rows=rows),))

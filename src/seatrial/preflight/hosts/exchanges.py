@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from seatrial.machine.interfaces import LOOPBACK, is_link_local, is_loopback
 from seatrial.machine.nic_names import only_name, taken_by_gloo, taken_by_nccl
-from seatrial.machine.this_host import is_loopback
 from seatrial.paths import TRIAL_PREFIX
 from seatrial.preflight.hosts.answers import Answers, part, texts, trouble
 from seatrial.preflight.hosts.ring import CALL, PEER, RENDEZVOUS, Ring, port_of
@@ -22,9 +22,9 @@ from seatrial.preflight.hosts.wanted import GLOO, NCCL, PLACE, Wanted
 FIRST_PATIENCE_S = 14.0
 SECOND_PATIENCE_S = 10.0
 LAST_PATIENCE_S = 6.0
-LOOPBACK = "127.0.0.1"
 
-Question = dict[str, Any]
+Asked = dict[str, Any]
+"""What is put to a host: `{"ask": …}`."""
 
 
 def file_of(nonce: str, number: int) -> str:
@@ -41,14 +41,14 @@ def asked(wanted: Wanted) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*wanted.names, wanted.head]))
 
 
-def first(wanted: Wanted, nonce: str, fast: bool, word: str = "") -> dict[str, Question]:
+def first(wanted: Wanted, nonce: str, fast: bool, word: str = "") -> dict[str, Asked]:
     """`word` is what a caller must know to have a host send to it, or take from it: a nonce is told to whoever connects."""
     return {host: in_parts(_first_of(wanted, nonce, host, number, fast, word)) for number, host in enumerate(asked(wanted))}
 
 
-def _first_of(wanted: Wanted, nonce: str, host: str, number: int, fast: bool, word: str) -> dict[str, Question]:
+def _first_of(wanted: Wanted, nonce: str, host: str, number: int, fast: bool, word: str) -> dict[str, Asked]:
     program = {"program": wanted.program, "cwd": wanted.cwd, "variables": wanted.variables}
-    parts: dict[str, Question] = {
+    parts: dict[str, Asked] = {
         "facts": {"ask": "facts", **(program if wanted.program else {})},
         "gpus": {"ask": "gpus"},
         "names": {"ask": "names", "names": list(wanted.looked_up)},
@@ -70,7 +70,7 @@ def _first_of(wanted: Wanted, nonce: str, host: str, number: int, fast: bool, wo
     return parts
 
 
-def _programs(wanted: Wanted) -> Question:
+def _programs(wanted: Wanted) -> Asked:
     return {
         "ask": "programs",
         "programs": ["pdsh", "ninja", "ssh"],
@@ -84,7 +84,7 @@ def _kind(what: str) -> str:
     return {"cwd": "folder", "script": "file"}.get(what, "any")
 
 
-def _listen(wanted: Wanted, nonce: str, host: str) -> Question:
+def _listen(wanted: Wanted, nonce: str, host: str) -> Asked:
     """Where the run itself would: node 0 on the plan's own port, the others on one of the same range, which a firewall may have opened."""
     place = wanted.place
     port = place.port if host == wanted.master else None
@@ -100,7 +100,7 @@ def token_of(nonce: str, host: str) -> str:
     return _text(nonce, host, 0)
 
 
-def second(wanted: Wanted, nonce: str, answers: Answers) -> dict[str, Question]:
+def second(wanted: Wanted, nonce: str, answers: Answers) -> dict[str, Asked]:
     here = [host for host in asked(wanted) if answers.answered(host)]
     ring = Ring(wanted, answers)
     listening = {name: _target(nonce, answers, name, PEER, peer_addresses(wanted, answers, name)) for name in ring.listening}
@@ -108,10 +108,10 @@ def second(wanted: Wanted, nonce: str, answers: Answers) -> dict[str, Question]:
     return {host: in_parts(_second_of(wanted, nonce, answers, host, calls[host])) for host in here}
 
 
-def _second_of(wanted: Wanted, nonce: str, answers: Answers, host: str, peers: Mapping[str, Any]) -> dict[str, Question]:
+def _second_of(wanted: Wanted, nonce: str, answers: Answers, host: str, peers: Mapping[str, Any]) -> dict[str, Asked]:
     """`peers`: the other hosts that it calls, and where."""
     seen = answers.files if host == wanted.head else [wanted.head]
-    parts: dict[str, Question] = {
+    parts: dict[str, Asked] = {
         "reach": {"ask": "reach", "targets": _targets(wanted, nonce, answers, host, peers)},
         "look": {
             "ask": "look",
@@ -189,10 +189,10 @@ def gloo_is_told(wanted: Wanted) -> bool:
 
 def usable(addresses: Iterable[str]) -> list[str]:
     """Those others may call: no loopback, and no link-local one, which means nothing without its interface."""
-    return [address for address in addresses if not is_loopback(address) and not address.lower().startswith("fe80:")]
+    return [address for address in addresses if not is_loopback(address) and not is_link_local(address)]
 
 
-def third(wanted: Wanted, nonce: str, answers: Answers) -> dict[str, Question]:
+def third(wanted: Wanted, nonce: str, answers: Answers) -> dict[str, Asked]:
     """Asked of the head alone, of files that it has seen before: the others close when it has answered."""
     unseen = texts(part(answers.second, wanted.head, "look"), "troubles")
     replaced = [
@@ -206,9 +206,9 @@ def third(wanted: Wanted, nonce: str, answers: Answers) -> dict[str, Question]:
     return {wanted.head: in_parts({"look": {"ask": "look", "folder": wanted.folder, "wanted": files}})}
 
 
-def closing(wanted: Wanted, answers: Answers) -> dict[str, Question]:
+def closing(wanted: Wanted, answers: Answers) -> dict[str, Asked]:
     return {host: {"ask": "close"} for host in asked(wanted) if answers.answered(host)}
 
 
-def in_parts(parts: Mapping[str, Question]) -> Question:
+def in_parts(parts: Mapping[str, Asked]) -> Asked:
     return {"ask": "all", "parts": dict(parts)}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from seatrial.machine.interfaces import is_loopback
 from seatrial.machine.nic_names import gloo_names, taken_by_nccl
-from seatrial.machine.this_host import is_loopback
 from seatrial.preflight.hosts.answers import Answers
 from seatrial.preflight.hosts.exchanges import usable
 from seatrial.preflight.hosts.rows import HostCheck

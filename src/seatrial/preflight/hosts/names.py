@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from seatrial.machine.this_host import is_loopback
+from seatrial.machine.interfaces import is_loopback
 from seatrial.preflight.hosts.answers import Answers, lists, part, texts, trouble
 from seatrial.preflight.hosts.exchanges import gloo_is_told, usable
 from seatrial.preflight.hosts.rows import HostCheck

@@ -52,7 +52,7 @@ ITSELF = Question(
 QUESTIONS = (SSH, STARTS, ONE_MACHINE_EACH, ITSELF)
 
 # What ssh says → the later error, as launchers show it, and the way out.
-COMPLAINTS = (
+SSH_WORDS = (
     (
         r"host key verification failed|remote host identification has changed|no matching host key",
         "Host key verification failed",
@@ -109,7 +109,7 @@ def _entered(wanted: Wanted, answers: Answers, host: str) -> Iterator[HostCheck]
 
 def ssh_complaint(complaint: str, host: str) -> tuple[str, str]:
     """The later error and the fix for what ssh said."""
-    for pattern, error, way in COMPLAINTS:
+    for pattern, error, way in SSH_WORDS:
         if re.search(pattern, complaint, re.IGNORECASE):
             return error.format(host=host), way.format(host=host)
     return complaint or "ssh exited with exit code 255", f"see what `ssh -v -o BatchMode=yes {host} true` says"

@@ -13,7 +13,7 @@ from seatrial.machine.nic_names import only_name
 from seatrial.preflight.datasets import named_paths
 from seatrial.preflight.disks import nearest_existing
 from seatrial.preflight.need import Need, asks_for_gpus, may_use_gpus, needs_torch, uses_deepspeed
-from seatrial.records.run_spec import HostSpec, PlaceSpec, RunSpec
+from seatrial.records.run_spec import HOSTFILE, LOCAL, PERNODE, HostSpec, PlaceSpec, RunSpec
 
 NCCL, GLOO = "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"
 PLACE = "place.interface"
@@ -85,7 +85,7 @@ class Wanted:
     @property
     def by_ssh(self) -> bool:
         """Else nodes are known by their rank alone: `node1` is no name that anybody could look up."""
-        return self.place.kind != "pernode"
+        return self.place.kind != PERNODE
 
     @functools.cached_property
     def looked_up(self) -> tuple[str, ...]:
@@ -106,7 +106,7 @@ def hosts_of(need: Need) -> tuple[HostSpec, ...]:
 
 def wanted(need: Need, hosts: Sequence[HostSpec], head: str, place: PlaceSpec | None = None) -> Wanted:
     """Of the runs on many hosts; `place` stands in where there is no plan."""
-    runs = [spec for spec in need.runs if spec.place.kind != "local"]
+    runs = [spec for spec in need.runs if spec.place.kind != LOCAL]
     if not runs:
         where = place or PlaceSpec(kind="hostfile", hosts=tuple(hosts))
         return Wanted(
@@ -180,13 +180,13 @@ def need_of_head(need: Need, head: str) -> Need:
 
 
 def _takes_part(place: PlaceSpec, head: str) -> bool:
-    return place.kind != "hostfile" or any(host.name == head for host in place.hosts)
+    return place.kind != HOSTFILE or any(host.name == head for host in place.hosts)
 
 
 def _share(place: PlaceSpec, head: str) -> PlaceSpec:
-    if place.kind == "pernode":
+    if place.kind == PERNODE:
         return PlaceSpec(kind="local", ranks=max(1, place.ranks // max(1, place.nodes)), devices=place.devices, port=place.port)
-    if place.kind != "hostfile":
+    if place.kind != HOSTFILE:
         return place
     own = next(host for host in place.hosts if host.name == head)
     is_master = own.name == place.hosts[0].name

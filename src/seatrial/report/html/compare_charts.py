@@ -5,14 +5,14 @@ In: the data of both (both_sides). Out: charts. The heat map is left out: cells 
 
 from __future__ import annotations
 
-from seatrial.report import digest
+from seatrial.report.digest.standings import LEADS
 from seatrial.report.html.both_sides import SIDES
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.specs.all_charts import all_charts
 from seatrial.report.html.specs.palette import BLUE, ORANGE
 from seatrial.report.html.specs.placed import MOST, Row, is_number, only_best, rows_of, told
-from seatrial.report.html.specs.ranking import LEADS, figure_title
+from seatrial.report.html.specs.ranking import NOT_PROVEN, figure_title
 from seatrial.report.html.specs.theme import Spec, document, legend, named_y, quantity, row_height
 from seatrial.report.html.specs.tooltip import interval_text, number, tooltip, word
 
@@ -46,7 +46,7 @@ def both_ranked(data: PageData) -> Chart | None:
             transform=[
                 *told("group", [{"group": row["group"], "place": place} for place, row in enumerate(drawn)]),
                 interval_text("low", "high", "interval"),
-                {"calculate": f"split(datum.note, ',')[0] === '{digest.LEADS}' ? '{LEADS}' : datum.note", "as": "standing"},
+                {"calculate": f"split(datum.note, ',')[0] === '{LEADS}' ? '{NOT_PROVEN}' : datum.note", "as": "standing"},
             ],
             encoding={"y": named_y("group"), "color": _by_side("range", COLOURS), "tooltip": _tooltip(str(drawn[0].get("unit") or ""))},
             layer=_layers(data),

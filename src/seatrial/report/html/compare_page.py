@@ -24,9 +24,9 @@ from seatrial.report.html.chart import Chart
 from seatrial.report.html.content import NOTHING, SECTIONS, VERDICT_WORDS, title
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.shown_text import plain
-from seatrial.report.numbers import count
 from seatrial.report.run_diff import RunDiff
 from seatrial.report.run_diff_text import shown_value
+from seatrial.wording import count
 
 MARKS = {Relation.FASTER: ("▲", "pass"), Relation.SLOWER: ("▼", "fail"), Relation.SAME: ("=", "pass"), Relation.AMBIGUOUS: ("?", "open")}
 NOT_COMPARED = ("NOT COMPARED", "!", "open")
@@ -96,7 +96,7 @@ def _drawn(charts: Sequence[Chart], both: Both, *, has_bundle: bool) -> Row:
     return {
         "has_bundle": has_bundle,
         "charts": {section: [chart for chart in charts if chart.section == section] for section in ("ranking", *DRAWN)},
-        "nothing": {**NOTHING, "eta": "No estimate of the time to go was made.", "ranking": "No group of either has a figure to draw."},
+        "nothing": {**NOTHING, "ranking": "No group of either has a figure to draw."},
         "drawn": DRAWN,
         "titles": _titles(),
         "remarks": both.remarks,

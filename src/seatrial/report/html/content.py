@@ -12,13 +12,16 @@ from typing import Any
 
 from seatrial.paths import CampaignPaths
 from seatrial.records.charts import CHART_TABLES
-from seatrial.report import startup_section, telemetry_section
-from seatrial.report.eta_section import EXPLAINED as ETA_EXPLAINED
+from seatrial.report.digest.eta import EXPLAINED as ETA_EXPLAINED
+from seatrial.report.digest.phases import NOTHING as NO_PHASES
+from seatrial.report.digest.startup import NOTHING as NO_STARTUP
+from seatrial.report.digest.step_times import NOTHING as NO_STEPS
+from seatrial.report.digest.telemetry import NOTHING as NO_TELEMETRY
 from seatrial.report.html import failures, findings, hosts, loose, machine, ranking
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.summary_tables import axis_names, standings
-from seatrial.report.numbers import count
+from seatrial.wording import count
 
 SECTIONS = (
     ("verdict", "Verdict"), ("ranking", "Ranking"), ("found", "Also found"), ("heat", "Across the axes"), ("steps", "Steps"),
@@ -30,10 +33,11 @@ DRAWN = ("heat", "steps", "distribution", "phases", "startup", "timeline", "rank
 NO_TABLES = "The tables to draw from are not there: `seatrial report` on the campaign's folder makes them."
 NOTHING = {
     "steps": "No run told of its steps.",
-    "distribution": "No run that counts told of its steps.",
-    "phases": "No run told how long the parts of its steps took: it takes the probe, or log lines that say it.",
-    "startup": startup_section.NOTHING,
-    "timeline": telemetry_section.NOTHING,
+    "distribution": NO_STEPS,
+    "phases": NO_PHASES,
+    "startup": NO_STARTUP,
+    "timeline": NO_TELEMETRY,
+    "eta": "No estimate of the time to go was made.",
     "ranks": "No run that counts had several ranks that told of their steps.",
 }
 VERDICT_WORDS = {
@@ -152,7 +156,7 @@ def _nothing(section: str, data: PageData) -> str:
         axes = len(axis_names(standings(data.summary)))
         return f"A heat map takes groups over two axes or more; this campaign has {count(axes, 'axis') if axes == 1 else f'{axes} axes'}."
     if section == "eta":
-        return loose.text(data.summary, "eta_quality", "text") or "No estimate of the time to go was made."
+        return loose.text(data.summary, "eta_quality", "text") or NOTHING["eta"]
     return NOTHING[section] if set(data.tables) & set(CHART_TABLES) else NO_TABLES
 
 

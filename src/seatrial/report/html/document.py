@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial import files
 from seatrial.paths import CampaignPaths
+from seatrial.records.columns import AXIS
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.content import content, title
 from seatrial.report.html.encode import encoded_tables, script_safe
 from seatrial.report.html.page_data import PageData, read_page_data
-from seatrial.report.html.picks import default_picks
+from seatrial.report.html.picks import MOST_PICKED, default_picks
 from seatrial.report.html.shown_text import coded, finalize, plain
 from seatrial.report.html.vega_bundle import vega_bundle
 
@@ -79,13 +80,16 @@ def document_parts(data: PageData) -> dict[str, Any]:
 
 
 def payload(data: PageData, charts: Sequence[Chart]) -> dict[str, Any]:
-    """What page.js draws from: tables encoded, charts with their specs, what is picked before anybody picks."""
+    """What page.js draws from: tables encoded, charts with their specs, what is picked before anybody picks and how much may be, and how
+    the columns of axes begin."""
     from seatrial.report.html.rows_for import tables_for
 
     return {
         "tables": encoded_tables(tables_for(data)),
         "charts": _plain_texts([asdict(chart) for chart in charts]),
         "picks": _plain_texts(default_picks(data)),
+        "most_picked": MOST_PICKED,
+        "axis": AXIS,
     }
 
 

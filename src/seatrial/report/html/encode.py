@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from seatrial.records.charts import CHART_TABLES, TIMES, Columns
+from seatrial.records.columns import AXIS
 from seatrial.report.html.shown_text import plain
 from seatrial.report.numbers import level
 
@@ -26,8 +27,6 @@ FIGURE_DIGITS = 9
 TIME_DECIMALS = 3
 WORTH_IT = 3
 """Told once with a count takes two numbers, and more of the reader's time: worth it where it says a third or less."""
-AXIS = "axis_"
-"""How the columns begin that hold the levels of an axis."""
 # In JSON these occur inside strings only, where an escape means the same; `<` begins every way out of a script element.
 _NO_NUMBER = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _ESCAPES = {"<": "\\u003c", "\u2028": "\\u2028", "\u2029": "\\u2029"}

@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from seatrial import units
-from seatrial.records.original_names import MADE_FROM
-from seatrial.records.outcome import Fault
-from seatrial.report.digest import MOST_NAMED, named
-from seatrial.report.failures import RUN_AGAIN, WHAT_FITS
+from seatrial.report.digest.cautions import TOLD_ELSEWHERE
+from seatrial.report.digest.failures import remarks_of, shortest_to_longest
 from seatrial.report.html import loose
+from seatrial.wording import MOST_NAMED, named
 
 Row = dict[str, Any]
 
@@ -24,7 +22,6 @@ def failures(summary: Row) -> list[Row]:
 
 def _failure(row: Row) -> Row:
     runs = loose.words(row, "runs")
-    spoilt = loose.text(row, "fault") == Fault.INFRASTRUCTURE.value
     telling = loose.words(row, "telling")
     return {
         "cause": loose.text(row, "cause") or "unknown",
@@ -33,7 +30,7 @@ def _failure(row: Row) -> Row:
         "ended": _ended(row),
         "detail": loose.text(row, "detail"),
         "action": loose.text(row, "action"),
-        "remarks": [*([RUN_AGAIN] if spoilt else []), *loose.words(row, "fits")],
+        "remarks": list(remarks_of(loose.text(row, "fault"), loose.words(row, "fits"))),
         "telling": telling,
         "log_tail": loose.words(row, "log_tail"),
         "first_run": runs[0] if runs else "",
@@ -42,8 +39,7 @@ def _failure(row: Row) -> Row:
 
 def _ended(row: Row) -> str:
     """How and when; of several runs the shortest and the longest time."""
-    times = [found for key in ("duration_s", "longest_s") if (found := loose.number(row, key)) is not None]
-    after = " to ".join(dict.fromkeys(map(units.format_duration, times)))
+    after = shortest_to_longest(loose.number(row, "duration_s"), loose.number(row, "longest_s"))
     return f"Ended {loose.text(row, 'outcome')} after {after}." if after else f"Ended {loose.text(row, 'outcome')}."
 
 
@@ -67,7 +63,7 @@ def health(summary: Row) -> Row:
 
 def cautions(summary: Row) -> list[Row]:
     """What to be warned of; the origin heads the page, and what fits stands at the failures."""
-    found = [row for row in loose.objects(summary, "cautions") if loose.text(row, "kind") not in (MADE_FROM, WHAT_FITS)]
+    found = [row for row in loose.objects(summary, "cautions") if loose.text(row, "kind") not in TOLD_ELSEWHERE]
     return [_caution(row) for row in found]
 
 

@@ -9,9 +9,11 @@ from typing import Any
 
 from seatrial.records.codec import described
 from seatrial.records.verdict import Criterion, Verdict
+from seatrial.report.digest.statements import DECIDES_NOTHING
 from seatrial.report.finding_text import criterion_text, value_text
 from seatrial.report.html import loose
-from seatrial.report.numbers import NONE, count
+from seatrial.report.numbers import NONE
+from seatrial.wording import count
 
 MOST_NUMBERS = 30
 """A finding over a thousand runs has as many numbers; `seatrial why` has them all."""
@@ -23,7 +25,6 @@ TO_LOOK_AT = "to look at"
 TITLES = {Verdict.FAIL.value: "To look at", Verdict.INCONCLUSIVE.value: "Cannot be said", Verdict.PASS.value: "Holds"}
 FAILURE = "failure:"
 """How the ids of statements on failed runs begin; a criterion may count the same runs."""
-DECIDES_NOTHING = "None of these changes the verdict; a criterion can."
 COLUMNS = ("of", "what", "value", "window", "n", "file")
 
 Row = dict[str, Any]

@@ -8,9 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 from seatrial.records.codec import from_json
-from seatrial.report import hosts_section, smoke_section
+from seatrial.report.digest import hosts as told_hosts
+from seatrial.report.digest import smoke as told_smoke
 from seatrial.report.html import loose
-from seatrial.report.numbers import NONE, count
+from seatrial.report.numbers import NONE
+from seatrial.wording import count
 
 MOST_ROWS = 256
 Row = dict[str, Any]
@@ -25,18 +27,18 @@ def hosts(summary: Row) -> Row | None:
     shown = rows if len(rows) <= MOST_ROWS else sorted(rows, key=lambda row: not row.odd)[:MOST_ROWS]
     left_out = f" {count(len(rows) - len(shown), 'more row')} in summary.json." if len(shown) < len(rows) else ""
     return {
-        "sentences": [hosts_section.sentence(run) for run in runs[: hosts_section.MOST_RUNS]],
-        "columns": list(hosts_section.COLUMNS),
-        "rows": [[str(cell) for cell in hosts_section.cells(row)] for row in shown],
-        "right": list(hosts_section.RIGHT),
-        "explained": hosts_section.EXPLAINED + left_out,
+        "sentences": [told_hosts.sentence(run) for run in runs[: told_hosts.MOST_RUNS]],
+        "columns": list(told_hosts.COLUMNS),
+        "rows": [[str(cell) for cell in told_hosts.cells(row)] for row in shown],
+        "right": list(told_hosts.RIGHT),
+        "explained": told_hosts.EXPLAINED + left_out,
     }
 
 
-def _run(told: Row) -> hosts_section.RunHosts | None:
+def _run(told: Row) -> told_hosts.RunHosts | None:
     """None for what another version wrote in another form."""
     try:
-        return from_json(hosts_section.RunHosts, told)
+        return from_json(told_hosts.RunHosts, told)
     except (ValueError, TypeError):
         return None
 
@@ -44,7 +46,7 @@ def _run(told: Row) -> hosts_section.RunHosts | None:
 def smoke(summary: Row) -> Row | None:
     """The rows of the records side by side; of many runs the first."""
     records = loose.objects(summary, "smoke_records")
-    shown = records[: smoke_section.MOST_RECORDS]
+    shown = records[: told_smoke.MOST_RECORDS]
     names = list(dict.fromkeys(name for record in shown for name in loose.mapping(record, "rows")))
     if not names:
         return None
@@ -53,5 +55,5 @@ def smoke(summary: Row) -> Row | None:
         "columns": ["", *(loose.text(record, "run") for record in shown)],
         "rows": [[name, *(loose.text(record, "rows", name) or NONE for record in shown)] for name in names],
         "right": [],
-        "explained": smoke_section.EXPLAINED + left_out,
+        "explained": told_smoke.EXPLAINED + left_out,
     }

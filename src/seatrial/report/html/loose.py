@@ -5,8 +5,9 @@ In: plain JSON. Out: the value asked for, or the empty one of its kind; nothing 
 
 from __future__ import annotations
 
-import math
 from typing import Any
+
+from seatrial.report.numbers import number_in
 
 
 def mapping(value: Any, *keys: str) -> dict[str, Any]:
@@ -39,9 +40,7 @@ def text(value: Any, *keys: str) -> str:
 
 def number(value: Any, *keys: str) -> float | None:
     """The number under these keys; None where there is none."""
-    found = _under(value, keys)
-    is_number = isinstance(found, (int, float)) and not isinstance(found, bool) and math.isfinite(found)
-    return found if is_number else None
+    return number_in(_under(value, keys))
 
 
 def whole(value: Any, *keys: str) -> int | None:

@@ -10,10 +10,12 @@ from statistics import fmean
 from typing import Any
 
 from seatrial.records.events import STARTUP_PARTS
-from seatrial.report import startup_section, telemetry_section
+from seatrial.report.digest import startup as told_startup
+from seatrial.report.digest import telemetry
 from seatrial.report.html import loose
 from seatrial.report.html.summary_tables import standings
-from seatrial.report.numbers import NONE, count, figure
+from seatrial.report.numbers import NONE, figure
+from seatrial.wording import count
 
 Row = dict[str, Any]
 Column = tuple[str, str, Callable[[Sequence[float]], float]]
@@ -31,14 +33,14 @@ def machines(summary: Row) -> list[str]:
 
 def what_it_did(summary: Row) -> Row | None:
     """Over the measured windows; None where nothing was sampled."""
-    return _by_group(summary, telemetry_section.COLUMNS, telemetry_section.EXPLAINED, figure)
+    return _by_group(summary, telemetry.COLUMNS, telemetry.EXPLAINED, figure)
 
 
 def startup(summary: Row) -> Row | None:
     """Seconds before the first step, part by part; None where no run tells its parts."""
     parts = {column for column, _, _ in STARTUP[:-1]}
     told = [row for row in loose.objects(summary, "runs") if any(row.get(part) is not None for part in parts)]
-    return _by_group({**summary, "runs": told}, STARTUP, startup_section.EXPLAINED, lambda value: f"{value:.2f}")
+    return _by_group({**summary, "runs": told}, STARTUP, told_startup.EXPLAINED, lambda value: f"{value:.2f}")
 
 
 def _by_group(summary: Row, columns: Sequence[Column], explained: str, shown: Callable[[float], str]) -> Row | None:

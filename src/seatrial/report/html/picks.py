@@ -16,7 +16,7 @@ from seatrial.records.verdict import Verdict
 from seatrial.report.html import loose
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.summary_tables import standings
-from seatrial.report.labels import APART
+from seatrial.run_table.told_apart import APART
 
 MOST_PICKED = 8
 """As many as the page lets a reader pick."""

@@ -10,20 +10,31 @@ from typing import Any
 
 from seatrial import units
 from seatrial.records.measure import Estimate
-from seatrial.report.digest import ALONE, LEADS, SHOWN_NOTES
+from seatrial.report.digest.standings import (
+    ALONE,
+    CANNOT_WIN,
+    LEADS,
+    NO_INTERVAL,
+    NOT_ENDED,
+    NOT_RUN,
+    OFF_LANE,
+    OFF_LANE_TITLE,
+    SHOWN_NOTES,
+    TIED,
+    WINNER,
+    how_figures_are_read,
+    told_reasons,
+)
 from seatrial.report.html import loose
 from seatrial.report.html.summary_tables import axis_names, standings, unit_of
-from seatrial.report.numbers import NONE, count, figure, interval, level, margin, ratio
+from seatrial.report.numbers import NONE, figure, interval, level, margin, ratio
+from seatrial.wording import count, named
 
-MEANS = (
-    "Figures are wall clock over the window, geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the "
-    "number of steps counted, of figures of whole runs that of runs."
-)
 MOST_NAMED = 6
 NOT_PROVEN = SHOWN_NOTES[LEADS]
 NOTE_CLASSES = {
-    "winner": "good", "leads": "open", "tied": "open", "no interval": "open", "cannot win": "bad", "off lane": "quiet",
-    "not run yet": "quiet", "no run ended": "quiet", ALONE: "",
+    WINNER: "good", LEADS: "open", TIED: "open", NO_INTERVAL: "open", CANNOT_WIN: "bad", OFF_LANE: "quiet", NOT_RUN: "quiet",
+    NOT_ENDED: "quiet", ALONE: "",
 }  # fmt: skip
 SPELT = {"p90/p50": "wall p90/p50"}
 """Beside criteria over the seeds' phases a ratio must say of what it is."""
@@ -37,7 +48,7 @@ def ranking_tables(summary: Row) -> list[Row]:
     placed = standings(summary)
     main = [row for row in placed if row.get("lane") is not False]
     aside = [row for row in placed if row.get("lane") is False]
-    both = (("Main lane" if aside else "", main), ("Off the main lane, ranked apart", aside))
+    both = (("Main lane" if aside else "", main), (OFF_LANE_TITLE, aside))
     return [_table(summary, title, rows) for title, rows in both if rows]
 
 
@@ -51,7 +62,7 @@ def _table(summary: Row, title: str, rows: Sequence[Row]) -> Row:
         "title": title,
         "columns": columns,
         "titles": [SPELT.get(column, column) for column in columns],
-        "rows": [{"cells": _cells(row, axes), "class": note_class(row), "won": _note(row).startswith("winner")} for row in rows],
+        "rows": [{"cells": _cells(row, axes), "class": note_class(row), "won": _note(row).startswith(WINNER)} for row in rows],
         "right": [0, 3, 4, 5, after_axes, after_axes + 1, len(columns) - 1],
         "wraps": [5, len(columns) - 2],
         "name": 1,
@@ -88,7 +99,7 @@ def _to_leader(row: Row) -> str:
     mean, low, high = (loose.number(row, name) for name in ("ratio", "ratio_low", "ratio_high"))
     if mean is None or (mean == 1 and low is None):
         return NONE if mean is None else "1"
-    return f"{ratio(mean)} ({ratio(low)} to {ratio(high)})" if low is not None else f"{ratio(mean)} (no interval)"
+    return f"{ratio(mean)} ({ratio(low)} to {ratio(high)})" if low is not None else f"{ratio(mean)} ({NO_INTERVAL})"
 
 
 def _whole(row: Row, name: str) -> str:
@@ -113,35 +124,25 @@ def note_class(row: Row) -> str:
 
 def reasons(summary: Row) -> list[str]:
     """Why groups stand where they do; those with the same reason in one sentence."""
-    together: dict[tuple[str, str], list[str]] = {}
-    for row in standings(summary):
-        note, reason = _note(row).split(",")[0], loose.text(row, "reason")
-        if note and reason:
-            together.setdefault((note, reason), []).append(loose.text(row, "group"))
-    return [f"{_named(names)}: {reason if reason.startswith(note) else f'{note}, {reason}'}" for (note, reason), names in together.items()]
-
-
-def _named(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMED
-    return f"{', '.join(names[:MOST_NAMED])} and {more} more" if more > 0 else ", ".join(names)
+    placed = ((loose.text(row, "group"), _note(row).split(",")[0], loose.text(row, "reason")) for row in standings(summary))
+    return [f"{named(groups, MOST_NAMED)}: {told}" for groups, told in told_reasons(placed)]
 
 
 def how_it_is_read(summary: Row) -> str:
     """Which way is better, and what the figures are."""
-    better = "Lower" if loose.mapping(summary, "ranking").get("higher_is_better") is False else "Higher"
-    return f"{better} is better. {MEANS}"
+    return how_figures_are_read(higher_is_better=loose.mapping(summary, "ranking").get("higher_is_better") is not False)
 
 
 def key_figures(summary: Row) -> list[tuple[str, str, str]]:
     """What one looks for first: name, figure, what it is."""
-    first = next((row for row in standings(summary) if _note(row).startswith(("winner", LEADS, ALONE))), None)
+    first = next((row for row in standings(summary) if _note(row).startswith((WINNER, LEADS, ALONE))), None)
     tiles = []
     if first:
         value = f"{figure(loose.number(first, 'value'))} {unit_of(summary)}"
         window = loose.text(first, "window") or "whole run"
         title = shown_note(first).split(", debug")[0].capitalize()
         tiles.append((title, loose.text(first, "group"), f"by {_metric(summary)}, {_counted(first)}"))
-        tiles.append(("Its figure", value, f"{margin(estimate_of(first)) or 'no interval'}, {window}"))
+        tiles.append(("Its figure", value, f"{margin(estimate_of(first)) or NO_INTERVAL}, {window}"))
         tiles.append(("Its wall p90/p50", ratio(loose.number(first, "p90_over_p50")), f"step time, {window}"))
     ended = loose.text(summary, "verdict", "notes", "runs")
     if ended:

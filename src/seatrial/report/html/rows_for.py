@@ -18,9 +18,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from seatrial.records.charts import Columns
+from seatrial.records.columns import AXIS
 from seatrial.records.measure import Cell
 from seatrial.report.html.chart import Chart
-from seatrial.report.html.encode import AXIS, cells_of, digits_of
+from seatrial.report.html.encode import cells_of, digits_of
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.picks import default_picks
 from seatrial.report.html.shown_text import plain

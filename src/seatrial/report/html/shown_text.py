@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from seatrial.report.markdown import one_line
+from seatrial.report.one_line import one_line
 
 if TYPE_CHECKING:
     from markupsafe import Markup

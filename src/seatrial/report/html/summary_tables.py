@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from seatrial.records.charts import Columns
+from seatrial.records.columns import AXIS
+from seatrial.report.digest.standings import LEADS, WINNER
 from seatrial.report.html import loose
 from seatrial.report.rows import MEAN_ALONE, WITH_INTERVAL
 
@@ -29,8 +31,8 @@ def groups_table(summary: Row) -> Columns:
     rows = standings(summary)
     axes = axis_names(rows)
     unit = unit_of(summary)
-    cells = [{**row, **{f"axis_{name}": loose.mapping(row, "axes").get(name) for name in axes}, "unit": unit} for row in rows]
-    return _columns(cells, (*GROUP_COLUMNS, *(f"axis_{name}" for name in axes)))
+    cells = [{**row, **{f"{AXIS}{name}": loose.mapping(row, "axes").get(name) for name in axes}, "unit": unit} for row in rows]
+    return _columns(cells, (*GROUP_COLUMNS, *(f"{AXIS}{name}" for name in axes)))
 
 
 def runs_table(summary: Row) -> Columns:
@@ -90,14 +92,14 @@ def _old_standing(summary: Row, row: Row) -> Row:
         "window": "",
         "n": row.get("window_n"),
         "reason": loose.text(row, "reason"),
-        "axes": {name.removeprefix("axis_"): value for name, value in row.items() if name.startswith("axis_")},
+        "axes": {name.removeprefix(AXIS): value for name, value in row.items() if name.startswith(AXIS)},
     }
 
 
 def _first_note(summary: Row) -> str:
     """What the first of the ranking is called: it has won only where the data decide it and nothing is still to be run."""
     is_won = loose.mapping(summary, "ranking").get("decided") is True and not loose.items(summary, "pending")
-    return "winner" if is_won else "leads"
+    return WINNER if is_won else LEADS
 
 
 def _current_runs(summary: Row) -> list[Row]:

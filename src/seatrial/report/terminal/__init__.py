@@ -21,9 +21,10 @@ from rich.text import Text
 from seatrial import files
 from seatrial.paths import CampaignPaths
 from seatrial.records.results import CampaignResults
-from seatrial.report import digest
 from seatrial.report.characters import InItsEncoding
-from seatrial.report.markdown import one_line
+from seatrial.report.digest.cautions import NOT_WRITTEN, PAGE_NOT_DRAWN
+from seatrial.report.digest.sentences import origin
+from seatrial.report.one_line import one_line
 from seatrial.report.picture import COLOURS, GROUND, SVG_FORMAT, TEXT
 from seatrial.report.terminal.courses import courses
 from seatrial.report.terminal.hosts import hosts
@@ -64,7 +65,7 @@ def _apart(sections: Iterable[Iterator[RenderableType]]) -> Iterator[RenderableT
 
 
 def _origin(results: CampaignResults) -> Iterator[RenderableType]:
-    if made_of := digest.origin(results):
+    if made_of := origin(results):
         yield text(made_of)
         yield Text("")
 
@@ -73,8 +74,8 @@ def _where(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     """The page to open, and what a pull request takes; of a report that was not written nothing, lest an old one be opened."""
     amiss = {caution.kind for caution in results.cautions}
     paths = CampaignPaths(Path(results.output))
-    written = [] if digest.NOT_WRITTEN in amiss else [("For a pull request: ", paths.summary_md)]
-    if not amiss & {digest.NOT_WRITTEN, digest.PAGE_NOT_DRAWN}:
+    written = [] if NOT_WRITTEN in amiss else [("For a pull request: ", paths.summary_md)]
+    if not amiss & {NOT_WRITTEN, PAGE_NOT_DRAWN}:
         written.insert(0, ("Report: ", paths.summary_html))
     for label, path in written:
         yield Text.assemble(label, (one_line(str(path)), "cyan"), overflow="fold")

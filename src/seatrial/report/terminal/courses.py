@@ -13,7 +13,8 @@ from rich.text import Text
 
 from seatrial.records.charts import STEPS
 from seatrial.records.results import CampaignResults
-from seatrial.report.charted import StepTimes, drawn_course, groups_with, step_times
+from seatrial.report.digest.charted_runs import groups_with
+from seatrial.report.digest.step_times import StepTimes, drawn_course, step_times
 from seatrial.report.numbers import figure
 from seatrial.report.terminal.text import MOST_DETAILED, columns, fitted, heading, more, names_width, spans
 

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.records.results import CampaignResults
-from seatrial.report.hosts_section import ALL_SHOWN, HostRow, RunHosts, clock_text, hosts_of, ranks_text, sentence
-from seatrial.report.markdown import one_line
+from seatrial.report.digest.hosts import ALL_SHOWN, HostRow, RunHosts, clock_text, hosts_of, ranks_text, sentence
 from seatrial.report.numbers import NONE, short
+from seatrial.report.one_line import one_line
 from seatrial.report.terminal.text import MOST_DETAILED, fitted, heading, more, names_width, text
 
 COLUMNS = ("host", "ranks", "clock", "exit", "ended", "net out MiB/s")

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
-from seatrial.report import digest
-from seatrial.report.findings_section import short_id, statements_told, words_holding, words_open
+from seatrial.report.digest.sentences import left_out_sentence, pending_sentence, winners_sentence
+from seatrial.report.digest.statements import short_id, statements_told, words_holding, words_open
 from seatrial.report.terminal.text import MARKS, VERDICT_STYLES, hanging, heading, indented, more, text
 
 MOST_ADVICE = 4
@@ -48,12 +48,12 @@ def verdict(results: CampaignResults, width: int) -> Iterator[RenderableType]:
         yield from _advice(finding, told)
     if len(findings) < len(judged.findings):
         yield more(len(judged.findings) - len(findings), "criteria")
-    if waiting := digest.pending_sentence(results):
+    if waiting := pending_sentence(results):
         yield hanging("… ", waiting, "yellow")
-    if left_out := digest.left_out_sentence(results):
+    if left_out := left_out_sentence(results):
         yield hanging("! ", left_out, "yellow")
     yield Text("")
-    yield text(digest.winners_sentence(results))
+    yield text(winners_sentence(results))
 
 
 def _first(findings: tuple[Finding, ...]) -> list[Finding]:

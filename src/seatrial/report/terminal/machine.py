@@ -10,12 +10,12 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.records.results import CampaignResults
-from seatrial.report import digest
-from seatrial.report.eta_section import eta_line
-from seatrial.report.health_section import health_line
-from seatrial.report.numbers import count
-from seatrial.report.telemetry_section import telemetry_table
+from seatrial.report.digest.eta import eta_line
+from seatrial.report.digest.health import health_line
+from seatrial.report.digest.machines import machines
+from seatrial.report.digest.telemetry import telemetry_table
 from seatrial.report.terminal.text import MOST_DETAILED, fitted, more, names_width, text
+from seatrial.wording import count
 
 MOST_MACHINES = 3
 # By name, what a terminal has room for; the summary has them all.
@@ -32,7 +32,7 @@ def machine(results: CampaignResults, width: int) -> Iterator[RenderableType]:
         yield text(well, "dim")
     if any(run.attempt.outcome for run in results.runs):
         yield text(eta_line(results), "dim")
-    found = digest.machines(results)
+    found = machines(results)
     for line, runs in found[:MOST_MACHINES]:
         yield text(f"Machine: {line} ({count(runs, 'run')})", "dim")
     if len(found) > MOST_MACHINES:

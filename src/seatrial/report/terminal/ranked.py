@@ -12,8 +12,7 @@ from rich.text import Text
 
 from seatrial import units
 from seatrial.records.results import CampaignResults
-from seatrial.report import digest
-from seatrial.report.digest import Standing
+from seatrial.report.digest.standings import CANNOT_WIN, LEADS, NO_INTERVAL, NOT_RUN, OFF_LANE, TIED, WINNER, Standing, standings
 from seatrial.report.interval_bars import Scale, bar, scale_of
 from seatrial.report.numbers import NONE, figure, level, margin, ratio
 from seatrial.report.terminal.text import LONGEST_NAME, fitted, hanging, more, names_width, text
@@ -26,19 +25,19 @@ WIDE = 100
 NARROW = 72
 NOTE, NARROW_NOTE = 10, 8
 NOTE_STYLES = {
-    "winner": "bold green",
-    "leads": "bold",
-    "tied": "yellow",
-    "no interval": "yellow",
-    "cannot win": "red",
-    "off lane": "dim",
-    "not run yet": "dim",
+    WINNER: "bold green",
+    LEADS: "bold",
+    TIED: "yellow",
+    NO_INTERVAL: "yellow",
+    CANNOT_WIN: "red",
+    OFF_LANE: "dim",
+    NOT_RUN: "dim",
 }
 
 
 def ranked(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     """Nothing where no group has a place."""
-    placed = digest.standings(results)
+    placed = standings(results)
     if not placed:
         return
     shown = _shown(placed)
@@ -69,9 +68,9 @@ def _which_steps(placed: Sequence[Standing]) -> str:
 
 def _barred(placed: Sequence[Standing]) -> Iterator[RenderableType]:
     """Why a group that may look fast is out of the running."""
-    barred = [standing for standing in placed if standing.note == "cannot win" and standing.place.reason]
+    barred = [standing for standing in placed if standing.note == CANNOT_WIN and standing.place.reason]
     for standing in barred[:MOST_BARRED]:
-        yield hanging("! ", f"{standing.group.group} cannot win: {standing.place.reason}", "red")
+        yield hanging("! ", f"{standing.group.group} {CANNOT_WIN}: {standing.place.reason}", "red")
     if len(barred) > MOST_BARRED:
         yield more(len(barred) - MOST_BARRED, "that cannot win")
 

@@ -15,10 +15,11 @@ from rich.text import Text
 from seatrial.records.charts import PHASES
 from seatrial.records.events import STARTUP_PARTS
 from seatrial.records.results import CampaignResults
-from seatrial.report.charted import MadeOf, groups_with, phases
+from seatrial.report.digest.charted_runs import groups_with
+from seatrial.report.digest.phases import MadeOf, phases
+from seatrial.report.digest.startup import startups
 from seatrial.report.numbers import short
 from seatrial.report.stacked_bar import OTHER, legend, letters_of, stacked_bar
-from seatrial.report.startup_section import startups
 from seatrial.report.terminal.text import MOST_DETAILED, columns, fitted, heading, listed, more, names_width, spans
 
 WIDEST = 60

@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from seatrial.records.verdict import Verdict
-from seatrial.report.digest import named
-from seatrial.report.markdown import one_line
+from seatrial.report.one_line import one_line
+from seatrial.wording import named
 
 LONGEST_NAME = 28
 STEPS = "steps "

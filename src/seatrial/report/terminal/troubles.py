@@ -8,10 +8,11 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from seatrial.records.results import CampaignResults
-from seatrial.report import digest
-from seatrial.report.failures import Failure, failures
-from seatrial.report.markdown import one_line
+from seatrial.report.digest.cautions import warnings
+from seatrial.report.digest.failures import Failure, failures
+from seatrial.report.one_line import one_line
 from seatrial.report.terminal.text import hanging, heading, indented, more, text
+from seatrial.wording import named
 
 LOG_LINES = 3
 MOST_FAILURES = 5
@@ -31,18 +32,18 @@ def causes(results: CampaignResults, width: int) -> Iterator[RenderableType]:
 
 def warned(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     """Cautions, each with the runs or groups it speaks of."""
-    found = digest.warnings(results)
+    found = warnings(results)
     if found:
         yield heading("Cautions")
     for caution in found[:MOST_CAUTIONS]:
-        subjects = f" ({digest.named(caution.subjects)})" if caution.subjects else ""
+        subjects = f" ({named(caution.subjects)})" if caution.subjects else ""
         yield hanging("! ", f"{caution.text}{subjects}", "yellow")
     if len(found) > MOST_CAUTIONS:
         yield more(len(found) - MOST_CAUTIONS)
 
 
 def _failure(failure: Failure) -> Iterator[RenderableType]:
-    yield hanging("x ", f"{digest.named(failure.runs)}: {failure.outcome} after {failure.after}, {failure.cause}", "red")
+    yield hanging("x ", f"{named(failure.runs)}: {failure.outcome} after {failure.after}, {failure.cause}", "red")
     if failure.detail:
         yield indented(text(failure.detail))
     if failure.action:

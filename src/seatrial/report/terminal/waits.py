@@ -12,21 +12,19 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 
 from seatrial.records.results import CampaignResults
-from seatrial.report.charted import Ranks, ranks
-from seatrial.report.digest import named
+from seatrial.report.digest.ranks import EVEN_SHARE, Ranks, ranks
 from seatrial.report.numbers import short
 from seatrial.report.sparkline import sparkline
 from seatrial.report.terminal.text import MOST_DETAILED, fitted, hanging, heading, more, names_width, spans, text
+from seatrial.wording import named
 
 MOST_DRAWN = 24
-# A line for every group whose ranks are alike would say nothing.
-EVEN_SHARE = 0.05
 
 
 def waits(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     """One line a group whose ranks wait for one another, and one for all the others of two ranks or more."""
     found = ranks(results)
-    uneven = [one for one in found if not _is_even(one)]
+    uneven = [one for one in found if not one.is_even]
     shown = uneven[:MOST_DETAILED]
     if not found:
         return
@@ -39,12 +37,7 @@ def waits(results: CampaignResults, width: int) -> Iterator[RenderableType]:
     if len(uneven) > len(shown):
         yield more(len(uneven) - len(shown), "groups")
     if shown and len(uneven) < len(found):
-        yield text(f"{named([one.group.group for one in found if _is_even(one)])}: {alike}")
-
-
-def _is_even(one: Ranks) -> bool:
-    least, most = one.waits_least, one.waits_most
-    return most.wait_ms - least.wait_ms < EVEN_SHARE * (least.work_ms + least.wait_ms)
+        yield text(f"{named([one.group.group for one in found if one.is_even])}: {alike}")
 
 
 def _line(one: Ranks) -> str:

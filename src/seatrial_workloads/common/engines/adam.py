@@ -1,7 +1,7 @@
-"""Which AdamW updates the weights under DeepSpeed. In: the option, the device, what can be built here. Out: the optimiser, and why.
+"""Which AdamW updates the weights. In: the option, the device, what can be built here. Out: the optimiser, and why.
 
-DeepSpeed's FusedAdam is compiled on first use: on a GPU where that can be done it is taken, else torch's own AdamW (fused on a GPU),
-which computes the same. On a CPU nothing is compiled unless FusedAdam is insisted on.
+ddp has torch's own. DeepSpeed's FusedAdam is compiled on first use: under DeepSpeed it is taken on a GPU where that can be done, else
+torch's own (fused on a GPU), which computes the same. On a CPU nothing is compiled unless FusedAdam is insisted on.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from seatrial_workloads.common.engines.engine import EngineOptions
 TORCH, FUSED = "AdamW", "FusedAdam"
 ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
 LETTERED = re.compile(r"(\d+\.\d+)[a-z]")
-_WORDS = {None: "auto", True: TORCH, False: FUSED}
+REQUESTED = {None: "auto", True: TORCH, False: FUSED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class FusedAdamFacts:
 
 def choose_adam(torch_adam: bool | None, facts: FusedAdamFacts) -> Choice:
     """The policy itself."""
-    requested = _WORDS[torch_adam]
+    requested = REQUESTED[torch_adam]
     if torch_adam is True:
         return Choice(requested, TORCH, AS_REQUESTED)
     if facts.installed:
@@ -91,7 +91,7 @@ def make_adam(
         if options.torch_adam is False:
             raise RuntimeError(f"torch_adam is false, and {FUSED} could not be made ({failure}): leave torch_adam out, or set it to true")
         choice = Choice(choice.requested, TORCH, f"{FUSED} could not be made: {failure}")
-    return _torch_adam(parameters, options, ranks), choice
+    return make_torch_adam(parameters, options, ranks), choice
 
 
 def _try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[torch.optim.Optimizer | None, str]:
@@ -119,7 +119,8 @@ def plain_architectures(environment: MutableMapping[str, str]) -> Iterator[None]
             environment[ARCHITECTURES] = given
 
 
-def _torch_adam(parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks) -> torch.optim.Optimizer:
+def make_torch_adam(parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks) -> torch.optim.Optimizer:
+    """torch's own, fused on a GPU."""
     return torch.optim.AdamW(parameters, fused=ranks.device.type == "cuda", **_update(options))
 
 

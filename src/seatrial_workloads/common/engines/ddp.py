@@ -15,10 +15,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
+from seatrial_workloads.common.checkpoints.saved_tensors import load_tensors, save_tensors
 from seatrial_workloads.common.choice import Choice
 from seatrial_workloads.common.distributed import Ranks
+from seatrial_workloads.common.engines.adam import FUSED, REQUESTED, TORCH, make_torch_adam
 from seatrial_workloads.common.engines.engine import EngineOptions, trainable
 from seatrial_workloads.common.engines.engine_files import (
+    TRAINING,
     load_own_random_states,
     load_trained_weights,
     save_own_random_states,
@@ -26,9 +29,8 @@ from seatrial_workloads.common.engines.engine_files import (
 )
 from seatrial_workloads.common.engines.warm_up import forward_and_backward
 from seatrial_workloads.common.precision import Precision
-from seatrial_workloads.common.saved_tensors import load_tensors, save_tensors
 
-MODEL, TRAINING = "model.pt", "training.pt"
+MODEL = "model.pt"
 
 
 class DdpEngine:
@@ -42,18 +44,10 @@ class DdpEngine:
         self._ranks, self._precision, self._options = ranks, precision, options
         self._parameters = trainable(self.model)
         self._wrapped = self._wrap()
-        on_gpu = ranks.device.type == "cuda"
-        self._optimizer = torch.optim.AdamW(
-            self._parameters,
-            lr=options.lr,
-            betas=options.betas,
-            eps=options.eps,
-            weight_decay=options.weight_decay,
-            fused=on_gpu,
-        )
+        self._optimizer = make_torch_adam(self._parameters, options, ranks)
         self._scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision.needs_scaler)
         self._updates = 0
-        self.choices = ddp_choices(options, on_gpu=on_gpu)
+        self.choices = ddp_choices(options, on_gpu=ranks.device.type == "cuda")
 
     def _wrap(self) -> nn.Module:
         if self._ranks.world_size == 1:
@@ -118,9 +112,9 @@ def _buffers_stay() -> dict[str, bool]:
 
 def ddp_choices(options: EngineOptions, *, on_gpu: bool) -> dict[str, Choice]:
     """The optimiser, and what was asked for that only DeepSpeed has."""
-    kind = "AdamW, fused" if on_gpu else "AdamW"
-    reason = "ddp has torch's own; FusedAdam is DeepSpeed's" if options.torch_adam is False else "torch's own"
-    choices = {"optimizer": Choice({None: "auto", True: "AdamW", False: "FusedAdam"}[options.torch_adam], kind, reason)}
+    kind = f"{TORCH}, fused" if on_gpu else TORCH
+    reason = f"ddp has torch's own; {FUSED} is DeepSpeed's" if options.torch_adam is False else "torch's own"
+    choices = {"optimizer": Choice(REQUESTED[options.torch_adam], kind, reason)}
     if options.wall_clock_breakdown:
         choices["wall_clock_breakdown"] = Choice(True, False, "only DeepSpeed times its own phases")
     return choices

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from seatrial_workloads.common.checkpoints.saved_tensors import CheckpointError, load_tensors, save_tensors
 from seatrial_workloads.common.choice import Choice
 from seatrial_workloads.common.compiling import first_words
 from seatrial_workloads.common.distributed import Ranks
@@ -23,12 +24,15 @@ from seatrial_workloads.common.engines.deepspeed_config import choose_mixed_prec
 from seatrial_workloads.common.engines.deepspeed_files import CheckpointFiles, put_in_place
 from seatrial_workloads.common.engines.deepspeed_start import start_deepspeed
 from seatrial_workloads.common.engines.engine import EngineOptions, trainable
-from seatrial_workloads.common.engines.engine_files import load_own_random_states, load_trained_weights, save_own_random_states
+from seatrial_workloads.common.engines.engine_files import (
+    TRAINING,
+    load_own_random_states,
+    load_trained_weights,
+    save_own_random_states,
+)
 from seatrial_workloads.common.engines.warm_up import forward_and_backward
 from seatrial_workloads.common.precision import Precision
-from seatrial_workloads.common.saved_tensors import CheckpointError, load_tensors, save_tensors
 
-TRAINING = "training.pt"
 ZERO_3_IS_HOOKS = "ZeRO 3 brings weights together in hooks that torch.compile cannot follow"
 
 

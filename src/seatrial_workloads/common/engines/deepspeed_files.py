@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial_workloads.common.saved_tensors import load_tensors, save_tensors
+from seatrial_workloads.common.checkpoints.saved_tensors import load_tensors, save_tensors
 
 
 class CheckpointFiles:

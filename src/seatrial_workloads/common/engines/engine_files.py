@@ -11,9 +11,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from seatrial_workloads.common.checkpoints import rank_file
-from seatrial_workloads.common.random_states import random_states, restore_random_states
-from seatrial_workloads.common.saved_tensors import CheckpointError, load_tensors, save_tensors
+from seatrial_workloads.common.checkpoints.folder import rank_file
+from seatrial_workloads.common.checkpoints.random_states import random_states, restore_random_states
+from seatrial_workloads.common.checkpoints.saved_tensors import CheckpointError, load_tensors, save_tensors
+
+# What an engine keeps besides weights; rank 0 writes it.
+TRAINING = "training.pt"
 
 
 def frozen_names(model: nn.Module) -> set[str]:

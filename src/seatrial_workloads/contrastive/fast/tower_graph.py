@@ -6,15 +6,15 @@ shape, with and without a frame mask; any other shape goes to the tower itself.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
 
+from seatrial.uncollected import uncollected
 from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTower
 
 
@@ -33,7 +33,7 @@ class GraphedTower:
         # What is collected in the middle of a capture, an older graph for one, would spoil it.
         gc.collect()
         frames = torch.ones(features.shape[:2], dtype=torch.bool, device=features.device)
-        with precision, warnings.catch_warnings(), _no_collection():
+        with precision, warnings.catch_warnings(), uncollected():
             # The warm-up of a capture runs on a stream of its own, as torch itself arranges it and then remarks on.
             warnings.filterwarnings("ignore", message="(The AccumulateGrad node's stream|Attempting to run cuBLAS)")
             for masked, samples in ((False, (features, ~frames)), (True, (features, ~frames, frames))):
@@ -50,17 +50,6 @@ class GraphedTower:
             time_mask = torch.zeros(features.shape[:2], dtype=torch.bool, device=features.device)
         graphed = self._graphs[frame_mask is not None]
         return graphed(features, time_mask) if frame_mask is None else graphed(features, time_mask, frame_mask)
-
-
-@contextlib.contextmanager
-def _no_collection() -> Iterator[None]:
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 class _Capturable(nn.Module):

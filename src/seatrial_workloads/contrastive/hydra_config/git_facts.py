@@ -1,6 +1,7 @@
 """Which code a training ran. In: a folder. Out: the git part of run_context.json; `error` says why there is none.
 
-As in the harness's own tables, `dirty` is about tracked files only; what is untracked stands in `status_porcelain`.
+As in the harness's own tables, `dirty` is about tracked files only; what is untracked stands in `status_porcelain`. git is asked as
+seatrial.machine.git asks it; what is told is another thing: names of files for people here, a hash to tell trees apart there.
 """
 
 from __future__ import annotations
@@ -9,10 +10,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from seatrial.machine.git import GIT, GIT_TIMEOUT_S
 from seatrial.shell import output_of
 
-# A repository on a slow network disk must not hold up a training.
-GIT_TIMEOUT_S = 5.0
 MOST_STATUS_LINES = 200
 UNTRACKED = "??"
 
@@ -55,5 +55,4 @@ def _nothing(error: str) -> dict[str, Any]:
 
 
 def _asked(folder: Path, *words: str) -> str | None:
-    # Reads only, and takes no lock that a person's own git would wait for.
-    return output_of(["git", "--no-optional-locks", *words], cwd=folder, timeout_s=GIT_TIMEOUT_S)
+    return output_of([*GIT, *words], cwd=folder, timeout_s=GIT_TIMEOUT_S)

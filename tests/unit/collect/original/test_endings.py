@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial.collect.failure import Diagnosis
+from seatrial.collect.failure.cause import Diagnosis
 from seatrial.collect.original.advice import INSTEAD, action_for
 from seatrial.collect.original.endings import outcome_of
 from seatrial.collect.original.launcher_log import Block

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from seatrial.collect.attempts import read_campaign, read_plans
-from seatrial.collect.effective import read_effective
+from seatrial.collect.events.effective import read_effective
 from seatrial.collect.original import lock as lock_module
 from seatrial.collect.original import translate as translate_module
 from seatrial.collect.original.sources import is_original

@@ -11,10 +11,12 @@ from seatrial.campaign.preflight import refuse_what_can_only_fail
 from seatrial.errors import RefusedError
 from seatrial.paths import CampaignPaths
 from seatrial.preflight.hosts.examine import examine_hosts
+from seatrial.preflight.hosts.hostfiles import UNNAMED, checks, nobody
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.check import Check
 from seatrial.records.run_spec import HostSpec, PlaceSpec, RunSpec
 from tests.unit.preflight.hosts.fake_hosts import FakeHosts, examined
+from tests.unit.preflight.hosts.told import found, make_answers, make_wanted
 from tests.unit.preflight.needs import make_need, make_run
 
 
@@ -70,3 +72,18 @@ def test_hosts_without_a_rank_are_said_unless_they_are_left_out_on_purpose(tmp_p
         amiss = [check for check in found.checks if not check.ok]
         assert [check.found for check in amiss] == (["no rank of any run is on node2"] if said else [])
         assert not any(check.refuses for check in amiss)
+
+
+def test_a_host_without_a_rank_is_told_of_unless_somebody_chose(tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_text("a slots=1\nb slots=1\n")
+    for place, told in (({}, "no rank of any run is on b"), ({"exclude": "b"}, "all are used"), ({"include": "a"}, "all are used")):
+        wanted = make_wanted("a", place=place)
+        wanted = replace(wanted, place=replace(wanted.place, hostfile=str(file)))
+        check = found(checks(wanted, make_answers()))[f"hosts of {file}", "a"]
+        assert check.found == told and not check.refuses
+
+
+def test_nodes_without_a_hostfile_have_no_rows_and_hosts_without_one_are_as_given() -> None:
+    assert found(checks(make_wanted("a", kind="pernode"), make_answers())) == {}
+    assert nobody(PlaceSpec(kind="hostfile"), Path("/job")).name == f"hostfile {UNNAMED}"

@@ -12,8 +12,8 @@ import pytest
 from seatrial.errors import UsageError
 from seatrial.report.html.devtools import NoAnswerError, browser_command, opened
 from seatrial.report.html.pdf import find_browser, required_browser, write_pdf
-from tests.harness import wait_until
 from tests.unit.report.html.stub_browser import StubBrowser
+from tests.waiting import wait_until
 
 PATIENCE_S = 60.0
 

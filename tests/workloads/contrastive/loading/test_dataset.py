@@ -16,17 +16,12 @@ transformers = pytest.importorskip("transformers")
 from seatrial_workloads.contrastive.loading.dataset import SpeechTextBatches, normalise  # noqa: E402
 from seatrial_workloads.contrastive.loading.order import Rows  # noqa: E402
 from seatrial_workloads.contrastive.loading.slices import SliceRule  # noqa: E402
-from seatrial_workloads.contrastive.loading.tokens import load_tokenizer, tokenise  # noqa: E402
+from seatrial_workloads.contrastive.loading.tokens import tokenise  # noqa: E402
 from seatrial_workloads.contrastive.loading.utterances import DatasetError, find_utterances  # noqa: E402
 from seatrial_workloads.librispeech.trim import trim_bounds  # noqa: E402
 from tests.workloads.contrastive.speech import num_frames  # noqa: E402
 
 ROWS = Rows(2, np.array([7, 0, 19, 4, 5]))
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return load_tokenizer("tiny")
 
 
 @pytest.fixture

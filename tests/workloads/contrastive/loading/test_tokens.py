@@ -19,11 +19,6 @@ from seatrial_workloads.contrastive.loading.tokens import load_tokenizer, small_
 TEXT = "THE LITTLE BOAT'S KEEPER WENT DOWN TO THE HARBOUR AT NIGHT"
 
 
-@pytest.fixture(scope="module")
-def tokenizer():
-    return load_tokenizer("tiny")
-
-
 def words_of(tokenizer, ids) -> list[str]:
     return tokenizer.convert_ids_to_tokens(ids)
 

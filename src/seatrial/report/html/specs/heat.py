@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from statistics import fmean, pvariance
 
+from seatrial.records.columns import AXIS
 from seatrial.records.measure import Cell
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
@@ -22,7 +23,6 @@ from seatrial.report.html.specs.series import nearest
 from seatrial.report.html.specs.theme import NUMBER, TEXT, Spec, by_width, document, quantity
 from seatrial.report.html.specs.tooltip import interval_text, nearest_tooltip, number, tooltip, word
 
-AXIS = "axis_"
 X, Y = "{x}", "{y}"
 """Titles that the page puts the chosen axes' names in place of."""
 ABOVE: Spec = {"titleAngle": 0, "titleAlign": "left", "titleAnchor": "end", "titleBaseline": "bottom", "titleX": 0, "titleY": -6}

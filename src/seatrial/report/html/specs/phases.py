@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from seatrial.report.digest import named
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
@@ -18,6 +17,7 @@ from seatrial.report.html.specs.stacked import stacked
 from seatrial.report.html.specs.theme import Spec
 from seatrial.report.html.specs.tooltip import number, number_text, word
 from seatrial.report.numbers import figure
+from seatrial.wording import named
 
 SHOWN = (number("whole", "those steps, ms"), word("usual", "the usual step, ms"))
 """Of a group, beside each of its phases."""

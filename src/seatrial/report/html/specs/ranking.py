@@ -1,7 +1,7 @@
 """The ranking: a dot with its 95 % interval for each group, best first.
 
-How a group stands is the word of its note (report/digest.py), told by colour and shape; of an earlier version's summary.json, which has
-no notes, it is made of its `ranking` by the same rule. What rests on no interval is hollow.
+How a group stands is the word of its note (report/digest/standings.py), told by colour and shape; of an earlier version's summary.json,
+which has no notes, it is made of its `ranking` by the same rule. What rests on no interval is hollow.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from seatrial.report import digest
-from seatrial.report.digest import ALONE, SHOWN_NOTES
+from seatrial.report.digest.standings import ALONE, CANNOT_WIN, LEADS, NO_INTERVAL, OFF_LANE, SHOWN_NOTES, TIED, WINNER
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
@@ -20,16 +19,18 @@ from seatrial.report.html.specs.theme import Spec, document, legend, named_y, qu
 from seatrial.report.html.specs.tooltip import interval_text, number, number_text, tooltip, word
 from seatrial.report.html.summary_tables import unit_of
 
-LEADS, HOLLOW = SHOWN_NOTES[digest.LEADS], "no interval"
+NOT_PROVEN = SHOWN_NOTES[LEADS]
+BEHIND = "behind"
+"""How a group stands that has no note."""
 STANDINGS = {
-    "winner": (GREEN, "circle"),
-    LEADS: (ORANGE, "square"),
+    WINNER: (GREEN, "circle"),
+    NOT_PROVEN: (ORANGE, "square"),
     ALONE: (BLUE, "circle"),
-    "tied": (BLUE, "diamond"),
-    HOLLOW: (PURPLE, "circle"),
-    "behind": (GREY, "circle"),
-    "cannot win": (RED, "cross"),
-    "off lane": (PINK, "triangle-up"),
+    TIED: (BLUE, "diamond"),
+    NO_INTERVAL: (PURPLE, "circle"),
+    BEHIND: (GREY, "circle"),
+    CANNOT_WIN: (RED, "cross"),
+    OFF_LANE: (PINK, "triangle-up"),
 }
 """Colour and shape."""
 
@@ -66,18 +67,18 @@ def standing(row: Row, summary: dict[str, Any]) -> str:
 
 def _standing_by_rank(row: Row, summary: dict[str, Any]) -> str:
     if not row.get("lane"):
-        return "off lane"
+        return OFF_LANE
     if row["group"] == shown(loose.text(summary, "ranking", "winner")):
         is_proven = loose.mapping(summary, "ranking").get("decided") is True and not loose.items(summary, "pending")
-        return "winner" if is_proven else LEADS
+        return WINNER if is_proven else NOT_PROVEN
     place: dict[str, Any] = next(
         (one for one in loose.objects(summary, "ranking", "groups") if shown(one.get("group")) == row["group"]), {}
     )
     if place.get("can_win") is False:
-        return "cannot win"
+        return CANNOT_WIN
     if not place.get("tied"):
-        return "behind"
-    return "tied" if loose.number(place, "ratio", "low") is not None or not loose.mapping(place, "ratio") else HOLLOW
+        return BEHIND
+    return TIED if loose.number(place, "ratio", "low") is not None or not loose.mapping(place, "ratio") else NO_INTERVAL
 
 
 def figure_title(data: PageData) -> str:
@@ -116,7 +117,7 @@ def _channel(values: list[dict[str, Any]], kind: str) -> Spec:
     there = [name for name in STANDINGS if any(row["standing"] == name for row in values)]
     told = {
         "color": [STANDINGS[name][0] for name in there],
-        "fill": ["transparent" if name == HOLLOW else STANDINGS[name][0] for name in there],
+        "fill": ["transparent" if name == NO_INTERVAL else STANDINGS[name][0] for name in there],
         "shape": [STANDINGS[name][1] for name in there],
     }
     return {"field": "standing", "type": "nominal", "scale": {"domain": there, "range": told[kind]}, "legend": legend()}
@@ -126,7 +127,7 @@ def _layers(data: PageData, values: list[dict[str, Any]]) -> list[Spec]:
     is_winner = "datum.standing === 'winner'"
     x = quantity("value", figure_title(data), zero=False)
     size = {"condition": {"test": is_winner, "value": 160}, "value": 80}
-    bold = [row["group"] for row in values if row["standing"] == "winner"][:1]
+    bold = [row["group"] for row in values if row["standing"] == WINNER][:1]
     y = named_y("group")
     if bold:
         # ASCII JSON is a safe literal of an expression, whatever the name holds.

@@ -7,6 +7,7 @@ names none, the longest own work is marked as no more than that, where the ranks
 from __future__ import annotations
 
 from seatrial.records.measure import Cell
+from seatrial.report.digest.ranks import EVEN_SHARE
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
@@ -16,8 +17,6 @@ from seatrial.report.html.specs.theme import Spec, by_width, document, legend, q
 from seatrial.report.html.specs.tooltip import SPELT_WINDOW, number, tooltip, word
 
 MANY_RANKS = 48
-EVEN_SHARE = 0.05
-"""Of a step: ranks that differ by less are alike, here as on a terminal."""
 WHOLE = "whole step"
 PARTS = {"own work": BLUE, "waiting": ORANGE, WHOLE: GREY}
 

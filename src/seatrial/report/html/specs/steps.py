@@ -6,15 +6,13 @@ from __future__ import annotations
 
 import math
 
+from seatrial.report.digest.step_times import LOG_FROM
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.specs.placed import is_number, told_window
 from seatrial.report.html.specs.series import HOW_TO_ZOOM, OF_ONE_STEP, lines, shown_step
 from seatrial.report.html.specs.theme import Spec, document, quantity
 from seatrial.report.html.specs.tooltip import number
-
-# From here on the usual steps are a flat line at the bottom of a linear scale.
-LOG_FROM = 8.0
 
 
 def steps(data: PageData) -> Chart | None:

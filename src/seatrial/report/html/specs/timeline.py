@@ -8,7 +8,6 @@ container: they are WIDTH wide here, and the page gives every panel what it has 
 
 from __future__ import annotations
 
-from seatrial.report.digest import named
 from seatrial.report.html import loose
 from seatrial.report.html.chart import Chart
 from seatrial.report.html.page_data import PageData
@@ -16,6 +15,7 @@ from seatrial.report.html.specs.placed import told_window
 from seatrial.report.html.specs.series import HOW_TO_ZOOM, nearest, zoom
 from seatrial.report.html.specs.theme import CONFIG, SCHEMA, Spec
 from seatrial.report.html.specs.timeline_panels import ANSWERS, Y_EXTENT, panels
+from seatrial.wording import named
 
 TABLES = {"telemetry": "telemetry", "spans": "span", "steps": "step"}
 """Table → `kind` of its rows in `timeline`, in the order in which the page puts them."""

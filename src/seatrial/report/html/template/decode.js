@@ -63,5 +63,7 @@ function decoded(payload) {
     tables: new Map(Object.entries(payload.tables).map(([name, table]) => [name, new Table(table)])),
     charts: new Map(payload.charts.map((chart) => [chart.id, chart])),
     picks: payload.picks,
+    mostPicked: payload.most_picked,
+    axis: payload.axis,
   };
 }

@@ -41,8 +41,8 @@ function rowsOf(chart) {
 // Where the reader chooses what is across or down, a row says it as `x` and `y`.
 function columnsOf(chart) {
   if (SERIES.includes(chart.id)) return { x: BY[picks.by][0] };
-  if (chart.axes.length > 1) return { x: `axis_${picks.x}`, y: `axis_${picks.y}` };
-  return chart.axes.length ? { x: `axis_${chart.axes[0]}` } : {};
+  if (chart.axes.length > 1) return { x: `${data.axis}${picks.x}`, y: `${data.axis}${picks.y}` };
+  return chart.axes.length ? { x: `${data.axis}${chart.axes[0]}` } : {};
 }
 
 function titlesOf(chart) {

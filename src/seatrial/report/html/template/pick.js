@@ -1,7 +1,6 @@
 // What the reader picks: runs, the run of the timeline, axes of the heat map, steps by step or by time. Events are heard at the document,
 // since a live page gets new controls now and then.
 
-const MOST_PICKED = 8;
 const MOST_LISTED = 100;
 
 const byId = (id) => document.getElementById(id);
@@ -18,7 +17,7 @@ function pickAnew(before) {
   return {
     chosen: before?.chosen ?? false,
     timelineChosen: before?.timelineChosen ?? false,
-    runs: new Set(kept.length ? kept : data.picks.runs.filter((run) => runs.has(run)).slice(0, MOST_PICKED)),
+    runs: new Set(kept.length ? kept : data.picks.runs.filter((run) => runs.has(run)).slice(0, data.mostPicked)),
     timeline: [before?.timelineChosen ? before.timeline : "", data.picks.timeline, timelines[0]].find((run) => timelines.includes(run)) ?? "",
     x: axes.includes(before?.x) ? before.x : axes[0],
     y: axes.includes(before?.y) ? before.y : axes[1],
@@ -98,14 +97,14 @@ function sentence(text) {
 }
 
 function countRuns(matching) {
-  byId("run-count").textContent = `${picks.runs.size} picked, at most ${MOST_PICKED}; ${matching} to choose from`;
+  byId("run-count").textContent = `${picks.runs.size} picked, at most ${data.mostPicked}; ${matching} to choose from`;
 }
 
 function pickRun(box) {
-  if (box.checked && picks.runs.size >= MOST_PICKED) {
+  if (box.checked && picks.runs.size >= data.mostPicked) {
     box.checked = false;
-    say(`At most ${MOST_PICKED} runs are shown at once: let one go first.`);
-    byId("run-count").textContent = `${MOST_PICKED} are picked, and that is the most: let one go first`;
+    say(`At most ${data.mostPicked} runs are shown at once: let one go first.`);
+    byId("run-count").textContent = `${data.mostPicked} are picked, and that is the most: let one go first`;
     return;
   }
   if (box.checked) picks.runs.add(box.value);

@@ -13,15 +13,15 @@ pytest.importorskip("vl_convert")
 
 import vl_convert
 
-from seatrial.report.digest import named
 from seatrial.report.html.compare_charts import both_ranked
 from seatrial.report.html.page_data import PageData
 from seatrial.report.html.png import VEGALITE, on_paper
 from seatrial.report.html.rows_for import drawn_spec
 from seatrial.report.html.specs.heat import axes_by_effect, heat
 from seatrial.report.html.specs.phases import phases
-from seatrial.report.html.specs.ranking import LEADS, ranking, standing
+from seatrial.report.html.specs.ranking import NOT_PROVEN, ranking, standing
 from seatrial.report.html.specs.startup import WINDOW, startup, startup_table
+from seatrial.wording import named
 from tests.unit.report.html.made_page import columns, made_page, rows_of
 from tests.unit.report.html.specs.drawing import chart, layers_of, marks, parts, svg, told_by
 
@@ -46,19 +46,19 @@ def test_the_best_forty_groups_are_drawn_and_the_caption_says_so() -> None:
 def test_how_a_group_stands_is_the_word_of_its_note(note: str) -> None:
     data = made_page(steps=25)
     # What the ranking says of it, which is tied, does not count.
-    assert standing({**rows_of(data.tables["groups"])[1], "note": note}, data.summary) == {"leads": LEADS}.get(note, note)
+    assert standing({**rows_of(data.tables["groups"])[1], "note": note}, data.summary) == {"leads": NOT_PROVEN}.get(note, note)
 
 
 def test_how_a_group_stands_where_no_note_tells() -> None:
     data = with_groups(made_page(steps=25), note=lambda row: "")
     rows = rows_of(data.tables["groups"])
-    assert [standing(row, data.summary) for row in rows] == [LEADS, "tied", "behind", "cannot win"]
+    assert [standing(row, data.summary) for row in rows] == [NOT_PROVEN, "tied", "behind", "cannot win"]
     assert standing({**rows[0], "lane": False}, data.summary) == "off lane"
     assert standing({**rows[2], "group": "not there"}, data.summary) == "behind"
     decided = {**data.summary, "ranking": {**data.summary["ranking"], "decided": True}}
     assert standing(rows[0], decided) == "winner"
-    assert standing({**rows[0], "note": "leads, debug on"}, decided) == LEADS, "a remark beside the note does not change it"
-    assert standing(rows[0], {**decided, "pending": ["g1_r3"]}) == LEADS
+    assert standing({**rows[0], "note": "leads, debug on"}, decided) == NOT_PROVEN, "a remark beside the note does not change it"
+    assert standing(rows[0], {**decided, "pending": ["g1_r3"]}) == NOT_PROVEN
 
 
 def test_what_rests_on_no_interval_is_not_called_tied() -> None:
@@ -203,5 +203,5 @@ def test_of_two_campaigns_a_leader_is_told_as_not_proven() -> None:
     assert made is not None
     assert [one["field"] for one in made.spec["encoding"]["tooltip"] if one["title"] == "standing"] == ["standing"]
     picture = vl_convert.vegalite_to_svg(json.dumps(on_paper(drawn_spec(made, data), "")), vl_version=VEGALITE)
-    assert picture.count(f"standing: {LEADS}") == 2
+    assert picture.count(f"standing: {NOT_PROVEN}") == 2
     assert "standing: leads;" not in picture

@@ -1,0 +1,1 @@
+"""The rows of the fault table, a file for each part of it."""

@@ -1,0 +1,32 @@
+"""Looking at processes from outside: who carries a mark, who is gone, which pids a script wrote down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+
+
+def carrying(variable: str, folder: Path) -> list[psutil.Process]:
+    """Processes in whose environment `variable` is this folder or lies in it."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if Path(process.environ().get(variable, "")).is_relative_to(folder):
+                found.append(process)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended; a zombie that its parent has not yet collected has."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def pids_in(path: Path) -> list[int]:
+    """Pids that a script wrote, one a line."""
+    return [int(line) for line in path.read_text().split()] if path.is_file() else []

@@ -1,0 +1,23 @@
+"""Ranks of this machine's CPU as a test passes them in, without a process group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from seatrial_workloads.common.distributed import Ranks
+
+
+def cpu_ranks(rank: int = 0, world_size: int = 1, kind: type[Ranks] = Ranks) -> Ranks:
+    return kind(rank=rank, local_rank=rank, world_size=world_size, device=torch.device("cpu"))
+
+
+class OtherFailed(Ranks):
+    """As if another rank had said 1 whenever all are asked: what it was trying did not work there."""
+
+    def largest(self, values: Sequence[float]) -> list[float]:
+        return [1.0 for _ in values]
+
+
+ALONE = cpu_ranks()
