@@ -37,7 +37,11 @@ def help_text(*words: str) -> str:
 
 
 def cli_reference() -> str:
-    parts = ["# The command line\n", "Made from `--help` by `make docs`.\n", f"```text\n{help_text()}\n```\n"]
+    parts = [
+        "# The command line\n",
+        "For looking a verb or an option up. Made from `--help` by `make docs`.\n",
+        f"```text\n{help_text()}\n```\n",
+    ]
     for verb in VERBS:
         parts.append(f"## seatrial {verb}\n")
         for words in [(verb, part) for part in PARTS.get(verb, ())] or [(verb,)]:

@@ -1,0 +1,57 @@
+"""Every command of README.md, CONTRIBUTING.md and docs/ is run as a reader would run it, page by page; or says why not, and what shows it.
+
+The lane is `make test-docs`. What can be seen without running anything is tested in test_blocks.py.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.report.html.pdf import find_browser
+from tests.cluster.machines import unavailable
+from tests.docs.pages import Page, name_of, page_at, pages
+from tests.docs.scratch import Ended, is_run, run_page
+
+pytestmark = [pytest.mark.docs, pytest.mark.timeout(400)]
+
+LAST_LINES = 40
+MAKES_HOSTS = "tests.cluster up"
+
+
+def _commands(path: Path) -> str:
+    return "".join(block.text for block in page_at(path).blocks if is_run(block))
+
+
+def _with_commands() -> list[Any]:
+    """Pages that make hosts take turns: their commands name none of several clusters."""
+    marked = [(path, [pytest.mark.xdist_group("hosts")] if MAKES_HOSTS in _commands(path) else []) for path in pages() if _commands(path)]
+    return [pytest.param(path, marks=marks, id=name_of(path)) for path, marks in marked]
+
+
+@pytest.mark.parametrize("path", _with_commands())
+def test_the_commands_of_a_page_run(path: Path, tmp_path: Path) -> None:
+    if lacking := _lacking(_commands(path)):
+        (pytest.fail if os.environ.get("CI") == "1" else pytest.skip)(lacking)
+    page = page_at(path)
+    ended = run_page(page, tmp_path)
+    assert ended.code == 0, _what_happened(path, page, ended)
+    assert not ended.left, f"{name_of(path)} leaves processes behind: {ended.left}\n{ended.output[-2000:]}"
+
+
+def _lacking(commands: str) -> str:
+    """What this machine does not have and the commands need; a lane that nobody ran has shown nothing, so under CI=1 it fails."""
+    reason = unavailable() if MAKES_HOSTS in commands else ""
+    if reason:
+        return f"no hosts can be made here: {reason}"
+    return "there is no browser to print with" if "--pdf" in commands and find_browser() is None else ""
+
+
+def _what_happened(path: Path, page: Page, ended: Ended) -> str:
+    block = page.blocks[ended.block]
+    how = f"exit code {ended.code}" if ended.code is not None else "it did not come to an end"
+    last = "\n".join(ended.output.splitlines()[-LAST_LINES:])
+    return f"{name_of(path)}:{block.line + ended.line - 1}: {how}, in the block\n{block.text}\nwhich ends with\n{last}"
