@@ -5,21 +5,25 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
-.PHONY: demo test test-faults test-cluster test-browser test-runbooks test-pythons fuzz bench lint format docs picture clean system-packages
+.PHONY: demo test test-faults test-cluster test-docs test-browser test-runbooks test-pythons fuzz mutate bench lint type format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
 test: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu and not faults and not browser and not runbooks and not cluster" tests
+	$(BIN)/python -m pytest -n 2 -m "not gpu and not faults and not browser and not runbooks and not cluster and not docs" tests
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m faults tests/faults
+	$(BIN)/python -m pytest -n 2 -m faults tests/faults
 
 # Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
 test-cluster: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
+
+# Every command of README.md, CONTRIBUTING.md and docs/, run as a reader would: one page, one shell, one checkout.
+test-docs: $(VENV)/.test-ready system-packages
+	$(BIN)/python -m pytest -n 2 -m docs tests/docs
 
 # The page in a real headless Chromium, the system's own: drawn, read by key and on a phone, dark, printed, and deaf to hostile words.
 test-browser: $(VENV)/.test-ready system-packages
@@ -27,11 +31,15 @@ test-browser: $(VENV)/.test-ready system-packages
 
 # Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks. Twelve minutes on two cores.
 test-runbooks: $(VENV)/.test-ready
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m runbooks tests/runbooks
+	$(BIN)/python -m pytest -n 2 -m runbooks tests/runbooks
 
 # Arbitrary bytes for every parser, for a minute.
 fuzz: $(VENV)/.test-ready
 	$(BIN)/python -m tests.fuzz --seconds 60
+
+# A few mutants of every module that computes or judges, for at most 40 minutes: tests/mutation/README.md.
+mutate: $(VENV)/.test-ready
+	$(BIN)/python tests/mutation
 
 # The harness alone, without torch, on each Python from 3.11 to 3.13 that is installed here.
 test-pythons:
@@ -44,6 +52,9 @@ bench: $(VENV)/.test-ready
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+# Strict types of the harness and the runbooks' programs; the workloads lean on torch, which has few.
+type: $(VENV)/.test-ready
 	$(BIN)/mypy
 
 format: $(VENV)/.test-ready
@@ -53,6 +64,7 @@ format: $(VENV)/.test-ready
 # Pages that are made from the code; tests compare them with what this would write.
 docs: $(VENV)/.test-ready
 	$(BIN)/python docs/make_pages.py
+	$(BIN)/python docs/make_diagram.py
 
 # The README's pictures: the terminal report of the demo campaign, and its page as a browser shows it.
 picture: demo $(VENV)/.test-ready system-packages
