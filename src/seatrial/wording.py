@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 # Sentences name this many runs, groups or hosts; tables and JSON have them all.
 MOST_NAMED = 4
+# And this many where they stand inside a sentence that goes on.
+MOST_IN_PASSING = 3
 
 
 def count(number: int, noun: str) -> str:

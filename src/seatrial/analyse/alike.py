@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from seatrial.analyse.debug_switches import switched_on
-from seatrial.analyse.naming import first_of, num_runs
 from seatrial.analyse.rank_metric import Metric
 from seatrial.analyse.step_work import unlike_work
 from seatrial.records.comparison import Side
+from seatrial.wording import MOST_IN_PASSING, count, named
 
 MOST_NAMED = 6
 LONGEST_VALUE = 24
@@ -25,7 +25,7 @@ def refusal(a: Side, b: Side, *, across: bool = False) -> str:
     shared = shared_runs(a, b)
     if shared:
         which = "are the same runs" if len(shared) == len(a.runs) == len(b.runs) else "have runs in common"
-        return f"{a.name} and {b.name} {which} ({first_of(shared)}); name two sides that were measured apart"
+        return f"{a.name} and {b.name} {which} ({named(shared, MOST_IN_PASSING)}); name two sides that were measured apart"
     if switched_on(a.debug) != switched_on(b.debug):
         return (
             f"{a.name} and {b.name} were not measured with the same debug settings: {a.name} has {_listed(a.debug)}, {b.name} has "
@@ -80,10 +80,10 @@ def cautions(a: Side, b: Side, metric: Metric) -> Iterator[str]:
 
 def _failures(side: Side) -> Iterator[str]:
     if side.failed_runs:
-        failed = f"{num_runs(side.failed_runs)} of {side.name} failed"
+        failed = f"{count(side.failed_runs, 'run')} of {side.name} failed"
         yield f"{failed}: only those that ended well are compared, and one that fails is not fast."
     if side.pending:
-        yield f"{num_runs(len(side.pending))} of {side.name} {'is' if len(side.pending) == 1 else 'are'} still to be run."
+        yield f"{count(len(side.pending), 'run')} of {side.name} {'is' if len(side.pending) == 1 else 'are'} still to be run."
 
 
 def _parted(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, tuple[str, str]]:
@@ -96,7 +96,7 @@ def _words(facts: Mapping[str, tuple[str, str]]) -> list[str]:
 
 
 def _shown(facts: Mapping[str, tuple[str, str]]) -> str:
-    return first_of(_words(facts), MOST_NAMED)
+    return named(_words(facts), MOST_NAMED)
 
 
 def _listed(settings: tuple[str, ...]) -> str:

@@ -19,8 +19,8 @@ def column(table: pl.DataFrame, name: str) -> npt.NDArray[np.float64]:
 
 
 def known(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Those that were told."""
-    return values[~np.isnan(values)]
+    """Those that were told and are numbers: a damaged cell may hold an infinity."""
+    return values[np.isfinite(values)]
 
 
 def known_mean(values: npt.NDArray[np.float64]) -> float | None:

@@ -15,10 +15,10 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seatrial.analyse.naming import num_runs
 from seatrial.analyse.rank_metric import Metric
 from seatrial.errors import UsageError, did_you_mean
 from seatrial.records.comparison import Side
+from seatrial.wording import count
 
 LAST50, HIGHEST_MEAN = "last50", "highest_mean"
 PRESETS = (LAST50, HIGHEST_MEAN)
@@ -66,9 +66,8 @@ def _by_last_steps(side: Side) -> _Standing | None:
     deviation = math.sqrt(squares / n)
     per_s = statistics.fmean(one.per_s for one in last)
     steps = " and ".join(sorted({str(one.n) for one in last}))
-    text = (
-        f"{side.name} {mean_ms:.4g} ms a step, stdev {deviation:.3g} ms, {per_s:.4g} a second (last {steps} steps of {num_runs(len(last))})"
-    )
+    seen = f"last {steps} steps of {count(len(last), 'run')}"
+    text = f"{side.name} {mean_ms:.4g} ms a step, stdev {deviation:.3g} ms, {per_s:.4g} a second ({seen})"
     return _Standing(name=side.name, mean=per_s, deviation=deviation / mean_ms * per_s if mean_ms else None, text=text)
 
 
@@ -79,7 +78,7 @@ def _by_mean(side: Side, metric: Metric) -> _Standing | None:
     deviation = _deviation(values)
     spread = "one run" if deviation is None else f"stdev {deviation:.3g}"
     mean = statistics.fmean(values)
-    text = f"{side.name} {mean:.5g} {metric.unit} in the mean, {spread} ({num_runs(len(values))})"
+    text = f"{side.name} {mean:.5g} {metric.unit} in the mean, {spread} ({count(len(values), 'run')})"
     return _Standing(name=side.name, mean=mean, deviation=deviation, text=text)
 
 

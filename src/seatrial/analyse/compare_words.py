@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 from seatrial.analyse.detectable import MOST_REPEATS, repeats_needed
 from seatrial.analyse.interval import Difference, contains_one
-from seatrial.analyse.naming import first_of
 from seatrial.analyse.rank_metric import Metric
 from seatrial.analyse.step_work import unlike_work
 from seatrial.records.comparison import LossParity, LossVerdict, Relation, Side, SideRun
 from seatrial.records.measure import Estimate
+from seatrial.wording import MOST_IN_PASSING, named
 
 # Figures that mean nothing while the work of a step differs.
 BY_STEP = ("steps_per_s", "duration_s")
@@ -53,7 +53,7 @@ def blocked(a: Side, b: Side) -> str:
     if not failed:
         return ""
     them = "it" if len(failed) == 1 else "them"
-    return f"the platform failed {first_of(failed)}: run {them} again on a healthy platform first"
+    return f"the platform failed {named(failed, MOST_IN_PASSING)}: run {them} again on a healthy platform first"
 
 
 def no_interval(a: Side, b: Side) -> str:
@@ -88,7 +88,7 @@ def unsteady(a: Side, b: Side, ratio: Estimate) -> str:
     restless = restless_runs(a, b)
     if not restless:
         return ""
-    vary, names = _vary(restless), first_of([run.run for run in restless])
+    vary, names = _vary(restless), named([run.run for run in restless], MOST_IN_PASSING)
     if vary is None or ratio.low is None or ratio.high is None:
         return f"no steady state was found in {names}: run more steps"
     if ratio.low > vary or ratio.high < 1 / vary:
@@ -100,7 +100,7 @@ def unsteady(a: Side, b: Side, ratio: Estimate) -> str:
 
 def stands_all_the_same(restless: Sequence[SideRun]) -> str:
     """The caution where the difference is larger than what steps vary by."""
-    vary, names = _vary(restless), first_of([run.run for run in restless])
+    vary, names = _vary(restless), named([run.run for run in restless], MOST_IN_PASSING)
     assert vary is not None, "without it nothing stands"
     return f"No steady state was found in {names}: their steps vary by {_vary_text(vary)}, which is less than the difference."
 
@@ -120,7 +120,7 @@ def _vary_text(vary: float) -> str:
 def left_out(runs: Sequence[str], metric: Metric) -> str:
     """The caution where some runs do not tell what is compared."""
     are = "does not tell it and is" if len(runs) == 1 else "do not tell it and are"
-    return f"{metric.unit} is compared, and {first_of(runs)} {are} left out."
+    return f"{metric.unit} is compared, and {named(runs, MOST_IN_PASSING)} {are} left out."
 
 
 def no_noise(difference: Difference | None) -> str:

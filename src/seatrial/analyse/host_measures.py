@@ -10,13 +10,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from seatrial.analyse.column import column
+from seatrial.analyse.column import column, known_mean
 from seatrial.analyse.hosts import of_hosts
-from seatrial.analyse.uneven_span import Floats, Span
+from seatrial.analyse.uneven_span import Span
 from seatrial.records.measure import HostMeasure
 from seatrial.records.telemetry import TelemetryTables
-
-KIB_PER_MIB = 1024
+from seatrial.units import KIB_PER_MIB
 
 
 def host_measures(samples: TelemetryTables, span: Span) -> tuple[HostMeasure, ...]:
@@ -29,7 +28,7 @@ def host_measures(samples: TelemetryTables, span: Span) -> tuple[HostMeasure, ..
 
 def _measure(name: str, host: pl.DataFrame | None, gpu: pl.DataFrame | None, span: Span) -> HostMeasure:
     cards = 0 if gpu is None else len(np.unique(column(gpu, "gpu_index")))
-    util = None if gpu is None else _mean(column(span.rows(gpu), "util_gpu_pct"))
+    util = None if gpu is None else known_mean(column(span.rows(gpu), "util_gpu_pct"))
     if host is None:
         return HostMeasure(host=name, gpus=cards, gpu_util_mean_pct=util)
     rows = span.rows(host)
@@ -37,18 +36,13 @@ def _measure(name: str, host: pl.DataFrame | None, gpu: pl.DataFrame | None, spa
     return HostMeasure(
         host=name,
         gpus=cards,
-        cpu_busy_mean_pct=_mean(column(rows, "cpu_user_pct") + column(rows, "cpu_system_pct")),
+        cpu_busy_mean_pct=known_mean(column(rows, "cpu_user_pct") + column(rows, "cpu_system_pct")),
         rss_peak_mib=_mib(float(np.nanmax(rss)) if np.isfinite(rss).any() else None),
-        net_rx_mean_mib_per_s=_mib(_mean(rx)),
-        net_tx_mean_mib_per_s=_mib(_mean(tx)),
+        net_rx_mean_mib_per_s=_mib(known_mean(rx)),
+        net_tx_mean_mib_per_s=_mib(known_mean(tx)),
         gpu_util_mean_pct=util,
         n=len(rows),
     )
-
-
-def _mean(values: Floats) -> float | None:
-    known = values[np.isfinite(values)]
-    return float(known.mean()) if len(known) else None
 
 
 def _mib(kib: float | None) -> float | None:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from seatrial.analyse.interval import CONFIDENCE
-from seatrial.analyse.naming import first_of
 from seatrial.analyse.step_work import unlike_work
 from seatrial.records.comparison import LossParity, LossVerdict, Side, SideRun
 from seatrial.records.health import LossCourse
+from seatrial.wording import MOST_IN_PASSING, named
 
 LAST_SHARE = 0.25
 # Losses that end before this share of the longest run leave too much of it in the dark.
@@ -99,7 +99,7 @@ def _silent(a: Side, b: Side) -> str:
     if sides:
         return f"{' and '.join(side.name for side in sides)} tell{'s' * (len(sides) == 1)} no losses"
     runs = [run.run for side in (a, b) for run in side.runs if not _tells(run)]
-    return f"{first_of(runs)} tell{'s' * (len(runs) == 1)} no losses" if runs else ""
+    return f"{named(runs, MOST_IN_PASSING)} tell{'s' * (len(runs) == 1)} no losses" if runs else ""
 
 
 def _tells(run: SideRun) -> bool:

@@ -28,10 +28,10 @@ from seatrial.analyse.memory_growth import Growth, Shape, find_growth
 from seatrial.analyse.quantile import median
 from seatrial.records.health import MemoryCourse, MemoryVerdict
 from seatrial.records.telemetry import TelemetryTables
+from seatrial.units import KIB_PER_MIB
 
 Floats = npt.NDArray[np.float64]
 
-KIB_PER_MIB = 1024
 LEAST_SAMPLES = 60
 SHORT_MIN = 5.0
 SHORT_WIDTHS = 20.0

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 
 from seatrial.analyse.debug_switches import switched_on
 from seatrial.analyse.interval import contains_one, ratio
-from seatrial.analyse.naming import first_of
 from seatrial.analyse.rank_cautions import ranking_cautions
 from seatrial.analyse.rank_metric import Metric, choose_metric
 from seatrial.records.campaign_plan import SENTINEL
 from seatrial.records.measure import Cell, Estimate, GroupSummary, RankedGroup, Ranking
+from seatrial.wording import named
 
 ITER_P50 = "tail_mean_iter_p50_ms_mean"
 # A difference of more than this is not given away to the lower p90/p50, however widely the leader's own runs scatter.
@@ -198,7 +198,7 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
     if any(place.apart is None for place in tied):
         remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
         return f"{best}, but without an interval the order is not evidence; {remedy}."
-    names = first_of([place.summary.group for place in tied], MOST_TIED_NAMED)
+    names = named([place.summary.group for place in tied], MOST_TIED_NAMED)
     jitter_decided = any(place.inside for place in tied) and math.isfinite(_jitter(winner.summary))
     by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it stands first by its {metric.unit}"
     return f"{name} is not told apart from {names} by the data; {by}."
@@ -209,7 +209,7 @@ def _refusals(order: Sequence[_Standing]) -> str:
     groups: dict[str, list[str]] = {}
     for place in order:
         groups.setdefault(place.refusal, []).append(place.summary.group)
-    told = [f"{first_of(names, MOST_TIED_NAMED)}: {refusal}" for refusal, names in groups.items()]
+    told = [f"{named(names, MOST_TIED_NAMED)}: {refusal}" for refusal, names in groups.items()]
     more = [f"and {len(told) - MOST_REFUSALS} more reasons"] if len(told) > MOST_REFUSALS else []
     return "; ".join([*told[:MOST_REFUSALS], *more])
 

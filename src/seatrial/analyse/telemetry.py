@@ -19,10 +19,10 @@ from seatrial.analyse.column import column, known, known_mean
 from seatrial.records.columns import TELEMETRY_FIGURES
 from seatrial.records.measure import Cell
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount, TelemetryTables
+from seatrial.units import KIB_PER_MIB
 
 Numbers = npt.NDArray[np.float64]
 
-KIB_PER_MIB = 1024
 LEAST_COVERED = 0.9
 """Energy is given only where samples cover this much of the window; the rest is taken to be like it."""
 SETTINGS = frozenset({"applications_clocks_setting", "display_clock_setting"})

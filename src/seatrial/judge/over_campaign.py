@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seatrial.judge.facts import Facts
-from seatrial.judge.reading import CONFIDENCE, FILES, LEAST_REPEATS, Reading, interval_text, many, missing, runs_text
+from seatrial.judge.reading import CONFIDENCE, FILES, LEAST_REPEATS, Reading, interval_text, missing, runs_text
 from seatrial.records.comparison import Scaling, ScalingPoint
 from seatrial.records.criteria_catalog import CAMPAIGN
 from seatrial.records.measure import Estimate
 from seatrial.records.stability import SentinelDrift
 from seatrial.records.verdict import Criterion, Evidence
+from seatrial.wording import count
 
 
 def campaign_reading(criterion: Criterion, facts: Facts) -> list[Reading]:
@@ -31,9 +32,9 @@ def _scaling_reading(facts: Facts) -> Reading:
         return missing(CAMPAIGN, f"{why}; run the same group on 1, 2, 4 … ranks into one folder", FILES.group_summary.name)
     points = sorted(found.points, key=lambda point: point.gpus)
     first, last = points[0], points[-1]
-    estimate, sizes = last.efficiency, f"{first.gpus} → {many(last.gpus, found.worker)}"
+    estimate, sizes = last.efficiency, f"{first.gpus} → {count(last.gpus, found.worker)}"
     if estimate.low is None or estimate.high is None:
-        why = f"{estimate.mean:.3g} at {many(last.gpus, found.worker)} has no interval; set repeats to {LEAST_REPEATS} or more"
+        why = f"{estimate.mean:.3g} at {count(last.gpus, found.worker)} has no interval; set repeats to {LEAST_REPEATS} or more"
         return missing(CAMPAIGN, why, FILES.group_summary.name)
     return Reading(
         subject=last.group,
@@ -53,7 +54,7 @@ def _scaling_reading(facts: Facts) -> Reading:
 def _point_evidence(point: ScalingPoint, found: Scaling) -> Evidence:
     return Evidence(
         subject=point.group,
-        name=f"total at {many(point.gpus, found.worker)}",
+        name=f"total at {count(point.gpus, found.worker)}",
         value=point.value.mean,
         unit=found.unit,
         file=FILES.group_summary.name,
@@ -107,7 +108,7 @@ def _drift_detail(drift: SentinelDrift) -> str:
         parts.append(f"{interval_text()} {drift.drift_low:.3g} to {drift.drift_high:.3g} %")
     if drift.level_change_pct is not None:
         parts.append(f"its level changed by {drift.level_change_pct:+.3g} % in between")
-    return ", ".join([*parts, many(drift.runs, "sentinel run")])
+    return ", ".join([*parts, count(drift.runs, "sentinel run")])
 
 
 def drift_evidence(drift: SentinelDrift) -> tuple[Evidence, ...]:

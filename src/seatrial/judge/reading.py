@@ -16,6 +16,7 @@ from seatrial.paths import CampaignPaths
 from seatrial.records.measure import Cell, GroupSummary, Window
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Criterion, Evidence
+from seatrial.wording import count
 
 FILES = CampaignPaths(Path())
 _NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
@@ -138,13 +139,8 @@ def shape(text: str) -> str:
     return _NUMBERS.sub("#", text)
 
 
-def many(count: int, noun: str) -> str:
-    """'1 run', '3 runs'."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def runs_text(count: int) -> str:
-    return many(count, "run")
+def runs_text(number: int) -> str:
+    return count(number, "run")
 
 
 def interval_text(confidence: float = CONFIDENCE) -> str:

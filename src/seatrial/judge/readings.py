@@ -25,7 +25,6 @@ from seatrial.judge.reading import (
     failures_text,
     how_it_ended,
     interval_text,
-    many,
     missing,
     outcome_file,
     run_window,
@@ -40,6 +39,7 @@ from seatrial.records.results import MeasuredRun
 from seatrial.records.stability import GroupStability
 from seatrial.records.verdict import Criterion
 from seatrial.units import format_number
+from seatrial.wording import count
 
 # Figures of a window: without a steady state they are of no use as a gate.
 NEED_STEADY = frozenset(
@@ -74,7 +74,7 @@ def _with_those_to_come(reading: Reading, facts: Facts) -> Reading:
     waiting = facts.pending if reading.subject == CAMPAIGN else facts.pending_of(reading.subject)
     if reading.missing or not waiting or not isinstance(reading.value, (int, float)):
         return reading
-    come = f"{many(len(waiting), 'run')} of {'it' if reading.subject == CAMPAIGN else reading.subject} still to be run"
+    come = f"{count(len(waiting), 'run')} of {'it' if reading.subject == CAMPAIGN else reading.subject} still to be run"
     high = (reading.value if reading.high is None else reading.high) + len(waiting)
     return replace(reading, high=high, unsettled="; ".join(part for part in (reading.unsettled, come) if part))
 
@@ -139,7 +139,7 @@ def _ranks_told(metric: str, measure: RunMeasure) -> str:
     """Of a loss that not every rank tells."""
     if metric not in ("loss_falls", "loss_finite") or measure.loss_ranks is None or measure.loss_ranks >= measure.world_size:
         return ""
-    return f"{measure.loss_ranks} of {many(measure.world_size, 'rank')} told"
+    return f"{measure.loss_ranks} of {count(measure.world_size, 'rank')} told"
 
 
 def _silent_ranks(metric: str, measure: RunMeasure) -> str:
@@ -178,7 +178,7 @@ def _figure_reading(criterion: Criterion, entry: MetricEntry, group: GroupSummar
     if found.value is None or gpus is None:
         told = f"{name} has no {metric};" if entry.needs_bound else f"{name}:"
         return missing(name, f"{told} {found.reason or how_to_get(metric)}", file)
-    steps = f"{many(group.window_n, 'step')} in the windows of {runs_text(group.runs)}"
+    steps = f"{count(group.window_n, 'step')} in the windows of {runs_text(group.runs)}"
     reading = Reading(
         subject=name,
         value=_shared(found.value, gpus) if entry.per_gpu else found.value,

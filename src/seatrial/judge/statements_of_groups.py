@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from seatrial.judge.advice import cause_advice
 from seatrial.judge.facts import Facts
 from seatrial.judge.over_campaign import drift_evidence
-from seatrial.judge.reading import FILES, interval_text, listed, many, runs_text
+from seatrial.judge.reading import FILES, interval_text, listed, runs_text
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup
 from seatrial.records.stability import GroupStability, SentinelDrift, StabilityVerdict
 from seatrial.records.verdict import Evidence, Finding, Verdict
 from seatrial.units import format_number
+from seatrial.wording import count
 
 _VERDICTS = {
     StabilityVerdict.STABLE: Verdict.PASS,
@@ -86,7 +87,7 @@ def _place_evidence(place: RankedGroup, facts: Facts) -> Evidence:
         value=place.value,
         unit=facts.ranking.unit,
         file=FILES.ranked_groups.name,
-        window=f"{many(group.window_n, 'step')} in the windows of {runs_text(group.runs)}" if group else "",
+        window=f"{count(group.window_n, 'step')} in the windows of {runs_text(group.runs)}" if group else "",
         n=group.runs if group else None,
     )
 

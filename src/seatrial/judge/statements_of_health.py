@@ -10,12 +10,13 @@ from collections.abc import Iterator, Sequence
 
 from seatrial.judge.facts import Facts
 from seatrial.judge.memory import NO_SAMPLES, course_evidence, slope_text, unsaid_text
-from seatrial.judge.reading import MOST_APART, listed, many, runs_text
+from seatrial.judge.reading import MOST_APART, listed, runs_text
 from seatrial.judge.straggling import held_up_evidence, steps_text, straggler_evidence
 from seatrial.records.health import MemoryCourse, MemoryVerdict, Straggler, StragglerVerdict
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Evidence, Finding, Verdict
 from seatrial.units import format_duration
+from seatrial.wording import count
 
 Course = tuple[MeasuredRun, MemoryCourse]
 Held = tuple[MeasuredRun, Straggler]
@@ -50,7 +51,7 @@ def _leaks(key: str, leaks: Sequence[Course]) -> Iterator[Finding]:
 
 def _leak(name: str, subject: str, course: MemoryCourse, leaks: Sequence[Course]) -> Finding:
     span = course.last_t - course.first_t if course.first_t is not None and course.last_t is not None else None
-    over = f", {many(course.n, 'sample')}" + (f" over {format_duration(span)}" if span is not None else "")
+    over = f", {count(course.n, 'sample')}" + (f" over {format_duration(span)}" if span is not None else "")
     return Finding(
         id=name,
         kind="leak",
@@ -87,7 +88,7 @@ def _not_leaking(runs: Sequence[MeasuredRun], of: int) -> Iterator[Finding]:
             evidence=_courses(unsaid),
         )
     if level:
-        text = f"No leak in {runs_text(len(level))}: memory stays level after warm-up ({many(_samples(level), 'sample')})."
+        text = f"No leak in {runs_text(len(level))}: memory stays level after warm-up ({count(_samples(level), 'sample')})."
         yield Finding(id="leak-none", kind="leak", verdict=Verdict.PASS, text=text, evidence=_courses(level))
 
 
@@ -180,6 +181,6 @@ def _without(pairs: Sequence[Held]) -> Iterator[Finding]:
             id="straggler-none",
             kind="straggler",
             verdict=Verdict.PASS,
-            text=f"No rank holds the others up in {runs_text(len(pairs))} ({many(steps, 'step')}).",
+            text=f"No rank holds the others up in {runs_text(len(pairs))} ({count(steps, 'step')}).",
             evidence=tuple(straggler_evidence(run, found) for run, found in pairs),
         )

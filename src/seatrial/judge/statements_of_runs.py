@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from seatrial.judge.facts import Facts, fault, is_spoilt
-from seatrial.judge.reading import FILES, MOST_APART, attempt_file, listed, many, outcome_file, run_window, runs_text, window_text
+from seatrial.judge.reading import FILES, MOST_APART, attempt_file, listed, outcome_file, run_window, runs_text, window_text
 from seatrial.records.health import DebugSetting, SlowSteps
 from seatrial.records.measure import Window
 from seatrial.records.outcome import Fault, RunOutcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Evidence, Finding, Verdict
+from seatrial.wording import count
 
 # Slow steps that take more of a run's time than this are told as a fault; below they are only named. A twentieth is what the ready
 # criteria allow a speed to differ by.
@@ -113,9 +114,9 @@ def steady_statements(facts: Facts) -> Iterator[Finding]:
     steady = [(run, window) for run, window in windows if window.steady]
     if steady:
         warmup = max(window.warmup_steps for _, window in steady)
-        count = sum(window.n for _, window in steady)
-        text = f"{runs_text(len(steady))} reached a steady state, after {many(warmup, 'step')} of warm-up at most; "
-        text += f"{many(count, 'step')} {'counts' if count == 1 else 'count'}."
+        num_steps = sum(window.n for _, window in steady)
+        text = f"{runs_text(len(steady))} reached a steady state, after {count(warmup, 'step')} of warm-up at most; "
+        text += f"{count(num_steps, 'step')} {'counts' if num_steps == 1 else 'count'}."
         yield _steady("steady_state", Verdict.PASS, text, steady)
 
 
@@ -166,7 +167,7 @@ def _slow_steps(name: str, verdict: Verdict, found: Sequence[Slow]) -> Iterator[
     worst = ", ".join(f"{one.step} ({one.ms:.4g} ms, {one.over_median:.3g} × the median)" for one in slow.worst[:MOST_STEPS_NAMED])
     window, n = run_window(run)
     subject = run.attempt.spec.run if len(found) == 1 else f"{runs_text(len(found))}, most in {run.attempt.spec.run}"
-    steps = f"{slow.count} of {many(n or 0, 'step')} {'takes' if slow.count == 1 else 'take'}"
+    steps = f"{slow.count} of {count(n or 0, 'step')} {'takes' if slow.count == 1 else 'take'}"
     share = f"{slow.time_share * 100:.1f} % of its time beyond the median step"
     yield Finding(
         id=name,

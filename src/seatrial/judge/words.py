@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from seatrial.judge.counts import COUNTED, told_count
 from seatrial.judge.facts import Facts
-from seatrial.judge.reading import Reading, listed, many, shape
+from seatrial.judge.reading import Reading, listed, shape
 from seatrial.records.criteria_catalog import CAMPAIGN, EVERY_GROUP, EVERY_RUN, WINNER, metric_entry
 from seatrial.records.verdict import Criterion
 from seatrial.units import format_number
+from seatrial.wording import count
 
 _WHERE = {CAMPAIGN: "", EVERY_RUN: " in every run", EVERY_GROUP: " in every group", WINNER: " of the winner"}
 # Beyond this, repeats are no way to settle a difference that lies so near to its bound.
@@ -96,7 +97,7 @@ def repeats_wanted(reading: Reading, criterion: Criterion) -> str:
     of_each = " of each" if _is_between_groups(criterion) else ""
     if more > MOST_REPEATS_ADVISED:
         return f"about {more:,} more repeats{of_each} would be needed to tell: without them INCONCLUSIVE stands"
-    return f"about {many(more, 'more repeat')}{of_each} would tell"
+    return f"about {count(more, 'more repeat')}{of_each} would tell"
 
 
 def _is_between_groups(criterion: Criterion) -> bool:
@@ -124,5 +125,5 @@ def why_asked(criterion: Criterion) -> str:
 
 
 def still_to_run(facts: Facts) -> str:
-    count = len(facts.pending)
-    return f"{count} {'run is' if count == 1 else 'runs are'} still to be run"
+    pending = len(facts.pending)
+    return f"{count(pending, 'run')} {'is' if pending == 1 else 'are'} still to be run"

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 from seatrial.collect.original.cells import number
 from seatrial.collect.original.spans import Span
+from seatrial.units import KIB_PER_MIB
 from seatrial_runbooks.stage1.csv_rows import Cells, TableReader, dropped_words
 from seatrial_runbooks.stage1.leak_arithmetic import MemoryGrowth, after_warm_up, growth, too_little
 
 LEAST_PROCESSES = 10
-KIB_PER_MIB = 1024
 OURS = "our layout (rss_kib, train_proc_count)"
 DRIVER = "the driver's layout (rss_kib)"
 HAND_MADE = "the hand-made sampler's layout (train_rss_kib)"

@@ -75,3 +75,10 @@ def test_the_largest_part_and_what_grows_are_told() -> None:
 def test_it_is_the_same_each_time() -> None:
     runs = timed(1, 2, 4, noise=0.02)
     assert Fit(runs).at(16, 1.0) == Fit(runs).at(16, 1.0)
+
+
+def test_repeats_scatter_about_the_mean_of_their_own_side() -> None:
+    """Three sides far apart, each alike to the last digit: there is no noise of repeats."""
+    runs = [Timed(gpus=gpus, work=1.0, step_ms=100.0 * gpus, side=at) for at, gpus in enumerate((1, 2, 4)) for _ in range(2)]
+    found = Fit(runs)._of_repeats()
+    assert found is not None and found[0] == pytest.approx(0.0, abs=1e-12) and found[1] == 3
