@@ -45,7 +45,9 @@ def run(
 ) -> int:
     """Run a plan: every group, every repeat, then rank and judge. The same command again resumes.
 
-    Finished runs are not run again; runs whose settings changed are. Exit code 0 PASS, 2 FAIL, 3 INCONCLUSIVE, 130 interrupted.
+    Finished runs are not run again; runs whose settings changed are.
+
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a plan or command that cannot be read.
     """
     from seatrial.cli.carry_out import carry_out_here
     from seatrial.cli.pernode import NodeWords

@@ -110,7 +110,9 @@ def sweep(
 
     The script needs no change: its own lines are read where a known format or your pattern matches, else the whole run is timed.
 
-    The same line again resumes; more repeats extend. Exit code 0 PASS, 2 FAIL, 3 INCONCLUSIVE, 130 interrupted.
+    The same line again resumes; more repeats extend.
+
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a command that cannot be read.
     """
     from seatrial.cli.carry_out import carry_out_here
     from seatrial.cli.pernode import NodeWords
@@ -150,6 +152,7 @@ def _resolved(mapping: dict[str, Any], command: Sequence[str], only: Only, budge
 def on_nodes(mapping: dict[str, Any], nodes: int, *, is_own_folder: bool) -> dict[str, Any]:
     """The plan of a command that is one node's share, on `nodes` of them; its folder is another than that of the command alone."""
     from seatrial.errors import UsageError
+    from seatrial.records.run_spec import PERNODE
 
     place = dict(mapping["place"])
     if "place.ranks" in mapping.get("axes", {}):
@@ -157,7 +160,7 @@ def on_nodes(mapping: dict[str, Any], nodes: int, *, is_own_folder: bool) -> dic
     if "ranks" in place:
         place["ranks"] *= nodes
     output = mapping["output"] if is_own_folder else f"{mapping['output']}-{nodes}-nodes"
-    return {**mapping, "place": {**place, "kind": "pernode", "nodes": nodes}, "output": output}
+    return {**mapping, "place": {**place, "kind": PERNODE, "nodes": nodes}, "output": output}
 
 
 def _more_keys(run_limit: str | None, start_limit: str | None, window: str | None, env: list[str] | None, **plain: Any) -> dict[str, Any]:

@@ -62,7 +62,7 @@ PART = Part(
             f"{TORCH}::test_a_rank_that_hangs_is_named_and_not_the_one_that_waits_for_it",
         ),
         Row(
-            "A script without the probe hangs",
+            "A script without the probe, whose lines are read, hangs",
             "Its lines stop; stacks are taken from outside by py-spy.",
             "`stalled` and the line.",
             f"{RUNS}::test_a_foreign_script_that_hangs_is_seen_by_its_lines_and_its_stack_is_taken_from_outside",

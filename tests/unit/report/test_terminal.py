@@ -100,7 +100,7 @@ def test_without_an_interval_the_reason_is_given_and_not_a_tie() -> None:
 def test_both_winners_are_named() -> None:
     text = printed(factory.results(ranking=factory.ranking(decided=True, latency_winner="mb8_nw2"), pending=()), 200)
     assert "Throughput winner: mb16_nw2 (1,270 samples/s ±1.0 %), ahead of every other group by more than the noise." in text
-    assert "Latency winner: mb8_nw2 (38.10 ms iter p50 by the seeds' tail mean, a sum of phases)." in text
+    assert "Latency winner: mb8_nw2 (38.10 ms median step over the last timing points)." in text
 
 
 def test_the_picture_refers_to_nothing_outside(tmp_path: Path) -> None:

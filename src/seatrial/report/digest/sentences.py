@@ -68,9 +68,16 @@ def _latency_clause(results: CampaignResults) -> str:
     if group is None:
         return "Latency winner: none, as no run gave timing points."
     p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
-    value = f" ({figure(p50_ms)} ms iter p50 by the seeds' tail mean, a sum of phases)" if isinstance(p50_ms, float) else ""
+    what = "sum of phases" if _has_phases(results, group.group) else "step"
+    value = f" ({figure(p50_ms)} ms median {what} over the last timing points)" if isinstance(p50_ms, float) else ""
     same = "the same, " if name == results.ranking.winner else ""
     return f"Latency winner: {same}{name}{value}."
+
+
+def _has_phases(results: CampaignResults, group: str) -> bool:
+    """Whether its runs told forward and backward apart: timing points are then of the sum of phases, else of whole steps."""
+    seeds = [run.measure.seed for run in results.counted if run.measure and run.attempt.spec.group == group]
+    return any(seed.get("last_fwd_p50_ms") is not None and seed.get("last_bwd_p50_ms") is not None for seed in seeds)
 
 
 def left_out_sentence(results: CampaignResults) -> str:

@@ -136,6 +136,22 @@ def test_unlike_machines_are_listed_apart() -> None:
     assert found[1][0].endswith("commit 0123456789ab (main) with uncommitted changes")
 
 
+@pytest.mark.parametrize(
+    ("told", "what"),
+    [
+        ({}, "step"),
+        ({"last_fwd_p50_ms": 8.0, "last_bwd_p50_ms": None}, "step"),
+        ({"last_fwd_p50_ms": 8.0, "last_bwd_p50_ms": 16.0}, "sum of phases"),
+    ],
+)
+def test_the_latency_winners_figure_says_what_it_is_of(told: dict[str, float | None], what: str) -> None:
+    run = factory.measured("mb16_nw2", 1)
+    assert run.measure is not None
+    run = dataclasses.replace(run, measure=dataclasses.replace(run.measure, seed={**run.measure.seed, **told}))
+    text = winners_sentence(factory.results(runs=(run,)))
+    assert text.endswith(f"Latency winner: the same, mb16_nw2 (25.20 ms median {what} over the last timing points).")
+
+
 def test_latency_without_timing_points_is_said() -> None:
     text = winners_sentence(factory.results(ranking=factory.ranking(latency_winner=None)))
     assert text.endswith("Latency winner: none, as no run gave timing points.")

@@ -5,14 +5,22 @@ from __future__ import annotations
 import pytest
 
 from seatrial.records.charts import DRAWN_GPU, DRAWN_HOST
-from seatrial.report.html.specs.timeline_metrics import GIB, MIB, PANELS, Panel, in_fitting_unit
+from seatrial.report.html.specs.timeline_metrics import KIB_PER_GIB, PANELS, Panel, in_fitting_unit
+from seatrial.units import KIB_PER_MIB
 
 DISK = next(panel for panel in PANELS if panel.id == "disk")
 
 
 @pytest.mark.parametrize(
     ("largest", "unit", "per_unit"),
-    [(0.0, "KiB/s", 1), (MIB - 1, "KiB/s", 1), (MIB, "MiB/s", MIB), (GIB - 1, "MiB/s", MIB), (GIB, "GiB/s", GIB), (9e9, "GiB/s", GIB)],
+    [
+        (0.0, "KiB/s", 1),
+        (KIB_PER_MIB - 1, "KiB/s", 1),
+        (KIB_PER_MIB, "MiB/s", KIB_PER_MIB),
+        (KIB_PER_GIB - 1, "MiB/s", KIB_PER_MIB),
+        (KIB_PER_GIB, "GiB/s", KIB_PER_GIB),
+        (9e9, "GiB/s", KIB_PER_GIB),
+    ],
 )
 def test_a_rate_is_told_in_the_unit_of_its_peak(largest: float, unit: str, per_unit: int) -> None:
     fitted = in_fitting_unit(DISK, largest)
