@@ -1,13 +1,14 @@
 """What tests of several folders have in common: places of their own for what a test would otherwise leave in the machine's, and what
 the workers of one lane share.
 
-Marks of xdist's (`xdist_group`) keep no tests together: pytest 9.2 passes over the name that xdist 3.8 gives a test for that. What must not
-be made twice or run at the same time is held by locks on files instead, which also hold between two lanes in one folder.
+Marks of xdist's keep no tests together: pytest 9.2 passes over the name that xdist 3.8 gives a test for that. What must not be made twice
+or run at the same time is held by locks on files instead, which also hold between two lanes in one folder.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,14 +29,18 @@ def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def made_once(shared_root: Path) -> MadeOnce:
-    """`made_once("small", make)` → the folder `small` as `make(folder)` left it, made by the first worker that needs it."""
+    """`made_once("small", make)` → the folder `small` as `make(folder)` left it, made by the first worker that needs it. What a `make` that
+    failed has left is removed; the folder is made under its own name, since campaigns hold the paths of their files."""
 
     def once(name: str, make: Callable[[Path], object]) -> Path:
-        folder = shared_root / name
+        folder, is_whole = shared_root / name, shared_root / f"{name}.made"
         with FileLock(shared_root / f"{name}.lock"):
-            if not folder.exists():
+            if not is_whole.exists():
+                if folder.exists():
+                    shutil.rmtree(folder)
                 folder.mkdir()
                 make(folder)
+                is_whole.touch()
         return folder
 
     return once

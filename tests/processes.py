@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import psutil
@@ -25,6 +26,12 @@ def is_gone(pid: int) -> bool:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return True
+
+
+def own_children() -> list[psutil.Process]:
+    """Children of the tests' own process; without the one that multiprocessing starts with its first segment and keeps for good."""
+    keeper = getattr(resource_tracker._resource_tracker, "_pid", None)
+    return [child for child in psutil.Process().children() if child.pid != keeper]
 
 
 def pids_in(path: Path) -> list[int]:

@@ -13,13 +13,14 @@ import json
 import os
 import re
 import stat
-import tempfile
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from seatrial.disk.append import AppendFile, forget, put_aside, tried
+from seatrial.disk.modes import BY_UMASK as BY_UMASK
 from seatrial.disk.modes import PRIVATE, READABLE
 
 TAIL_CHUNK_BYTES = 64 * 1024
@@ -28,7 +29,6 @@ LARGEST_INDENTED = 1 << 20
 LARGEST_JSON_BYTES = 256 << 20
 # A line of ours has a few hundred bytes; one without end must not be held in memory whole.
 LONGEST_JSON_LINE = 1 << 20
-_OWN_STATUS = Path("/proc/self/status")
 _PART, _LINK = ".part", ".link"
 _PART_OUTDATED_S = 3600.0
 _LONGEST_PART_NAME_BYTES, _LONGEST_HOST_NAME = 120, 64
@@ -40,30 +40,38 @@ def written_aside(path: Path, mode: int = READABLE, *, to_disk: bool = True) -> 
     """A temporary name beside `path`, renamed onto it when the block ends well and removed when it does not. `to_disk` False is for a
     caller of many small files who asks the disk to keep all of them himself, in one go."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{_part_name(path)}.{_writer()}.", suffix=_PART)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f".{_part_name(path)}.{_writer()}.{os.urandom(8).hex()}{_PART}")
+    # Made with its mode, from which the kernel takes the umask: a private file is never readable by others, not even for a moment.
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    try:
+        made = os.fstat(handle).st_mode
+    finally:
+        os.close(handle)
     try:
         yield temporary
-        # Until now it was 0600, so that a private file is never readable by others, not even for a moment.
-        temporary.chmod(mode & ~umask())
+        # Some writers put a file of their own in its place.
+        if os.stat(temporary).st_mode != made:  # noqa: PTH116 (thousands of them)
+            temporary.chmod(stat.S_IMODE(made))
         if to_disk:
             with open(temporary, "rb") as written:
                 os.fsync(written.fileno())
         os.replace(temporary, path)
-    finally:
+    except BaseException:
         # A disk that turned read-only keeps it; why the writing failed is then said, not why the removing did.
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+        raise
 
 
-def sweep_parts(folder: Path, now_t: float | None = None) -> int:
+def sweep_parts(folder: Path, now_t: float | None = None, *, foreign: bool = True) -> int:
     """Remove what killed writers left half-written under `folder`: files of dead processes of this host, and any older than an hour.
-    How many went."""
+    How many went. `foreign` False is for folders that others fill too: what does not bear the name of a writer of ours stays."""
     old_t = (time.time() if now_t is None else now_t) - _PART_OUTDATED_S
     swept = 0
     for ending in (_PART, _LINK):
         for path in folder.rglob(f".*{ending}"):
+            if not (foreign or _WRITER.search(path.name)):
+                continue
             with contextlib.suppress(OSError):
                 found = path.lstat()
                 if not stat.S_ISDIR(found.st_mode) and (_is_left_by_the_dead(path) or found.st_mtime < old_t):
@@ -74,7 +82,7 @@ def sweep_parts(folder: Path, now_t: float | None = None) -> int:
 
 def _part_name(path: Path) -> str:
     """As much of a file's name as leaves room for the rest: a name may have 255 bytes, and a letter may have four."""
-    return os.fsdecode(os.fsencode(path.name)[:_LONGEST_PART_NAME_BYTES])
+    return os.fsencode(path.name)[:_LONGEST_PART_NAME_BYTES].decode(sys.getfilesystemencoding(), errors="ignore")
 
 
 def _writer() -> str:
@@ -87,19 +95,6 @@ def _is_left_by_the_dead(path: Path) -> bool:
     if not found or found[2] != os.uname().nodename[:_LONGEST_HOST_NAME]:
         return False
     return not Path("/proc", found[1]).exists()
-
-
-def umask(status: Path = _OWN_STATUS) -> int:
-    """This process's umask, read where the kernel shows it: to ask by `os.umask` is to change it for every other thread."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in status.read_text(encoding="ascii", errors="replace").splitlines():
-            name, _, value = line.partition(":")
-            if name == "Umask":
-                return int(value, 8)
-    # A file another thread makes in this moment is private rather than open.
-    current = os.umask(0o077)
-    os.umask(current)
-    return current
 
 
 def write_text(path: Path, text: str, mode: int = READABLE) -> None:

@@ -211,6 +211,11 @@ class OriginalPaths:
         return sorted(self.folder.glob(f"{self.manifest.name}.bak_*"))
 
 
+# For who speaks of a file and opens none: `ATTEMPT_FILES.launcher_log.name`.
+ATTEMPT_FILES, CAMPAIGN_FILES = AttemptPaths(Path()), CampaignPaths(Path())
+EVENTS_OF_ALL_RANKS = "events_rank*.jsonl"
+
+
 def _rank_in_name(path: Path) -> int:
     digits = re.findall(r"\d+", path.stem)
     return int(digits[-1]) if digits else 0

@@ -20,7 +20,8 @@ from pathlib import Path
 
 SMALL_COMMAND_TIMEOUT_S = 10.0
 MOST_BYTES = 16 << 20
-CHUNK_BYTES = 64 << 10
+PIPE_BYTES = 64 << 10
+"""What Linux keeps of a pipe, so that one read can take all of it."""
 
 
 class NoEndError(Exception):
@@ -134,7 +135,7 @@ def _read(process: subprocess.Popen[bytes], stdout: int, deadline_m: float, most
         while True:
             if not readable.select(max(0.0, deadline_m - time.monotonic())):
                 raise NoEndError(f"{process.args!r} did not end in time")
-            part = os.read(stdout, CHUNK_BYTES)
+            part = os.read(stdout, PIPE_BYTES)
             if not part:
                 break
             written += part

@@ -9,6 +9,8 @@ from seatrial.errors import UsageError
 
 SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 KIB_PER_MIB = 1024
+MIB = 1 << 20
+"""In bytes."""
 LONGEST_S = 100 * 366 * 86400.0
 UNIT_KINDS: tuple[dict[str, int], ...] = (
     {"ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000},

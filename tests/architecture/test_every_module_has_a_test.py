@@ -1,4 +1,4 @@
-"""Every module has a test of its own: a file under tests/ that imports it, or starts it as the program that it is.
+"""Every module has a test of its own: a file `test_*.py` under tests/ that imports it, or starts it as the program that it is.
 
 That says nothing of how good the test is (`make mutate` does, for the arithmetic); it says where to look and where to add.
 """
@@ -27,7 +27,7 @@ def modules() -> set[str]:
 def named_in_tests() -> set[str]:
     """Dotted names that tests import, and those in texts: arguments of `-m`, and what is imported by name."""
     names: set[str] = set()
-    for path in (ROOT / "tests").rglob("*.py"):
+    for path in (ROOT / "tests").rglob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 names.update(alias.name for alias in node.names)

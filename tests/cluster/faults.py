@@ -6,9 +6,10 @@ from pathlib import Path
 
 from tests.cluster import disks, machines, network, ssh
 from tests.cluster.commands import Commands
-from tests.cluster.running import inside, listener_pid, wait_until
+from tests.cluster.running import inside, listener_pid
 from tests.cluster.state import HostState
 from tests.stubs.clock import WallClock
+from tests.waiting import wait_until
 
 
 class Faults(Commands):
@@ -83,14 +84,14 @@ class Faults(Commands):
         if refusal != "stopped":
             folder = self.state.host_folder(host.name)
             inside(self.state, host.name, ["/usr/sbin/sshd", "-f", str(folder / "sshd_config"), "-E", str(folder / "sshd.log")])
-            wait_until(lambda: self.listens(host.name, machines.SSH_PORT), f"sshd of {host.name} does not listen")
+            wait_until(lambda: self.listens(host.name, machines.SSH_PORT), f"sshd of {host.name} listens")
         self.state.save()
 
     def _stop_sshd(self, host: HostState) -> None:
         listener = listener_pid(host.init) if host.init is not None else None
         if listener is not None:
             inside(self.state, host.name, ["kill", str(listener)])
-            wait_until(lambda: not self.listens(host.name, machines.SSH_PORT), f"sshd of {host.name} does not end")
+            wait_until(lambda: not self.listens(host.name, machines.SSH_PORT), f"sshd of {host.name} ends")
 
     def disk(self, host: str, path: Path | str, size: str = "8m") -> None:
         """A small disk of the host's own at `path`, empty; whatever is there is hidden from this host."""

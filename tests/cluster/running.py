@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -21,7 +20,7 @@ import psutil
 from tests.cluster.state import ClusterError, ClusterState, ProcessId
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-APPEARS_S = 10.0
+APPEARS_S = 60.0
 
 
 def environment(state: ClusterState) -> dict[str, str]:
@@ -59,14 +58,6 @@ def entering_command(state: ClusterState, name: str, argv: list[str], cwd: Path 
     clock = [f"{key}={value}" for key, value in state.host(name).clock.items()]
     # Someone who ignores Ctrl-C himself, as the `exec` verb and a background shell do, must not hand that down.
     return [*entering(state, name), "env", "--default-signal=INT,QUIT", "-C", str(cwd or state.work_folder), "--", *clock, *argv]
-
-
-def wait_until(true: Callable[[], bool], complaint: str) -> None:
-    deadline = time.monotonic() + APPEARS_S
-    while not true():
-        if time.monotonic() > deadline:
-            raise ClusterError(f"{complaint} after {APPEARS_S:.0f} s")
-        time.sleep(0.005)
 
 
 def only_child(pid: int, still_there: subprocess.Popen[str]) -> int | None:

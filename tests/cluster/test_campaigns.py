@@ -96,7 +96,7 @@ def test_a_stage_1_sweep_by_one_command_on_each_node(stage1: Campaign, launcher:
     share = stage1.start(plan, "--node-rank", "1", *where, host="node2")
     first = stage1.start(plan, "--node-rank", "0", *where, host="node1")
     assert first.wait(380) == 0, first.output + share.output
-    assert share.wait(30) == 0, share.output
+    assert share.wait(60) == 0, share.output
     check_runs(stage1, ["mb2", "mb4"], "pernode")
 
 
@@ -158,5 +158,5 @@ def test_the_command_by_hand_leaves_nothing_when_it_is_stopped(hosts: Hosts, tmp
     nodes = ("node1", "node2")
     campaign.wait(lambda: all(hosts.processes(node, "seatrial_workloads.dummy.train") for node in nodes), lambda: by_hand.output)
     by_hand.signal(2)
-    by_hand.wait(30)
+    by_hand.wait(60)
     campaign.wait(lambda: not any(hosts.processes(node, "seatrial_workloads.dummy.train") for node in nodes), lambda: by_hand.output, 20)

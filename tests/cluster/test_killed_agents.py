@@ -90,7 +90,7 @@ def test_an_agent_that_is_killed_where_there_is_no_ssh(campaign: Campaign) -> No
     _wait_for_ranks(campaign, first)
     # Its second node, which is called node1 there.
     campaign.hosts.kill("node2", _agent(campaign, "node2"))
-    assert first.wait(60) == share.wait(10) == INCONCLUSIVE, first.output + share.output
+    assert first.wait(60) == share.wait(60) == INCONCLUSIVE, first.output + share.output
     record = campaign.nodes().nodes[1]
     assert (record.ended, record.killed) == ("lost", 2), record
     _assert_clean(campaign)

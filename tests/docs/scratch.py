@@ -147,17 +147,17 @@ def _left_behind(folder: Path, within_s: float) -> list[str]:
     try:
         wait_until(lambda: not carrying(MARK, folder), "every process of the page ends", within_s)
     except AssertionError:
-        return hosts + [_ended(process) for process in carrying(MARK, folder)]
+        return hosts + [command for process in carrying(MARK, folder) if (command := _ended(process))]
     return hosts
 
 
 def _ended(process: psutil.Process) -> str:
-    """End it; its command, or its number where it has just ended by itself."""
+    """End it; its command, which is empty where it has ended by itself since it was found: a zombie has none."""
     try:
         command = " ".join(process.cmdline())
         process.kill()
     except psutil.NoSuchProcess:
-        return str(process.pid)
+        return ""
     return command
 
 

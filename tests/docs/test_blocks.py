@@ -53,7 +53,7 @@ def test_a_reason_stands_above_a_block_of_commands_and_nowhere_else() -> None:
         assert len(given) == len(used), f"{name_of(path)}: a `not run:` that is not directly above a bash block: {given}"
 
 
-def test_what_shows_a_block_that_is_not_runnames_a_test() -> None:
+def test_what_shows_a_block_that_is_not_run_names_a_test() -> None:
     missing = [f"{_said(path, block)}: {test}" for path, block in _blocks() for test in block.shown_by if not names_a_test(test)]
     assert missing == []
 

@@ -5,11 +5,13 @@ The lane is `make test-docs`. What can be seen without running anything is teste
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 
 from seatrial.report.html.pdf import find_browser
 from tests.cluster.machines import unavailable
@@ -27,19 +29,23 @@ def _commands(path: Path) -> str:
 
 
 def _with_commands() -> list[Any]:
-    """Pages that make hosts take turns: their commands name none of several clusters."""
-    marked = [(path, [pytest.mark.xdist_group("hosts")] if MAKES_HOSTS in _commands(path) else []) for path in pages() if _commands(path)]
-    return [pytest.param(path, marks=marks, id=name_of(path)) for path, marks in marked]
+    return [pytest.param(path, id=name_of(path)) for path in pages() if _commands(path)]
 
 
 @pytest.mark.parametrize("path", _with_commands())
-def test_the_commands_of_a_page_run(path: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_run(path: Path, tmp_path: Path, shared_root: Path) -> None:
     if lacking := _lacking(_commands(path)):
         (pytest.fail if os.environ.get("CI") == "1" else pytest.skip)(lacking)
     page = page_at(path)
-    ended = run_page(page, tmp_path)
+    with _turn(_commands(path), shared_root):
+        ended = run_page(page, tmp_path)
     assert ended.code == 0, _what_happened(path, page, ended)
     assert not ended.left, f"{name_of(path)} leaves processes behind: {ended.left}\n{ended.output[-2000:]}"
+
+
+def _turn(commands: str, shared_root: Path) -> contextlib.AbstractContextManager[object]:
+    """Pages that make hosts take turns: their commands name none of several clusters."""
+    return FileLock(shared_root / "hosts.lock") if MAKES_HOSTS in commands else contextlib.nullcontext()
 
 
 def _lacking(commands: str) -> str:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.docs.pages import ROOT, parse
-from tests.docs.scratch import Ended, run_page
+from tests.docs.scratch import MARK, Ended, _left_behind, run_page
+from tests.processes import carrying
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.docs
 
@@ -42,9 +46,19 @@ def test_a_failing_command_ends_the_page_and_is_told(text: str, line: int, tmp_p
 
 
 def test_what_is_left_running_is_told_and_ended(tmp_path: Path) -> None:
-    ended = run("```bash\nsleep 1000 &\n```\n", tmp_path)
+    # The shell's child is a shell for a moment before it is what it is to be.
+    ended = run("```bash\nsleep 1000 &\nuntil grep -q sleep /proc/$!/comm; do :; done\n```\n", tmp_path)
     assert ended.code == 0
     assert ended.left == ["sleep 1000"]
+    wait_until(lambda: not carrying(MARK, tmp_path), "it is ended")
+
+
+def test_what_ended_by_itself_since_it_was_found_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen(["true"]) as ended:
+        # A zombie: nobody has collected it yet.
+        wait_until(lambda: psutil.Process(ended.pid).status() == psutil.STATUS_ZOMBIE, "it ends")
+        monkeypatch.setattr("tests.docs.scratch.carrying", lambda mark, folder: [psutil.Process(ended.pid)])
+        assert _left_behind(tmp_path, within_s=0.0) == []
 
 
 def test_a_page_writes_into_a_checkout_of_its_own(tmp_path: Path) -> None:

@@ -207,7 +207,7 @@ def test_interrupt_twice_is_at_once(harness: Harness) -> None:
     wait_until(lambda: list(harness.out.folder.glob("*/attempt-1/events_rank1.jsonl")), "a run starts")
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    process.communicate(timeout=60)
     assert process.returncode == 130
 
 
@@ -229,7 +229,7 @@ def test_harness_killed_leaves_nothing_running_and_resumes(harness: Harness) -> 
     wait_until(lambda: list(harness.out.folder.glob("*/attempt-1/events_rank1.jsonl")), "a run starts")
     process.kill()
     process.communicate()
-    wait_until(lambda: not harness.left_behind(), "every process is gone", patience_s=10)
+    wait_until(lambda: not harness.left_behind(), "every process is gone", patience_s=60)
     harness.run("run", str(plan))
     outcomes = [row["outcome"] for row in harness.manifest()]
     assert outcomes.count("ok") == 4 and outcomes.count("interrupted") == 1

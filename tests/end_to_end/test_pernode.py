@@ -140,7 +140,7 @@ def test_when_node_0_is_killed_the_other_leaves_nothing(harness: Harness, port: 
     node0.wait()
     code, said = ended(other)
     assert code == 1 and "node 0 is gone" in said and "nothing is left running here" in said, said
-    wait_until(lambda: harness.left_behind() == [], "everything is gone", 30)
+    wait_until(lambda: harness.left_behind() == [], "everything is gone", 60)
     assert harness.out.gate.exists(), "what the dead one left; the next command passes it over"
     other, node0 = start(harness, 1, port, "--set", "steps=5"), start(harness, 0, port, "--set", "steps=5")
     code0, said0 = ended(node0)

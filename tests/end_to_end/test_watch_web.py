@@ -43,7 +43,7 @@ class Browser:
 
     def _ask(self, path: str, **headers: str) -> tuple[str, str]:
         """The cookie that is given, and the text."""
-        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=30)) as connection:
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)) as connection:
             connection.request("GET", path, headers=headers)
             answer = connection.getresponse()
             assert answer.status == 200, path
@@ -101,7 +101,7 @@ def test_a_campaign_is_seen_while_it_runs_and_when_it_is_over(harness: Harness) 
 def assert_ends(watch: subprocess.Popen[str]) -> None:
     below = psutil.Process(watch.pid).children(recursive=True)
     watch.send_signal(signal.SIGINT)
-    said, _ = watch.communicate(timeout=30)
+    said, _ = watch.communicate(timeout=60)
     assert watch.returncode == 130
     assert "Traceback" not in said and said.endswith("seatrial: interrupted\n")
     assert below == []

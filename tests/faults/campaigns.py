@@ -14,7 +14,7 @@ from tests.harness import Harness
 from tests.waiting import wait_until
 
 SCRIPTS = Path(__file__).parent / "scripts"
-STEPPED_WITHIN_S = 40.0
+STEPPED_WITHIN_S = 120.0
 QUICK_STALL = "{factor: 3, floor_s: 4}"
 QUICK_STALL_OF_A_SCRIPT = "{factor: 3, floor_s: 4, quiet_s: 4}"
 INCONCLUSIVE = 3

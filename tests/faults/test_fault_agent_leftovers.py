@@ -17,7 +17,7 @@ from seatrial.launch.agent_process import AgentProcess
 from seatrial.machine.orphans import kill_orphans
 from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
-from tests.processes import is_gone, pids_in
+from tests.processes import is_gone, own_children, pids_in
 from tests.unit.agent.runs import agent_on, attempt_of, hear, order_for
 from tests.waiting import wait_until
 
@@ -111,7 +111,7 @@ def test_nothing_stays(tmp_path: Path, stayer: str, way: str) -> None:
         last = hear(agent, "lost" if way == "agent killed" else "gone", GONE_WITHIN_S + 2.0)
         assert "do not die" not in last.detail
         _assert_gone(attempt_of(order))
-    assert psutil.Process().children() == []
+    assert own_children() == []
 
 
 def _end(agent: AgentProcess, way: str) -> None:

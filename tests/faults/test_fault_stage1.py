@@ -47,8 +47,8 @@ def test_a_deepspeed_sweep_killed_in_the_middle_goes_on(harness: Harness) -> Non
     wait_until(lambda: any(harness.out.folder.glob("*/attempt-1/outcome.json")), "the first run ends", 120)
     started_ranks(harness, 2)
     send(killed.pid, signal.SIGKILL)
-    wait_until(lambda: not harness.left_behind(), "every process of it ends", 20)
-    killed.wait(30)
+    wait_until(lambda: not harness.left_behind(), "every process of it ends", 60)
+    killed.wait(60)
     harness.run("run", plan)
     ended = outcomes(harness)
     assert len([key for key, (outcome, _) in ended.items() if outcome == "ok"]) == 4

@@ -44,17 +44,44 @@ def test_a_private_file_is_never_readable_by_others_whatever_stood_there(tmp_pat
     assert files.read_json(path) == {"token": "t"} and stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize(("mask", "mode", "left"), [(0o077, 0o644, 0o600), (0o022, 0o644, 0o644), (0o027, 0o700, 0o700), (0, 0o600, 0o600)])
+@pytest.mark.parametrize(
+    ("mask", "mode", "left"),
+    [
+        (0o077, 0o644, 0o600),
+        (0o022, 0o644, 0o644),
+        (0o027, 0o700, 0o700),
+        (0, 0o600, 0o600),
+        (0o002, files.BY_UMASK, 0o664),
+        (0o077, files.BY_UMASK, 0o600),
+    ],
+)
 def test_written_files_honour_the_umask(tmp_path: Path, mask: int, mode: int, left: int) -> None:
     before = os.umask(mask)
     try:
         files.write_text(tmp_path / "a", "x", mode)
         files.append_line(tmp_path / "b", "x")
-        assert files.umask() == mask == files.umask(tmp_path / "no-proc-here")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == left
     assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o644 & ~mask
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o700])
+def test_a_private_file_is_private_while_it_is_written(tmp_path: Path, mode: int) -> None:
+    before = os.umask(0)
+    try:
+        with files.written_aside(tmp_path / "call.json", mode) as aside:
+            assert stat.S_IMODE(aside.stat().st_mode) == mode
+    finally:
+        os.umask(before)
+
+
+def test_a_writer_who_puts_a_file_of_its_own_in_place_does_not_change_the_mode(tmp_path: Path) -> None:
+    with files.written_aside(tmp_path / "a", 0o600) as aside:
+        aside.unlink()
+        aside.write_text("another")
+        aside.chmod(0o666)
+    assert (tmp_path / "a").read_text() == "another" and stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o600
 
 
 def test_nan_is_refused_in_json(tmp_path: Path) -> None:
@@ -186,6 +213,17 @@ def test_what_killed_writers_left_is_swept(tmp_path: Path) -> None:
     assert files.sweep_parts(tmp_path / "none") == 0
 
 
+def test_in_a_folder_of_others_only_what_bears_a_writers_name_is_swept(tmp_path: Path) -> None:
+    of_ours = [tmp_path / ".a.flac.1@elsewhere.abc.part", tmp_path / ".log.1@elsewhere.x.link"]
+    of_others = [tmp_path / name for name in (".mydownload.part", ".keep.link", ".a.flac.123.part", ".me@home.part", ".7@home.part")]
+    for path in (*of_ours, *of_others):
+        path.write_text("mine")
+        os.utime(path, (0, 0))
+    assert files.sweep_parts(tmp_path, foreign=False) == len(of_ours)
+    assert sorted(tmp_path.iterdir()) == sorted(of_others)
+    assert files.sweep_parts(tmp_path) == len(of_others)
+
+
 def test_what_is_no_link_is_not_replaced_by_one(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("mine")
     with pytest.raises(FileExistsError):
@@ -205,6 +243,13 @@ def test_a_large_document_has_an_item_a_line_and_reads_back_the_same() -> None:
 def test_a_name_of_any_length_that_a_disk_takes_can_be_written(tmp_path: Path, name: str) -> None:
     files.write_text(tmp_path / name, "whole")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [(name, "whole")]
+
+
+@pytest.mark.parametrize(("name", "kept"), [("x" + "名" * 80, "x" + "名" * 39), ("🚢" * 31, "🚢" * 30), ("a" * 119 + "é", "a" * 119)])
+def test_a_long_name_is_cut_between_letters(tmp_path: Path, name: str, kept: str) -> None:
+    with files.written_aside(tmp_path / name) as aside:
+        assert aside.name.startswith(f".{kept}.{os.getpid()}@")
+        assert aside.name.encode()
 
 
 @pytest.mark.parametrize(("to_disk", "asked"), [(True, 1), (False, 0)])

@@ -11,7 +11,7 @@ import pytest
 
 from seatrial import files
 
-pytestmark = pytest.mark.timeout(30)
+pytestmark = pytest.mark.timeout(60)
 
 
 def loop(path: Path) -> None:

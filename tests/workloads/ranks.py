@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-LONGEST_S = 120
+LONGEST_S = 280
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def assert_they_meet(run_dir: Path, before_rank_0: threading.Event) -> None:
     other.start()
     before_rank_0.wait(timeout=0.2)
     come(0)
-    other.join(timeout=30)
+    other.join(timeout=60)
     assert sorted(came) == [0, 1]
 
 
@@ -101,5 +101,5 @@ def test_a_stranger_that_connects_and_leaves_does_not_end_the_run(tmp_path: Path
     with socket.create_connection(("127.0.0.1", port)) as impostor:
         impostor.sendall(bytes(20))
     come(1)
-    first.join(timeout=30)
+    first.join(timeout=60)
     assert sorted(came) == [0, 1]

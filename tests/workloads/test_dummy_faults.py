@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,11 @@ from seatrial.collect.failure.cause import diagnose
 from seatrial.records.outcome import Cause
 from seatrial_workloads.dummy.faults import Faults, OutOfMemoryError
 from seatrial_workloads.dummy.settings import Settings
-from tests.waiting import wait_until
+from tests import waiting
 from tests.workloads.ranks import column, events, rank_environment, run_ranks
 
 PATIENCE_S = 60.0
+wait_until = partial(waiting.wait_until, patience_s=PATIENCE_S)
 SLEEPING = "S"
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from seatrial_workloads.dummy.memory import MIB, Memory, taken
+from seatrial.units import MIB
+from seatrial_workloads.dummy.memory import Memory, taken
 from seatrial_workloads.dummy.settings import Settings
 
 

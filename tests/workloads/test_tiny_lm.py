@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import statistics
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -109,6 +111,21 @@ def test_fp16_without_a_gpu_is_refused_when_settings_are_made_and_else_before_ra
     monkeypatch.setattr(train, "one_rank", None)
     with pytest.raises(ValueError, match="precision is 'fp16', and a CPU has no loss scaling for it"):
         train.main(["--run-dir", str(run_dir), "--precision", "fp16"])
+
+
+def test_the_checkpoints_pause_does_not_wait_for_the_disk_and_its_mode_is_the_umasks(monkeypatch, tmp_path):
+    waited: list[int] = []
+    monkeypatch.setattr(os, "fsync", waited.append)
+    model = torch.nn.Linear(2, 2)
+    trainer = SimpleNamespace(ranks=cpu_ranks(), bare_model=model, optimizer=torch.optim.SGD(model.parameters()), run_dir=tmp_path)
+    before = os.umask(0o002)
+    try:
+        train.Trainer.save_checkpoint(trainer, 4)
+    finally:
+        os.umask(before)
+    assert waited == [] and [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    assert torch.load(tmp_path / "checkpoint.pt")["step"] == 4
+    assert stat.S_IMODE((tmp_path / "checkpoint.pt").stat().st_mode) == 0o664
 
 
 @pytest.mark.slow

@@ -20,8 +20,7 @@ from seatrial.agent.merge import Lines, LogFile, Verbatim
 from seatrial.agent.tree import bind_to_parent
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
-
-READ_BYTES = 64 * 1024
+from seatrial.shell import PIPE_BYTES
 
 
 @dataclass
@@ -40,7 +39,7 @@ class Started:
         if self.pipe is None:
             return b""
         try:
-            data = os.read(self.pipe, READ_BYTES)
+            data = os.read(self.pipe, PIPE_BYTES)
         except BlockingIOError:
             return b""
         if not data:

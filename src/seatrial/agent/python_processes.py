@@ -17,9 +17,8 @@ from pathlib import Path
 from seatrial.files import read_json_lines
 from seatrial.machine.proc_files import PROC, ProcessLine, environment_words, read_line
 from seatrial.paths import AttemptPaths
+from seatrial.records.events import START_EVENT_WITHIN_LINES
 
-# The start event is the first line; a torn or foreign one may stand before it.
-START_EVENT_WITHIN_LINES = 20
 _PROGRAM = re.compile(r"python|pypy")
 _LIBRARY = b"libpython"
 _RANK = b"RANK="

@@ -19,8 +19,10 @@ from seatrial.agent.python_processes import PythonProcess, catches, python_proce
 from seatrial.agent.reports import note, report
 from seatrial.agent.spies import Spies, find_py_spy, hold_words
 from seatrial.agent.tree import descendants
+from seatrial.disk.sizes import size_bytes
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import AgentOrder
+from seatrial.wording import named
 
 # Somebody waits for the report before he ends the run.
 LONGEST_S = 20.0
@@ -51,7 +53,7 @@ class Asked:
 
     def answered(self, now: float) -> bool | None:
         """Whether its stacks are there; None while that is open."""
-        size = _size(self.path)
+        size = size_bytes(self.path)
         if size != self.size:
             self.size, self.changed_at = size, now
         if size > self.size_before and now - self.changed_at >= QUIET_S:
@@ -129,7 +131,7 @@ class Stacks:
         if number is None or process.rank is None or process.signal != self._signal or process.state in HELD:
             return None
         path = self._attempt.rank_stack(process.rank)
-        before = _size(path)
+        before = size_bytes(path)
         if not catches(process.pid, number) or not _sent(process.pid, number):
             return None
         return Asked(process, path, before, before, now, now + SIGNAL_PATIENCE_S)
@@ -180,9 +182,7 @@ class Stacks:
 
 def _named(processes: list[PythonProcess]) -> str:
     ordered = sorted(processes, key=lambda process: (process.rank is None, process.rank or 0, process.pid))
-    names = ", ".join(process.name for process in ordered[:MOST_NAMED])
-    more = len(processes) - MOST_NAMED
-    return f"{names} and {more} more" if more > 0 else names
+    return named([process.name for process in ordered], MOST_NAMED)
 
 
 def _sent(pid: int, number: int) -> bool:
@@ -191,10 +191,3 @@ def _sent(pid: int, number: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

@@ -39,21 +39,6 @@ def compare(
     return compare_pairs([(a, b)], metric=metric, margin_pct=margin_pct, preset=preset, across=across)[0]
 
 
-def compare_many(
-    baseline: Side,
-    others: Sequence[Side],
-    *,
-    metric: str = ANY_THROUGHPUT,
-    margin_pct: float = MARGIN_PCT,
-    preset: str = "",
-    across: bool = False,
-    family: int | None = None,
-) -> tuple[Comparison, ...]:
-    """Each of the others against the baseline, corrected for all of them together."""
-    pairs = [(baseline, other) for other in others]
-    return compare_pairs(pairs, metric=metric, margin_pct=margin_pct, preset=preset, across=across, family=family)
-
-
 def compare_pairs(
     pairs: Sequence[tuple[Side, Side]],
     *,

@@ -10,7 +10,8 @@ import math
 
 from scipy.special import nctdtrinc, stdtrit
 
-from seatrial.analyse.interval import CONFIDENCE, Difference
+from seatrial.analyse.interval import Difference
+from seatrial.records.measure import CONFIDENCE
 
 POWER = 0.8
 # Beyond this nobody repeats; another way of measuring is needed.

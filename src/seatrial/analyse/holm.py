@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seatrial.analyse.interval import CONFIDENCE
+from seatrial.records.measure import CONFIDENCE
 
 ALPHA = 1 - CONFIDENCE
 

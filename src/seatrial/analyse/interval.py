@@ -17,9 +17,7 @@ from functools import cache
 
 from scipy.special import stdtr, stdtrit
 
-from seatrial.records.measure import Estimate
-
-CONFIDENCE = 0.95
+from seatrial.records.measure import CONFIDENCE, Estimate
 
 
 @dataclass(frozen=True, kw_only=True)

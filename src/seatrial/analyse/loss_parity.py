@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from seatrial.analyse.interval import CONFIDENCE
 from seatrial.analyse.step_work import unlike_work
 from seatrial.records.comparison import LossParity, LossVerdict, Side, SideRun
 from seatrial.records.health import LossCourse
+from seatrial.records.measure import CONFIDENCE
 from seatrial.wording import MOST_IN_PASSING, named
 
 LAST_SHARE = 0.25

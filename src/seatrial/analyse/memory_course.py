@@ -26,6 +26,7 @@ from seatrial.analyse.column import column
 from seatrial.analyse.hosts import gpu_name, of_hosts
 from seatrial.analyse.memory_growth import Growth, Shape, find_growth
 from seatrial.analyse.quantile import median
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.health import MemoryCourse, MemoryVerdict
 from seatrial.records.telemetry import TelemetryTables
 from seatrial.units import KIB_PER_MIB
@@ -44,8 +45,7 @@ HORIZON_H = 24.0
 minute most."""
 GONE_SHARE = 0.5
 """Samples at either end below this share of the median are of processes that come or go; where the steps have times, none is left."""
-GPU_FILE = "gpu_telemetry.csv"
-HOST_FILE = "host_telemetry.csv"
+GPU_FILE, HOST_FILE = ATTEMPT_FILES.gpu_telemetry.name, ATTEMPT_FILES.host_telemetry.name
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-MIB = {"bytes": 2**-20, "KiB": 2**-10, "MiB": 1.0, "GiB": 1024.0, "TiB": 1048576.0}
+MIB_PER_UNIT = {"bytes": 2**-20, "KiB": 2**-10, "MiB": 1.0, "GiB": 1024.0, "TiB": 1048576.0}
 _SIZE = r"(\d{1,9}(?:\.\d{1,6})?) (bytes|KiB|MiB|GiB|TiB)"
 # Each in the newer wording, then in the older one.
 _TRIED = re.compile(rf"Tried to allocate {_SIZE}")
@@ -68,7 +68,7 @@ def _mib(pattern: re.Pattern[str], line: str) -> float | None:
     if match is None:
         return None
     number, unit = (part for part in match.groups() if part is not None)
-    return float(number) * MIB[unit]
+    return float(number) * MIB_PER_UNIT[unit]
 
 
 def _shown(mib: float) -> str:

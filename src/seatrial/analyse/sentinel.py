@@ -15,9 +15,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import stdtr, stdtrit
 
-from seatrial.analyse.interval import CONFIDENCE
 from seatrial.records.campaign_plan import SENTINEL
-from seatrial.records.measure import RunMeasure
+from seatrial.records.measure import CONFIDENCE, RunMeasure
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.stability import SentinelDrift, StabilityVerdict

@@ -16,6 +16,7 @@ from seatrial.analyse.uneven_gaps import gap_causes
 from seatrial.analyse.uneven_gpus import gpu_causes
 from seatrial.analyse.uneven_host import host_causes
 from seatrial.analyse.uneven_span import Span
+from seatrial.paths import ATTEMPT_FILES, EVENTS_OF_ALL_RANKS
 from seatrial.records.health import Straggler, StragglerVerdict, UnevenCause
 from seatrial.records.measure import Window
 from seatrial.records.steps import StepTables
@@ -95,7 +96,7 @@ def _slow_rank(straggler: Straggler | None, tables: StepTables) -> Iterator[Unev
         text=f"Rank {straggler.rank}{_where(straggler)} takes {straggler.score:.0%} longer than the others"
         f"{f' in {phase}' if phase else ''}{costs} ({steps}, n = {straggler.n}). {PHASE_ADVICE.get(phase, ADVICE)}.",
         numbers={"rank": straggler.rank, "score": straggler.score, "phase": phase, "held_up_ms": straggler.held_up_ms},
-        file="events_rank*.jsonl" if tables.source == "events" else "launcher.log",
+        file=EVENTS_OF_ALL_RANKS if tables.source == "events" else ATTEMPT_FILES.launcher_log.name,
         window=steps,
         n=straggler.n,
         strength=straggler.score / (1 + straggler.score),
@@ -118,7 +119,7 @@ def _slow_host(straggler: Straggler, phase: str, steps: str, costs: str, tables:
             "phase": phase,
             "held_up_ms": straggler.held_up_ms,
         },
-        file="events_rank*.jsonl" if tables.source == "events" else "launcher.log",
+        file=EVENTS_OF_ALL_RANKS if tables.source == "events" else ATTEMPT_FILES.launcher_log.name,
         window=steps,
         n=straggler.n,
         strength=score / (1 + score),

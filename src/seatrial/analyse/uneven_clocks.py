@@ -18,9 +18,10 @@ from seatrial.analyse.column import column, known_mean
 from seatrial.analyse.hosts import gpu_name
 from seatrial.analyse.telemetry import SETTINGS
 from seatrial.analyse.uneven_span import Floats, Span
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.health import UnevenCause
 
-FILE = "gpu_telemetry.csv"
+FILE = ATTEMPT_FILES.gpu_telemetry.name
 LEAST_SAMPLES = 10
 """Of one GPU; of fewer a single held one would be a large share."""
 THERMAL = frozenset({"sw_thermal_slowdown", "hw_thermal_slowdown"})

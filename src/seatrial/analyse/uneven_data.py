@@ -15,6 +15,7 @@ import numpy.typing as npt
 from seatrial.analyse.grid import find_grid
 from seatrial.analyse.quantile import median
 from seatrial.analyse.uneven_span import Floats, Span
+from seatrial.paths import ATTEMPT_FILES, EVENTS_OF_ALL_RANKS
 from seatrial.records.health import UnevenCause
 from seatrial.records.steps import StepTables
 
@@ -49,7 +50,7 @@ def data_causes(tables: StepTables, span: Span) -> Iterator[UnevenCause]:
     steps = _counted(tables, span)
     if steps is None or not steps.wait_ms.sum() > LEAST_COST * steps.wall_ms.sum():
         return
-    file = "events_rank*.jsonl" if tables.source == "events" else "launcher.log"
+    file = EVENTS_OF_ALL_RANKS if tables.source == "events" else ATTEMPT_FILES.launcher_log.name
     yield from _bursts(steps, span, file)
     yield from _constant(steps, span, file)
 

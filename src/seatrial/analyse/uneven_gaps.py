@@ -14,6 +14,7 @@ import polars as pl
 from seatrial.analyse.column import column
 from seatrial.analyse.telemetry import samplers
 from seatrial.analyse.uneven_span import Floats, Span
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.health import UnevenCause
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount, TelemetryTables
 
@@ -50,7 +51,7 @@ def _gaps(kind: str, table: pl.DataFrame | None, sampler: SamplerAccount, span: 
         f"{sampler.interval_s:g} s: {lost:.0%} of {window_s:.0f} s were not looked at (n = {n}). The host was too busy or the driver too "
         "slow: look into the kernel's log and at what else runs there.",
         numbers={"gaps": len(late_s), "longest_s": float(late_s.max()), "lost_ratio": lost, "interval_s": sampler.interval_s},
-        file="gpu_telemetry.csv" if kind == "GPU" else "host_telemetry.csv",
+        file=(ATTEMPT_FILES.gpu_telemetry if kind == "GPU" else ATTEMPT_FILES.host_telemetry).name,
         window=span.words,
         n=n,
         strength=WEIGHT * min(1.0, lost),

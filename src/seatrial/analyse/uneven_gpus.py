@@ -19,9 +19,10 @@ from seatrial.analyse.hosts import gpu_name
 from seatrial.analyse.quantile import median
 from seatrial.analyse.uneven_clocks import clock_causes
 from seatrial.analyse.uneven_span import Floats, Span
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.health import UnevenCause
 
-FILE = "gpu_telemetry.csv"
+FILE = ATTEMPT_FILES.gpu_telemetry.name
 LEAST_SAMPLES = 20
 """Of fewer a correlation, and a share, is chance."""
 LEAST_SWING_PCT = 30.0

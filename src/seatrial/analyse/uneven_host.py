@@ -16,14 +16,14 @@ import polars as pl
 
 from seatrial.analyse.column import column
 from seatrial.analyse.quantile import median
+from seatrial.analyse.telemetry_cautions import STEAL_PCT
 from seatrial.analyse.uneven_span import Floats, Span
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.health import UnevenCause
 
-FILE = "host_telemetry.csv"
+FILE = ATTEMPT_FILES.host_telemetry.name
 LEAST_SAMPLES = 10
 """Of fewer a single busy moment would be a large share."""
-STEAL_PCT = 5.0
-"""As for the caution: more than most differences between groups."""
 BUSY_PCT = 90.0
 """Near enough to all processors that a rank which wants one waits for it."""
 OTHERS_PCT = 20.0

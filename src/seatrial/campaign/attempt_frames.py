@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from seatrial import files
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
+from seatrial.records.codec import LARGEST_WHOLE
 from seatrial.records.events import HEARTBEAT_FIELDS
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS, TEXT_COLUMNS
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 Read = Callable[[Attempt], "pl.DataFrame"]
 
-LARGEST_WHOLE = 2**63
 WHOSE = ("run", "attempt", "group")
 _TEXT = {*TEXT_COLUMNS, "iso", "msg", "phase", "host"}
 _WHOLE = {"gpu_index", "process_count", "foreign_process_count", "train_proc_count", "tree_threads", "pid", "rank", "step"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.nodes import NodeRecord
 
 
@@ -22,4 +23,4 @@ def with_host(detail: str, host: str) -> str:
 def with_its_log(action: str, host: str, nodes: Sequence[NodeRecord]) -> str:
     """Advice that sends people to the log of the host that broke: launcher.log itself is the first host's."""
     first = next((node.name for node in nodes if node.node_rank == 0), "")
-    return action.replace("launcher.log", f"nodes/{host}/launcher.log") if host and host != first else action
+    return action.replace(ATTEMPT_FILES.launcher_log.name, str(ATTEMPT_FILES.node(host).launcher_log)) if host and host != first else action

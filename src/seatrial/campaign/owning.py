@@ -8,7 +8,6 @@ for a while: if it beats it is respected, if not its place is taken. Where the f
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import threading
@@ -22,6 +21,7 @@ import filelock
 from seatrial import files
 from seatrial.campaign.owner import Owner, is_locked, is_this_kernel, runs_here, stored_owner, this_process
 from seatrial.errors import CampaignError, RefusedError
+from seatrial.machine.file_lock import acquired
 from seatrial.paths import CampaignPaths
 from seatrial.records.codec import to_json
 
@@ -35,11 +35,10 @@ WATCH_S = 15.0
 LOOK_EVERY_S = 0.5
 # Two that come at once to a folder without locks both write; the one that was overwritten has seen it by then.
 SETTLE_S = 1.0
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clock:
+class WatchClock:
     """The times by which another owner is watched, so that tests can pass their own."""
 
     monotonic: Callable[[], float] = time.monotonic
@@ -47,9 +46,9 @@ class Clock:
 
 
 @contextlib.contextmanager
-def owned(paths: CampaignPaths, say: Callable[[str], None] = log.warning, clock: Clock | None = None) -> Iterator[Owner]:
+def owned(paths: CampaignPaths, say: Callable[[str], None] = log.warning, clock: WatchClock | None = None) -> Iterator[Owner]:
     """Hold the folder while the block runs; `say` is told when that takes a while."""
-    clock = clock or Clock()
+    clock = clock or WatchClock()
     _make_folder(paths)
     with _locked(paths) as has_lock:
         _yield_to_another(paths, has_lock, say, clock)
@@ -120,22 +119,17 @@ def _locked(paths: CampaignPaths) -> Iterator[bool]:
 
 def _acquired(lock: filelock.BaseFileLock, paths: CampaignPaths) -> bool:
     try:
-        lock.acquire(timeout=LOCK_PATIENCE_S)
-        return True
+        return acquired(lock, LOCK_PATIENCE_S)
     except filelock.Timeout:
         # Some versions of the library take "no locks here" for "held by another".
         if is_locked(paths) is None:
             return False
         raise CampaignError(_busy(paths, stored_owner(paths))) from None
-    except NotImplementedError:
-        return False
     except OSError as error:
-        if error.errno in _NO_LOCKS:
-            return False
         raise _unwritable(paths.lock, error) from error
 
 
-def _yield_to_another(paths: CampaignPaths, has_lock: bool, say: Callable[[str], None], clock: Clock) -> None:
+def _yield_to_another(paths: CampaignPaths, has_lock: bool, say: Callable[[str], None], clock: WatchClock) -> None:
     """CampaignError when the owner that `.owner.json` names lives, though its lock did not tell so."""
     stored = stored_owner(paths)
     if stored is None:
@@ -151,7 +145,7 @@ def _yield_to_another(paths: CampaignPaths, has_lock: bool, say: Callable[[str],
     say(f"process {stored.pid} on {stored.host} gives no sign of life: its place is taken")
 
 
-def _beats(paths: CampaignPaths, clock: Clock) -> bool:
+def _beats(paths: CampaignPaths, clock: WatchClock) -> bool:
     """Whether the owner in the file gives a sign of life within the watch; one that leaves meanwhile does not count."""
     first, until_m = _sign(paths), clock.monotonic() + WATCH_S
     while first is not None and clock.monotonic() < until_m:

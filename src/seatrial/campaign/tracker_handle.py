@@ -22,12 +22,12 @@ from typing import Any
 import psutil
 
 from seatrial.paths import CampaignPaths
+from seatrial.shell import PIPE_BYTES, is_over_within
 
 # From the end of its output to that of the process, and from KILL to its end.
 END_LIMIT_S = 2.0
 KILL_LIMIT_S = 5.0
 LOOK_EVERY_S = 0.2
-READ_BYTES = 64 * 1024
 LONGEST_ANSWER_BYTES = 1024 * 1024
 INTERRUPTED = "interrupted"
 MARK = "SEATRIAL_TRACKER"
@@ -85,9 +85,7 @@ class TrackerProcess:
         self.hang_up()
         try:
             if self._process is not None:
-                self._process.wait(max(limit_s, 0.0))
-        except subprocess.TimeoutExpired:
-            pass
+                is_over_within(self._process, limit_s)
         finally:
             self.kill()
 
@@ -107,8 +105,7 @@ class TrackerProcess:
         # Its own session, which outlives it: children of a process that has died are nobody's children.
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(KILL_LIMIT_S)
+        is_over_within(process, KILL_LIMIT_S)
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
@@ -155,7 +152,7 @@ class TrackerProcess:
                 return f"no answer in {limit_s:.0f} s"
             if not select.select([process.stdout], [], [], min(left_s, LOOK_EVERY_S))[0]:
                 continue
-            part = os.read(process.stdout.fileno(), READ_BYTES)
+            part = os.read(process.stdout.fileno(), PIPE_BYTES)
             if not part:
                 return _how_it_ended(process)
             text += part
@@ -168,7 +165,6 @@ class TrackerProcess:
 
 
 def _how_it_ended(process: subprocess.Popen[bytes]) -> str:
-    try:
-        return f"its process ended with exit code {process.wait(END_LIMIT_S)}"
-    except subprocess.TimeoutExpired:
-        return "its process closed its output and did not end"
+    if is_over_within(process, END_LIMIT_S):
+        return f"its process ended with exit code {process.returncode}"
+    return "its process closed its output and did not end"

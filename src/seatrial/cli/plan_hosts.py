@@ -7,7 +7,6 @@ node2  1          2-3    0,1
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from seatrial.records.command import Allocation, Node
@@ -60,11 +59,9 @@ def is_unknown(place: PlaceSpec) -> bool:
 def first_share(given: Allocation, spec: RunSpec) -> Allocation:
     """The allocation of node 0, whose command is shown for all; as it is for a run on this machine."""
     from seatrial.launch.nodes import as_seen_by, nodes_of
-    from seatrial.launch.places.hosts import is_meant_for_cpu
+    from seatrial.launch.table import likely_allocation
 
     nodes = nodes_of(spec.place)
     if not nodes:
         return given
-    address = spec.place.master_addr or nodes[0].name
-    # That this machine has no GPU says nothing of the hosts.
-    return as_seen_by(replace(given, nodes=nodes, master_addr=address, cpu_only=is_meant_for_cpu(spec)), nodes[0])
+    return as_seen_by(likely_allocation(spec, nodes, given.master_port), nodes[0])

@@ -26,6 +26,11 @@ def print_lines(console: Console, lines: Sequence[str]) -> None:
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
+def write_lines(lines: Sequence[str], *, as_json: bool = False) -> None:
+    """Likewise, and not even a tab in them is touched."""
+    (sys.stderr if as_json else sys.stdout).write("\n".join(lines) + "\n")
+
+
 def print_json(document: object, *, ensure_ascii: bool = True) -> None:
     """The machine's line."""
     sys.stdout.write(json.dumps(document, ensure_ascii=ensure_ascii) + "\n")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seatrial.cli.options import AsJson, Folder
-from seatrial.cli.say import people, print_json, print_lines
+from seatrial.cli.say import people, print_json, write_lines
 
 if TYPE_CHECKING:
     from seatrial.campaign.remaking import Remade
@@ -56,8 +56,8 @@ def why(
     command = f"seatrial why {shlex.quote(str(out))} {quoted} --remake"
     numbers = [(number.evidence, number.computed, number.raw) for number in trace(paths, one)]
     again = remake_finding(paths, one) if remake else None
-    console = people(as_json=json)
-    print_lines(console, [*explained(one, numbers, command, console.width), *(_remade_lines(said, again) if again else [])])
+    width = people(as_json=json).width
+    write_lines([*explained(one, numbers, command, width), *(_remade_lines(said, again) if again else [])], as_json=json)
     if json:
         print_json(explained_json(one, numbers, command) | (_remade_json(again) if again else {}))
     return DIFFERS if again and again.differences else 0
@@ -67,8 +67,7 @@ def _list(said: Stated, json: bool) -> int:
     from seatrial.records.codec import to_json
     from seatrial.report.finding_text import listing
 
-    console = people(as_json=json)
-    print_lines(console, list(listing(said.findings, console.width)))
+    write_lines(list(listing(said.findings, people(as_json=json).width)), as_json=json)
     if json:
         print_json({"findings": to_json(said.verdict.findings), "statements": to_json(said.verdict.statements)})
     return 0

@@ -17,11 +17,11 @@ from pathlib import Path
 import polars as pl
 
 from seatrial.collect.events.files import REFUSED, SCHEMA
-from seatrial.collect.file_parts import MIB
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, Samples, read_samples_together
 from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
+from seatrial.units import MIB
 
 LARGEST_BYTES = MIB
 """Of a larger file the time to begin with it does not count."""

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial.collect.file_parts import MIB, pieces
+from seatrial.collect.file_parts import LONGEST_LINE_BYTES, pieces
 from seatrial.collect.stored import unusable
 from seatrial.files import json_object
 from seatrial.records.caution import Caution, Number
+from seatrial.units import MIB
 from seatrial.wording import were
 
 KINDS = {
@@ -18,7 +19,6 @@ KINDS = {
     "silence": "It stood still for a while",
 }
 MOST_BYTES = 16 * MIB
-LONGEST_LINE_BYTES = 64 << 10
 LONGEST_TEXT = 300
 
 

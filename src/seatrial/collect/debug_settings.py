@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePath
 
 from seatrial.collect.environment import read_variables
-from seatrial.paths import AttemptPaths
+from seatrial.paths import ATTEMPT_FILES, AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.debug_settings import (
     CHECKS_BACKWARD,
@@ -52,7 +52,7 @@ def debug_of_signs(signs: Sequence[SlowSign], known: Sequence[DebugSetting]) -> 
         return ()
     told = (sign for sign in signs if ANOMALY_WARNING in sign.detail)
     return tuple(
-        DebugSetting(name="anomaly_detection", value="on", source=sign.file or "launcher.log", why=CHECKS_BACKWARD)
+        DebugSetting(name="anomaly_detection", value="on", source=sign.file or ATTEMPT_FILES.launcher_log.name, why=CHECKS_BACKWARD)
         for sign in itertools.islice(told, 1)
     )
 

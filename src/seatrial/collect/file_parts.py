@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from seatrial.files import open_file
+from seatrial.units import MIB
 
-MIB = 1 << 20
+LONGEST_LINE_BYTES = 64 << 10
+"""Of lines that are JSON or a traceback's; what is longer is none of them."""
 
 
 class Piece(NamedTuple):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seatrial.collect.events.last_words import is_done, was_halted
 from seatrial.collect.failure.tracebacks import HEAD
-from seatrial.collect.file_parts import MIB, blocks
+from seatrial.collect.file_parts import LONGEST_LINE_BYTES, blocks
 from seatrial.collect.harmless import HARMLESS, count_harmless
 from seatrial.collect.hosts.folders import host_folders
 from seatrial.collect.logs.source import LARGEST_LOG_BYTES
@@ -24,10 +24,10 @@ from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.measure import HarmlessCount, RunHealth
 from seatrial.records.outcome import Outcome
+from seatrial.units import MIB
 
 TRACEBACK = HEAD.encode()
 BLOCK_BYTES = 4 * MIB
-LONGEST_LINE_BYTES = 64 << 10
 
 
 def read_health(attempt: Attempt, world_size: int) -> RunHealth:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from seatrial.collect.file_parts import MIB
 from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.run_spec import TelemetrySpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
+from seatrial.units import MIB
 
 CUT_OFF = "there is no telemetry.json that can be read, as the sampler was ended before it could say how it went"
 

@@ -18,7 +18,7 @@ from seatrial.collect.environment import read_variables
 from seatrial.files import open_file
 from seatrial.log_lines import plain, shortened
 from seatrial.machine.secrets import mask_text
-from seatrial.paths import AttemptPaths
+from seatrial.paths import ATTEMPT_FILES, AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.health import SlowSign
 from seatrial.records.run_spec import Scalar
@@ -97,13 +97,13 @@ def _in_settings(entry: Signature, effective: Effective) -> _Found | None:
     for name, (asked, used, reason) in effective.items() if entry.effective else ():
         text = f"{name}: {asked} -> {used}"
         if any(re.fullmatch(pattern, text) for pattern in entry.effective):
-            return _Found(f"{text}{f' ({reason})' if reason else ''}", "events_rank0.jsonl")
+            return _Found(f"{text}{f' ({reason})' if reason else ''}", ATTEMPT_FILES.events(0).name)
     return None
 
 
 def _in_environment(entry: Signature, variables: tuple[str, ...]) -> _Found | None:
     found = (text for text in variables if any(re.fullmatch(pattern, text) for pattern in entry.env))
-    return next((_Found(text, "environment.json") for text in found), None)
+    return next((_Found(text, ATTEMPT_FILES.environment.name) for text in found), None)
 
 
 def _not_set(entry: Signature, variables: tuple[str, ...], effective: Effective) -> _Found | None:
@@ -112,7 +112,7 @@ def _not_set(entry: Signature, variables: tuple[str, ...], effective: Effective)
         return None
     prefix = entry.unset.partition("_")[0] + "_"
     beside = next((text.partition("=")[0] for text in variables if text.startswith(prefix)), "")
-    return _Found(f"{entry.unset} is not set, beside {beside}", "environment.json") if beside else None
+    return _Found(f"{entry.unset} is not set, beside {beside}", ATTEMPT_FILES.environment.name) if beside else None
 
 
 def _speaks_of_it(entry: Signature, effective: Effective) -> bool:

@@ -17,9 +17,9 @@ from seatrial.collect.stored import read_nodes
 from seatrial.files import read_json_lines, tail_lines
 from seatrial.log_lines import split_rank
 from seatrial.paths import AttemptPaths
+from seatrial.records.events import START_EVENT_WITHIN_LINES
 
 LONGEST_TEXT_BYTES = 8 * 1024 * 1024
-START_EVENT_WITHIN_LINES = 20
 BY_SIGNAL, BY_PY_SPY, BY_ABORT = "signal", "py-spy", "abort"
 ABORTED = "Fatal Python error: Aborted"
 LOG_LINES = 2_000

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from seatrial.collect.file_parts import MIB
 from seatrial.collect.hosts.folders import HostFolder, host_folders
 from seatrial.collect.hosts.one_clock import samples_on_one_clock
 from seatrial.collect.hosts.samples import together
@@ -24,6 +23,7 @@ from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
 from seatrial.records.telemetry import TEXT_COLUMNS, SamplerAccount, TelemetryAccount, TelemetryTables
+from seatrial.units import MIB
 from seatrial.wording import were
 
 GPU_READ = (

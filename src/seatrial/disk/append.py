@@ -17,6 +17,7 @@ from pathlib import Path
 
 from seatrial.disk import fallback, merging
 from seatrial.disk.modes import READABLE
+from seatrial.disk.sizes import size_bytes
 
 # What a disk says that may be well again in a moment: a rotated log makes room, a server comes back.
 TROUBLE = frozenset(
@@ -72,7 +73,7 @@ class AppendFile:
         """How long the file is, with what of it lies elsewhere."""
         if self._size is None:
             kept = fallback.entries_of(self._target, fallback.APPEND, self._among)
-            self._size = _size(self.path) + sum(map(fallback.kept_bytes, kept))
+            self._size = size_bytes(self.path) + sum(map(fallback.kept_bytes, kept))
         return self._size
 
     def append(self, data: bytes, *, to_disk: bool = False) -> bool:
@@ -223,10 +224,3 @@ def _taken_back(handle: int, written: int) -> bool:
         return True
     except OSError:
         return False
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

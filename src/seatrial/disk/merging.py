@@ -19,6 +19,7 @@ from pathlib import Path
 
 from seatrial.disk import fallback
 from seatrial.disk.fallback import APPEND, WHOLE, Header
+from seatrial.disk.sizes import size_bytes
 
 _CHUNK_BYTES = 1024 * 1024
 _MARK, _NOTE = ".from", ".merged"
@@ -119,7 +120,7 @@ def _is_same(header: Header, target: Path) -> bool:
     """Whether `target` is the file, or would be in the folder, for which the entry was begun."""
     if header.base_bytes and header.tail:
         return fallback.tail_digest(target, header.base_bytes) == header.tail
-    if header.base_bytes and _size(target) < header.base_bytes:
+    if header.base_bytes and size_bytes(target) < header.base_bytes:
         return False
     for folder, was in zip(target.parents, header.folders, strict=False):
         if was is not None:
@@ -289,10 +290,3 @@ def _stays(entry: Path, header: Header, file: str, why: str) -> Recovered:
 
 def _beside(entry: Path, ending: str) -> Path:
     return entry.with_name(entry.name + ending)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

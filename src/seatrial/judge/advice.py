@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from seatrial.judge.facts import Facts
 from seatrial.judge.reading import attempt_file, listed, run_window, shape
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.caution import Number
 from seatrial.records.health import DebugSetting, SlowSign, UnevenCause
 from seatrial.records.measure import RunMeasure
@@ -106,7 +107,7 @@ def _hints(run: MeasuredRun) -> Iterator[_Hint]:
 
 def _of_sign(run: MeasuredRun, sign: SlowSign) -> _Hint:
     window, _ = run_window(run)
-    file = attempt_file(run, sign.file) if sign.file else attempt_file(run, "launcher.log")
+    file = attempt_file(run, sign.file or ATTEMPT_FILES.launcher_log.name)
     evidence = Evidence(subject=run.attempt.spec.run, name=sign.id, value=sign.detail, file=file, window=window, n=sign.n or 1)
     return _Hint(id=sign.id, action=sign.action, seen=sign.detail, evidence=evidence)
 

@@ -12,20 +12,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.paths import CampaignPaths
-from seatrial.records.measure import Cell, GroupSummary, Window
+from seatrial.paths import CAMPAIGN_FILES
+from seatrial.records.measure import CONFIDENCE, Cell, GroupSummary, Window
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Criterion, Evidence
 from seatrial.wording import count
 
-FILES = CampaignPaths(Path())
+FILES = CAMPAIGN_FILES
 _NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
 # Sentences name this many runs; the evidence has them all.
 MOST_NAMED = 5
 # And statements tell up to so many runs one by one, more of them together.
 MOST_APART = 3
-CONFIDENCE = 0.95
-"""Of the intervals of single figures."""
 LEAST_REPEATS = 3
 """What a side without an interval is told to be run: from two on there is one, and of two it is wide."""
 LOWER_END, UPPER_END = "lower end", "upper end"

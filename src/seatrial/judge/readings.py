@@ -18,7 +18,6 @@ from seatrial.judge.how_to_get import how_to_get
 from seatrial.judge.memory import leak_reading
 from seatrial.judge.over_campaign import campaign_reading
 from seatrial.judge.reading import (
-    CONFIDENCE,
     FILES,
     Reading,
     debug_text,
@@ -34,7 +33,7 @@ from seatrial.judge.reported import is_reported, reported_reading
 from seatrial.judge.straggling import ONE_RANK, is_alone
 from seatrial.records.criteria_catalog import CAMPAIGN, EVERY_GROUP, EVERY_RUN, METRICS, MetricEntry, metric_entry
 from seatrial.records.health import StragglerVerdict
-from seatrial.records.measure import Estimate, GroupSummary, RunMeasure
+from seatrial.records.measure import CONFIDENCE, Estimate, GroupSummary, RunMeasure
 from seatrial.records.results import MeasuredRun
 from seatrial.records.stability import GroupStability
 from seatrial.records.verdict import Criterion

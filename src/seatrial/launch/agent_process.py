@@ -29,9 +29,8 @@ from seatrial.paths import AttemptPaths
 from seatrial.records.codec import from_json
 from seatrial.records.command import AgentReport
 from seatrial.records.nodes import NodeRecord
-from seatrial.shell import end_within
+from seatrial.shell import PIPE_BYTES, end_within
 
-READ_BYTES = 64 * 1024
 # After its last report the agent has nothing left to do.
 LEAVE_PATIENCE_S = 5.0
 # Far longer than a process takes from giving its children away to its end.
@@ -150,7 +149,7 @@ class AgentProcess:
     def _read(self) -> bytes | None:
         """Bytes of reports, b"" at the end of the agent, None when there is nothing now."""
         try:
-            return os.read(self._reports.fileno(), READ_BYTES)
+            return os.read(self._reports.fileno(), PIPE_BYTES)
         except BlockingIOError:
             return None
 

@@ -21,9 +21,8 @@ from typing import Any
 
 from seatrial.files import json_object
 from seatrial.launch.own_programs import answers_words
-from seatrial.shell import end_within
+from seatrial.shell import PIPE_BYTES, end_within
 
-READ_BYTES = 64 * 1024
 # For an interpreter to end once its input has, and for the kernel to end what was killed.
 LEAVE_PATIENCE_S = 2.0
 Answer = dict[str, Any]
@@ -107,6 +106,6 @@ class Answering:
         if self._process is None or self._process.stdout is None:
             return None
         try:
-            return os.read(self._process.stdout.fileno(), READ_BYTES)
+            return os.read(self._process.stdout.fileno(), PIPE_BYTES)
         except BlockingIOError:
             return None

@@ -28,8 +28,8 @@ from seatrial.line.switchboard import Switchboard
 from seatrial.paths import CampaignPaths
 from seatrial.records.reply import Reply
 from seatrial.units import format_duration
+from seatrial.wording import named
 
-MOST_NAMED = 4
 # Ctrl-C is noticed so soon.
 TURN_S = 0.25
 # Longer than any question takes on the slowest host.
@@ -105,15 +105,15 @@ class Gate:
         say_at_m = self._monotonic()
         while missing := self.missing():
             if is_stopped():
-                self._say(f"stopped while waiting for {_named(missing)}; nothing was run")
+                self._say(f"stopped while waiting for {named(missing)}; nothing was run")
                 raise KeyboardInterrupt
             if self._board.failed:
-                raise LaunchError(f"{_named(missing)} cannot call any more: {self._board.failed}")
+                raise LaunchError(f"{named(missing)} cannot call any more: {self._board.failed}")
             if self._monotonic() >= until_m:
                 raise RefusedError(self._nobody_came(missing))
             if self._monotonic() >= say_at_m:
                 say_at_m = self._monotonic() + SAY_EVERY_S
-                self._say(f"waiting for {_named(missing)} (start there: {self._how(missing[0])})")
+                self._say(f"waiting for {named(missing)} (start there: {self._how(missing[0])})")
             self._hear(TURN_S)
 
     def wait_for_return(self, is_stopped: Callable[[], bool] = lambda: False, patience_s: float = RETURN_PATIENCE_S) -> None:
@@ -218,7 +218,7 @@ class Gate:
 
     def _nobody_came(self, missing: Sequence[str]) -> str:
         return (
-            f"{_named(missing)} did not call within {format_duration(self._patience_s)}: start there {self._how(missing[0])}, see that "
+            f"{named(missing)} did not call within {format_duration(self._patience_s)}: start there {self._how(missing[0])}, see that "
             f"{self._paths.folder} is the same folder there, and that port {self.port} of {self.master_addr} can be reached from there"
         )
 
@@ -235,12 +235,6 @@ def _listening(port: int) -> socket.socket:
         raise PortTakenError(
             f"--master-port {port} is in use on this node, or not ours to take; end what holds it, or choose another on all nodes"
         ) from error
-
-
-def _named(missing: Sequence[str]) -> str:
-    """`node1`, or a few of many and how many there are."""
-    more = f" and {len(missing) - MOST_NAMED} more" if len(missing) > MOST_NAMED else ""
-    return f"{', '.join(missing[:MOST_NAMED])}{more}"
 
 
 def _exit_code(error: BaseException | None) -> int:

@@ -1,4 +1,7 @@
-"""The words that start Seatrial's own programs, here and on other hosts. Pure: an interpreter in, words out."""
+"""The words that start Seatrial's own programs, here and on other hosts, and how long an agent may take to end.
+
+Pure: an interpreter in, words out.
+"""
 
 from __future__ import annotations
 

@@ -7,11 +7,11 @@ from types import MappingProxyType
 
 from seatrial.launch.launchers.registry import command_for
 from seatrial.launch.nodes import as_seen_by, nodes_of
-from seatrial.launch.places.hosts import is_meant_for_cpu
+from seatrial.launch.places.hosts import allocation_on
 from seatrial.machine.this_host import LOCALHOST
 from seatrial.paths import AttemptPaths
 from seatrial.ports import FIRST_PORT
-from seatrial.records.command import Allocation, Command
+from seatrial.records.command import Allocation, Command, Node
 from seatrial.records.run_spec import RunSpec
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -29,7 +29,10 @@ def node_commands(spec: RunSpec, attempt: AttemptPaths, caller: Mapping[str, str
     if not nodes:
         alone = Allocation(ranks=spec.place.ranks, devices=spec.place.devices, master_port=port)
         return {LOCALHOST: command_for(spec, alone, attempt, caller)}
-    address = spec.place.master_addr or nodes[0].name
-    ranks = sum(node.ranks for node in nodes)
-    shared = Allocation(ranks=ranks, master_addr=address, master_port=port, cpu_only=is_meant_for_cpu(spec), nodes=nodes)
+    shared = likely_allocation(spec, nodes, port)
     return {node.name: command_for(spec, as_seen_by(shared, node), attempt, caller) for node in nodes}
+
+
+def likely_allocation(spec: RunSpec, nodes: tuple[Node, ...], master_port: int) -> Allocation:
+    """What the nodes will share, before any was asked: where the plan names no address, ranks meet at the first by its name."""
+    return allocation_on(spec, nodes, spec.place.master_addr or nodes[0].name, master_port)

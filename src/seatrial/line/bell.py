@@ -23,16 +23,16 @@ class Bell:
         with contextlib.suppress(OSError):
             self._hammer.send(b"!")
 
-    def wait(self, timeout_s: float, beside: int | None = None) -> None:
-        """Until it rings, the file `beside` can be read, or the time is over."""
+    def wait(self, timeout_s: float, beside: int | None = None) -> bool:
+        """Until it rings or the file `beside` can be read, which is true; or the time is over, which is not."""
         if self._ear.fileno() < 0:
             time.sleep(timeout_s)
-            return
+            return False
         waiting = select.poll()
         waiting.register(self._ear, select.POLLIN)
         if beside is not None:
             waiting.register(beside, select.POLLIN)
-        waiting.poll(timeout_s * 1000)
+        return bool(waiting.poll(timeout_s * 1000))
 
     def clear(self) -> None:
         """To be called before what it rang for is taken: what comes in between rings anew."""

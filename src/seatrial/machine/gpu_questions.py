@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from seatrial.machine.nvml import errors_of
+from seatrial.units import MIB
 
-MIB = 1024 * 1024
 # Slow questions are asked of a GPU on one look in so many, and of no more than one GPU a look where there are more of those. On an H200
 # the driver works 4 ms for its energy counter, and watches the bus for 20 ms each way while we wait; all others take microseconds.
 ENERGY_EVERY = 3

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seatrial.machine.gpu_questions import MIB, PROCESSES, STATE, answer, answers
+from seatrial.machine.gpu_questions import PROCESSES, STATE, answer, answers
 from seatrial.machine.gpus import Gpu
 from seatrial.machine.nvml import Nvml, ask, errors_of
 from seatrial.machine.patience import NoAnswer
 from seatrial.machine.process_tree import in_first_namespace
+from seatrial.units import MIB
 
 
 @dataclass(frozen=True, kw_only=True)

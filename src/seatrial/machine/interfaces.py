@@ -5,6 +5,7 @@ In: what psutil tells. Out: interface → its IP addresses; and of an address, w
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import ipaddress
 import socket
@@ -18,8 +19,11 @@ _FAMILIES = (socket.AF_INET, socket.AF_INET6)
 
 
 def interfaces() -> dict[str, tuple[str, ...]]:
-    """Every interface that is up → its IP addresses, in the kernel's order; those without an address too."""
-    stats = psutil.net_if_stats()
+    """Every interface that is up → its IP addresses, in the kernel's order; those without an address too. Every interface at all where
+    the kernel does not say which are up."""
+    stats = {}
+    with contextlib.suppress(OSError, psutil.Error):
+        stats = psutil.net_if_stats()
     return {name: ip_addresses(entries) for name, entries in psutil.net_if_addrs().items() if name not in stats or stats[name].isup}
 
 
@@ -44,9 +48,14 @@ def is_loopback(address: str) -> bool:
         return False
 
 
+@functools.lru_cache(maxsize=4096)
 def is_link_local(address: str) -> bool:
     """Of IPv6 alone: every interface has one, and without its interface it means nothing."""
-    return address.lower().startswith("fe80:")
+    try:
+        known = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return known.version == 6 and known.is_link_local
 
 
 def _is_address(word: str) -> bool:

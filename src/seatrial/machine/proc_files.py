@@ -96,7 +96,8 @@ def read_line(proc: str, pid: int) -> ProcessLine | None:
 
 
 def _words(path: Path) -> tuple[bytes, ...]:
-    """Each ends with a zero byte; one that a process wrote over itself may lack the last."""
+    """Each ends with a zero byte; one that a process wrote over itself may lack the last. Threads of the kernel have none."""
     with contextlib.suppress(OSError):
-        return tuple(path.read_bytes().removesuffix(b"\0").split(b"\0"))
+        text = path.read_bytes()
+        return tuple(text.removesuffix(b"\0").split(b"\0")) if text else ()
     return ()

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.machine.proc_files import PROC, all_pids, command_words
-from seatrial.paths import AttemptPaths
+from seatrial.paths import ATTEMPT_FILES
 
 AGENT = "seatrial.agent"
-_OWN_FILES = (AttemptPaths(Path()).agent_order.name, AttemptPaths(Path()).call.name)
+_OWN_FILES = (ATTEMPT_FILES.agent_order.name, ATTEMPT_FILES.call.name)
 
 
 def campaigns_here(proc: Path = PROC) -> list[str]:

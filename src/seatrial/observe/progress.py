@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seatrial.disk.append import kept_elsewhere
+from seatrial.disk.sizes import size_bytes
 from seatrial.observe.growing_log import GrowingLog
 from seatrial.observe.heartbeats import Beat, Heartbeats
 from seatrial.observe.host_clocks import HostClocks, OffsetOf, nobody_knows
@@ -175,11 +176,4 @@ def _standing(beat: Beat) -> RankStanding:
 def _length_bytes(path: Path) -> int:
     """With what of it lies elsewhere while its disk fails."""
     elsewhere = kept_elsewhere(path)
-    return _size_bytes(path) + (_size_bytes(elsewhere) if elsewhere else 0)
-
-
-def _size_bytes(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
+    return size_bytes(path) + (size_bytes(elsewhere) if elsewhere else 0)

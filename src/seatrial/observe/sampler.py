@@ -45,7 +45,7 @@ class Nothing:
 
 
 @dataclass(frozen=True)
-class Clock:
+class SamplerClock:
     """The times a sampler goes by, so that tests can pass their own."""
 
     monotonic: Callable[[], float] = time.monotonic
@@ -92,10 +92,10 @@ class Sampler:
         interval_s: float,
         *,
         asked: str,
-        clock: Clock | None = None,
+        clock: SamplerClock | None = None,
     ) -> None:
         self._open, self._columns, self._interval_s, self._asked = open_source, columns, interval_s, asked
-        self._clock = clock or Clock()
+        self._clock = clock or SamplerClock()
         self._file, self._file_name = RowFile(path, columns), path.name
         self._tally = Tally()
         self._source: Source | None = None

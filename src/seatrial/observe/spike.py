@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from seatrial.observe.progress import Progress, RankMark
+from seatrial.observe.stall import HARNESS_GAP_S
 
 # Looks that found a new step make the pace that counts as usual, and so many of them must be there before anything is called unusual.
 # With the probe there is one for every heartbeat, so these are the last minute; of a script's own lines there may be one every second,
@@ -21,8 +22,6 @@ USUAL_LOOKS = 12
 LEAST_LOOKS = 3
 # A step is heard of up to a heartbeat late, so silence means something only beyond this, whatever the steps took before.
 LEAST_SILENCE_S = 15.0
-# A longer gap between two looks means that the harness was suspended.
-HARNESS_GAP_S = 30.0
 SPIKE, SILENCE, OVER = "spike", "silence", "spike_over"
 
 

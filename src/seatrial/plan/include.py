@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 
-THIS_MACHINE = ("localhost", "127.0.0.1")
+from seatrial.machine.this_host import LOCAL_NAMES
+
 _DEVICE = re.compile(r"\d+|(?:GPU|MIG)-[A-Za-z0-9/-]+")
 
 
@@ -12,7 +13,7 @@ def devices_in(include: str) -> tuple[str, ...]:
     """GPU ids of an include text; ValueError says what is wrong with it."""
     host, colon, ids = include.strip().partition(":")
     hosts = [part.partition(":")[0].strip() for part in include.split("@")]
-    other = next((name for name in hosts if name and name not in THIS_MACHINE), None)
+    other = next((name for name in hosts if name and name not in LOCAL_NAMES), None)
     if other is not None:
         raise ValueError(
             f"'{other}' is another host; write `kind: hostfile` to run on those of a hostfile, or localhost:0,1 for GPUs of this machine"

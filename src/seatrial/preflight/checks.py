@@ -10,9 +10,8 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from seatrial.paths import AttemptPaths
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.preflight import (
     datasets,
     deepspeed,
@@ -38,8 +37,7 @@ from seatrial.preflight.question import Question, Section
 from seatrial.records.check import Check
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 
-_FILES = AttemptPaths(Path())
-TELEMETRY_COLUMNS = {_FILES.gpu_telemetry.name: GPU_COLUMNS, _FILES.host_telemetry.name: HOST_COLUMNS}
+TELEMETRY_COLUMNS = {ATTEMPT_FILES.gpu_telemetry.name: GPU_COLUMNS, ATTEMPT_FILES.host_telemetry.name: HOST_COLUMNS}
 
 EmptyColumns = Callable[[], Mapping[str, Sequence[str]]]
 """File → columns that one look through the samplers could not fill."""

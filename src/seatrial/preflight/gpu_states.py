@@ -13,6 +13,7 @@ from seatrial.preflight.need import Need
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
 from seatrial.records.run_spec import RunSpec
+from seatrial.wording import named
 
 # What a driver and a display may hold of a GPU that nobody uses.
 IDLE_MEMORY_MIB = 1024
@@ -139,8 +140,7 @@ def busy_with(state: GpuState) -> str:
     """Who or what is on a GPU; empty for an idle one."""
     others = [process for process in state.processes if not process.name.startswith("nvidia-cuda-mps")]
     if others:
-        more = f" and {len(others) - MOST_SHOWN} more" if len(others) > MOST_SHOWN else ""
-        return ", ".join(str(process) for process in others[:MOST_SHOWN]) + more
+        return named([str(process) for process in others], MOST_SHOWN)
     if (state.mem_used_mib or 0) >= IDLE_MEMORY_MIB:
         return f"{state.mem_used_mib} MiB in use by processes this container does not show"
     return f"{state.util_gpu_pct} % busy" if (state.util_gpu_pct or 0) >= IDLE_UTIL_PCT else ""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
+from seatrial.wording import named
 
 MOST_NAMED = 6
 
@@ -32,5 +33,4 @@ def text(columns: Sequence[str], count: int) -> str:
         return f"all {count} filled" if count else "all filled"
     if count and len(columns) >= count:
         return "none will be filled: no GPU driver answers"
-    more = f" and {len(columns) - MOST_NAMED} more" if len(columns) > MOST_NAMED else ""
-    return f"empty here: {', '.join(columns[:MOST_NAMED])}{more}"
+    return f"empty here: {named(columns, MOST_NAMED)}"

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MIB = 1024 * 1024
+# As in seatrial.units, which the probe does not bring along.
+MIB = 1 << 20
 
 
 def memory_mib() -> dict[str, float | None]:

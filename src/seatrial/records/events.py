@@ -31,6 +31,8 @@ SPANS = ("process_group", "model", "data", "tokenise", "compile")
 STARTUP_PARTS = ("launch", "import", *SPANS, "first_step", "other")
 """Launch to process, process to probe, the named spans, the first step itself, and what none of them explains."""
 HEARTBEAT_EVERY_S = 5.0
+# The start event is the first line; a torn or foreign one may stand before it.
+START_EVENT_WITHIN_LINES = 20
 FIGURE_NAME = r"[A-Za-z0-9_]{1,100}"
 """A name that `probe.figure` takes, and that a criterion finds as `reported.NAME`."""
 

@@ -21,6 +21,8 @@ from seatrial.records.run_spec import Scalar
 from seatrial.records.stability import GroupStability
 
 Cell = str | int | float | bool | None
+CONFIDENCE = 0.95
+"""Of the intervals of single figures."""
 
 
 @dataclass(frozen=True, kw_only=True)

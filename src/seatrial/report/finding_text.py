@@ -14,7 +14,7 @@ from seatrial.records.measure import Cell
 from seatrial.records.verdict import Criterion, Evidence, Finding, Verdict
 from seatrial.report.numbers import figure
 from seatrial.report.one_line import one_line
-from seatrial.wording import count
+from seatrial.wording import count, named
 
 # A finding over a thousand runs has as many numbers; --json has them all.
 MOST_NUMBERS = 8
@@ -87,8 +87,7 @@ def value_text(value: Cell, unit: str) -> str:
 def _files(raw: Sequence[str]) -> str:
     if not raw:
         return "no file that is there: its files are gone, or those of the other campaign or of history are"
-    more = f" and {len(raw) - MOST_FILES} more" if len(raw) > MOST_FILES else ""
-    return ", ".join(raw[:MOST_FILES]) + more
+    return named(raw, MOST_FILES)
 
 
 def _labelled(label: str, text: str, width: int) -> Iterator[str]:

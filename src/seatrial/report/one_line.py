@@ -11,6 +11,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 _LINE_END = re.compile(r"[\r\n\t\u2028\u2029]")
 
 
+def without_colours(text: str) -> str:
+    """Taken out: colours, weights and movements of the cursor."""
+    return _COLOUR.sub("", text)
+
+
 def one_line(text: str) -> str:
     """Terminal colours, control characters and marks of direction taken out, line breaks made spaces."""
-    return _LINE_END.sub(" ", _CONTROL.sub("", _COLOUR.sub("", text)))
+    return _LINE_END.sub(" ", _CONTROL.sub("", without_colours(text)))

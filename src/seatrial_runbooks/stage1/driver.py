@@ -163,6 +163,7 @@ def show(works: Sequence[Work]) -> int:
     import tempfile
 
     from seatrial.cli.plan import show as show_plan
+    from seatrial.files import write_text
     from seatrial.plan.write import plan_yaml
 
     for line in notes(works[0].variables):
@@ -170,7 +171,7 @@ def show(works: Sequence[Work]) -> int:
     with tempfile.TemporaryDirectory() as folder:
         for work in works:
             path = Path(folder) / f"{work.plan.name}.yaml"
-            path.write_text(plan_yaml(work.mapping), encoding="utf-8")
+            write_text(path, plan_yaml(work.mapping))
             say(path.read_text(encoding="utf-8"))
             show_plan(path)
     return 0

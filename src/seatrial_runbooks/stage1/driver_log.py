@@ -6,7 +6,6 @@ The file is appended to and its folder made. A disk that fails costs lines of th
 from __future__ import annotations
 
 import contextlib
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +14,8 @@ from typing import Any
 from seatrial.cli.machine_trouble import machine_trouble
 from seatrial.disk.append import TROUBLE, AppendFile
 from seatrial.errors import UsageError
+from seatrial.report.one_line import without_colours
 from seatrial_runbooks.stage1.spoken import warn
-
-_COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Tee:
@@ -27,7 +25,7 @@ class Tee:
         self._stream, self._log = stream, log
 
     def write(self, text: str) -> int:
-        self._log.append(_COLOUR.sub("", text).encode("utf-8", errors="replace"))
+        self._log.append(without_colours(text).encode("utf-8", errors="replace"))
         return int(self._stream.write(text))
 
     def flush(self) -> None:

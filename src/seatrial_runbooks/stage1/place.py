@@ -11,7 +11,8 @@ from typing import Any
 
 from seatrial.errors import HostfileError, UsageError
 from seatrial.hostfile import parse_choice, slots_named
-from seatrial.plan.include import THIS_MACHINE, devices_in
+from seatrial.machine.this_host import LOCAL_NAMES
+from seatrial.plan.include import devices_in
 from seatrial_runbooks.stage1.variables import Variables
 
 
@@ -25,7 +26,7 @@ def place_of(variables: Variables) -> dict[str, Any]:
 def is_on_cpu(variables: Variables) -> bool:
     """Whether INCLUDE names this machine, or hosts of HOSTFILE, and no GPU of them."""
     if variables["HOSTFILE"] is None:
-        return variables["INCLUDE"] in THIS_MACHINE
+        return variables["INCLUDE"] in LOCAL_NAMES
     include = hosts_asked(variables)
     return include is not None and ":" not in include and bool(variables["WORLD_SIZE"])
 
@@ -54,7 +55,7 @@ def _on_hosts(variables: Variables) -> dict[str, Any]:
 
 
 def _ranks(include: str, world_size: int) -> dict[str, Any]:
-    if include in THIS_MACHINE:
+    if include in LOCAL_NAMES:
         if not world_size:
             raise UsageError(
                 f"INCLUDE is '{include}', which names no GPUs: write localhost:0,1, or add WORLD_SIZE=2 for two ranks on the CPU"
@@ -71,7 +72,7 @@ def _ranks(include: str, world_size: int) -> dict[str, Any]:
 
 def _devices(include: str) -> tuple[str, ...]:
     hosts = [part.partition(":")[0] for part in include.split("@")]
-    other = next((host for host in hosts if host and host not in THIS_MACHINE), None)
+    other = next((host for host in hosts if host and host not in LOCAL_NAMES), None)
     if other or len(hosts) > 1:
         named = f"the host {other}" if other else "several hosts"
         raise UsageError(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from seatrial.probe import Probe
+if TYPE_CHECKING:
+    # Settings stand on this module, and are read where nothing is trained.
+    from seatrial.probe import Probe
 
 AS_REQUESTED = "as requested"
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, fields, replace
 import torch
 from torch import Tensor
 
-SAMPLE_RATE = 16_000
-
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:

@@ -25,13 +25,14 @@ from seatrial.kinship import end_with_parent
 from seatrial_workloads.common.choice import Choice
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.made_ahead import prefetch_for
-from seatrial_workloads.contrastive.batch import SAMPLE_RATE, Batch
+from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.loading.dataset import SpeechTextBatches
 from seatrial_workloads.contrastive.loading.order import Buckets, Rows, StepOrder, fixed_batches
 from seatrial_workloads.contrastive.loading.slices import SliceRule
 from seatrial_workloads.contrastive.loading.tokens import load_tokenizer
 from seatrial_workloads.contrastive.loading.utterances import DatasetError, Utterances, find_utterances
 from seatrial_workloads.contrastive.settings import Settings
+from seatrial_workloads.librispeech.manifest import SAMPLE_RATE
 
 __all__ = ["BatchLoader", "DatasetError", "load_tokenizer", "train_loader", "validation_loader"]
 

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN
+from seatrial.units import MIB
 from seatrial_workloads.dummy.settings import Settings
 
 SHARED_MEMORY = Path("/dev/shm")
-MIB = 1024 * 1024
 ORPHAN_S = 3600
 # A mutex of zeros is an open one; none is larger than this.
 MUTEX_BYTES = 64

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import mmap
 
+from seatrial.units import MIB
 from seatrial_workloads.dummy.settings import Settings
-
-MIB = 1024 * 1024
 
 
 class Memory:

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from seatrial.files import write_text
+from seatrial.files import BY_UMASK, write_text
 
 HEADER = "rel_path\tnum_samples\tsize_bytes\tsource_size_bytes\tsource_mtime_ns"
 FLUSH_EVERY_S = 2.0
@@ -65,7 +65,8 @@ def read_outputs(path: Path) -> dict[str, Output]:
 
 def write_outputs(path: Path, outputs: Mapping[str, Output]) -> None:
     """Write all of them, sorted, atomically."""
-    write_text(path, "".join(f"{line}\n" for line in (HEADER, *(_line(name, output) for name, output in sorted(outputs.items())))))
+    lines = (HEADER, *(_line(name, output) for name, output in sorted(outputs.items())))
+    write_text(path, "".join(f"{line}\n" for line in lines), BY_UMASK)
 
 
 def _line(rel_path: str, output: Output) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from seatrial.files import written_aside
+from seatrial.files import BY_UMASK, written_aside
 from seatrial_workloads.librispeech.outcomes import RejectedError
 
 # What libsndfile says of a stream whose header does not tell its length.
@@ -42,7 +42,7 @@ def write_flac(path: Path, samples: np.ndarray, sample_rate: int) -> int:
     """Write int16 samples as 16 bits, atomically; the size of the file. An OSError is about the disk, which is not waited for here."""
     flac = io.BytesIO()
     soundfile.write(flac, samples, sample_rate, subtype="PCM_16", format="FLAC")
-    with written_aside(path, to_disk=False) as part, open(part, "wb") as file:
+    with written_aside(path, BY_UMASK, to_disk=False) as part, open(part, "wb") as file:
         return file.write(flac.getbuffer())
 
 

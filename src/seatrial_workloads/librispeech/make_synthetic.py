@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.files import sweep_parts
-from seatrial_workloads.librispeech.manifest import write_manifest
+from seatrial_workloads.librispeech.manifest import SAMPLE_RATE, write_manifest
 from seatrial_workloads.librispeech.output_folder import owned_folder, unwritten
 from seatrial_workloads.librispeech.pool import Died, Pool
 from seatrial_workloads.librispeech.progress import progress
 from seatrial_workloads.librispeech.record import Making, PrepareError, differences, read_record, write_record
-from seatrial_workloads.librispeech.synthetic import SAMPLE_RATE, Utterance, utterances, write_transcripts, write_utterance
+from seatrial_workloads.librispeech.synthetic import Utterance, utterances, write_transcripts, write_utterance
 from seatrial_workloads.librispeech.tree import TreePaths
 
 
@@ -36,7 +36,7 @@ def make_synthetic_tree(
     paths = TreePaths(root)
     with owned_folder(root):
         _settle_record(paths, making)
-        sweep_parts(root)
+        sweep_parts(root, foreign=False)
         manifest_path.unlink(missing_ok=True)
         lengths = {}
         with (

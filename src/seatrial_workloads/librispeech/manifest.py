@@ -12,8 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.files import write_text
+from seatrial.files import BY_UMASK, write_text
 
+SAMPLE_RATE = 16_000
+"""Of every file of LibriSpeech, in Hz."""
 HEADER = "rel_path\tnum_samples\tduration_sec"
 
 
@@ -30,7 +32,7 @@ class Row(NamedTuple):
 def write_manifest(path: Path, num_samples: Mapping[str, int], sample_rate: int) -> None:
     """Write the manifest of these files (path → number of samples), atomically."""
     rows = [f"{rel_path}\t{count}\t{count / sample_rate:.6f}" for rel_path, count in sorted(num_samples.items())]
-    write_text(path, "".join(f"{line}\n" for line in (HEADER, *rows)))
+    write_text(path, "".join(f"{line}\n" for line in (HEADER, *rows)), BY_UMASK)
 
 
 def read_manifest(path: Path) -> list[Row]:

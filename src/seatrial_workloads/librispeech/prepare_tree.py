@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from seatrial.files import sweep_parts, write_text, written_aside
+from seatrial.files import BY_UMASK, sweep_parts, write_text, written_aside
 from seatrial_workloads.librispeech.finished_outputs import Appender, Output, Source, keep_all, read_outputs, source_of, write_outputs
 from seatrial_workloads.librispeech.manifest import write_manifest
 from seatrial_workloads.librispeech.outcomes import Rejected, RejectedError, Unwritten, Written
@@ -79,7 +79,7 @@ def prepare_tree(request: Request, account: Account) -> None:
         account.num_files = len(found.flacs) + len(found.refused)
         account.rejected.update(found.refused)
         _settle_record(request, paths)
-        sweep_parts(request.output_root)
+        sweep_parts(request.output_root, foreign=False)
         _make_folders(request, found)
         _copy_texts(request, found, account)
         to_do = _to_do(request, found, paths, account)
@@ -133,7 +133,7 @@ def _copy_texts(request: Request, found: Found, account: Account) -> None:
         except OSError as error:
             account.rejected[rel_path] = f"cannot be read: {error.strerror}"
             continue
-        with written_aside(request.output_root / rel_path, to_disk=False) as part:
+        with written_aside(request.output_root / rel_path, BY_UMASK, to_disk=False) as part:
             part.write_bytes(text)
 
 
@@ -186,12 +186,12 @@ def _convert_all(request: Request, to_do: Mapping[str, Source], paths: TreePaths
 
 def _write_tables(request: Request, paths: TreePaths, account: Account) -> None:
     """The tables, the manifest last; and nothing is left of files that were rejected, nor of workers that died."""
-    sweep_parts(request.output_root)
+    sweep_parts(request.output_root, foreign=False)
     for rel_path in account.rejected:
         with contextlib.suppress(IsADirectoryError, NotADirectoryError, FileNotFoundError):
             (request.output_root / rel_path).unlink()
     write_outputs(paths.prepared, account.outputs)
-    write_text(paths.rejected, rejected_text(account.rejected))
+    write_text(paths.rejected, rejected_text(account.rejected), BY_UMASK)
     handle = os.open(paths.prepared, os.O_RDONLY)
     keep_all(handle)
     os.close(handle)

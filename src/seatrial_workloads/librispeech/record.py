@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seatrial.files import write_text
+from seatrial.files import BY_UMASK, write_text
 
 # Of what is done to a file: raised when the same settings would give other bytes.
 VERSION = 1
@@ -59,7 +59,7 @@ def read_record(path: Path) -> dict[str, Any] | None:
 
 
 def write_record(path: Path, record: dict[str, Any]) -> None:
-    write_text(path, json.dumps(record) + "\n")
+    write_text(path, json.dumps(record) + "\n", BY_UMASK)
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> str:

@@ -18,12 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial.files import write_text
+from seatrial.files import BY_UMASK, write_text
 from seatrial_workloads.librispeech.flac import write_flac
-from seatrial_workloads.librispeech.manifest import write_manifest
+from seatrial_workloads.librispeech.manifest import SAMPLE_RATE, write_manifest
 from seatrial_workloads.librispeech.record import FEWEST_UTTERANCES
 
-SAMPLE_RATE = 16_000
 MEAN_S = 6.0
 SPLITS = ("train-clean-100", "dev-clean", "test-clean")
 UTTERANCES_PER_CHAPTER = 10
@@ -119,7 +118,7 @@ def write_transcripts(root: Path, num_utterances: int, seed: int, mean_s: float 
         path = root / utterance.chapter_folder / f"{utterance.speaker}-{utterance.chapter}.trans.txt"
         chapters.setdefault(path, []).append(f"{utterance.id} {text_of(utterance, seed, mean_s)}\n")
     for path, lines in chapters.items():
-        write_text(path, "".join(lines))
+        write_text(path, "".join(lines), BY_UMASK)
 
 
 def text_of(utterance: Utterance, seed: int, mean_s: float = MEAN_S) -> str:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from seatrial.files import written_aside
+from seatrial.files import BY_UMASK, written_aside
 from seatrial_workloads.common.choice import Choice, record
 from seatrial_workloads.common.distributed import Ranks, lowest_capability
 from seatrial_workloads.common.due import is_due, is_logged
@@ -105,10 +105,11 @@ class Trainer:
         return float(torch.stack(losses).mean())
 
     def save_checkpoint(self, step: int) -> None:
-        """Rank 0 writes aside and renames; the others wait, so that the pause is the same for all."""
+        """Rank 0 writes aside and renames; the others wait, so that the pause is the same for all. The disk is not waited for: the pause
+        is measured, and is that of the training."""
         if self.ranks.rank == 0:
             content = {"step": step, "model": self.bare_model.state_dict(), "optimizer": self.optimizer.state_dict()}
-            with written_aside(self.run_dir / "checkpoint.pt") as aside:
+            with written_aside(self.run_dir / "checkpoint.pt", BY_UMASK, to_disk=False) as aside:
                 torch.save(content, aside)
         self.ranks.barrier()
 

@@ -58,7 +58,7 @@ def test_parts_are_answered_at_once_and_by_name(answerer: Answerer) -> None:
 
 def test_what_hangs_is_told_of_and_holds_up_nobody(answerer: Answerer, monkeypatch: pytest.MonkeyPatch) -> None:
     over = threading.Event()
-    monkeypatch.setitem(answerer._questions, "facts", lambda question: {"over": over.wait(30)})
+    monkeypatch.setitem(answerer._questions, "facts", lambda question: {"over": over.wait(60)})
     monkeypatch.setitem(answers.LIMITS_S, "facts", 0.05)
     told = answerer.answer({"ask": "all", "parts": {"hung": {"ask": "facts"}, "sound": {"ask": "clock"}}})
     over.set()
@@ -256,7 +256,7 @@ def test_a_process_that_is_ended_cleans_up_too(tmp_path: Path) -> None:
         process.stdout.readline()
         assert list(tmp_path.iterdir()) == [tmp_path / FILE]
         process.terminate()
-        process.wait(30)
+        process.wait(60)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -15,8 +15,8 @@ from seatrial.agent.end_attempt import end_attempt
 from seatrial.records.codec import from_json
 from seatrial.records.command import AgentReport
 from tests.processes import is_gone
+from tests.unit.agent.families import FAMILY, family
 from tests.unit.agent.nodes import Node, environment
-from tests.unit.agent.test_agent_on_node import FAMILY, family
 
 
 def _end(folder: str) -> subprocess.CompletedProcess[str]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from typing import Any
 
 import pytest
 
+from seatrial.agent import reports
 from seatrial.agent.reports import flush_reports, note, report, report_to
 from tests.unit.agent.apart import FakeHarness, apart
 
@@ -25,6 +27,19 @@ def test_the_last_one_named_gets_them() -> None:
         report_to(second)
         report("gone")
         assert not first.sent and len(second.sent) == 1
+
+
+def test_where_nobody_is_named_they_go_to_standard_output() -> None:
+    def act() -> Any:
+        read_end, write_end = os.pipe()
+        os.dup2(write_end, 1)
+        reports._to.clear()
+        report("exited", returncode=3)
+        return [flush_reports(), os.read(read_end, 65536).decode()]
+
+    flushed, said = apart(act)
+    told = json.loads(said)
+    assert flushed and said.endswith("\n") and (told["kind"], told["returncode"]) == ("exited", 3)
 
 
 def test_a_note_is_one_line_with_the_time(capfd: pytest.CaptureFixture[str]) -> None:

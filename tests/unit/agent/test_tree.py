@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from seatrial import kinship
 from seatrial.agent import tree
 from tests.unit.agent.apart import apart
 
+PR_GET_PDEATHSIG = 2
 # Starts a child in a session of its own, tells both pids, and waits.
 FAMILY = """
 import os, subprocess, sys
@@ -38,6 +40,16 @@ def _collected() -> dict[int, int]:
         except ChildProcessError:
             return codes
         codes[pid] = os.waitstatus_to_exitcode(status)
+
+
+def test_a_child_that_is_bound_gets_term_when_its_parent_ends() -> None:
+    def act() -> Any:
+        tree.bind_to_parent()
+        number = ctypes.c_int()
+        ctypes.CDLL(None).prctl(PR_GET_PDEATHSIG, ctypes.byref(number))
+        return number.value
+
+    assert apart(act) == signal.SIGTERM
 
 
 def test_descendants_are_signalled_whatever_session_they_are_in() -> None:

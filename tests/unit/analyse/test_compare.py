@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from seatrial.analyse.alike import refusal
-from seatrial.analyse.compare import compare, compare_many, compare_pairs
+from seatrial.analyse.compare import compare, compare_pairs
 from seatrial.analyse.trial import pairs_of
 from seatrial.errors import RefusedError, UsageError
 from seatrial.records.codec import from_json, to_json
@@ -296,7 +296,7 @@ def test_many_comparisons_widen_intervals_and_agree_with_their_chance() -> None:
     random = np.random.default_rng(3)
     for _ in range(20):
         groups = [side(f"g{at}", list(1000 * np.exp(random.normal(0.004 * at, 0.01, 5))), offset_s=at) for at in range(6)]
-        for one in compare_many(groups[0], groups[1:], margin_pct=0.0):
+        for one in compare_pairs([(groups[0], other) for other in groups[1:]], margin_pct=0.0):
             assert one.comparisons == 5 and one.chance is not None
             assert (one.relation is not Relation.AMBIGUOUS) == (one.chance <= 0.05)
 
@@ -336,7 +336,7 @@ def test_a_figure_that_most_runs_of_a_side_tell_is_compared_and_one_that_half_te
 
 
 def test_a_rule_is_said_of_every_one_of_many_and_the_bootstrap_stands_beside_the_interval() -> None:
-    found = compare_many(side("a", RATES), [side("b", times(1.05)), side("c", times(0.95))], preset="highest_mean")
+    found = compare_pairs([(side("a", RATES), side(*other)) for other in (("b", times(1.05)), ("c", times(0.95)))], preset="highest_mean")
     assert [one.reason.startswith("By the rule highest_mean: ") for one in found] == [True, True]
     assert all(one.ratio and one.bootstrap_low and one.bootstrap_high for one in found)
     assert all(one.ratio and one.bootstrap_low < one.ratio.mean < one.bootstrap_high for one in found)  # type: ignore[operator]

@@ -15,11 +15,16 @@ from seatrial.campaign import one_run
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.campaign.one_run import link_current, new_attempt, run_one
 from seatrial.errors import LaunchError, PortTakenError, StoppedError
+from seatrial.launch.agents import Agents
+from seatrial.launch.places.registry import Taken
 from seatrial.paths import AttemptPaths, CampaignPaths, RunPaths
+from seatrial.records.command import AgentReport, Provenance
+from seatrial.records.nodes import NodeRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.run_spec import HostSpec, RunSpec
 from tests.unit.campaign.made_campaign import TOKEN, spec
 from tests.unit.collect import on_disk
+from tests.unit.launch.factory import hosts_allocation, make_spec, on_hosts
 
 
 class NoWish(Interrupts):
@@ -65,6 +70,52 @@ def test_the_spec_that_was_prepared_is_left_as_it_is(tmp_path: Path, monkeypatch
     attempt.spec.write_text('{"prepared": true}')
     refused(monkeypatch, attempt, LaunchError("no program"))
     assert files.read_json(attempt.spec) == {"prepared": True}
+
+
+class TwoHosts(Agents):
+    """Agents of two hosts whose run ends well at once; `looked` is what the file of the hosts held while they were at work."""
+
+    alive = True
+
+    def __init__(self, attempt: AttemptPaths) -> None:
+        self._attempt = attempt
+        self.looked: Any = None
+
+    def poll(self) -> list[AgentReport]:
+        return self.wait(0.0)
+
+    def wait(self, timeout_s: float) -> list[AgentReport]:
+        self.looked = files.read_json(self._attempt.nodes_record)
+        return [AgentReport(kind="exited", t=1.0, returncode=0), AgentReport(kind="gone", t=1.0)]
+
+    def nodes(self) -> tuple[NodeRecord, ...]:
+        return tuple(NodeRecord(name=name, ended="exited" if self.looked else "") for name in ("node1", "node2"))
+
+    def close(self) -> list[AgentReport]:
+        return []
+
+
+def test_a_run_on_hosts_leaves_what_it_came_from_and_its_hosts_from_its_beginning_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = on_hosts(make_spec(tmp_path), (HostSpec(name="node1", ranks=1), HostSpec(name="node2", ranks=1)))
+    attempt = new_attempt(CampaignPaths(tmp_path / "out").run(run.run))
+    agents = TwoHosts(attempt)
+
+    @contextlib.contextmanager
+    def take(*_: Any, **__: Any) -> Iterator[Taken]:
+        yield Taken(hosts_allocation(run, port=29650), lambda orders: agents, via="pdsh")
+
+    monkeypatch.setattr(one_run, "take", take)
+    monkeypatch.setattr(one_run, "gather", lambda cwd, devices, *, plan_hash, **_: Provenance(host="head", plan_hash=plan_hash))
+    outcome = run_one(run, attempt, NoWish(), lambda *told: None, lambda: None, "f00d")
+    assert outcome.outcome is Outcome.OK
+    came_from = files.read_json(attempt.provenance)
+    assert (came_from["host"], came_from["plan_hash"]) == ("head", "f00d")
+    found = files.read_json(attempt.nodes_record)
+    assert (found["via"], found["master_addr"], found["master_port"]) == ("pdsh", "node1", 29650)
+    assert [(node["name"], node["ended"]) for node in found["nodes"]] == [("node1", "exited"), ("node2", "exited")]
+    assert [node["ended"] for node in agents.looked["nodes"]] == ["", ""]
 
 
 def test_one_that_was_broken_off_does_not_hide_the_one_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

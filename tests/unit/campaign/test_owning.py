@@ -17,7 +17,7 @@ import pytest
 
 from seatrial import files
 from seatrial.campaign.owner import Owner, ask_to_stop, asked_to_stop, read_owner, this_process
-from seatrial.campaign.owning import WATCH_S, Clock, _Beat, owned
+from seatrial.campaign.owning import WATCH_S, WatchClock, _Beat, owned
 from seatrial.errors import CampaignError, RefusedError
 from seatrial.paths import CampaignPaths
 from seatrial.records.codec import to_json
@@ -41,8 +41,8 @@ class Watched:
         self.now_m, self.act, self.said = 0.0, act, list[str]()
 
     @property
-    def clock(self) -> Clock:
-        return Clock(monotonic=lambda: self.now_m, sleep=self.sleep)
+    def clock(self) -> WatchClock:
+        return WatchClock(monotonic=lambda: self.now_m, sleep=self.sleep)
 
     def sleep(self, seconds: float) -> None:
         self.now_m += seconds

@@ -133,7 +133,7 @@ def test_one_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
     everyone = [family, *family.children(recursive=True)]
     answer = hanging.ask({"do": "run"}, 0.2)
     assert not answer.ok and answer.reason == "no answer in 0 s"
-    assert psutil.wait_procs(everyone, timeout=30)[1] == [] and len(everyone) == 2
+    assert psutil.wait_procs(everyone, timeout=60)[1] == [] and len(everyone) == 2
 
 
 def test_one_that_dies_is_told_and_started_again(tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_one_that_closes_its_output_and_lingers_is_told_and_ended(tmp_path: Path
     family = psutil.Process(lingering._process.pid)
     answer = lingering.ask({"do": "open"}, 30)
     assert not answer.ok and answer.reason == "its process closed its output and did not end"
-    assert psutil.wait_procs([family], timeout=30)[1] == []
+    assert psutil.wait_procs([family], timeout=60)[1] == []
 
 
 @pytest.mark.parametrize("text", ["'rubbish\\n'", "'\\xff\\n'", "'[1]\\n'", "'{}\\n{}\\n'", "'[' * 100_000 + '\\n'", "'x' * 2_000_000"])
@@ -188,7 +188,7 @@ def test_the_children_of_one_that_died_do_not_outlive_it(tmp_path: Path, unasked
         if unasked:
             child = several._trackers["mlflow"].process._process
             assert child is not None
-            child.wait(30)
+            child.wait(60)
             several.open()
         left = [int(pid) for pid in pids.read_text().split()]
         wait_until(lambda: all(is_gone(pid) for pid in left), "both children are gone")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from seatrial.cli.say import people, print_json, print_lines
+from seatrial.cli.say import people, print_json, print_lines, write_lines
 
 
 def test_with_json_people_read_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
@@ -24,6 +24,15 @@ def test_names_in_lines_are_no_markup_and_long_ones_are_not_broken(
     lines = ["[red]mb8[/red] :boom:", "x" * 50, ""]
     print_lines(people(), lines)
     assert capsys.readouterr().out == "\n".join(lines) + "\n"
+
+
+def test_lines_can_be_written_untouched(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "20")
+    lines = ["[red]mb8\twith a tab", "x" * 50, "trailing  "]
+    write_lines(lines)
+    write_lines(["to stderr"], as_json=True)
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("\n".join(lines) + "\n", "to stderr\n")
 
 
 def test_a_plain_console_takes_no_markup_either(capsys: pytest.CaptureFixture[str]) -> None:

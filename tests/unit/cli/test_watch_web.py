@@ -92,7 +92,7 @@ def test_the_browser_is_told_the_address_by_a_file_that_only_this_user_reads(mon
         return True
 
     with opened(ADDRESS, 8123, ask=ask) as sentence:
-        assert sentence == "" and done.wait(10)
+        assert sentence == "" and done.wait(60)
         page = Path(asked[0].removeprefix("file://"))
         # What the process is started with is for everybody to read.
         assert "token" not in asked[0] and f"url={ADDRESS}" in page.read_text()

@@ -6,6 +6,7 @@ import dataclasses
 
 import pytest
 
+from seatrial.judge.verdict import DEFAULT_CRITERIA, judge
 from seatrial.records.criteria_catalog import METRICS
 from seatrial.records.measure import Ranking
 from seatrial.records.outcome import Cause, Outcome
@@ -27,6 +28,12 @@ def test_a_clean_campaign_passes() -> None:
         "loss_falls in every run: so in all 4.",
     ]
     assert verdict.notes == {"runs": "4 ended ok, 0 failed, 0 still to be run"}
+
+
+def test_a_plan_without_criteria_is_asked_for_no_failed_runs() -> None:
+    verdict = judge((), clean_runs(), factory.groups()[1:3], factory.ranking(), ())
+    assert [found.criterion for found in verdict.findings] == list(DEFAULT_CRITERIA) == [NO_FAILURES]
+    assert verdict.verdict is Verdict.PASS
 
 
 def test_evidence_names_file_window_and_n() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.launch.agent_process import AgentProcess
+from seatrial.launch.agents import Agents
 from seatrial.launch.nodes import as_seen_by, nodes_of
 from seatrial.launch.places.local import allocate
 from seatrial.launch.prepare import prepare
@@ -80,14 +81,18 @@ def started(spec: RunSpec, attempt: AttemptPaths, caller: Mapping[str, str] = os
             yield agent
 
 
+def until_over(agents: Agents) -> list[AgentReport]:
+    """Everything that they say until no more can come."""
+    until_m, said = time.monotonic() + PATIENCE_S, []
+    while agents.alive:
+        said += agents.wait(1.0)
+        assert time.monotonic() < until_m, f"only {said}"
+    return said
+
+
 def reports_until_over(agent: AgentProcess) -> dict[str, AgentReport]:
     """The last report of each kind."""
-    until = time.monotonic() + PATIENCE_S
-    heard: list[AgentReport] = []
-    while agent.alive:
-        heard += agent.wait(1.0)
-        assert time.monotonic() < until, f"the agent said only {heard}"
-    return {report.kind: report for report in heard}
+    return {report.kind: report for report in until_over(agent)}
 
 
 def run_to_end(spec: RunSpec, attempt: AttemptPaths) -> dict[str, AgentReport]:

@@ -22,12 +22,12 @@ from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from seatrial.records.command import AgentOrder, AgentReport, Command, Node
 from seatrial.records.line import Call
+from tests.unit.launch.factory import PATIENCE_S, until_over
 
 NUM_HOSTS = 64
 NAMES = tuple(f"n{number:02}" for number in range(NUM_HOSTS))
 NODES = tuple(Node(name=name, node_rank=rank, ranks=8, first_rank=8 * rank) for rank, name in enumerate(NAMES))
 ORDER = AgentOrder(command=Command(argv=("true",), env={}, cwd="/"), attempt_folder="/out")
-PATIENCE_S = 60.0
 
 Behaviour = Callable[["Simulated", str], None]
 """Told with an agent and what it hears: `go`, `stacks`, `stop` or `kill`."""
@@ -118,14 +118,6 @@ def running(
             hosts.close()
 
 
-def _until_over(group: AgentGroup) -> list[AgentReport]:
-    until_m, said = time.monotonic() + PATIENCE_S, []
-    while group.alive:
-        said += group.wait(1.0)
-        assert time.monotonic() < until_m, f"only {said}"
-    return said
-
-
 def _until(group: AgentGroup, kind: str) -> list[AgentReport]:
     until_m, said = time.monotonic() + PATIENCE_S, []
     while not any(report.kind == kind for report in said):
@@ -136,7 +128,7 @@ def _until(group: AgentGroup, kind: str) -> list[AgentReport]:
 
 def test_a_good_run_of_64_hosts_is_that_of_one(tmp_path: Path) -> None:
     with running(tmp_path) as (group, hosts):
-        said = _until_over(group)
+        said = until_over(group)
         records = group.nodes()
     assert sorted(report.host for report in said if report.kind == "started") == list(NAMES)
     assert [(report.kind, report.returncode) for report in said if report.kind != "started"] == [("exited", 0), ("gone", None)]
@@ -161,7 +153,7 @@ def test_one_host_fails_and_the_others_are_stopped(tmp_path: Path, monkeypatch: 
             agent.end(137)
 
     with running(tmp_path, {"n13": fails}, default=obeys) as (group, hosts):
-        said = _until_over(group)
+        said = until_over(group)
         records = {record.name: record for record in group.nodes()}
     assert [report.returncode for report in said if report.kind == "exited"] == [137]
     assert {name for name, agent in hosts.agents.items() if "stop" in agent.heard} == {*NAMES} - {"n13"}
@@ -178,7 +170,7 @@ def test_one_host_falls_silent_and_is_lost(tmp_path: Path, monkeypatch: pytest.M
     # Fifteen beats in a lease: on a busy machine no other host is taken for silent.
     monkeypatch.setattr("seatrial.line.switchboard.BEAT_EVERY_S", 0.2)
     with running(tmp_path, {"n40": falls_silent}, default=obeys, lease_s=3.0) as (group, _):
-        said = _until_over(group)
+        said = until_over(group)
         record = group.nodes()[40]
     (lost,) = [report for report in said if report.kind == "node_lost"]
     assert lost.host == "n40" and "nothing was heard of it" in lost.detail and lost.silent
@@ -196,7 +188,7 @@ def test_one_host_goes_and_its_last_words_are_told(tmp_path: Path, monkeypatch: 
         agent.caller.close()
 
     with running(tmp_path, {"n05": goes}, default=obeys) as (group, _):
-        said = _until_over(group)
+        said = until_over(group)
     assert [(report.host, report.detail) for report in said if report.kind == "node_lost"] == [
         ("n05", "the other side closed it; its last words: MemoryError")
     ]
@@ -208,7 +200,7 @@ def test_last_words_about_silence_are_no_silence(tmp_path: Path, monkeypatch: py
     own.folder.mkdir(parents=True)
     own.agent_log.write_text("nothing was heard of the harness for 21 s\n")
     with running(tmp_path, {"n05": lambda agent, word: agent.caller.close()}, default=obeys) as (group, _):
-        said = _until_over(group)
+        said = until_over(group)
     (lost,) = [report for report in said if report.kind == "node_lost"]
     assert "its last words: nothing was heard" in lost.detail and not lost.silent
 
@@ -217,7 +209,7 @@ def test_when_the_harness_s_own_end_fails_all_are_lost(tmp_path: Path) -> None:
     with running(tmp_path, default=obeys) as (group, _):
         # A message that cannot be written as JSON.
         group._board.send("n00", {"kind": "order", "word": object()})
-        said = _until_over(group)
+        said = until_over(group)
     lost = [report for report in said if report.kind == "node_lost"]
     assert {report.host for report in lost} == {*NAMES} and not any(report.silent for report in lost)
     assert all("the harness's own end of all lines failed (TypeError: " in report.detail for report in lost)
@@ -272,7 +264,7 @@ def test_what_a_host_that_went_has_left_is_ended_before_all_is_over(tmp_path: Pa
         agent.caller.close()
 
     with running(tmp_path, {"n05": goes}, default=obeys, leftovers=_leftovers(transport)) as (group, _):
-        gone = _until_over(group)[-1]
+        gone = until_over(group)[-1]
         record = group.nodes()[5]
     assert transport.errands == ["n05"]
     assert (gone.kind, gone.killed, record.killed) == ("gone", 3, 3)
@@ -305,7 +297,7 @@ def test_a_silent_host_is_cared_for_at_the_end(tmp_path: Path, monkeypatch: pyte
         agent.is_silent = True
 
     with running(tmp_path, {"n40": falls_silent}, default=stays, lease_s=3.0, leftovers=_leftovers(transport, 0.0)) as (group, _):
-        _until_over(group)
+        until_over(group)
         record = group.nodes()[40]
     assert len(others_lived) == NUM_HOSTS - 1 and all(others_lived) and transport.errands == ["n40", "dropped"]
     assert record.detail.endswith("its agent ends it when it hears nothing for 20 s")
@@ -323,7 +315,7 @@ def test_a_slow_host_is_waited_for(tmp_path: Path) -> None:
             started += sum(report.kind == "started" for report in reports)
         assert started == NUM_HOSTS and group.alive
         hosts.agents["n63"].end(0)
-        assert [report.kind for report in _until_over(group)] == ["exited", "gone"]
+        assert [report.kind for report in until_over(group)] == ["exited", "gone"]
 
 
 def test_stacks_of_all_are_one_report(tmp_path: Path) -> None:
@@ -333,7 +325,7 @@ def test_stacks_of_all_are_one_report(tmp_path: Path) -> None:
         assert sum(report.kind == "stacks" for report in said) == 1
         assert all("stacks" in agent.heard for agent in hosts.agents.values())
         group.stop()
-        assert [report.kind for report in _until_over(group) if report.kind != "started"] == ["exited", "gone"]
+        assert [report.kind for report in until_over(group) if report.kind != "started"] == ["exited", "gone"]
 
 
 def test_closing_kills_what_runs(tmp_path: Path) -> None:
@@ -359,4 +351,4 @@ def test_what_is_no_report_is_passed_over(tmp_path: Path) -> None:
         ends_well(agent, word)
 
     with running(tmp_path, default=babbles) as (group, _):
-        assert _until_over(group)[-1].kind == "gone"
+        assert until_over(group)[-1].kind == "gone"

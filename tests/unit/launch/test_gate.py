@@ -9,6 +9,7 @@ import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from seatrial.launch.gate import Gate
 from seatrial.launch.gate_file import GateFile, read_gate, write_gate
 from seatrial.line.caller import Caller
 from seatrial.paths import CampaignPaths
-from tests.waiting import wait_until
+from tests import waiting
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+wait_until = partial(waiting.wait_until, patience_s=PATIENCE_S)
 HELLO = {"host": "two", "python": "/venv/bin/python", "digest": "abc", "version": __version__}
 
 

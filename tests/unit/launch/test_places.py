@@ -6,7 +6,6 @@ import os
 import signal
 import stat
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,6 @@ import pytest
 from seatrial.errors import HostError, LaunchError, StoppedError
 from seatrial.files import read_json
 from seatrial.launch.agent_process import AgentProcess
-from seatrial.launch.agents import Agents
 from seatrial.launch.nodes import nodes_of
 from seatrial.launch.places import hosts as hosts_place
 from seatrial.launch.places.calling import all_called
@@ -29,11 +27,10 @@ from seatrial.line.switchboard import Switchboard
 from seatrial.paths import AttemptPaths
 from seatrial.ports import reserve_port
 from seatrial.records.codec import from_json
-from seatrial.records.command import AgentReport
 from seatrial.records.line import Call, NodeCall
 from seatrial.records.run_spec import HostSpec, PlaceSpec, RunSpec
 from tests.processes import is_gone, pids_in
-from tests.unit.launch.factory import PATIENCE_S, attempt_in, hosts_allocation, make_spec, on_hosts
+from tests.unit.launch.factory import attempt_in, hosts_allocation, make_spec, on_hosts, until_over
 from tests.waiting import wait_until
 
 HERE = (HostSpec(name="localhost", ranks=2), HostSpec(name="127.0.0.1", ranks=1))
@@ -53,21 +50,13 @@ def _spec(tmp_path: Path, text: str, **more: object) -> RunSpec:
     return on_hosts(make_spec(tmp_path, term_s=2.0), HERE, **more)
 
 
-def _until_over(agents: Agents) -> list[AgentReport]:
-    until_m, said = time.monotonic() + PATIENCE_S, []
-    while agents.alive:
-        said += agents.wait(1.0)
-        assert time.monotonic() < until_m, f"only {said}"
-    return said
-
-
 def test_a_run_on_two_hosts(tmp_path: Path, attempt: AttemptPaths) -> None:
     spec = _spec(tmp_path, TELLS)
     with take(spec, attempt) as taken:
         call = from_json(NodeCall, read_json(attempt.node("localhost").call))
         mode = stat.S_IMODE(attempt.node("localhost").call.stat().st_mode)
         agents = taken.start(prepare_all(spec, attempt, taken.allocation, os.environ))
-        said = _until_over(agents)
+        said = until_over(agents)
         agents.close()
         records = agents.nodes()
     assert (mode, call.holds_port, call.attempt, call.campaign) == (0o600, True, str(attempt.folder), str(tmp_path / "out"))
@@ -90,7 +79,7 @@ def test_what_a_failing_host_leaves_running_elsewhere_is_stopped(
     spec = _spec(tmp_path, f"import os, sys\nif os.environ['RANK'] == '2': sys.exit(7)\n{SLEEPS}")
     with take(spec, attempt) as taken:
         agents = taken.start(prepare_all(spec, attempt, taken.allocation, os.environ))
-        said = _until_over(agents)
+        said = until_over(agents)
         agents.close()
     assert [report.returncode for report in said if report.kind == "exited"] == [7]
     assert all(is_gone(pid) for pid in pids_in(tmp_path / "pids"))
@@ -109,7 +98,7 @@ def test_what_a_killed_agent_leaves_is_ended_when_no_other_node_lives_on_its_hos
         wait_until(lambda: len(pids_in(tmp_path / "pids")) == 3, "all ranks are up")
         (here,) = [transport for transport, _ in taken.start.__self__.chosen.by]  # type: ignore[attr-defined]
         os.kill(here._children["127.0.0.1"]._process.pid, signal.SIGKILL)
-        said = _until_over(agents)
+        said = until_over(agents)
         agents.close()
     assert [(report.kind, report.host) for report in said if report.kind == "node_lost"] == [("node_lost", "127.0.0.1")]
     first, second = agents.nodes()
@@ -161,7 +150,7 @@ def test_on_this_machine_it_is_one_agent_as_ever(tmp_path: Path, attempt: Attemp
     with take(spec, attempt) as taken:
         agents = taken.start(prepare_all(spec, attempt, taken.allocation, os.environ))
         assert isinstance(agents, AgentProcess) and agents.nodes() == ()
-        _until_over(agents)
+        until_over(agents)
         agents.close()
     assert attempt.launcher_log.read_text() == "well\n"
 
@@ -210,7 +199,7 @@ def test_without_ssh_node_0_is_here_and_the_others_are_started_by_their_own_comm
     share = hosts_place.choose(spec.place, [], ["node1"], attempt.folder, lambda host: ()).by[0][0]
     with take(spec, attempt, gate=_Gate(start)) as taken:
         agents = taken.start(prepare_all(spec, attempt, taken.allocation, os.environ))
-        _until_over(agents)
+        until_over(agents)
         agents.close()
     share.close()
     assert taken.via == "pernode" and len(started) == 1

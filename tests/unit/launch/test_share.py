@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from seatrial.launch.gate_file import write_gate
 from seatrial.launch.share import Share
 from seatrial.launch.started_agents import StartedAgents
 from seatrial.paths import CampaignPaths
-from tests.waiting import wait_until
+from tests import waiting
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+wait_until = partial(waiting.wait_until, patience_s=PATIENCE_S)
 QUICK = [sys.executable, "-S", "-c", "import os; print('from', os.environ['NAME'])"]
 STANDING = [sys.executable, "-S", "-c", "import time; print('up', flush=True); time.sleep(600)"]
 ECHO = (sys.executable, "-S", "-c", "import sys\nfor line in sys.stdin: print(line, end='', flush=True)")

@@ -15,7 +15,7 @@ from seatrial.line.connection import Connection
 from seatrial.line.switchboard import Switchboard, _Line
 from seatrial.records.line import Call
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @pytest.fixture

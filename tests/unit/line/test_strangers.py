@@ -22,7 +22,7 @@ from seatrial.line.switchboard import (
     Switchboard,
 )
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 Knock = Callable[[], socket.socket]
 
 

@@ -29,6 +29,16 @@ def test_only_interfaces_that_are_up_are_told(monkeypatch: pytest.MonkeyPatch) -
     assert interface_addresses() == {"10.0.0.1", "10.0.0.3"}
 
 
+@pytest.mark.parametrize("error", [PermissionError(1, "not permitted"), psutil.AccessDenied()])
+def test_where_the_kernel_does_not_say_which_are_up_all_are_told(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise error
+
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: {"one": [_entry("10.0.0.1")], "other": [_entry("10.0.0.2")]})
+    monkeypatch.setattr(psutil, "net_if_stats", refuse)
+    assert interfaces() == {"one": ("10.0.0.1",), "other": ("10.0.0.2",)}
+
+
 def test_addresses_of_one_interface_in_the_kernels_order_without_scope_or_rubbish() -> None:
     entries = [
         _entry("10.0.0.5"),
@@ -50,6 +60,11 @@ def test_addresses_of_one_interface_in_the_kernels_order_without_scope_or_rubbis
         ("::1", True, False),
         ("10.0.0.1", False, False),
         ("FE80::1", False, True),
+        ("fe80:0:0:0:0:0:0:1", False, True),
+        ("fe80::1%eth0", False, True),
+        ("febf::1", False, True),
+        ("fec0::1", False, False),
+        ("fe80:", False, False),
         # Of IPv4 it can be called, if by luck alone.
         ("169.254.1.1", False, False),
         ("no address", False, False),

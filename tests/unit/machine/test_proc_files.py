@@ -60,6 +60,10 @@ def test_words_and_variables_are_bytes_and_may_be_empty(tmp_path: Path) -> None:
     assert command_words(7, tmp_path) == (b"python", b"", b"-c", b"\xff")
     assert environment_words(7, tmp_path) == (b"A=1", b"B=")
     assert command_words(8, tmp_path) == environment_words(8, tmp_path) == ()
+    # As threads of the kernel have it, and as a process has it that was started with one empty word.
+    (folder / "cmdline").write_bytes(b"")
+    (folder / "environ").write_bytes(b"\0")
+    assert command_words(7, tmp_path) == () and environment_words(7, tmp_path) == (b"",)
     # As setproctitle leaves it.
     (folder / "cmdline").write_bytes(b"a title without an end")
     assert command_words(7, tmp_path) == (b"a title without an end",)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seatrial.observe.row_file import RowFile
-from seatrial.observe.sampler import Clock, Nothing, Sampler, Source
+from seatrial.observe.sampler import Nothing, Sampler, SamplerClock, Source
 from seatrial.records.telemetry import SamplerAccount
 from tests.csv_files import rows_of
 
@@ -27,8 +27,8 @@ class Script:
         self.now = 50.0
         self.sampler: Sampler | None = None
 
-    def clock(self) -> Clock:
-        return Clock(monotonic=lambda: self.now, wall=lambda: START_T + self.now, cpu=lambda: 0.25)
+    def clock(self) -> SamplerClock:
+        return SamplerClock(monotonic=lambda: self.now, wall=lambda: START_T + self.now, cpu=lambda: 0.25)
 
     def look(self, *, last: bool) -> Iterator[dict[str, Any]]:
         if not last and len(self._looks) == 2:

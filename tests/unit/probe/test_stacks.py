@@ -25,7 +25,7 @@ from seatrial.probe import Probe
 def ready(*words):
     print(*words, flush=True)
 """
-LONGEST_S = 20.0
+LONGEST_S = 60.0
 
 
 class Ranks:

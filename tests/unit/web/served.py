@@ -6,7 +6,6 @@ import contextlib
 import http.client
 import json
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from seatrial.web.pace import Pace
 from seatrial.web.packed import Packed
 from seatrial.web.serve import Door, open_door, server_for
 
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 PAGE = (
     '<!doctype html><html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "connect-src 'self'\"></head><body><main>{}</main></body></html>"
@@ -101,12 +100,3 @@ def served(source: Source | None = None, pace: Pace | None = None) -> Iterator[C
     for thread in left:
         thread.join(PATIENCE_S)
     assert not any(thread.is_alive() for thread in left)
-
-
-def until(happened: Any, patience_s: float = PATIENCE_S) -> Any:
-    """What `happened()` gives once it gives something."""
-    end_m = time.monotonic() + patience_s
-    while not (found := happened()):
-        assert time.monotonic() < end_m, "it did not happen"
-        time.sleep(0.02)
-    return found

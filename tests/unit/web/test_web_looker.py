@@ -14,7 +14,8 @@ from seatrial.web.looker import Looker, Shown
 from seatrial.web.now import Now
 from seatrial.web.pace import Pace
 from seatrial.web.packed import Packed
-from tests.unit.web.served import PAGE, fake_source, served, shown, until
+from tests.unit.web.served import PAGE, fake_source, served, shown
+from tests.waiting import wait_until
 
 
 def asked(looker: Looker) -> Looker:
@@ -56,7 +57,7 @@ def test_nothing_is_read_while_nobody_asks() -> None:
         looker.look_at_data()
         assert not read.is_set() and looker._seen.now is None
         looker.asked()
-        assert read.wait(10)
+        assert read.wait(60)
 
 
 def test_trouble_is_told_beside_the_last_data_and_passes() -> None:
@@ -107,7 +108,7 @@ def test_a_state_that_cannot_be_read_keeps_the_last_one_and_says_so() -> None:
 def test_an_old_state_is_not_shown_as_a_new_one() -> None:
     with served(fake_source(now=lambda: 1 / 0)) as client:
         client.enter()
-        until(lambda: "ZeroDivisionError" in client.ask("/state.json").text)
+        wait_until(lambda: "ZeroDivisionError" in client.ask("/state.json").text)
 
 
 class Panic(BaseException):
@@ -131,8 +132,8 @@ def test_a_panic_ends_no_thread_and_nobody_waits_for_ever() -> None:
     with served(fake_source(shown=panicking, now=state)) as client:
         client.enter()
         assert "Panic: index out of bounds" in client.ask("/").text
-        assert until(lambda: client.ask("/").status == 200)
-        assert until(lambda: '"line"' in client.ask("/state.json").text)
+        assert wait_until(lambda: client.ask("/").status == 200)
+        assert wait_until(lambda: '"line"' in client.ask("/state.json").text)
 
 
 def test_threads_that_wait_for_somebody_to_ask_are_woken_at_the_end() -> None:
@@ -155,18 +156,18 @@ def test_the_page_is_made_once_for_each_version_however_many_ask() -> None:
 
     with served(fake_source(mark=lambda: marks[-1], shown=slow)) as client:
         client.enter()
-        until(lambda: '"version": "1"' in client.ask("/state.json").text)
+        wait_until(lambda: '"version": "1"' in client.ask("/state.json").text)
         with ThreadPoolExecutor(4) as pool:
             pages = list(pool.map(lambda _: client.ask("/").text, range(4)))
         assert made == ["1"] and all("<main>1</main>" in page for page in pages)
         marks.append(2)
-        until(lambda: '"version": "2"' in client.ask("/state.json").text)
+        wait_until(lambda: '"version": "2"' in client.ask("/state.json").text)
         assert "<main>2</main>" in client.ask("/").text and made == ["1", "2"]
 
 
 def test_a_folder_that_does_not_answer_holds_up_nobody() -> None:
     free = threading.Event()
-    with served(fake_source(now=lambda: free.wait(30) and None, shown=lambda version: free.wait(30) and shown(version))) as client:
+    with served(fake_source(now=lambda: free.wait(120) and None, shown=lambda version: free.wait(120) and shown(version))) as client:
         client.enter()
         assert client.ask("/state.json").status == 200
         free.set()
@@ -174,13 +175,13 @@ def test_a_folder_that_does_not_answer_holds_up_nobody() -> None:
 
 def test_the_page_waits_for_the_first_data_and_then_shows_them() -> None:
     free = threading.Event()
-    with served(fake_source(shown=lambda version: free.wait(30) and shown(version))) as client:
+    with served(fake_source(shown=lambda version: free.wait(120) and shown(version))) as client:
         client.enter()
         found: list[str] = []
         asking = threading.Thread(target=lambda: found.append(client.ask("/").text))
         asking.start()
         free.set()
-        asking.join(20)
+        asking.join(60)
         assert "<main>1</main>" in found[0]
 
 
@@ -193,7 +194,7 @@ def test_a_campaign_that_cannot_be_read_at_all_is_told() -> None:
         answer = client.ask("/")
         assert answer.status == 503 and answer.text == "no plan in it\n"
         assert client.ask("/data.json").status == 503
-        assert until(lambda: '"problem": "no plan in it"' in client.ask("/state.json").text)
+        assert wait_until(lambda: '"problem": "no plan in it"' in client.ask("/state.json").text)
 
 
 def test_a_page_that_cannot_be_made_is_told_in_the_browser_and_in_full_on_the_terminal(caplog: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,8 @@ from seatrial.cli.live_view import state_line
 from seatrial.paths import CampaignPaths
 from seatrial.records.codec import to_json
 from seatrial.web.now import NEVER_RAN, Now, now_json, read_now
-from tests.unit.web.served import fake_source, live_state, served, until
+from tests.unit.web.served import fake_source, live_state, served
+from tests.waiting import wait_until
 
 EVIL = "</script><script>alert(1)</script>\x1b[31m\u2028\u202e\"'&<img src=x onerror=alert(1)>"
 UNDER_WAY = live_state(
@@ -86,7 +87,7 @@ def test_hostile_names_come_as_text_that_no_reader_acts_on() -> None:
     now = Now(state=state, is_run=True, line=state_line(state))
     with served(fake_source(now=lambda: now)) as client:
         client.enter()
-        answer = until(lambda: (found := client.ask("/state.json")) and "campaign" in found.text and found)
+        answer = wait_until(lambda: (found := client.ask("/state.json")) and "campaign" in found.text and found)
     assert answer.headers["Content-Type"] == "application/json" and answer.headers["X-Content-Type-Options"] == "nosniff"
     assert not any(letter in answer.text for letter in "\x1b\u2028\u202e")
     told = json.loads(answer.text)

@@ -15,7 +15,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from seatrial.web import prompt, serve
-from tests.unit.web.served import PATIENCE_S, Client, fake_source, served, shown, until
+from tests.unit.web.served import PATIENCE_S, Client, fake_source, served, shown
+from tests.waiting import wait_until
 
 # What is used of uvicorn's protocol beyond its documented surface.
 CALLS = {"connection_made": ["self", "transport"], "data_received": ["self", "data"], "connection_lost": ["self", "exc"]}
@@ -61,7 +62,7 @@ def test_idle_connections_are_closed_and_the_owner_is_let_in_again(short_wait: N
     with served() as client:
         client.enter()
         with connections(client, 6, word) as idle:
-            until(lambda: client.ask("/state.json").status == 200)
+            wait_until(lambda: client.ask("/state.json").status == 200)
             assert [one.recv(1) for one in idle] == [b""] * 6
 
 
@@ -101,7 +102,7 @@ def answered(connection: socket.socket) -> bytes:
 
 def test_what_was_asked_for_takes_as_long_as_it_takes(short_wait: None) -> None:
     free = threading.Event()
-    with served(fake_source(shown=lambda version: free.wait(30) and shown(version))) as client:
+    with served(fake_source(shown=lambda version: free.wait(120) and shown(version))) as client:
         client.enter()
         # Longer than a request may take to come.
         threading.Timer(0.6, free.set).start()

@@ -24,7 +24,8 @@ from seatrial.web.snapshot import source_of, take
 from tests.unit.campaign.made_campaign import RUNS, spec, write_campaign, write_telemetry, write_what_ranks_write
 from tests.unit.collect import on_disk
 from tests.unit.security.folders import contents
-from tests.unit.web.served import Client, live_state, served, until
+from tests.unit.web.served import Client, live_state, served
+from tests.waiting import wait_until
 
 UNDER_WAY = "mb16_r2"
 HOSTILE = "mb8</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\u2028\u202e"
@@ -102,11 +103,11 @@ def test_the_page_lives_with_the_campaign(running: CampaignPaths) -> None:
         page = client.ask("/").text
         assert 'name="seatrial-version" content="1"' in page and "/state.json" in page and UNDER_WAY in page
         with owned(running):
-            until(lambda: told(client, "/state.json").get("runs_now"))
+            wait_until(lambda: told(client, "/state.json").get("runs_now"))
             assert told(client, "/state.json")["run"]["name"] == UNDER_WAY
             end(running)
-        until(lambda: told(client, "/state.json")["over"])
-        data = until(lambda: (found := told(client, "/data.json")) and "running" not in outcomes(found) and found)
+        wait_until(lambda: told(client, "/state.json")["over"])
+        data = wait_until(lambda: (found := told(client, "/data.json")) and "running" not in outcomes(found) and found)
         assert int(data["version"]) > 1 and {"title", "main", "payload"} <= data.keys()
         assert "ok" in outcomes(data)
 
@@ -155,10 +156,10 @@ def test_a_plan_that_is_torn_meanwhile_is_told_and_the_page_stays(campaign: Camp
         assert client.ask("/").status == 200
         for path in (campaign.plan, *campaign.plans.glob("*.json")):
             path.write_text("{")
-        until(lambda: "plan" in told(client, "/state.json")["problem"])
+        wait_until(lambda: "plan" in told(client, "/state.json")["problem"])
         assert client.ask("/").status == 200
         campaign.plan.write_text(plan)
-        until(lambda: told(client, "/state.json")["problem"] == "")
+        wait_until(lambda: told(client, "/state.json")["problem"] == "")
 
 
 def test_a_text_is_packed_for_those_who_can_unpack_it(campaign: CampaignPaths) -> None:

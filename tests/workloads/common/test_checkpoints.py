@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import resource
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from seatrial_workloads.common.checkpoints.folder import Facts, rank_file, tag_o
 from seatrial_workloads.common.checkpoints.pretrained import load_weights  # noqa: E402
 from seatrial_workloads.common.checkpoints.save import save_checkpoint  # noqa: E402
 from seatrial_workloads.common.checkpoints.saved_tensors import CheckpointError, load_tensors, save_tensors  # noqa: E402
+from seatrial_workloads.common.distributed import Ranks  # noqa: E402
 from tests.workloads.cpu_ranks import ALONE, OtherFailed, cpu_ranks  # noqa: E402
 
 
@@ -146,6 +149,56 @@ def test_a_rank_that_could_not_write_is_an_error_on_the_others(tmp_path):
     ranks = cpu_ranks(1, 2, OtherFailed)
     with pytest.raises(CheckpointError, match="another rank could not write"):
         save_checkpoint(tmp_path, "ckpt_iter_1", facts(1, world_size=2), write, ranks, keep=1)
+
+
+class Counted(Ranks):
+    """Counts how often all ranks are asked."""
+
+    asked = 0
+
+    def largest(self, values):
+        type(self).asked += 1
+        return super().largest(values)
+
+
+@pytest.mark.parametrize(
+    ("failure", "why"),
+    [
+        (ValueError("no such\ndtype"), "ValueError: no such"),
+        (KeyError("state"), "KeyError: 'state'"),
+        (OSError(28, "No space left on device"), "[Errno 28] No space left on device"),
+        (RuntimeError(), "RuntimeError"),
+    ],
+)
+def test_whatever_fails_on_one_rank_the_others_are_told(tmp_path, monkeypatch, failure, why):
+    def fail(folder: Path) -> None:
+        raise failure
+
+    monkeypatch.setattr(Counted, "asked", 0)
+    with pytest.raises(CheckpointError) as told:
+        save_checkpoint(tmp_path, "ckpt_iter_1", facts(1), fail, cpu_ranks(kind=Counted), keep=1)
+    assert f"could not be written ({why}; " in str(told.value) and told.value.__cause__ is failure
+    # Once to begin, and once after the writing: whoever waits there hears of it.
+    assert Counted.asked == 2 and names(tmp_path) == []
+
+
+@pytest.mark.parametrize("end", [KeyboardInterrupt, SystemExit])
+def test_an_end_that_was_asked_for_is_no_failed_writing(tmp_path, end):
+    def ended(folder: Path) -> None:
+        raise end
+
+    with pytest.raises(end):
+        save(tmp_path, 1, content=ended)
+
+
+def test_who_may_read_a_checkpoint_is_the_umasks_to_say(tmp_path):
+    before = os.umask(0o002)
+    try:
+        whole = save(tmp_path, 10)
+    finally:
+        os.umask(before)
+    for path in (whole / "checkpoint.json", whole.with_name("latest")):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o664, path
 
 
 def test_nodes_that_do_not_share_the_folder_are_told(tmp_path):

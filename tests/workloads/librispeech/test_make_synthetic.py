@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -65,3 +67,24 @@ def test_a_worker_gives_back_the_error_of_the_disk(tmp_path: Path) -> None:
 def test_what_a_worker_could_not_write_ends_the_making(tmp_path: Path, length: OSError | Died, says: str) -> None:
     with pytest.raises(PrepareError, match=says):
         make_synthetic._checked(tmp_path, length)
+
+
+def test_what_users_left_there_stays_and_what_a_killed_writer_left_goes(tmp_path: Path) -> None:
+    make(tmp_path)
+    of_others = [tmp_path / "dev-clean" / ".mydownload.part", tmp_path / ".keep.link"]
+    of_ours = tmp_path / "dev-clean" / ".a.flac.1@elsewhere.abc.part"
+    for path in (*of_others, of_ours):
+        path.write_text("mine")
+        os.utime(path, (0, 0))
+    make(tmp_path)
+    assert [path.read_text() for path in of_others] == ["mine", "mine"] and not of_ours.exists()
+
+
+def test_who_may_read_the_tree_is_the_umasks_to_say(tmp_path: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        make(tmp_path)
+    finally:
+        os.umask(before)
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*") if path.is_file()}
+    assert {"manifest.tsv", "prepare.json"} <= set(modes) and set(modes.values()) == {0o664}, modes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -333,3 +334,26 @@ def test_an_input_that_vanishes_is_said(tmp_path: Path) -> None:
                 conversion=prepare_tree.Conversion(target_sr=16_000, trim_top_db=None),
             )
         )
+
+
+def test_what_users_left_in_the_output_stays_and_what_a_killed_writer_left_goes(source: Path, target: Path) -> None:
+    folder = target / "dev-clean"
+    folder.mkdir(parents=True)
+    of_others = [folder / ".mydownload.part", target / ".keep.link"]
+    of_ours = folder / ".a.flac.1@elsewhere.abc.part"
+    for path in (*of_others, of_ours):
+        path.write_text("mine")
+        os.utime(path, (0, 0))
+    assert run(source, target) == 0
+    assert [path.read_text() for path in of_others] == ["mine", "mine"] and not of_ours.exists()
+
+
+def test_who_may_read_the_tree_is_the_umasks_to_say(source: Path, target: Path) -> None:
+    before = os.umask(0o002)
+    try:
+        assert run(source, target) == 0
+    finally:
+        os.umask(before)
+    modes = {str(path.relative_to(target)): stat.S_IMODE(path.stat().st_mode) for path in target.rglob("*") if path.is_file()}
+    assert {ONE, *TABLES} <= set(modes) and any(name.endswith(".trans.txt") for name in modes)
+    assert set(modes.values()) == {0o664}, modes

@@ -23,10 +23,11 @@ import numpy as np
 import polars as pl
 
 from seatrial.collect.events.line import event_in
-from seatrial.collect.file_parts import MIB, blocks
+from seatrial.collect.file_parts import LONGEST_LINE_BYTES, blocks
 from seatrial.files import open_file
 from seatrial.records.attempt import Attempt
 from seatrial.records.events import STEP_TABLE_COLUMNS
+from seatrial.units import MIB
 
 TEXT_COLUMNS = ("run", "kind", "name")
 WHOLE_COLUMNS = ("attempt", "rank", "step", "world_size")
@@ -42,7 +43,6 @@ FILES_AT_ONCE = 64
 BLOCK_BYTES = 32 * MIB
 LARGEST_FILE_BYTES = 512 * MIB
 """Two million steps of one rank. What stands beyond is not read, and that is said."""
-LONGEST_LINE_BYTES = 64 << 10
 # Loss may be a word (nan, inf) where JSON has no number for it.
 NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 REFUSED = (pl.exceptions.PolarsError, UnicodeDecodeError)

@@ -9,11 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial.collect.events.files import LARGEST_FILE_BYTES, LONGEST_LINE_BYTES, rank_in_name
+from seatrial.collect.events.files import LARGEST_FILE_BYTES, rank_in_name
 from seatrial.collect.events.line import event_in, is_of
-from seatrial.collect.file_parts import MIB, blocks
+from seatrial.collect.file_parts import LONGEST_LINE_BYTES, blocks
 from seatrial.files import open_file
 from seatrial.records.attempt import Attempt
+from seatrial.units import MIB
 
 BLOCK_BYTES = MIB
 

@@ -14,15 +14,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from seatrial.collect.events.files import LONGEST_LINE_BYTES, rank_in_name
+from seatrial.collect.events.files import rank_in_name
 from seatrial.collect.events.line import event_in, is_of
-from seatrial.collect.file_parts import MIB
+from seatrial.collect.file_parts import LONGEST_LINE_BYTES
 from seatrial.collect.hosts.clocks import offset_of
 from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.events import SPANS
 from seatrial.records.steps import StartupFacts
+from seatrial.units import MIB
 
 FURTHEST_BYTES = 64 * MIB
 """Of a file that begins with lines of others, no more is looked through."""

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.collect.file_parts import MIB, Piece, pieces
+from seatrial.collect.file_parts import Piece, pieces
 from seatrial.collect.growing import longest_growing
+from seatrial.units import MIB
 
 MOST_BYTES = 64 * MIB
 LONGEST_ROW = 200

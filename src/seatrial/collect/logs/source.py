@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.collect.file_parts import MIB, Piece, left_out_bytes, pieces, size_of
+from seatrial.collect.file_parts import Piece, left_out_bytes, pieces, size_of
 from seatrial.collect.logs.arrivals import UNKNOWN, Arrival, Arrivals, read_arrivals
 from seatrial.log_lines import LONGEST_LINE, split_rank
+from seatrial.units import MIB
 
 LARGEST_LOG_BYTES = 64 * MIB
 """Seconds of reading; a log of ten gigabytes would take many minutes, and tell no more of the time of a step."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from seatrial.collect.original.run_specs import world_size
 from seatrial.collect.original.runs import OriginalRun
 from seatrial.collect.original.text_lines import TextLines
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.caution import Caution
 from seatrial.records.original_names import MADE_FROM
 from seatrial.units import format_bytes
@@ -44,8 +45,8 @@ def run_cautions(run: OriginalRun, zone_s: float | None) -> Iterator[Caution]:
     """What is amiss with the files of one run."""
     for kind, text in (
         *_missing(run),
-        *_unreadable("launcher.log", run.launcher),
-        *_unreadable("train.log", run.train),
+        *_unreadable(ATTEMPT_FILES.launcher_log.name, run.launcher),
+        *_unreadable(ATTEMPT_FILES.train_log.name, run.train),
         *_odd(run, zone_s),
     ):
         yield Caution(kind=kind, subject=run.name, text=text)

@@ -7,17 +7,16 @@ second waits. A file system without locks lets both go on, as there is nothing t
 from __future__ import annotations
 
 import contextlib
-import errno
 from collections.abc import Iterator
 
 import filelock
 
 from seatrial.errors import CampaignError
+from seatrial.machine.file_lock import acquired
 from seatrial.paths import CampaignPaths
 
 PATIENCE_S = 300.0
 """Longer than the translation of any folder; who holds it longer stands still."""
-_NO_LOCKS = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 @contextlib.contextmanager
@@ -26,16 +25,11 @@ def translating(target: CampaignPaths) -> Iterator[None]:
     target.folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(target.lock)
     try:
-        lock.acquire(timeout=PATIENCE_S)
+        acquired(lock, PATIENCE_S)
     except filelock.Timeout:
         raise CampaignError(
             f"{target.folder} is being written by another process, which holds {target.lock}: wait for it, or end it"
         ) from None
-    except NotImplementedError:
-        pass
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise
     try:
         yield
     finally:

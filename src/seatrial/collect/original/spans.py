@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from seatrial.collect.original.pairing import OriginalAttempt
+from seatrial.paths import ATTEMPT_FILES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ def span_of(attempt: OriginalAttempt, zone_s: float) -> Span:
         first_t=began_s - zone_s,
         last_t=max(began_s + duration_s, last_s or began_s) - zone_s,
         duration_s=duration_s,
-        source="train.log" if start_s is None else "launcher.log",
+        source=(ATTEMPT_FILES.train_log if start_s is None else ATTEMPT_FILES.launcher_log).name,
     )
 
 

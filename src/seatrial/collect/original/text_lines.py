@@ -8,7 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.collect.file_parts import MIB, left_out_bytes, pieces, size_of
+from seatrial.collect.file_parts import left_out_bytes, pieces, size_of
+from seatrial.units import MIB
 
 LARGEST_BYTES = 64 * MIB
 BYTE_ORDER_MARK = "\ufeff"

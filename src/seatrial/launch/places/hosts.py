@@ -113,6 +113,12 @@ def is_meant_for_cpu(spec: RunSpec) -> bool:
     return spec.launcher.kind == "deepspeed" and not names_gpus and spec.settings.get("device") == "cpu"
 
 
+def allocation_on(spec: RunSpec, nodes: tuple[Node, ...], master_addr: str, master_port: int) -> Allocation:
+    """What the nodes of a run share; `as_seen_by` makes it one node's."""
+    ranks = sum(node.ranks for node in nodes)
+    return Allocation(ranks=ranks, master_addr=master_addr, master_port=master_port, cpu_only=is_meant_for_cpu(spec), nodes=nodes)
+
+
 def _started(
     spec: RunSpec,
     attempt: AttemptPaths,
@@ -157,5 +163,4 @@ def _allocation(
     else:
         others = [node.name for node in nodes if node.name not in here]
         address = master_address(spec.place, first, told if isinstance(told, dict) else {}, others, first in here)
-    ranks = sum(node.ranks for node in nodes)
-    return Allocation(ranks=ranks, master_addr=address, master_port=port, cpu_only=is_meant_for_cpu(spec), nodes=nodes)
+    return allocation_on(spec, nodes, address, port)

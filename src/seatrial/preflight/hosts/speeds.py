@@ -10,8 +10,8 @@ from seatrial.preflight.hosts.answers import Answers, Link, LinkSpeed
 from seatrial.preflight.hosts.rows import HostCheck
 from seatrial.preflight.hosts.wanted import Wanted
 from seatrial.preflight.question import Question
+from seatrial.units import MIB
 
-MIB = 1 << 20
 # 100 Mbit/s Ethernet carries about 11 MiB/s: gradients of any model take longer than its step.
 SLOWEST_BYTES_PER_S = 10 * MIB
 # Of what is usual: less than half may be a busy host, less than a quarter is another kind of link.

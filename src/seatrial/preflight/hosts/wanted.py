@@ -108,7 +108,7 @@ def wanted(need: Need, hosts: Sequence[HostSpec], head: str, place: PlaceSpec | 
     """Of the runs on many hosts; `place` stands in where there is no plan."""
     runs = [spec for spec in need.runs if spec.place.kind != LOCAL]
     if not runs:
-        where = place or PlaceSpec(kind="hostfile", hosts=tuple(hosts))
+        where = place or PlaceSpec(kind=HOSTFILE, hosts=tuple(hosts))
         return Wanted(
             hosts=tuple(hosts),
             head=head,
@@ -185,9 +185,9 @@ def _takes_part(place: PlaceSpec, head: str) -> bool:
 
 def _share(place: PlaceSpec, head: str) -> PlaceSpec:
     if place.kind == PERNODE:
-        return PlaceSpec(kind="local", ranks=max(1, place.ranks // max(1, place.nodes)), devices=place.devices, port=place.port)
+        return PlaceSpec(kind=LOCAL, ranks=max(1, place.ranks // max(1, place.nodes)), devices=place.devices, port=place.port)
     if place.kind != HOSTFILE:
         return place
     own = next(host for host in place.hosts if host.name == head)
     is_master = own.name == place.hosts[0].name
-    return PlaceSpec(kind="local", ranks=own.ranks, devices=own.devices, port=place.port if is_master else None)
+    return PlaceSpec(kind=LOCAL, ranks=own.ranks, devices=own.devices, port=place.port if is_master else None)

@@ -23,7 +23,7 @@ SHOWN_NOTES = {LEADS: "leads, not proven"}
 OFF_LANE_TITLE = "Off the main lane, ranked apart"
 FIGURES_ARE = (
     "Figures are wall clock over the window, geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the "
-    "number of steps counted, of whole runs that of the runs."
+    "number of steps counted, for figures of whole runs the number of runs."
 )
 
 

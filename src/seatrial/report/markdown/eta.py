@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from seatrial.paths import CAMPAIGN_FILES
 from seatrial.records.eta import EtaQuality
 from seatrial.records.measure import Cell
 from seatrial.records.results import CampaignResults
@@ -33,7 +34,7 @@ def eta_section(results: CampaignResults) -> Iterator[str]:
     estimated: list[Row] = [{"run": name, **seed} for name, seed in told if seed.get("eta_points")]
     if estimated:
         headers = ["run", *(title for _, title in OVERVIEW)]
-        yield bounded_table(headers, [_overview(row) for row in estimated], right=(1, 2, 4), where="per_run_metrics.csv")
+        yield bounded_table(headers, [_overview(row) for row in estimated], right=(1, 2, 4), where=CAMPAIGN_FILES.per_run_metrics.name)
     pooled = pooled_quality(results)
     if pooled is None:
         yield _quality_table([["all runs", "0", *[NONE] * (len(QUALITY) - 1)]])
@@ -47,7 +48,7 @@ def eta_section(results: CampaignResults) -> Iterator[str]:
 
 def _quality_table(rows: Sequence[Sequence[str]]) -> str:
     """In every summary, with no figures where there are none."""
-    return bounded_table(["ETA quality", *QUALITY], rows, right=range(1, len(QUALITY) + 1), where="per_run_metrics.csv")
+    return bounded_table(["ETA quality", *QUALITY], rows, right=range(1, len(QUALITY) + 1), where=CAMPAIGN_FILES.per_run_metrics.name)
 
 
 def _overview(row: Row) -> list[Cell]:

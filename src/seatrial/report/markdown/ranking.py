@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from seatrial import units
+from seatrial.paths import CAMPAIGN_FILES
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.digest.sentences import winners_sentence
 from seatrial.report.digest.standings import (
@@ -60,7 +61,7 @@ def _table(results: CampaignResults, placed: Sequence[Standing]) -> str:
     figures = range(2 + len(axes), 7 + len(axes))
     runs = runs_by_group(results)
     rows = [_row(standing, axes, runs.get(standing.group.group_key, [])) for standing in placed]
-    return bounded_table(headers, rows, right=[0, *figures, len(headers) - 2], where="ranked_groups.csv", most=MOST_RANKED)
+    return bounded_table(headers, rows, right=[0, *figures, len(headers) - 2], where=CAMPAIGN_FILES.ranked_groups.name, most=MOST_RANKED)
 
 
 def _row(standing: Standing, axes: Sequence[str], runs: Sequence[MeasuredRun]) -> list[object]:

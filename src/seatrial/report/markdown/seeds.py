@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from seatrial.paths import CampaignPaths
+from seatrial.paths import CAMPAIGN_FILES, CampaignPaths
 from seatrial.records.measure import Cell
 from seatrial.records.results import CampaignResults
 from seatrial.report.best import find_best
@@ -93,7 +93,7 @@ def _group_summary(results: CampaignResults, groups: Sequence[Row]) -> Iterator[
     )
 
 
-def _table(rows: Sequence[Row], name: str, columns: Sequence[tuple[str, str]], where: str = "group_summary.csv") -> str:
+def _table(rows: Sequence[Row], name: str, columns: Sequence[tuple[str, str]], where: str = CAMPAIGN_FILES.group_summary.name) -> str:
     """Rows by name; figures to the right."""
     body = [[row[name], *(_cell(row.get(column)) for column, _ in columns)] for row in rows]
     numeric = [number for number, (column, _) in enumerate(columns, start=1) if not any(isinstance(row.get(column), str) for row in rows)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from statistics import fmean
 
+from seatrial.paths import CAMPAIGN_FILES
 from seatrial.records.measure import GroupSummary
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.report.digest.phases import NOTHING as NO_PHASES
@@ -52,7 +53,7 @@ def step_time_section(results: CampaignResults) -> Iterator[str]:
         # Three columns that would be empty.
         headers, rows = _without(headers, rows, ("lowest", "highest", "course"))
     right = [at for at, title in enumerate(headers) if title not in ("group", "course", "window")]
-    yield bounded_table(headers, rows, right=right, where="per_run_metrics.csv") if rows else NO_STEPS
+    yield bounded_table(headers, rows, right=right, where=CAMPAIGN_FILES.per_run_metrics.name) if rows else NO_STEPS
     if rows:
         yield STEPS_EXPLAINED
 
@@ -69,7 +70,12 @@ def phases_section(results: CampaignResults) -> Iterator[str]:
     names = sorted(dict.fromkeys(name for made_of in found for name in made_of.parts), key=lambda name: name == OTHER)
     headers = ["group", *(name.replace("_", " ") for name in names), "in all", "usual step", "window", "n", "runs"]
     rows = [_phase_row(made_of, names) for made_of in found]
-    yield bounded_table(headers, rows, right=[*range(1, len(names) + 3), len(headers) - 2, len(headers) - 1], where="charts/phases.csv")
+    yield bounded_table(
+        headers,
+        rows,
+        right=[*range(1, len(names) + 3), len(headers) - 2, len(headers) - 1],
+        where=str(CAMPAIGN_FILES.chart_table("phases")),
+    )
     yield PHASES_EXPLAINED
 
 
@@ -80,7 +86,9 @@ def ranks_section(results: CampaignResults) -> Iterator[str]:
         return
     yield "## Ranks"
     headers = ["group", "ranks", "work ms", "waits least", "wait ms", "where", "waits most", "wait ms", "window", "n"]
-    yield bounded_table(headers, [_rank_row(one) for one in found], right=(1, 2, 3, 4, 6, 7, 9), where="charts/ranks.csv")
+    yield bounded_table(
+        headers, [_rank_row(one) for one in found], right=(1, 2, 3, 4, 6, 7, 9), where=str(CAMPAIGN_FILES.chart_table("ranks"))
+    )
     yield RANKS_EXPLAINED
 
 

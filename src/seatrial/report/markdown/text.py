@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from seatrial.paths import CAMPAIGN_FILES
 from seatrial.report.one_line import one_line
 
 # An underscore inside a word is text to every reader of Markdown; group names would be hard to read with it escaped.
@@ -31,7 +32,7 @@ def bounded_table(
     rows: Sequence[Sequence[object]],
     right: Sequence[int] = (),
     *,
-    where: str = "summary.json",
+    where: str = CAMPAIGN_FILES.summary_json.name,
     most: int = MOST_ROWS,
 ) -> str:
     """A table of its first rows; of more it says how many were left out and where they are."""

@@ -12,7 +12,8 @@ from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
 from seatrial.report.digest.sentences import left_out_sentence, pending_sentence, winners_sentence
 from seatrial.report.digest.statements import short_id, statements_told, words_holding, words_open
-from seatrial.report.terminal.text import MARKS, VERDICT_STYLES, hanging, heading, indented, more, text
+from seatrial.report.finding_text import MARKS
+from seatrial.report.terminal.text import VERDICT_STYLES, hanging, heading, indented, more, text
 
 MOST_ADVICE = 4
 MOST_STATEMENTS = 6

@@ -19,7 +19,6 @@ STEPS = "steps "
 # Details are of the first groups only: whoever wants them of forty opens the page.
 MOST_DETAILED = 6
 VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
-MARKS = {Verdict.PASS: "+", Verdict.FAIL: "x", Verdict.INCONCLUSIVE: "?"}
 
 
 def text(said: str, style: str = "") -> Text:

@@ -13,7 +13,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-from seatrial.files import write_json, write_text
+from seatrial.files import BY_UMASK, write_json, write_text
 from seatrial_workloads.common.checkpoints.folder import FACTS, FOLDER, LATEST, OLD, PART, Facts, rank_file, steps_in
 from seatrial_workloads.common.checkpoints.saved_tensors import CheckpointError, flush_to_disk
 from seatrial_workloads.common.distributed import Ranks
@@ -45,14 +45,14 @@ def _together(ranks: Ranks, folder: Path, act: Callable[[], object]) -> None:
     failure: Exception | None = None
     try:
         act()
-    except (OSError, RuntimeError) as error:
+    except Exception as error:
         failure = error
     if ranks.largest([float(failure is not None)])[0]:
         raise CheckpointError(_why_not_written(folder, failure)) from failure
 
 
 def _why_not_written(folder: Path, failure: Exception | None) -> str:
-    why = "another rank could not write" if failure is None else (str(failure).splitlines() or [type(failure).__name__])[0]
+    why = "another rank could not write" if failure is None else _in_one_line(failure)
     free = "?"
     with contextlib.suppress(OSError):
         free = f"{shutil.disk_usage(folder.parent).free / 2**20:.0f}"
@@ -60,6 +60,13 @@ def _why_not_written(folder: Path, failure: Exception | None) -> str:
         f"the checkpoint {folder} could not be written ({why}; {free} MiB free there): "
         "the older ones are as they were; make room, or put the run folder on another disk, and resume from the newest"
     )
+
+
+def _in_one_line(failure: Exception) -> str:
+    """Its first line; of a KeyError, say, that alone means little."""
+    first = (str(failure).splitlines() or [""])[0]
+    kind = "" if isinstance(failure, (OSError, RuntimeError)) and first else type(failure).__name__
+    return ": ".join(part for part in (kind, first) if part)
 
 
 def _begin(part: Path) -> None:
@@ -80,14 +87,14 @@ def _publish(part: Path, whole: Path, facts: Facts) -> None:
     missing = [rank for rank in range(facts.world_size) if not rank_file(part, rank).exists()]
     if missing:
         raise OSError(f"nothing of rank {missing[0]} is in it: the run folder must be one that all nodes share")
-    write_json(part / FACTS, dataclasses.asdict(facts))
+    write_json(part / FACTS, dataclasses.asdict(facts), BY_UMASK)
     flush_to_disk(part)
     if whole.exists():
         old = whole.with_name(f".{whole.name}{OLD}")
         shutil.rmtree(old, ignore_errors=True)
         os.replace(whole, old)
     os.replace(part, whole)
-    write_text(whole.parent / LATEST, whole.name)
+    write_text(whole.parent / LATEST, whole.name, BY_UMASK)
     flush_to_disk(whole.parent)
     _remove_all(whole.parent, OLD)
 

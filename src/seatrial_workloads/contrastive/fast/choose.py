@@ -17,13 +17,13 @@ from torch import Tensor
 from seatrial_workloads.common.choice import Choice, as_requested
 from seatrial_workloads.common.compiling import first_words
 from seatrial_workloads.common.precision import Precision, torch_dtype
-from seatrial_workloads.contrastive.batch import SAMPLE_RATE
 from seatrial_workloads.contrastive.fast import front_end
 from seatrial_workloads.contrastive.fast.positions import FourierPositions
 from seatrial_workloads.contrastive.fast.text_graph import GraphedTextEncoder
 from seatrial_workloads.contrastive.fast.tower_graph import GraphedTower
 from seatrial_workloads.contrastive.model import SpeechTextModel
 from seatrial_workloads.contrastive.settings import Settings
+from seatrial_workloads.librispeech.manifest import SAMPLE_RATE
 
 # Modes in which torch.compile captures graphs of its own.
 CAPTURING_MODES = ("reduce-overhead", "max-autotune")

@@ -23,12 +23,12 @@ from seatrial.files import write_json, write_text
 from seatrial.machine.secrets import mask_words
 from seatrial.probe.identity import rank_and_world_size, whole_number
 from seatrial.shell import quote
+from seatrial.units import MIB
 from seatrial_workloads.common.human_lines import TRAIN_LOG
 from seatrial_workloads.contrastive.hydra_config.compose import Start
 from seatrial_workloads.contrastive.hydra_config.git_facts import git_facts, not_asked
 
 RESOLVED_CONFIG, RUN_CONTEXT = "resolved_config.yaml", "run_context.json"
-MIB = 1 << 20
 
 
 def write_startup_files(start: Start, argv: Sequence[str]) -> list[str]:

@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
-from seatrial_workloads.contrastive.batch import SAMPLE_RATE, Batch
+from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.loading.order import Rows
 from seatrial_workloads.contrastive.loading.slices import FEWEST_SAMPLES, SliceRule, Slices, cut_text
 from seatrial_workloads.contrastive.loading.time_masks import time_mask
 from seatrial_workloads.contrastive.loading.tokens import tokenise
 from seatrial_workloads.contrastive.loading.utterances import DatasetError, Utterances, header_samples, unreadable
+from seatrial_workloads.librispeech.manifest import SAMPLE_RATE
 from seatrial_workloads.librispeech.trim import trim_bounds
 
 # As wav2vec2's feature extractor has it: a row of silence is not divided by zero.

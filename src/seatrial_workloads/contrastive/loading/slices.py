@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seatrial_workloads.contrastive.batch import SAMPLE_RATE
 from seatrial_workloads.contrastive.loading.draws import Stream, uniforms
 from seatrial_workloads.contrastive.settings import Settings
+from seatrial_workloads.librispeech.manifest import SAMPLE_RATE
 
 # What wav2vec2's front end needs for one frame: 25 ms.
 FEWEST_SAMPLES = 400

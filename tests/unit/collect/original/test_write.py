@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from seatrial import files
 from seatrial.collect.attempts import read_attempt
 from seatrial.collect.original.endings import outcome_of
 from seatrial.collect.original.launcher_log import Block
@@ -18,6 +20,7 @@ from seatrial.collect.original.train_log import Segment
 from seatrial.collect.original.write import Translated, write_attempt
 from seatrial.paths import AttemptPaths
 from seatrial.records.command import Provenance
+from seatrial.records.run_spec import TelemetrySpec
 
 CELLS = {
     "group": "g", "repeat": "1", "status": "success", "exit_code": "0", "world_size": "2", "duration_sec": "60",
@@ -43,6 +46,14 @@ def test_our_own_reader_takes_it(tmp_path: Path) -> None:
     assert attempt is not None and attempt.outcome is not None and attempt.provenance.host == "there"
     assert attempt.spec.run == attempt.outcome.run == "g_r1" and attempt.telemetry is not None
     assert attempt.telemetry.gpu is not None and attempt.telemetry.gpu.rows == 2 and attempt.telemetry.host is None
+
+
+def test_the_account_of_the_samples_goes_by_the_intervals_that_were_asked_for(tmp_path: Path) -> None:
+    spec = replace(spec_of(ORIGINAL, "g", 1, 20), telemetry=TelemetrySpec(gpu_s=2.0, host_s=5.0))
+    host = SampleFile(path=Path("host_telemetry.csv"), columns=("epoch_sec", "cpu"), rows=(["1.0", "3"], ["6.0", "4"], ["11.0", "5"]))
+    account = files.read_json(written(tmp_path, spec=spec, gpu=GPU, host=host).telemetry)
+    assert (account["gpu"]["interval_s"], account["gpu"]["rows"]) == (2.0, 2)
+    assert (account["host"]["interval_s"], account["host"]["rows"], account["host"]["gaps"]) == (5.0, 3, 0)
 
 
 def test_events_hold_what_the_settings_came_to_and_no_steps(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from seatrial.units import KIB_PER_MIB
+
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
@@ -18,9 +20,8 @@ class Panel:
     """How much of the metric is one of `unit`."""
 
 
-MIB, GIB = 1024, 1024 * 1024
-"""In KiB."""
-RATES = {"KiB/s": 1, "MiB/s": MIB, "GiB/s": GIB}
+KIB_PER_GIB = KIB_PER_MIB * 1024
+RATES = {"KiB/s": 1, "MiB/s": KIB_PER_MIB, "GiB/s": KIB_PER_GIB}
 PANELS = (
     Panel(id="power", title="Power", unit="W", metrics={"power_w": "power"}),
     Panel(id="clock", title="SM clock", unit="MHz", metrics={"sm_clock_mhz": "clock"}),
@@ -29,8 +30,8 @@ PANELS = (
     Panel(id="frame", title="GPU memory", unit="GiB", metrics={"mem_used_mib": "used", "mem_free_mib": "free"}, per_unit=1024),
     Panel(id="pcie", title="PCIe", unit="KiB/s", metrics={"pcie_rx_kib_per_s": "received", "pcie_tx_kib_per_s": "sent"}),
     Panel(id="cpu", title="CPU", unit="%", metrics={"cpu_user_pct": "user", "cpu_system_pct": "system"}),
-    Panel(id="rss", title="Memory of the run's processes", unit="GiB", metrics={"rss_kib": "resident"}, per_unit=GIB),
-    Panel(id="available", title="Memory available", unit="GiB", metrics={"mem_available_kib": "available"}, per_unit=GIB),
+    Panel(id="rss", title="Memory of the run's processes", unit="GiB", metrics={"rss_kib": "resident"}, per_unit=KIB_PER_GIB),
+    Panel(id="available", title="Memory available", unit="GiB", metrics={"mem_available_kib": "available"}, per_unit=KIB_PER_GIB),
     Panel(id="disk", title="Disk", unit="KiB/s", metrics={"disk_read_kib_per_s": "read", "disk_write_kib_per_s": "written"}),
     Panel(id="net", title="Network", unit="KiB/s", metrics={"net_rx_kib_per_s": "received", "net_tx_kib_per_s": "sent"}),
 )
