@@ -11,11 +11,11 @@ demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
 test: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 -m "not gpu and not faults and not browser and not runbooks and not cluster and not docs" tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not gpu and not faults and not browser and not runbooks and not cluster and not docs" tests
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 -m faults tests/faults
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m faults tests/faults
 
 # Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
 test-cluster: $(VENV)/.test-ready system-packages
@@ -23,7 +23,7 @@ test-cluster: $(VENV)/.test-ready system-packages
 
 # Every command of README.md, CONTRIBUTING.md and docs/, run as a reader would: one page, one shell, one checkout.
 test-docs: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 -m docs tests/docs
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m docs tests/docs
 
 # The page in a real headless Chromium, the system's own: drawn, read by key and on a phone, dark, printed, and deaf to hostile words.
 test-browser: $(VENV)/.test-ready system-packages
@@ -31,7 +31,7 @@ test-browser: $(VENV)/.test-ready system-packages
 
 # Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks. Twelve minutes on two cores.
 test-runbooks: $(VENV)/.test-ready
-	$(BIN)/python -m pytest -n 3 -m runbooks tests/runbooks
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m runbooks tests/runbooks
 
 # Arbitrary bytes for every parser, for a minute.
 fuzz: $(VENV)/.test-ready
