@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,7 @@ def modules(package: str) -> list[Path]:
     return sorted((SOURCE / package).rglob("*.py"))
 
 
+@cache
 def imported(path: Path) -> set[str]:
     """Dotted names that the file imports anywhere, also inside functions."""
     names: set[str] = set()

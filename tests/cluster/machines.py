@@ -71,7 +71,11 @@ def start_keeper(children: list[subprocess.Popen[str]], kept: bool) -> ProcessId
 def new_state(nodes: int, folder: Path, shared: Sequence[Path], keeper: ProcessId) -> ClusterState:
     cluster_id = secrets.token_hex(4)
     work_folder = folder.resolve()
-    visible = _outermost([work_folder, REPOSITORY, Path(sys.prefix), Path(sys.base_prefix), *(path.resolve() for path in shared)])
+    # An environment may take its packages from elsewhere: an editable install names the checkout it was made in.
+    packages = [Path(word).resolve() for word in sys.path if Path(word).is_absolute() and Path(word).is_dir()]
+    visible = _outermost(
+        [work_folder, REPOSITORY, Path(sys.prefix), Path(sys.base_prefix), *packages, *(path.resolve() for path in shared)]
+    )
     hosts = {name: HostState(name, number) for number, name in enumerate(["head", *(f"node{number}" for number in range(1, nodes + 1))])}
     own = work_folder / f"cluster-{cluster_id}"
     own.mkdir(parents=True)
