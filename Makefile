@@ -11,11 +11,11 @@ demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
 test: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not gpu and not faults and not browser and not runbooks and not cluster and not docs" tests
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not gpu and not faults and not browser and not runbooks and not cluster and not docs" tests
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m faults tests/faults
+	$(BIN)/python -m pytest -n 2 -m faults tests/faults
 
 # Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
 test-cluster: $(VENV)/.test-ready system-packages
@@ -31,7 +31,7 @@ test-browser: $(VENV)/.test-ready system-packages
 
 # Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks. Twelve minutes on two cores.
 test-runbooks: $(VENV)/.test-ready
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m runbooks tests/runbooks
+	$(BIN)/python -m pytest -n 3 -m runbooks tests/runbooks
 
 # Arbitrary bytes for every parser, for a minute.
 fuzz: $(VENV)/.test-ready
