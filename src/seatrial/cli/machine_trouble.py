@@ -33,7 +33,7 @@ def machine_trouble(error: Exception) -> str | None:
         return f"no thread can be started: {REMEDIES[errno.EAGAIN]}"
     if not isinstance(error, OSError) or error.errno is None:
         return None
-    if error.filename is None and _folder_is_gone():
+    if _depends_on_the_folder(error) and _folder_is_gone():
         return GONE
     nameless = "the disk" if error.errno in DISK else "the system"
     where = _shown(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else nameless
@@ -44,6 +44,11 @@ def _shown(name: str) -> str:
     """The folder, where the file is one that is written aside and has a name nobody has heard of."""
     path = Path(name)
     return str(path.parent) if path.suffix == ".part" and path.name.startswith(".") else name
+
+
+def _depends_on_the_folder(error: OSError) -> bool:
+    """Whether what failed was found from where one stands: it names no file, or a relative one."""
+    return error.filename is None or (isinstance(error.filename, (str, bytes)) and not Path(os.fsdecode(error.filename)).is_absolute())
 
 
 def _folder_is_gone() -> bool:

@@ -42,3 +42,7 @@ def test_a_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(FileNotFoundError) as caught:
         Path.cwd()
     assert machine_trouble(caught.value) == GONE
+    relative = FileNotFoundError(errno.ENOENT, "No such file or directory", ".")
+    assert machine_trouble(relative) == GONE
+    elsewhere = machine_trouble(FileNotFoundError(errno.ENOENT, "No such file or directory", "/elsewhere"))
+    assert elsewhere is not None and elsewhere.startswith("/elsewhere: No such file")
