@@ -22,6 +22,8 @@ SMALL_COMMAND_TIMEOUT_S = 10.0
 MOST_BYTES = 16 << 20
 PIPE_BYTES = 64 << 10
 """What Linux keeps of a pipe, so that one read can take all of it."""
+KILLED_S = 5.0
+"""How long one that was killed is waited for: in a call that the kernel cannot interrupt it ends later, by itself."""
 
 
 class NoEndError(Exception):
@@ -101,7 +103,7 @@ def bytes_of(
     except BaseException:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        is_over_within(process, KILLED_S)
         raise
     finally:
         process.stdout.close()

@@ -22,7 +22,7 @@ from seatrial.campaign.owner import read_owner
 from seatrial.campaign.results import remake
 from seatrial.collect.alarms import alarm_cautions
 from seatrial.collect.attempts import read_plans
-from seatrial.collect.events.files import read_file, read_file_by_line
+from seatrial.collect.events.files import read_block, read_block_by_line
 from seatrial.collect.events.tables import read_events
 from seatrial.collect.failure.cause import diagnose
 from seatrial.collect.logs.arrivals import read_arrivals
@@ -114,15 +114,15 @@ def torchrun_words(data: bytes) -> None:
 
 def events(data: bytes) -> None:
     attempt = made.attempt("events")
-    path = _written(made.paths_of(attempt).events(0), data)
-    tables_read = read_events(attempt)
+    _written(made.paths_of(attempt).events(0), data)
+    tables_read, _cautions = read_events(attempt)
     if tables_read is not None:
         measured = measure_run(attempt, tables_read)
         assert measured.samples_per_s is None or math.isfinite(measured.samples_per_s)
         assert attempt.outcome is not None
         assert measured.wall_p50_ms is None or 0 <= measured.wall_p50_ms <= attempt.outcome.duration_s * 1100 + 1000
     if b"\0" not in data:
-        assert_frame_equal(read_file(path), read_file_by_line(path))
+        assert_frame_equal(read_block(data), read_block_by_line(data))
 
 
 def heartbeats(data: bytes) -> None:

@@ -11,7 +11,7 @@ from seatrial_workloads.common.human_lines import HumanLines
 
 
 def test_rank_0_says_the_seed_s_line_to_stdout_and_train_log(tmp_path, capsys):
-    with HumanLines(tmp_path / "run", rank=0, wall_clock=lambda: 1794713095.1939) as lines:
+    with HumanLines(tmp_path / "run", rank=0, wall=lambda: 1794713095.1939) as lines:
         lines.step(50, 3.27104)
     where, said = capsys.readouterr().out.splitlines()
     assert where.endswith(f" - seatrial - INFO - Writing to {tmp_path / 'run'}")

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from seatrial.analyse.timing_points import SEED_ITER, seed_iter_ms, timing_points
-from seatrial.collect.events.files import read_file
+from seatrial.collect.events.files import read_block
 from seatrial.collect.logs.seed_lines import read_seed_lines
 from seatrial.collect.logs.source import stamped_lines
 from seatrial.collect.step_schema import STEP_SCHEMA
@@ -79,10 +79,10 @@ def one_step(probe: Probe, clock: Clock, phases: dict[str, float]) -> None:
 def test_the_whole_text(tmp_path, clock, monkeypatch, capsys):
     monkeypatch.setenv("SEATRIAL_TIMING_WINDOW", "20")
     run_dir = tmp_path / "run"
-    probe = Probe(run_dir, heartbeat_s=None, clock=clock, wall_clock=clock.wall)
+    probe = Probe(run_dir, heartbeat_s=None, monotonic=clock, wall=clock.wall)
     timing = TimingLines(0, 31, probe.recent, choices=LineChoices(window=3, rank_scope="all"))
     eta = EtaEstimator(31, 10)
-    with probe, HumanLines(run_dir, 0, timing, wall_clock=clock.wall) as lines:
+    with probe, HumanLines(run_dir, 0, timing, wall=clock.wall) as lines:
         for step in range(16):
             one_step(probe, clock, {"data_wait": 5.0, "fwd": 10.0, "bwd": 20.0, "step": 5.0})
             eta.add(step, clock.now_s)
@@ -95,13 +95,13 @@ def test_the_whole_text(tmp_path, clock, monkeypatch, capsys):
 
 def test_our_own_log_read_as_the_seed_s_gives_the_timing_points_of_our_events(tmp_path, clock):
     window, log_every = 7, 5
-    probe = Probe(tmp_path, heartbeat_s=None, clock=clock, wall_clock=clock.wall)
+    probe = Probe(tmp_path, heartbeat_s=None, monotonic=clock, wall=clock.wall)
     with probe, HumanLines(tmp_path, 0, TimingLines(0, 51, probe.recent, choices=LineChoices(window=window, eta_mode="off"))) as lines:
         for step in range(51):
             one_step(probe, clock, steps_ms(step))
             if step % log_every == 0:
                 lines.step(step, 1.0)
-    table = read_file(tmp_path / "events_rank0.jsonl").filter(pl.col("kind") == "step").with_columns(span=pl.lit(1))
+    table = read_block((tmp_path / "events_rank0.jsonl").read_bytes()).filter(pl.col("kind") == "step").with_columns(span=pl.lit(1))
     computed = timing_points(table.select(list(STEP_SCHEMA)).with_columns(seed_iter_ms().alias(SEED_ITER)), log_every, window)
     said = read_seed_lines(list(stamped_lines(tmp_path / "train.log", []))).points
     assert [point.step for point in said] == [point.step for point in computed] == list(range(0, 51, log_every))

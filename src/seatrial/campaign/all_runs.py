@@ -80,12 +80,12 @@ class _Campaign:
         listener: Listener,
         gate: Gate | None = None,
         hosts: Mapping[str, HostFacts] = NO_HOSTS,
-        clock: Callable[[], float] = time.monotonic,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._plan, self._plan_hash, self._paths, self._interrupts, self._listener = plan, plan_hash, paths, interrupts, listener
         self._gate, self._hosts = gate, hosts
         self._lengths_s: dict[str, list[float]] = {}
-        self._clock, self._began_m = clock, clock()
+        self._monotonic, self._began_m = monotonic, monotonic()
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=plan.name, count=0)
 
     def run(self, *, again: bool) -> CampaignEnd:
@@ -136,7 +136,7 @@ class _Campaign:
         return left_s is not None and (fmean(lengths_s) if lengths_s else 0.0) > left_s
 
     def _budget_left_s(self) -> float | None:
-        return None if self._plan.budget_s is None else self._plan.budget_s - (self._clock() - self._began_m)
+        return None if self._plan.budget_s is None else self._plan.budget_s - (self._monotonic() - self._began_m)
 
     def _run(self, spec: RunSpec, index: int, todo: Sequence[RunSpec]) -> RunOutcome:
         if self._gate is not None:

@@ -53,11 +53,11 @@ class Follower:
         on_progress: OnProgress,
         on_stop: OnStop,
         *,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._spec, self._attempt, self._interrupts = spec, attempt, interrupts
-        self._clock, self._wall_clock = clock, wall_clock
+        self._monotonic, self._wall = monotonic, wall
         self._on_progress, self._on_stop = on_progress, on_stop
         self._offsets_s: dict[int, float] = {}
         self._reader = ProgressReader(spec, attempt, offset_of=self._offsets_s.get)
@@ -75,16 +75,16 @@ class Follower:
     def follow(self, start: Callable[[], Agents]) -> Ending:
         """Start the agents and stay with them until all of them are gone, or lost."""
         agent = start()
-        launched_m = self._clock()
+        launched_m = self._monotonic()
         looked_m, kill_m = -math.inf, math.inf
         try:
             while True:
                 for report in agent.wait(AGENT_WAIT_S):
-                    now_s = self._clock() - launched_m
+                    now_s = self._monotonic() - launched_m
                     if report.kind in ("gone", "lost"):
                         return self._ending(agent.nodes(), report.killed, report.kind == "lost", now_s)
                     self._hear(report, launched_m, now_s)
-                now_m = self._clock()
+                now_m = self._monotonic()
                 if now_m - looked_m >= PROGRESS_EVERY_S:
                     looked_m = now_m
                     self._offsets_s.update(clock_offsets(agent.nodes()))
@@ -124,7 +124,7 @@ class Follower:
 
     def _take_in(self, elapsed_s: float, now_m: float) -> None:
         self._progress = self._reader.look()
-        spike = self._spikes.look(self._progress, self._wall_clock(), now_m)
+        spike = self._spikes.look(self._progress, self._wall(), now_m)
         # A run that is being ended has been told of already, and its silence is our doing.
         if spike and self._alarm is None and not self._was_asked:
             self._told = spike.text
@@ -135,7 +135,7 @@ class Follower:
         self._alarm = alarm(self._progress, elapsed_s, self._spec.limits, stall, self._stalls.silent)
         if self._alarm:
             self._told = f"{self._alarm.text}; it is being ended"
-            told = {"t": self._wall_clock(), "kind": self._alarm.cause.value, "rank": self._alarm.rank, "text": self._alarm.text}
+            told = {"t": self._wall(), "kind": self._alarm.cause.value, "rank": self._alarm.rank, "text": self._alarm.text}
             files.append_line(self._attempt.alarms, json.dumps(told))
 
     def _is_newly_asked(self) -> bool:
@@ -160,7 +160,7 @@ class Follower:
 
     def _ask_to_halt(self) -> None:
         reason = self._alarm.cause.value if self._alarm else "user"
-        order = {"attempt": self._attempt.number, "at_step": halt_step(self._progress, self._wall_clock()), "reason": reason}
+        order = {"attempt": self._attempt.number, "at_step": halt_step(self._progress, self._wall()), "reason": reason}
         # On a full disk nobody can be asked; the next rung comes all the same.
         with contextlib.suppress(OSError):
             files.write_json(self._attempt.halt, order)

@@ -34,8 +34,8 @@ class Urgency(enum.IntEnum):
 class Interrupts:
     """Counts the user's wishes to stop."""
 
-    def __init__(self, paths: CampaignPaths, owner: Owner, clock: Callable[[], float] = time.monotonic) -> None:
-        self._paths, self._owner, self._clock = paths, owner, clock
+    def __init__(self, paths: CampaignPaths, owner: Owner, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._paths, self._owner, self._monotonic = paths, owner, monotonic
         self._signals = 0
         self._signalled_m = 0.0
         self._requested = False
@@ -65,14 +65,14 @@ class Interrupts:
                 signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        now_m = self._clock()
+        now_m = self._monotonic()
         # A terminal that closes sends HUP and TERM together: that is one wish.
         if not self._signals or now_m - self._signalled_m > TOGETHER_S:
             self._signals += 1
         self._signalled_m = now_m
 
     def _request(self) -> bool:
-        now_m = self._clock()
+        now_m = self._monotonic()
         if not self._requested and now_m - self._looked_m >= REQUEST_LOOK_EVERY_S:
             self._looked_m = now_m
             self._requested = asked_to_stop(self._paths, self._owner)

@@ -22,8 +22,8 @@ CLEARING_AWAY_S = 2.0
 class StopSignals:
     """Handlers for as long as the block runs; a signal that was ignored before, as HUP is under nohup, stays so."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
         self._first_m: float | None = None
 
     def __enter__(self) -> StopSignals:
@@ -43,7 +43,7 @@ class StopSignals:
             signal.signal(number, signal.SIG_IGN)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        now_m = self._clock()
+        now_m = self._monotonic()
         if self._first_m is None:
             self._first_m = now_m
             raise KeyboardInterrupt

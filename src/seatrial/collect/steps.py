@@ -18,7 +18,7 @@ from seatrial.collect.events.effective import read_effective
 from seatrial.collect.events.places import read_places
 from seatrial.collect.events.reported import read_reported
 from seatrial.collect.events.startup import read_broken_startup
-from seatrial.collect.events.tables import read_events_said
+from seatrial.collect.events.tables import read_events
 from seatrial.collect.health import read_health
 from seatrial.collect.logs.tables import read_logs
 from seatrial.collect.slow_signs import read_slow_signs
@@ -44,7 +44,7 @@ def read_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None = Non
 
 
 def _read_tables(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None) -> StepTables:
-    tables, cautions = read_events_said(attempt, ahead)
+    tables, cautions = read_events(attempt, ahead)
     if tables is not None:
         return tables
     if attempt.spec.workload.reads != "none":

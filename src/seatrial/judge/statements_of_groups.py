@@ -34,9 +34,9 @@ def winner_statement(facts: Facts) -> Iterator[Finding]:
     """PASS when the data tell the winner from every other group, no run is missing, and the platform failed none of them."""
     ranking = facts.ranking
     winner = facts.group(ranking.winner)
-    reason = ranking.reason.rstrip(".") or ("no group could be ranked" if winner is None else "the first in order")
+    reason = ranking.reason.rstrip(".") or ("No group could be ranked" if winner is None else "the first in order")
     if winner is None:
-        yield Finding(id="winner", kind="winner", verdict=Verdict.INCONCLUSIVE, text=f"No winner: {reason}.")
+        yield Finding(id="winner", kind="winner", verdict=Verdict.INCONCLUSIVE, text=f"No winner. {reason}.")
         return
     rival = next((place for place in ranking.groups if place.can_win and place.group != winner.group and place.ratio), None)
     value = winner.figures.get(ranking.metric)

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seatrial.files import json_object
-from seatrial.shell import is_over_within
+from seatrial.shell import KILLED_S, is_over_within
 
 # What answers without end, or without ends of lines, is no answerer of ours.
 MOST_BYTES = 8 << 20
@@ -136,7 +136,7 @@ class Session:
             return
         if not is_over_within(self.process, patience_s):
             self.signal(signal.SIGKILL)
-            self.process.wait()
+            is_over_within(self.process, KILLED_S)
         for pipe in (self.process.stdout, self.process.stderr):
             if pipe is not None:
                 pipe.close()

@@ -75,7 +75,7 @@ class PhaseContext:
                 timeline.cuda.synchronize()
             elif how == MARKS:
                 self._mark = timeline.cuda.mark()
-        self._start_s = timeline.clock()
+        self._start_s = timeline.monotonic()
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
@@ -91,7 +91,7 @@ class PhaseContext:
         if self._index == DATA_WAIT or timeline.cuda is None or how not in (MARKS, OFF):
             if how == SYNC and self._index != DATA_WAIT and timeline.cuda is not None:
                 timeline.cuda.synchronize()
-            timeline.add_phase(self._index, timeline.clock() - self._start_s - (timeline.paused_s - self._paused_s))
+            timeline.add_phase(self._index, timeline.monotonic() - self._start_s - (timeline.paused_s - self._paused_s))
         elif self._mark is not None and timeline.paused_s == self._paused_s:
             # A pause inside the phase cannot be taken out of device time: such a phase stays null.
             end = timeline.cuda.mark()
@@ -138,13 +138,13 @@ class PauseContext:
         self._before = timeline.where
         timeline.where = f"pause:{self._name}"
         self._paused_s = timeline.paused_s
-        self._start_s = timeline.clock()
+        self._start_s = timeline.monotonic()
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         timeline = self._timeline
         # What pauses inside this one took is already out, and told under their own names.
-        own_s = timeline.clock() - self._start_s - (timeline.paused_s - self._paused_s)
+        own_s = timeline.monotonic() - self._start_s - (timeline.paused_s - self._paused_s)
         timeline.paused_s += own_s
         timeline.raised = timeline.raised or kind is not None
         timeline.where = self._before
@@ -167,12 +167,12 @@ class SpanContext:
         self._before = timeline.where
         timeline.where = f"startup:{self._name}"
         self._spanned_s = timeline.spanned_s
-        self._start_s = timeline.clock()
+        self._start_s = timeline.monotonic()
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         timeline = self._timeline
-        own_s = timeline.clock() - self._start_s - (timeline.spanned_s - self._spanned_s)
+        own_s = timeline.monotonic() - self._start_s - (timeline.spanned_s - self._spanned_s)
         timeline.spanned_s += own_s
         timeline.raised = timeline.raised or kind is not None
         timeline.where = self._before
@@ -188,7 +188,7 @@ class TimedLoader:
         self._startup = startup
 
     def __iter__(self) -> Iterator[Any]:
-        timeline, clock = self._timeline, self._timeline.clock
+        timeline, monotonic = self._timeline, self._timeline.monotonic
         if timeline.obeys_halt():
             return
         # Starting workers is waiting for data too, and before the first step it is a part of the start-up.
@@ -203,13 +203,13 @@ class TimedLoader:
             if timeline.ended_steps >= timeline.halt_at and timeline.obeys_halt():
                 return
             # A PhaseContext, written out: this is passed at every step.
-            before, timeline.where, paused_s, start_s = timeline.where, "data_wait", timeline.paused_s, clock()
+            before, timeline.where, paused_s, start_s = timeline.where, "data_wait", timeline.paused_s, monotonic()
             try:
                 batch = next(batches, NO_BATCH)
             except BaseException:
                 timeline.raised = True
                 raise
-            timeline.add_phase(DATA_WAIT, clock() - start_s - (timeline.paused_s - paused_s))
+            timeline.add_phase(DATA_WAIT, monotonic() - start_s - (timeline.paused_s - paused_s))
             timeline.where = before
 
     def __len__(self) -> int:

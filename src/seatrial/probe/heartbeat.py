@@ -48,16 +48,16 @@ class Heart:
         standing: Callable[[], Standing],
         on_tick: Callable[[], None],
         every_s: float | None,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._file = file
         self._identity = identity
         self._standing = standing
         self._on_tick = on_tick
         self._every_s = every_s
-        self._clock = clock
-        self._wall_clock = wall_clock
+        self._monotonic = monotonic
+        self._wall = wall
         self._next_s = 0.0
         self._told_first_step = False
         self._ending = False
@@ -86,15 +86,15 @@ class Heart:
         standing = self._standing()
         if standing.newest and not self._told_first_step:
             self.beat("step_end")
-        elif self._clock() >= self._next_s:
+        elif self._monotonic() >= self._next_s:
             self.beat("beat")
 
     def beat(self, msg: str) -> None:
         """Write one line now."""
         standing = self._standing()
         self._told_first_step = bool(standing.newest)
-        self._next_s = self._clock() + (self._every_s or 0.0)
-        self._file.write([heartbeat_line(self._identity, standing, msg, self._wall_clock())])
+        self._next_s = self._monotonic() + (self._every_s or 0.0)
+        self._file.write([heartbeat_line(self._identity, standing, msg, self._wall())])
 
     def _run(self) -> None:
         pause_s = min(TICK_S, self._every_s or TICK_S)

@@ -57,8 +57,8 @@ class Probe:
         sync: bool | None = None,
         phase_every: int | None = None,
         heartbeat_s: float | None = HEARTBEAT_EVERY_S,
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self._writer: Writer | None = None
         self._was_halted = False
@@ -74,7 +74,7 @@ class Probe:
             phase_every=phase_every,
         )
         if identity is not None:
-            self._writer = Writer(identity, heartbeat_s, clock, wall_clock)
+            self._writer = Writer(identity, heartbeat_s, monotonic, wall)
             self._timeline = self._writer.timeline
             self._untimed = tuple(UntimedPhase(self._timeline, name) for name in PHASE_INDEX)
             self._error_before = _last_error()

@@ -35,8 +35,8 @@ class Timeline:
         phase_every: int,
         window: int = 1,
         emit: Callable[[StepRecord], None],
-        clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
         find_device: Callable[[], Cuda | None] = find_cuda,
         on_halt: Callable[[], None] = lambda: None,
     ) -> None:
@@ -54,8 +54,8 @@ class Timeline:
         """The first step that is not to begin any more."""
         self.halted = False
         """The loop was told so."""
-        self.clock = clock
-        self.wall_clock = wall_clock
+        self.monotonic = monotonic
+        self.wall = wall
         self.cuda: Cuda | None = None
         self._sync = sync
         self._phase_every = phase_every
@@ -95,15 +95,15 @@ class Timeline:
         self._in_step = True
         self.where = "step"
         if self._border_s is None:
-            self._border_s = self._released_s = self.clock()
+            self._border_s = self._released_s = self.monotonic()
             self._border_paused_s = self.paused_s
 
     def end_step(self, samples: Any, tokens: Any) -> None:
-        now_s = self.clock()
+        now_s = self.monotonic()
         paused_s = self.paused_s
         assert self._border_s is not None, "end_step without begin_step"
         iter_s = now_s - self._border_s - (paused_s - self._border_paused_s)
-        record = StepRecord(self.ended_steps, self.wall_clock(), now_s, iter_s * 1000.0, samples, tokens, self.phases_ms, paused_s)
+        record = StepRecord(self.ended_steps, self.wall(), now_s, iter_s * 1000.0, samples, tokens, self.phases_ms, paused_s)
         if self.marks:
             record.marks = self.marks
         if self._loss is not None:
@@ -155,11 +155,11 @@ class Timeline:
 
     def drain(self, longest_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
         """Let every record go: those the device still holds up get `longest_s` between them."""
-        give_up_s = self.clock() + longest_s
+        give_up_s = self.monotonic() + longest_s
         if self.cuda is not None:
             self.cuda.close_batch()
         self._release()
-        while self._waiting and self.clock() < give_up_s and not (self.cuda and self.cuda.trouble):
+        while self._waiting and self.monotonic() < give_up_s and not (self.cuda and self.cuda.trouble):
             sleep(0.001)
             self._release()
         while self._waiting:

@@ -33,7 +33,7 @@ LONGEST_DRAIN_S = 5.0
 class Writer:
     """Of one rank."""
 
-    def __init__(self, identity: Identity, heartbeat_s: float | None, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
+    def __init__(self, identity: Identity, heartbeat_s: float | None, monotonic: Callable[[], float], wall: Callable[[], float]) -> None:
         self.identity = identity
         self._emit_steps = identity.writes_steps
         self._lines = EventLines(identity)
@@ -47,8 +47,8 @@ class Writer:
             phase_every=identity.phase_every,
             window=identity.timing_window,
             emit=self._put if identity.writes_steps else _drop,
-            clock=clock,
-            wall_clock=wall_clock,
+            monotonic=monotonic,
+            wall=wall,
             # Whose steps are not written need not ask the device for them.
             find_device=find_cuda if identity.writes_steps else _no_device,
             on_halt=self._halted,
@@ -60,8 +60,8 @@ class Writer:
             standing=self._standing,
             on_tick=self._tick,
             every_s=heartbeat_s,
-            clock=clock,
-            wall_clock=wall_clock,
+            monotonic=monotonic,
+            wall=wall,
         )
 
     def start(self) -> None:
@@ -76,7 +76,7 @@ class Writer:
 
     def tell(self, kind: str, **fields: Any) -> None:
         """Put one rare event behind the step lines that are already let go."""
-        self._put(self._lines.event(kind, self.timeline.wall_clock(), self.timeline.clock(), **fields))
+        self._put(self._lines.event(kind, self.timeline.wall(), self.timeline.monotonic(), **fields))
 
     def pause_ended(self, name: str, pause_s: float) -> None:
         if self._emit_steps:

@@ -21,11 +21,11 @@ TRAIN_LOG = "train.log"
 class HumanLines:
     """The lines of one rank. Use as a context manager."""
 
-    def __init__(self, run_dir: Path, rank: int, timing: TimingLines | None = None, *, wall_clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, run_dir: Path, rank: int, timing: TimingLines | None = None, *, wall: Callable[[], float] = time.time) -> None:
         self._run_dir = run_dir
         self._rank = rank
         self._timing = timing
-        self._wall_clock = wall_clock
+        self._wall = wall
         # Several ranks append to it, each line in one write; a full disk costs lines and not the run.
         self._train_log = LineFile(run_dir / TRAIN_LOG)
 
@@ -41,7 +41,7 @@ class HumanLines:
             self._write(line)
 
     def _write(self, text: str) -> None:
-        line = f"{prefix(self._wall_clock())}{text}"
+        line = f"{prefix(self._wall())}{text}"
         self._train_log.write([line])
         sys.stdout.write(f"{line}\n")
         sys.stdout.flush()

@@ -65,7 +65,7 @@ class Runs:
         monkeypatch.setattr(all_runs, "refuse_what_can_only_fail", lambda plan, paths, gate: Looked(amiss=()))
         monkeypatch.setattr(all_runs, "record_run", lambda paths, attempt: None)
         made = all_runs._Campaign
-        monkeypatch.setattr(all_runs, "_Campaign", lambda *args: made(*args, clock=lambda: self.now_m))
+        monkeypatch.setattr(all_runs, "_Campaign", lambda *args: made(*args, monotonic=lambda: self.now_m))
 
     def run_one(self, spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, *_: Any, **__: Any) -> RunOutcome:
         self.now_m += RUN_S

@@ -13,7 +13,7 @@ import pytest
 from seatrial.campaign.attempt_frames import read_gpu_telemetry
 from seatrial.campaign.export import TABLES, Exporter, table_names
 from seatrial.collect.attempts import read_campaign
-from seatrial.collect.events.tables import read_events_said
+from seatrial.collect.events.tables import read_events
 from seatrial.errors import CampaignError, UsageError
 from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.records.attempt import Attempt
@@ -95,9 +95,9 @@ def test_a_run_that_cannot_be_read_is_named_and_the_rest_is_exported(
     def broken(attempt: Attempt, ahead: object = None) -> tuple[StepTables | None, tuple[Caution, ...]]:
         if attempt.spec.run == "mb16_r1":
             raise OSError(5, "Input/output error")
-        return read_events_said(attempt)
+        return read_events(attempt)
 
-    monkeypatch.setattr("seatrial.collect.steps.read_events_said", broken)
+    monkeypatch.setattr("seatrial.collect.steps.read_events", broken)
     exporter = Exporter(campaign)
     assert exporter.table("steps").write(tmp_path / "steps.parquet", "parquet") == (RUNS - 1) * RANKS * STEPS
     assert len(exporter.left_out) == 1 and "mb16_r1, attempt 1: OSError" in exporter.left_out[0]

@@ -69,7 +69,7 @@ def clock() -> _Time:
 def _followed(folder: Path, agents: _Agents, urgency: Urgency = Urgency.NONE) -> Any:
     wish: Any = _Wish(urgency)
     given: Any = agents
-    follower = Follower(spec(), AttemptPaths(folder), wish, lambda *told: None, lambda: None, clock=agents.clock)
+    follower = Follower(spec(), AttemptPaths(folder), wish, lambda *told: None, lambda: None, monotonic=agents.clock)
     return follower.follow(lambda: given)
 
 

@@ -218,7 +218,7 @@ def test_the_winner_is_stated_with_its_ratio_to_the_next() -> None:
     assert waiting is not None and waiting.verdict is Verdict.INCONCLUSIVE
     assert waiting.text.startswith("mb16_nw2 leads") and waiting.text.endswith("; 1 run still to be run.")
     none = statement("winner", ranking=factory.ranking(winner=None, reason="No run ended ok."))
-    assert none is not None and none.text == "No winner: No run ended ok."
+    assert none is not None and none.text == "No winner. No run ended ok."
 
 
 def test_every_number_has_its_file_window_and_n() -> None:

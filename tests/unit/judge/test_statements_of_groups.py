@@ -31,9 +31,9 @@ def settled(**changes: Any) -> Facts:
 
 
 def test_no_winner_and_why() -> None:
-    assert winner(facts(winner=None, reason="")).text == "No winner: no group could be ranked."
+    assert winner(facts(winner=None, reason="")).text == "No winner. No group could be ranked."
     found = winner(facts(winner=None, reason="All failed."))
-    assert (found.text, found.verdict, found.evidence) == ("No winner: All failed.", Verdict.INCONCLUSIVE, ())
+    assert (found.text, found.verdict, found.evidence) == ("No winner. All failed.", Verdict.INCONCLUSIVE, ())
 
 
 def test_who_wins_and_who_only_leads() -> None:

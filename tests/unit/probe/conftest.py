@@ -82,7 +82,7 @@ def make_probe(lines: Lines, clock: FakeClock) -> Iterator[Callable[..., Probe]]
     made: list[Probe] = []
 
     def make(**options: Any) -> Probe:
-        probe = Probe(lines.run_dir, **{"heartbeat_s": None, "clock": clock, "wall_clock": lambda: clock.now_s + 5e8, **options})
+        probe = Probe(lines.run_dir, **{"heartbeat_s": None, "monotonic": clock, "wall": lambda: clock.now_s + 5e8, **options})
         made.append(probe)
         return probe
 

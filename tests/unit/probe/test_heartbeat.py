@@ -30,8 +30,8 @@ def heart(lines, clock, standing):
         standing=lambda: Standing(**standing),
         on_tick=lambda: None,
         every_s=5.0,
-        clock=clock,
-        wall_clock=lambda: 1794713095.25,
+        monotonic=clock,
+        wall=lambda: 1794713095.25,
     )
 
 

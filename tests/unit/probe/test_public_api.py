@@ -17,8 +17,8 @@ PAGE = ROOT / "docs" / "probe.md"
 CONSTRUCTOR = (
     "(run_dir: 'str | Path | None' = None, *, run: 'str | None' = None, attempt: 'int | None' = None, rank: 'int | None' = None, "
     "world_size: 'int | None' = None, local_rank: 'int | None' = None, rank_scope: 'str | None' = None, sync: 'bool | None' = None, "
-    "phase_every: 'int | None' = None, heartbeat_s: 'float | None' = 5.0, clock: 'Callable[[], float]' = <built-in function monotonic>, "
-    "wall_clock: 'Callable[[], float]' = <built-in function time>) -> 'None'"
+    "phase_every: 'int | None' = None, heartbeat_s: 'float | None' = 5.0, "
+    "monotonic: 'Callable[[], float]' = <built-in function monotonic>, wall: 'Callable[[], float]' = <built-in function time>) -> 'None'"
 )
 CALLS = {
     "data": "(self, loader: 'Iterable[Batch]') -> 'Iterable[Batch]'",

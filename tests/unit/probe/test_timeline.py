@@ -21,7 +21,7 @@ class Loop:
         self.records = []
         cuda = Cuda(self.device.torch)
         self.timeline = Timeline(
-            **{"sync": False, "phase_every": 1, **options}, emit=self.records.append, clock=clock, find_device=lambda: cuda
+            **{"sync": False, "phase_every": 1, **options}, emit=self.records.append, monotonic=clock, find_device=lambda: cuda
         )
 
     def step(self, *, fwd_ms: float = 20.0, launch_ms: float = 1.0, loss: float | None = None) -> None:

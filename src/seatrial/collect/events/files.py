@@ -161,25 +161,16 @@ def _nothing() -> pl.DataFrame:
     return pl.DataFrame(schema={name: SCHEMA[name] for name in KEPT})
 
 
-def read_file(path: Path) -> pl.DataFrame:
-    """All events of one file, as SCHEMA."""
-    return read_block(path.read_bytes())
-
-
-def read_file_by_line(path: Path) -> pl.DataFrame:
-    """The same table, line by line."""
-    return _read_by_line(path.read_bytes())
-
-
 def read_block(block: bytes) -> pl.DataFrame:
     """Every line as a row of SCHEMA: what a line lacks is null, and a line that is no event lacks everything."""
     try:
         return pl.read_ndjson(io.BytesIO(block), schema=SCHEMA) if block else pl.DataFrame(schema=SCHEMA)
     except REFUSED:
-        return _read_by_line(block)
+        return read_block_by_line(block)
 
 
-def _read_by_line(block: bytes) -> pl.DataFrame:
+def read_block_by_line(block: bytes) -> pl.DataFrame:
+    """The same table, line by line: for what polars refuses whole."""
     columns: dict[str, list[Any]] = {name: [] for name in SCHEMA}
     for event in _objects(io.BytesIO(block)):
         for name, column in columns.items():

@@ -37,13 +37,8 @@ DURATION_SLACK_MS = 1000.0
 """A step cannot take longer than the run, as two clocks tell it."""
 
 
-def read_events(attempt: Attempt) -> StepTables | None:
-    """The tables of an attempt whose workload has the probe; None when there is no step in them."""
-    return read_events_said(attempt)[0]
-
-
-def read_events_said(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None = None) -> tuple[StepTables | None, tuple[Caution, ...]]:
-    """The same, and what is to be said of the files also where there is no step in them."""
+def read_events(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None = None) -> tuple[StepTables | None, tuple[Caution, ...]]:
+    """The tables of an attempt whose workload has the probe, None when there is no step in them, and what is to be said of its files."""
     paths = AttemptPaths(Path(attempt.folder))
     sources = paths.all_events()
     if not sources:

@@ -22,7 +22,7 @@ def winners_sentence(results: CampaignResults) -> str:
     ranking = results.ranking
     leader = next((standing for standing in standings(results) if standing.place.group == ranking.winner), None)
     if leader is None:
-        return f"No winner: {ranking.reason or 'no group could be ranked.'}"
+        return f"No winner. {ranking.reason or 'No group could be ranked.'}"
     return f"{_winner_clause(results, leader)} {_latency_clause(results)}".strip()
 
 

@@ -6,13 +6,12 @@ import json
 import math
 from pathlib import Path
 
-import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from seatrial.collect.events.files import SCHEMA, read_file, read_file_by_line
+from seatrial.collect.events.files import SCHEMA, read_block, read_block_by_line
 from seatrial.collect.events.tables import read_events
 from seatrial.records.events import PAUSE_TABLE_COLUMNS, STEP_TABLE_COLUMNS
 from seatrial.records.steps import StepTables
@@ -45,10 +44,9 @@ ODD_FILES = {
 
 
 @pytest.mark.parametrize("name", ODD_FILES)
-def test_both_readers_give_equal_tables(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "events_rank0.jsonl"
-    path.write_text(ODD_FILES[name])
-    fast, plain = read_file(path), read_file_by_line(path)
+def test_both_readers_give_equal_tables(name: str) -> None:
+    block = ODD_FILES[name].encode()
+    fast, plain = read_block(block), read_block_by_line(block)
     assert_frame_equal(fast, plain)
     assert dict(fast.schema) == SCHEMA
     assert name == "empty" or fast["kind"].null_count() < len(fast)
@@ -63,12 +61,11 @@ lines = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None)
 @given(st.lists(lines, max_size=8))
-def test_both_readers_agree_on_any_file(tmp_path: Path, drawn: list[str]) -> None:
-    path = tmp_path / "events_rank0.jsonl"
-    path.write_text("\n".join(drawn))
-    assert_frame_equal(read_file(path), read_file_by_line(path))
+def test_both_readers_agree_on_any_file(drawn: list[str]) -> None:
+    block = "\n".join(drawn).encode()
+    assert_frame_equal(read_block(block), read_block_by_line(block))
 
 
 def test_tables_of_two_ranks(tmp_path: Path) -> None:
@@ -78,7 +75,7 @@ def test_tables_of_two_ranks(tmp_path: Path) -> None:
         body += [event(attempt, rank=rank, step=step, iter_ms=50.0, samples=4, loss=2.0) for step in (2, 0, 1)]
         body += [event(attempt, "pause", rank=rank, step=1, name="eval", pause_ms=12.0)]
         write_events(attempt, rank, "\n".join(body + ([event(attempt, "stop", rank=rank, step=2)] if rank else [])) + "\n")
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None
     assert tuple(tables.steps.columns) == STEP_TABLE_COLUMNS
     assert tuple(tables.pauses.columns) == PAUSE_TABLE_COLUMNS
@@ -92,7 +89,7 @@ def test_ten_ranks_are_read_in_their_order(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
     for rank in range(11):
         write_events(attempt, rank, event(attempt, rank=rank, step=0, iter_ms=1.0) + "\n")
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None
     assert tables.steps["rank"].to_list() == list(range(11))
 
@@ -104,7 +101,7 @@ def test_lines_of_another_run_or_attempt_are_not_this_one_s(tmp_path: Path) -> N
         [*(json.dumps({**json.loads(event(attempt, step=9, iter_ms=1.0)), **change}) for change in foreign), event(attempt, step=0)]
     )
     write_events(attempt, 0, text + "\n")
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None
     assert tables.steps["step"].to_list() == [0]
     assert counts(tables) == {"foreign_lines": 4}
@@ -121,7 +118,7 @@ def both_ways(tmp_path: Path, body: list[str]) -> list[StepTables]:
     for name, first in (("fast", 2.0), ("plain", "nan")):
         attempt = write_attempt(tmp_path / name)
         write_events(attempt, 0, "\n".join([event(attempt, step=0, iter_ms=1.0, loss=first), *body]) + "\n")
-        found = read_events(attempt)
+        found = read_events(attempt)[0]
         assert found is not None
         tables.append(found)
     assert_frame_equal(tables[0].steps.drop("loss"), tables[1].steps.drop("loss"))
@@ -141,7 +138,7 @@ def test_rubbish_is_counted_and_a_torn_end_is_said(tmp_path: Path) -> None:
     write_events(
         attempt, 0, f"{event(attempt, step=0)}\nSegmentation fault\n[1]\n   \n{event(attempt, step=1)}\n{event(attempt, step=2)[:40]}"
     )
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None
     assert counts(tables) == {"foreign_lines": 2, "torn_line": 1}
 
@@ -164,7 +161,7 @@ def test_a_time_that_is_no_number_is_none(tmp_path: Path, time: str) -> None:
     attempt = write_attempt(tmp_path)
     bad = event(attempt, step=1, iter_ms=77.5).replace("77.5", time)
     write_events(attempt, 0, f"{event(attempt, step=0, iter_ms=1.0)}\n{bad}\n")
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None
     assert tables.steps["iter_ms"].to_list() == [1.0, None]
     assert counts(tables) == {"bad_times": 1}
@@ -173,14 +170,14 @@ def test_a_time_that_is_no_number_is_none(tmp_path: Path, time: str) -> None:
 def test_clean_events_have_no_cautions(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
     write_events(attempt, 0, "\n".join(event(attempt, step=step, iter_ms=1.0) for step in range(3)))
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None and tables.cautions == ()
 
 
 def test_a_step_written_twice_counts_once_as_first_written(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
     write_events(attempt, 0, "\n".join(event(attempt, step=step, iter_ms=time) for step, time in ((0, 1.0), (1, 2.0), (1, 99.0))))
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None
     assert tables.steps["iter_ms"].to_list() == [1.0, 2.0]
 
@@ -190,7 +187,7 @@ def test_words_for_losses_become_numbers(tmp_path: Path) -> None:
     write_events(
         attempt, 0, "\n".join(event(attempt, step=step, loss=loss) for step, loss in enumerate([2.0, "nan", "inf", "-inf", "word", None]))
     )
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None
     losses = tables.steps["loss"].to_list()
     assert math.isnan(losses[1])
@@ -202,7 +199,7 @@ def test_effective_settings_are_rank_0_s(tmp_path: Path) -> None:
     effective = event(attempt, "effective", setting="precision", requested="auto", effective="bf16", reason="cc 9.0")
     flag = event(attempt, "effective", setting="tf32", requested=True, effective=False, reason="")
     write_events(attempt, 0, f"{effective}\n{flag}\n{event(attempt, step=0)}\n")
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None
     assert tables.effective == {"precision": ("auto", "bf16", "cc 9.0"), "tf32": (True, False, "")}
 
@@ -213,7 +210,7 @@ def test_effective_settings_of_another_attempt_are_not_this_one_s(tmp_path: Path
     other = own.replace('"attempt": 1', '"attempt": 7').replace("bf16", "fp8")
     nested = own.replace('"bf16"', '{"a": [1]}')
     write_events(attempt, 0, f"{own}\n{other}\n{nested}\n{event(attempt, step=0)}\n")
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables
     assert tables.effective == {"precision": ("auto", "bf16", "")}
 
@@ -222,7 +219,7 @@ def test_a_word_that_is_no_kind_is_no_setting(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
     pause = event(attempt, "pause", step=0, name="effective", pause_ms=3.0)
     write_events(attempt, 0, f"{event(attempt, step=0)}\n{pause}\n")
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables
     assert tables.effective == {}
     assert tables.pauses.rows() == [(0, 0, "effective", 3.0)]
@@ -232,7 +229,7 @@ def test_a_step_without_a_number_and_a_line_without_a_kind_are_passed_over(tmp_p
     attempt = write_attempt(tmp_path)
     unkind = event(attempt, step=5, world_size=64).replace('"kind": "step"', '"kind": null')
     write_events(attempt, 0, f"{event(attempt, step=None, iter_ms=3.0)}\n{unkind}\n{event(attempt, step=1, iter_ms=4.0)}\n")
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables
     assert tables.steps.select("rank", "step", "span", "iter_ms").rows() == [(0, 1, 1, 4.0)]
     assert tables.world_size == attempt.spec.place.ranks
@@ -241,10 +238,9 @@ def test_a_step_without_a_number_and_a_line_without_a_kind_are_passed_over(tmp_p
 
 def test_events_without_a_step_are_no_tables(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
-    assert read_events(attempt) is None
+    assert read_events(attempt)[0] is None
     write_events(attempt, 0, event(attempt, "start", world_size=1) + "\n")
-    assert read_events(attempt) is None
-    assert isinstance(read_file(Path(attempt.folder) / "events_rank0.jsonl"), pl.DataFrame)
+    assert read_events(attempt)[0] is None
 
 
 def test_of_a_file_without_end_only_the_beginning_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +248,7 @@ def test_of_a_file_without_end_only_the_beginning_is_read(tmp_path: Path, monkey
     monkeypatch.setattr("seatrial.collect.events.files.BLOCK_BYTES", 500)
     attempt = write_attempt(tmp_path)
     write_events(attempt, 0, "".join(event(attempt, step=step, iter_ms=1.0) + "\n" for step in range(100)))
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None and counts(tables).keys() == {"large_events"}
     found = tables.steps["step"].to_list()
     assert found == list(range(len(found))) and 10 < len(found) < 30
@@ -265,7 +261,7 @@ def test_blocks_cut_no_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     write_events(attempt, 0, "\n".join([*lines[:7], "rubbish", *lines[7:]]) + "\n")
     for size in (1, 7, 100, 131, 1000):
         monkeypatch.setattr("seatrial.collect.events.files.BLOCK_BYTES", size)
-        tables = read_events(attempt)
+        tables = read_events(attempt)[0]
         assert tables is not None and tables.steps["step"].to_list() == list(range(20)), size
         assert counts(tables) == {"foreign_lines": 1}
 
@@ -276,7 +272,7 @@ def test_each_rank_s_file_is_believed_for_that_rank_only(tmp_path: Path) -> None
         own = [event(attempt, rank=rank, step=step, iter_ms=1.0 + rank) for step in range(5)]
         stray = [event(attempt, rank=1 - rank, step=step, iter_ms=900.0) for step in range(5, 8)]
         write_events(attempt, rank, "\n".join([*own, *stray]) + "\n")
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None and counts(tables) == {"foreign_lines": 6}
     assert "events_rank0.jsonl and events_rank1.jsonl" in tables.cautions[0].text
     assert tables.steps["iter_ms"].to_list() == [1.0] * 5 + [2.0] * 5
@@ -287,6 +283,6 @@ def test_what_is_no_file_is_named_and_the_other_ranks_are_read(tmp_path: Path) -
     write_events(attempt, 1, event(attempt, rank=1, step=0, iter_ms=1.0) + "\n")
     (Path(attempt.folder) / "events_rank0.jsonl").mkdir()
     (Path(attempt.folder) / "events_rank2.jsonl").touch()
-    tables = read_events(attempt)
+    tables = read_events(attempt)[0]
     assert tables is not None and tables.steps["rank"].to_list() == [1]
     assert [caution.text.partition(" ")[0] for caution in tables.cautions] == ["events_rank0.jsonl", "events_rank2.jsonl"]

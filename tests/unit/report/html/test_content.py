@@ -133,7 +133,7 @@ def test_the_head_says_which_criteria_decide() -> None:
 def test_while_it_runs_the_head_says_so_and_no_advice_is_given() -> None:
     told = {
         "verdict": {"verdict": "INCONCLUSIVE", "findings": [criterion("INCONCLUSIVE", "a")]},
-        "winners": "No winner: a: no run ended ok.",
+        "winners": "No winner. a: no run ended ok.",
         "pending": ["x", "y"],
         "sentences": {"pending": "2 runs still to be run: x, y. The same command again runs only what is missing."},
     }

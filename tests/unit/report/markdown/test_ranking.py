@@ -9,7 +9,7 @@ from tests.unit.report import charted_factory, factory
 
 
 def test_without_a_place_there_is_the_reason_alone() -> None:
-    assert list(ranking_section(factory.empty_results())) == ["## Ranking", "No winner: No run ended ok."]
+    assert list(ranking_section(factory.empty_results())) == ["## Ranking", "No winner. No run ended ok."]
 
 
 def test_a_table_for_each_lane_and_how_to_read_it() -> None:
