@@ -6,6 +6,7 @@ seatrial prepare librispeech --input-root data/LibriSpeech --output-root data/Li
 manifest: data/LibriSpeech_16k_trim/manifest.tsv
 
 The work is that of `python -m seatrial_workloads.librispeech.prepare`, started here as a process of its own on the same terminal.
+Its options are told here once more: the harness imports no workload, and `--help` must not need one installed.
 """
 
 from __future__ import annotations

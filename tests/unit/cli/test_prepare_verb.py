@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import subprocess
@@ -11,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from seatrial.cli.main import run_command
-from seatrial.cli.prepare import EXAMPLES, MODULES, exit_code_of, words_of
+from seatrial.cli.prepare import EXAMPLES, MODULES, exit_code_of, prepare, words_of
 from seatrial.errors import SeatrialError
+from seatrial_workloads.librispeech.options import parser
 from tests.waiting import wait_until
 
 PATIENCE_S = 120
@@ -21,6 +23,16 @@ PATIENCE_S = 120
 def test_options_become_words() -> None:
     options = {"--input-root": "a folder", "--seed": 0, "--trim": True, "--overwrite": False, "--manifest-path": None, "--workers": -1}
     assert words_of(options) == ["--input-root=a folder", "--seed=0", "--trim", "--workers=-1"]
+
+
+def test_the_verb_and_its_program_have_the_same_options_and_defaults() -> None:
+    """The harness imports no workload, so the options stand in two places: here they are held together."""
+    program = parser()
+    verb = {name: value.default for name, value in inspect.signature(prepare).parameters.items() if name != "dataset"}
+    required = {action.dest for action in program._actions if action.required}
+    assert {action.dest for action in program._actions} - {"help"} == verb.keys()
+    assert {name for name, default in verb.items() if default is inspect.Parameter.empty} == required == {"output_root"}
+    assert all(program.get_default(name) == default for name, default in verb.items() if name not in required)
 
 
 @pytest.fixture
