@@ -81,13 +81,20 @@ def _stand_in_folder() -> None:
 
 
 def _modules(words: argparse.Namespace) -> list[str]:
-    """Modules as package.name: those asked for, else all of both packages."""
-    every = [f"{package}.{path.stem}" for package in PACKAGES for path in sorted((ROOT / "src/seatrial" / package).glob("[!_]*.py"))]
+    """Modules as package.name: those asked for, else all of both packages and of what lies below them."""
+    source = ROOT / "src/seatrial"
+    found = [path.relative_to(source).with_suffix("") for package in PACKAGES for path in sorted((source / package).rglob("[!_]*.py"))]
+    every = [".".join(path.parts) for path in found]
     if words.mutants:
         return [name for name in every if any(mutant.startswith(f"seatrial.{name}.") for mutant in words.mutants)]
-    if unknown := [name for name in words.modules if not any(name in (module, module.split(".")[1]) for module in every)]:
+    if unknown := [name for name in words.modules if not any(_is_called(module, name) for module in every)]:
         sys.exit(f"no such module in {' or '.join(PACKAGES)}: {', '.join(unknown)}")
-    return [module for module in every if not words.modules or module in words.modules or module.split(".")[1] in words.modules]
+    return [module for module in every if not words.modules or any(_is_called(module, name) for name in words.modules)]
+
+
+def _is_called(module: str, name: str) -> bool:
+    """`holm`, `analyse.holm`, or the folder that a module lies in."""
+    return name == module or name == module.rpartition(".")[2] or module.startswith(f"{name}.")
 
 
 @contextlib.contextmanager

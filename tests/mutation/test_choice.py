@@ -22,6 +22,7 @@ def test_modules_by_name_and_those_of_mutants() -> None:
         return _modules(Namespace(modules=list(modules), mutants=mutants))
 
     assert chosen("holm", "judge.words") == ["analyse.holm", "judge.words"]
+    assert chosen("analyse.charts")[0] == "analyse.charts.cells" and chosen("throttled") == ["analyse.charts.throttled"]
     assert chosen(mutants=[NAMES[0]]) == ["analyse.holm"]
     assert {"analyse.interval", "judge.verdict"} < set(chosen()) and not any("__init__" in name for name in chosen())
     with pytest.raises(SystemExit, match="no such module in analyse or judge: hulm"):
