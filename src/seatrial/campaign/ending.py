@@ -75,8 +75,13 @@ class Ending:
 
     @property
     def broken_host(self) -> str:
-        """The host that was lost first, or whose agent was stopped, or whose launcher failed first."""
-        return self.lost_hosts[0].host if self.lost_hosts else self.stopped_host or self.failed_host
+        """The host that was lost first, or whose agent was stopped, or whose launcher failed first.
+
+        After an alarm or the user's wish launchers fail because they are ended, one of them first: that says nothing of its host.
+        """
+        if self.lost_hosts:
+            return self.lost_hosts[0].host
+        return self.stopped_host or ("" if self.alarm or self.interrupted else self.failed_host)
 
 
 @dataclass(frozen=True, kw_only=True)

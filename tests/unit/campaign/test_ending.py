@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from seatrial.campaign.ending import Ending, Judgement, LostHost, RankRecord, judge_ending, with_oom_kill
@@ -120,3 +122,8 @@ def test_the_host_that_broke_is_the_lost_one_else_the_stopped_one_else_the_faile
     assert Ending(returncode=7, failed_host="node1", nodes=nodes).broken_host == "node2"
     assert Ending(returncode=7, failed_host="node1", nodes=nodes, lost_hosts=(LostHost(host="x", why="", silent=True),)).broken_host == "x"
     assert Ending(returncode=7).broken_host == ""
+
+
+@pytest.mark.parametrize("ended_by_us", [{"alarm": ALARM}, {"interrupted": True}])
+def test_who_failed_first_after_an_alarm_is_not_where_it_broke(ended_by_us: dict[str, Any]) -> None:
+    assert Ending(returncode=-15, failed_host="node1", **ended_by_us).broken_host == ""
