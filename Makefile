@@ -15,7 +15,7 @@ test: $(VENV)/.test-ready system-packages
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 -m faults tests/faults
+	$(BIN)/python -m pytest -n 3 -m faults tests/faults
 
 # Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
 test-cluster: $(VENV)/.test-ready system-packages
