@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 
 from seatrial.analyse.charts.cells import cells, cells_with_marks
 
@@ -19,3 +20,8 @@ def test_what_was_told_stays_whatever_it_is() -> None:
     found = cells_with_marks(np.array([np.nan, np.inf, np.nan]), np.array([True, True, False]))
     assert math.isnan(found[0]) and found[1:] == [math.inf, None]
     assert cells_with_marks(np.array([1.0, np.inf]), np.array([True, True])) == [1.0, math.inf]
+
+
+def test_values_and_marks_are_of_one_length() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        cells_with_marks(np.array([1.0, 2.0]), np.array([False]))

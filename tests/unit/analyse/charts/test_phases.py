@@ -36,6 +36,10 @@ def test_phases_longer_than_the_step_are_shares_of_their_sum() -> None:
     assert sum(found["share_pct"]) == pytest.approx(100.0)
 
 
+def test_steps_of_a_millisecond_have_shares_too() -> None:
+    assert phase_table(work({"fwd": [[0.5, 0.5], [0.5, 0.5]]}, [[1.0, 1.0], [1.0, 1.0]]), WINDOW)["share_pct"] == [50.0, 50.0]
+
+
 def test_nothing_of_no_steps_no_phases_or_no_time() -> None:
     assert phase_table(work({"fwd": [[], []]}, steps=0), WINDOW) == {}
     assert phase_table(work({}, [[1.0, 1.0], [1.0, 1.0]]), WINDOW) == {}

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from seatrial.analyse.charts.telemetry import WHOLE_SERIES, telemetry_series, telemetry_table
+from seatrial.analyse.charts.telemetry import MOST_HOSTS, WHOLE_SERIES, telemetry_series, telemetry_table
 from seatrial.records.charts import DRAWN_GPU, DRAWN_HOST
-from seatrial.records.telemetry import TelemetryTables
+from seatrial.records.telemetry import HOST_INDEX, TelemetryTables
 
 T = 1_794_700_000.0
 
@@ -108,3 +108,13 @@ def test_few_gpus_are_all_drawn_and_none_is_none() -> None:
     assert (found.gpus, found.gpus_drawn) == (2, 2)
     assert telemetry_series(TelemetryTables(), T, 8).table == {}
     assert telemetry_series(TelemetryTables(), T, 8).gpus == 0
+
+
+def test_of_many_hosts_the_first_and_those_apart_in_some_metric_are_drawn() -> None:
+    """Node 5 is in the middle of all by memory, whose numbers are the largest, and apart by its processors alone."""
+    names = tuple(f"node{at}" for at in range(12))
+    rows = [(T + second, at, 1e6 * at, 90.0 if at == 5 else 10.0) for at in range(12) for second in range(3)]
+    host = pl.DataFrame(rows, schema=["epoch_sec", HOST_INDEX, "rss_kib", "cpu_user_pct"], orient="row")
+    found = telemetry_series(TelemetryTables(host=host, hosts=names), T, 20)
+    assert (found.hosts, found.hosts_drawn) == (12, MOST_HOSTS)
+    assert list(by_source(found.table)) == [f"host node{at}" for at in (0, 1, 2, 3, 5, 9, 10, 11)]
