@@ -49,7 +49,7 @@ class Shot:
 
 SHOTS = (
     Shot(name="report-light.png", width=1200, height=1500, until="#chart-ranking .plot"),
-    Shot(name="report-dark.png", width=1200, height=1500, scheme="dark", until="#ranking .scroll"),
+    Shot(name="report-dark.png", width=1200, height=1700, scheme="dark", until="#ranking .scroll"),
     Shot(name="report-phone.png", width=390, height=844, scale=2.0),
     Shot(name="report-timeline.png", width=1200, height=1500, part="#timeline"),
 )
@@ -105,7 +105,8 @@ def taken_of(page: Page, shot: Shot) -> dict[str, float]:
     if shot.part:
         left, top, right, bottom = edges(page, shot.part)
     else:
-        left, top, right, bottom = 0.0, 0.0, shot.width, edges(page, shot.until)[3] if shot.until else shot.height
+        # Without the margin, in which the next line begins.
+        left, top, right, bottom = 0.0, 0.0, shot.width, edges(page, shot.until)[3] - MARGIN_PX if shot.until else shot.height
     return {"x": left, "y": top, "width": right - left, "height": min(bottom - top, shot.height)}
 
 
