@@ -29,7 +29,7 @@ test-docs: $(VENV)/.test-ready system-packages
 test-browser: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m browser tests/browser
 
-# Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks. Twelve minutes on two cores.
+# Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks. Thirteen minutes on two cores.
 test-runbooks: $(VENV)/.test-ready
 	$(BIN)/python -m pytest -n 3 -m runbooks tests/runbooks
 
