@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import gc
-import importlib
+import multiprocessing
 import multiprocessing.connection
 import os
-import signal
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
-from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from seatrial.kinship import end_with_parent
 from seatrial.machine.host import usable_cpu_count
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
@@ -31,6 +29,7 @@ from seatrial.records.measure import RunMeasure
 from seatrial.records.results import MeasuredRun
 from seatrial.records.steps import StepTables
 from seatrial.records.telemetry import TelemetryTables
+from seatrial.shell import KILLED_S, is_over_within
 
 if TYPE_CHECKING:
     from seatrial.collect.ahead import Ahead
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 LEAST_FOR_A_WORKER = 100
 MOST_WORKERS = 8
 HANDED_OUT_AT_ONCE = 16
-NEEDED = ("seatrial.analyse.measure", "seatrial.analyse.charts.run", "seatrial.collect.ahead", "seatrial.collect.steps")
-"""What a worker loads before there is anything to measure."""
 Measuring = Callable[[Sequence[Attempt], Detail | None], tuple[MeasuredRun, ...]]
 """`measure_all`, or what takes its place."""
 Found = tuple[RunMeasure | None, RunCharts | None]
@@ -52,7 +49,7 @@ def measure_all(attempts: Sequence[Attempt], detail: Detail | None = None) -> tu
         return workers.measure_all(attempts, detail)
 
 
-def _measure_some(attempts: Sequence[Attempt], detail: Detail | None) -> list[Found]:
+def measure_some(attempts: Sequence[Attempt], detail: Detail | None) -> list[Found]:
     """Of some attempts whose files are read together."""
     from seatrial.collect.ahead import NOTHING, read_ahead
 
@@ -101,11 +98,9 @@ class Workers:
 
     def __init__(self, attempts: int) -> None:
         """As many as serve for about so many attempts; none where they are few."""
-        # Not forked: this process may have threads, whose locks a fork would copy as they stand.
-        self._spawning = multiprocessing.get_context("spawn")
         count = min(usable_cpu_count(), MOST_WORKERS, attempts // LEAST_FOR_A_WORKER)
         self._count = count if count > 1 else 0
-        self._started: dict[Connection, BaseProcess] = {}
+        self._started: dict[Connection, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Workers:
         # No process to be had: slower is better than not at all.
@@ -117,9 +112,8 @@ class Workers:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Killed, not waited for: all is measured, or nobody wants the rest."""
         for ours, worker in self._started.items():
-            if worker.pid is not None:
-                worker.kill()
-                worker.join()
+            worker.kill()
+            is_over_within(worker, KILLED_S)
             ours.close()
 
     def measure_all(self, attempts: Sequence[Attempt], detail: Detail | None = None) -> tuple[MeasuredRun, ...]:
@@ -151,33 +145,18 @@ class Workers:
         return measures
 
     def _start(self) -> None:
-        ours, theirs = self._spawning.Pipe()
-        worker = self._spawning.Process(target=_work, args=(theirs, os.getpid()), daemon=True)
-        worker.start()
-        self._started[ours] = worker
-        theirs.close()
+        ours, theirs = multiprocessing.Pipe()
+        with theirs:
+            # -P: a polars/ in the user's folder must not take the place of the package.
+            argv = (sys.executable, "-P", "-m", "seatrial.campaign.measuring_process", str(theirs.fileno()), str(os.getpid()))
+            # The other cores have workers of their own. In its own process group: Ctrl-C is for this process to act on.
+            env = {**os.environ, "POLARS_MAX_THREADS": "1"}
+            self._started[ours] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=env, pass_fds=(theirs.fileno(),), process_group=0)
 
 
 def _one_by_one(attempts: Sequence[Attempt], detail: Detail | None) -> list[Found]:
     starts = range(0, len(attempts), HANDED_OUT_AT_ONCE)
-    return [found for start in starts for found in _measure_some(attempts[start : start + HANDED_OUT_AT_ONCE], detail)]
-
-
-def _work(pipe: Connection, parent: int) -> None:
-    """Measure what comes through the pipe until it is closed."""
-    # Ctrl-C is for the parent to act on, and a worker ends with it whichever way it ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    end_with_parent(signal.SIGKILL)
-    # The other cores have workers of their own.
-    os.environ["POLARS_MAX_THREADS"] = "1"
-    # What is measured is sent away and holds no circles; looking for some after every few hundred records costs a tenth of the time.
-    gc.disable()
-    with contextlib.suppress(EOFError, OSError):
-        for name in NEEDED:
-            importlib.import_module(name)
-        while os.getppid() == parent:
-            # Without the attempts, which the parent has: a third less to be sent.
-            pipe.send(_measure_some(*pipe.recv()))
+    return [found for start in starts for found in measure_some(attempts[start : start + HANDED_OUT_AT_ONCE], detail)]
 
 
 def _not_measured(attempt: Attempt, error: Exception) -> Caution:
