@@ -1,8 +1,8 @@
 """The order of the groups, and who won.
 
-In: group summaries and `rank_by`. Out: `Ranking`. The leader is the group with the best mean on logs among those that can win: at
-least one run, none failed. A group whose Welch interval against the leader holds no difference is tied with it. The tie goes to the
-lower p90/p50 among those whose mean lies inside the leader's own interval and close to it, and that are not told apart from a better
+In: group summaries and `rank_by`. Out: `Ranking`. The best is the group with the best mean on logs among those that can win: at
+least one run, none failed. A group whose Welch interval against the best holds no difference is tied with it. The tie goes to the
+lower p90/p50 among those whose mean lies inside the best one's own interval and close to it, and that are not told apart from a better
 one: a group that only scatters, or stands beside one that does, does not win by that. A group of one run has no interval: it keeps
 its place by value, and is told apart from nobody.
 """
@@ -22,7 +22,7 @@ from seatrial.records.measure import Cell, Estimate, GroupSummary, RankedGroup, 
 from seatrial.wording import named
 
 ITER_P50 = "tail_mean_iter_p50_ms_mean"
-# A difference of more than this is not given away to the lower p90/p50, however widely the leader's own runs scatter.
+# A difference of more than this is not given away to the lower p90/p50, however widely the best one's own runs scatter.
 CLOSE = 0.10
 MOST_TIED_NAMED = 8
 """A sentence is no list: the ranking has them all."""
@@ -33,15 +33,15 @@ NOT_ENDED = "no run has ended yet"
 
 @dataclass(frozen=True, kw_only=True)
 class _Standing:
-    """A group beside the leader."""
+    """A group beside the best."""
 
     summary: GroupSummary
     value: Estimate | None
     ratio: Estimate | None = None
     apart: bool | None = None
-    """Told apart from the leader; None where the data cannot say."""
+    """Told apart from the best; None where the data cannot say."""
     inside: bool = False
-    """Its mean lies inside the leader's own interval, and close to the leader's."""
+    """Its mean lies inside the best one's own interval, and close to its mean."""
     refusal: str = ""
 
     @property
@@ -71,37 +71,37 @@ def rank(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
 
 
 def _order(groups: Sequence[GroupSummary], metric: Metric) -> list[_Standing]:
-    """First the leader and those inside its interval that the data does not tell from it, by p90/p50; the rest by value."""
+    """First the best and those inside its interval that the data does not tell from it, by p90/p50; the rest by value."""
     plain = any(group.runs and not group.debug for group in groups)
     standings = [_Standing(summary=group, value=metric.of(group), refusal=_refusal(group, metric, plain=plain)) for group in groups]
     able = [place for place in standings if place.can_win]
     if not able:
         return sorted(standings, key=lambda place: _by_value(place, metric))
-    leader = min(able, key=lambda place: _by_value(place, metric))
-    standings = [_beside(place, leader) for place in standings]
+    best = min(able, key=lambda place: _by_value(place, metric))
+    standings = [_beside(place, best) for place in standings]
     tied = _may_win([place for place in standings if place.can_win and place.apart is False and place.inside], metric)
     rest = sorted((place for place in standings if place not in tied), key=lambda place: _by_value(place, metric))
-    # Only groups that cannot win stand here: the leader is the best of the others.
-    ahead = [place for place in rest if _by_value(place, metric) < _by_value(leader, metric)]
+    # Only groups that cannot win stand before the best.
+    ahead = [place for place in rest if _by_value(place, metric) < _by_value(best, metric)]
     behind = rest[len(ahead) :]
     return [*ahead, *sorted(tied, key=lambda place: (_jitter(place.summary), _by_value(place, metric))), *behind]
 
 
 def _may_win(tied: list[_Standing], metric: Metric) -> list[_Standing]:
-    """Those of the tied that are not told apart from a better one: a leader that scatters must not lift a slower group over others."""
+    """Those of the tied that are not told apart from a better one: a best one that scatters must not lift a slower group over others."""
     best_first = sorted(tied, key=lambda place: _by_value(place, metric))
     return [place for at, place in enumerate(best_first) if not any(_is_apart(place, better) for better in best_first[:at])]
 
 
-def _beside(place: _Standing, leader: _Standing) -> _Standing:
-    if place is leader:
+def _beside(place: _Standing, best: _Standing) -> _Standing:
+    if place is best:
         return replace(place, apart=False, inside=True)
-    if place.value is None or leader.value is None:
+    if place.value is None or best.value is None:
         return place
-    compared = ratio(place.value, leader.value)
+    compared = ratio(place.value, best.value)
     within = contains_one(compared)
-    low, high = leader.value.low, leader.value.high
-    close = abs(math.log(place.value.mean / leader.value.mean)) <= -math.log1p(-CLOSE)
+    low, high = best.value.low, best.value.high
+    close = abs(math.log(place.value.mean / best.value.mean)) <= -math.log1p(-CLOSE)
     inside = low is not None and high is not None and low <= place.value.mean <= high and close
     return replace(place, ratio=compared, apart=None if within is None else not within, inside=inside)
 
@@ -131,17 +131,17 @@ def _jitter(group: GroupSummary) -> float:
 
 
 def _ranked(order: Sequence[_Standing]) -> tuple[RankedGroup, ...]:
-    leader = next((place for place in order if place.can_win and place.ratio is None and place.apart is False), None)
-    others_tied = any(_is_tied(place) for place in order if place is not leader)
+    best = next((place for place in order if place.can_win and place.ratio is None and place.apart is False), None)
+    others_tied = any(_is_tied(place) for place in order if place is not best)
     return tuple(
         RankedGroup(
             rank=number,
             group=place.summary.group,
             value=place.value.mean if place.value else None,
             ratio=place.ratio,
-            tied=_is_tied(place) and (place is not leader or others_tied),
+            tied=_is_tied(place) and (place is not best or others_tied),
             can_win=place.can_win,
-            reason=_place_reason(place, leader),
+            reason=_place_reason(place, best),
         )
         for number, place in enumerate(order, start=1)
     )
@@ -151,14 +151,14 @@ def _is_tied(place: _Standing) -> bool:
     return place.can_win and not place.apart
 
 
-def _place_reason(place: _Standing, leader: _Standing | None) -> str:
+def _place_reason(place: _Standing, best: _Standing | None) -> str:
     if place.refusal:
         return place.refusal
-    if place is leader or place.apart:
+    if place is best or place.apart:
         return ""
     if place.apart is None:
         return NO_INTERVAL
-    return f"not told apart from {leader.summary.group} by the data" if leader else ""
+    return f"not told apart from {best.summary.group} by the data" if best else ""
 
 
 def _latency_winner(groups: Sequence[GroupSummary]) -> str | None:

@@ -76,7 +76,7 @@ def _rival_text(rival: RankedGroup | None) -> str:
     ends = (
         f", {interval_text()} {ratio.low:.4g} to {ratio.high:.4g}" if ratio.low is not None and ratio.high is not None else ", no interval"
     )
-    return f"; next is {rival.group} at {ratio.mean:.4g} of the leader{ends}"
+    return f"; next is {rival.group} at {ratio.mean:.4g} of the best mean{ends}"
 
 
 def _place_evidence(place: RankedGroup, facts: Facts) -> Evidence:

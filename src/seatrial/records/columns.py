@@ -118,7 +118,7 @@ GROUP_OURS = _names(
     rank lane group_key failed_runs failed_attempts set_aside_runs unsteady_runs window_n wall_samples_per_sec
     wall_samples_per_sec_low wall_samples_per_sec_high wall_tokens_per_sec wall_tokens_per_sec_low wall_tokens_per_sec_high
     wall_steps_per_sec wall_steps_per_sec_low wall_steps_per_sec_high wall_iter_p50_ms wall_p90_over_p50 startup_sec duration_sec
-    ratio_to_leader ratio_low ratio_high tied_with_leader can_win reason infrastructure_failures stability stability_ratio_median
+    ratio_to_best ratio_low ratio_high tied_with_best can_win reason infrastructure_failures stability stability_ratio_median
     stability_ratio_max throughput_cv_pct stability_causes debug_settings
     """
 )

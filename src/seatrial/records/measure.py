@@ -224,9 +224,9 @@ class RankedGroup:
     value: float | None
     """The figure ranked by, geometric mean over the runs."""
     ratio: Estimate | None = None
-    """This group over the leader, with its Welch interval on logs; None for the leader and where it cannot be had."""
+    """This group over the one with the best mean, with its Welch interval on logs; None for that one and where it cannot be had."""
     tied: bool = False
-    """Not told apart from the leader by the data."""
+    """Not told apart from that one by the data."""
     can_win: bool = True
     reason: str = ""
     """Why it cannot win, or why it is tied."""

@@ -120,7 +120,7 @@ def _standing(standing: Standing, window: str) -> dict[str, Any]:
         "value": place.value,
         "low": estimate.low if estimate else None,
         "high": estimate.high if estimate else None,
-        "ratio": place.ratio.mean if place.ratio else (1.0 if standing.leads else None),
+        "ratio": place.ratio.mean if place.ratio else (1.0 if standing.is_best else None),
         "ratio_low": place.ratio.low if place.ratio else None,
         "ratio_high": place.ratio.high if place.ratio else None,
         "note": standing.remarks,

@@ -136,7 +136,7 @@ def test_a_group_that_only_scatters_widely_does_not_win_by_that() -> None:
     assert found.reason == "good is not told apart from noisy by the data; it stands first by its samples/s."
 
 
-def test_a_leader_that_scatters_does_not_lift_a_slower_group_over_a_faster() -> None:
+def test_a_best_one_that_scatters_does_not_lift_a_slower_group_over_a_faster() -> None:
     wild, fast, slow = (
         group("a", [60.0, 250.0, 125.0], jitter=1.5),
         group("b", [117.0, 118.0, 117.5], jitter=1.3),
@@ -144,7 +144,7 @@ def test_a_leader_that_scatters_does_not_lift_a_slower_group_over_a_faster() -> 
     )
     found = rank([wild, fast, slow], "throughput")
     assert found.winner == "b" and [place.group for place in found.groups] == ["b", "a", "c"]
-    assert found.reason.startswith("b is not told apart from a by the data"), "c is told apart from b, whatever the leader's scatter"
+    assert found.reason.startswith("b is not told apart from a by the data"), "c is told apart from b, whatever the scatter of the best"
 
 
 def test_a_large_difference_is_not_given_away_for_a_lower_jitter() -> None:

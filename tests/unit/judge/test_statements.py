@@ -205,7 +205,7 @@ def test_debug_settings_are_told_once_with_all_runs() -> None:
 def test_the_winner_is_stated_with_its_ratio_to_the_next() -> None:
     tied = statement("winner")
     assert tied is not None and tied.verdict is Verdict.INCONCLUSIVE
-    assert "next is mb16_nw0 at 0.985 of the leader, 95 % interval 0.96 to 1.011" in tied.text
+    assert "next is mb16_nw0 at 0.985 of the best mean, 95 % interval 0.96 to 1.011" in tied.text
     won = statement("winner", ranking=dataclasses.replace(factory.ranking(), decided=True, reason="Ahead of all."))
     assert won is not None and won.verdict is Verdict.PASS and won.text.startswith("mb16_nw2 wins with 1,270 samples/s: Ahead of all")
     failed = [factory.summary("mb16_nw2"), factory.summary("mb16_nw0", infrastructure_failures=("mb16_nw0_r3 (io_error)",))]

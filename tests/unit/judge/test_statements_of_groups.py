@@ -39,7 +39,7 @@ def test_no_winner_and_why() -> None:
 def test_who_wins_and_who_only_leads() -> None:
     sure = winner(settled())
     assert sure.verdict is Verdict.PASS and sure.text.startswith("mb16_nw2 wins with 1,270 samples/s: mb16_nw2 and mb16_nw0 are tied;")
-    assert sure.text.endswith("; next is mb16_nw0 at 0.985 of the leader, 95 % interval 0.96 to 1.011.")
+    assert sure.text.endswith("; next is mb16_nw0 at 0.985 of the best mean, 95 % interval 0.96 to 1.011.")
     waiting = winner(dataclasses.replace(settled(), pending=("x_r1",)))
     assert waiting.verdict is Verdict.INCONCLUSIVE and " leads with " in waiting.text and waiting.text.endswith("; 1 run still to be run.")
     tied = winner(dataclasses.replace(settled(), ranking=factory.ranking(decided=False)))
@@ -66,7 +66,7 @@ def test_a_rival_without_an_interval_and_none_at_all() -> None:
     places = factory.ranking().groups
     bare = dataclasses.replace(places[1], ratio=Estimate(mean=0.9, n=1))
     assert winner(dataclasses.replace(settled(), ranking=factory.ranking(groups=(places[0], bare)))).text.endswith(
-        "of the leader, no interval."
+        "of the best mean, no interval."
     )
     alone = winner(dataclasses.replace(settled(), ranking=factory.ranking(groups=places[:1], reason="")))
     assert alone.text == "mb16_nw2 leads with 1,270 samples/s: the first in order."

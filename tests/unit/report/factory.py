@@ -316,7 +316,7 @@ def ranking(**changes: Any) -> Ranking:
                 value=1251.0,
                 ratio=Estimate(mean=0.985, low=0.96, high=1.011, n=4),
                 tied=True,
-                reason="the interval of its ratio to the leader holds 1",
+                reason="the interval of its ratio to the best mean holds 1",
             ),
             RankedGroup(rank=3, group="mb8_nw2", value=840.0, can_win=False, reason="1 of 2 runs failed"),
         ),

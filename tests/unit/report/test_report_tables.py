@@ -101,10 +101,10 @@ def test_cells_of_a_group(tmp_path: Path) -> None:
         "wall_samples_per_sec_low": "1225.98",
         "wall_samples_per_sec_high": "1276.02",
         "startup_sec": "4.25",
-        "ratio_to_leader": "0.985000",
+        "ratio_to_best": "0.985000",
         "ratio_low": "0.960000",
         "ratio_high": "1.011000",
-        "tied_with_leader": "true",
+        "tied_with_best": "true",
         "stability_score": "1.100000",
         "axis_loader": "[bold]none[/bold]",
     }

@@ -59,8 +59,8 @@ class Standing:
         return (self.group.window_n or self.group.runs) if self.place.value is not None else None
 
     @property
-    def leads(self) -> bool:
-        """The one the others are compared with: the best mean; a tie may still go to another."""
+    def is_best(self) -> bool:
+        """The one the others are compared with, by its mean; a tie may still go to another."""
         return self.place.can_win and self.place.ratio is None and self.place.value is not None
 
     def mean(self, metric: str) -> float | None:
@@ -153,7 +153,7 @@ def _note(group: GroupSummary, place: RankedGroup, first: str, *, off_lane: bool
 
 
 def _is_proven(place: RankedGroup) -> bool:
-    """Whether the tie rests on an interval; the leader, whom the others are compared with, has no ratio of its own."""
+    """Whether the tie rests on an interval; the best, which the others are compared with, has no ratio of its own."""
     return place.ratio is None or place.ratio.low is not None
 
 

@@ -38,7 +38,7 @@ NOTE_CLASSES = {
 }  # fmt: skip
 SPELT = {"p90/p50": "wall p90/p50"}
 """Beside criteria over the seeds' phases a ratio must say of what it is."""
-FIXED = ("#", "group", "note", "95 % interval", "to leader", "p90/p50", "start-up", "runs", "window", "n")
+FIXED = ("#", "group", "note", "95 % interval", "to best", "p90/p50", "start-up", "runs", "window", "n")
 
 Row = dict[str, Any]
 
@@ -55,7 +55,7 @@ def ranking_tables(summary: Row) -> list[Row]:
 def _table(summary: Row, title: str, rows: Sequence[Row]) -> Row:
     axes = axis_names(rows)
     # What one looks for comes first, so that a phone shows it without scrolling.
-    columns = ["#", "group", "note", unit_of(summary) or "figure", "95 % interval", "to leader"]
+    columns = ["#", "group", "note", unit_of(summary) or "figure", "95 % interval", "to best"]
     columns += [*(f"{name} (axis)" if name in FIXED else name for name in axes), "p90/p50", "start-up", "runs", "window", "n"]
     after_axes = 6 + len(axes)
     return {
@@ -79,7 +79,7 @@ def _cells(row: Row, axes: Sequence[str]) -> list[str]:
         shown_note(row),
         figure(loose.number(row, "value")),
         interval(estimate_of(row)),
-        _to_leader(row),
+        _to_best(row),
         *(level(values.get(name)) for name in axes),
         ratio(loose.number(row, "p90_over_p50")),
         units.format_duration(loose.number(row, "startup_s")),
@@ -95,7 +95,7 @@ def estimate_of(row: Row) -> Estimate | None:
     return None if mean is None else Estimate(mean=mean, low=loose.number(row, "low"), high=loose.number(row, "high"))
 
 
-def _to_leader(row: Row) -> str:
+def _to_best(row: Row) -> str:
     mean, low, high = (loose.number(row, name) for name in ("ratio", "ratio_low", "ratio_high"))
     if mean is None or (mean == 1 and low is None):
         return NONE if mean is None else "1"

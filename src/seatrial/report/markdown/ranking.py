@@ -56,7 +56,7 @@ def _reasons(placed: Sequence[Standing]) -> Iterator[str]:
 def _table(results: CampaignResults, placed: Sequence[Standing]) -> str:
     axes = list(dict.fromkeys(name for standing in placed for name in standing.group.axes))
     unit = escape(results.ranking.unit or results.ranking.metric)
-    headers = ["#", "group", *(escape(name) for name in axes), unit, "95 % interval", "to leader"]
+    headers = ["#", "group", *(escape(name) for name in axes), unit, "95 % interval", "to best"]
     headers += ["wall p90/p50", "start-up", "runs", "window", "n", "note"]
     figures = range(2 + len(axes), 7 + len(axes))
     runs = runs_by_group(results)
@@ -72,7 +72,7 @@ def _row(standing: Standing, axes: Sequence[str], runs: Sequence[MeasuredRun]) -
         *(level(group.axes.get(name)) for name in axes),
         figure(place.value),
         interval(standing.estimate),
-        ("1" if standing.leads else NONE) if place.ratio is None else f"{ratio(place.ratio.mean)} ({_ratio_interval(standing)})",
+        ("1" if standing.is_best else NONE) if place.ratio is None else f"{ratio(place.ratio.mean)} ({_ratio_interval(standing)})",
         ratio(standing.mean("wall_p90_over_p50")),
         units.format_duration(standing.mean("startup_s")),
         runs_text(group),

@@ -105,7 +105,7 @@ def _cells(standing: Standing, axes: Sequence[str], width: int) -> list[Text]:
         Text(figure(place.value)),
         Text(margin(standing.estimate).removeprefix("±").strip() or NONE),
         Text(str(standing.n or NONE)),
-        *((Text(ratio(place.ratio.mean) if place.ratio else ("1" if standing.leads else NONE)),) if width >= NARROW else ()),
+        *((Text(ratio(place.ratio.mean) if place.ratio else ("1" if standing.is_best else NONE)),) if width >= NARROW else ()),
         Text(ratio(standing.mean("wall_p90_over_p50"))),
         *((Text(units.format_duration(standing.mean("startup_s"))),) if width >= WIDE else ()),
         Text(f"{group.runs}/{tried}", "red" if group.failed_runs else ""),

@@ -25,7 +25,7 @@ def test_notes_of_every_place() -> None:
     assert notes == {"mb16_nw2": "leads", "mb16_nw0": "tied", "mb8_nw2": "cannot win", factory.ODD: "off lane"}
 
 
-def test_a_tie_may_go_to_another_than_the_leader() -> None:
+def test_a_tie_may_go_to_another_than_the_best() -> None:
     ranking = factory.ranking(winner="mb16_nw0")
     results = factory.results(ranking=ranking)
     notes = {standing.group.group: standing.note for standing in standings(results)}

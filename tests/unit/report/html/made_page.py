@@ -93,7 +93,7 @@ def _group(name: str, place: int, repeats: int, steps: int, levels: Row) -> Row:
     return {
         "rank": place, "group": f"{name}{place}", "mode": "sweep", "lane": True, **figures,
         "ratio_low": None if place == 1 else 0.9, "ratio_high": None if place == 1 else 0.99, "unit": "samples/s",
-        "note": {2: "not told apart from the leader by the data", 4: "cannot win: a run failed"}.get(place, ""),
+        "note": {2: "not told apart from the best mean by the data", 4: "cannot win: a run failed"}.get(place, ""),
         "runs": repeats - _failed(place, repeats), "failed": int(_failed(place, repeats)), "p90_over_p50": 1.05 + 0.01 * (place % 7),
         "startup_s": sum(STARTUP.values()) + place % 5, "window": f"steps 20–{steps - 1}", "n": (steps - 20) * repeats,
         **levels,

@@ -25,7 +25,7 @@ def summary() -> Row:
 
 def test_the_ranking_has_figures_as_every_report_has_them(summary: Row) -> None:
     main, aside = ranking.ranking_tables(summary)
-    assert main["columns"][:8] == ["#", "group", "note", "samples/s", "95 % interval", "to leader", "micro_batch", "loader"]
+    assert main["columns"][:8] == ["#", "group", "note", "samples/s", "95 % interval", "to best", "micro_batch", "loader"]
     assert main["titles"][8:] == ["wall p90/p50", "start-up", "runs", "window", "n"]
     first = main["rows"][0]
     assert first["cells"][:2] == ["1", "mb16_nw2"] and first["cells"][3].startswith("1,2") and first["cells"][6:8] == ["16", "fork"]

@@ -103,7 +103,7 @@ def _tooltip(unit: str) -> list[Spec]:
             word("rank", "rank"),
             number("value", unit or "figure"),
             word("interval", "95 % interval"),
-            word("ratio_text", "of the leader"),
+            word("ratio_text", "of the best mean"),
             word("ratio_interval", "its 95 % interval"),
             word("runs", "runs"),
             word("p90_text", "wall p90/p50"),

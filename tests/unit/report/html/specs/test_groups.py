@@ -83,7 +83,7 @@ def test_a_group_without_interval_or_ratio_is_drawn_and_says_none() -> None:
     data = with_groups(made_page(steps=25), low=lambda row: None, high=lambda row: None, ratio=lambda row: None)
     picture = svg(data, "ranking")
     assert "95 % interval: none" in picture
-    assert "of the leader: not known" in picture
+    assert "of the best mean: not known" in picture
 
 
 def test_groups_without_a_figure_give_no_ranking() -> None:
