@@ -5,6 +5,9 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c constraints.txt
 
+# Images set it to stay small; here every one of some thousand processes would compile the same modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-faults test-cluster test-docs test-browser test-runbooks test-pythons fuzz mutate bench lint type format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready

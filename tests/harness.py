@@ -18,6 +18,9 @@ from tests.processes import carrying
 # As in an activated environment: `python` and `torchrun` in a swept command are this one's.
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
+WITHOUT_MLFLOW = Path(__file__).parent / "without_mlflow"
+"""For PYTHONPATH: where DeepSpeed is started."""
+
 
 class Harness:
     """Runs the command line in `folder`, and reads what it left."""

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.end_to_end.conftest import SCRIPTS
-from tests.harness import Harness
+from tests.harness import ENVIRONMENT, WITHOUT_MLFLOW, Harness
 from tests.waiting import wait_until
 
 pytestmark = [
@@ -28,7 +28,7 @@ launcher: deepspeed
 place: {kind: local, ranks: 2}
 axes: {micro_batch: [4]}
 repeats: 1
-steps: 400
+steps: 150
 limits: {term_s: 3}
 output: out
 """
@@ -40,6 +40,11 @@ place: {{kind: local, ranks: 2}}
 limits: {{stall: {{quiet_s: 2}}, term_s: 1}}
 output: out
 """
+
+
+@pytest.fixture(autouse=True)
+def without_mlflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENVIRONMENT, "PYTHONPATH", str(WITHOUT_MLFLOW))
 
 
 def launcher_of(harness: Harness) -> psutil.Process:

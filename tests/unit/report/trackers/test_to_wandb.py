@@ -13,8 +13,6 @@ import pytest
 from seatrial.report.trackers import to_wandb
 from tests.unit.report.trackers import sent
 
-wandb = pytest.importorskip("wandb")
-
 BLOCK_BYTES = 32 * 1024
 WHOLE, LAST = 1, 4
 
@@ -27,7 +25,16 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
         monkeypatch.setenv(name, value)
     for name in ("WANDB_CACHE_DIR", "WANDB_DATA_DIR", "WANDB_CONFIG_DIR", "WANDB_ARTIFACT_DIR"):
         monkeypatch.setenv(name, str(tmp_path_factory.getbasetemp() / "wandb-home"))
+    # Not while tests are collected: it takes seconds to load.
+    pytest.importorskip("wandb")
     yield
+    end_service()
+
+
+def end_service() -> None:
+    """It writes behind the library's back, until it is told to end."""
+    import wandb
+
     wandb.teardown()
 
 
@@ -35,8 +42,7 @@ def records(folder: Path) -> list[Any]:
     """Every record of one .wandb file: LevelDB's log format, after a header of seven bytes, around wandb's own messages."""
     from wandb.proto.wandb_internal_pb2 import Record
 
-    # Its service writes behind the library's back, until it is told to end.
-    wandb.teardown()
+    end_service()
     (path,) = folder.glob("*.wandb")
     data, at, parts, found = path.read_bytes(), 7, b"", []
     while at + 7 <= len(data):
@@ -79,7 +85,7 @@ def test_a_run_with_everything_in_it(tmp_path: Path) -> None:
 
 def test_sending_again_leaves_one_run(tmp_path: Path) -> None:
     to_wandb.open_tracker(tmp_path).send_run(sent.run())
-    wandb.teardown()
+    end_service()
     to_wandb.open_tracker(tmp_path).send_run(sent.run(steps=sent.run().steps[:3]))
     (folder,) = (tmp_path / "wandb").glob("offline-run-*")
     assert len([row for row in history(records(folder)) if "wall_iter_ms" in row]) == 3
