@@ -12,8 +12,8 @@
         ├── HostError            a host whose agent cannot be started, or does not call
         └── StoppedError         the user asked to stop before all hosts were up
 
-A run that fails is not an error: it is data (`records.outcome`). Only `cli/program.py` turns errors into exit codes, and only
-`cli/main.py`, or the driver of a runbook, prints them.
+A run that fails is not an error: it is data (`records.outcome`). Only the programs (`cli/program.py`, those of a runbook) turn
+errors into exit codes (`records.exit_codes`) and print them.
 
 Not in the tree: what is wrong with one value of a plan is a ValueError (`PlaceholderProblem`, `SettingProblem`) until the key is known, and
 a PlanError from there on; the probe raises ValueError, as it lives in scripts of others and brings nothing of this along; `assert` is for
@@ -27,13 +27,15 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from seatrial.records import exit_codes
+
 LONGEST_WORD = 400
 
 
 class SeatrialError(Exception):
     """Base of every deliberate error; `exit_code` is what the command line ends with."""
 
-    exit_code = 1
+    exit_code = exit_codes.WRONG_USE
 
 
 class UsageError(SeatrialError):
@@ -69,7 +71,7 @@ class NoHostsError(HostfileError):
 class RefusedError(SeatrialError):
     """A check found something that would make the campaign fail or lie later."""
 
-    exit_code = 2
+    exit_code = exit_codes.FAILED
 
 
 class CampaignError(SeatrialError):

@@ -26,6 +26,18 @@ def first_cells(page: str, heading: str) -> list[list[str]]:
     return [row for row in rows if row]
 
 
+def compared(page: Path) -> dict[str, list[tuple[bool, bool]]]:
+    """What the comparison with other tools has in each row, tool by tool: whether it is in bold, and whether it is nothing."""
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.read_text().splitlines() if line.startswith("| ")]
+    return {label: [("**" in cell, cell == "–") for cell in cells] for label, *cells in rows if label}
+
+
+def test_the_readme_compares_as_the_whole_table_does() -> None:
+    whole, short = compared(DOCS / "comparison.md"), compared(ROOT / "README.md")
+    assert len(short) > 5
+    assert {label: whole.get(label) for label in short} == short
+
+
 def test_options_of_prepare() -> None:
     known = {word for action in prepare_parser()._actions for word in action.option_strings if word.startswith("--")} - {"--help"}
     assert {cell.split()[0] for row in first_cells("data.md", "## Options") for cell in row} == known

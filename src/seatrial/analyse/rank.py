@@ -190,14 +190,14 @@ def _reason(order: Sequence[_Standing], winner: _Standing | None, metric: Metric
             return f"{name} is the only group of which a run has ended."
         return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
     tied = [place for place in able if place is not winner and not _is_apart(place, winner)]
-    best = f"{name} has the {'highest' if metric.higher_is_better else 'lowest'} {metric.unit}"
+    stands = f"{name} has the {'highest' if metric.higher_is_better else 'lowest'} {metric.unit}"
     if not tied and winner.summary.unsteady_runs:
-        return f"{best}, but {winner.summary.unsteady_runs} of its {winner.summary.runs} runs had no steady state; run more steps."
+        return f"{stands}, but {winner.summary.unsteady_runs} of its {winner.summary.runs} runs had no steady state; run more steps."
     if not tied:
-        return f"{best}, told apart from every other group.{_still_to_repeat(order)}"
+        return f"{stands}, told apart from every other group.{_still_to_repeat(order)}"
     if any(place.apart is None for place in tied):
         remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
-        return f"{best}, but without an interval the order is not evidence; {remedy}."
+        return f"{stands}, but without an interval the order is not evidence; {remedy}."
     names = named([place.summary.group for place in tied], MOST_TIED_NAMED)
     jitter_decided = any(place.inside for place in tied) and math.isfinite(_jitter(winner.summary))
     by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it stands first by its {metric.unit}"

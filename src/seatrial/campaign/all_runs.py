@@ -1,8 +1,8 @@
 """All runs of a plan, one after another, resuming what an earlier invocation finished.
 
-Goes in: a CampaignPlan. Comes out: how the invocation ended; everything else is on disk. A run is finished when its folder holds an
-attempt with the plan's hash that ended `ok`: finished runs are not run again, changed ones have another hash and are. Plans that
-share a folder are kept side by side in OUT/plans, and old attempts stay where they are.
+Goes in: a CampaignPlan. Comes out: how the invocation ended; everything else is on disk. A run is finished when the newest attempt with
+the plan's hash that came to its own end is `ok`: finished runs are not run again, changed ones have another hash and are. Plans that share
+a folder are kept side by side in OUT/plans, and old attempts stay where they are.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ from types import FrameType
 
 from seatrial.campaign.owner import Owner, asked_to_stop
 from seatrial.paths import CampaignPaths
+from seatrial.records.exit_codes import STOP_SIGNALS
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # A look is a read of two small files, perhaps over a network; the question is asked five times a second.
 REQUEST_LOOK_EVERY_S = 0.5
 # Nobody presses Ctrl-C twice within it.

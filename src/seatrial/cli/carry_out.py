@@ -18,16 +18,13 @@ from seatrial.cli.foreseen import say_what_cannot_pass
 from seatrial.cli.live_view import PlainView, live_view
 from seatrial.cli.pernode import NodeWords, ThisNode, gate_of, take_part, this_node
 from seatrial.cli.say import people, print_json
-from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial.cli.track import say_account, stop_wishes, tracking_to, usable_trackers
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.codec import to_json
+from seatrial.records.exit_codes import FAILED, INCONCLUSIVE, INTERRUPTED, WRONG_USE
 from seatrial.records.results import CampaignResults
-from seatrial.records.verdict import Verdict
 from seatrial.report.terminal import print_report
-
-DISK_TROUBLE = 1
 
 MakeView = Callable[[Console, float | None], AbstractContextManager[PlainView]]
 """Console and seconds between two heartbeats (None for the view's own) → what shows the campaign as it goes."""
@@ -69,7 +66,7 @@ def carry_out(
             code = _report(plan, end, console, tracking, as_json=as_json, again=again)
         else:
             console.print(NO_POLARS, style="yellow", markup=False)
-            code = INTERRUPTED if end.interrupted else Verdict.FAIL.exit_code if shown.failed else Verdict.INCONCLUSIVE.exit_code
+            code = INTERRUPTED if end.interrupted else FAILED if shown.failed else INCONCLUSIVE
         if gate is not None:
             gate.over(code)
         return code
@@ -92,7 +89,7 @@ def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tr
         print_json(last_line(results))
     if end.interrupted:
         return INTERRUPTED
-    return DISK_TROUBLE if unwritten or end.disk_trouble else results.verdict.verdict.exit_code
+    return WRONG_USE if unwritten or end.disk_trouble else results.verdict.verdict.exit_code
 
 
 def last_line(results: CampaignResults) -> dict[str, object]:

@@ -22,6 +22,7 @@ import typer
 
 from seatrial.cli.options import AsJson, Out, Overrides
 from seatrial.cli.say import people, print_json
+from seatrial.records.exit_codes import DONE, FAILED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from seatrial.records.run_spec import PlaceSpec
 
 EXAMPLES = "seatrial doctor plans/tiny-lm-demo.yaml --json\n\nseatrial doctor --hostfile hostfile --interface eth0"
-REFUSED = 2
 NARROWEST = 40
 WIDEST_NAME = 30
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "refused": ("✗", "red")}
@@ -101,7 +101,7 @@ def doctor(
     console.print(_ending(counted, took_s, total), soft_wrap=True)
     if json:
         print_json(_document(sections, counted, took_s, plan, examined), ensure_ascii=False)
-    return REFUSED if _count(counted, "refused") else 0
+    return FAILED if _count(counted, "refused") else DONE
 
 
 def _of_this_host(need: Need, place: PlaceSpec | None, fast: bool) -> tuple[Section, ...]:

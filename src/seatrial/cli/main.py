@@ -13,9 +13,9 @@ from typing import Any
 import typer
 
 from seatrial import __version__
-from seatrial.cli.program import WRONG_USE, answered, exit_with
-from seatrial.cli.stop_signals import INTERRUPTED
+from seatrial.cli.program import answered, exit_with
 from seatrial.errors import SeatrialError, UsageError, printable
+from seatrial.records.exit_codes import INTERRUPTED, WRONG_USE
 
 # Verb → what `seatrial --help` says of it. A verb's module is seatrial.cli.VERB and has `register(app)`.
 VERBS = {

@@ -17,16 +17,15 @@ from typing import Annotated, Any
 
 import typer
 
-from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial.errors import SeatrialError, UsageError, did_you_mean
+from seatrial.records.exit_codes import DONE, INTERRUPTED, WRONG_USE
 
 EXAMPLES = (
     "seatrial prepare librispeech --input-root data/LibriSpeech --output-root data/LibriSpeech_16k_trim --trim --workers 8\n\n"
     "seatrial prepare librispeech --synthetic 200 --output-root data/synthetic"
 )
 MODULES = {"librispeech": "seatrial_workloads.librispeech.prepare"}
-DONE, FAILED = 0, 1
-SAME_EXIT_CODES = (DONE, FAILED, INTERRUPTED)
+SAME_EXIT_CODES = (DONE, WRONG_USE, INTERRUPTED)
 WHAT, CONVERSION, WORK, INSTEAD = "Trees", "What is done to a file", "How it is done", "Instead of preparing"
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="What to prepare: librispeech.", show_default=False)]
@@ -145,4 +144,4 @@ def exit_code_of(command: list[str]) -> int:
         raise
     if code < 0:
         raise SeatrialError(f"preparing was killed by signal {-code}: what is done stays, and the same command goes on from there")
-    return code if code in SAME_EXIT_CODES else FAILED
+    return code if code in SAME_EXIT_CODES else WRONG_USE

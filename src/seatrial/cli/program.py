@@ -1,7 +1,7 @@
 """What makes a command a program: errors in one line, exit codes, signals, and an output that nothing can break.
 
 In: what is to be done, as a function that returns an exit code, and how errors are said. Out: the end of the process. `seatrial` is one
-such program, the drivers of runbooks are others. Nothing else turns an error into an exit code.
+such program, the drivers of runbooks are others; a runbook's small checks have `seatrial_runbooks/stage1/command_line.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from seatrial.cli.machine_trouble import machine_trouble
-from seatrial.cli.stop_signals import INTERRUPTED, StopSignals
-from seatrial.errors import SeatrialError, UsageError
+from seatrial.cli.stop_signals import StopSignals
+from seatrial.errors import SeatrialError
 from seatrial.machine.patience import is_stuck
-
-WRONG_USE = UsageError.exit_code
+from seatrial.records.exit_codes import INTERRUPTED, WRONG_USE
 
 Act = Callable[[], int]
 Say = Callable[[str], None]

@@ -47,7 +47,8 @@ def run(
 
     Finished runs are not run again; runs whose settings changed are.
 
-    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a plan or command that cannot be read.
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a plan or command
+    that cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.carry_out import carry_out_here
     from seatrial.cli.pernode import NodeWords

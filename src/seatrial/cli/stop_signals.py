@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable
 from types import FrameType, TracebackType
 
-INTERRUPTED = 130
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+from seatrial.records.exit_codes import INTERRUPTED, STOP_SIGNALS
+
 # Clearing away takes milliseconds; what takes longer than this hangs.
 CLEARING_AWAY_S = 2.0
 
@@ -27,7 +27,7 @@ class StopSignals:
         self._first_m: float | None = None
 
     def __enter__(self) -> StopSignals:
-        for number in SIGNALS:
+        for number in STOP_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
         return self
@@ -39,7 +39,7 @@ class StopSignals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """What follows is the end of the process: nothing is left to be broken off, and the exit code is known."""
-        for number in SIGNALS:
+        for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

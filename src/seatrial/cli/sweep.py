@@ -112,7 +112,8 @@ def sweep(
 
     The same line again resumes; more repeats extend.
 
-    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a command that cannot be read.
+    Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a command that
+    cannot be read, or a disk that did not take a file.
     """
     from seatrial.cli.carry_out import carry_out_here
     from seatrial.cli.pernode import NodeWords

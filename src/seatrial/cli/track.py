@@ -12,12 +12,12 @@ from pathlib import Path
 from rich.console import Console
 
 from seatrial.campaign.grouped import NO_POLARS, can_measure
-from seatrial.campaign.interrupts import STOP_SIGNALS
 from seatrial.campaign.owner import asked_to_stop, read_owner
 from seatrial.campaign.tracker_handle import GiveUp, never
 from seatrial.campaign.tracking import Tracking, send_all
 from seatrial.errors import UsageError
 from seatrial.paths import CampaignPaths
+from seatrial.records.exit_codes import STOP_SIGNALS
 from seatrial.report.trackers.registry import chosen_trackers
 
 SIGNALS_AT_ONCE = 4096

@@ -38,7 +38,7 @@ def winner_statement(facts: Facts) -> Iterator[Finding]:
     if winner is None:
         yield Finding(id="winner", kind="winner", verdict=Verdict.INCONCLUSIVE, text=f"No winner. {reason}.")
         return
-    rival = next((place for place in ranking.groups if place.can_win and place.group != winner.group and place.ratio), None)
+    rival = next((place for place in ranking.groups if place.can_win and place.group != winner.group), None)
     value = winner.figures.get(ranking.metric)
     sure = ranking.decided and not facts.spoilt_runs and not facts.pending
     told = f"{winner.group} {'wins' if sure else 'leads'}{_value_text(value, ranking.unit)}: {reason}{_rival_text(rival)}"
@@ -70,9 +70,11 @@ def _value_text(value: Estimate | None, unit: str) -> str:
 
 
 def _rival_text(rival: RankedGroup | None) -> str:
-    if rival is None or rival.ratio is None:
+    if rival is None:
         return ""
     ratio = rival.ratio
+    if ratio is None:
+        return f"; next is {rival.group}, whose mean is the best"
     ends = (
         f", {interval_text()} {ratio.low:.4g} to {ratio.high:.4g}" if ratio.low is not None and ratio.high is not None else ", no interval"
     )

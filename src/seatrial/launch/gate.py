@@ -26,6 +26,7 @@ from seatrial.launch.gate_questions import GateQuestions
 from seatrial.line.protocol import Message, new_token
 from seatrial.line.switchboard import Switchboard
 from seatrial.paths import CampaignPaths
+from seatrial.records.exit_codes import INTERRUPTED, WRONG_USE
 from seatrial.records.reply import Reply
 from seatrial.units import format_duration
 from seatrial.wording import named
@@ -40,7 +41,6 @@ RETURN_PATIENCE_S = 120.0
 LEAVE_PATIENCE_S = 5.0
 # Enough of what somebody else may have told.
 DIGITS_SHOWN = 40
-INTERRUPTED, FAILED = 130, 1
 # As the registry of signatures has it.
 NOT_STARTED = "node_not_started"
 
@@ -240,4 +240,4 @@ def _listening(port: int) -> socket.socket:
 def _exit_code(error: BaseException | None) -> int:
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
-    return error.exit_code if isinstance(error, SeatrialError) else FAILED
+    return error.exit_code if isinstance(error, SeatrialError) else WRONG_USE

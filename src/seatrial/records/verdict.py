@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
+from seatrial.records import exit_codes
 from seatrial.records.measure import Cell
 
 HOW_TO_NAME_A_BASELINE = (
@@ -23,7 +24,7 @@ class Verdict(str, enum.Enum):
 
     @property
     def exit_code(self) -> int:
-        return {"PASS": 0, "FAIL": 2, "INCONCLUSIVE": 3}[self.value]
+        return {"PASS": exit_codes.DONE, "FAIL": exit_codes.FAILED, "INCONCLUSIVE": exit_codes.INCONCLUSIVE}[self.value]
 
 
 @dataclass(frozen=True, kw_only=True)

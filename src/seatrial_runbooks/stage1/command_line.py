@@ -13,12 +13,7 @@ import os
 from collections.abc import Sequence
 from typing import NoReturn, TextIO
 
-from seatrial.cli.stop_signals import INTERRUPTED as INTERRUPTED
 from seatrial.errors import UsageError, did_you_mean, nearest
-from seatrial.records.verdict import Verdict
-
-DONE, FAILED = Verdict.PASS.exit_code, Verdict.FAIL.exit_code
-WRONG_USE = UsageError.exit_code
 
 
 class StrictParser(argparse.ArgumentParser):

@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.cli.program import exit_with
-from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial.disk.fallback import VARIABLE as FALLBACK_DIR
 from seatrial.errors import PlanError, RefusedError, UsageError, did_you_mean
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.exit_codes import INTERRUPTED, WRONG_USE
 from seatrial_runbooks.stage1.driver_log import logged_to, refuse_unusable_log
 from seatrial_runbooks.stage1.help_text import help_text
 from seatrial_runbooks.stage1.misspelled import shortened_names
 from seatrial_runbooks.stage1.notes import notes
 from seatrial_runbooks.stage1.plan_words import in_driver_words
-from seatrial_runbooks.stage1.program import WRONG_USE, answered
+from seatrial_runbooks.stage1.program import answered
 from seatrial_runbooks.stage1.spoken import say
 from seatrial_runbooks.stage1.to_plan import TRAINER, plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, read

@@ -26,8 +26,9 @@ from seatrial.collect.original.cells import number
 from seatrial.collect.original.manifest_rows import NO_FILE
 from seatrial.errors import UsageError, printable
 from seatrial.paths import AttemptPaths
+from seatrial.records.exit_codes import DONE, INTERRUPTED, WRONG_USE
 from seatrial.tables import format_cell
-from seatrial_runbooks.stage1.command_line import DONE, INTERRUPTED, WRONG_USE, StrictParser, limit, say
+from seatrial_runbooks.stage1.command_line import StrictParser, limit, say
 from seatrial_runbooks.stage1.csv_rows import Cells
 from seatrial_runbooks.stage1.leak_arithmetic import WARM_UP_PARTS, MemoryGrowth
 from seatrial_runbooks.stage1.leak_gpu import gpu_growth

@@ -15,13 +15,13 @@ import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 
 from seatrial.cli.program import exit_with
-from seatrial.cli.stop_signals import INTERRUPTED
+from seatrial.records.exit_codes import INTERRUPTED, WRONG_USE
 from seatrial_runbooks.stage1.driver import Words, log_path, prepared, read_words, run_works, say_head, show, take_over
 from seatrial_runbooks.stage1.driver_log import logged_to
 from seatrial_runbooks.stage1.help_text import help_text
 from seatrial_runbooks.stage1.phaseb_check import SENTINELS, Thresholds
 from seatrial_runbooks.stage1.phaseb_check import main as check
-from seatrial_runbooks.stage1.program import WRONG_USE, answered
+from seatrial_runbooks.stage1.program import answered
 from seatrial_runbooks.stage1.spoken import say
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, read
 

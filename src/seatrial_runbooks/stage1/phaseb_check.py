@@ -27,7 +27,8 @@ from pathlib import Path
 
 from seatrial.collect.original.manifests import read_manifests, read_one_manifest
 from seatrial.errors import UsageError, printable
-from seatrial_runbooks.stage1.command_line import DONE, FAILED, INTERRUPTED, WRONG_USE, StrictParser, count, limit, say
+from seatrial.records.exit_codes import DONE, FAILED, INTERRUPTED, WRONG_USE
+from seatrial_runbooks.stage1.command_line import StrictParser, count, limit, say
 from seatrial_runbooks.stage1.phaseb_groups import GroupCheck, Thresholds, group_check, passed_over, shown
 
 __all__ = ["check", "main", "report_text", "Report", "GroupCheck", "Thresholds", "SENTINELS"]

@@ -9,9 +9,8 @@ import sys
 from collections.abc import Callable
 
 from seatrial.cli import program
-from seatrial.cli.stop_signals import INTERRUPTED
 from seatrial.errors import printable
-from seatrial_runbooks.stage1.command_line import WRONG_USE as WRONG_USE
+from seatrial.records.exit_codes import INTERRUPTED, WRONG_USE
 
 
 def answered(act: Callable[[], int]) -> int:

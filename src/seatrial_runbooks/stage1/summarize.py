@@ -19,9 +19,10 @@ from pathlib import Path
 from seatrial.errors import SeatrialError, UsageError, did_you_mean, printable
 from seatrial.paths import CampaignPaths
 from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.records.exit_codes import DONE, INTERRUPTED, WRONG_USE
 from seatrial.records.results import CampaignResults
 from seatrial.records.run_spec import TimingSpec
-from seatrial_runbooks.stage1.command_line import DONE, INTERRUPTED, WRONG_USE, StrictParser, count, say
+from seatrial_runbooks.stage1.command_line import StrictParser, count, say
 
 NAME = "summarize_stage1_bench.py"
 EXAMPLES = """examples:

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 from typing import NoReturn
 
+from seatrial.records.exit_codes import WRONG_USE
 from seatrial_workloads.librispeech.manifest import HEADER
 from seatrial_workloads.librispeech.record import FEWEST_UTTERANCES, PrepareError
 from seatrial_workloads.librispeech.tree import TreePaths
 
-FAILED = 1
 # What FLAC can hold and anybody records at.
 LOWEST_SR, HIGHEST_SR = 1_000, 192_000
 INSTALL = "pip install 'seatrial[stage1]'"
@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(FAILED, f"{self.prog}: {message}\n")
+        self.exit(WRONG_USE, f"{self.prog}: {message}\n")
 
 
 def parser() -> argparse.ArgumentParser:

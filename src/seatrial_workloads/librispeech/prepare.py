@@ -17,7 +17,8 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 
-from seatrial_workloads.librispeech.options import FAILED, check, manifest_path, parser
+from seatrial.records.exit_codes import DONE, INTERRUPTED, STOP_SIGNALS, WRONG_USE
+from seatrial_workloads.librispeech.options import check, manifest_path, parser
 from seatrial_workloads.librispeech.pool import PoolError
 from seatrial_workloads.librispeech.prepare_tree import Account, Request, prepare_tree
 from seatrial_workloads.librispeech.record import Conversion, Making, PrepareError, read_record
@@ -25,8 +26,6 @@ from seatrial_workloads.librispeech.spoken_lines import say, warn
 from seatrial_workloads.librispeech.tree import TreePaths
 from seatrial_workloads.librispeech.verify import problems_of_tree
 
-DONE, INTERRUPTED = 0, 130
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 MOST_PROBLEMS_SHOWN = 1_000
 SECONDS_PER_HOUR = 3_600
 
@@ -119,7 +118,7 @@ def synthesize(options: argparse.Namespace) -> int:
     return DONE
 
 
-def fail(message: str, code: int = FAILED) -> int:
+def fail(message: str, code: int = WRONG_USE) -> int:
     warn(f"prepare librispeech: {message}")
     return code
 

@@ -18,7 +18,6 @@ import pytest
 from rich.console import Console
 
 from seatrial.campaign import tracker_handle, tracking
-from seatrial.campaign.interrupts import STOP_SIGNALS
 from seatrial.campaign.owner import ask_to_stop
 from seatrial.campaign.owning import owned
 from seatrial.campaign.results import remake
@@ -30,6 +29,7 @@ from seatrial.cli.main import run_command
 from seatrial.cli.track import stop_wishes
 from seatrial.errors import UsageError
 from seatrial.paths import CampaignPaths
+from seatrial.records.exit_codes import STOP_SIGNALS
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.report.trackers import registry
 from seatrial.report.trackers.registry import TRACKERS, chosen_trackers

@@ -8,20 +8,20 @@ from collections.abc import Iterator
 
 import pytest
 
-from seatrial.campaign.interrupts import STOP_SIGNALS
-from seatrial.cli.stop_signals import CLEARING_AWAY_S, SIGNALS, StopSignals
+from seatrial.cli.stop_signals import CLEARING_AWAY_S, StopSignals
+from seatrial.records.exit_codes import STOP_SIGNALS
 
 
 @pytest.fixture(autouse=True)
 def handlers_as_before() -> Iterator[None]:
     # Whoever started the tests may have one ignored, as nohup does.
-    before = {number: signal.signal(number, signal.SIG_DFL) for number in SIGNALS}
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in STOP_SIGNALS}
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", STOP_SIGNALS)
 def test_the_first_breaks_off_and_the_next_are_the_same_wish(number: signal.Signals) -> None:
     cleared = False
     with StopSignals() as signals:
@@ -29,7 +29,7 @@ def test_the_first_breaks_off_and_the_next_are_the_same_wish(number: signal.Sign
             try:
                 os.kill(os.getpid(), number)
             finally:
-                for again in SIGNALS:
+                for again in STOP_SIGNALS:
                     os.kill(os.getpid(), again)
                 cleared = True
         assert signals.raised
@@ -54,7 +54,7 @@ def test_one_that_comes_late_ends_the_process_at_once(monkeypatch: pytest.Monkey
 def test_after_the_block_nothing_can_be_broken_off() -> None:
     with StopSignals() as signals:
         pass
-    for number in SIGNALS:
+    for number in STOP_SIGNALS:
         os.kill(os.getpid(), number)
     assert not signals.raised
 
@@ -64,7 +64,3 @@ def test_under_nohup_hup_stays_ignored() -> None:
     with StopSignals() as signals:
         os.kill(os.getpid(), signal.SIGHUP)
     assert not signals.raised
-
-
-def test_a_campaign_hears_the_same_signals() -> None:
-    assert SIGNALS == STOP_SIGNALS

@@ -10,13 +10,12 @@ import pytest
 
 from seatrial.campaign.original import campaign_of
 from seatrial.campaign.results import gather_results
-from seatrial.cli import stop_signals
 from seatrial.collect.original.launcher_log import OVERRIDES
 from seatrial.paths import CampaignPaths
 from seatrial.records.original_names import SWEEP_LABELS, TRAINER_KEYS
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
-from seatrial_runbooks.stage1 import command_line, program, to_plan
+from seatrial_runbooks.stage1 import to_plan
 from seatrial_runbooks.stage1.leak_check import diagnose
 from seatrial_runbooks.stage1.leak_verdict import LeakThresholds
 from seatrial_runbooks.stage1.phaseb_check import Thresholds, check
@@ -182,5 +181,3 @@ def test_constants_are_said_once() -> None:
     assert to_plan.LABELS is SWEEP_LABELS
     told = {f"train.{name}" for name in timing_keys(read({}))}
     assert set(OVERRIDES) <= {key.lstrip("+") for key in TRAINER_KEYS} | told | {"train.max_step_iterations"}
-    assert (command_line.DONE, command_line.WRONG_USE, command_line.FAILED, command_line.INTERRUPTED) == (0, 1, 2, 130)
-    assert program.WRONG_USE is command_line.WRONG_USE and command_line.INTERRUPTED is stop_signals.INTERRUPTED

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.records import exit_codes
 from seatrial_workloads.librispeech import options
 from seatrial_workloads.librispeech.manifest import HEADER
 from seatrial_workloads.librispeech.record import PrepareError
@@ -37,7 +38,7 @@ def test_a_manifest_of_its_own_stands_over_the_trees(tmp_path: Path) -> None:
 def test_wrong_use_ends_with_1_and_a_line_on_stderr(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         options.parser().parse_args(words)
-    assert ended.value.code == options.FAILED
+    assert ended.value.code == exit_codes.WRONG_USE
     assert capsys.readouterr().err.splitlines()[-1].startswith("prepare librispeech: ")
 
 

@@ -20,18 +20,18 @@ def origin(results: CampaignResults) -> str:
 def winners_sentence(results: CampaignResults) -> str:
     """Who won by the ranked figure and who by latency, and whether the data tell them from the rest."""
     ranking = results.ranking
-    leader = next((standing for standing in standings(results) if standing.place.group == ranking.winner), None)
-    if leader is None:
+    first = next((standing for standing in standings(results) if standing.place.group == ranking.winner), None)
+    if first is None:
         return f"No winner. {ranking.reason or 'No group could be ranked.'}"
-    return f"{_winner_clause(results, leader)} {_latency_clause(results)}".strip()
+    return f"{_winner_clause(results, first)} {_latency_clause(results)}".strip()
 
 
-def _winner_clause(results: CampaignResults, leader: Standing) -> str:
+def _winner_clause(results: CampaignResults, first: Standing) -> str:
     ranking = results.ranking
-    value = f"{figure(leader.place.value)} {ranking.unit}".strip()
-    precise = " ".join(part for part in (value, margin(leader.estimate)) if part)
-    won = f"{_title(results)}: {leader.group.group} ({precise})"
-    won += f", measured with {', '.join(leader.group.debug)} on" if leader.group.debug else ""
+    value = f"{figure(first.place.value)} {ranking.unit}".strip()
+    precise = " ".join(part for part in (value, margin(first.estimate)) if part)
+    won = f"{_title(results)}: {first.group.group} ({precise})"
+    won += f", measured with {', '.join(first.group.debug)} on" if first.group.debug else ""
     reason = _how_it_stands(results).rstrip(".")
     if spoilt := spoilt_runs(results):
         return f"{won}. {reason}; but the platform failed {named(spoilt)}: no winner is final before that is run again."

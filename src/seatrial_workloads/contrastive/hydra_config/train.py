@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.probe.identity import rank_and_world_size
+from seatrial.records.exit_codes import WRONG_USE
 from seatrial_workloads.common.startup_error import StartupError
 from seatrial_workloads.contrastive.hydra_config.checks import ConfigurationError
 from seatrial_workloads.contrastive.hydra_config.command_line import HELP, SHOW, read_command_line
@@ -27,7 +28,6 @@ from seatrial_workloads.contrastive.hydra_config.to_settings import in_typed_wor
 from seatrial_workloads.contrastive.manifests_nearby import clause_of_others
 
 TRAINER = "seatrial_workloads.contrastive.train"
-WRONG_USE = 1
 MUST_BE_THERE = ("pretrained_checkpoint", "resume_from", "dataset_root", "dataset_manifest_path")
 
 

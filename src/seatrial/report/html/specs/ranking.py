@@ -1,4 +1,4 @@
-"""The ranking: a dot with its 95 % interval for each group, best first.
+"""The ranking: a dot with its 95 % interval for each group, in the order of the ranking.
 
 How a group stands is the word of its note (report/digest/standings.py), told by colour and shape; of an earlier version's summary.json,
 which has no notes, it is made of its `ranking` by the same rule. What rests on no interval is hollow.
@@ -46,7 +46,7 @@ def ranking(data: PageData) -> Chart | None:
         id="ranking",
         section="ranking",
         title="Ranking",
-        caption=f"Figure and 95 % interval of each group, best first.{only_best(len(drawn), len(groups), 'groups')}",
+        caption=f"Figure and 95 % interval of each group, in the order of the ranking.{only_best(len(drawn), len(groups), 'groups')}",
         table="groups",
         spec=document(
             height=row_height(len(drawn)),
