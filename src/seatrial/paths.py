@@ -22,6 +22,10 @@ from typing import Any
 TRIAL_PREFIX = ".seatrial-trial-"
 BY_HAND = "by-hand"
 """Folder of an attempt, or of one of its nodes, for what its command.sh writes when a person runs it."""
+ATTEMPT_NAME = r"attempt-\d+"
+"""Pattern of the name of an attempt's folder."""
+ANY_ATTEMPT = "attempt-*"
+"""What such names look like to a glob; others may too."""
 _ATTEMPT = re.compile(r"attempt-(\d+)")
 
 
@@ -141,7 +145,7 @@ class RunPaths:
 
     def attempts(self) -> list[AttemptPaths]:
         """Oldest first."""
-        found = [AttemptPaths(child) for child in self.folder.glob("attempt-*") if _ATTEMPT.fullmatch(child.name)]
+        found = [AttemptPaths(child) for child in self.folder.glob(ANY_ATTEMPT) if _ATTEMPT.fullmatch(child.name)]
         return sorted(found, key=lambda attempt: attempt.number)
 
 
@@ -191,7 +195,7 @@ class CampaignPaths:
 
     def runs(self) -> list[RunPaths]:
         """Every folder that holds at least one attempt, by name."""
-        found = {attempt.parent for attempt in self.folder.glob("*/attempt-*") if attempt.is_dir()}
+        found = {attempt.parent for attempt in self.folder.glob(f"*/{ANY_ATTEMPT}") if attempt.is_dir()}
         return [RunPaths(folder) for folder in sorted(found)]
 
 

@@ -10,6 +10,9 @@ from seatrial.errors import UsageError
 SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 KIB_PER_MIB = 1024
 MIB = 1 << 20
+GIB = 1 << 30
+HASH_SHOWN = 12
+"""Digits of a hash that are enough for people to tell two apart."""
 """In bytes."""
 LONGEST_S = 100 * 366 * 86400.0
 UNIT_KINDS: tuple[dict[str, int], ...] = (

@@ -23,7 +23,7 @@ def were(number: int, noun: str) -> str:
     return f"{count(number, noun)} {'was' if number == 1 else 'were'}"
 
 
-def named(names: Sequence[str], most: int = MOST_NAMED) -> str:
+def named(names: Sequence[str], most: int = MOST_NAMED, separator: str = ", ") -> str:
     """'a, b and 3 more'."""
     more = len(names) - most
-    return f"{', '.join(names[:most])} and {more} more" if more > 0 else ", ".join(names)
+    return f"{separator.join(names[:most])} and {more} more" if more > 0 else separator.join(names)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from seatrial.agent.reports import note
 from seatrial.disk.append import AppendFile
+from seatrial.records.columns import ARRIVALS
 
-ARRIVALS_HEADER = "offset_bytes,t,m"
 # Closer arrivals than this share a row: a printing loop must not write more stamps than text.
 ARRIVALS_APART_S = 0.002
 # A process that never ends its line must not fill the memory; its text is cut here into lines.
@@ -71,7 +71,7 @@ class MergedLog:
         self._waiting: tuple[int, float, float] | None = None
         self._last_row_m = float("-inf")
         if self._arrivals.offset_bytes == 0:
-            self._arrivals.append(f"{ARRIVALS_HEADER}\n".encode())
+            self._arrivals.append(f"{','.join(ARRIVALS)}\n".encode())
 
     def append(self, data: bytes) -> None:
         """Add bytes that arrived now."""

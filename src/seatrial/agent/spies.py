@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seatrial.agent.python_processes import PythonProcess
-from seatrial.agent.tree import STOPPED, is_stopped
+from seatrial.agent.tree import is_stopped
 from seatrial.files import write_text_surely
+from seatrial.machine.proc_files import STOPPED
 from seatrial.paths import AttemptPaths
 from seatrial.records.events import ENV_RUN_DIR
 

@@ -16,9 +16,8 @@ import psutil
 
 from seatrial import kinship
 from seatrial.agent.reports import note
-from seatrial.machine.proc_files import PROC, read_line
+from seatrial.machine.proc_files import PROC, STOPPED, read_line
 
-STOPPED = "T"
 # Of an agent that failed itself: what is left then gets no patience, and the agent has none to give.
 LAST_CARE_S = 2.0
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from seatrial.records.caution import Caution
 from seatrial.records.health import DebugSetting
+from seatrial.wording import MOST_NAMED, named
 
-MOST_NAMED = 4
 """Settings named in a sentence; all of them are in the run's record."""
 
 
@@ -37,8 +37,7 @@ def debug_cautions(debug: Sequence[DebugSetting], run: str) -> Iterator[Caution]
 
 
 def _named(debug: Sequence[DebugSetting]) -> str:
-    more = f" and {len(debug) - MOST_NAMED} more" if len(debug) > MOST_NAMED else ""
-    return ", ".join(f"{one.name}={one.value} ({one.source})" for one in debug[:MOST_NAMED]) + more
+    return named([f"{one.name}={one.value} ({one.source})" for one in debug])
 
 
 def _effects(debug: Sequence[DebugSetting]) -> str:

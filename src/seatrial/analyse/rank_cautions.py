@@ -13,13 +13,12 @@ from seatrial.analyse.rank_metric import Metric
 from seatrial.records.caution import Caution
 from seatrial.records.measure import GroupSummary
 from seatrial.records.run_spec import Scalar
+from seatrial.wording import named
 
 # Axis names that say how much one step does.
 BATCH_NAME = re.compile(
     r"(?:^|_)(?:m?bs|mb|bsz|batch|batch_?size|microbatch|seq_?len|block_?size|sequence_?length|accum\w*)(?:_|$)", re.IGNORECASE
 )
-# Sentences name this many; tables have them all.
-MOST_NAMED = 4
 # What must be alike for two groups to be compared; seeds' columns, so that they are in every summary.
 MACHINE = ("gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version", "git_commit_short")
 
@@ -90,7 +89,7 @@ def _failed_by_platform(groups: Sequence[GroupSummary]) -> Iterator[Caution]:
         yield Caution(
             kind="failed_by_platform",
             numbers={"runs": len(failed)},
-            text=f"{runs} failed by the platform and not by the settings ({', '.join(failed[:MOST_NAMED])}): they weigh on no group, and "
+            text=f"{runs} failed by the platform and not by the settings ({named(failed)}): they weigh on no group, and "
             "until they have been run again on a healthy one, with the same command, no difference here may be put down to the code.",
         )
 
@@ -101,6 +100,6 @@ def _mixed_debug(running: Sequence[GroupSummary]) -> Iterator[Caution]:
         yield Caution(
             kind="mixed_debug",
             numbers={"groups": len(having)},
-            text=f"Some groups were measured with debug or tracing on and some without ({', '.join(having[:MOST_NAMED])}): they must not "
+            text=f"Some groups were measured with debug or tracing on and some without ({named(having)}): they must not "
             "be compared; switch it off and run them again.",
         )

@@ -13,6 +13,7 @@ import numpy as np
 from seatrial.analyse.clock import clock_jump
 from seatrial.analyse.steady import ms_text
 from seatrial.analyse.window import Counted
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.caution import Caution
 from seatrial.records.run_spec import RunSpec
 from seatrial.records.steps import StepTables
@@ -182,7 +183,7 @@ def _who(lost: Mapping[int, int]) -> str:
 def _missing_files(tables: StepTables) -> str:
     seen = set(tables.steps["rank"].unique().to_list())
     missing = [rank for rank in range(tables.world_size) if rank not in seen]
-    named = f"events_rank{missing[0]}.jsonl" if missing else "one of them"
+    named = ATTEMPT_FILES.events(missing[0]).name if missing else "one of them"
     return named if len(missing) < 2 else f"{named} and {len(missing) - 1} more"
 
 

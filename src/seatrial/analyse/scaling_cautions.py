@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.records.comparison import ScalingPoint, Side
+from seatrial.wording import named
 
 NOT_COMPARED = ("host", "hosts", "gpu_uuid", "gpu_uuids")
 """Facts that differ between any two machines of one kind."""
@@ -55,8 +56,7 @@ def _unlike(what: str, facts: Mapping[str, Mapping[str, str]]) -> Iterator[str]:
         if len(values) > 1:
             differing.append(f"{name} {' / '.join(values)}")
     if differing:
-        shown = "; ".join(differing[:MOST_SHOWN]) + (" …" if len(differing) > MOST_SHOWN else "")
-        yield f"The sides differ in their {what} too ({shown}): what is said of scaling holds that as well."
+        yield f"The sides differ in their {what} too ({named(differing, MOST_SHOWN, '; ')}): what is said of scaling holds that as well."
 
 
 def _debug(sides: Sequence[Side]) -> Iterator[str]:

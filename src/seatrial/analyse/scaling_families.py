@@ -14,8 +14,8 @@ from seatrial.analyse.scaling import scaling
 from seatrial.analyse.scaling_cautions import compared_facts, own_settings
 from seatrial.errors import RefusedError
 from seatrial.records.comparison import Scaling, Side
+from seatrial.wording import named
 
-MOST_NAMED = 4
 Settings = tuple[tuple[str, str], ...]
 
 
@@ -47,10 +47,9 @@ def unlike_machines(sides: Sequence[Side]) -> str:
         before, after = compared_facts(sides[0].machine), compared_facts(side.machine)
         unlike = [f"{name} ({before[name]} → {after[name]})" for name in before if name in after and before[name] != after[name]]
         if unlike:
-            shown = ", ".join(unlike[:MOST_NAMED]) + (" …" if len(unlike) > MOST_NAMED else "")
             return (
-                f"{sides[0].name} and {side.name} ran on unlike machines: {shown}; run all on machines of one kind, or hold them against "
-                "one another all the same with --across"
+                f"{sides[0].name} and {side.name} ran on unlike machines: {named(unlike)}; run all on machines of one kind, or hold them "
+                "against one another all the same with --across"
             )
     return ""
 
@@ -76,4 +75,4 @@ def _names(keys: Sequence[Settings]) -> Mapping[Settings, str]:
     """By what sets each family apart from the others; nothing where there is only one."""
     apart = set().union(*map(set, keys)) - set(keys[0]).intersection(*map(set, keys[1:])) if len(keys) > 1 else set()
     names = {key: [f"{name}={value}" for name, value in key if (name, value) in apart] for key in keys}
-    return {key: ", ".join(words[:MOST_NAMED]) + (" …" if len(words) > MOST_NAMED else "") for key, words in names.items()}
+    return {key: named(words) for key, words in names.items()}

@@ -16,6 +16,7 @@ import polars as pl
 
 from seatrial.analyse.grid import find_grid
 from seatrial.analyse.timing_points import SEED_ITER, logged_rows
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.eta import EtaPoint
 from seatrial.records.measure import Cell, TimingPoint
 from seatrial.records.run_spec import RunSpec
@@ -103,7 +104,7 @@ def _rank_spread(steps: pl.DataFrame, spec: RunSpec, source: str) -> dict[str, C
         "rank_iter_spread_p90_ms": _p90(_spread(iter_ms[at_logged], place, len(ranks))[tail]),
         "rank_step_spread_p90_ms": _p90(_spread(step_ms[at_logged], place, len(ranks))[tail]),
         "rank_spread_points": len(tail),
-        "rank_spread_log_source": ("events" if source == "events" else "launcher.log") if len(tail) else None,
+        "rank_spread_log_source": ("events" if source == "events" else ATTEMPT_FILES.launcher_log.name) if len(tail) else None,
     }
 
 

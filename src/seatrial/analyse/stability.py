@@ -17,16 +17,13 @@ from seatrial.analyse.seed_metrics import UNSTABLE_ITER_RATIO, UNSTABLE_STEP_RAT
 from seatrial.records.health import UnevenCause
 from seatrial.records.measure import RunMeasure
 from seatrial.records.results import MeasuredRun
-from seatrial.records.stability import GroupStability, StabilityVerdict
+from seatrial.records.stability import LEAST_REPEATS, GroupStability, StabilityVerdict, exceeds
 
-LEAST_REPEATS = 3
 MOST_RATIO_MEDIAN = 1.5
 MOST_RATIO = 2.5
 MOST_CV_PCT = 5.0
 MOST_UNSTABLE = 0.05
 """The seeds' gates; a figure at its bound holds."""
-ROUNDING_RATIO = 1e-9
-"""0.05 is not the same number each way it is computed."""
 BY_THEMSELVES = {
     "anti_correlated_gpus": "its GPUs work in turns, which is jitter of the platform by itself",
     "thermal": "its GPUs were held back by heat",
@@ -102,8 +99,8 @@ def _ratio(measure: RunMeasure) -> float | None:
 
 def _is_unstable(measure: RunMeasure) -> bool:
     ratio, step_ratio = _ratio(measure), _number(measure.seed.get("step_p90_over_p50"))
-    return (ratio is not None and _exceeds(ratio, UNSTABLE_ITER_RATIO)) or (
-        step_ratio is not None and _exceeds(step_ratio, UNSTABLE_STEP_RATIO)
+    return (ratio is not None and exceeds(ratio, UNSTABLE_ITER_RATIO)) or (
+        step_ratio is not None and exceeds(step_ratio, UNSTABLE_STEP_RATIO)
     )
 
 
@@ -118,22 +115,18 @@ def _number(value: object) -> float | None:
     return float(value)
 
 
-def _exceeds(value: float, most: float) -> bool:
-    return value > most and not math.isclose(value, most, rel_tol=ROUNDING_RATIO)
-
-
 def _broken(figures: _Figures) -> Iterator[str]:
     """Each gate that does not hold. Of fewer repeats than the gates ask for, only what more of them could not mend."""
-    if figures.ratios and _exceeds(max(figures.ratios), MOST_RATIO):
+    if figures.ratios and exceeds(max(figures.ratios), MOST_RATIO):
         yield f"the highest p90/p50 of its runs is {max(figures.ratios):.2f}, at most {MOST_RATIO:g} is allowed"
     if figures.runs < LEAST_REPEATS:
         return
-    if figures.ratios and _exceeds(statistics.median(figures.ratios), MOST_RATIO_MEDIAN):
+    if figures.ratios and exceeds(statistics.median(figures.ratios), MOST_RATIO_MEDIAN):
         yield f"the median p90/p50 of its runs is {statistics.median(figures.ratios):.2f}, at most {MOST_RATIO_MEDIAN:g} is allowed"
-    if figures.cv_pct is not None and _exceeds(figures.cv_pct, MOST_CV_PCT):
+    if figures.cv_pct is not None and exceeds(figures.cv_pct, MOST_CV_PCT):
         spread = f"{figures.metric} varies by {figures.cv_pct:.1f} % (CV) from repeat to repeat, {figures.ends}"
         yield f"{spread}; at most {MOST_CV_PCT:g} % is allowed"
-    if figures.unstable_ratio is not None and _exceeds(figures.unstable_ratio, MOST_UNSTABLE):
+    if figures.unstable_ratio is not None and exceeds(figures.unstable_ratio, MOST_UNSTABLE):
         yield (
             f"{figures.unstable} of {figures.runs} runs are unstable (iter p90/p50 above {UNSTABLE_ITER_RATIO:g} or step p90/p50 above "
             f"{UNSTABLE_STEP_RATIO:g}), at most {MOST_UNSTABLE * 100:g} % may be"

@@ -18,9 +18,7 @@ from seatrial.records.codec import described, to_json
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.run_spec import RunSpec
 from seatrial.signatures.registry import advice, fault_named
-
-# Enough of a hash for people to tell two apart.
-CODE_DIGITS = 12
+from seatrial.units import HASH_SHOWN
 
 
 def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
@@ -45,7 +43,7 @@ def unlike_now(run: RunPaths, spec: RunSpec, done: RunOutcome, code: GitState, v
 
 def _code(commit: object, changes: object) -> dict[str, str]:
     """A commit and the changes beside it, as they are told."""
-    return {"commit": str(commit or "")[:CODE_DIGITS], "uncommitted changes": str(changes or "")[:CODE_DIGITS]}
+    return {"commit": str(commit or "")[:HASH_SHOWN], "uncommitted changes": str(changes or "")[:HASH_SHOWN]}
 
 
 def tidy_up(paths: CampaignPaths) -> None:

@@ -17,7 +17,7 @@ from seatrial.campaign.measuring import Measuring, Workers
 from seatrial.campaign.original import campaign_of
 from seatrial.collect.attempts import StoredPlans, read_stored, read_stored_plans
 from seatrial.errors import CampaignError
-from seatrial.paths import CampaignPaths
+from seatrial.paths import ANY_ATTEMPT, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.campaign_plan import CampaignPlan
 from seatrial.records.caution import Caution
@@ -109,7 +109,7 @@ def group_campaign(
 
 def _num_attempts(paths: CampaignPaths) -> int:
     """How many folders of attempts there are, at a glance."""
-    return sum(1 for _ in paths.folder.glob("*/attempt-*"))
+    return sum(1 for _ in paths.folder.glob(f"*/{ANY_ATTEMPT}"))
 
 
 def can_measure() -> bool:

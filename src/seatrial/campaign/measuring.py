@@ -14,13 +14,14 @@ import multiprocessing
 import multiprocessing.connection
 import os
 import subprocess
-import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from seatrial.launch.own_programs import program_words
 from seatrial.machine.host import usable_cpu_count
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
@@ -110,10 +111,12 @@ class Workers:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        """Killed, not waited for: all is measured, or nobody wants the rest."""
-        for ours, worker in self._started.items():
+        """Killed, whatever they do: all is measured, or nobody wants the rest."""
+        for worker in self._started.values():
             worker.kill()
-            is_over_within(worker, KILLED_S)
+        until_m = time.monotonic() + KILLED_S
+        for ours, worker in self._started.items():
+            is_over_within(worker, until_m - time.monotonic())
             ours.close()
 
     def measure_all(self, attempts: Sequence[Attempt], detail: Detail | None = None) -> tuple[MeasuredRun, ...]:
@@ -147,8 +150,7 @@ class Workers:
     def _start(self) -> None:
         ours, theirs = multiprocessing.Pipe()
         with theirs:
-            # -P: a polars/ in the user's folder must not take the place of the package.
-            argv = (sys.executable, "-P", "-m", "seatrial.campaign.measuring_process", str(theirs.fileno()), str(os.getpid()))
+            argv = (*program_words("seatrial.campaign.measuring_process"), str(theirs.fileno()), str(os.getpid()))
             # The other cores have workers of their own. In its own process group: Ctrl-C is for this process to act on.
             env = {**os.environ, "POLARS_MAX_THREADS": "1"}
             self._started[ours] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=env, pass_fds=(theirs.fileno(),), process_group=0)

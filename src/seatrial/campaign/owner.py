@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from seatrial import files
 from seatrial.errors import CampaignError
-from seatrial.machine.proc_files import PROC, read_line
+from seatrial.machine.proc_files import PROC, boot_id, read_line
 from seatrial.paths import CampaignPaths
 from seatrial.records.codec import described
 
@@ -77,7 +77,7 @@ def this_process() -> Owner:
     """This process as an owner, under a token of its own."""
     pid = os.getpid()
     return Owner(
-        pid=pid, host=os.uname().nodename, token=uuid.uuid4().hex, since_t=time.time(), boot_id=_boot_id(), start_ticks=_start_ticks(pid)
+        pid=pid, host=os.uname().nodename, token=uuid.uuid4().hex, since_t=time.time(), boot_id=boot_id(PROC), start_ticks=_start_ticks(pid)
     )
 
 
@@ -102,7 +102,7 @@ def is_locked(paths: CampaignPaths) -> bool | None:
 
 def is_this_kernel(owner: Owner) -> bool:
     """Whether this host's locks and process numbers speak of that owner too."""
-    here = _boot_id()
+    here = boot_id(PROC)
     return owner.boot_id == here if owner.boot_id and here else owner.host == os.uname().nodename
 
 
@@ -116,13 +116,6 @@ def _is_fresh(paths: CampaignPaths, now_t: float) -> bool:
         return abs(now_t - paths.owner.stat().st_mtime) < FRESH_S
     except OSError:
         return False
-
-
-def _boot_id() -> str:
-    try:
-        return (PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""
 
 
 def _start_ticks(pid: int) -> int:

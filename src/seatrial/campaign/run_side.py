@@ -6,15 +6,14 @@ said they used, and the variables it was started with.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from seatrial.campaign.original import run_of
 from seatrial.campaign.run_folder import attempts_of
 from seatrial.collect.attempts import ended, read_attempt
+from seatrial.collect.environment import read_variables
 from seatrial.collect.events.effective import read_effective
 from seatrial.errors import CampaignError
-from seatrial.files import read_json
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.report.run_diff import RunSide
@@ -24,12 +23,10 @@ def run_side(folder: Path) -> RunSide:
     """A run as `diff_runs` takes it: of several attempts the newest that came to its own end."""
     attempt = _attempt(folder)
     paths = AttemptPaths(Path(attempt.folder))
-    recorded = read_json(paths.environment)
-    variables = recorded.get("variables") if isinstance(recorded, dict) else None
     return RunSide(
         attempt=attempt,
         effective=read_effective(paths.events(0), attempt),
-        environment=dict(_named_values(variables)),
+        environment=read_variables(paths.environment) or {},
     )
 
 
@@ -41,10 +38,3 @@ def _attempt(folder: Path) -> Attempt:
     if not readable:
         raise CampaignError(f"{folder} has no spec.json that can be read: it was never started, or is not what Seatrial writes")
     return next((attempt for attempt in reversed(readable) if ended(attempt)), readable[-1])
-
-
-def _named_values(variables: object) -> Iterator[tuple[str, str]]:
-    """Whatever of environment.json is a variable and its value."""
-    for entry in variables if isinstance(variables, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("name"), str) and isinstance(entry.get("value"), str):
-            yield entry["name"], entry["value"]

@@ -21,12 +21,12 @@ from seatrial.records.comparison import Side, SideRun
 from seatrial.records.measure import GroupSummary, RunMeasure, Window
 from seatrial.records.results import MeasuredRun
 from seatrial.records.run_spec import Scalar
+from seatrial.units import HASH_SHOWN
 
 HISTORY = "history:"
 # The rest of the fingerprint is what is run on it: commit, packages, Python, and variables that tune a run.
 MACHINE_FACTS = ("host", "platform", "cpu", "cpu_count", "container", "gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version")
 NO_GPU_FACTS = ("gpu_name", "driver_version")
-HASH_SHOWN = 12
 
 
 def side_of(results: Grouped, group: str, name: str = "") -> Side:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from seatrial.collect.stacks import RankStack, frame_of, read_stacks, waits_for_others
+from seatrial.machine.proc_files import STOPPED
 from seatrial.observe.watchdog import Alarm
 from seatrial.paths import AttemptPaths
 from seatrial.records.outcome import Cause
 from seatrial.signatures.registry import advice
-
-STOPPED = "T"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,6 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Callable, Sequence
@@ -21,12 +20,12 @@ from typing import Any
 
 import psutil
 
+from seatrial.launch.own_programs import program_words
 from seatrial.paths import CampaignPaths
-from seatrial.shell import PIPE_BYTES, is_over_within
+from seatrial.shell import KILLED_S, PIPE_BYTES, is_over_within
 
-# From the end of its output to that of the process, and from KILL to its end.
+# From the end of its output to that of the process.
 END_LIMIT_S = 2.0
-KILL_LIMIT_S = 5.0
 LOOK_EVERY_S = 0.2
 LONGEST_ANSWER_BYTES = 1024 * 1024
 INTERRUPTED = "interrupted"
@@ -55,8 +54,7 @@ class TrackerProcess:
     """One tracker's process, started when it is first needed and again after it had to be killed."""
 
     def __init__(self, name: str, paths: CampaignPaths, argv: Sequence[str] = ()) -> None:
-        # -P: a wandb/ or an mlflow.py in the user's folder must not take the place of the package.
-        default = (sys.executable, "-P", "-m", "seatrial.campaign.tracker_process", name, str(paths.folder))
+        default = (*program_words("seatrial.campaign.tracker_process"), name, str(paths.folder))
         self._argv, self._log = argv or default, paths.tracking_log
         self._process: subprocess.Popen[bytes] | None = None
         self._mark = uuid.uuid4().hex
@@ -105,7 +103,7 @@ class TrackerProcess:
         # Its own session, which outlives it: children of a process that has died are nobody's children.
         with contextlib.suppress(OSError):
             os.killpg(process.pid, signal.SIGKILL)
-        is_over_within(process, KILL_LIMIT_S)
+        is_over_within(process, KILLED_S)
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):

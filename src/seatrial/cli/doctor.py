@@ -84,12 +84,12 @@ def doctor(
     """
     from seatrial.cli.doctor_hosts import findings, looked_at_later, place_of
 
-    began = time.monotonic()
+    began_m = time.monotonic()
     need = _need(plan, set, out)
     place = place_of(need, hostfile, interface)
     sections = _of_this_host(need, place, fast)
     examined = _of_all_hosts(need, place, fast) if place else None
-    took_s = time.monotonic() - began
+    took_s = time.monotonic() - began_m
     console = people(as_json=json, plain=True)
     _print_sections(console, sections)
     if examined is not None:

@@ -12,12 +12,12 @@ Its options are told here once more: the harness imports no workload, and `--hel
 from __future__ import annotations
 
 import subprocess
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from seatrial.errors import SeatrialError, UsageError, did_you_mean
+from seatrial.launch.own_programs import program_words
 from seatrial.records.exit_codes import DONE, INTERRUPTED, WRONG_USE
 
 EXAMPLES = (
@@ -123,7 +123,7 @@ def prepare(
         "--synthetic": synthetic,
         "--seed": seed,
     }
-    return exit_code_of([sys.executable, "-m", MODULES[dataset], *words_of(options)])
+    return exit_code_of([*program_words(MODULES[dataset]), *words_of(options)])
 
 
 def words_of(options: dict[str, Any]) -> list[str]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from seatrial import files
 from seatrial.disk.append import forget_lines
+from seatrial.files import open_file
 from seatrial.records.attempt import Attempt
 from seatrial.records.columns import ETA_POINTS, MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
 from seatrial.records.eta import EtaPoint
@@ -98,7 +99,7 @@ def _lines(path: Path) -> list[str]:
 
 def _ends_whole(path: Path) -> bool:
     """False after a crash in the middle of an append: the next row must not go onto the same line."""
-    with open(path, "rb") as source:
+    with open_file(path) as source:
         source.seek(-1, os.SEEK_END)
         return source.read(1) == b"\n"
 

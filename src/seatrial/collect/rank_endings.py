@@ -13,6 +13,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from seatrial.files import open_file
+
 # Searched, not matched: where ranks share the output, their unfinished line may stand before it.
 ENDED_WELL = re.compile(rb"\[launch\.py:\d+:\w+\] Process (\d+) exits successfully\.")
 # The runner's own line: the command it starts, with ranks and hosts in it.
@@ -30,7 +32,7 @@ def num_ended_well(launcher_log: Path) -> int:
     """How many ranks deepspeed's launcher said to have ended well; 0 for a log that cannot be read."""
     told: set[bytes] = set()
     try:
-        with open(launcher_log, "rb") as log:
+        with open_file(launcher_log) as log:
             for line in log:
                 if b"exits successfully." in line and not line.startswith(RANK_MARK):
                     told.update(ENDED_WELL.findall(line))
@@ -43,7 +45,7 @@ def num_started(launcher_log: Path) -> int | None:
     """How many ranks the newest deepspeed runner in a log said it starts; None where none speaks in it."""
     found: int | None = None
     try:
-        with open(launcher_log, "rb") as log:
+        with open_file(launcher_log) as log:
             for line in log:
                 if b"--world_info=" in line and not line.startswith(RANK_MARK) and (told := STARTED.search(line)):
                     found = _num_ranks(told.group(1)) or found

@@ -15,11 +15,11 @@ from pathlib import Path, PurePath
 
 from seatrial import files
 from seatrial.disk.merging import Recovered, merge_back
-from seatrial.paths import AttemptPaths
+from seatrial.paths import ATTEMPT_NAME, AttemptPaths
 from seatrial.records.caution import Caution
 from seatrial.records.codec import described, to_json
 
-_ATTEMPT = re.compile(r"attempt-\d+")
+_ATTEMPT = re.compile(ATTEMPT_NAME)
 
 
 def recover(folder: Path) -> tuple[Recovered, ...]:

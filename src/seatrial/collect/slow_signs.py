@@ -71,7 +71,7 @@ def _in_log(entry: Signature, head: bytes) -> _Found | None:
         return None
     start, text = telling[0]
     number = head.count(b"\n", 0, start) + 1
-    return _Found(mask_text(shortened(" ".join(text.split()))), f"launcher.log:{number}", len(telling))
+    return _Found(mask_text(shortened(" ".join(text.split()))), f"{ATTEMPT_FILES.launcher_log.name}:{number}", len(telling))
 
 
 def _tells(entry: Signature, text: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from seatrial.collect.hosts.folders import HostFolder, host_folders
 from seatrial.collect.stored import read_nodes
-from seatrial.files import read_json_lines, tail_lines
+from seatrial.files import open_file, read_json_lines, tail_lines
 from seatrial.log_lines import split_rank
 from seatrial.paths import AttemptPaths
 from seatrial.records.events import START_EVENT_WITHIN_LINES
@@ -149,7 +149,7 @@ def _aborted(folder: HostFolder) -> list[RankStack]:
 def _lines(path: Path) -> list[str]:
     """The end of the file, where it is too long: the newest stacks stand there."""
     try:
-        with open(path, "rb") as source:
+        with open_file(path) as source:
             size = source.seek(0, 2)
             source.seek(max(0, size - LONGEST_TEXT_BYTES))
             return source.read().decode("utf-8", errors="replace").split("\n")

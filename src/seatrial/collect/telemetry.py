@@ -22,7 +22,7 @@ from seatrial.files import open_file
 from seatrial.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
-from seatrial.records.telemetry import TEXT_COLUMNS, SamplerAccount, TelemetryAccount, TelemetryTables
+from seatrial.records.telemetry import MAY_BE_NEGATIVE, MOST_OF, TEXT_COLUMNS, SamplerAccount, TelemetryAccount, TelemetryTables
 from seatrial.units import MIB
 from seatrial.wording import were
 
@@ -38,8 +38,6 @@ LARGEST_FILE_BYTES = 512 * MIB
 """A fortnight of eight GPUs, sampled every two seconds. What stands beyond is not read."""
 MOST = 1e15
 """No cell of ours is larger, and of some none comes near it."""
-MOST_OF = {"power_w": 5000.0, "temp_c": 200.0}
-MAY_BE_NEGATIVE = ("temp_c",)
 SHARES = ("util_gpu_pct", "util_mem_pct", "cpu_user_pct", "cpu_system_pct", "cpu_idle_pct", "cpu_iowait_pct", "cpu_steal_pct")
 MOST_PCT = 101.0
 """A share of a whole, with what rounding may add."""

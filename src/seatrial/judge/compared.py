@@ -12,9 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from seatrial.judge.facts import Facts
-from seatrial.judge.reading import FILES, LEAST_REPEATS, Reading, interval_text, listed, missing, runs_text
+from seatrial.judge.reading import FILES, Reading, interval_text, listed, missing, runs_text
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict
 from seatrial.records.measure import GroupSummary
+from seatrial.records.stability import LEAST_REPEATS
 from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, Baseline, Criterion, Evidence
 
 PCT_DIGITS = 9

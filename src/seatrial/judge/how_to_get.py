@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from seatrial.records.stability import LEAST_REPEATS
+
 _NEEDS_STEPS = "let it report steps: use the probe, or name the log format it prints with `reads`"
 _NEEDS_POINTS = "lower `timing.log_every` or run more steps, so that timing points are written"
 _NEEDS_LOSSES = "report the loss in each step"
@@ -19,8 +21,8 @@ HOW_TO_GET = {
     "iter_ratio_median": _NEEDS_POINTS,
     "iter_ratio_max": _NEEDS_POINTS,
     "unstable_run_ratio": _NEEDS_POINTS,
-    "throughput_cv_pct": "set repeats to 3 or more",
-    "stable": "set repeats to 3 or more, and run more steps",
+    "throughput_cv_pct": f"set repeats to {LEAST_REPEATS} or more",
+    "stable": f"set repeats to {LEAST_REPEATS} or more, and run more steps",
     "gpu_mem_peak_mib": _NEEDS_GPU_SAMPLES,
     "gpu_throttled_pct": _NEEDS_GPU_SAMPLES,
     "gpu_telemetry_empty_ratio": _NEEDS_GPU_SAMPLES,

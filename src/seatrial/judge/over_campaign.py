@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seatrial.judge.facts import Facts
-from seatrial.judge.reading import FILES, LEAST_REPEATS, Reading, interval_text, missing, runs_text
+from seatrial.judge.reading import FILES, Reading, interval_text, missing, runs_text
 from seatrial.records.comparison import Scaling, ScalingPoint
 from seatrial.records.criteria_catalog import CAMPAIGN
 from seatrial.records.measure import CONFIDENCE, Estimate
-from seatrial.records.stability import SentinelDrift
+from seatrial.records.stability import LEAST_REPEATS, SentinelDrift
 from seatrial.records.verdict import Criterion, Evidence
 from seatrial.wording import count
 

@@ -16,7 +16,7 @@ from seatrial.paths import CAMPAIGN_FILES
 from seatrial.records.measure import CONFIDENCE, Cell, GroupSummary, Window
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Criterion, Evidence
-from seatrial.wording import count
+from seatrial.wording import count, named
 
 FILES = CAMPAIGN_FILES
 _NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
@@ -24,8 +24,6 @@ _NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
 MOST_NAMED = 5
 # And statements tell up to so many runs one by one, more of them together.
 MOST_APART = 3
-LEAST_REPEATS = 3
-"""What a side without an interval is told to be run: from two on there is one, and of two it is wide."""
 LOWER_END, UPPER_END = "lower end", "upper end"
 
 
@@ -128,8 +126,7 @@ def missing(subject: str, why: str, file: str = "") -> Reading:
 
 def listed(parts: Sequence[str], separator: str = ", ") -> str:
     """The first few, and how many more there are."""
-    more = len(parts) - MOST_NAMED
-    return separator.join([*parts[:MOST_NAMED], *([f"and {more} more"] if more > 0 else [])])
+    return named(parts, MOST_NAMED, separator)
 
 
 def shape(text: str) -> str:

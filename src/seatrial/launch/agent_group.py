@@ -19,7 +19,7 @@ from typing import Any
 
 from seatrial.files import tail_lines
 from seatrial.launch.fold import Fold
-from seatrial.launch.own_programs import AGENT_ENDS_WITHIN_S
+from seatrial.launch.own_programs import AGENT_ENDS_WITHIN_S, LAST_WORDS_LINES
 from seatrial.launch.transports.leftovers import PATIENCE_S as LEFTOVERS_PATIENCE_S
 from seatrial.launch.transports.leftovers import Leftovers
 from seatrial.launch.transports.transport import Transport
@@ -32,7 +32,6 @@ from seatrial.records.nodes import NodeRecord
 
 # What is due by the clock (a host that failed, leftovers that are ended) is looked at so often.
 TURN_S = 0.5
-LAST_WORDS_LINES = 3
 
 Environment = Mapping[str, str]
 

@@ -22,7 +22,7 @@ from types import TracebackType
 from seatrial.errors import LaunchError
 from seatrial.files import tail_lines
 from seatrial.kinship import adopt_orphans, children
-from seatrial.launch.own_programs import AGENT_ENDS_WITHIN_S, agent_words
+from seatrial.launch.own_programs import AGENT_ENDS_WITHIN_S, LAST_WORDS_LINES, agent_words
 from seatrial.machine.orphans import kill_orphans
 from seatrial.machine.proc_files import start_ticks
 from seatrial.paths import AttemptPaths
@@ -35,7 +35,6 @@ from seatrial.shell import PIPE_BYTES, end_within
 LEAVE_PATIENCE_S = 5.0
 # Far longer than a process takes from giving its children away to its end.
 OUTLIVED_S = 0.5
-LAST_WORDS_LINES = 3
 _LAST_KINDS = ("gone", "lost")
 
 

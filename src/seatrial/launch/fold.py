@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from seatrial.records.command import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentReport, Node
 from seatrial.records.line import ClockOffset
 from seatrial.records.nodes import NodeRecord
+from seatrial.wording import named
 
 # As an agent gives its other ranks when one has failed: they often end by themselves, with a better message than ours.
 FAILED_NODE_GRACE_S = 5.0
@@ -195,8 +196,7 @@ class Fold:
 
     def _named_details(self) -> str:
         told = [f"{name}: {standing.detail}" for name, standing in self._standings.items() if standing.detail]
-        more = [f"and {len(told) - MOST_DETAILS} more"] if len(told) > MOST_DETAILS else []
-        return "; ".join(told[:MOST_DETAILS] + more)
+        return named(told, MOST_DETAILS, "; ")
 
     def _oom_kills(self) -> str:
         return "; ".join(f"{name}: {standing.oom_kills}" for name, standing in self._standings.items() if standing.oom_kills)

@@ -21,7 +21,8 @@ from seatrial.launch.launchers.registry import command_for, given_to_ranks, rank
 from seatrial.launch.nodes import as_seen_by, own_paths
 from seatrial.launch.program import resolved
 from seatrial.launch.transports.choose import users_args
-from seatrial.machine.secrets import looks_secret, mask, mask_words
+from seatrial.machine.secret_names import is_secret_name
+from seatrial.machine.secrets import mask, mask_words
 from seatrial.machine.shared_memory import present
 from seatrial.machine.this_host import is_this_host
 from seatrial.options.ssh import PDSH_APPEND
@@ -108,7 +109,7 @@ def _write_common(
     if spec.workload.module:
         write = write_private_json if masked_spec(spec).settings != spec.settings else write_json
         write(attempt.settings, to_json(spec.settings))
-    return {name: variable.value for name, variable in recorded.items() if variable.set_by == "caller" and not looks_secret(name)}
+    return {name: variable.value for name, variable in recorded.items() if variable.set_by == "caller" and not is_secret_name(name)}
 
 
 def masked_spec(spec: RunSpec) -> RunSpec:

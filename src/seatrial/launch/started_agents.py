@@ -14,10 +14,7 @@ from typing import Any
 
 from seatrial.launch.own_programs import AGENT_ENDS_WITHIN_S
 from seatrial.machine.orphans import kill_orphans
-from seatrial.shell import is_over_within
-
-# For the kernel to end what was killed.
-LEAVE_PATIENCE_S = 2.0
+from seatrial.shell import KILLED_S, is_over_within
 
 
 class StartedAgents:
@@ -53,7 +50,7 @@ class StartedAgents:
                 process.kill()
                 kill_orphans(_attempt_of(log), {})
                 # One in a call that the kernel cannot interrupt ends later, by itself.
-                is_over_within(process, LEAVE_PATIENCE_S)
+                is_over_within(process, KILLED_S)
         self._running = []
 
     def _run_of(self, log: Path) -> str:

@@ -22,7 +22,7 @@ from seatrial.files import read_json
 from seatrial.machine.proc_files import PROC, ZOMBIE, all_pids, command_words, environment_words, own_pids, read_line
 from seatrial.machine.running_agents import AGENT
 from seatrial.machine.shared_memory import left_behind
-from seatrial.paths import BY_HAND, AttemptPaths
+from seatrial.paths import ATTEMPT_NAME, BY_HAND, AttemptPaths
 from seatrial.records.events import ENV_RUN_DIR
 
 PATIENCE_S = 5.0
@@ -99,7 +99,7 @@ def of_attempt(folder: Path) -> Whose:
 
 def of_other_attempts(campaign: Path, attempt: Path) -> Whose:
     """A campaign that lies in the folder of another is none of its attempts."""
-    all_of_them, this_one = _below(re.escape(os.fsencode(campaign)) + rb"/[^/]+/attempt-\d+"), of_attempt(attempt)
+    all_of_them, this_one = _below(re.escape(os.fsencode(campaign)) + b"/[^/]+/" + ATTEMPT_NAME.encode()), of_attempt(attempt)
     return lambda path: all_of_them(path) and not this_one(path)
 
 

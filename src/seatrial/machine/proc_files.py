@@ -12,10 +12,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
-ZOMBIE = "Z"
+ZOMBIE, STOPPED = "Z", "T"
+"""States of a process."""
 KIB = 1024
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // KIB
+
+
+def boot_id(proc: Path = PROC) -> str:
+    """What tells one start of this machine from the next; empty where nothing does."""
+    try:
+        return (proc / "sys/kernel/random/boot_id").read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seatrial.machine.proc_files import PROC, all_pids, command_words
-from seatrial.paths import ATTEMPT_FILES
+from seatrial.paths import ATTEMPT_FILES, AttemptPaths
 
 AGENT = "seatrial.agent"
 _OWN_FILES = (ATTEMPT_FILES.agent_order.name, ATTEMPT_FILES.call.name)
@@ -35,5 +35,5 @@ def _campaign(pid: int, proc: Path) -> str:
     if not is_agent(words):
         return ""
     named = [Path(word) for word in words[words.index(AGENT) + 1 :] if word.startswith("/")]
-    attempts = [folder for path in named if path.name in _OWN_FILES for folder in path.parents if folder.name.startswith("attempt-")]
+    attempts = [folder for path in named if path.name in _OWN_FILES for folder in path.parents if AttemptPaths(folder).number]
     return str(attempts[0].parent.parent) if attempts else ""

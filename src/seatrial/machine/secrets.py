@@ -39,12 +39,7 @@ def mask(name: str, value: str) -> str:
     """`value` as it may be shown: whole, in part, or not at all."""
     if not value:
         return value
-    return MASK if looks_secret(name) and not is_ordinary_value(name, value) else mask_text(value)
-
-
-def looks_secret(name: str) -> bool:
-    """Whether a variable of this name holds a secret whatever its value looks like."""
-    return is_secret_name(name)
+    return MASK if is_secret_name(name) and not is_ordinary_value(name, value) else mask_text(value)
 
 
 def mask_text(text: str, known: Iterable[str] = ()) -> str:
@@ -67,7 +62,7 @@ def mask_words(words: Sequence[str]) -> list[str]:
 
 def known_secrets(variables: Mapping[str, str], words: Sequence[str] = ()) -> tuple[str, ...]:
     """Values that must not be shown anywhere: those of variables with a secret name, and of options among `words`."""
-    values = [value for name, value in variables.items() if looks_secret(name) and not is_ordinary_value(name, value)]
+    values = [value for name, value in variables.items() if is_secret_name(name) and not is_ordinary_value(name, value)]
     values += [word for option, word in itertools.pairwise(words) if _is_value_of(option, word)]
     return tuple(value for value in dict.fromkeys(values) if len(value) >= SHORTEST_KNOWN)
 

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from seatrial.records.telemetry import MAY_BE_NEGATIVE, MOST_OF
+
 # Percent of one core, of as many as there are.
 UNBOUNDED_SHARES = frozenset({"tree_cpu_pct"})
-# Far above anything built, far below what an overflown counter gives.
-MOST = {"power_w": 5000.0, "temp_c": 200.0}
-MAY_BE_NEGATIVE = frozenset({"temp_c"})
 PARTS = {
     "mem_used_mib": "mem_total_mib",
     "mem_free_mib": "mem_total_mib",
@@ -35,4 +34,4 @@ def _possible(column: str, value: float, row: Mapping[str, Any]) -> bool:
     if column.endswith("_pct") and column not in UNBOUNDED_SHARES and value > 100:
         return False
     whole = row.get(PARTS.get(column, ""))
-    return value <= MOST.get(column, value) and (whole is None or value <= whole)
+    return value <= MOST_OF.get(column, value) and (whole is None or value <= whole)

@@ -10,9 +10,7 @@ from seatrial.observe.stall import Stall
 from seatrial.observe.stall_words import action_of, text_of
 from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.run_spec import LimitsSpec
-from seatrial.units import format_bytes, format_duration
-
-GIB = 1024**3
+from seatrial.units import GIB, format_bytes, format_duration
 
 
 @dataclass(frozen=True, kw_only=True)

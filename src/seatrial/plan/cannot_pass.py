@@ -15,10 +15,11 @@ from seatrial.paths import CampaignPaths
 from seatrial.plan.names import run_name
 from seatrial.records.campaign_plan import SENTINEL, CampaignPlan
 from seatrial.records.criteria_catalog import metric_entry
+from seatrial.records.stability import LEAST_REPEATS
 from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, Baseline, Criterion
 
-LEAST_REPEATS = {"stable": 3, "throughput_cv_pct": 2}
-"""Below three the gates of stability have no verdict; one run has no spread."""
+NEEDED_REPEATS = {"stable": LEAST_REPEATS, "throughput_cv_pct": 2}
+"""One run has no spread."""
 NAMED_BY_NOBODY = CampaignPlan.baseline
 """What `baseline` says where a plan leaves it out."""
 
@@ -65,7 +66,7 @@ def _of_baseline(baseline: Baseline | None, pinned: Collection[str]) -> str:
 
 
 def _repeats(criterion: Criterion, plan: CampaignPlan) -> str:
-    least = LEAST_REPEATS.get(criterion.metric) or criterion.at_least or 0
+    least = NEEDED_REPEATS.get(criterion.metric) or criterion.at_least or 0
     return f"it takes {least:g} runs of a group, and the plan's repeats are {plan.repeats}; raise repeats" if plan.repeats < least else ""
 
 

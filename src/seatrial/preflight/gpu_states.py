@@ -126,9 +126,7 @@ def _amiss(
 
 
 def _listed(bad: Mapping[int, str]) -> str:
-    shown = [f"GPU {index}: {text}" for index, text in list(bad.items())[:MOST_SHOWN]]
-    more = [f"{len(bad) - MOST_SHOWN} more"] if len(bad) > MOST_SHOWN else []
-    return "; ".join([*shown, *more])
+    return named([f"GPU {index}: {text}" for index, text in bad.items()], MOST_SHOWN, "; ")
 
 
 def _idle(states: Sequence[GpuState], all_states: Sequence[GpuState]) -> Check:

@@ -10,6 +10,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(text.split())
 
 
+ARRIVALS = _names("offset_bytes t m")
 MANIFEST_SEED = _names(
     """
     mode group repeat status exit_code duration_sec last_step last_iter_ms_p50 last_eta_step last_eta_remaining_steps last_eta_sec

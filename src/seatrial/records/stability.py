@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass
 
 from seatrial.records.health import UnevenCause
+
+LEAST_REPEATS = 3
+"""With fewer the seeds' gates have no verdict: of two an interval is wide, and one has no spread."""
+ROUNDING_RATIO = 1e-9
+"""0.05 is not the same number each way it is computed."""
 
 
 class StabilityVerdict(str, enum.Enum):
@@ -53,3 +59,8 @@ class SentinelDrift:
     """Highest over lowest, less 1."""
     first_t: float | None = None
     last_t: float | None = None
+
+
+def exceeds(value: float, most: float) -> bool:
+    """Beyond the bound; at it is not beyond."""
+    return value > most and not math.isclose(value, most, rel_tol=ROUNDING_RATIO)

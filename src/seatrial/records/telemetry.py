@@ -38,7 +38,9 @@ GPU_COLUMNS = (*GPU_SEED, *GPU_OURS)
 HOST_COLUMNS = (*HOST_SEED, *HOST_SAMPLER_SEED, *HOST_OURS)
 TEXT_COLUMNS = ("timestamp", "gpu_uuid", "gpu_name", "throttle_reasons")
 """All others are numbers."""
-
+MOST_OF = {"power_w": 5000.0, "temp_c": 200.0}
+"""Far above anything built, far below what an overflown counter gives."""
+MAY_BE_NEGATIVE = frozenset({"temp_c"})
 
 HOST_INDEX = "host_index"
 GPUS_A_HOST = 4096

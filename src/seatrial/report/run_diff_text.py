@@ -23,10 +23,10 @@ from seatrial import units
 from seatrial.records.attempt import Attempt
 from seatrial.report.one_line import one_line
 from seatrial.report.run_diff import Difference, RunDiff, RunSide
+from seatrial.units import HASH_SHOWN
 
 NARROWEST = 40
 WIDEST_NAME = 24
-HASH_SHOWN = 12
 NONE = "–"
 ALIKE = "Nothing that is recorded of the two differs."
 MASKED = "The hashes of the two differ, though no setting shown does: a value that is masked does, or how a number is written."

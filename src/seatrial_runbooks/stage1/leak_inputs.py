@@ -21,6 +21,7 @@ from seatrial.collect.original.runs import RunLogs, read_run_logs
 from seatrial.collect.original.samples import SampleFile, read_sample_rows
 from seatrial.errors import UsageError, nearest
 from seatrial.paths import AttemptPaths, CampaignPaths, RunPaths
+from seatrial.wording import named
 from seatrial_runbooks.stage1.csv_rows import Cells
 from seatrial_runbooks.stage1.leak_host import HostFile, read_host_file
 from seatrial_runbooks.stage1.leak_iter import Points, read_points
@@ -205,9 +206,12 @@ def _instead(path: Path) -> str:
     if path.is_dir():
         campaigns = sorted(child.parent.name for child in path.glob("*/run_manifest.tsv"))
         runs = [] if campaigns else _runs_inside(path)
-        named = ", ".join((campaigns or runs)[:MOST_NAMED]) + (" …" if len(campaigns or runs) > MOST_NAMED else "")
         what = "campaigns" if campaigns else "runs"
-        return f"{what} in it: {named}" if named else "name the folder that OUTPUT_ROOT was, or one run in it"
+        return (
+            f"{what} in it: {named(campaigns or runs, MOST_NAMED)}"
+            if campaigns or runs
+            else "name the folder that OUTPUT_ROOT was, or one run in it"
+        )
     if path.exists():
         return "it is a file; name the folder it lies in"
     near = nearest(path.name, [child.name for child in path.parent.iterdir()]) if path.parent.is_dir() else None

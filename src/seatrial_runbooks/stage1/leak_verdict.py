@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seatrial_runbooks.stage1.thresholds import exceeds
+from seatrial.records.stability import exceeds
 
 CLEAN, SUSPECTED, UNKNOWN = "no_obvious_leak", "suspected_leak_or_contention", "not_enough_data"
 

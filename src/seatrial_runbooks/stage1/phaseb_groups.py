@@ -15,8 +15,8 @@ from seatrial.collect.original.cells import flag, number
 from seatrial.collect.original.manifest_rows import Row, by_run, counting_rows, newest
 from seatrial.collect.original.manifests import Manifests
 from seatrial.errors import did_you_mean
+from seatrial.records.stability import exceeds
 from seatrial.tables import format_cell
-from seatrial_runbooks.stage1.thresholds import exceeds
 
 RATIO, ITER_P50, TELEMETRY_EMPTY = "iter_p90_over_p50", "last_iter_ms_p50", "gpu_telemetry_empty_flag"
 NOT_ENFORCED = 1.0

@@ -96,6 +96,7 @@ def lowest_capability(ranks: Ranks) -> tuple[int, int] | None:
 
 
 def _join(device_wanted: str) -> Ranks:
+    # torch's own variables alone: in a batch script Slurm's name tasks that nobody has started.
     local_rank, world_size = int(os.environ.get("LOCAL_RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
     device = _device(device_wanted, local_rank)
     if world_size > 1:

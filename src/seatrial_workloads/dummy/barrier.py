@@ -110,8 +110,8 @@ class Barrier:
         write_private_json(self._file, {"host": host, "port": port, "secret": secret.hex()})
 
     def _connect(self) -> None:
-        give_up_s = time.monotonic() + CONNECT_S
-        while time.monotonic() < give_up_s:
+        give_up_m = time.monotonic() + CONNECT_S
+        while time.monotonic() < give_up_m:
             peer = self._met()
             if peer is not None:
                 _prepare(peer)

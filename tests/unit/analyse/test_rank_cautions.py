@@ -77,7 +77,7 @@ def test_what_the_platform_failed_weighs_on_no_group_and_is_told_also_of_groups_
     one = cautions(group("a", runs=0, infrastructure_failures=("a_r1 (io_error)",)))["failed_by_platform"]
     assert one.text.startswith("1 run was failed by the platform and not by the settings (a_r1 (io_error))") and one.numbers == {"runs": 1}
     many = cautions(group("a", infrastructure_failures=tuple(f"r{at}" for at in range(6))))["failed_by_platform"]
-    assert many.text.startswith("6 runs were failed") and "(r0, r1, r2, r3):" in many.text
+    assert many.text.startswith("6 runs were failed") and "(r0, r1, r2, r3 and 2 more):" in many.text
 
 
 def test_debug_in_some_groups_and_not_in_others() -> None:

@@ -58,7 +58,7 @@ def test_what_differs_beside_the_number(changes: tuple[dict[str, Any], ...], wor
 def test_a_fact_that_one_side_does_not_tell_is_no_difference_and_only_some_are_shown() -> None:
     assert cautions(sides({"code": {"commit": "a"}}, {})) == ()
     (found,) = cautions(sides({"code": {f"p{at}": "1" for at in range(5)}}, {"code": {f"p{at}": "2" for at in range(5)}}))
-    assert "(p0 1 / 2; p1 1 / 2; p2 1 / 2; p3 1 / 2 …)" in found
+    assert "(p0 1 / 2; p1 1 / 2; p2 1 / 2; p3 1 / 2 and 1 more)" in found
     (four,) = cautions(sides({"code": {f"p{at}": "1" for at in range(4)}}, {"code": {f"p{at}": "2" for at in range(4)}}))
     assert "…" not in four
 

@@ -54,7 +54,7 @@ def test_the_workloads_own_program_is_started(commands: list[list[str]]) -> None
         "--workers=8",
         "--log-every=500",
     ]
-    assert commands == [[sys.executable, "-m", "seatrial_workloads.librispeech.prepare", *options]]
+    assert commands == [[sys.executable, "-P", "-m", "seatrial_workloads.librispeech.prepare", *options]]
 
 
 def test_the_examples_can_be_typed(commands: list[list[str]]) -> None:

@@ -78,7 +78,7 @@ def test_what_is_missing_has_a_place_too() -> None:
 
 @pytest.mark.parametrize(
     ("count", "text"),
-    [(0, ""), (1, "r0"), (5, "r0, r1, r2, r3, r4"), (6, "r0, r1, r2, r3, r4, and 1 more"), (9, "r0, r1, r2, r3, r4, and 4 more")],
+    [(0, ""), (1, "r0"), (5, "r0, r1, r2, r3, r4"), (6, "r0, r1, r2, r3, r4 and 1 more"), (9, "r0, r1, r2, r3, r4 and 4 more")],
 )
 def test_the_first_few(count: int, text: str) -> None:
     assert listed([f"r{at}" for at in range(count)]) == text

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from seatrial.machine.secrets import known_secrets, looks_secret, mask, mask_lines, mask_text, mask_words
+from seatrial.machine.secret_names import is_secret_name
+from seatrial.machine.secrets import known_secrets, mask, mask_lines, mask_text, mask_words
 
 DIGITS = "0123456789abcdefghijABCDEFGHIJ0123456789"
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -31,7 +32,7 @@ def t(prefix: str, length: int) -> str:
     ],
 )  # fmt: skip
 def test_value_of_a_secret_name_is_hidden(name: str) -> None:
-    assert looks_secret(name)
+    assert is_secret_name(name)
     assert mask(name, "anything at all") == "***"
 
 

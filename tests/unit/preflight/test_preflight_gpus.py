@@ -107,7 +107,7 @@ def test_unlike_gpus_need_an_order(tmp_path: Path) -> None:
 
 def test_many_troubles_stay_readable() -> None:
     states = [replace(SOUND, index=index, ecc_uncorrected=1) for index in range(16)]
-    assert judged(states)["GPU memory errors"].found.endswith("; 12 more")
+    assert judged(states)["GPU memory errors"].found.endswith(" and 12 more")
 
 
 def test_gpus_that_are_not_there(tmp_path: Path) -> None:

@@ -18,9 +18,8 @@ from seatrial.machine.gpus import read_driver
 from seatrial.machine.host import host
 from seatrial.machine.interfaces import interfaces
 from seatrial.machine.interpreter import interpreter_of
+from seatrial.machine.proc_files import boot_id
 from seatrial.machine.running_agents import campaigns_here
-
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def facts(question: Mapping[str, Any]) -> dict[str, Any]:
@@ -30,7 +29,7 @@ def facts(question: Mapping[str, Any]) -> dict[str, Any]:
     python = interpreter_of(tuple(map(str, question.get("program", ()))), Path(str(question.get("cwd") or "/")), variables)
     return {
         "host": machine.name,
-        "boot_id": _boot_id(),
+        "boot_id": boot_id(),
         "platform": machine.platform,
         "cpu": machine.cpu,
         "cpu_count": machine.cpu_count,
@@ -58,13 +57,6 @@ def gpus(question: Mapping[str, Any]) -> dict[str, Any]:
 def _code() -> str:
     try:
         return code_digest()
-    except OSError:
-        return ""
-
-
-def _boot_id() -> str:
-    try:
-        return BOOT_ID.read_text(encoding="ascii", errors="replace").strip()
     except OSError:
         return ""
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from seatrial.collect.events.checks import Checked
 from seatrial.collect.events.files import LARGEST_FILE_BYTES, Passed
+from seatrial.paths import ATTEMPT_FILES
 from seatrial.records.caution import Caution
 from seatrial.units import format_bytes
 from seatrial.wording import count, were
@@ -118,7 +119,7 @@ def _of_steps(run: str, checked: Checked, world_size: int) -> Iterator[Caution]:
 
 
 def _files(counts: Mapping[int, int]) -> str:
-    return files_named([f"events_rank{rank}.jsonl" for rank in counts])
+    return files_named([ATTEMPT_FILES.events(rank).name for rank in counts])
 
 
 def files_named(files: Sequence[str] | Mapping[str, int]) -> str:

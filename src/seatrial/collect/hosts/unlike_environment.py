@@ -14,7 +14,7 @@ from seatrial.collect.hosts.folders import node_names
 from seatrial.machine.recorded_variables import NOT_TUNING, TUNING_PREFIXES
 from seatrial.paths import AttemptPaths
 from seatrial.records.caution import Caution
-from seatrial.wording import MOST_NAMED
+from seatrial.wording import MOST_NAMED, named
 
 ABSENT = "not set"
 
@@ -25,13 +25,12 @@ def environment_cautions(run: str, attempt: AttemptPaths) -> Iterator[Caution]:
     odd = {name: parted for name in sorted({name for one in variables.values() for name in one}) if (parted := _parted(variables, name))}
     if not odd:
         return
-    told = "; ".join(f"{name} {words}" for name, words in list(odd.items())[:MOST_NAMED])
-    more = f"; and {len(odd) - MOST_NAMED} more" if len(odd) > MOST_NAMED else ""
+    told = named([f"{name} {words}" for name, words in odd.items()], MOST_NAMED, "; ")
     yield Caution(
         kind="unlike_environment",
         subject=run,
         numbers={"variables": len(odd), "hosts": len(variables)},
-        text=f"Variables that tune a run are not the same on its hosts: {told}{more}. Set them in the plan (`env`): it reaches all ranks.",
+        text=f"Variables that tune a run are not the same on its hosts: {told}. Set them in the plan (`env`): it reaches all ranks.",
     )
 
 

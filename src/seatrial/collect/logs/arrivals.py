@@ -15,11 +15,12 @@ from pathlib import Path
 
 from seatrial.collect.file_parts import Piece, pieces
 from seatrial.collect.growing import longest_growing
+from seatrial.records.columns import ARRIVALS
 from seatrial.units import MIB
 
 MOST_BYTES = 64 * MIB
 LONGEST_ROW = 200
-HEADER = b"offset_bytes"
+HEADER = ARRIVALS[0].encode()
 
 
 @dataclass(frozen=True, slots=True)

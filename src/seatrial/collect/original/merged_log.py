@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from seatrial.collect.original.local_clock import local_s
 from seatrial.collect.original.pairing import OriginalAttempt
+from seatrial.records.columns import ARRIVALS
 
-HEADER = "offset_bytes,t,m"
 # Lines that a second log must not tell again. TimingRank lines may stand in either log, and a step told twice does no harm there.
 TOLD_ONCE = re.compile(r"(?<!Val )\bStep \d+: Loss |\bTiming\(window=|\bTimingETA ")
 
@@ -41,7 +41,7 @@ def merge_logs(attempt: OriginalAttempt, zone_s: float) -> MergedLog:
 
 def _merged(before: Sequence[str], stamped: Sequence[str], zone_s: float) -> MergedLog:
     start_bytes = sum(_size(line) for line in before)
-    rows = "".join(f"{row}\n" for row in (HEADER, *_arrivals(stamped, start_bytes, zone_s)))
+    rows = "".join(f"{row}\n" for row in (",".join(ARRIVALS), *_arrivals(stamped, start_bytes, zone_s)))
     return MergedLog(log="".join(f"{line}\n" for line in (*before, *stamped)), arrivals=rows)
 
 

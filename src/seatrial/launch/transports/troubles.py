@@ -13,6 +13,7 @@ from pathlib import Path
 from seatrial.errors import HostError
 from seatrial.files import tail_lines
 from seatrial.launch.transports.transport import Ended
+from seatrial.wording import named
 
 SHOWN_LINES = 3
 READ_LINES = 40
@@ -110,7 +111,4 @@ def _quoted(said: list[str]) -> str:
 
 
 def _others(hosts: list[str]) -> str:
-    if not hosts:
-        return ""
-    more = f" and {len(hosts) - MOST_HOSTS_NAMED} more" if len(hosts) > MOST_HOSTS_NAMED else ""
-    return f"; so it is on {', '.join(hosts[:MOST_HOSTS_NAMED])}{more}"
+    return f"; so it is on {named(hosts, MOST_HOSTS_NAMED)}" if hosts else ""

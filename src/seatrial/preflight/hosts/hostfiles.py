@@ -13,6 +13,7 @@ from seatrial.preflight.hosts.wanted import Wanted
 from seatrial.preflight.question import Question
 from seatrial.records.check import Check
 from seatrial.records.run_spec import HostSpec, PlaceSpec
+from seatrial.wording import count, named
 
 HOSTFILE = Question(
     name="hostfile {file}",
@@ -61,10 +62,8 @@ def nobody(place: PlaceSpec, cwd: Path) -> Check:
 
 
 def _told(hosts: Sequence[HostSpec]) -> str:
-    names = [host.name for host in hosts[:MOST_NAMED]]
-    more = f" and {len(hosts) - len(names)} more" if len(hosts) > len(names) else ""
     ranks = sum(host.ranks for host in hosts)
-    return f"{len(hosts)} {'host' if len(hosts) == 1 else 'hosts'} for {ranks} ranks: {', '.join(names)}{more}"
+    return f"{count(len(hosts), 'host')} for {ranks} ranks: {named([host.name for host in hosts], MOST_NAMED)}"
 
 
 def _why(path: Path) -> str:

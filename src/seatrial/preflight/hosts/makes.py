@@ -13,6 +13,7 @@ from seatrial.preflight.hosts.wanted import Wanted
 from seatrial.preflight.question import Question
 from seatrial.records.host_facts import HostFacts
 from seatrial.records.run_spec import HostSpec
+from seatrial.units import GIB
 
 _UNLIKE = "take hosts of one make, or leave the odd one out: place.exclude"
 ENOUGH = Question(
@@ -52,7 +53,6 @@ MEMORY = Question(
 )
 QUESTIONS = (ENOUGH, GPUS, DRIVER, CPU, MEMORY)
 # Firmware keeps some for itself, so two like hosts differ by a little.
-GIB = 1 << 30
 MEMORY_RATIO = 0.05
 
 

@@ -9,6 +9,7 @@ from seatrial.preflight.hosts.ring import CALL, PEER, RENDEZVOUS, Ring
 from seatrial.preflight.hosts.rows import HostCheck
 from seatrial.preflight.hosts.wanted import Wanted
 from seatrial.preflight.question import Question
+from seatrial.wording import named
 
 _OPEN = "open it between the hosts (firewall, security group), or name ports that are open: place.port, place.port_base"
 BIND = Question(
@@ -78,13 +79,8 @@ def _reached(wanted: Wanted, answers: Answers, host: str, tried: Sequence[str], 
         yield HostCheck(host=host, check=MEET.answer(not complaint, found, address=wanted.master_addr, port=port, way=way_out(complaint)))
     missed = {name.removeprefix(f"{PEER} "): complaint for name, complaint in troubles.items() if name.startswith(f"{PEER} ")}
     if tried:
-        shown = [f"{answers.label(name)} ({complaint})" for name, complaint in list(missed.items())[:MOST_SHOWN]]
-        more = f" and {len(missed) - MOST_SHOWN} more" if len(missed) > MOST_SHOWN else ""
-        found = (
-            f"not {', '.join(shown)}{more}"
-            if missed
-            else ", ".join(map(answers.label, tried[:MOST_SHOWN])) + (" …" if len(tried) > MOST_SHOWN else "")
-        )
+        not_reached = [f"{answers.label(name)} ({complaint})" for name, complaint in missed.items()]
+        found = f"not {named(not_reached, MOST_SHOWN)}" if missed else named(list(map(answers.label, tried)), MOST_SHOWN)
         reason = next(iter(missed.values()), "").rpartition(": ")[2] or "No route to host"
         yield HostCheck(host=host, check=PEERS.answer(not missed, found, reason=reason, way=way_out(found)))
     if host != wanted.head and answers.answered(wanted.head):

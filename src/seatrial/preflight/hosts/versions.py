@@ -11,6 +11,7 @@ from seatrial.preflight.hosts.rows import HostCheck
 from seatrial.preflight.hosts.wanted import Wanted
 from seatrial.preflight.question import Question
 from seatrial.records.host_facts import HostFacts
+from seatrial.wording import named
 
 _SAME_ENVIRONMENT = "install the same versions on each host (one lock file, one image, or one environment on a shared disk)"
 SEATRIAL = Question(
@@ -106,6 +107,5 @@ def _others(packages: Mapping[str, Mapping[str, str]], *, refuses: bool) -> Iter
         unlike = [
             f"{name} {one.get(name) or 'missing'} ({usual[name] or 'none'} elsewhere)" for name in names if one.get(name, "") != usual[name]
         ]
-        more = f" and {len(unlike) - MOST_SHOWN} more" if len(unlike) > MOST_SHOWN else ""
-        found = ", ".join(unlike[:MOST_SHOWN]) + more if unlike else f"{len(names)} alike"
+        found = named(unlike, MOST_SHOWN) if unlike else f"{len(names)} alike"
         yield HostCheck(host=host, check=OTHERS.answer(not unlike, found, refuses=refuses))

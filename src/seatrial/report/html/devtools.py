@@ -104,9 +104,9 @@ def _end(pid: int) -> None:
 class DevTools:
     """One conversation."""
 
-    def __init__(self, program: str, ours: tuple[int, int], complaints: Path, deadline: float) -> None:
+    def __init__(self, program: str, ours: tuple[int, int], complaints: Path, deadline_m: float) -> None:
         self._program, self._complaints = program, complaints
-        self.deadline = deadline
+        self.deadline_m = deadline_m
         self._from, self._to = ours
         self._buffer = bytearray()
         self._number = 0
@@ -161,7 +161,7 @@ class DevTools:
         return message if isinstance(message, dict) else {}
 
     def _wait(self, descriptor: int, for_what: int, what: str) -> None:
-        left_s = self.deadline - time.monotonic()
+        left_s = self.deadline_m - time.monotonic()
         with selectors.DefaultSelector() as selector:
             selector.register(descriptor, for_what)
             if left_s <= 0 or not selector.select(left_s):

@@ -81,7 +81,8 @@ def _old_standing(summary: Row, row: Row) -> Row:
         "value": row.get(column),
         "low": row.get(f"{column}_low"),
         "high": row.get(f"{column}_high"),
-        "ratio": row.get("ratio_to_best"),
+        # As that version called it.
+        "ratio": row.get("ratio_to_leader"),
         "ratio_low": row.get("ratio_low"),
         "ratio_high": row.get("ratio_high"),
         "note": _first_note(summary) if winner and row.get("group") == winner else "",

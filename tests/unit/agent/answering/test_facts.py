@@ -28,7 +28,7 @@ def test_what_cannot_be_read_is_empty(tmp_path: Path, monkeypatch: pytest.Monkey
     def unreadable() -> str:
         raise OSError("stale file handle")
 
-    monkeypatch.setattr(module, "BOOT_ID", tmp_path / "none")
+    monkeypatch.setattr(module, "boot_id", lambda: "")
     monkeypatch.setattr(getpass, "getuser", unknown)
     monkeypatch.setattr(module, "code_digest", unreadable)
     told = facts({})

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from seatrial.collect.original.launcher_log import Block
 from seatrial.collect.original.local_clock import local_s
-from seatrial.collect.original.merged_log import HEADER, merge_logs
+from seatrial.collect.original.merged_log import merge_logs
 from seatrial.collect.original.pairing import OriginalAttempt
 from seatrial.collect.original.train_log import Segment
+
+HEADER = "offset_bytes,t,m"
 
 STAMP = "2026-02-18 17:56:{second:02},000"
 HEAD = ("=== META ===", "group=g")

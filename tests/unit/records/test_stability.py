@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from seatrial_runbooks.stage1.thresholds import exceeds
+from seatrial.records.stability import exceeds
 
 
 @pytest.mark.parametrize(
