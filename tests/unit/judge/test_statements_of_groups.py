@@ -72,6 +72,14 @@ def test_a_rival_without_an_interval_and_none_at_all() -> None:
     assert alone.text == "mb16_nw2 leads with 1,270 samples/s: the first in order."
 
 
+def test_the_next_of_a_tie_may_have_the_best_mean() -> None:
+    best, even = factory.ranking().groups[:2]
+    slow = dataclasses.replace(even, rank=3, group="mb8_nw2", ratio=Estimate(mean=0.8, low=0.78, high=0.82, n=2))
+    places = (dataclasses.replace(even, rank=1), dataclasses.replace(best, rank=2), slow)
+    found = winner(dataclasses.replace(settled(), ranking=factory.ranking(groups=places, winner=even.group, decided=False)))
+    assert found.text.startswith("mb16_nw0 leads with ") and found.text.endswith("; next is mb16_nw2, whose mean is the best.")
+
+
 def test_evidence_of_stability_is_what_is_known() -> None:
     stability = GroupStability(verdict=StabilityVerdict.STABLE, reason="Stable: so.", runs=2, ratio_max=1.5, unstable_run_ratio=0.0)
     (found,) = stability_statements(dataclasses.replace(facts(), groups=(factory.summary("mb16_nw2", stability=stability),)))
