@@ -95,7 +95,7 @@ def test_one_that_hangs_is_ended_with_its_group(tmp_path: Path, own_temporary_fo
         opened(str(browser.program), PATIENCE_S) as tools,
     ):
         tools.ask("Target.createTarget")
-        tools.deadline = time.monotonic() + 0.1
+        tools.deadline_m = time.monotonic() + 0.1
         tools.ask("Page.printToPDF")
     wait_until(lambda: not is_running(browser.child_pid), "the browser's child did not end with it")
     assert list(own_temporary_folder.iterdir()) == []
