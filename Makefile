@@ -22,7 +22,7 @@ test-faults: $(VENV)/.test-ready system-packages
 
 # Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
 test-cluster: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m cluster tests/cluster
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m cluster tests/cluster
 
 # Every command of README.md, CONTRIBUTING.md and docs/, run as a reader would: one page, one shell, one checkout.
 test-docs: $(VENV)/.test-ready system-packages
@@ -30,9 +30,9 @@ test-docs: $(VENV)/.test-ready system-packages
 
 # The page in a real headless Chromium, the system's own: drawn, read by key and on a phone, dark, printed, and deaf to hostile words.
 test-browser: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m browser tests/browser
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m browser tests/browser
 
-# Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks. Thirteen minutes on two cores.
+# Every block of the procedures (runbooks/, and the seeds beside the checkout where they are), run on two CPU ranks.
 test-runbooks: $(VENV)/.test-ready
 	$(BIN)/python -m pytest -n 3 -m runbooks tests/runbooks
 
