@@ -30,6 +30,8 @@ from pathlib import Path
 from seatrial.records import exit_codes
 
 LONGEST_WORD = 400
+CLOSE = 0.5
+"""How alike, by difflib, a word must be to be what was meant."""
 
 
 class SeatrialError(Exception):
@@ -108,9 +110,9 @@ def _spelled(letter: str) -> str:
     return ascii(letter)[1:-1]
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, known: Iterable[str], likeness: float = CLOSE) -> str | None:
     """The known word most like `word`, or None when none is close."""
-    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(word, list(known), n=1, cutoff=likeness)
     return matches[0] if matches else None
 
 

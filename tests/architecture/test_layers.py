@@ -99,7 +99,7 @@ def test_a_package_never_imports_one_above_it(package: str, above: str) -> None:
 
 
 # Standard library only, all of them.
-LIGHT = ("probe", "records", "eta", "units", "files", "shell", "kinship", "uncollected")
+LIGHT = ("errors", "probe", "records", "eta", "units", "files", "shell", "kinship", "uncollected")
 LIGHT_OF_MACHINE = ("seatrial.machine.secrets", "seatrial.machine.git")
 
 

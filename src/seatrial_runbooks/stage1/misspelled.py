@@ -6,8 +6,9 @@ programs use: an environment holds hundreds of names that are none of our busine
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
+
+from seatrial.errors import nearest
 
 OUR_PREFIX = "SWEEP_"
 # Others may have variables that begin so; what is somewhat like one of ours is ours.
@@ -42,15 +43,15 @@ def misspelled_names(environ: Mapping[str, str], known: Collection[str]) -> list
 def _meant(name: str, known: Collection[str]) -> str | None:
     """What to say instead of this name; None where it is somebody else's."""
     if name.startswith(OUR_PREFIX):
-        near = _nearest(name, known, 0.6)
+        near = nearest(name, sorted(known), 0.6)
         return f"did you mean {near}?" if near else "--help lists them all"
     if name.startswith(SHARED_PREFIX):
-        near = _nearest(name, [word for word in known if word.startswith(SHARED_PREFIX)], SHARED_LIKENESS)
+        near = nearest(name, sorted(word for word in known if word.startswith(SHARED_PREFIX)), SHARED_LIKENESS)
         return f"did you mean {near}?" if near else None
     if name in FOREIGN_NAMES or name.startswith(FOREIGN_PREFIXES) or (name != name.upper() and "_" not in name):
         return None
     likeness = TORCH_LIKENESS if name.startswith(TORCH) else LIKENESS
-    near = _nearest(name.upper(), [word for word in known if len(word) >= SHORTEST_NAME], likeness)
+    near = nearest(name.upper(), sorted(word for word in known if len(word) >= SHORTEST_NAME), likeness)
     return f"did you mean {near}?" if near else None
 
 
@@ -65,7 +66,3 @@ def shortened_names(environ: Mapping[str, str], known: Collection[str]) -> list[
         if meant:
             told.append(f"{name} is no variable of this driver and has no effect; did you mean {' or '.join(meant)}?")
     return told
-
-
-def _nearest(name: str, known: Collection[str], likeness: float) -> str | None:
-    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=likeness)), None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import difflib
 import inspect
 import itertools
 import json
@@ -22,6 +21,7 @@ from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from seatrial.errors import did_you_mean
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial_workloads.common.settings_checks import field_names, kind_in_words, without_none
 from seatrial_workloads.common.start_time import NoCommonTime, shared_start_name
@@ -102,9 +102,7 @@ def _read_file(path: Path, kind: type) -> dict[str, Any]:
         raise ValueError(f"{path} holds {type(values).__name__}; expected one object of settings")
     for name in values:
         if name not in field_names(kind):
-            near = difflib.get_close_matches(name, field_names(kind), n=1)
-            remedy = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(field_names(kind))}"
-            raise ValueError(f"{path}: unknown setting '{name}': {remedy}")
+            raise ValueError(f"{path}: unknown setting '{name}': {did_you_mean(name, field_names(kind))}")
     return values
 
 

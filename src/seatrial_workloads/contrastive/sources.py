@@ -6,13 +6,13 @@ built from a configuration here with random weights.
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 from typing import Any
 
 import torch
 from transformers import BertConfig, BertModel, Wav2Vec2Config, Wav2Vec2Model
 
+from seatrial.errors import nearest
 from seatrial_workloads.common.choice import Choice
 from seatrial_workloads.common.startup_error import StartupError
 from seatrial_workloads.contrastive.settings import CONFIG_NAMES, Settings
@@ -41,6 +41,8 @@ TEXT_CONFIGS: dict[str, dict[str, Any]] = {
     "base": {"initializer_range": 0.08},
     "tiny": {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 128, "initializer_range": 0.2},
 }
+# Closer than elsewhere: a folder or an id of a hub may well look like one of them.
+LIKE_A_CONFIG = 0.6
 
 
 def speech_model(source: str, attention: str) -> Wav2Vec2Model:
@@ -70,10 +72,10 @@ def described(source: str) -> str:
 
 
 def _loaded(kind: Any, setting: str, source: str, attention: str, **options: Any) -> Any:
-    near = difflib.get_close_matches(source, CONFIG_NAMES, n=1)
+    near = nearest(source, CONFIG_NAMES, LIKE_A_CONFIG)
     if near and not Path(source).exists():
         # Asking a hub for it would take half a minute.
-        raise StartupError(f"{setting} is '{source}', and there is no such folder: did you mean '{near[0]}'?")
+        raise StartupError(f"{setting} is '{source}', and there is no such folder: did you mean '{near}'?")
     try:
         return kind.from_pretrained(source, attn_implementation=attention, dtype=torch.float32, **options)
     except (OSError, ValueError) as error:

@@ -6,10 +6,10 @@ kind that its key takes. What an error names is the key as it is typed.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from seatrial.errors import nearest
 from seatrial_workloads.common.settings_checks import kind_in_words, without_none
 from seatrial_workloads.contrastive.hydra_config.deepspeed_keys import is_known_to_deepspeed
 from seatrial_workloads.contrastive.hydra_config.keys import DEEPSPEED, GROUPS, KEYS, NUMBERS, Key
@@ -43,10 +43,6 @@ def check_name(name: str) -> None:
     if inside != name and is_known_to_deepspeed(inside):
         raise ConfigurationError(f"{name} is a key of DeepSpeed that this trainer does not act on: leave it out")
     raise ConfigurationError(f"unknown key '{name}': {_remedy(name)}")
-
-
-def nearest(word: str, known: list[str], likeness: float = 0.6) -> str | None:
-    return next(iter(difflib.get_close_matches(word, known, n=1, cutoff=likeness)), None)
 
 
 def _remedy(name: str) -> str:

@@ -16,7 +16,8 @@ from hydra.core.override_parser.types import Override
 from hydra.errors import OverrideParseException
 from omegaconf import OmegaConf
 
-from seatrial_workloads.contrastive.hydra_config.checks import ConfigurationError, check_name, nearest
+from seatrial.errors import nearest
+from seatrial_workloads.contrastive.hydra_config.checks import ConfigurationError, check_name
 from seatrial_workloads.contrastive.hydra_config.keys import GROUPS
 
 TRAIN, HELP, SHOW = "train", "help", "show"

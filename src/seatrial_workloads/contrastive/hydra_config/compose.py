@@ -21,8 +21,9 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from seatrial.errors import nearest
 from seatrial_workloads.common.choice import Choice
-from seatrial_workloads.contrastive.hydra_config.checks import ConfigurationError, checked_values, nearest
+from seatrial_workloads.contrastive.hydra_config.checks import ConfigurationError, checked_values
 from seatrial_workloads.contrastive.hydra_config.command_line import CommandLine, read_command_line
 from seatrial_workloads.contrastive.hydra_config.keys import METADATA, OUTPUT_DIR
 from seatrial_workloads.contrastive.hydra_config.run_folder import HYDRA_DIR, choose_run_dir, shared_time
