@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from seatrial.paths import CampaignPaths
+from tests.browser.campaigns import write_page
 from tests.browser.conftest import OpenPage
+from tests.unit.report.html.made_page import made_page
 
 SIZES = [(380, 800), (768, 1024), (1600, 1000)]
 LEAST_FONT_PX = 9
@@ -25,6 +30,19 @@ def test_the_page_does_not_scroll_sideways(width: int, height: int, campaign: Ca
 @pytest.mark.parametrize(("width", "height"), SIZES)
 def test_no_text_of_a_chart_is_cut_off(width: int, height: int, campaign: CampaignPaths, open_page: OpenPage) -> None:
     assert open_page(campaign.summary_html, width=width, height=height).ask("clipped") == []
+
+
+def test_a_number_near_the_end_of_an_axis_is_whole(tmp_path: Path, open_page: OpenPage) -> None:
+    # An axis that ends at 2,500 in the room there was at first, and at 2,600 in the room that the names of groups leave.
+    data = made_page()
+    groups = data.tables["groups"]
+    spread = {"value": 1233.0, "low": 610.0, "high": 2495.0}
+    like_it = {**groups, **{name: [value for _ in groups["group"]] for name, value in spread.items()}}
+    like_it["group"] = [f"mb{place}6_unlearned" for place, _ in enumerate(groups["group"])]
+    wide = write_page(tmp_path, replace(data, tables={**data.tables, "groups": like_it}))
+    opened = open_page(wide.summary_html, width=380, height=800)
+    assert "2,500" in (opened.page.locator("#chart-ranking svg").text_content() or "")
+    assert opened.ask("clipped") == []
 
 
 def test_charts_take_the_width_there_is(made: CampaignPaths, open_page: OpenPage) -> None:

@@ -39,7 +39,8 @@ def test_line_and_band_of_predictions_tell_the_nearest(made: CampaignPaths, open
     opened = open_page(made.summary_html)
     kinds = [mark["kind"] for mark in opened.ask("marks", ["eta", 1000])]
     assert any("mark-line" in kind for kind in kinds) and any("mark-area" in kind for kind in kinds)
-    told = tooltips(opened, "eta", 1000)
+    # Every one of them has a word to say, however busy the machine is.
+    told = tooltips(opened, "eta", 1000, within_ms=30_000)
     assert len(told) == len(kinds)
     for text in told:
         step, window, count = (re.search(rf"^{name}:?\s+(.+)$", text, re.MULTILINE) for name in ("step", "window", "n"))
@@ -57,7 +58,7 @@ def test_the_word_on_a_bar_tells_what_the_bar_tells(made: CampaignPaths, open_pa
     box = word.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.wait_for_selector(f"{TOOLTIP}.visible", timeout=SHOWN_WITHIN_MS * 4)
+    page.wait_for_selector(f"{TOOLTIP}.visible", timeout=30_000)
     text = page.inner_text(TOOLTIP)
     assert "own work" in text and WINDOW.search(text) and COUNT.search(text)
 
@@ -69,7 +70,7 @@ def test_marks_of_a_real_campaign_tell_theirs(real: CampaignPaths, open_page: Op
     assert {chart: text for chart, texts in told.items() for text in texts if not WINDOW.search(text) or not COUNT.search(text)} == {}
 
 
-def tooltips(opened: Opened, chart: str, most: int = MOST_MARKS) -> list[str]:
+def tooltips(opened: Opened, chart: str, most: int = MOST_MARKS, within_ms: int = SHOWN_WITHIN_MS) -> list[str]:
     """What is shown over some of its marks, in the order of the marks; those that show nothing are left out."""
     from playwright.sync_api import TimeoutError as NotShown
 
@@ -77,10 +78,10 @@ def tooltips(opened: Opened, chart: str, most: int = MOST_MARKS) -> list[str]:
     for mark in opened.ask("marks", [chart, most]):
         opened.page.mouse.move(mark["x"], mark["y"])
         try:
-            opened.page.wait_for_selector(f"{TOOLTIP}.visible", timeout=SHOWN_WITHIN_MS)
+            opened.page.wait_for_selector(f"{TOOLTIP}.visible", timeout=within_ms)
         except NotShown:
             continue
         told.append(opened.page.inner_text(TOOLTIP))
         opened.page.mouse.move(1, 1)
-        opened.page.wait_for_selector(f"{TOOLTIP}.visible", state="hidden", timeout=SHOWN_WITHIN_MS * 4)
+        opened.page.wait_for_selector(f"{TOOLTIP}.visible", state="hidden", timeout=30_000)
     return told

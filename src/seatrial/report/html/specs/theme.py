@@ -16,6 +16,8 @@ GRID = "#808080"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'DejaVu Sans', sans-serif"
 NUMBER = ",.4~r"
 """Four significant digits, with the comma of thousands."""
+# Half of a label such as 250,000.
+FLUSH_PX = 24
 # A phone held upright; nothing is known outside a browser.
 NARROW = "(containerSize()[0] || 800) < 500"
 
@@ -32,6 +34,8 @@ CONFIG: Spec = {
         "titleFontWeight": "normal",
         "labelOverlap": True,
     },
+    # A number at the end of x stands inside: how far the axis reaches is settled after its room was, which may have been for another end.
+    "axisXQuantitative": {"labelFlush": FLUSH_PX},
     "legend": {
         "labelColor": TEXT,
         "titleColor": TEXT,
