@@ -40,7 +40,7 @@ test-runbooks: $(VENV)/.test-ready
 fuzz: $(VENV)/.test-ready
 	$(BIN)/python -m tests.fuzz --seconds 60
 
-# A few mutants of every module that computes or judges, for at most 40 minutes: tests/mutation/README.md.
+# One mutant of each of 400 functions, for at most 75 minutes: tests/mutation/README.md.
 mutate: $(VENV)/.test-ready
 	$(BIN)/python tests/mutation
 

@@ -20,16 +20,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from outcome import report
-
-from seatrial.agent.answers import Answerer
-from seatrial.launch.asking import Sessions
+from outcome import parser, report
+from seatrial.agent.answers import QueryHandler
+from seatrial.core.hostfile import HostSpec
+from seatrial.launch.host_questions import HostSessions
+from seatrial.preflight.definitions import Need
 from seatrial.preflight.hosts import exchanges
 from seatrial.preflight.hosts.examine import examine_hosts
-from seatrial.preflight.hosts.wanted import wanted
-from seatrial.preflight.need import Need
-from seatrial.records.reply import Reply
-from seatrial.records.run_spec import HostSpec
+from seatrial.preflight.hosts.exchanges import hosts_need_of
+from seatrial.records.launch import Reply
 
 SLOW_S = 1.0
 FEW, MANY = 4, 64
@@ -41,11 +40,13 @@ MOST_ADDED_S = 3.0
 
 
 def main() -> None:
+    quick = parser(__doc__).parse_args().quick
+    times, slow_s = (1, 0.05) if quick else (TIMES, SLOW_S)
     with tempfile.TemporaryDirectory() as scratch:
         answers = answer_files(Path(scratch))
-        few, exchanges_few = zip(*(seconds(FEW, answers, Path(scratch)) for _ in range(TIMES)), strict=True)
-        many, exchanges_many = zip(*(seconds(MANY, answers, Path(scratch)) for _ in range(TIMES)), strict=True)
-    slowest_s = SLOW_S * (1 + max(exchanges_many))
+        few, exchanges_few = zip(*(seconds(FEW, answers, Path(scratch), slow_s) for _ in range(times)), strict=True)
+        many, exchanges_many = zip(*(seconds(MANY, answers, Path(scratch), slow_s) for _ in range(times)), strict=True)
+    slowest_s = slow_s * (1 + max(exchanges_many))
     figures = {
         "hosts_4_s": round(statistics.median(few), 3),
         "hosts_64_s": round(statistics.median(many), 3),
@@ -54,41 +55,42 @@ def main() -> None:
         "slowest_host_s": slowest_s,
         "added_by_60_more_s": round(statistics.median(many) - statistics.median(few), 3),
     }
-    report("doctor_scale", figures, {"hosts_64_s": slowest_s + MOST_ADDED_S, "added_by_60_more_s": MOST_ADDED_S}, n=TIMES, slow_s=SLOW_S)
+    bounds = {"hosts_64_s": slowest_s + MOST_ADDED_S, "added_by_60_more_s": MOST_ADDED_S}
+    report("doctor_scale", figures, bounds, quick=quick, n=times, slow_s=slow_s)
 
 
 def answer_files(folder: Path) -> list[Path]:
     """What a host of this machine answers to each exchange, `n` filled."""
-    asked_for = wanted(Need(output=folder), (HostSpec(name="node0"),), "node0")
-    first, answerer = exchanges.first(asked_for, "0" * 16, fast=True)["node0"], Answerer()
+    asked_for = hosts_need_of(Need(output=folder), (HostSpec(name="node0"),), "node0")
+    first, answerer = exchanges.first_requests(asked_for, "0" * 16, fast=True)["node0"], QueryHandler()
     parts = answerer.answer(first)["parts"]
     answerer.close()
     second = {"reach": {"troubles": {}}, "look": {"troubles": {}}, "is_held": {"held": True}}
     later = {"speed": {"to": 1e9, "from": 1e9}}
-    told = [{"parts": parts}, {"parts": second}, *([{"parts": later}] * (MOST_EXCHANGES - 2))]
+    replies = [{"parts": parts}, {"parts": second}, *([{"parts": later}] * (MOST_EXCHANGES - 2))]
     files = [folder / f"answer-{number}.json" for number in range(MOST_EXCHANGES)]
-    for number, (file, one) in enumerate(zip(files, told, strict=True), 1):
+    for number, (file, one) in enumerate(zip(files, replies, strict=True), 1):
         file.write_text(json.dumps({"n": number, **one}) + "\n")
     return files
 
 
-def seconds(count: int, answers: list[Path], folder: Path) -> tuple[float, int]:
-    """What it took, and how often each host was asked."""
+def seconds(count: int, answers: list[Path], folder: Path, slow_s: float) -> tuple[float, int]:
+    """What it took, and how many exchanges there were with each host."""
     hosts = tuple(HostSpec(name=f"node{number}") for number in range(count))
-    commands = {host.name: command(answers, SLOW_S if host is hosts[-1] else 0.0) for host in hosts}
+    commands = {host.name: command(answers, slow_s if host is hosts[-1] else 0.0) for host in hosts}
     began_m = time.monotonic()
-    asked = 0
-    with Sessions(commands) as sessions:
+    exchanges = 0
+    with HostSessions(commands) as sessions:
 
-        def ask(questions: Mapping[str, Any], patience_s: float, /) -> Mapping[str, Reply]:
-            nonlocal asked
-            asked += 1
-            return sessions.ask(questions, patience_s)
+        def ask(questions: Mapping[str, Any], timeout_s: float, /) -> Mapping[str, Reply]:
+            nonlocal exchanges
+            exchanges += 1
+            return sessions.ask(questions, timeout_s)
 
         found = examine_hosts(ask, Need(output=folder), hosts, head="node0", fast=True)
     took_s = time.monotonic() - began_m
     assert len(found.facts) == count, "a host did not answer"
-    return took_s, asked
+    return took_s, exchanges
 
 
 def command(answers: list[Path], slow_s: float) -> tuple[str, ...]:

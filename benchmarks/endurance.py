@@ -12,7 +12,6 @@ settled runs to its last.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -22,12 +21,13 @@ from pathlib import Path
 from statistics import median
 
 import psutil
-from endurance_job import ordered
-from outcome import report
 
-from seatrial.paths import CampaignPaths
+from endurance_job import ordered
+from outcome import parser, report
+from seatrial.core.paths import CampaignPaths
 
 SETTLED_AFTER_RUNS = 20
+QUICK_RUNS = 6
 MIB = 1024 * 1024
 LIMITS = {"start_s": 30, "run_s": 60, "stall": {"factor": 3, "floor_s": 2}, "soft_s": 1, "term_s": 1}
 SHARED_MEMORY = Path("/dev/shm")
@@ -35,9 +35,10 @@ SAMPLE_EVERY_S = 1.0
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=500)
-    count = parser.parse_args().runs
+    options = parser(__doc__)
+    options.add_argument("--runs", type=int, default=500, help="runs of the campaign (500)")
+    args = options.parse_args()
+    count = QUICK_RUNS if args.quick else args.runs
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         before, began_s = segments(), time.monotonic()
@@ -50,7 +51,7 @@ def main() -> None:
         faulty = sum(bool(ordered(number).settings) for number in range(count))
         minutes = round((time.monotonic() - began_s) / 60, 1)
         bounds = {"unaccounted": 0, "orphans": 0, "rss_growth_mib": 50}
-        report("endurance", figures, bounds, runs=count, faulty=faulty, minutes=minutes)
+        report("endurance", figures, bounds, quick=args.quick, runs=count, faulty=faulty, minutes=minutes)
 
 
 def run_campaign(folder: Path, count: int) -> float | None:

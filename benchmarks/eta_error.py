@@ -18,7 +18,6 @@ minute.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import statistics
 import subprocess
@@ -30,9 +29,8 @@ from itertools import accumulate
 from pathlib import Path
 
 from eta_jobs import SHAPES, Job, simulate
-from outcome import report
-
-from seatrial.eta.estimator import EtaEstimator
+from outcome import parser, report
+from seatrial.records.eta import EtaEstimator
 
 BOUNDS = {"median_fraction": 0.005, "p90_fraction": 0.015}
 JOBS_PER_SHAPE = 30
@@ -47,6 +45,7 @@ REAL = {
     "real_warm_drift_pauses": {"warmup_steps": 30, "drift_ratio": 0.85, "pause_every": 40, "pause_ms": 100.0},
 }
 REAL_COMMON = {"steps": 1000, "step_ms": 15.0}
+QUICK_COMMON = {"steps": 120, "step_ms": 2.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,23 +58,30 @@ class Miss:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--jobs", type=int, default=JOBS_PER_SHAPE, help="simulated jobs of each shape")
-    parser.add_argument("--first", type=int, default=0, help="number of the first job of each shape: others than the usual ones")
-    parser.add_argument("--no-real", action="store_true", help="leave out the real runs")
-    options = parser.parse_args()
-    numbers = range(options.first, options.first + options.jobs)
+    options = parser(__doc__)
+    options.add_argument("--jobs", type=int, default=JOBS_PER_SHAPE, help="simulated jobs of each shape")
+    options.add_argument("--first", type=int, default=0, help="number of the first job of each shape: others than the usual ones")
+    options.add_argument("--no-real", action="store_true", help="leave out the real runs")
+    args = options.parse_args()
+    numbers = range(args.first, args.first + (1 if args.quick else args.jobs))
     by_shape = {shape: [miss for number in numbers for miss in misses(simulate(shape, number))] for shape in SHAPES}
     pooled = [miss for found in by_shape.values() for miss in found]
     sparse = [miss for shape in SHAPES for number in numbers for miss in misses(simulate(shape, number), SPARSE_EVERY)]
     recorded = {f"recorded_{path.stem}": list(misses(recorded_job(path))) for path in sorted(RECORDED.glob("*.csv"))}
     on_record = [miss for found in recorded.values() for miss in found]
-    real = [] if options.no_real else [miss for job in real_jobs() for miss in misses(job)]
+    real = [] if args.no_real else [miss for job in real_jobs(args.quick) for miss in misses(job)]
     for name, found in {**by_shape, "all": pooled, "sparse": sparse, **recorded, "recorded": on_record, "real": real}.items():
         if found:
             print(line(name, found), flush=True)
     figures = {**quality(pooled), **prefixed("sparse", sparse), **prefixed("recorded", on_record), **prefixed("real", real)}
-    report("eta_error", {name: round(value, 5) for name, value in figures.items()}, BOUNDS, n=len(pooled), jobs=len(numbers) * len(SHAPES))
+    report(
+        "eta_error",
+        {name: round(value, 5) for name, value in figures.items()},
+        BOUNDS,
+        quick=args.quick,
+        n=len(pooled),
+        jobs=len(numbers) * len(SHAPES),
+    )
 
 
 def misses(job: Job, every: int = 1) -> Iterator[Miss]:
@@ -110,10 +116,12 @@ def recorded_job(path: Path) -> Job:
     return Job(shape=path.stem, ends_s=list(accumulate(iter_s)), iter_s=iter_s, paused_s=[0.0] * len(iter_s))
 
 
-def real_jobs() -> list[Job]:
+def real_jobs(quick: bool) -> list[Job]:
     """Runs of the dummy workload, side by side."""
     with tempfile.TemporaryDirectory() as folder:
-        started = {name: start(Path(folder) / name, {**REAL_COMMON, **settings}) for name, settings in REAL.items()}
+        started = {
+            name: start(Path(folder) / name, {**(QUICK_COMMON if quick else REAL_COMMON), **settings}) for name, settings in REAL.items()
+        }
         for process in started.values():
             if process.wait() != 0:
                 raise SystemExit(f"the dummy workload ended with {process.returncode}")
@@ -128,9 +136,9 @@ def start(folder: Path, settings: dict[str, float]) -> subprocess.Popen[bytes]:
 
 def lived(name: str, events: Path) -> Job:
     """The job that a file of events tells of, from the start of its first step on."""
-    from seatrial.collect.events.files import read_file
+    from seatrial.collect.events import read_event_batch
 
-    table = read_file(events)
+    table = read_event_batch({events: events.read_bytes()})[events]
     steps = table.filter(table["kind"] == "step").sort("step")
     pauses = table.filter(table["kind"] == "pause")
     iter_s = [value / 1000 for value in steps["iter_ms"]]
@@ -163,10 +171,10 @@ def prefixed(name: str, found: list[Miss]) -> dict[str, float]:
 
 
 def line(name: str, found: list[Miss]) -> str:
-    told = quality(found)
-    ours = f"median {told['median_fraction']:.4f}  p90 {told['p90_fraction']:.4f}"
-    seeds = f"seed {told['seed_median_fraction']:.4f} {told['seed_p90_fraction']:.4f}"
-    return f"{name:28} n {len(found):5}  {ours}  {seeds}  covered {told['interval_covered']:.2f}"
+    summary = quality(found)
+    ours = f"median {summary['median_fraction']:.4f}  p90 {summary['p90_fraction']:.4f}"
+    seeds = f"seed {summary['seed_median_fraction']:.4f} {summary['seed_p90_fraction']:.4f}"
+    return f"{name:28} n {len(found):5}  {ours}  {seeds}  covered {summary['interval_covered']:.2f}"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ neighbour). On top of that, by shape:
     drift_down           the pace speeds up steadily, by as much
     named_pauses         an evaluation every 25, 50, 100, 200, 250 or 500 steps, which takes 1 to 10 % of the time between two, and in half
                          of the jobs a checkpoint with every second, fourth or fifth of them, that takes 1 to 5 % of its own; each comes
-                         four times in a run at least, and both are told as named pauses
+                         four times in a run at least, and both are reported as named pauses
     unnamed_pauses       the same, but nothing says so: one step is long now and then
     heavy_tails          one to four steps in two hundred, at random, are 1.5 to 4 times longer (a loader that falls behind)
     level_change         somewhere between 30 and 70 % of the run the pace changes by 10 to 20 %, up or down, and stays there; before that

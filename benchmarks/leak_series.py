@@ -4,7 +4,7 @@ In: a number, and for leaks the rate. Out: `Series`: seconds since the first ste
 that fill exponentially or as t/(t + c), ramps that end, single and several allocations, drops, saw-teeth regular and not, workers that
 come and go, and plain noise; mostly two or three of them together. Every series has noise of its own: white, correlated over minutes,
 and a slow wander that comes back. Ramps and caches are done by three quarters of the run or have a time constant of a third of it at
-most: growth that outlasts the run cannot be told from a leak by anyone.
+most: growth that outlasts the run cannot be distinguished from a leak.
 """
 
 from __future__ import annotations

@@ -22,18 +22,17 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from analysis_scale import MANY_RUNS, STEPS, make
-from outcome import report
-
-from seatrial.paths import CampaignPaths
-from seatrial.report.html.pdf import required_browser
+from analysis_scale import FEW_RUNS, MANY_RUNS, QUICK_STEPS, STEPS, make
+from outcome import parser, report
+from seatrial.core.paths import CampaignPaths
+from seatrial.report.html.print import required_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 TIMES = 5
 MB = 1_000_000
-PATIENCE_MS = 120_000
+TIMEOUT_MS = 120_000
 VIEW = {"width": 1280, "height": 900}
 ONE_DRAWN = "() => document.querySelector('figure.chart[data-state=drawn] svg')"
 ALL_DRAWN = "() => [...document.querySelectorAll('figure.chart')].every(one => one.dataset.state !== 'waiting')"
@@ -46,29 +45,41 @@ ANSWERED = f"""() => {{
 
 
 def main() -> None:
-    asked = arguments()
+    args = arguments()
     with tempfile.TemporaryDirectory() as scratch:
-        out = campaign_in(asked.keep or Path(scratch))
+        out = campaign_in(args.keep or Path(scratch), args.quick)
         reported_s = seconds_to_report(out)
         page = CampaignPaths(out).summary_html
         page_bytes = page.stat().st_size
-        waits = measured(page)
+        waits = measured(page, 1 if args.quick else TIMES)
     figures = {
         "page_mb": round(page_bytes / MB, 3),
         "usable_s": round(median(usable_s for usable_s, _ in waits), 3),
         "all_drawn_s": round(median(all_s for _, all_s in waits), 3),
         "report_s": round(reported_s, 2),
     }
-    report("page_scale", figures, {"page_mb": 10.0, "usable_s": 3.0}, n=TIMES, runs=1000, steps=STEPS, cores=os.cpu_count())
+    runs, steps = (10, QUICK_STEPS) if args.quick else (1000, STEPS)
+    report(
+        "page_scale",
+        figures,
+        {"page_mb": 10.0, "usable_s": 3.0},
+        quick=args.quick,
+        n=len(waits),
+        runs=runs,
+        steps=steps,
+        cores=os.cpu_count(),
+    )
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="Make the campaign here and leave it, or use the one that is there.")
-    return parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--keep", type=Path, metavar="FOLDER", help="Make the campaign here and leave it, or use the one that is there.")
+    return options.parse_args()
 
 
-def campaign_in(folder: Path) -> Path:
+def campaign_in(folder: Path, quick: bool) -> Path:
+    if quick:
+        return make(folder, FEW_RUNS, 1, QUICK_STEPS)
     there = folder / "many-runs"
     return there if CampaignPaths(there).plan.exists() else make(folder, MANY_RUNS, 1)
 
@@ -81,13 +92,13 @@ def seconds_to_report(out: Path) -> float:
     return time.perf_counter() - began_s
 
 
-def measured(page: Path) -> list[tuple[float, float]]:
+def measured(page: Path, times: int) -> list[tuple[float, float]]:
     """Seconds until usable and until all is drawn, each time anew; one before them, so that the file is in memory as after a download."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=required_browser(), args=["--no-sandbox"])
-        waits = [opened(browser, page) for _ in range(TIMES + 1)]
+        waits = [opened(browser, page) for _ in range(times + 1)]
         browser.close()
     for usable_s, all_s in waits:
         print(f"usable after {usable_s:.2f} s, all drawn after {all_s:.2f} s", file=sys.stderr)
@@ -99,11 +110,11 @@ def opened(browser: Browser, address: Path) -> tuple[float, float]:
     page = context.new_page()
     began_s = time.perf_counter()
     page.goto(address.resolve().as_uri(), wait_until="commit")
-    page.wait_for_function(ONE_DRAWN, timeout=PATIENCE_MS)
+    page.wait_for_function(ONE_DRAWN, timeout=TIMEOUT_MS)
     page.fill("#run-filter", SOUGHT)
-    page.wait_for_function(ANSWERED, timeout=PATIENCE_MS)
+    page.wait_for_function(ANSWERED, timeout=TIMEOUT_MS)
     usable_s = time.perf_counter() - began_s
-    page.wait_for_function(ALL_DRAWN, timeout=PATIENCE_MS)
+    page.wait_for_function(ALL_DRAWN, timeout=TIMEOUT_MS)
     all_s = time.perf_counter() - began_s
     context.close()
     return usable_s, all_s

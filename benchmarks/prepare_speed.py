@@ -8,7 +8,7 @@
 
 The files are synthetic and as long as LibriSpeech's (12 s on average). The bare loop is one process that reads each file with soundfile
 and writes the same samples with soundfile: no trim, no second name, no record. Ours is the whole of `prepare librispeech --trim`, from
-the start of the process to its end. The three are run in turns, and the medians of the rounds' ratios are told. Two workers need two
+the start of the process to its end. The three are run in turns, and the medians of the rounds' ratios are reported. Two workers need two
 cores: rounds in which other processes took more than a twentieth of the machine do not count as long as there are enough of the others
 (`quiet_rounds`). `same_trims_as_librosa` is over the same files; it is null where librosa is not installed.
 """
@@ -28,7 +28,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from outcome import report
+from outcome import parser, report
 
 AT_LEAST = {"fraction_of_bare_loop": 0.95, "two_workers_ratio": 1.8, "same_trims_as_librosa": True}
 FILES, ROUNDS = 1_500, 5
@@ -58,10 +58,12 @@ class Round(NamedTuple):
 
 
 def main() -> None:
-    words = argparse.ArgumentParser(description="How fast a LibriSpeech tree is prepared.")
-    words.add_argument("--files", type=int, default=FILES, help="fewer make it shorter, and less sure")
-    words.add_argument("--rounds", type=int, default=ROUNDS, help="rounds in which other processes were quiet")
-    options = words.parse_args()
+    arguments = parser(__doc__)
+    arguments.add_argument("--files", type=int, default=FILES, help="fewer make it shorter, and less sure")
+    arguments.add_argument("--rounds", type=int, default=ROUNDS, help="rounds in which other processes were quiet")
+    options = arguments.parse_args()
+    if options.quick:
+        options.files, options.rounds = 6, 1
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder, "source"), Path(folder, "target")
         make_source(source, options.files)
@@ -70,7 +72,7 @@ def main() -> None:
     quiet = [one for one in rounds if one.is_quiet]
     counted = quiet if len(quiet) == options.rounds else rounds
     figures = figures_of(counted, options.files) | {"same_trims_as_librosa": trims}
-    report("prepare_speed", figures, {}, AT_LEAST, rounds=len(rounds), quiet_rounds=len(quiet), cores=os.cpu_count())
+    report("prepare_speed", figures, {}, AT_LEAST, quick=options.quick, rounds=len(rounds), quiet_rounds=len(quiet), cores=os.cpu_count())
 
 
 def figures_of(rounds: Sequence[Round], num_files: int) -> dict[str, float | bool | None]:
@@ -82,14 +84,14 @@ def figures_of(rounds: Sequence[Round], num_files: int) -> dict[str, float | boo
 
 
 def make_source(root: Path, num_files: int) -> None:
-    from seatrial_workloads.librispeech.synthetic import make_tree
+    from seatrial_workloads.librispeech.synthetic import write_tree
 
     print(f"making {num_files} files", file=sys.stderr)
-    make_tree(root, num_files, mean_s=MEAN_S)
+    write_tree(root, num_files, mean_s=MEAN_S)
 
 
 def all_rounds(source: Path, target: Path, options: argparse.Namespace) -> list[Round]:
-    """Rounds until enough of them were quiet, or patience is at its end."""
+    """Rounds until enough of them were quiet, or there were too many others."""
     rounds: list[Round] = []
     while sum(one.is_quiet for one in rounds) < options.rounds and len(rounds) < options.rounds * TRIES_PER_ROUND:
         rounds.append(one_round(source, target, len(rounds)))
@@ -144,16 +146,16 @@ def children_cpu_s() -> float:
 def same_trims(source: Path) -> bool | None:
     """Whether every file is cut where librosa cuts it."""
     try:
-        import librosa
+        from librosa.effects import trim
     except ImportError:
         return None
     import soundfile
 
-    from seatrial_workloads.librispeech.trim import trim_bounds
+    from seatrial_workloads.librispeech.audio import trim_bounds
 
     for path in source.rglob("*.flac"):
         samples, _ = soundfile.read(path, dtype="int16")
-        _, bounds = librosa.effects.trim(samples.astype("float32") / 32768, top_db=60.0)
+        _, bounds = trim(samples.astype("float32") / 32768, top_db=60.0)
         if trim_bounds(samples) != tuple(bounds):
             return False
     return True

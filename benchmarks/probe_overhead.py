@@ -6,7 +6,7 @@
 
 The same loop (a loader, a step, three phases, a loss) runs with a probe that writes and with a silent one, in many short blocks in
 changing order; the difference of the process's CPU time within a pair of blocks, the probe's own thread and the closing of its files
-included, is the cost of a step, and the median of the pairs is told: the speed of a shared machine changes by a third from one second
+included, is the cost of a step, and the median of the pairs is reported: the speed of a shared machine changes by a third from one second
 to the next, which a pair hardly feels. `overhead_ratio_10ms` is that over a step of 10 ms: wall ratios of a thousandth drown in the
 noise. Where there is a CUDA GPU, the same with phases by CUDA events and a loss on the device (`cuda_us_per_step`), and then the wall
 time of GPU-bound steps with and without (`cuda_wall_ratio`, more than 1 is slower).
@@ -14,6 +14,7 @@ time of GPU-bound steps with and without (`cuda_wall_ratio`, more than 1 is slow
 
 from __future__ import annotations
 
+import functools
 import sys
 import tempfile
 import time
@@ -22,8 +23,7 @@ from contextlib import contextmanager
 from statistics import median, quantiles
 from typing import Any
 
-from outcome import report
-
+from outcome import parser, report
 from seatrial.probe import Probe
 
 BLOCK_STEPS = 2_000
@@ -34,29 +34,31 @@ STEP_OF_10_MS_US = 10_000.0
 
 
 def main() -> None:
-    cpu_us = cost_us(plain_loop)
+    quick = parser(__doc__).parse_args().quick
+    pairs = 4 if quick else PAIRS
+    cpu_us = cost_us(plain_loop, pairs)
     cpu = median(cpu_us)
     figures: dict[str, float] = {"cpu_us_per_step": round(cpu, 2), "overhead_ratio_10ms": round(cpu / STEP_OF_10_MS_US, 6)}
     bounds = {"cpu_us_per_step": 20.0, "overhead_ratio_10ms": 0.003}
-    notes: dict[str, object] = {"block_steps": BLOCK_STEPS, "pairs": PAIRS, "cpu_us_p10_p90": p10_p90(cpu_us)}
+    notes: dict[str, object] = {"block_steps": BLOCK_STEPS, "pairs": pairs, "cpu_us_p10_p90": p10_p90(cpu_us)}
     if cuda_is_here():
         small, big = cuda_tensors()
-        cuda_us = cost_us(lambda probe, steps: device_loop(probe, steps, small))
+        cuda_us = cost_us(lambda probe, steps: device_loop(probe, steps, small), pairs)
         step_s = time_of(lambda: gpu_steps(Probe(), WALL_STEPS, big)) / WALL_STEPS
         figures |= {"cuda_us_per_step": round(median(cuda_us), 2), "cuda_wall_ratio": round(wall_ratio(big), 6)}
         bounds["cuda_us_per_step"] = 30.0
         notes |= {"cuda_us_p10_p90": p10_p90(cuda_us), "wall_steps": WALL_STEPS, "cuda_step_ms": round(step_s * 1000, 3)}
-    report("probe_overhead", figures, bounds, **notes)
+    report("probe_overhead", figures, bounds, {}, quick=quick, **notes)
 
 
-def cost_us(loop: Callable[[Probe, int], None]) -> list[float]:
+def cost_us(loop: Callable[[Probe, int], None], pairs: int) -> list[float]:
     """What a step costs more with a probe that writes, by pair of blocks."""
     differences = []
-    for number in range(PAIRS):
+    for number in range(pairs):
         cpu_s = {writes: cpu_s_of(loop, writes=writes) for writes in ((False, True) if number % 2 else (True, False))}
         differences.append((cpu_s[True] - cpu_s[False]) / BLOCK_STEPS * 1e6)
         if (number + 1) % 20 == 0:
-            print(f"pair {number + 1} of {PAIRS}: median so far {median(differences):.2f} µs a step", file=sys.stderr)
+            print(f"pair {number + 1} of {pairs}: median so far {median(differences):.2f} µs a step", file=sys.stderr)
     return differences
 
 
@@ -148,7 +150,7 @@ def wall_ratio(matrix: Any) -> float:
         for writes in (False, True) if number % 2 else (True, False):
             with probe_that(writes=writes) as probe:
                 gpu_steps(probe, 10, matrix)
-                times[writes] = time_of(lambda probe=probe: gpu_steps(probe, WALL_STEPS, matrix))
+                times[writes] = time_of(functools.partial(gpu_steps, probe, WALL_STEPS, matrix))
         ratios.append(times[True] / times[False])
     return median(ratios)
 

@@ -14,7 +14,6 @@ out. Which of them it was stands under `nvml`.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import ctypes
 import os
@@ -25,14 +24,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from outcome import report
-
-from seatrial.files import read_json
-from seatrial.observe.telemetry import NVML_LIBRARY, start_telemetry
-from seatrial.paths import AttemptPaths
+from outcome import parser, report
+from seatrial.core.files import read_json
+from seatrial.core.paths import AttemptPaths
+from seatrial.observe.run_telemetry import NVML_LIBRARY, start_telemetry
 from seatrial.records.codec import from_json
-from seatrial.records.command import AgentOrder, Command
-from seatrial.records.run_spec import TelemetrySpec
+from seatrial.records.launch import AgentOrder, Command
+from seatrial.records.plan import TelemetrySpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
 
 BOUNDS = {"core_fraction": 0.01}
@@ -43,17 +41,17 @@ TREE = "import subprocess, sys; [subprocess.Popen(['sleep', sys.argv[2]]) for _ 
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("--seconds", type=float, default=60.0, help="how long to sample (60)")
     options.add_argument("--processes", type=int, default=16, help="processes in the watched tree (16)")
-    asked = options.parse_args()
+    args = options.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         nvml = os.environ.get("SAMPLER_COST_NVML") or driver_at_hand(Path(folder))
         if nvml == "stub" and "SAMPLER_COST_NVML" not in os.environ:
             # The library is looked for where the process was told to look when it started.
             os.environ.update(LD_LIBRARY_PATH=folder, SAMPLER_COST_NVML="stub")
             raise SystemExit(subprocess.run([sys.executable, *sys.argv], check=False).returncode)
-        measure(Path(folder), nvml, asked.seconds, asked.processes)
+        measure(Path(folder), nvml, 3.0 if args.quick else args.seconds, args.processes, quick=args.quick)
 
 
 def driver_at_hand(folder: Path) -> str:
@@ -69,7 +67,7 @@ def driver_at_hand(folder: Path) -> str:
     return "stub"
 
 
-def measure(folder: Path, nvml: str, seconds: float, processes: int) -> None:
+def measure(folder: Path, nvml: str, seconds: float, processes: int, *, quick: bool) -> None:
     """Sample for so long over a tree of so many processes, and report."""
     telemetry = TelemetrySpec(gpu_s=None if nvml == "none" else INTERVAL_S, host_s=INTERVAL_S)
     order = AgentOrder(command=Command(argv=(), env={}, cwd="."), attempt_folder=str(folder), telemetry=telemetry)
@@ -82,15 +80,15 @@ def measure(folder: Path, nvml: str, seconds: float, processes: int) -> None:
         os.killpg(tree.pid, 9)
     account = from_json(TelemetryAccount, read_json(AttemptPaths(folder).telemetry))
     samplers = {"gpu": account.gpu, "host": account.host}
-    fractions = {kind: told(kind, sampler, folder) for kind, sampler in samplers.items() if sampler}
+    fractions = {kind: core_fraction(kind, sampler, folder) for kind, sampler in samplers.items() if sampler}
     figures = {
         "core_fraction": round(sum(fractions.values()), 6),
         **{f"{kind}_core_fraction": round(part, 6) for kind, part in fractions.items()},
     }
-    report("sampler_cost", figures, BOUNDS, nvml=nvml, interval_s=INTERVAL_S, seconds=seconds, processes=processes)
+    report("sampler_cost", figures, BOUNDS, quick=quick, nvml=nvml, interval_s=INTERVAL_S, seconds=seconds, processes=processes)
 
 
-def told(kind: str, sampler: SamplerAccount, folder: Path) -> float:
+def core_fraction(kind: str, sampler: SamplerAccount, folder: Path) -> float:
     """Print one sampler's line; its share of a core."""
     with open(getattr(AttemptPaths(folder), f"{kind}_telemetry"), newline="") as source:
         costs_ms = sorted(float(row["sample_ms"]) for row in csv.DictReader(source))

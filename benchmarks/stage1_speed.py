@@ -14,7 +14,6 @@ its wall clock over the window, read from its events. bf16, micro batch 160, sli
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -23,7 +22,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from outcome import report
+from outcome import parser, report, skip
 
 HERE = Path(__file__).parent
 AT_LEAST = {"ddp_samples_per_s": 2000.0, "compiled_samples_per_s": 2450.0, "deepspeed_over_ddp": 0.95}
@@ -53,16 +52,17 @@ STOCK = {"stock": "false", "stock_compiled": "true"}
 
 
 def main() -> None:
-    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options = parser(__doc__)
     options.add_argument("--only", nargs="*", choices=[*STOCK, *SIDES], help="sides to measure (all)")
     options.add_argument("--set", nargs="*", default=[], metavar="NAME=JSON", help="other settings of the trainer, as in micro_batch=192")
-    asked = options.parse_args()
+    args = options.parse_args()
     import torch
 
     if not torch.cuda.is_available():
-        sys.exit("stage1_speed needs a GPU: what a CPU does says nothing of it")
-    changed = {name: json.loads(value) for name, value in (pair.split("=", 1) for pair in asked.set)}
-    wanted = asked.only or [*STOCK, *SIDES]
+        skip("stage1_speed", "no GPU found: the speed of a CPU says nothing about it")
+    changed: dict[str, Any] = {"steps": FIRST_STEP + 20} if args.quick else {}
+    changed |= {name: json.loads(value) for name, value in (pair.split("=", 1) for pair in args.set)}
+    wanted = args.only or [*STOCK, *SIDES]
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as scratch:
         data = prepared_tree(Path(scratch)) if any(side in SIDES for side in wanted) else {}
@@ -72,13 +72,14 @@ def main() -> None:
                 figures |= stock(name) if name in STOCK else ours(name, {**SETTINGS, **data, **changed, **SIDES[name]}, Path(scratch))
     if "ddp_samples_per_s" in figures and "deepspeed_samples_per_s" in figures:
         figures["deepspeed_over_ddp"] = round(figures["deepspeed_samples_per_s"] / figures["ddp_samples_per_s"], 4)
-    at_least = {name: bound for name, bound in AT_LEAST.items() if not asked.only or name in figures}
-    at_most = {name: bound for name, bound in AT_MOST.items() if not asked.only or name in figures}
+    at_least = {name: bound for name, bound in AT_LEAST.items() if not args.only or name in figures}
+    at_most = {name: bound for name, bound in AT_MOST.items() if not args.only or name in figures}
     report(
         "stage1_speed",
         figures,
         at_most,
         at_least,
+        quick=args.quick,
         gpu=torch.cuda.get_device_name(),
         torch=torch.__version__,
         settings={**SETTINGS, **changed},
@@ -92,7 +93,7 @@ def prepared_tree(scratch: Path) -> dict[str, str]:
     prepare = [sys.executable, "-m", "seatrial_workloads.librispeech.prepare"]
     subprocess.run([*prepare, "--synthetic", str(UTTERANCES), "--output-root", made, "--workers", workers], check=True, stdout=sys.stderr)
     manifest = prepared / "manifest.tsv"
-    flags = ["--input-root", made, "--output-root", prepared, "--trim", "--manifest-path", manifest, "--workers", workers]
+    flags: list[str | Path] = ["--input-root", made, "--output-root", prepared, "--trim", "--manifest-path", manifest, "--workers", workers]
     subprocess.run([*prepare, *flags], check=True, stdout=sys.stderr)
     return {"dataset_root": str(prepared), "dataset_manifest_path": str(manifest)}
 
@@ -110,7 +111,7 @@ def ours(name: str, settings: dict[str, Any], scratch: Path) -> dict[str, Any]:
     """The trainer in a process of its own, and what its events say."""
     run_dir, file = scratch / f"run-{name}", scratch / f"{name}.json"
     file.write_text(json.dumps(settings))
-    argv = [sys.executable, "-m", "seatrial_workloads.contrastive.train", "--settings", file, "--run-dir", run_dir]
+    argv: list[str | Path] = [sys.executable, "-m", "seatrial_workloads.contrastive.train", "--settings", file, "--run-dir", run_dir]
     subprocess.run(argv, check=True, stdout=sys.stderr)
     events = [json.loads(line) for line in (run_dir / "events_rank0.jsonl").read_text().splitlines()]
     steps = [event for event in events if event["kind"] == "step" and event["step"] >= FIRST_STEP]

@@ -33,21 +33,21 @@ def main() -> None:
     options.add_argument("--micro_batch", type=int, default=160, help="rows in one step (160)")
     options.add_argument("--seconds", type=float, default=2.0, help="seconds of audio in a row (2.0)")
     options.add_argument("--steps", type=int, default=15, help="steps that are timed (15)")
-    asked = options.parse_args()
+    args = options.parse_args()
     # The compiler remarks on parts of transformers that it looks through; none of it is ours.
     warnings.simplefilter("ignore")
     torch.set_float32_matmul_precision("high")
     torch.backends.cudnn.allow_tf32 = True
-    step = stock_step(asked.micro_batch, round(asked.seconds * SAMPLE_RATE), compiled=asked.compiled == "true")
+    step = stock_step(args.micro_batch, round(args.seconds * SAMPLE_RATE), compiled=args.compiled == "true")
     for _ in range(WARM_UP_STEPS):
         step()
-    step_ms = statistics.median(timed_ms(step) for _ in range(asked.steps))
+    step_ms = statistics.median(timed_ms(step) for _ in range(args.steps))
     print(
         json.dumps(
             {
                 "step_ms": round(step_ms, 2),
-                "samples_per_s": round(asked.micro_batch / step_ms * 1000, 1),
-                "n": asked.steps,
+                "samples_per_s": round(args.micro_batch / step_ms * 1000, 1),
+                "n": args.steps,
                 "peak_gib": round(torch.cuda.max_memory_allocated() / 2**30, 1),
             }
         )

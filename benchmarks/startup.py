@@ -14,19 +14,21 @@ import sys
 import time
 from statistics import median
 
-from outcome import report
+from outcome import parser, report
 
-TIMES = 21
+TIMES, QUICK_TIMES = 21, 2
 HELP = [sys.executable, "-m", "seatrial", "--help"]
 NOTHING = [sys.executable, "-c", "pass"]
 
 
 def main() -> None:
+    quick = parser(__doc__).parse_args().quick
+    times = QUICK_TIMES if quick else TIMES
     for command in (HELP, NOTHING):
         seconds_of(command)
-    pairs = [(seconds_of(HELP), seconds_of(NOTHING)) for _ in range(TIMES)]
+    pairs = [(seconds_of(HELP), seconds_of(NOTHING)) for _ in range(times)]
     figures = {"help_s_p50": median(pair[0] for pair in pairs), "python_s_p50": median(pair[1] for pair in pairs)}
-    report("startup", {name: round(value, 4) for name, value in figures.items()}, {"help_s_p50": 0.4}, n=TIMES)
+    report("startup", {name: round(value, 4) for name, value in figures.items()}, {"help_s_p50": 0.4}, quick=quick, n=times)
 
 
 def seconds_of(command: list[str]) -> float:

@@ -15,16 +15,15 @@ of the steady ones that were called unsteady.
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from outcome import report
 
-from seatrial.analyse.steady import find_steady
+from outcome import parser, report
+from seatrial.analyse.steady_state import find_steady_state
 
 Floats = npt.NDArray[np.float64]
 WarmUp = Callable[[np.random.Generator, int, int], Floats]
@@ -120,30 +119,32 @@ def unsteady_series(number: int) -> Series:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--first", type=int, default=0, help="number of the first series: others than the usual ones")
-    parser.add_argument("--series", type=int, default=STEADY_SERIES, help="series with a steady state; half as many without")
-    parser.add_argument("-v", "--verbose", action="store_true", help="name the series that were judged wrongly")
-    options = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--first", type=int, default=0, help="number of the first series: others than the usual ones")
+    options.add_argument("--series", type=int, default=STEADY_SERIES, help="series with a steady state; half as many without")
+    options.add_argument("-v", "--verbose", action="store_true", help="name the series that were judged wrongly")
+    args = options.parse_args()
+    num = 8 if args.quick else args.series
     near, steady, by_shape = [], [], defaultdict(list)
-    for series in map(steady_series, range(options.first, options.first + options.series)):
-        found = find_steady(series.times_ms)
+    for series in map(steady_series, range(args.first, args.first + num)):
+        found = find_steady_state(series.times_ms)
         truth_ms, got_ms = series.times_ms[series.steady_from :].mean(), series.times_ms[found.warmup :].mean()
         near.append(abs(truth_ms / got_ms - 1) <= NEAR)
         steady.append(found.steady)
         by_shape[series.shape].append((near[-1], steady[-1]))
-        if options.verbose and not (near[-1] and steady[-1]):
+        if args.verbose and not (near[-1] and steady[-1]):
             print(series.shape, len(series.times_ms), series.steady_from, found, f"{truth_ms / got_ms - 1:+.3f}")
     for shape, judged in by_shape.items():
         print(f"{shape:<12} n {len(judged)}  within 5 % {np.mean(judged, axis=0)[0]:.2f}  called steady {np.mean(judged, axis=0)[1]:.2f}")
-    without = [unsteady_series(number) for number in range(options.first, options.first + options.series // 2)]
-    called = [not find_steady(series.times_ms).steady for series in without]
+    without = [unsteady_series(number) for number in range(args.first, args.first + num // 2)]
+    called = [not find_steady_state(series.times_ms).steady for series in without]
     figures = {
         "within_5pct_fraction": round(float(np.mean(near)), 4),
         "unsteady_called_fraction": round(float(np.mean(called)), 4),
         "steady_missed_fraction": round(1 - float(np.mean(steady)), 4),
     }
-    report("steady_state", figures, {}, {"within_5pct_fraction": 0.95}, series=len(near), unsteady_series=len(called), first=options.first)
+    notes = {"series": len(near), "unsteady_series": len(called), "first": args.first}
+    report("steady_state", figures, {}, {"within_5pct_fraction": 0.95}, quick=args.quick, **notes)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@
 Simulated runs: 2 to 64 ranks, 50 to 500 steps, noise of 1 to 5 % in every phase, ranks that meet in bwd or in step, and one rank that
 is slower by 10 to 50 % of a whole step's work. `named_fraction` is the share of them in which `find_straggler` names that rank and the
 phase its time goes into; a rank slower by a tenth and more in everything, as on a GPU with lower clocks, must be named too. In other
-runs phases are told at every tenth step only, as on GPUs: 500 steps or more, since twenty with phases are needed.
+runs phases are reported at every tenth step only, as on GPUs: 500 steps or more, since twenty with phases are needed.
 
 Work inside the phase in which the ranks meet cannot be seen from outside, as the others wait there: a rank that is slow in that phase
 alone must never be named wrongly. These runs are counted apart: `inside_hinted_fraction` abstain and tell the right rank,
@@ -27,18 +27,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from outcome import report
 
-from seatrial.analyse.straggler import find_straggler
+from outcome import parser, report
+from seatrial.analyse.stragglers import find_straggler
+from seatrial.records.attempt import StepTables
 from seatrial.records.events import PHASES, STEP_TABLE_COLUMNS
-from seatrial.records.health import Straggler, StragglerVerdict
-from seatrial.records.steps import StepTables
+from seatrial.records.measure import Straggler, StragglerVerdict
 
 AT_LEAST = {"named_fraction": 1.0, "abstained_fraction": 1.0}
 AT_MOST = {"false_named_fraction": 0.0, "inside_wrong_fraction": 0.0, "pair_wrong_fraction": 0.0}
 NAMES = tuple(name.removesuffix("_ms") for name in PHASES)
 SHARES = {"even": (0.04, 0.06, 0.30, 0.45, 0.15), "compute": (0.005, 0.005, 0.33, 0.64, 0.02)}
 """How a step's work is shared out over the phases."""
+QUICK_EVERY = 60
 WORK_MS = 100.0
 EXCHANGE_MS = 3.0
 RANKS, STEPS, NOISE = (2, 3, 8, 64), (50, 120, 500), (0.01, 0.03, 0.05)
@@ -75,14 +76,16 @@ class Case:
 
 
 def main() -> None:
-    visible = [*by_phase(), *by_everything()]
+    quick = parser(__doc__).parse_args().quick
+    every = QUICK_EVERY if quick else 1
+    visible = [*by_phase(), *by_everything()][::every]
     named = {case: run(case) for case in visible}
     for what, group in itertools.groupby(sorted(named, key=lambda case: case.what), key=lambda case: case.what):
         cases = list(group)
         print(f"{what:55} n {len(cases):4}  named {fraction([is_right(case, named[case]) for case in cases]):.3f}", flush=True)
-    inside = {case: run(case) for case in by_inside()}
-    pair = {case: run(case) for case in by_pair()}
-    healthy = [run(case) for case in nobody_slow()]
+    inside = {case: run(case) for case in [*by_inside()][::every]}
+    pair = {case: run(case) for case in [*by_pair()][::every]}
+    healthy = [run(case) for case in [*nobody_slow()][::every]]
     missing = [run(case) for case in ranks_missing(visible)]
     report(
         "straggler_rates",
@@ -98,6 +101,7 @@ def main() -> None:
         },
         AT_MOST,
         AT_LEAST,
+        quick=quick,
         n={"named": len(named), "abstained": len(missing), "false_named": len(healthy), "inside": len(inside), "pair": len(pair)},
         bwd="work inside the phase in which ranks meet cannot be seen; those runs are the inside_ figures",
     )

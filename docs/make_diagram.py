@@ -1,9 +1,9 @@
-"""Draw docs/images/data-flow.svg, and the table of stages in docs/architecture.md, both from the one table below.
+"""Draw docs/images/data-flow.svg, the picture of docs/architecture.md, from the table of stages below.
 
-python docs/make_diagram.py            write them
-python docs/make_diagram.py --check    exit 1 and name what is not what would be written
+python docs/make_diagram.py            write it
+python docs/make_diagram.py --check    exit 1 if the picture is stale
 
-A test holds the picture and the page against this table, and every module, function, record and file in it against the code.
+A test checks every module, function, record and file of the table against the code.
 """
 
 from __future__ import annotations
@@ -18,21 +18,19 @@ from pathlib import Path
 
 DOCS = Path(__file__).parent
 PICTURE = DOCS / "images" / "data-flow.svg"
-PAGE = DOCS / "architecture.md"
-BEGIN, END = "<!-- stages: written by docs/make_diagram.py -->", "<!-- end of stages -->"
 
 HARNESS, AGENT, RANK = "harness", "agent", "rank"
-ONCE, EACH_RUN, ANY_TIME, BEYOND = "once a campaign", "for each run", "again from disk, at any time", "beyond"
+ONCE, EACH_RUN, ANY_TIME, ON_REQUEST = "once a campaign", "for each run", "recomputed from disk, at any time", "on request"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """One stop on a run's way. Modules are under src/seatrial, files are named as in docs/files.md."""
+    """One stage of a run. Modules are under src/seatrial, files are named as in docs/files.md."""
 
     name: str
     when: str
     where: str = HARNESS
-    """In which process it happens."""
+    """The process it runs in."""
     module: str
     function: str
     """Its top function; `Class.method` where it is one."""
@@ -41,9 +39,9 @@ class Stage:
     writes: tuple[str, ...] = ()
     record_module: str
     record: str
-    """What it hands on; a class of `record_module`, or the name of what that module describes."""
+    """Its result: a class of `record_module`, or the name of what that module describes."""
     arrow: str = ""
-    """What the picture says on the way to the next stage, where that is not the record alone."""
+    """The label of the arrow to the next stage, where that is not the record alone."""
 
 
 EVENTS, HEARTBEATS = "events_rank*.jsonl", "heartbeat_rank*.jsonl"
@@ -52,42 +50,42 @@ STAGES = (
         name="plan",
         when=ONCE,
         module="plan/resolve.py",
-        function="resolve",
-        does="reads the plan strictly; expands, names, hashes and orders its runs",
+        function="resolve_plan",
+        does="checks the plan; expands, names, hashes and orders its runs",
         reads=("plan.yaml",),
-        record_module="records/campaign_plan.py",
+        record_module="records/plan.py",
         record="CampaignPlan",
     ),
     Stage(
         name="preflight",
         when=ONCE,
         module="campaign/preflight.py",
-        function="refuse_what_can_only_fail",
-        does="looks at every host before anything is started, and refuses what can only fail",
+        function="run_preflight",
+        does="checks every host before anything starts; refuses what can only fail",
         writes=("preflight.json",),
         record_module="campaign/preflight.py",
-        record="Looked",
-        arrow="Looked: warnings, and what the hosts told",
+        record="PreflightResult",
+        arrow="PreflightResult: warnings, facts of the hosts",
     ),
     Stage(
         name="campaign",
         when=ONCE,
-        module="campaign/all_runs.py",
-        function="run_all",
-        does="owns the folder; runs what is not finished, one run after another",
+        module="campaign/loop.py",
+        function="run_campaign",
+        does="locks the folder; runs what is not finished, one run after another",
         reads=("outcome.json",),
         writes=(".owner.lock", ".owner.json", "plan.json", "plans", "progress.json"),
-        record_module="records/run_spec.py",
+        record_module="records/plan.py",
         record="RunSpec",
     ),
     Stage(
         name="launch",
         when=EACH_RUN,
         module="launch/prepare.py",
-        function="prepare_all",
-        does="builds the command for what the place gave, and writes it down",
+        function="prepare_attempt",
+        does="builds the command for its allocation and records it",
         writes=("spec.json", "settings.json", "environment.json", "command.sh", "agent.json", "hostfile"),
-        record_module="records/command.py",
+        record_module="records/launch.py",
         record="AgentOrder",
     ),
     Stage(
@@ -96,13 +94,13 @@ STAGES = (
         where=AGENT,
         module="agent/supervise.py",
         function="Supervisor.run",
-        does="starts the launcher, merges its output, samples, ends what must end",
+        does="starts the launcher, merges its output, samples, stops every process",
         reads=("agent.json", "call.json"),
         writes=(
             *("launcher.log", "launcher_arrivals.csv", "ranks", "agent.log", "stacks"),
             *("gpu_telemetry.csv", "host_telemetry.csv", "telemetry.json"),
         ),
-        record_module="records/command.py",
+        record_module="records/launch.py",
         record="AgentReport",
         arrow="starts the ranks; AgentReport goes to observe",
     ),
@@ -112,7 +110,7 @@ STAGES = (
         where=RANK,
         module="probe/loop.py",
         function="Probe.step",
-        does="tells steps, phases, losses and signs of life, in every rank",
+        does="records steps, phases, losses and heartbeats of every rank",
         reads=("halt.json",),
         writes=(EVENTS, HEARTBEATS, "stacks"),
         record_module="records/events.py",
@@ -124,7 +122,7 @@ STAGES = (
         when=EACH_RUN,
         module="campaign/follow.py",
         function="Follower.follow",
-        does="looks on every second; steps in at a limit, a stall or the user's wish",
+        does="reads progress every second; acts on limits, stalls and stop requests",
         reads=(HEARTBEATS, "launcher.log", "host_telemetry.csv"),
         writes=("alarms.jsonl", "halt.json"),
         record_module="campaign/ending.py",
@@ -135,7 +133,7 @@ STAGES = (
         when=EACH_RUN,
         module="campaign/one_run.py",
         function="run_one",
-        does="holds the four above together, and says how the run ended and why",
+        does="runs the four above; records how the run ended and why",
         reads=(EVENTS, "launcher.log", "stacks"),
         writes=("provenance.json", "nodes.json", "outcome.json"),
         record_module="records/outcome.py",
@@ -146,10 +144,10 @@ STAGES = (
         when=ANY_TIME,
         module="collect/steps.py",
         function="read_steps",
-        does="reads what an attempt left, whole or damaged, as tables",
+        does="reads the files of an attempt, damaged ones too, as tables",
         reads=("plan.json", "spec.json", "outcome.json", EVENTS, "launcher.log", "host_telemetry.csv"),
         writes=("run_manifest.tsv", "timing_points.csv", "eta_points.csv"),
-        record_module="records/steps.py",
+        record_module="records/attempt.py",
         record="StepTables",
     ),
     Stage(
@@ -157,7 +155,7 @@ STAGES = (
         when=ANY_TIME,
         module="analyse/measure.py",
         function="measure_run",
-        does="finds the window, measures each run, then groups and ranks them",
+        does="finds the steady window, measures each run, groups and ranks",
         record_module="records/measure.py",
         record="RunMeasure",
         arrow="RunMeasure, GroupSummary, Ranking",
@@ -167,7 +165,7 @@ STAGES = (
         when=ANY_TIME,
         module="judge/verdict.py",
         function="judge",
-        does="holds the figures against the plan's criteria",
+        does="judges the figures by the plan's criteria",
         record_module="records/verdict.py",
         record="CampaignVerdict",
     ),
@@ -184,45 +182,20 @@ STAGES = (
         ),
         record_module="records/results.py",
         record="CampaignResults",
-        arrow="CampaignResults to the terminal; history is asked for",
+        arrow="CampaignResults; history only on request",
     ),
     Stage(
         name="history",
-        when=BEYOND,
+        when=ON_REQUEST,
         module="history/rows.py",
         function="add",
         does="keeps a group as a row that later campaigns are compared with",
         reads=("plan.json", "outcome.json", EVENTS),
         writes=("history.jsonl",),
         record_module="records/comparison.py",
-        record="Side",
+        record="ComparedGroup",
     ),
 )
-
-
-def table() -> str:
-    """The stages as the page has them."""
-    lines = [
-        "| stage | when | process | what it does | top function | reads | writes | hands on |",
-        "|---|---|---|---|---|---|---|---|",
-    ]
-    for stage in STAGES:
-        record = f"`{stage.record}` (`{stage.record_module}`)"
-        cells = (stage.name, stage.when, stage.where, stage.does, f"`{stage.module}`: `{stage.function}`")
-        lines.append(f"| {' | '.join((*cells, _listed(stage.reads), _listed(stage.writes), record))} |")
-    return "\n".join(lines)
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return " ".join(f"`{name}`" for name in names) or "–"
-
-
-def page(text: str) -> str:
-    """`text` with the table between its two marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert end, f"{PAGE.name} must have {BEGIN} and, after it, {END}"
-    return f"{before}{BEGIN}\n\n{table()}\n\n{END}{after}"
 
 
 # All in the picture's own units; a reader's font may be wider than ours, so columns have room to spare.
@@ -242,7 +215,7 @@ STYLE = """
   .file, .code { font-family: ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace; font-size: 12px; }
   .file { white-space: pre; } .name { font-size: 16px; font-weight: 600; } .title { font-size: 18px; font-weight: 600; }
   .when { font-size: 12px; letter-spacing: 0.04em; }
-  .box { fill: var(--paper); stroke-width: 2; } .way { stroke: var(--rule); stroke-width: 1.5; fill: none; } .head { fill: var(--rule); }
+  .box { fill: var(--paper); stroke-width: 2; } .arrow { stroke: var(--rule); stroke-width: 1.5; fill: none; } .head { fill: var(--rule); }
   .harness { stroke: var(--harness); } .agent { stroke: var(--agent); } .rank { stroke: var(--rank); }
 """
 
@@ -286,7 +259,7 @@ def picture() -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" role="img" '
         'aria-labelledby="title">',
-        '<title id="title">The way of one run\'s data, from plan.yaml to summary.html</title>',
+        '<title id="title">The data flow of one run, from plan.yaml to summary.html</title>',
         f"<style>{STYLE}</style>",
         '<defs><marker id="head" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
         '<path class="head" d="M0 0 L8 4 L0 8 z"/></marker></defs>',
@@ -294,14 +267,14 @@ def picture() -> str:
         *_heading(),
         *_bands(rows),
         *(part for row in rows for part in _row(row)),
-        *_ways_down(rows),
+        *_arrows_down(rows),
         "</svg>",
     ]
     return "\n".join(parts) + "\n"
 
 
 def _heading() -> Iterator[str]:
-    yield _text(24, 34, "The way of one run's data", "title")
+    yield _text(24, 34, "The data flow of one run", "title")
     yield _text(READS_END, 66, "reads", "soft", "end")
     yield _text(BOX, 66, "stage, its top function, what it does", "soft")
     yield _text(WRITES, 66, "writes", "soft")
@@ -312,7 +285,7 @@ def _heading() -> Iterator[str]:
 
 
 def _bands(rows: list[Placed]) -> Iterator[str]:
-    """One for each time at which stages happen, with its name upright at the left."""
+    """One band for each `when`, with its label at the left."""
     for when, group in groupby(rows, key=lambda row: row.stage.when):
         own = list(group)
         top, bottom = own[0].top - 10, own[-1].bottom + 10
@@ -331,9 +304,9 @@ def _row(row: Placed) -> Iterator[str]:
     yield from _files(row.reads, row.middle, READS_END, "end")
     yield from _files(row.writes, row.middle, WRITES, "start")
     if row.reads:
-        yield _way(READS_END + 6, row.middle, BOX - 3, row.middle)
+        yield _arrow(READS_END + 6, row.middle, BOX - 3, row.middle)
     if row.writes:
-        yield _way(BOX + BOX_WIDTH + 2, row.middle, WRITES - 8, row.middle)
+        yield _arrow(BOX + BOX_WIDTH + 2, row.middle, WRITES - 8, row.middle)
 
 
 def _files(lines: list[str], middle: int, x: int, anchor: str) -> Iterator[str]:
@@ -342,16 +315,16 @@ def _files(lines: list[str], middle: int, x: int, anchor: str) -> Iterator[str]:
         yield _text(x, first + number * LINE, line, "file", anchor)
 
 
-def _ways_down(rows: list[Placed]) -> Iterator[str]:
-    """From each stage to the next, with what it hands on."""
+def _arrows_down(rows: list[Placed]) -> Iterator[str]:
+    """From each stage to the next, labelled with its result."""
     x = BOX + 40
     for one, following in pairwise(rows):
-        yield _way(x, one.middle + BOX_HEIGHT // 2 + 1, x, following.middle - BOX_HEIGHT // 2 - 2)
+        yield _arrow(x, one.middle + BOX_HEIGHT // 2 + 1, x, following.middle - BOX_HEIGHT // 2 - 2)
         yield _text(x + 12, (one.bottom + following.top) // 2 + 4, one.stage.arrow or one.stage.record, "code soft")
 
 
-def _way(x1: int, y1: int, x2: int, y2: int) -> str:
-    return f'<path class="way" d="M{x1} {y1} L{x2} {y2}" marker-end="url(#head)"/>'
+def _arrow(x1: int, y1: int, x2: int, y2: int) -> str:
+    return f'<path class="arrow" d="M{x1} {y1} L{x2} {y2}" marker-end="url(#head)"/>'
 
 
 def _text(x: int, y: int, text: str, kind: str = "", anchor: str = "start") -> str:
@@ -360,15 +333,15 @@ def _text(x: int, y: int, text: str, kind: str = "", anchor: str = "start") -> s
 
 
 def main() -> int:
-    made = {PICTURE: picture(), PAGE: page(PAGE.read_text(encoding="utf-8"))}
-    stale = {path: text for path, text in made.items() if not path.exists() or path.read_text(encoding="utf-8") != text}
-    for path, text in stale.items():
-        if "--check" in sys.argv:
-            print(f"docs/{path.relative_to(DOCS)} is not what docs/make_diagram.py would write")
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(f"wrote docs/{path.relative_to(DOCS)}")
-    return 1 if stale and "--check" in sys.argv else 0
+    drawn = picture()
+    if PICTURE.exists() and PICTURE.read_text(encoding="utf-8") == drawn:
+        return 0
+    if "--check" in sys.argv:
+        print(f"docs/{PICTURE.relative_to(DOCS)} is stale: run `python docs/make_diagram.py`")
+        return 1
+    PICTURE.write_text(drawn, encoding="utf-8")
+    print(f"wrote docs/{PICTURE.relative_to(DOCS)}")
+    return 0
 
 
 if __name__ == "__main__":

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seatrial.paths import CampaignPaths
-from seatrial.report.html.pdf import required_browser
+from seatrial.core.paths import CampaignPaths
+from seatrial.report.html.print import required_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 IMAGES = Path(__file__).parent / "images"
 COLOURS = 128
 """Enough for text and charts; a third of the bytes of a picture in true colour."""
-PATIENCE_MS = 120_000
+TIMEOUT_MS = 120_000
 MARGIN_PX = 20
 DRAW_ALL = "() => window.seatrial ? window.seatrial.drawAll() : null"
 
@@ -112,7 +112,7 @@ def taken_of(page: Page, shot: Shot) -> dict[str, float]:
 
 def edges(page: Page, selector: str) -> tuple[float, float, float, float]:
     """Left, top, right and bottom of an element, a margin around it."""
-    box = page.locator(selector).first.bounding_box(timeout=PATIENCE_MS)
+    box = page.locator(selector).first.bounding_box(timeout=TIMEOUT_MS)
     assert box is not None, f"{selector} is not seen"
     return box["x"] - MARGIN_PX, box["y"] - MARGIN_PX, box["x"] + box["width"] + MARGIN_PX, box["y"] + box["height"] + MARGIN_PX
 

@@ -1,4 +1,4 @@
-"""A real `seatrial` process in a folder of its own: what the end-to-end lanes share."""
+"""A real `seatrial` process in its own folder."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from pathlib import Path
 
 import psutil
 
-from seatrial.paths import CampaignPaths
+from seatrial.core.paths import CampaignPaths
 from tests.csv_files import rows_of
 from tests.processes import carrying
 
-# As in an activated environment: `python` and `torchrun` in a swept command are this one's.
+# As in an activated environment: `python` and `torchrun` in a swept command are those of this one.
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
 WITHOUT_MLFLOW = Path(__file__).parent / "without_mlflow"
-"""For PYTHONPATH: where DeepSpeed is started."""
+"""For the PYTHONPATH of DeepSpeed."""
 
 
 class Harness:
-    """Runs the command line in `folder`, and reads what it left."""
+    """Runs the command line in `folder`, and reads its files."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # What a bad disk does not take goes here, and not where another test looks.
+        # Not the default folder, which other tests use too.
         self.fallback = folder / "fallback"
         self.out = CampaignPaths(folder / "out")
         self._started: list[subprocess.Popen[str]] = []
@@ -37,10 +37,10 @@ class Harness:
         path.write_text(text)
         return path
 
-    def run(self, *words: str, code: int | None = 0, env: dict[str, str] | None = None) -> str:
+    def run(self, *argv: str, code: int | None = 0, env: dict[str, str] | None = None) -> str:
         """Run to the end; stdout and stderr together. `code` None accepts any."""
         done = subprocess.run(
-            [sys.executable, "-m", "seatrial", *words],
+            [sys.executable, "-m", "seatrial", *argv],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -52,9 +52,9 @@ class Harness:
         assert code is None or done.returncode == code, f"exit code {done.returncode}, expected {code}:\n{done.stdout}"
         return done.stdout
 
-    def start(self, *words: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
+    def start(self, *argv: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "seatrial", *words],
+            [sys.executable, "-m", "seatrial", *argv],
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -71,13 +71,13 @@ class Harness:
         return str(json.loads(self.out.verdict.read_text())["verdict"])
 
     def left_behind(self) -> list[psutil.Process]:
-        """Processes that carry this folder's mark in their environment."""
+        """Processes of campaigns in this folder."""
         return carrying("SEATRIAL_RUN_DIR", self.folder)
 
     def children_of_ours(self) -> list[psutil.Process]:
-        """Processes below this one that run a module of the harness; by its name, as a checkout's folder may be called the same."""
-        below = psutil.Process().children(recursive=True)
-        return [child for child in below if any(word.partition(".")[0] == "seatrial" for word in child.cmdline())]
+        """Descendants of this process that run a module of the harness; a checkout's folder may have the same name, so by module name."""
+        descendants = psutil.Process().children(recursive=True)
+        return [child for child in descendants if any(word.partition(".")[0] == "seatrial" for word in child.cmdline())]
 
     def close(self) -> None:
         for process in self._started:

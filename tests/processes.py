@@ -1,4 +1,4 @@
-"""Looking at processes from outside: who carries a mark, who is gone, which pids a script wrote down."""
+"""Processes from outside: by a variable in their environment, whether they have ended, the pids that a script wrote."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 
 
 def carrying(variable: str, folder: Path) -> list[psutil.Process]:
-    """Processes in whose environment `variable` is this folder or lies in it."""
+    """Processes in whose environment `variable` is this folder or below it."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -21,7 +21,7 @@ def carrying(variable: str, folder: Path) -> list[psutil.Process]:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended; a zombie that its parent has not yet collected has."""
+    """Whether a process has ended; a zombie has."""
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -29,9 +29,9 @@ def is_gone(pid: int) -> bool:
 
 
 def own_children() -> list[psutil.Process]:
-    """Children of the tests' own process; without the one that multiprocessing starts with its first segment and keeps for good."""
-    keeper = getattr(resource_tracker._resource_tracker, "_pid", None)
-    return [child for child in psutil.Process().children() if child.pid != keeper]
+    """Children of this process, without the resource tracker of multiprocessing."""
+    tracker = getattr(resource_tracker._resource_tracker, "_pid", None)
+    return [child for child in psutil.Process().children() if child.pid != tracker]
 
 
 def pids_in(path: Path) -> list[int]:

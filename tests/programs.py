@@ -1,4 +1,4 @@
-"""Programs that a test puts in a folder: found by their name, and doing nothing."""
+"""Programs for a PATH that do nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def make_program(path: Path, mode: int = 0o755) -> Path:
-    """A script that ends well at once; with another mode it is a file that nobody may run."""
+    """A script that exits with 0; with another mode a file that is not executable."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("#!/bin/sh\n")
     path.chmod(mode)

@@ -1,4 +1,4 @@
-"""Waiting for what another process or thread does: by looking again, with an end to the patience. Standard library only."""
+"""Waiting for another process or thread by polling, with a timeout. Standard library only."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TypeVar
 
 Found = TypeVar("Found")
 
-PATIENCE_S = 120.0
-LOOK_EVERY_S = 0.02
+TIMEOUT_S = 120.0
+POLL_S = 0.02
 
 
-def wait_until(happened: Callable[[], Found], what: str = "what the test waits for", patience_s: float = PATIENCE_S) -> Found:
-    """What `happened()` gives once that is something; fails with `what` did not happen when the patience ends."""
-    end_m = time.monotonic() + patience_s
+def wait_until(happened: Callable[[], Found], what: str = "what the test waits for", timeout_s: float = TIMEOUT_S) -> Found:
+    """The result of `happened()` once it is true; fails with `what` at the timeout."""
+    end_m = time.monotonic() + timeout_s
     while not (found := happened()):
-        assert time.monotonic() < end_m, f"did not happen within {patience_s:.0f} s: {what}"
-        time.sleep(LOOK_EVERY_S)
+        assert time.monotonic() < end_m, f"did not happen within {timeout_s:.0f} s: {what}"
+        time.sleep(POLL_S)
     return found

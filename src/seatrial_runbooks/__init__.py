@@ -1,1 +1,1 @@
-"""What stands behind the commands under runbooks/: the names a procedure uses become a plan that the harness runs; results are read."""
+"""The commands under runbooks/: a procedure's variables become plans that the harness runs; its other commands read the results."""

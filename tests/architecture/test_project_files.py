@@ -1,4 +1,4 @@
-"""The files around the code agree with one another: Makefile, CI, pre-commit, version, changes."""
+"""The project files agree with each other: Makefile, CI, pre-commit, version, changelog."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import seatrial
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-# Lanes that `.ci/run` leaves to people: they take a chosen time and find new things rather than holding old ones.
-FOR_PEOPLE = {"fuzz", "bench", "mutate"}
+# Not in `.ci/run`: their duration is chosen, and they search for new problems.
+NOT_IN_CI = {"fuzz", "bench", "mutate"}
 
 
 def targets() -> set[str]:
@@ -29,7 +29,7 @@ def test_every_target_is_phony_and_there() -> None:
 def test_ci_runs_style_types_and_every_lane() -> None:
     run = set(re.findall(r"\bmake ([a-z-]+)(?: &)?$", (ROOT / ".ci" / "run").read_text(), flags=re.MULTILINE))
     assert run == {"lint", "type"} | {target for target in targets() if target.split("-")[0] == "test"}
-    assert not run & FOR_PEOPLE
+    assert not run & NOT_IN_CI
 
 
 def test_no_test_is_in_no_lane() -> None:

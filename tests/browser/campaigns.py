@@ -5,17 +5,15 @@ In: an empty folder. Out: its CampaignPaths, with summary.html written.
 
 from __future__ import annotations
 
-import csv
-import json
 from pathlib import Path
-from typing import Any
 
-from seatrial.paths import CampaignPaths
-from seatrial.records.charts import CHART_TABLES, Columns
-from seatrial.records.measure import Cell
-from seatrial.report.html.document import write_html
-from seatrial.report.html.page_data import PageData
+from seatrial.core import files
+from seatrial.core.paths import CampaignPaths
+from seatrial.report.html.data import PageData
+from seatrial.report.html.page import summary_page
+from seatrial.report.write import summary_json
 from tests.harness import Harness
+from tests.unit.report.html.made_page import made_page
 
 FAILED = 2
 REAL = """
@@ -50,51 +48,13 @@ def run_real(folder: Path) -> CampaignPaths:
 
 
 def write_made(folder: Path) -> CampaignPaths:
-    """The made campaign of the charts' own tests, on disk as `seatrial report` leaves one."""
-    from tests.unit.report.html.made_page import made_page
-
+    """The page of the made campaign of the charts' own tests."""
     return write_page(folder / "out", made_page())
 
 
 def write_page(out: Path, data: PageData) -> CampaignPaths:
-    """summary.json and the tables of the charts, and the page made from them."""
     paths = CampaignPaths(out)
-    paths.charts.mkdir(parents=True, exist_ok=True)
-    paths.summary_json.write_text(json.dumps(told_by(data)))
-    for name in CHART_TABLES:
-        if name in data.tables:
-            write_table(paths.chart_table(name), data.tables[name])
-    write_html(paths)
+    paths.folder.mkdir(parents=True, exist_ok=True)
+    files.write_json(paths.summary_json, summary_json(data.results))
+    files.write_text(paths.summary_html, summary_page(data))
     return paths
-
-
-def told_by(data: PageData) -> dict[str, Any]:
-    """summary.json from which the tables of groups and runs are read back as they were made."""
-    groups, runs = rows_of(data.tables["groups"]), rows_of(data.tables["runs"])
-    figures = {str(row["run"]): row for row in runs}
-    return {
-        **data.summary,
-        "standings": [{**row, "axes": axes_of(row)} for row in groups],
-        "current_runs": [{name: row[name] for name in ("run", "group", "repeat", "outcome")} for row in runs],
-        "runs": [{**row, **measured(figures[str(row["run"])])} for row in data.summary["runs"]],
-    }
-
-
-def axes_of(row: dict[str, Cell]) -> dict[str, Cell]:
-    return {name.removeprefix("axis_"): value for name, value in row.items() if name.startswith("axis_")}
-
-
-def measured(row: dict[str, Cell]) -> dict[str, Cell]:
-    """The columns of per_run_metrics.csv that the page reads."""
-    return {"wall_samples_per_sec": row["value"], "wall_iter_p50_ms": row["p50_ms"], "wall_p90_over_p50": row["p90_over_p50"]}
-
-
-def rows_of(columns: Columns) -> list[dict[str, Cell]]:
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def write_table(path: Path, columns: Columns) -> None:
-    with open(path, "w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows(["" if cell is None else cell for cell in row] for row in zip(*columns.values(), strict=True))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from seatrial.errors import UsageError
+from seatrial.core.errors import UsageError
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -24,10 +24,10 @@ OPTIONS = ["--no-sandbox"]
 
 def required_browser() -> str:
     """The program that `seatrial report --pdf` would use; without one the lane is skipped, or fails under CI=1."""
-    from seatrial.report.html import pdf
+    from seatrial.report.html import print
 
     try:
-        return pdf.required_browser()
+        return print.required_browser()
     except UsageError as error:
         (pytest.fail if os.environ.get("CI") == "1" else pytest.skip)(f"no browser to open the page in: {error}")
 

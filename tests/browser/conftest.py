@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from seatrial.paths import CampaignPaths
+from seatrial.core.paths import CampaignPaths
 from tests.browser import campaigns
 from tests.browser.chromium import launched, required_browser
 from tests.browser.opened import Opened, open_in

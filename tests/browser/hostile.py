@@ -6,15 +6,16 @@ In: an empty folder. Out: its CampaignPaths, with the page. Every piece would se
 
 from __future__ import annotations
 
-from dataclasses import replace
+import dataclasses
+import enum
 from pathlib import Path
 from typing import Any
 
-from seatrial.paths import CampaignPaths
-from seatrial.records.charts import Columns
-from seatrial.records.measure import Cell
+from seatrial.core.paths import CampaignPaths
+from seatrial.report.html.data import page_data
 from tests.browser.campaigns import write_page
 from tests.harness import Harness
+from tests.unit.report.html.made_page import made_results
 
 JOB = Path(__file__).parent / "scripts" / "hostile_job.py"
 FAILED = 2
@@ -67,27 +68,16 @@ def run_hostile(folder: Path) -> CampaignPaths:
 
 def write_hostile(folder: Path) -> CampaignPaths:
     """What somebody can do who writes the campaign's files themselves and sends the folder: every name and sentence has the tail."""
-    from tests.unit.report.html.made_page import made_page
-
-    data = made_page()
-    tables = {name: _hostile_table(columns) for name, columns in data.tables.items()}
-    return write_page(folder / "out", replace(data, summary=_hostile(data.summary), tables=tables))
+    return write_page(folder / "out", page_data(_hostile(made_results())))
 
 
 def _hostile(value: Any, key: str = "") -> Any:
-    """Every text that is no word of a closed list, and every name that things are filed under by group or run, with the tail."""
+    """Every text that is no word of a closed list, and every axis, with the tail."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(value, **{one.name: _hostile(getattr(value, one.name), one.name) for one in dataclasses.fields(value)})
     if isinstance(value, dict):
-        filed = key in ("windows", "runs")
-        return {f"{name}{TAIL}" if filed else name: _hostile(one, name) for name, one in value.items()}
-    if isinstance(value, list):
-        return [_hostile(one, "" if isinstance(one, dict) else key) for one in value]
-    return f"{value}{TAIL}" if isinstance(value, str) and value and key not in CLOSED else value
-
-
-def _hostile_table(columns: Columns) -> Columns:
-    return {name: [_hostile_cell(name, cell) for cell in cells] for name, cells in columns.items()}
-
-
-def _hostile_cell(column: str, cell: Cell) -> Cell:
-    # Of telemetry the page draws the metrics it knows.
-    return f"{cell}{TAIL}" if isinstance(cell, str) and cell and column not in CLOSED else cell
+        return {f"{name}{TAIL}" if key == "axes" else name: _hostile(one, name) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_hostile(one, key) for one in value)
+    is_text = isinstance(value, str) and not isinstance(value, enum.Enum)
+    return f"{value}{TAIL}" if is_text and value and key not in CLOSED else value

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.paths import CampaignPaths
+from seatrial.core.paths import CampaignPaths
 from tests.browser.campaigns import FAILED
 from tests.browser.conftest import OpenPage
 from tests.harness import Harness

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from seatrial.paths import CampaignPaths
+from seatrial.core.paths import CampaignPaths
 from tests.browser.conftest import OpenPage
 
 CONTROLS = ("#theme", "#run-filter", "#timeline-run", "#heat-x", "#steps-by", "nav")

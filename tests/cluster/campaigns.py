@@ -1,4 +1,4 @@
-"""Campaigns on the hosts of a cluster: a plan in the shared folder, `seatrial` on the head, and what it left.
+"""Campaigns on the hosts of a cluster: a plan in the shared folder, `seatrial` on the head, and its files.
 
 campaign = Campaign(hosts, tmp_path)
 text = campaign.run(DUMMY, code=0)
@@ -15,20 +15,20 @@ from typing import Any
 
 import yaml
 
-from seatrial.paths import AttemptPaths, CampaignPaths
+from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.records.codec import from_json
-from seatrial.records.nodes import NodesRecord
+from seatrial.records.launch import NodesRecord
 from seatrial.records.outcome import RunOutcome
 from tests.cluster.hosts import Hosts
 from tests.cluster.running import Started
 
-PATIENCE_S = 90.0
-# Nothing of a run may live on any host after this, whatever ended it.
+TIMEOUT_S = 90.0
+# No process of a run may be left on any host after this, however it ended.
 NOTHING_LEFT_AFTER_S = 30.0
-# Of ranks and all that they start, and of agents and what starts them.
+# Of ranks and their children, and of agents and their parents.
 MARKS = ("SEATRIAL_RUN_DIR=", "seatrial.agent")
 
-# Standard library only: hosts and launchers are what is looked at.
+# Standard library only: hosts and launchers are under test.
 DUMMY: dict[str, Any] = {
     "name": "many",
     "workload": "dummy",
@@ -40,12 +40,12 @@ DUMMY: dict[str, Any] = {
     "limits": {"start_s": 60, "run_s": 120},
     "output": "out",
 }
-# Steps without an end: whatever happens to it happens in the middle.
+# Long enough for every fault to happen during the run.
 LONG: dict[str, Any] = {**DUMMY, "steps": 100_000, "limits": {"start_s": 60, "run_s": 600}}
 
 
 class Campaign:
-    """One plan and its output folder, both seen by every host."""
+    """One plan and its output folder, both shared by all hosts."""
 
     def __init__(self, hosts: Hosts, folder: Path, slots: int = 1) -> None:
         self.hosts, self.folder = hosts, folder
@@ -57,18 +57,18 @@ class Campaign:
         path.write_text(yaml.safe_dump(plan))
         return path
 
-    def run(self, plan: dict[str, Any], *words: str, code: int | None = 0, timeout: float = 240.0, verb: str = "run") -> str:
-        """To its end, on the head; everything it printed."""
-        done = self.hosts.run("head", ["seatrial", verb, self.write(plan), *words], cwd=self.folder, timeout=timeout)
+    def run(self, plan: dict[str, Any], *options: str, code: int | None = 0, timeout: float = 240.0, verb: str = "run") -> str:
+        """To its end, on the head; its output."""
+        done = self.hosts.run("head", ["seatrial", verb, self.write(plan), *options], cwd=self.folder, timeout=timeout)
         text = done.stdout + done.stderr
         assert code is None or done.returncode == code, f"exit code {done.returncode}, expected {code}:\n{text}"
         return text
 
-    def start(self, plan: dict[str, Any], *words: str, host: str = "head") -> Started:
-        return self.hosts.start(host, ["seatrial", "run", self.write(plan), *words], cwd=self.folder)
+    def start(self, plan: dict[str, Any], *options: str, host: str = "head") -> Started:
+        return self.hosts.start(host, ["seatrial", "run", self.write(plan), *options], cwd=self.folder)
 
     def attempt(self, run: str = "", number: int = 1) -> AttemptPaths:
-        """Of the run of this name, or of the only one."""
+        """Of the run with this name, or of the only one."""
         folder = self.out.run(run) if run else self.out.runs()[0]
         return folder.attempt(number)
 
@@ -76,7 +76,7 @@ class Campaign:
         return from_json(RunOutcome, json.loads(self.attempt(run, number).outcome.read_text()))
 
     def log(self) -> str:
-        """What the only run has printed so far."""
+        """The output of the only run so far."""
         log = self.attempt().launcher_log if self.out.runs() else None
         return log.read_text() if log and log.exists() else ""
 
@@ -87,17 +87,17 @@ class Campaign:
         return json.loads(self.out.summary_json.read_text())  # type: ignore[no-any-return]
 
     def wait_for_steps(self, started: Started, ranks: int, steps: int = 3) -> None:
-        """Until every rank has told of so many steps."""
+        """Until every rank has reported so many steps."""
         self.wait(lambda: self._stepped(ranks, steps), lambda: started.output)
 
-    def wait(self, true: Callable[[], bool], told: Callable[[], str], patience_s: float = PATIENCE_S) -> None:
-        until_m = time.monotonic() + patience_s
-        while not true():
-            assert time.monotonic() < until_m, f"not within {patience_s:.0f} s:\n{told()}"
+    def wait(self, condition: Callable[[], bool], output: Callable[[], str], timeout_s: float = TIMEOUT_S) -> None:
+        until_m = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < until_m, f"not within {timeout_s:.0f} s:\n{output()}"
             time.sleep(0.1)
 
     def assert_nothing_left(self, *hosts: str) -> None:
-        """On any host, or on those named, within the time that the product promises."""
+        """On any host, or on those named, within NOTHING_LEFT_AFTER_S."""
         names = hosts or tuple(self.hosts.names)
         self.wait(
             lambda: not any(self.left_on(name) for name in names),

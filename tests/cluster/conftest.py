@@ -1,7 +1,6 @@
-"""What every test of the lane has: the mark, and clusters that are gone when the test is over.
+"""The lane's mark, and clusters that end with their test.
 
-Where hosts cannot be made the lane is left out with the reason, except under CI=1, where it fails: a lane that nobody ran has shown
-nothing.
+Where hosts cannot be created tests are skipped with the reason; under CI=1 they fail, since a skipped lane would show nothing.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ def _reason() -> str:
 @pytest.fixture(autouse=True)
 def _possible(_reason: str) -> None:
     if _reason:
-        (pytest.fail if os.environ.get("CI") == "1" else pytest.skip)(f"no hosts can be made here: {_reason}")
+        (pytest.fail if os.environ.get("CI") == "1" else pytest.skip)(f"no hosts can be created here: {_reason}")
 
 
 @pytest.fixture
 def build(_possible: None, tmp_path: Path, shared_root: Path) -> Iterator[Build]:
-    """`build(nodes=2, tcp_retries2=5)` → Hosts, in `tmp_path`; every folder that pytest makes is shared by the hosts."""
+    """`build(nodes=2, tcp_retries2=5)` → Hosts, in `tmp_path`; the temporary folders of pytest are shared by the hosts."""
     with contextlib.ExitStack() as stack:
 
         def builder(nodes: int, **how: Any) -> Hosts:

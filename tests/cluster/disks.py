@@ -1,6 +1,6 @@
-"""Mounts that one host has and the others have not: small disks, folders that are not shared, programs that are missing, files of its own.
+"""Mounts of one host only: small disks, folders that are not shared, hidden programs, replaced files.
 
-All are made in the host's mount namespace and end with it; nothing under them is changed.
+All are in the host's mount namespace and end with it; nothing under them is changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def add_disk(state: ClusterState, name: str, path: str, size: str) -> None:
 
 
 def fill_disk(state: ClusterState, name: str, path: str) -> None:
-    # Nothing but a disk made here is ever filled: any other path may be the machine's own.
+    # Only a disk created here is ever filled: any other path may be the machine's own.
     if path not in state.host(name).disks:
         raise ClusterError(f"{path} is no disk of {name}'s own; make one there first: disk({name!r}, {path!r}, size='8m')")
     inside(state, name, ["sh", "-c", 'dd if=/dev/zero of="$1" bs=4k 2>/dev/null; true', "sh", f"{path}/{FILLER}"])
@@ -65,7 +65,7 @@ def _hide_in(state: ClusterState, name: str, folder: Path, program: str) -> None
 
 
 def replace_file(state: ClusterState, name: str, path: str, content: str) -> None:
-    """The host sees this text there, the others see what is there."""
+    """On this host only."""
     folder = state.host_folder(name) / "replaced"
     folder.mkdir(exist_ok=True)
     own = folder / str(len(list(folder.iterdir())))

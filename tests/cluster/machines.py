@@ -1,9 +1,8 @@
 """The life of a cluster and of its hosts.
 
-One process, the keeper, is the first of a PID namespace in which all hosts have theirs, and holds the switch's network namespace. When it
-ends, the kernel ends every process of every host, and with them go namespaces, mounts, cables. The keeper of a test's cluster reads from
-a pipe whose other end the test's process holds, so the cluster does not outlive it, however it ends. Nothing has a name that two clusters
-could both want.
+One process, the keeper, is the init of a PID namespace that contains those of all hosts, and holds the network namespace of the switch.
+When it ends, the kernel kills every process of every host, and namespaces, mounts and cables go with them. The keeper of a test's cluster
+reads from a pipe whose other end the test's process holds, so the cluster does not outlive the test. No name is shared by two clusters.
 """
 
 from __future__ import annotations
@@ -31,15 +30,15 @@ PROGRAMS = ("ip", "tc", "nft", "unshare", "nsenter", "tini", "ssh", "ssh-keygen"
 REPOSITORY = Path(__file__).parents[2]
 SSH_PORT = 22
 POLL_S = 0.005
-PATIENCE_S = 0.3
+TIMEOUT_S = 0.3
 
 
 def unavailable() -> str:
-    """Why no cluster can be built here, in a few words; empty when one can."""
+    """Why no cluster can be built here; empty when one can."""
     if sys.platform != "linux":
-        return "hosts are made of Linux namespaces"
+        return "hosts need Linux namespaces"
     if os.geteuid() != 0:
-        return "only root can make hosts"
+        return "creating hosts needs root"
     lacking = [program for program in PROGRAMS if shutil.which(program, path=SYSTEM_PATH) is None]
     if lacking:
         return f"missing: {', '.join(lacking)} (bash tests/system-packages.sh)"
@@ -71,7 +70,7 @@ def start_keeper(children: list[subprocess.Popen[str]], kept: bool) -> ProcessId
 def new_state(nodes: int, folder: Path, shared: Sequence[Path], keeper: ProcessId) -> ClusterState:
     cluster_id = secrets.token_hex(4)
     work_folder = folder.resolve()
-    # An environment may take its packages from elsewhere: an editable install names the checkout it was made in.
+    # Packages may be elsewhere: an editable install refers to its checkout.
     packages = [Path(word).resolve() for word in sys.path if Path(word).is_absolute() and Path(word).is_dir()]
     visible = _outermost(
         [work_folder, REPOSITORY, Path(sys.prefix), Path(sys.base_prefix), *packages, *(path.resolve() for path in shared)]
@@ -83,8 +82,8 @@ def new_state(nodes: int, folder: Path, shared: Sequence[Path], keeper: ProcessI
 
 
 def _outermost(paths: Sequence[Path]) -> list[Path]:
-    unlike = set(paths)
-    return sorted(path for path in unlike if not any(other in path.parents for other in unlike))
+    unique = set(paths)
+    return sorted(path for path in unique if not any(other in path.parents for other in unique))
 
 
 def prepare(state: ClusterState) -> None:
@@ -93,7 +92,7 @@ def prepare(state: ClusterState) -> None:
 
 
 def boot(state: ClusterState, names: Sequence[str], children: list[subprocess.Popen[str]]) -> None:
-    """All side by side; each is as new, whatever was done to it before. Returns when every sshd listens."""
+    """In parallel, without faults; returns when every sshd listens."""
     hosts = [state.host(name) for name in names]
     for host in hosts:
         if host.init is not None and host.init.alive():
@@ -163,15 +162,15 @@ def end(process: ProcessId, entered: Sequence[ProcessId]) -> None:
     """KILL, and wait until the kernel has ended everything in its PID namespace. `entered`: the hosts that end with it."""
     if process.alive():
         os.kill(process.pid, signal.SIGKILL)
-    patient_until = time.monotonic() + PATIENCE_S
+    deadline_m = time.monotonic() + TIMEOUT_S
     while process.alive():
         time.sleep(POLL_S)
-        if time.monotonic() > patient_until:
+        if time.monotonic() > deadline_m:
             _kill_waiting(entered)
 
 
 def _kill_waiting(entered: Sequence[ProcessId]) -> None:
-    """A namespace is not over while someone outside does not wait for a process of it that ended: an nsenter, stopped with its child."""
+    """A namespace does not end while an ended process of it is not reaped from outside: by an nsenter that is stopped with its child."""
     wanted = [["nsenter", "-t", str(process.pid)] for process in entered]
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -185,7 +184,7 @@ def end_cluster(state: ClusterState) -> None:
 
 
 def reap(children: list[subprocess.Popen[str]]) -> None:
-    """What stood outside and waited for someone inside; nobody is there any more."""
+    """Wait for the processes outside whose children inside have ended."""
     for child in children:
         child.wait()
         if child.stdin is not None:
@@ -194,7 +193,7 @@ def reap(children: list[subprocess.Popen[str]]) -> None:
 
 
 def sweep_leftovers() -> None:
-    """What should have gone with its owner and could not."""
+    """Take down clusters that outlived their owner."""
     for state in living():
         if state.ownerless:
             end_cluster(state)

@@ -1,6 +1,6 @@
-"""The switch and the cables, and what can be wrong with them.
+"""The switch and the cables, and their faults.
 
-The switch is a bridge in the keeper's network namespace, which has no way out: no packet of a host can leave the machine. Each host has
+The switch is a bridge in the keeper's network namespace, which has no uplink: no packet of a host can leave the machine. Each host has
 one end of a veth pair as eth0, the switch has the other as p-NAME. Rates and delays are queues on both ends, ports are blocked and
 packets lost by nftables inside the host.
 """
@@ -51,13 +51,13 @@ def plug_in(state: ClusterState, hosts: list[HostState]) -> None:
 
 
 def _cable(host: HostState, port: str, interface: str, mac_number: int) -> list[str]:
-    # The same hardware address at every boot: else others would go on sending to the old one for a while.
+    # The same MAC address at every boot: the others keep the old one in their ARP tables for a while.
     mac = f"02:00:00:{mac_number:02x}:{host.number // 200:02x}:{host.number % 200 + 10:02x}"
     return [f"link add {port} type veth peer name {interface} address {mac} netns {_init(host).pid}"]
 
 
 def unplug(state: ClusterState, host: HostState) -> None:
-    """Take the cables away for good, with what the kernel may not have tidied up yet."""
+    """Remove the cables, also those that the kernel has not removed yet."""
     _on_ports(state, host, ["delete"])
 
 
@@ -65,12 +65,12 @@ def set_cable(state: ClusterState, host: HostState, up: bool) -> None:
     _on_ports(state, host, ["set", "up" if up else "down"])
 
 
-def _on_ports(state: ClusterState, host: HostState, words: list[str]) -> None:
+def _on_ports(state: ClusterState, host: HostState, options: list[str]) -> None:
     for port in (host.port, host.second_port):
         try:
-            _in_network(state.keeper, ["ip", "link", words[0], "dev", port, *words[1:]])
+            _in_network(state.keeper, ["ip", "link", options[0], "dev", port, *options[1:]])
         except ClusterError:
-            # There is none: no second interface, or the kernel was quicker with a host that went off.
+            # No second interface, or the kernel has already removed the port of a host that is off.
             if _has_port(state, port):
                 raise
 
@@ -86,10 +86,10 @@ def add_second_interface(state: ClusterState, host: HostState, connected: bool) 
     _in_network(_init(host), ["ip", "-batch", "-"], f"addr add {host.second_address}/16 dev eth1\nlink set eth1 up\n")
 
 
-def set_queue(state: ClusterState, host: HostState, words: list[str]) -> None:
-    """One queue on both ends of the cable; a later one takes the place of an earlier."""
-    _in_network(state.keeper, ["tc", "qdisc", "replace", "dev", host.port, "root", *words])
-    _in_network(_init(host), ["tc", "qdisc", "replace", "dev", "eth0", "root", *words])
+def set_queue(state: ClusterState, host: HostState, options: list[str]) -> None:
+    """One queue on both ends of the cable; it replaces an earlier one."""
+    _in_network(state.keeper, ["tc", "qdisc", "replace", "dev", host.port, "root", *options])
+    _in_network(_init(host), ["tc", "qdisc", "replace", "dev", "eth0", "root", *options])
 
 
 def limit_rate(state: ClusterState, host: HostState, rate: str) -> None:
@@ -111,7 +111,7 @@ def remove_queue(state: ClusterState, host: HostState) -> None:
 
 
 def add_rule(host: HostState, rule: str) -> None:
-    """For packets that come in."""
+    """For incoming packets."""
     chain = f"add table {TABLE}\nadd chain {TABLE} input {{ type filter hook input priority 0; }}\n"
     _in_network(_init(host), ["nft", "-f", "-"], f"{chain}add rule {TABLE} input iifname != lo {rule}\n")
 
@@ -121,7 +121,7 @@ def remove_rules(host: HostState) -> None:
 
 
 def listens(process: ProcessId, port: int) -> bool:
-    """Whether something on that host waits for connections at this port."""
+    """Whether a process on that host listens on this port."""
     for table in ("tcp", "tcp6"):
         try:
             lines = Path(f"/proc/{process.pid}/net/{table}").read_text().splitlines()[1:]

@@ -1,7 +1,7 @@
 """Commands inside a host: in its namespaces, with its clock, its home and this virtual environment first on PATH.
 
-nsenter joins the namespaces and its child is the command. The machine sees every process of every host, so a signal is sent straight to
-that child: nsenter would not pass it on. Output goes to files, so that nothing waits for a pipe which some left-over process holds open.
+nsenter joins the namespaces and its child is the command. The machine sees every process of every host, so a signal is sent directly to
+that child: nsenter would not forward it. Output goes to files, since a left-over process could keep a pipe open.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ APPEARS_S = 60.0
 
 
 def environment(state: ClusterState) -> dict[str, str]:
-    """What someone who is logged in and has activated this virtual environment has; nothing of the environment the tests run in."""
+    """The environment of a login with this virtual environment activated; nothing of the tests' own."""
     return {
         "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",
         "HOME": str(state.home),
@@ -44,7 +44,7 @@ def entering(state: ClusterState, name: str) -> list[str]:
 
 
 def inside(state: ClusterState, name: str, argv: list[str]) -> str:
-    """For the cluster's own doings: stdout; anything but exit code 0 is an error."""
+    """Stdout of a command of the cluster itself; ClusterError unless it exits with 0."""
     done = subprocess.run(
         [*entering(state, name), *argv], env=environment(state), stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
     )
@@ -56,7 +56,7 @@ def inside(state: ClusterState, name: str, argv: list[str]) -> str:
 def entering_command(state: ClusterState, name: str, argv: list[str], cwd: Path | str | None) -> list[str]:
     # env changes to the folder as the host sees it, and gives the clock to the command alone.
     clock = [f"{key}={value}" for key, value in state.host(name).clock.items()]
-    # Someone who ignores Ctrl-C himself, as the `exec` verb and a background shell do, must not hand that down.
+    # A caller that ignores Ctrl-C, as the `exec` verb and a background shell do, must not pass that on.
     return [*entering(state, name), "env", "--default-signal=INT,QUIT", "-C", str(cwd or state.work_folder), "--", *clock, *argv]
 
 
@@ -77,7 +77,7 @@ def only_child(pid: int, still_there: subprocess.Popen[str]) -> int | None:
 
 
 def kill_inside(entered: subprocess.Popen[str]) -> None:
-    """KILL for the command that this nsenter has started and for everything below it, in one go as far as that can be."""
+    """KILL for the command that this nsenter started and for all its descendants."""
     try:
         below = psutil.Process(entered.pid).children(recursive=True)
     except psutil.NoSuchProcess:
@@ -97,12 +97,12 @@ class Started:
         self.host, self.log = host, log
         self._process = process
         self._outer = only_child(process.pid, process)
-        # Its number inside the host; None when it ended before it could be seen.
+        # Its pid inside the host; None when it has already ended.
         self.pid = None if self._outer is None else inner_pid(self._outer)
 
     @property
     def output(self) -> str:
-        """What it has written so far, stdout and stderr together."""
+        """Stdout and stderr so far."""
         return self.log.read_text(errors="replace")
 
     @property
@@ -110,12 +110,12 @@ class Started:
         return self._process.poll() is None
 
     def signal(self, number: int) -> None:
-        """Send it to the process inside; nothing happens when that is gone."""
+        """Send it to the process inside, if that still runs."""
         if self._outer is None or not self.running:
             return
         try:
             os.kill(self._outer, number)
-            # nsenter, which has stopped itself with its child, has to be woken too.
+            # nsenter stopped itself with its child and must be resumed too.
             if number == signal.SIGCONT:
                 os.kill(self._process.pid, number)
         except ProcessLookupError:
@@ -126,7 +126,7 @@ class Started:
         return self._process.wait(timeout)
 
     def kill(self) -> None:
-        """KILL for it and for all that it started and that still hangs below it."""
+        """KILL for it and its descendants."""
         kill_inside(self._process)
 
 
@@ -151,7 +151,7 @@ class Seen:
 
 
 def processes_of(state: ClusterState, name: str) -> list[Seen]:
-    """All of a host but what makes it a host: its init, the sleep that init waits for, the sshd that listens. None when it is off."""
+    """All processes of a host but its init, the sleep that init waits for, and the listening sshd. [] when it is off."""
     init = state.host(name).init
     if init is None or not init.alive():
         return []
@@ -193,5 +193,5 @@ def _seen(outer: int) -> Seen | None:
         variables = Path(f"/proc/{outer}/environ").read_bytes().replace(b"\0", b"\n").decode(errors="replace")
     except OSError:
         return None
-    # One that has ended and waits for its parent has neither.
+    # A zombie has neither.
     return Seen(outer, inside, command, variables) if inside is not None and (command or variables) else None

@@ -1,8 +1,7 @@
 """Keys, accounts and sshd of the hosts.
 
-The hosts have a home of their own, named in a passwd file that is bound over /etc/passwd inside them, so nobody's ~/.ssh is read or
-written. One key pair and one host key are made for each cluster. The client's settings say no more than that nothing may be asked:
-time limits and keep-alives are the business of whoever calls ssh.
+The hosts have their own home, set in a passwd file that is mounted over /etc/passwd inside them, so no user's ~/.ssh is read or written.
+Each cluster has its own key pair and host keys. The client's settings only forbid prompts: timeouts and keep-alives are up to the caller.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from tests.cluster.state import ClusterError, ClusterState
 
 CLIENT_SETTINGS = "Host *\n  BatchMode yes\n  StrictHostKeyChecking yes\n"
 
-# How a host can turn people away: no sshd; an sshd that knows no key; an sshd with a host key nobody has seen.
+# No sshd; an sshd that accepts no key; an sshd with an unknown host key.
 REFUSALS = ("stopped", "key", "host_key")
 
 
 def make_home(state: ClusterState) -> None:
-    """The home of all hosts, as one on a file server would be: keys, known hosts, settings."""
+    """The home shared by all hosts: keys, known hosts, settings."""
     folder, dotssh = Path(state.folder), state.home / ".ssh"
     dotssh.mkdir(parents=True, mode=0o700)
     make_key(folder / "host_key")
@@ -42,7 +41,7 @@ def make_key(path: Path) -> None:
 
 
 def write_host_files(state: ClusterState, name: str) -> None:
-    """What boot.sh puts in place: the host's passwd, hosts and sshd_config, as they are on a host with nothing wrong."""
+    """The passwd, hosts and sshd_config that boot.sh installs, without faults."""
     folder = state.host_folder(name)
     (folder / "stage").mkdir(parents=True, exist_ok=True)
     (folder / "shared").write_text("".join(f"{path}\n" for path in state.shared))
@@ -74,7 +73,7 @@ def write_sshd_config(state: ClusterState, name: str, environment: dict[str, str
         "PasswordAuthentication no",
         "KbdInteractiveAuthentication no",
         "PermitRootLogin prohibit-password",
-        # The cluster's folder may lie below /tmp, which anyone may write.
+        # The cluster's folder may be below /tmp, which is world-writable.
         "StrictModes no",
         "PrintMotd no",
         "PrintLastLog no",

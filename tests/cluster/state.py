@@ -1,7 +1,7 @@
-"""What is known of a cluster between one command and the next: its processes, its hosts, its folders.
+"""The state of a cluster between two commands: its processes, hosts and folders.
 
-Each cluster has a JSON file under /run, named by its id. A cluster lives exactly as long as its keeper: a file whose keeper is dead
-stands for nothing any more, and is removed.
+Each cluster has a JSON file under /run, named by its id. A cluster lives exactly as long as its keeper; the file of a dead keeper is
+removed.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ REGISTRY = Path("/run/seatrial-clusters")
 
 
 class ClusterError(Exception):
-    """The cluster cannot do what was asked; the message says why."""
+    """The cluster cannot do what was requested; the message gives the reason."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ProcessId:
-    """A process of this machine; the time of its start tells it from a later one with the same number."""
+    """A process of this machine; the start time distinguishes it from a later one with the same pid."""
 
     pid: int
     started: int
@@ -34,7 +34,7 @@ class ProcessId:
 
 
 def start_time(pid: int) -> int | None:
-    """In clock ticks since boot; None when there is no such process, or only what is left of one that nobody waited for."""
+    """In clock ticks since boot; None when there is no such process, or only a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -49,9 +49,9 @@ class HostState:
     name: str
     number: int
     init: ProcessId | None = None
-    # The environment that puts the wall clock off; empty when it is right.
+    # The environment that offsets the wall clock; empty without an offset.
     clock: dict[str, str] = dataclasses.field(default_factory=dict)
-    # How its sshd turns people away: "" when it does not.
+    # How its sshd refuses connections; "" when it does not.
     ssh_refusal: str = ""
     disks: list[str] = dataclasses.field(default_factory=list)
 
@@ -79,13 +79,13 @@ class HostState:
 @dataclasses.dataclass
 class ClusterState:
     id: str
-    # Everything of the cluster itself: keys, the hosts' files, outputs.
+    # The cluster's own files: keys, the hosts' files, outputs.
     folder: str
-    # Where commands start unless told otherwise, and what the builder asked to be shared.
+    # The default working directory of commands, and the shared folders.
     work_folder: str
     shared: list[str]
     keeper: ProcessId
-    # The process it must not outlive; None: it stays until it is taken down.
+    # The process that it must not outlive; None: it stays until `down`.
     owner: ProcessId | None
     tcp_retries2: int | None
     hosts: dict[str, HostState]
@@ -100,7 +100,7 @@ class ClusterState:
 
     @property
     def ownerless(self) -> bool:
-        """Whether it should be gone with its owner."""
+        """Whether its owner has ended."""
         return self.owner is not None and not self.owner.alive()
 
     @property
@@ -132,7 +132,7 @@ def living() -> list[ClusterState]:
         try:
             state = _from_json(json.loads(path.read_text()))
         except (FileNotFoundError, ValueError, TypeError, KeyError):
-            # Gone in the meantime, or another checkout's, which writes other things.
+            # Removed since, or written by another version.
             continue
         if state.keeper.alive():
             found.append(state)

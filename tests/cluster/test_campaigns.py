@@ -1,4 +1,4 @@
-"""Whole campaigns on two and three hosts, by every way of starting them: the figures, and what each host left."""
+"""Whole campaigns on two and three hosts with every launcher and transport: the outcomes, and the files of each host."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from seatrial.records.outcome import Outcome
 from tests.cluster.campaigns import DUMMY, Campaign
 from tests.cluster.conftest import Build
 from tests.cluster.hosts import Hosts
+from tests.conftest import MadeOnce
+from tests.harness import Harness
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -22,8 +24,6 @@ STAGE1: dict[str, Any] = {
         "device": "cpu",
         "speech_model": "tiny",
         "text_model": "tiny",
-        "dataset_root": "speech",
-        "dataset_manifest_path": "speech/manifest.tsv",
         "fixed_slice_s": 1.0,
         "num_workers": 0,
     },
@@ -32,20 +32,15 @@ STAGE1: dict[str, Any] = {
     "limits": {"start_s": 200, "run_s": 300},
     "output": "out",
 }
-OF_CALLER = {"MY_OWN": "from $HOME's shell", "NCCL_ALGO": "Ring"}
-ZERO = {"zero_stage": {"label": "z", "values": [0, 1]}}
+CALLER_ENVIRONMENT = {"MY_OWN": "from $HOME's shell", "NCCL_ALGO": "Ring"}
 
 
 @pytest.fixture
-def stage1(hosts: Hosts, tmp_path: Path) -> Campaign:
-    return with_speech(Campaign(hosts, tmp_path))
-
-
-def with_speech(campaign: Campaign) -> Campaign:
-    """A little speech that all hosts see."""
-    words = ["seatrial", "prepare", "librispeech", "--synthetic", "40", "--output-root", "speech"]
-    campaign.hosts.run("head", words, cwd=campaign.folder, timeout=120, check=True)
-    return campaign
+def stage1_plan(made_once: MadeOnce) -> dict[str, Any]:
+    """With synthetic speech that all hosts see."""
+    speech = made_once("speech", lambda folder: Harness(folder).run("prepare", "librispeech", "--synthetic", "40", "--output-root", "."))
+    data = {"dataset_root": str(speech), "dataset_manifest_path": str(speech / "manifest.tsv")}
+    return {**STAGE1, "settings": {**STAGE1["settings"], **data}}
 
 
 def check_runs(campaign: Campaign, groups: list[str], via: str, ranks: int = 2) -> None:
@@ -63,41 +58,36 @@ def check_runs(campaign: Campaign, groups: list[str], via: str, ranks: int = 2) 
     campaign.assert_nothing_left()
 
 
-def test_a_stage_1_sweep_by_deepspeed_and_pdsh(stage1: Campaign) -> None:
-    settings = {**STAGE1["settings"], "engine": "deepspeed"}
+def test_stage_1_by_deepspeed_and_pdsh(hosts: Hosts, tmp_path: Path, stage1_plan: dict[str, Any]) -> None:
+    campaign = Campaign(hosts, tmp_path)
+    settings = {**stage1_plan["settings"], "engine": "deepspeed", "micro_batch": 4}
     place = {"kind": "hostfile", "hostfile": "hostfile", "via": "pdsh"}
-    plan = {**STAGE1, "settings": settings, "launcher": "deepspeed", "place": place, "axes": ZERO}
-    stage1.run(plan, "--set", "settings.micro_batch=4", timeout=380)
-    check_runs(stage1, ["z0", "z1"], "pdsh")
+    axes = {"zero_stage": {"label": "z", "values": [1]}}
+    campaign.run({**stage1_plan, "settings": settings, "launcher": "deepspeed", "place": place, "axes": axes}, timeout=380)
+    check_runs(campaign, ["z1"], "pdsh")
 
 
-def test_a_stage_1_sweep_by_torchrun_and_ssh_on_three_hosts(build: Build, tmp_path: Path) -> None:
-    stage1 = with_speech(Campaign(build(nodes=3), tmp_path))
+def test_stage_1_by_torchrun_and_ssh_on_three_hosts(build: Build, tmp_path: Path, stage1_plan: dict[str, Any]) -> None:
+    campaign = Campaign(build(nodes=3), tmp_path)
     place = {"kind": "hostfile", "hostfile": "hostfile", "via": "ssh", "include": "node1@node2@node3:0"}
     axes = {"micro_batch": {"label": "mb", "values": [2, 4]}}
-    stage1.run({**STAGE1, "launcher": "torchrun", "place": place, "axes": axes}, timeout=380)
-    check_runs(stage1, ["mb2", "mb4"], "ssh", ranks=3)
+    campaign.run({**stage1_plan, "launcher": "torchrun", "place": place, "axes": axes}, timeout=380)
+    check_runs(campaign, ["mb2", "mb4"], "ssh", ranks=3)
 
 
-@pytest.mark.parametrize("launcher", ["deepspeed", "torchrun"])
-def test_a_stage_1_sweep_by_one_command_on_each_node(stage1: Campaign, launcher: str) -> None:
-    engine = "deepspeed" if launcher == "deepspeed" else "ddp"
-    plan = {
-        **STAGE1,
-        "settings": {**STAGE1["settings"], "engine": engine},
-        "launcher": launcher,
-        "axes": {"micro_batch": {"label": "mb", "values": [2, 4]}},
-        "place": {"kind": "pernode", "nodes": 2, "ranks": 2},
-    }
-    where = ["--master-addr", "node1", "--master-port", "29500"]
+def test_stage_1_by_torchrun_with_one_command_per_node(hosts: Hosts, tmp_path: Path, stage1_plan: dict[str, Any]) -> None:
+    """By deepspeed: test_seed_blocks.py."""
+    campaign = Campaign(hosts, tmp_path)
+    axes = {"micro_batch": {"label": "mb", "values": [2]}}
+    plan = {**stage1_plan, "launcher": "torchrun", "axes": axes, "place": {"kind": "pernode", "nodes": 2, "ranks": 2}}
+    master = ["--master-addr", "node1", "--master-port", "29500"]
     for host in ("node1", "node2"):
-        # No ssh at all: nobody could use it.
-        stage1.hosts.refuse_ssh(host)
-    share = stage1.start(plan, "--node-rank", "1", *where, host="node2")
-    first = stage1.start(plan, "--node-rank", "0", *where, host="node1")
-    assert first.wait(380) == 0, first.output + share.output
-    assert share.wait(60) == 0, share.output
-    check_runs(stage1, ["mb2", "mb4"], "pernode")
+        hosts.refuse_ssh(host)
+    second = campaign.start(plan, "--node-rank", "1", *master, host="node2")
+    first = campaign.start(plan, "--node-rank", "0", *master, host="node1")
+    assert first.wait(380) == 0, first.output + second.output
+    assert second.wait(60) == 0, second.output
+    check_runs(campaign, ["mb2"], "pernode")
 
 
 def test_three_hosts_with_two_ranks_each_and_one_left_out(build: Build, tmp_path: Path) -> None:
@@ -131,14 +121,14 @@ def test_an_interrupted_campaign_goes_on_where_it_was(hosts: Hosts, tmp_path: Pa
 
 def test_variables_reach_every_rank_whatever_starts_it(hosts: Hosts, tmp_path: Path) -> None:
     campaign = Campaign(hosts, tmp_path)
-    (tmp_path / "tells.py").write_text(
-        "import os\nprint('MINE', os.environ.get('MY_OWN'), 'PLAN', os.environ.get('OF_PLAN'), flush=True)\n"
+    (tmp_path / "prints.py").write_text(
+        "import os\nprint('MINE', os.environ.get('MY_OWN'), 'PLAN', os.environ.get('FROM_PLAN'), flush=True)\n"
     )
-    plan = {**DUMMY, "workload": {"script": "tells.py", "reads": "none"}, "settings": {}, "env": {"OF_PLAN": "two words"}}
+    plan = {**DUMMY, "workload": {"script": "prints.py", "reads": "none"}, "settings": {}, "env": {"FROM_PLAN": "two words"}}
     del plan["steps"]
     for via in ("pdsh", "ssh"):
         path = campaign.write({**plan, "output": f"out-{via}", "place": {**DUMMY["place"], "via": via}})
-        done = hosts.run("head", ["seatrial", "run", path], cwd=tmp_path, env=OF_CALLER, timeout=120)
+        done = hosts.run("head", ["seatrial", "run", path], cwd=tmp_path, env=CALLER_ENVIRONMENT, timeout=120)
         assert done.returncode == 0, done.stdout + done.stderr
         attempt = tmp_path / f"out-{via}" / "base_r1" / "attempt-1"
         for log in (attempt / "launcher.log", attempt / "nodes" / "node2" / "launcher.log"):

@@ -1,16 +1,17 @@
-"""Hosts of the test cluster: names, folders, commands and processes, seen from inside."""
+"""Hosts of the test cluster from inside: names, folders, commands, processes, clocks."""
 
 from __future__ import annotations
 
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from tests.cluster.connectivity import TIMEOUT_S, ssh
 from tests.cluster.hosts import Hosts
-from tests.cluster.reaching import PATIENCE_S, ssh
 from tests.cluster.running import Started
 from tests.waiting import wait_until
 
@@ -25,22 +26,10 @@ def test_hosts_have_names_addresses_and_ssh_to_each_other_and_to_themselves(host
     assert hosts.run("node1", ["ls", "/sys/class/net"], check=True).stdout.split() == ["eth0", "lo"]
 
 
-def test_pdsh_reaches_all(hosts: Hosts) -> None:
-    done = hosts.run("head", ["pdsh", "-S", "-R", "ssh", "-w", "node[1-2]", "hostname"], check=True)
-    assert sorted(done.stdout.splitlines()) == ["node1: node1", "node2: node2"]
-
-
-def test_no_packet_finds_a_way_out(hosts: Hosts) -> None:
+def test_no_packet_leaves_the_machine(hosts: Hosts) -> None:
     done = hosts.run("head", ["ip", "route", "get", "192.0.2.1"])
     assert done.returncode != 0
     assert "unreachable" in done.stderr
-
-
-def test_a_home_of_their_own_and_no_other(hosts: Hosts) -> None:
-    settings = hosts.run("head", ["ssh", "-G", "node1"], check=True).stdout
-    assert f"{hosts.state.home}/.ssh/known_hosts" in hosts.run("head", ["sh", "-c", "echo ~root/.ssh/known_hosts"], check=True).stdout
-    assert "batchmode yes" in settings
-    assert "stricthostkeychecking true" in settings
 
 
 def test_tmp_run_and_shared_memory_are_each_hosts_own_and_the_folder_is_shared(hosts: Hosts, tmp_path: Path) -> None:
@@ -52,20 +41,20 @@ def test_tmp_run_and_shared_memory_are_each_hosts_own_and_the_folder_is_shared(h
     assert ssh(hosts, "node2", "test", "-e", str(tmp_path / "for-all")).returncode == 0
 
 
-def test_exit_codes_are_true(hosts: Hosts) -> None:
+def test_exit_codes_are_passed_on(hosts: Hosts) -> None:
     assert hosts.run("node1", ["sh", "-c", "exit 7"]).returncode == 7
     assert hosts.run("node1", ["sh", "-c", "kill -9 $$"]).returncode == -signal.SIGKILL
     assert hosts.run("node1", ["no-such-program"]).returncode == 127
 
 
-def test_a_command_gets_what_it_is_given_and_nothing_of_ours(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OF_THE_TESTS", "1")
-    shown = 'echo "$GIVEN,$OF_THE_TESTS"; pwd; cat'
-    done = hosts.run("node1", ["sh", "-c", shown], env={"GIVEN": "x y"}, cwd=tmp_path.parent, input="words")
-    assert done.stdout == f"x y,\n{tmp_path.parent}\nwords"
+def test_a_command_has_its_own_environment_folder_and_input(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CALLER", "1")
+    script = 'echo "$GIVEN,$CALLER"; pwd; cat'
+    done = hosts.run("node1", ["sh", "-c", script], env={"GIVEN": "x y"}, cwd=tmp_path.parent, input="text")
+    assert done.stdout == f"x y,\n{tmp_path.parent}\ntext"
 
 
-def test_a_command_out_of_time_is_killed_inside_with_all_it_started(hosts: Hosts) -> None:
+def test_a_command_is_killed_with_its_children_at_the_timeout(hosts: Hosts) -> None:
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         hosts.run("node1", ["sh", "-c", "echo begun; sleep 77 & sleep 77"], timeout=0.5)
     assert caught.value.output == "begun\n"
@@ -82,7 +71,7 @@ def test_signals_reach_the_process_inside(hosts: Hosts) -> None:
     wait_until(lambda: hosts.run("node1", ["ps", "-o", "state=", str(started.pid)]).stdout.strip() == "T", "stopped")
     started.signal(signal.SIGCONT)
     started.signal(signal.SIGTERM)
-    assert started.wait(timeout=PATIENCE_S) == 9
+    assert started.wait(timeout=TIMEOUT_S) == 9
 
 
 def stopped_command(hosts: Hosts, host: str) -> Started:
@@ -91,20 +80,58 @@ def stopped_command(hosts: Hosts, host: str) -> Started:
     return started
 
 
-def test_a_stopped_command_is_killed_and_holds_nothing_up(hosts: Hosts) -> None:
+def test_a_stopped_command_can_be_killed(hosts: Hosts) -> None:
     killed, off, left = (stopped_command(hosts, host) for host in ("node1", "node2", "node1"))
     killed.kill()
     assert not killed.running
     hosts.poweroff("node2")
-    assert off.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+    assert off.wait(timeout=TIMEOUT_S) == -signal.SIGKILL
     assert hosts.processes("node1") == [left.pid]
     hosts.down()
-    assert left.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+    assert left.wait(timeout=TIMEOUT_S) == -signal.SIGKILL
 
 
-def test_processes_are_found_by_environment_and_killed_by_number(hosts: Hosts) -> None:
-    started = hosts.start("node2", ["sleep", "99"], env={"MARK": "of-this-test"})
-    wait_until(lambda: hosts.processes("node2", "MARK=of-this-test") == [started.pid], "found")
-    assert hosts.processes("node1") == []
-    hosts.kill("node2", hosts.processes("node2")[0])
-    assert started.wait(timeout=PATIENCE_S) == -signal.SIGKILL
+# Sleeping and waiting under a skewed clock must work.
+CLOCKS = [
+    sys.executable,
+    "-c",
+    "import threading, time; time.sleep(0.01); threading.Event().wait(0.01); print(time.time(), time.monotonic())",
+]
+
+
+def test_a_skewed_clock_is_off_by_the_hour_and_the_monotonic_clock_is_not(hosts: Hosts, tmp_path: Path) -> None:
+    seconds = -3600
+    hosts.skew("node2", seconds)
+    here_wall, here_monotonic = time.time(), time.monotonic()
+    for done in (ssh(hosts, "node2", *CLOCKS[:2], f'"{CLOCKS[2]}"'), hosts.run("node2", CLOCKS)):
+        assert done.returncode == 0, done.stderr
+        wall, monotonic = map(float, done.stdout.split())
+        assert wall - here_wall == pytest.approx(seconds, abs=60)
+        assert monotonic - here_monotonic == pytest.approx(0, abs=60)
+    hosts.run("node2", ["sh", "-c", f"echo text > {tmp_path}/new"], check=True)
+    assert (tmp_path / "new").stat().st_mtime == pytest.approx(here_wall, abs=60)
+    assert float(ssh(hosts, "node1", "date", "+%s").stdout) == pytest.approx(here_wall, abs=60)
+    hosts.skew("node2", 0)
+    assert float(ssh(hosts, "node2", "date", "+%s").stdout) == pytest.approx(here_wall, abs=60)
+
+
+def test_a_folder_that_is_not_shared_or_not_writable(hosts: Hosts, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_text("text")
+    hosts.unshare("node1", tmp_path / "data")
+    assert hosts.run("node1", ["ls", tmp_path / "data"]).stdout == ""
+    hosts.read_only("node2", tmp_path / "data")
+    assert "Read-only file system" in hosts.run("node2", ["touch", tmp_path / "data" / "more"]).stderr
+    hosts.unmount("node1", tmp_path / "data")
+    assert hosts.run("node1", ["ls", tmp_path / "data"]).stdout == "file\n"
+
+
+def test_a_booted_host_is_as_new(hosts: Hosts) -> None:
+    hosts.skew("node2", 3600)
+    hosts.hide("node2", "pdsh")
+    hosts.resolve("node2", "node2", "127.0.1.1")
+    hosts.poweroff("node2")
+    hosts.boot("node2")
+    assert float(ssh(hosts, "node2", "date", "+%s").stdout) == pytest.approx(time.time(), abs=60)
+    assert ssh(hosts, "node2", "command", "-v", "pdsh").returncode == 0
+    assert hosts.run("node2", ["getent", "ahostsv4", "node2"], check=True).stdout.split()[0] == hosts.address("node2")

@@ -1,4 +1,4 @@
-"""Agents, transports and the harness killed outright while ranks take no notice of TERM: nothing may run on, on any host."""
+"""Agents, transports and the harness killed while ranks ignore TERM: no process may be left on any host."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.cluster.hosts import Hosts
 from tests.cluster.running import Started
 
 INCONCLUSIVE = 3
-# With a child that has no mark of its own, in a session of its own; and with shared memory that nobody would remove.
+# With a child in its own session and with an empty environment, and with shared memory that nobody else would remove.
 STUBBORN = """\
 import os, signal, subprocess, sys, time
 
@@ -62,9 +62,9 @@ def _agent(campaign: Campaign, node: str) -> int:
 
 
 def _is_agent(campaign: Campaign, node: str, pid: int) -> bool:
-    """Not the shell that sshd has started for it."""
-    words = campaign.hosts.run(node, ["cat", f"/proc/{pid}/cmdline"]).stdout.split("\0")
-    return "seatrial.agent" in words
+    """Not the shell that sshd started for it."""
+    argv = campaign.hosts.run(node, ["cat", f"/proc/{pid}/cmdline"]).stdout.split("\0")
+    return "seatrial.agent" in argv
 
 
 @pytest.mark.parametrize(("node", "via"), [("node2", "pdsh"), ("node1", "ssh")])
@@ -78,19 +78,18 @@ def test_an_agent_that_is_killed_leaves_nothing_on_its_host(campaign: Campaign, 
     record = next(record for record in campaign.nodes().nodes if record.name == node)
     # The rank and its child.
     assert (record.ended, record.killed) == ("lost", 2), record
-    assert "killed 2 processes that ran on there" in record.detail
+    assert "killed 2 processes still running there" in record.detail
     _assert_clean(campaign)
 
 
 def test_an_agent_that_is_killed_where_there_is_no_ssh(campaign: Campaign) -> None:
     plan = {**_stubborn(), "place": {"kind": "pernode", "nodes": 2, "ranks": 2}}
-    where = ["--master-addr", "node1", "--master-port", "29500"]
-    share = campaign.start(plan, "--node-rank", "1", *where, host="node2")
-    first = campaign.start(plan, "--node-rank", "0", *where, host="node1")
+    master = ["--master-addr", "node1", "--master-port", "29500"]
+    second = campaign.start(plan, "--node-rank", "1", *master, host="node2")
+    first = campaign.start(plan, "--node-rank", "0", *master, host="node1")
     _wait_for_ranks(campaign, first)
-    # Its second node, which is called node1 there.
     campaign.hosts.kill("node2", _agent(campaign, "node2"))
-    assert first.wait(60) == share.wait(60) == INCONCLUSIVE, first.output + share.output
+    assert first.wait(60) == second.wait(60) == INCONCLUSIVE, first.output + second.output
     record = campaign.nodes().nodes[1]
     assert (record.ended, record.killed) == ("lost", 2), record
     _assert_clean(campaign)
@@ -98,7 +97,7 @@ def test_an_agent_that_is_killed_where_there_is_no_ssh(campaign: Campaign) -> No
 
 @pytest.mark.parametrize("via", ["pdsh", "ssh"])
 def test_a_harness_that_is_killed_leaves_nothing_on_any_host(campaign: Campaign, via: str) -> None:
-    """Nor what started the agents; the agents themselves end it all, and say so."""
+    """Nor what started the agents; the agents themselves kill everything and log it."""
     started = _started(campaign, via)
     started.signal(signal.SIGKILL)
     _assert_clean(campaign)
@@ -113,7 +112,7 @@ def test_a_harness_that_is_killed_behind_a_cut_link_leaves_nothing(campaign: Cam
 
 
 def test_pdsh_that_is_killed_leaves_no_ssh_behind_the_run(campaign: Campaign) -> None:
-    # Without a sign of life asked for, an ssh to a host that is silent lives until it is told to end.
+    # Without keep-alives, an ssh to a silent host lives until it is stopped.
     plan = {**LONG, "place": {**LONG["place"], "via": "pdsh", "ssh_args": ["-o", "ServerAliveInterval=0"]}}
     started = campaign.start(plan)
     campaign.wait_for_steps(started, ranks=2)

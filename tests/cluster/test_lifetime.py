@@ -1,4 +1,4 @@
-"""How long a cluster lives: as long as its owner, and nothing is left after it."""
+"""A cluster lives as long as its owner, and nothing is left after it."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 from tests.cluster import state as registry
 from tests.cluster.conftest import Build
+from tests.cluster.connectivity import TIMEOUT_S, ssh
 from tests.cluster.hosts import cluster
-from tests.cluster.reaching import PATIENCE_S, ssh
 from tests.cluster.running import processes_of
 from tests.waiting import wait_until
 
 
-def test_how_long_the_kernel_tries_can_be_chosen(build: Build) -> None:
+def test_tcp_retries2_can_be_set(build: Build) -> None:
     seen = [build(nodes=0, tcp_retries2=chosen).run("head", ["sysctl", "-n", "net.ipv4.tcp_retries2"]).stdout for chosen in (None, 5)]
     assert seen == ["15\n", "5\n"]
 
@@ -85,25 +85,25 @@ with cluster(1, Path(sys.argv[1])) as hosts:
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_cluster_does_not_outlive_its_owner(tmp_path: Path, number: int) -> None:
-    words = [sys.executable, "-c", OWNER, str(tmp_path), "sleep", "99"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=Path(__file__).parents[2]) as owner:
+    argv = [sys.executable, "-c", OWNER, str(tmp_path), "sleep", "99"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=Path(__file__).parents[2]) as owner:
         assert owner.stdout is not None
         cluster_id = owner.stdout.readline().strip()
         found = next(one for one in registry.living() if one.id == cluster_id)
         inits = [host.init for host in found.hosts.values()]
         assert all(init is not None and init.alive() for init in inits)
         os.kill(owner.pid, number)
-        owner.wait(timeout=PATIENCE_S)
+        owner.wait(timeout=TIMEOUT_S)
     wait_until(lambda: not found.keeper.alive() and not any(init.alive() for init in inits if init), "all have ended")
     assert cluster_id not in [one.id for one in registry.living()]
     assert not (registry.REGISTRY / f"{cluster_id}.json").exists()
 
 
-def test_what_outlived_its_owner_goes_when_the_next_is_built(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", OWNER, str(tmp_path), "sh", "-c", "kill -STOP $$; sleep 99"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as owner:
+def test_what_outlived_its_owner_is_ended_when_the_next_is_built(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", OWNER, str(tmp_path), "sh", "-c", "kill -STOP $$; sleep 99"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]) as owner:
         assert owner.stdout is not None
         cluster_id = owner.stdout.readline().strip()
         found = next(one for one in registry.living() if one.id == cluster_id)
@@ -119,8 +119,8 @@ def states_of(found: registry.ClusterState, host: str) -> list[str]:
 
 
 def test_by_hand(tmp_path: Path) -> None:
-    def do(*words: str) -> subprocess.CompletedProcess[str]:
-        argv = [sys.executable, "-m", "tests.cluster", *words]
+    def do(*verb: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "tests.cluster", *verb]
         return subprocess.run(argv, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=60, check=False)
 
     built = do("up", "--nodes", "1", "--folder", str(tmp_path / "hosts"))

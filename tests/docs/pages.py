@@ -1,4 +1,4 @@
-"""A Markdown page in parts. In: its text, CommonMark with tables. Out: fenced blocks, inline code, links and headings, with their lines.
+"""Parses Markdown pages. In: text, CommonMark with tables. Out: fenced blocks, inline code, links and headings, with their lines.
 
 `pages()` are those whose commands are run; `all_pages()` also the runbooks, whose commands have a lane of their own.
 """
@@ -20,7 +20,7 @@ from markdown_it.token import Token
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 _MARKDOWN = MarkdownIt("commonmark").enable("table")
-_COMMENT = re.compile(r"<!--(?P<words>.*?)-->\s*", re.DOTALL)
+_COMMENT = re.compile(r"<!--(?P<text>.*?)-->\s*", re.DOTALL)
 _NOT_RUN = "not run:"
 _SHOWN_BY = re.compile(r"shown by (?P<test>[\w./-]+(?:::\w+)*)")
 _TITLE = re.compile(r"(?:^|\s)title=(?:\"(?P<quoted>[^\"]+)\"|(?P<plain>\S+))")
@@ -33,29 +33,29 @@ class Block:
     """One fenced block, as written."""
 
     language: str
-    """The first word behind the fence, empty where there is none."""
+    """The first word after the fence; may be empty."""
     text: str
     line: int
     """Of its first line in the page, for messages."""
     title: str = ""
-    """The file that the reader is to write: `title=train.py`."""
+    """The file that the reader writes: `title=train.py`."""
     comment: str = ""
-    """The HTML comment directly above the fence, without its marks."""
+    """The text of the HTML comment directly above the fence."""
 
     @property
     def why_not_run(self) -> str:
-        """The reason that a comment gives; empty where the block is to be run."""
+        """The reason in the comment; empty where the block is run."""
         return self.comment.removeprefix(_NOT_RUN).strip() if self.comment.startswith(_NOT_RUN) else ""
 
     @property
     def shown_by(self) -> list[str]:
-        """Tests that show what is not run: `tests/cluster/test_campaigns.py::test_name`."""
+        """Tests that cover what is not run: `tests/cluster/test_campaigns.py::test_name`."""
         return [match["test"].rstrip(".") for match in _SHOWN_BY.finditer(self.comment)]
 
 
 @dataclass(frozen=True)
-class Spoken:
-    """A word of the page with the line of the paragraph it stands in: inline code, or where a link or picture leads."""
+class Span:
+    """Inline code, the target of a link or picture, or a comment, with the line of its paragraph."""
 
     text: str
     line: int
@@ -72,17 +72,17 @@ class Heading:
 
 @dataclass(frozen=True)
 class Page:
-    """What a page holds, in its order."""
+    """The parts of a page, in order."""
 
     blocks: tuple[Block, ...]
-    code: tuple[Spoken, ...]
-    links: tuple[Spoken, ...]
-    pictures: tuple[Spoken, ...]
+    code: tuple[Span, ...]
+    links: tuple[Span, ...]
+    pictures: tuple[Span, ...]
     headings: tuple[Heading, ...]
     anchors: frozenset[str]
-    """Of headings, and those set by hand (`<a id="…">`)."""
-    comments: tuple[Spoken, ...]
-    """All HTML comments that stand by themselves."""
+    """Of headings, and explicit ones (`<a id="…">`)."""
+    comments: tuple[Span, ...]
+    """All HTML comments."""
 
 
 def pages() -> list[Path]:
@@ -91,19 +91,19 @@ def pages() -> list[Path]:
 
 
 def all_pages() -> list[Path]:
-    """The same and every other page that is kept in the repository: not what a campaign left, nor what a test compares a report with."""
+    """The same and every other page of the repository, without outputs of campaigns and golden files."""
     others = [path for folder in ("runbooks", "plans", "benchmarks", "tests") for path in sorted((ROOT / folder).rglob("*.md"))]
     roots = [path for path in sorted(ROOT.glob("*.md")) if path not in pages()]
     return [*pages(), *roots, *(path for path in others if "golden" not in path.parts)]
 
 
 def name_of(path: Path) -> str:
-    """As messages and test ids call it."""
+    """For messages and test ids."""
     return str(path.relative_to(ROOT))
 
 
 def names_a_test(test: str) -> bool:
-    """Whether `tests/a/test_b.py::test_c` is there, file and function; by reading it."""
+    """Whether file and function of `tests/a/test_b.py::test_c` exist."""
     path, *names = test.split("::")
     if not (ROOT / path).is_file():
         return False
@@ -118,29 +118,28 @@ def names_a_test(test: str) -> bool:
 
 @cache
 def page_at(path: Path) -> Page:
-    """The page in this file, parsed once."""
+    """Parsed once."""
     return parse(path.read_text())
 
 
 def parse(text: str) -> Page:
-    """Every part of the page."""
     tokens = _MARKDOWN.parse(text)
     headings = tuple(_headings(tokens))
     inline = [(child, _line(token)) for token in tokens if token.type == "inline" for child in token.children or ()]
     html = [(token.content, _line(token)) for token in tokens if token.type == "html_block"]
     html += [(child.content, line) for child, line in inline if child.type == "html_inline"]
-    by_hand = frozenset(found["name"] for words, _ in html for found in _ANCHOR.finditer(words))
-    tagged = [(found["tag"].lower(), Spoken(found["target"], line)) for words, line in html for found in _ADDRESS.finditer(words)]
+    explicit = frozenset(found["name"] for text, _ in html for found in _ANCHOR.finditer(text))
+    tagged = [(found["tag"].lower(), Span(found["target"], line)) for text, line in html for found in _ADDRESS.finditer(text)]
     return Page(
         blocks=tuple(_blocks(tokens)),
-        code=tuple(Spoken(child.content, line) for child, line in inline if child.type == "code_inline"),
-        links=tuple(Spoken(str(child.attrs["href"]), line) for child, line in inline if child.type == "link_open")
-        + tuple(spoken for tag, spoken in tagged if tag != "img"),
-        pictures=tuple(Spoken(str(child.attrs["src"]), line) for child, line in inline if child.type == "image")
-        + tuple(spoken for tag, spoken in tagged if tag == "img"),
+        code=tuple(Span(child.content, line) for child, line in inline if child.type == "code_inline"),
+        links=tuple(Span(str(child.attrs["href"]), line) for child, line in inline if child.type == "link_open")
+        + tuple(span for tag, span in tagged if tag != "img"),
+        pictures=tuple(Span(str(child.attrs["src"]), line) for child, line in inline if child.type == "image")
+        + tuple(span for tag, span in tagged if tag == "img"),
         headings=headings,
-        anchors=frozenset(heading.anchor for heading in headings) | by_hand,
-        comments=tuple(Spoken(" ".join(found["words"].split()), line) for words, line in html for found in _COMMENT.finditer(words)),
+        anchors=frozenset(heading.anchor for heading in headings) | explicit,
+        comments=tuple(Span(" ".join(found["text"].split()), line) for text, line in html for found in _COMMENT.finditer(text)),
     )
 
 
@@ -154,11 +153,11 @@ def _blocks(tokens: list[Token]) -> Iterator[Block]:
 
 
 def _comment_above(before: Token | None, fence: Token) -> str:
-    """What the comment says that ends on the line above the fence; an empty line between them parts them."""
+    """The text of the comment that ends on the line directly above the fence."""
     if before is None or before.type != "html_block" or not before.content.endswith("-->\n") or before.map is None or fence.map is None:
         return ""
     found = list(_COMMENT.finditer(before.content))
-    return " ".join(found[-1]["words"].split()) if found and before.map[1] == fence.map[0] else ""
+    return " ".join(found[-1]["text"].split()) if found and before.map[1] == fence.map[0] else ""
 
 
 def _headings(tokens: list[Token]) -> Iterator[Heading]:

@@ -1,11 +1,10 @@
 """The folder in which a page's commands run, and the shell that runs them. In: a page, an empty folder. Out: how it ended.
 
-The folder is a checkout of its own: what a page writes, it writes there. Commands that cannot be for a test what they are for a reader
-have a stand-in:
+The folder is a separate checkout, in which the page may write. Some commands have a stub:
 
-    make    lays every target out, and runs the demo with fewer steps: the lanes are run by CI themselves
-    pip     installs nothing, and checks that extras and packages are there: nothing is fetched from a registry
-    git     `git clone` gives this checkout: there is no other to fetch
+    make    prints the recipe of every target, and runs the demo with fewer steps: CI runs the lanes themselves
+    pip     installs nothing, and checks that extras and packages exist
+    git     `git clone` links this checkout
 
 Everything else is the real program.
 """
@@ -26,14 +25,14 @@ from tests.cluster.hosts import Hosts
 from tests.cluster.state import living
 from tests.docs.pages import ROOT, Block, Page
 from tests.processes import carrying
-from tests.runbooks.workplace import FOREIGN
+from tests.runbooks.working_folder import FOREIGN
 from tests.waiting import wait_until
 
 STAND_INS = Path(__file__).parent / "stand_ins"
 COPIED = ("src", "plans", "runbooks", "benchmarks", "docs", "tests")
 MARK = "PAGE_UNDER_TEST"
 """In the environment of every process that a page starts: the folder of the page."""
-PATIENCE_S = 360
+TIMEOUT_S = 360
 GONE_WITHIN_S = 20.0
 _SESSION = """
 set -Eeuo pipefail
@@ -51,7 +50,7 @@ class Ended:
     """How the commands of a page ended."""
 
     code: int | None
-    """None: they were still at it when patience ended."""
+    """None: they were still running at the timeout."""
     output: str
     block: int
     """Which of the page's blocks was the last to be begun."""
@@ -62,10 +61,10 @@ class Ended:
 
 
 def lay_out(folder: Path) -> Path:
-    """A checkout in `folder`: all of it copies, so that a page may also change the code."""
+    """A checkout in `folder`, copied so that a page may also change the code."""
     checkout = folder / "checkout"
     for name in COPIED:
-        # Compiled files of the code go along: they stay true, and every program would make them anew.
+        # Bytecode of the code is copied too: otherwise every program would compile it again.
         shutil.copytree(ROOT / name, checkout / name, ignore=None if name == "src" else shutil.ignore_patterns("__pycache__"))
     for path in ROOT.iterdir():
         if path.is_file() and not path.name.startswith("."):
@@ -74,12 +73,12 @@ def lay_out(folder: Path) -> Path:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """A reader's shell with the virtual environment activated, without a GPU, at home in this folder."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith((*FOREIGN, "GITHUB_"))}
+    """A reader's shell with the virtual environment activated, without a GPU, with its home in this folder."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith((*FOREIGN, "GITHUB_"))}
     home = folder / "home"
     home.mkdir(exist_ok=True)
     return {
-        **kept,
+        **inherited,
         MARK: str(folder),
         "PATH": f"{STAND_INS}:{Path(sys.executable).parent}:{os.environ['PATH']}",
         # The code of this checkout, whatever the environment was installed from.
@@ -89,14 +88,14 @@ def environment(folder: Path) -> dict[str, str]:
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
         "COLUMNS": "140",
-        # Nothing is to be fetched: what is missing must be an error at once.
+        # Nothing may be fetched: what is missing must be an error at once.
         "HF_HUB_OFFLINE": "1",
         "PIP_NO_INDEX": "1",
     }
 
 
 def run_page(page: Page, folder: Path, gone_within_s: float = GONE_WITHIN_S) -> Ended:
-    """Write the page's files and run its commands, in their order, in one shell; what it started gets so long to end."""
+    """Write the page's files and run its commands in order, in one shell; its processes must end within `gone_within_s`."""
     lay_out(folder)
     (folder / "blocks").mkdir()
     for number, block in enumerate(page.blocks):
@@ -118,20 +117,20 @@ def run_page(page: Page, folder: Path, gone_within_s: float = GONE_WITHIN_S) -> 
 
 
 def is_run(block: Block) -> bool:
-    """Whether it is commands for the reader's shell, and nothing says why they are not run here."""
+    """Whether it holds commands for the reader's shell without a reason not to run them."""
     return block.language == "bash" and not block.title and not block.why_not_run
 
 
 def _written(block: Block, folder: Path, number: int) -> str:
-    """Commands that write the file which the reader is to write; where the reader is just then."""
-    kept = folder / f"file-{number}"
-    kept.write_text(block.text)
-    return f'mkdir -p "$(dirname "{block.title}")"\ncp "{kept}" "{block.title}"\n'
+    """Commands that write the reader's file, relative to the current directory."""
+    source = folder / f"file-{number}"
+    source.write_text(block.text)
+    return f'mkdir -p "$(dirname "{block.title}")"\ncp "{source}" "{block.title}"\n'
 
 
 def _wait(process: subprocess.Popen[bytes]) -> int | None:
     try:
-        return process.wait(PATIENCE_S)
+        return process.wait(TIMEOUT_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -139,7 +138,7 @@ def _wait(process: subprocess.Popen[bytes]) -> int | None:
 
 
 def _left_behind(folder: Path, within_s: float) -> list[str]:
-    """Processes that do not end by themselves now that the page is over, and hosts that it did not take down; they are ended."""
+    """Processes that outlive the page and hosts that it did not take down; they are ended."""
     clusters = [state for state in living() if Path(state.work_folder).is_relative_to(folder)]
     for state in clusters:
         Hosts(state).down(remove_files=True)
@@ -152,7 +151,7 @@ def _left_behind(folder: Path, within_s: float) -> list[str]:
 
 
 def _ended(process: psutil.Process) -> str:
-    """End it; its command, which is empty where it has ended by itself since it was found: a zombie has none."""
+    """Kill it; its command, empty where it has already ended: a zombie has none."""
     try:
         command = " ".join(process.cmdline())
         process.kill()

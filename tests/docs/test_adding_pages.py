@@ -1,6 +1,6 @@
-"""The pages on adding a workload, a launcher, a place or a signature: what they name is there, and what they show would be taken.
+"""The pages on adding a workload, a launcher, a place or a signature: what they name exists, and their examples are valid.
 
-Their commands are run by test_commands.py; here is what can be seen without starting anything.
+Their commands are run by test_commands.py.
 """
 
 from __future__ import annotations
@@ -15,19 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.collect.failure.cause import diagnose
-from seatrial.launch.launchers.registry import LAUNCHERS
-from seatrial.plan import bundled
-from seatrial.signatures.check import problems
-from seatrial.signatures.load import load_signatures
-from seatrial.signatures.registry import signatures
-from seatrial.signatures.signature import Signature
+from seatrial.collect.failure_causes import diagnose
+from seatrial.launch.launchers.commands import LAUNCHERS
+from seatrial.plan import workloads
+from seatrial.records.signatures.registry import Signature, load_signatures, signatures
 from tests.docs.pages import DOCS, ROOT, Page, parse
 from tests.docs.test_architecture_page import NAMED, SOURCE, names_in
+from tests.unit.records.signature_checks import problems
 
 WORKLOAD, LAUNCHER, SIGNATURE = (DOCS / f"adding-a-{subject}.md" for subject in ("workload", "launcher-or-place", "failure-signature"))
 MODULE = re.compile(r"[\w/]+\.py")
-LAUNCHER_MODULES = tuple(f"launch/launchers/{kind}.py" for kind in LAUNCHERS)
 
 
 def page(path: Path) -> Page:
@@ -35,7 +32,7 @@ def page(path: Path) -> Page:
 
 
 def written(path: Path, title: str) -> str:
-    """The file that the page has its reader write."""
+    """The file that the reader of the page writes."""
     return next(block.text for block in page(path).blocks if block.title == title)
 
 
@@ -49,7 +46,7 @@ def _functions(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef]:
 
 
 def of_module(named: str) -> dict[str, str]:
-    """Of `launch/nodes.py`, or of a class in it: `launch/transports/transport.py: Transport`."""
+    """Of `launch/places/allocation.py`, or of a class in it: `launch/transports/__init__.py: Transport`."""
     module, _, kind = named.partition(": ")
     tree = ast.parse((SOURCE / module).read_text(encoding="utf-8"))
     if not kind:
@@ -73,27 +70,25 @@ def test_functions_have_the_signatures_that_the_page_shows(module: str, name: st
     assert of_module(module)[name] == signature
 
 
-def test_every_launcher_is_held_against_the_page() -> None:
-    assert {module for module, name, _ in shown_functions() if name == "words"} == set(LAUNCHER_MODULES)
-
-
 def test_the_example_is_a_launcher_like_the_others() -> None:
-    example = functions(ast.parse(written(LAUNCHER, "src/seatrial/launch/launchers/mpirun.py")))
-    assert example == {name: of_module(LAUNCHER_MODULES[0])[name] for name in ("words", "overlays", "rank_logs")}
+    tree = ast.parse(written(LAUNCHER, "src/seatrial/launch/launchers/mpirun.py"))
+    (launcher,) = (node for node in tree.body if isinstance(node, ast.ClassDef))
+    offered = of_module("launch/launchers/__init__.py: Launcher")
+    assert functions(launcher).items() <= offered.items()
     assert "mpirun" not in LAUNCHERS
 
 
 @pytest.mark.parametrize("part", ["launcher", "place"])
-def test_every_module_that_asks_for_a_kind_stands_on_the_page(part: str) -> None:
-    asks = re.compile(rf"{part}\.kind (?:==|!=|in|not in) ")
-    asking = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if asks.search(path.read_text(encoding="utf-8"))}
-    named = {name for spoken in page(LAUNCHER).code for name in MODULE.findall(spoken.text)}
-    assert asking
-    assert asking - named == set()
+def test_every_module_that_checks_a_kind_is_on_the_page(part: str) -> None:
+    checks = re.compile(rf"{part}\.kind (?:==|!=|in|not in) ")
+    checking = {str(path.relative_to(SOURCE)) for path in SOURCE.rglob("*.py") if checks.search(path.read_text(encoding="utf-8"))}
+    named = {name for span in page(LAUNCHER).code for name in MODULE.findall(span.text)}
+    assert checking
+    assert checking - named == set()
 
 
 @pytest.mark.parametrize("path", [WORKLOAD, LAUNCHER, SIGNATURE], ids=lambda path: path.stem)
-def test_what_a_page_names_in_a_module_is_there(path: Path) -> None:
+def test_what_a_page_names_in_a_module_exists(path: Path) -> None:
     named = [(found["module"], found["name"]) for found in NAMED.finditer(path.read_text(encoding="utf-8"))]
     assert named
     assert [pair for pair in named if pair[1] not in names_in(pair[0])] == []
@@ -108,25 +103,25 @@ def primes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> type:
         (folder / "__init__.py").touch()
     (package / "settings.py").write_text(written(WORKLOAD, "src/seatrial_workloads/primes/settings.py"), encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr(bundled, "PACKAGE", "made_workloads")
+    monkeypatch.setattr(workloads, "PACKAGE", "made_workloads")
     for name in [name for name in sys.modules if name.split(".")[0] == "made_workloads"]:
         monkeypatch.delitem(sys.modules, name)
-    return bundled.settings_class("primes")
+    return workloads.settings_class("primes")
 
 
 def test_the_example_s_settings_are_those_of_a_bundled_workload(primes: type) -> None:
-    assert bundled.available() == ["primes"]
-    assert bundled.complete(primes, {"steps": 40, "micro_batch": 8})["log_every"] == 10
+    assert workloads.available_workloads() == ["primes"]
+    assert workloads.complete_settings(primes, {"steps": 40, "micro_batch": 8})["log_every"] == 10
     assert importlib.import_module("made_workloads.primes.settings").NEEDS_TORCH is False
-    with pytest.raises(bundled.SettingProblem, match="did you mean 'first'"):
-        bundled.typed(primes, "frist", 7)
-    with pytest.raises(bundled.SettingProblem, match="lower log_every"):
-        bundled.complete(primes, {"steps": 5})
+    with pytest.raises(workloads.SettingProblem, match="did you mean 'first'"):
+        workloads.typed_setting(primes, "frist", 7)
+    with pytest.raises(workloads.SettingProblem, match="lower log_every"):
+        workloads.complete_settings(primes, {"steps": 5})
 
 
-def test_names_in_tests_that_the_page_sends_a_reader_to_are_there() -> None:
+def test_names_in_tests_that_the_page_refers_to_exist() -> None:
     for name, file in (
-        ("BOTH", "tests/workloads/test_settings.py"),
+        ("BOTH", "tests/workloads/common/test_settings.py"),
         ("LIGHT", "tests/architecture/test_layers.py"),
         ("test_nothing_heavy_at_import", "tests/architecture/test_layers.py"),
     ):
@@ -141,12 +136,12 @@ def entry(tmp_path: Path) -> Signature:
     return found
 
 
-def test_the_example_s_entry_is_a_good_one_and_not_there_yet(entry: Signature) -> None:
+def test_the_example_s_entry_is_valid_and_not_registered_yet(entry: Signature) -> None:
     assert problems(entry) == []
     assert entry.id not in {one.id for one in signatures()}
 
 
-def test_what_the_page_shows_of_the_log_is_what_is_said_of_it(entry: Signature) -> None:
+def test_the_diagnosis_on_the_page_is_that_of_the_code(entry: Signature) -> None:
     log = written(SIGNATURE, "tests/recorded/failures/token_expired.log").splitlines()
     before, after = (block.text.splitlines() for block in page(SIGNATURE).blocks if block.language == "text" and not block.title)
     found = diagnose(1, log)
@@ -155,9 +150,9 @@ def test_what_the_page_shows_of_the_log_is_what_is_said_of_it(entry: Signature) 
     assert [line for line in log if any(re.search(pattern, line) for pattern in entry.patterns)] == [f"[rank1]: {found.detail}"]
 
 
-def test_fields_that_the_page_speaks_of_are_fields_of_an_entry() -> None:
-    spoken = {word.text.removesuffix(" = true") for word in page(SIGNATURE).code}
+def test_fields_on_the_page_are_fields_of_an_entry() -> None:
+    named = {span.text.removesuffix(" = true") for span in page(SIGNATURE).code}
     fields = {field.name for field in dataclasses.fields(Signature)}
-    switches = {word.text.partition(" = ")[0] for word in page(SIGNATURE).code if word.text.endswith(" = true")}
+    switches = {span.text.partition(" = ")[0] for span in page(SIGNATURE).code if span.text.endswith(" = true")}
     assert switches == {"after_effect", "echo", "outranks", "slows"}
-    assert {*switches, "exit_codes", "patterns", "words", "effective", "env", "kinds"} <= spoken & fields
+    assert {*switches, "exit_codes", "patterns", "words", "effective", "env", "kinds"} <= named & fields

@@ -1,4 +1,4 @@
-"""Every block of every page is run, written, or says what it is: seen without running anything."""
+"""Every block of every page has a language, and is run, written to a file, or has a reason; checked without running anything."""
 
 from __future__ import annotations
 
@@ -22,30 +22,29 @@ def _blocks(language: str = "") -> list[tuple[Path, Block]]:
     return [(path, block) for path, block in found if block.language == language or not language]
 
 
-def _said(path: Path, block: Block) -> str:
+def _where(path: Path, block: Block) -> str:
     return f"{name_of(path)}:{block.line}"
 
 
 @pytest.mark.parametrize("path", pages(), ids=name_of)
-def test_a_page_begins_with_its_title_and_says_what_it_is_for(path: Path) -> None:
-    first, empty, says = path.read_text().splitlines()[:3]
+def test_a_page_begins_with_its_title_and_its_purpose(path: Path) -> None:
+    first, empty, purpose = path.read_text().splitlines()[:3]
     assert first.startswith("# ")
-    assert not empty
-    assert says
-    assert not says.startswith(("#", "```", "|", "!["))
+    assert not empty and purpose
+    assert not purpose.startswith(("#", "```", "|", "!["))
 
 
-def test_every_block_says_its_language() -> None:
-    assert [f"{_said(path, block)}: {block.language!r}" for path, block in _blocks() if block.language not in LANGUAGES] == []
+def test_every_block_has_a_language() -> None:
+    assert [f"{_where(path, block)}: {block.language!r}" for path, block in _blocks() if block.language not in LANGUAGES] == []
 
 
-def test_every_block_of_commands_is_run_or_says_why_not() -> None:
-    silent = [_said(path, block) for path, block in _blocks("bash") if not (is_run(block) or block.why_not_run or block.title)]
-    assert silent == []
-    assert [_said(path, block) for path, block in _blocks("bash") if block.comment == "not run:"] == []
+def test_every_block_of_commands_is_run_or_has_a_reason() -> None:
+    missing = [_where(path, block) for path, block in _blocks("bash") if not (is_run(block) or block.why_not_run or block.title)]
+    assert missing == []
+    assert [_where(path, block) for path, block in _blocks("bash") if block.comment == "not run:"] == []
 
 
-def test_a_reason_stands_above_a_block_of_commands_and_nowhere_else() -> None:
+def test_a_reason_is_directly_above_a_block_of_commands() -> None:
     for path in pages():
         page = page_at(path)
         given = [comment for comment in page.comments if comment.text.startswith("not run")]
@@ -53,19 +52,19 @@ def test_a_reason_stands_above_a_block_of_commands_and_nowhere_else() -> None:
         assert len(given) == len(used), f"{name_of(path)}: a `not run:` that is not directly above a bash block: {given}"
 
 
-def test_what_shows_a_block_that_is_not_run_names_a_test() -> None:
-    missing = [f"{_said(path, block)}: {test}" for path, block in _blocks() for test in block.shown_by if not names_a_test(test)]
+def test_the_test_that_covers_a_block_exists() -> None:
+    missing = [f"{_where(path, block)}: {test}" for path, block in _blocks() for test in block.shown_by if not names_a_test(test)]
     assert missing == []
 
 
 def test_commands_have_no_prompts() -> None:
-    prompted = [_said(path, block) for path, block in _blocks("bash") if any(line.startswith("$ ") for line in block.text.splitlines())]
+    prompted = [_where(path, block) for path, block in _blocks("bash") if any(line.startswith("$ ") for line in block.text.splitlines())]
     assert prompted == []
 
 
 def test_files_to_write_stay_in_the_readers_folder() -> None:
     titles = [(path, block, PurePosixPath(block.title)) for path, block in _blocks() if block.title]
-    assert [_said(path, block) for path, block, title in titles if title.is_absolute() or ".." in title.parts] == []
+    assert [_where(path, block) for path, block, title in titles if title.is_absolute() or ".." in title.parts] == []
 
 
 def test_python_shown_is_python_and_imports_what_there_is() -> None:
@@ -74,7 +73,7 @@ def test_python_shown_is_python_and_imports_what_there_is() -> None:
         written = {block.title: block.text for block in blocks if block.title}
         for block in blocks:
             for module, name in _imports(ast.parse(block.text)) if block.language == "python" else ():
-                assert name in _names_of(module, written), f"{_said(path, block)}: {module} has no {name}"
+                assert name in _names_of(module, written), f"{_where(path, block)}: {module} has no {name}"
 
 
 def test_yaml_shown_is_a_plan_or_a_part_of_one(tmp_path: Path) -> None:
@@ -90,14 +89,6 @@ def test_yaml_shown_is_a_plan_or_a_part_of_one(tmp_path: Path) -> None:
 
 def test_stand_ins_can_be_started() -> None:
     assert [program.name for program in STAND_INS.iterdir() if not program.stat().st_mode & 0o100] == []
-
-
-def test_a_test_is_found_by_its_name() -> None:
-    here = "tests/docs/test_blocks.py"
-    assert names_a_test(here)
-    assert names_a_test(f"{here}::test_a_test_is_found_by_its_name")
-    assert not names_a_test(f"{here}::test_that_nobody_wrote")
-    assert not names_a_test("tests/docs/test_nothing.py::test_a")
 
 
 def _imports(tree: ast.Module) -> Iterator[tuple[str, str]]:

@@ -1,6 +1,6 @@
-"""Every command of README.md, CONTRIBUTING.md and docs/ is run as a reader would run it, page by page; or says why not, and what shows it.
+"""Every command of README.md, CONTRIBUTING.md and docs/ is run as a reader would, page by page, or has a reason why not.
 
-The lane is `make test-docs`. What can be seen without running anything is tested in test_blocks.py.
+The lane is `make test-docs`. What can be checked without running anything is in test_blocks.py.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from seatrial.report.html.pdf import find_browser
+from seatrial.report.html.print import find_browser
 from tests.cluster.machines import unavailable
 from tests.docs.pages import Page, name_of, page_at, pages
 from tests.docs.scratch import Ended, is_run, run_page
@@ -21,7 +21,7 @@ from tests.docs.scratch import Ended, is_run, run_page
 pytestmark = [pytest.mark.docs, pytest.mark.timeout(400)]
 
 LAST_LINES = 40
-MAKES_HOSTS = "tests.cluster up"
+USES_HOSTS = "tests.cluster up"
 
 
 def _commands(path: Path) -> str:
@@ -39,25 +39,25 @@ def test_the_commands_of_a_page_run(path: Path, tmp_path: Path, shared_root: Pat
     page = page_at(path)
     with _turn(_commands(path), shared_root):
         ended = run_page(page, tmp_path)
-    assert ended.code == 0, _what_happened(path, page, ended)
+    assert ended.code == 0, _failure(path, page, ended)
     assert not ended.left, f"{name_of(path)} leaves processes behind: {ended.left}\n{ended.output[-2000:]}"
 
 
 def _turn(commands: str, shared_root: Path) -> contextlib.AbstractContextManager[object]:
-    """Pages that make hosts take turns: their commands name none of several clusters."""
-    return FileLock(shared_root / "hosts.lock") if MAKES_HOSTS in commands else contextlib.nullcontext()
+    """One page with hosts at a time: its commands do not name a cluster."""
+    return FileLock(shared_root / "hosts.lock") if USES_HOSTS in commands else contextlib.nullcontext()
 
 
 def _lacking(commands: str) -> str:
-    """What this machine does not have and the commands need; a lane that nobody ran has shown nothing, so under CI=1 it fails."""
-    reason = unavailable() if MAKES_HOSTS in commands else ""
+    """What the commands need and this machine lacks: skipped, but under CI=1 a failure."""
+    reason = unavailable() if USES_HOSTS in commands else ""
     if reason:
-        return f"no hosts can be made here: {reason}"
+        return f"no hosts can be created here: {reason}"
     return "there is no browser to print with" if "--pdf" in commands and find_browser() is None else ""
 
 
-def _what_happened(path: Path, page: Page, ended: Ended) -> str:
+def _failure(path: Path, page: Page, ended: Ended) -> str:
     block = page.blocks[ended.block]
-    how = f"exit code {ended.code}" if ended.code is not None else "it did not come to an end"
+    how = f"exit code {ended.code}" if ended.code is not None else "it did not end"
     last = "\n".join(ended.output.splitlines()[-LAST_LINES:])
     return f"{name_of(path)}:{block.line + ended.line - 1}: {how}, in the block\n{block.text}\nwhich ends with\n{last}"

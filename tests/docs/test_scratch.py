@@ -1,4 +1,4 @@
-"""A page's shell: it is one shell, it stops where a command fails, and nothing outlives it."""
+"""The shell of a page: one shell, which stops where a command fails, and no process outlives it."""
 
 from __future__ import annotations
 
@@ -38,24 +38,23 @@ def test_blocks_share_a_shell_and_files_are_written_before_what_follows(tmp_path
         ("```bash\ntrue\n```\n```bash\necho $NOBODY_SET_THIS\n```\n", 1),
     ],
 )
-def test_a_failing_command_ends_the_page_and_is_told(text: str, line: int, tmp_path: Path) -> None:
+def test_a_failing_command_ends_the_page_and_is_located(text: str, line: int, tmp_path: Path) -> None:
     ended = run(text, tmp_path)
     assert ended.code
     assert (ended.block, ended.line) == (1, line)
     assert "not reached" not in ended.output
 
 
-def test_what_is_left_running_is_told_and_ended(tmp_path: Path) -> None:
-    # The shell's child is a shell for a moment before it is what it is to be.
+def test_what_is_left_running_is_reported_and_ended(tmp_path: Path) -> None:
+    # The shell's child is still a shell until it calls exec.
     ended = run("```bash\nsleep 1000 &\nuntil grep -q sleep /proc/$!/comm; do :; done\n```\n", tmp_path)
     assert ended.code == 0
     assert ended.left == ["sleep 1000"]
     wait_until(lambda: not carrying(MARK, tmp_path), "it is ended")
 
 
-def test_what_ended_by_itself_since_it_was_found_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_has_ended_since_is_not_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(["true"]) as ended:
-        # A zombie: nobody has collected it yet.
         wait_until(lambda: psutil.Process(ended.pid).status() == psutil.STATUS_ZOMBIE, "it ends")
         monkeypatch.setattr("tests.docs.scratch.carrying", lambda mark, folder: [psutil.Process(ended.pid)])
         assert _left_behind(tmp_path, within_s=0.0) == []
@@ -68,8 +67,8 @@ def test_a_page_writes_into_a_checkout_of_its_own(tmp_path: Path) -> None:
     assert not list(ROOT.glob("*/mine.*"))
 
 
-def test_stand_ins_take_what_there_is_and_nothing_else(tmp_path: Path) -> None:
-    taken = [
+def test_stubs_accept_what_exists_and_nothing_else(tmp_path: Path) -> None:
+    accepted = [
         "pip install .",
         "pip install -e '.[workloads,charts]'",
         "pip install 'seatrial[stage1]' tensorboard",
@@ -78,7 +77,7 @@ def test_stand_ins_take_what_there_is_and_nothing_else(tmp_path: Path) -> None:
         "git clone https://example.org/seatrial.git && cd seatrial && ls plans",
     ]
     refused = ["pip install 'seatrial[stage9]'", "pip install a-package-of-nobody", "pip uninstall seatrial", "make no-such-target"]
-    lines = [*taken, *(f"if {command}; then exit 1; fi" for command in refused)]
+    lines = [*accepted, *(f"if {command}; then exit 1; fi" for command in refused)]
     ended = run("```bash\n" + "\n".join(lines) + "\n```\n", tmp_path)
     assert ended.code == 0, f"line {ended.line}: {ended.output}"
     assert "no extra stage9" in ended.output

@@ -1,4 +1,4 @@
-"""Tables that pages keep by hand have the rows that the code has."""
+"""Tables in hand-written pages have the rows of the code."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from seatrial.plan.schema import Place
-from seatrial.report.trackers.registry import TRACKERS
+from seatrial.report.trackers import TRACKERS
 from seatrial_workloads.librispeech.options import parser as prepare_parser
 from tests.cluster.command_line import FAULTS
-from tests.docs.command_words import wrong_with_verb
+from tests.docs.documented_commands import wrong_with_verb
 from tests.docs.pages import DOCS, ROOT
 
 EXPERIMENTS = ROOT / "src" / "seatrial_workloads" / "contrastive" / "hydra_config" / "configs" / "experiment"
@@ -72,7 +72,7 @@ def test_faults_of_hosts() -> None:
     assert verbs == set(FAULTS)
 
 
-@pytest.mark.parametrize("option", [row[0] for row in first_cells("watch.md", "# Looking on while a campaign runs")])
+@pytest.mark.parametrize("option", [row[0] for row in first_cells("watch.md", "# Watching a running campaign")])
 def test_options_of_watch(option: str) -> None:
     assert wrong_with_verb(["watch", "OUT", "--web", *option.split()]) == ""
 

@@ -1,4 +1,4 @@
-"""Scripts of the Hugging Face Trainer and of Lightning with Seatrial's callback in them: a campaign then knows all that events tell."""
+"""Scripts of the Hugging Face Trainer and of Lightning with Seatrial's callback: a campaign reads their events, phases and stragglers."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.analyse.straggler import find_straggler
+from seatrial.analyse.stragglers import find_straggler
 from seatrial.collect.attempts import read_attempt
 from seatrial.collect.steps import read_steps
-from seatrial.records.health import StragglerVerdict
+from seatrial.records.measure import StragglerVerdict
 from tests.csv_files import rows_of
 from tests.harness import Harness
 
@@ -20,16 +20,16 @@ PHASES = ("data_wait_ms", "fwd_ms", "bwd_ms", "step_ms")
 @pytest.mark.torch
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("needs", "words"),
+    ("packages", "argv"),
     [
         (("transformers", "accelerate"), [str(JOBS / "hf_job.py")]),
         (("lightning",), [str(JOBS / "lightning_job.py"), "--strategy", "ddp", "--devices", "2"]),
     ],
 )
-def test_a_campaign_over_a_trainer_with_the_callback(harness: Harness, needs: tuple[str, ...], words: list[str]) -> None:
-    for name in needs:
+def test_a_campaign_over_a_trainer_with_the_callback(harness: Harness, packages: tuple[str, ...], argv: list[str]) -> None:
+    for name in packages:
         pytest.importorskip(name)
-    command = ["torchrun", "--nproc_per_node", "2", *words, "--steps", "{steps}", "--slow_rank", "1"]
+    command = ["torchrun", "--nproc_per_node", "2", *argv, "--steps", "{steps}", "--slow_rank", "1"]
     harness.run("sweep", "-P", "steps=40", "--repeats", "1", "--out", "out", "--", *command)
     (row,) = harness.manifest()
     assert (row["source"], row["outcome"], row["world_size"], row["last_step"]) == ("events", "ok", "2", "39")

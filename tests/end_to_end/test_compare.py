@@ -1,52 +1,58 @@
-"""Campaigns compared through the real command line: groups, rows of history, refusals."""
+"""Campaigns compared through the real command line: groups, rows of history, a varied debug switch, refusals."""
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from seatrial.records.comparison import Relation
+from tests.end_to_end.conftest import SCRIPTS
 from tests.harness import Harness
 
-# Steps long enough that the sleep of a busy machine is small beside them.
-PLAN = """
-name: compared
-workload: dummy
-settings: {{log_every: 1, jitter_ratio: 0.02}}
-launcher: python
-place: {{kind: local, ranks: 1}}
-axes: {{step_ms: [24, 12]}}
+# The A/B of stage 1 in small. One of its differences is a debug switch: the plan varies it, so the comparison is decided all the same.
+# Steps are long enough that the sleep of a busy machine is small beside them.
+PLAN = f"""
+name: ab
+workload:
+  script: {SCRIPTS / "ab_train.py"}
+  args: [--step_ms, "{{step_ms}}", --wall_clock_breakdown, "{{wall_clock_breakdown}}"]
+axes:
+  variant:
+    bundles:
+      old_like: {{step_ms: 24, wall_clock_breakdown: true}}
+      tuned: {{step_ms: 12, wall_clock_breakdown: false}}
 repeats: 3
-steps: 60
 telemetry: {{gpu_s: null, host_s: null}}
-env: {env}
-output: {out}
+criteria:
+  - {{ready: stage1_speedup_4090, baseline: old_like}}
+output: out
 """
 
 
-def last_line(text: str) -> dict[str, object]:
-    """The JSON document: the only line that is one."""
+def json_line(text: str) -> dict[str, Any]:
+    """The only line that is a JSON document."""
     return next(json.loads(line) for line in text.splitlines() if line.startswith("{"))
 
 
 def test_groups_history_and_debug_settings(harness: Harness) -> None:
     history = {"SEATRIAL_HISTORY": str(harness.folder / "history.jsonl")}
-    harness.run("run", str(harness.plan(PLAN.format(out="out", env="{}"))))
-    told = last_line(harness.run("compare", "out:sm24.0", "out:sm12.0", "--json", "--margin", "10"))
-    (one,) = told["comparisons"]  # type: ignore[misc]
+    harness.run("run", str(harness.plan(PLAN)))
+    findings = json.loads(harness.out.verdict.read_text())["findings"]
+    assert {finding["verdict"] for finding in findings} == {"PASS"}
+    assert "wall_clock_breakdown=true" in harness.out.summary_md.read_text()
+    (one,) = json_line(harness.run("compare", "out:old_like", "out:tuned", "--json", "--margin", "10"))["comparisons"]
     assert one["relation"] == Relation.FASTER.value and one["method"] == "paired t on logs, 3 pairs"
-    assert one["differs"] == ["step_ms (24.0 → 12.0)"]
+    assert sorted(difference.split()[0] for difference in one["differs"]) == ["step_ms", "variant", "wall_clock_breakdown"]
     assert 1.2 < one["ratio"]["mean"] < 2.5
 
     harness.run("history", "add", "out", env=history)
-    rows = last_line(harness.run("history", "list", "--json", env=history))["rows"]
-    slow = next(row["row"] for row in rows if row["group"] == "sm24.0")  # type: ignore[attr-defined]
+    rows = json_line(harness.run("history", "list", "--json", env=history))["rows"]
+    slow = next(row["row"] for row in rows if row["group"] == "old_like")
     harness.run("history", "pin", str(slow), "before", env=history)
-    against = harness.run("compare", "history:before", "sm12.0", "--in", "out", env=history)
-    assert "sm12.0 against history:before: FASTER" in against
+    against = harness.run("compare", "history:before", "tuned", "--in", "out", env=history)
+    assert "tuned against history:before: FASTER" in against
 
-
-def test_debug_settings_are_not_mixed(harness: Harness) -> None:
-    for out, env in (("plain", "{}"), ("traced", "{CUDA_LAUNCH_BLOCKING: '1'}")):
-        harness.run("run", str(harness.plan(PLAN.format(out=out, env=env), f"{out}.yaml")), "--only", "sm12.0_r1")
-    refused = harness.run("compare", "plain", "traced", code=2)
+    traced = PLAN.replace("output: out", "output: traced\nenv: {CUDA_LAUNCH_BLOCKING: '1'}")
+    harness.run("run", str(harness.plan(traced, "traced.yaml")), "--only", "tuned_r1", code=None)
+    refused = harness.run("compare", "out:tuned", "traced", code=2)
     assert "CUDA_LAUNCH_BLOCKING=1" in refused and "debug settings" in refused

@@ -1,15 +1,15 @@
-"""Harmless lines in real runs: no failure comes of them, no failure is explained by them, and the report counts them."""
+"""Harmless lines in real runs: they cause no failure, explain no failure, and the report counts them."""
 
 from __future__ import annotations
 
 import json
 
 from tests.harness import Harness
-from tests.unit.collect.harmless_lines import BY_ID, HARMLESS_LINES
+from tests.unit.collect.log_texts import BY_ID, HARMLESS_LINES
 
 JOB = """
 import atexit, sys, time
-# After the traceback, as torch prints its last warning.
+# Printed after the traceback, as torch prints its last warning.
 atexit.register(lambda: print(open("harmless.txt").read(), flush=True))
 for step in range(10):
     print(f"iter {step}: loss {5 - step / 10:.2f}, time 4.00ms", flush=True)

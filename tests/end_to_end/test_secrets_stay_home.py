@@ -1,4 +1,4 @@
-"""Secrets in the plan, the arguments, addresses and the caller's environment: none is in a file that the team reads."""
+"""Secrets in the plan, the arguments, URLs and the caller's environment: none is in a file that others can read."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.end_to_end.conftest import SCRIPTS
 from tests.harness import Harness
 
-# Made up, and without a form that a scanner of this repository would know.
+# Invented, in no format that a secret scanner would recognise.
 OF_THE_CALLER = {"HF_TOKEN": "caller-hunter-0001", "WANDB_API_KEY": "caller-hunter-0002", "NCCL_AUTH_TOKEN": "caller-hunter-0003"}
 PLAN = """
 name: leaky
@@ -24,7 +24,7 @@ axes:
 output: out
 """
 SWEPT = ["-P", "n=1", "--out", "out", "--", "python", "leaky_train.py", "--password=args-hunter-0009", "--n", "{n}"]
-# They must hold them to be run again, so only their owner may read them.
+# These need the secrets to run again, so only their owner may read them.
 PRIVATE = {"agent.json", "command.sh"}
 # What the user's own script printed.
 PRINTED = {"launcher.log"}
@@ -35,9 +35,9 @@ def holders(out: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for path in out.rglob("*"):
         if path.is_file():
-            words = path.read_text(encoding="utf-8", errors="replace").replace("'", " ").replace('"', " ")
+            text = path.read_text(encoding="utf-8", errors="replace").replace("'", " ").replace('"', " ")
             for kind in ("caller-hunter-", "args-hunter-", "plan-hunter-"):
-                for piece in words.split(kind)[1:]:
+                for piece in text.split(kind)[1:]:
                     found.setdefault(path.name, set()).add(kind + piece[:4])
     return found
 
@@ -48,13 +48,13 @@ def test_only_what_its_owner_alone_can_read_holds_a_secret(harness: Harness) -> 
     found = holders(harness.out.folder)
     assert set(found) == PRIVATE | PRINTED
     for name in PRIVATE:
-        assert not any(secret.startswith("caller-") for secret in found[name]), "the caller's own are passed on and not written"
+        assert not any(secret.startswith("caller-") for secret in found[name]), "the caller's variables are inherited, not written"
     for path in harness.out.folder.rglob("*"):
         if path.name in PRIVATE:
             assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
-    assert "hunter-" not in text, "the terminal is copied into messages too"
+    assert "hunter-" not in text, "terminal output is pasted into messages"
     summary = harness.out.summary_md.read_text()
-    assert "401 for *** and ***" in summary, "the failure is still told"
+    assert "401 for *** and ***" in summary, "the failure is still reported"
     harness.run("report", str(harness.out.folder), code=2, env={"HF_TOKEN": ""})
     assert set(holders(harness.out.folder)) == PRIVATE | PRINTED
 

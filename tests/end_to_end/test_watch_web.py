@@ -1,4 +1,4 @@
-"""`watch --web` beside a campaign that really runs: bars move, data grow, the end is told, and Ctrl-C leaves nothing behind."""
+"""`watch --web` beside a running campaign: progress moves, data grow, the end is shown, and Ctrl-C leaves no process."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ output: out
 
 
 class Browser:
-    """Keeps its cookie, and asks by the printed address."""
+    """A client that keeps its cookie; made from the printed address."""
 
     def __init__(self, address: str) -> None:
         found = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/\?token=[\w-]{43})", address)
         assert found, address
         self._port = int(found[1])
-        self._cookie = self._ask(found[2])[0].split(";")[0]
+        self._cookie = self._get(found[2])[0].split(";")[0]
         self._steps: tuple[str, int] = ("", 0)
 
-    def _ask(self, path: str, **headers: str) -> tuple[str, str]:
-        """The cookie that is given, and the text."""
+    def _get(self, path: str, **headers: str) -> tuple[str, str]:
+        """The cookie that is set, and the body."""
         with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)) as connection:
             connection.request("GET", path, headers=headers)
             answer = connection.getresponse()
@@ -50,14 +50,14 @@ class Browser:
             return answer.headers.get("Set-Cookie", ""), answer.read().decode()
 
     def text(self, path: str) -> str:
-        return self._ask(path, Cookie=self._cookie)[1]
+        return self._get(path, Cookie=self._cookie)[1]
 
     def json(self, path: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.text(path))
         return found
 
     def steps_seen(self, run: str) -> int:
-        """How many steps of the run can be drawn; asked for anew when there is a new version, as the page does."""
+        """How many steps of the run can be drawn; fetched again when there is a new version, as the page does."""
         version = self.json("/state.json")["version"]
         if version != self._steps[0]:
             self._steps = (version, self._count_steps(run))
@@ -82,16 +82,16 @@ def test_a_campaign_is_seen_while_it_runs_and_when_it_is_over(harness: Harness) 
     assert "watched" in page and 'name="seatrial-version"' in page
 
     states: list[dict[str, Any]] = [{}]
-    wait_until(lambda: states.append(browser.json("/state.json")) or states[-1].get("run"), "the run under way is told")
+    wait_until(lambda: states.append(browser.json("/state.json")) or states[-1].get("run"), "the current run is in the state")
     state = states[-1]
     run, version = state["run"]["name"], state["version"]
     assert state["runs_now"] and not state["over"] and state["campaign"]["of"] == 2
-    wait_until(lambda: browser.steps_seen(run) > 0, "the steps of the run under way are there")
-    wait_until(lambda: browser.json("/state.json")["version"] != version, "new data come")
+    wait_until(lambda: browser.steps_seen(run) > 0, "steps of the current run can be drawn")
+    wait_until(lambda: browser.json("/state.json")["version"] != version, "the version changes")
 
     campaign.communicate(timeout=60)
-    wait_until(lambda: browser.json("/state.json")["over"], "the end is told")
-    wait_until(lambda: browser.steps_seen(run) == 250, "every step of the finished run is there")
+    wait_until(lambda: browser.json("/state.json")["over"], "the state says that it is over")
+    wait_until(lambda: browser.steps_seen(run) == 250, "every step of the finished run can be drawn")
     before = contents(harness.out.folder)
     browser.text("/")
     assert contents(harness.out.folder) == before
@@ -101,7 +101,7 @@ def test_a_campaign_is_seen_while_it_runs_and_when_it_is_over(harness: Harness) 
 def assert_ends(watch: subprocess.Popen[str]) -> None:
     below = psutil.Process(watch.pid).children(recursive=True)
     watch.send_signal(signal.SIGINT)
-    said, _ = watch.communicate(timeout=60)
+    output, _ = watch.communicate(timeout=60)
     assert watch.returncode == 130
-    assert "Traceback" not in said and said.endswith("seatrial: interrupted\n")
+    assert "Traceback" not in output and output.endswith("seatrial: interrupted\n")
     assert below == []

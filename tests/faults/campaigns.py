@@ -1,4 +1,4 @@
-"""Plans of this lane and how their ends are read: small, quick, and with limits short enough for a test to wait for."""
+"""Plans of this lane with limits short enough for a test to wait for, and readers of their outcomes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import psutil
 
-from seatrial.paths import AttemptPaths
+from seatrial.core.paths import AttemptPaths
 from tests.harness import Harness
 from tests.waiting import wait_until
 
@@ -18,11 +18,11 @@ STEPPED_WITHIN_S = 120.0
 QUICK_STALL = "{factor: 3, floor_s: 4}"
 QUICK_STALL_OF_A_SCRIPT = "{factor: 3, floor_s: 4, quiet_s: 4}"
 INCONCLUSIVE = 3
-"""The exit code where the platform failed a run: no fault of its group, so no FAIL, and it asks for a re-run."""
+"""The exit code where the infrastructure failed a run: no FAIL of its group, but a request to run it again."""
 
 
 def dummy(settings: str = "", *, ranks: int = 2, steps: int = 40, limits: str = "", soft_s: int = 3, more: str = "") -> str:
-    """A plan of one dummy run; `settings` and `limits` are the insides of their braces."""
+    """A plan of one dummy run; `settings` and `limits` without their braces."""
     return f"""
 name: fault
 workload: dummy
@@ -70,7 +70,7 @@ def outcomes(harness: Harness) -> dict[str, tuple[str, str]]:
 
 
 def run_and_end(harness: Harness, plan: str, code: int = 2) -> dict[str, Any]:
-    """Run a plan of one run to its end; how it ended."""
+    """Run a plan of one run to its end; its outcome."""
     harness.run("run", str(harness.plan(plan)), code=code)
     return outcome(harness)
 

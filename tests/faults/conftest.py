@@ -1,5 +1,4 @@
-"""What every test of the lane has: the mark, and a harness that must leave no process, no listening port and no shared memory of torch's
-kind behind."""
+"""The lane's mark, and a harness that must leave no process and no shared memory of torch behind."""
 
 from __future__ import annotations
 
@@ -34,11 +33,11 @@ def harness(tmp_path: Path) -> Iterator[Harness]:
 
 
 def own_segments() -> set[str]:
-    """Names in /dev/shm that belong to this user and look like a training's."""
+    """Segments in /dev/shm of this user that are named as torch names them."""
     return {entry.name for entry in os.scandir(SHARED_MEMORY) if entry.name.startswith("torch_") and entry.stat().st_uid == os.getuid()}
 
 
 def held_segments(names: set[str]) -> set[str]:
-    """Those left over: the other worker of this lane may use its own meanwhile, and gives them back."""
-    wait_until(lambda: not (names & own_segments()), f"/dev/shm gives {names} back", GONE_WITHIN_S)
+    """Those left over; another worker of this lane may use its own for a while."""
+    wait_until(lambda: not (names & own_segments()), f"{names} are removed from /dev/shm", GONE_WITHIN_S)
     return names & own_segments()

@@ -1,7 +1,7 @@
-"""Ways to damage a file that a campaign left, and the report that is made from what is then there.
+"""Ways to damage a file of a campaign, and the report on the damaged campaign.
 
-A damage is a function of a path. `report_of` copies a campaign, damages one file of it, makes every table and report anew by the
-function that `seatrial report` calls, and gives back what they say.
+A damage is a function of a path. `report_of` copies a campaign, damages one file, recomputes every table and report with the function
+behind `seatrial report`, and returns what they contain.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seatrial.campaign.results import remake
-from seatrial.paths import CampaignPaths
-from seatrial.report.digest.cautions import Warned, cautions
+from seatrial.core.paths import CampaignPaths
+from seatrial.report.view.campaign import SharedCaution, all_cautions
+from seatrial.results.recompute import recompute
 from tests.csv_files import rows_of
 
 Damage = Callable[[Path], None]
-# Cells that say where a campaign lies.
+# Columns with the path of the campaign.
 PLACES = ("run_dir", "train_log", "launcher_log")
 
 
@@ -50,7 +50,7 @@ def random_bytes(path: Path) -> None:
 
 
 def flipped_bits(path: Path) -> None:
-    """The highest bit of a few bytes: a digit that becomes another digit is told by nobody."""
+    """The highest bit of a few bytes: a digit that turns into another digit could not be noticed."""
     data = bytearray(path.read_bytes())
     for at in random.Random(3).sample(range(len(data)), min(5, len(data))):
         data[at] ^= 1 << 7
@@ -62,7 +62,7 @@ def nul_bytes(path: Path) -> None:
 
 
 def nul_block(path: Path) -> None:
-    """What a power cut leaves on some file systems: a block of the middle was never written."""
+    """As a power cut leaves it on some file systems: a block in the middle was never written."""
     data = path.read_bytes()
     middle = len(data) // 2
     path.write_bytes(data[:middle] + bytes(min(300, len(data) - middle)) + data[middle + 300 :])
@@ -123,7 +123,7 @@ def with_numbers(text: str) -> Damage:
 
 
 def _with_numbers_json(line: str, text: str) -> str:
-    """All numbers but those that say whose line it is."""
+    """All numbers but those that identify the line."""
 
     def walk(item: Any, name: str = "") -> Any:
         if isinstance(item, dict):
@@ -170,20 +170,20 @@ NUMBERS: dict[str, Damage] = {
 
 
 def damages_for(file: str) -> dict[str, Damage]:
-    """All that can be done to a file of that name."""
+    """Every damage that applies to a file of that name."""
     return WHOLE | (NUMBERS if Path(file).suffix in (".json", ".jsonl", ".csv", ".tsv") else {})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What a report says."""
+    """The contents of a report."""
 
     runs: dict[str, dict[str, str]]
-    """Rows of per_run_metrics.csv by run, less where they lie."""
+    """Rows of per_run_metrics.csv by run, without paths."""
     outcomes: dict[str, str]
     """Of run_manifest.tsv, by run."""
     pending: tuple[str, ...]
-    cautions: list[Warned]
+    cautions: list[SharedCaution]
 
     def names(self, file: str) -> bool:
         """Whether a caution names the file."""
@@ -203,23 +203,23 @@ def report_of(campaign: Path, into: Path, file: str = "", damage: Damage | None 
 
 
 def told(folder: Path) -> Told:
-    """Everything made anew from the folder, and read back."""
-    results, paths = remake(folder), CampaignPaths(folder)
+    """Everything recomputed from the folder, and read back."""
+    results, paths = recompute(folder), CampaignPaths(folder)
     return Told(
         runs={row["run"]: {name: cell for name, cell in row.items() if name not in PLACES} for row in rows(paths.per_run_metrics)},
         outcomes={row["run"]: row["outcome"] for row in rows(paths.manifest)},
         pending=results.pending,
-        cautions=cautions(results),
+        cautions=all_cautions(results),
     )
 
 
 def rows(path: Path) -> list[dict[str, str]]:
-    """Of a table; [] where it was not written, as there was nothing to say."""
+    """Rows of a table; [] where it was not written because it would be empty."""
     return rows_of(path) if path.exists() else []
 
 
 def change_events(path: Path, change: Callable[[int, dict[str, Any]], dict[str, Any] | list[dict[str, Any]] | None]) -> None:
-    """Every event replaced by what `change` makes of it: another, several, or none."""
+    """Every event replaced by what `change` returns for it: one, several, or none."""
     kept: list[dict[str, Any]] = []
     for at, line in enumerate(path.read_text().splitlines()):
         changed = change(at, json.loads(line))

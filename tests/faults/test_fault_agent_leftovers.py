@@ -1,4 +1,4 @@
-"""What a run may leave, however it was made, is gone when the run is over: real processes that try to stay."""
+"""Processes that try to outlive their run, by every means, are gone when it is over."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seatrial.files import write_json
-from seatrial.launch.agent_process import AgentProcess
+from seatrial.core.files import write_json
+from seatrial.core.paths import AttemptPaths
+from seatrial.launch.agents import AgentProcess
 from seatrial.machine.orphans import kill_orphans
-from seatrial.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from tests.processes import is_gone, own_children, pids_in
-from tests.unit.agent.runs import agent_on, attempt_of, hear, order_for
+from tests.unit.agent.running import agent_on, attempt_of, hear, order_for
 from tests.waiting import wait_until
-
-pytestmark = [pytest.mark.faults]
 
 GONE_WITHIN_S = 10.0
 
@@ -36,7 +34,7 @@ def rest():
     while True:
         time.sleep(600)
 """
-# Each leaves at least one process beside the script itself, which goes on unless it says otherwise.
+# Each leaves at least one process besides the script itself, which keeps running unless it ends by itself.
 STAYERS = {
     "data worker": "if os.fork() == 0: rest()\nrest()",
     "double fork": "if os.fork() == 0:\n    if os.fork() == 0: rest()\n    os._exit(0)\nos.wait()\nrest()",
@@ -50,11 +48,11 @@ STAYERS = {
     "stops itself at TERM": (
         "if os.fork() == 0:\n    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGSTOP))\n    rest()\nrest()"
     ),
-    "forks anew": (
+    "fork chain": (
         "if os.fork() == 0:\n    up()\n    os.setsid()\n    until = time.monotonic() + 30\n"
         "    while time.monotonic() < until:\n        if os.fork(): os._exit(0)\n    os._exit(0)\nrest()"
     ),
-    "forks anew in a herd": (
+    "many fork chains": (
         "for _ in range(8):\n    if os.fork() == 0:\n        up()\n        until = time.monotonic() + 30\n"
         "        while time.monotonic() < until:\n            if os.fork(): os._exit(0)\n            time.sleep(0.002)\n"
         "        os._exit(0)\nrest()"
@@ -64,15 +62,15 @@ STAYERS = {
 
 HARNESS = """\
 import pathlib, sys, time
-from seatrial.launch.agent_process import AgentProcess
-from seatrial.paths import AttemptPaths
+from seatrial.launch.agents import AgentProcess
+from seatrial.core.paths import AttemptPaths
 with AgentProcess.start(AttemptPaths(pathlib.Path(sys.argv[1]))):
     time.sleep(600)
 """
 
 
 def _left(attempt: AttemptPaths) -> list[str]:
-    """Living processes that stand in the folder where the run was started."""
+    """Living processes whose working directory is the folder where the run was started."""
     found = []
     for process in psutil.process_iter(["pid", "status", "cwd", "cmdline"]):
         about = process.info
@@ -83,7 +81,7 @@ def _left(attempt: AttemptPaths) -> list[str]:
 
 def _assert_gone(attempt: AttemptPaths) -> None:
     wait_until(lambda: not _left(attempt), f"nothing of the run is left of {_left(attempt)}", GONE_WITHIN_S)
-    # A chain of forks may hide between two looks.
+    # A chain of forks may be missed by one scan.
     time.sleep(0.2)
     assert _left(attempt) == []
 
@@ -94,7 +92,7 @@ def _up(folder: Path, count: int = 2) -> list[int]:
 
 
 def _ends_well(text: str) -> str:
-    """The same, but the script itself ends well once its offspring is up."""
+    """The same, but the script itself exits with 0 once its children are up."""
     head, _, tail = text.rpartition("rest()")
     return f"{head}up()\nwhile len(open('pids').read().split()) < 2: time.sleep(0.01)\n{tail}"
 
@@ -124,7 +122,7 @@ def _end(agent: AgentProcess, way: str) -> None:
         os.kill(agent.pid, signal.SIGKILL)
 
 
-@pytest.mark.parametrize("stayer", ["double fork", "empty environment, no parent", "no TERM", "stops itself", "forks anew in a herd"])
+@pytest.mark.parametrize("stayer", ["double fork", "empty environment, no parent", "no TERM", "stops itself", "many fork chains"])
 def test_nothing_stays_when_the_harness_is_killed(tmp_path: Path, stayer: str) -> None:
     order = order_for(tmp_path, UP + STAYERS[stayer])
     write_json(attempt_of(order).agent_order, to_json(order))
@@ -143,7 +141,7 @@ def test_agent_and_harness_killed_together_and_a_later_harness_ends_the_rest(tmp
         pids = _up(tmp_path)
         agent.poll()
         os.kill(agent.pid, signal.SIGKILL)
-        wait_until(lambda: any(is_gone(pid) for pid in pids), "the rank itself ends by the kernel's TERM")
+        wait_until(lambda: any(is_gone(pid) for pid in pids), "the parent-death signal ends the rank itself")
         assert not all(is_gone(pid) for pid in pids)
         assert len(kill_orphans(attempt_of(order).folder, {})) == 1
         assert all(is_gone(pid) for pid in pids)

@@ -1,4 +1,4 @@
-"""Shared memory, suspension and endless output: what holds a machine up after, or while, a run is over."""
+"""Shared memory, a suspended agent and endless output at the end of a run."""
 
 from __future__ import annotations
 
@@ -11,14 +11,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seatrial.line.awake_clock import SUSPENDED_S
-from seatrial.machine.shared_memory import SHARED_MEMORY
-from tests.unit.agent.runs import agent_on, attempt_of, hear, order_for
+from seatrial.core.timeouts import SUSPENDED_S
+from seatrial.machine.orphans import SHARED_MEMORY
+from tests.unit.agent.running import agent_on, attempt_of, hear, order_for
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.faults]
-
-# Segments whose maker is killed, tracker and all; one is still held by a process of the run when it is ended.
+# Segments whose creator is killed with its resource tracker; one is still open in a process of the run when it ends.
 LEAVES = """\
 import os, time
 from multiprocessing import resource_tracker, shared_memory
@@ -40,7 +38,7 @@ def _names(folder: Path) -> list[str]:
 @pytest.mark.parametrize("agent_dies", [False, True], ids=["by the agent", "by the harness that lost it"])
 def test_segments_of_a_killed_run_are_removed_and_no_others(tmp_path: Path, agent_dies: bool) -> None:
     order = order_for(tmp_path, LEAVES, host=os.uname().nodename)
-    # A child of this process, as the harness may have them, that is none of the run's.
+    # A child of this process that does not belong to the run, as the harness may have.
     resource_tracker.ensure_running()
     with agent_on(order) as agent:
         names = _names(tmp_path)
@@ -54,7 +52,7 @@ def test_segments_of_a_killed_run_are_removed_and_no_others(tmp_path: Path, agen
                 agent.kill()
             hear(agent, "lost" if agent_dies else "gone")
             assert not any((SHARED_MEMORY / name).exists() for name in names)
-            assert (SHARED_MEMORY / others.name).exists(), "in use by a process that is none of the run's"
+            assert (SHARED_MEMORY / others.name).exists(), "in use by a process that does not belong to the run"
         finally:
             others.close()
             others.unlink()
@@ -69,7 +67,7 @@ def test_an_agent_that_was_suspended_kills_nothing_when_it_wakes(tmp_path: Path)
         os.kill(agent.pid, signal.SIGSTOP)
         time.sleep(SUSPENDED_S + 1.5)
         os.kill(agent.pid, signal.SIGCONT)
-        wait_until(lambda: "was suspended for" in attempt.agent_log.read_text(), "the agent knows")
+        wait_until(lambda: "was suspended for" in attempt.agent_log.read_text(), "the agent logs it")
         assert all(rank.is_running() and rank.status() != psutil.STATUS_ZOMBIE for rank in ranks)
         agent.kill()
         assert hear(agent, "gone").killed == 2
@@ -88,9 +86,9 @@ def test_endless_output_holds_up_neither_stacks_nor_the_end(tmp_path: Path) -> N
         time.sleep(1.0)
         agent.stacks()
         assert "by py-spy: rank 0" in hear(agent, "stacks", 60.0).detail
-        asked_m = time.monotonic()
+        stopped_m = time.monotonic()
         agent.stop()
         assert hear(agent, "gone", 60.0).killed == 2
-        # TERM, half a second, KILL: far below what reading to an end that never comes would take.
-        assert time.monotonic() - asked_m < 60.0
+        # TERM, half a second, KILL; reading the endless output to its end would never return.
+        assert time.monotonic() - stopped_m < 60.0
         assert psutil.Process().memory_info().rss < 2**30

@@ -1,63 +1,25 @@
-"""A disk that fills up, fails or turns read-only under a whole campaign: a small tmpfs, and a library that fails calls to order."""
+"""A disk that fills up, fails or turns read-only under a whole campaign: a small tmpfs, and a preloaded library that fails calls."""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from seatrial.paths import CampaignPaths
+from seatrial.core.paths import CampaignPaths
 from tests.faults.campaigns import dummy, started_ranks
+from tests.faults.disk import Disk, needs_root
 from tests.harness import Harness
 from tests.stubs import eio
 from tests.waiting import wait_until
 
-pytestmark = [pytest.mark.skipif(os.getuid() != 0, reason="mounting a tmpfs needs root")]
+pytestmark = [needs_root]
 PLAN = dummy(steps=300, more="axes: {micro_batch: [4, 8]}")
-
-
-class Disk:
-    """A file system of its own under the harness's `out`."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        self._mount("-t", "tmpfs", "-o", "size=300m", "tmpfs", str(folder))
-
-    def fill(self) -> None:
-        """To the last byte: whole mebibytes, then pages."""
-        with open(self.folder / "ballast", "wb", buffering=0) as ballast:
-            for size in (2**20, 2**12):
-                with contextlib.suppress(OSError):
-                    while True:
-                        ballast.write(b"\0" * size)
-
-    def free(self) -> None:
-        (self.folder / "ballast").unlink(missing_ok=True)
-
-    def set_writable(self, writable: bool) -> None:
-        """As after an error of the disk: whatever is opened from now on is read-only."""
-        if writable:
-            subprocess.run(["umount", "-l", str(self.folder)], check=True)
-        else:
-            self._mount("--bind", str(self.folder), str(self.folder))
-            self._mount("-o", "remount,ro,bind", str(self.folder))
-
-    def close(self) -> None:
-        subprocess.run(["umount", "-l", str(self.folder)], check=True)
-
-    @staticmethod
-    def _mount(*words: str) -> None:
-        subprocess.run(["mount", *words], check=True)
 
 
 @pytest.fixture
 def disk(harness: Harness) -> Iterator[Disk]:
-    one = Disk(harness.folder / "out")
+    one = Disk(harness.folder / "out", "300m")
     yield one
     one.close()
 
@@ -85,7 +47,7 @@ def test_a_disk_that_stays_full_ends_the_campaign_with_one_sentence_and_it_resum
     disk.fill()
     text = process.communicate(timeout=200)[0]
     assert process.returncode == 1, text
-    # Where a page was left for the files of the second run, that one ran too, and only the tables have no room.
+    # Where there was a page left for the files of the second run, that one ran too, and only the tables have no room.
     assert "No space left" in text and ("the same command" in text or "seatrial report" in text) and "Traceback" not in text
     disk.free()
     harness.run("run", str(harness.plan(PLAN)))

@@ -1,4 +1,4 @@
-"""Stage 1 under the real deepspeed launcher: a sweep that is killed in the middle and goes on where it stopped."""
+"""Stage 1 under the real deepspeed launcher: a sweep that is killed in the middle and resumed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ settings:
   fixed_slice_s: 1.0
 launcher: deepspeed
 place: {kind: local, ranks: 2}
-axes: {zero_stage: [0, 1], micro_batch: [4], num_workers: [0, 1], prefetch_factor: [2]}
+axes: {zero_stage: [1], micro_batch: [2, 4, 6]}
 order: nested
 repeats: 1
 steps: 30
@@ -51,6 +51,6 @@ def test_a_deepspeed_sweep_killed_in_the_middle_goes_on(harness: Harness) -> Non
     killed.wait(60)
     harness.run("run", plan)
     ended = outcomes(harness)
-    assert len([key for key, (outcome, _) in ended.items() if outcome == "ok"]) == 4
+    assert len([key for key, (outcome, _) in ended.items() if outcome == "ok"]) == 3
     assert len([key for key in ended if key.endswith("/2")]) == 1, "only the run that was killed is run again"
-    assert [row["zero_stage"] for row in rows_of(harness.out.folder / "per_run_metrics.csv")].count("1") == 2
+    assert [row["zero_stage"] for row in rows_of(harness.out.folder / "per_run_metrics.csv")] == ["1"] * 3

@@ -19,7 +19,7 @@ STALL = f"stall: {QUICK_STALL_OF_A_SCRIPT}"
 def test_a_rank_that_hangs_is_named_and_not_the_one_that_waits_for_it(harness: Harness, where: str) -> None:
     ended = run_and_end(harness, torch_job(f', "--hang-at", "40", "--hang-in", "{where}"', limits=STALL))
     assert (ended["outcome"], ended["cause"], ended["rank"]) == ("stalled", "stall", 1)
-    assert ended["phase"] == "fwd" or where == "c", "a rank that keeps the GIL tells no more where it is"
+    assert ended["phase"] == "fwd" or where == "c", "a rank that keeps the GIL cannot report its phase"
     assert "gloo_job.py" in ended["frame"] and "in hang" in ended["frame"]
 
 

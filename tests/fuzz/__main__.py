@@ -1,10 +1,10 @@
 """Fuzz every parser for a while.
 
-    python -m tests.fuzz --seconds 60                      all targets, as many at once as there are cores; a minute more to start them
+    python -m tests.fuzz --seconds 60                      all targets, in parallel; starting them takes another minute
     python -m tests.fuzz --seconds 600 --target "event lines"
     python -m tests.fuzz --target "event lines" --input build/fuzz/event-lines-3f2a.bin      one saved input again
 
-atheris (coverage-guided) where it is installed, else hypothesis. Prints a line a target:
+atheris (coverage-guided) where it is installed, else hypothesis. Prints a line per target:
 
     event lines                 12,431 runs     0 crashes
     …
@@ -31,13 +31,13 @@ from pathlib import Path
 from tests.fuzz import engines, scratch
 
 OUTPUT = Path("build") / "fuzz"
-# As the two engines tell it.
+# As the two engines print it.
 DONE = re.compile(r"FUZZED runs=(\d+)|stat::number_of_executed_units:\s*(\d+)")
 
 
 @dataclass
 class Outcome:
-    """How one target fared."""
+    """Result of one target."""
 
     runs: int = 0
     crashes: list[Path] = field(default_factory=list)
@@ -45,43 +45,43 @@ class Outcome:
 
 
 def main() -> int:
-    words = _words()
-    engine = words.engine or ("atheris" if importlib.util.find_spec("atheris") else "hypothesis")
-    if words.child:
-        engines.run(engine, words.target, words.seconds, words.output)
+    args = _parse_args()
+    engine = args.engine or ("atheris" if importlib.util.find_spec("atheris") else "hypothesis")
+    if args.child:
+        engines.run(engine, args.target, args.seconds, args.output)
         return 0
-    # Not before: an engine that follows coverage must import what it is to follow.
+    # Not before: a coverage-guided engine must import the code under test itself.
     from tests.fuzz import targets
 
-    if words.input is not None:
-        targets.taken(targets.all_targets()[words.target], words.input.read_bytes())
+    if args.input is not None:
+        targets.taken(targets.all_targets()[args.target], args.input.read_bytes())
         return 0
-    names = [words.target] if words.target else list(targets.all_targets())
+    names = [args.target] if args.target else list(targets.all_targets())
     began_m, workers = time.monotonic(), min(os.cpu_count() or 1, len(names))
     with ThreadPoolExecutor(workers) as pool:
-        outcomes = list(pool.map(lambda name: _fuzz(name, engine, words.seconds * workers / len(names), words.output), names))
+        outcomes = list(pool.map(lambda name: _fuzz(name, engine, args.seconds * workers / len(names), args.output), names))
     crashes = sum(len(one.crashes) for one in outcomes)
-    told = {"fuzz": engine, "seconds": round(time.monotonic() - began_m, 1), "targets": len(names)}
-    print(json.dumps({**told, "runs": sum(one.runs for one in outcomes), "crashes": crashes}))
+    head = {"fuzz": engine, "seconds": round(time.monotonic() - began_m, 1), "targets": len(names)}
+    print(json.dumps({**head, "runs": sum(one.runs for one in outcomes), "crashes": crashes}))
     return 1 if crashes else 0
 
 
-def _words() -> argparse.Namespace:
+def _parse_args() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description="Arbitrary bytes for every parser.")
     parser.add_argument("--seconds", type=float, default=60.0, help="for all targets together (60)")
     parser.add_argument("--target", help="only this one, by its name in the table")
     parser.add_argument("--engine", choices=("atheris", "hypothesis"), help="atheris where it is installed, else hypothesis")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="where inputs that crash are kept (build/fuzz)")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="where crashing inputs are saved (build/fuzz)")
     parser.add_argument("--input", type=Path, help="give this file to --target once, to see its traceback")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    words = parser.parse_args()
-    if words.input is not None and not words.target:
+    args = parser.parse_args()
+    if args.input is not None and not args.target:
         parser.error("--input needs --target")
-    return words
+    return args
 
 
 def _fuzz(name: str, engine: str, seconds: float, output: Path) -> Outcome:
-    """In a process of its own: the engine ends with its process, and a crash of the interpreter itself is one too."""
+    """In its own process: the engine ends its process, and a crash of the interpreter counts too."""
     output.mkdir(parents=True, exist_ok=True)
     for old in output.glob(f"{engines.slug(name)}-*"):
         old.unlink()
@@ -96,7 +96,7 @@ def _fuzz(name: str, engine: str, seconds: float, output: Path) -> Outcome:
             text=True,
             errors="replace",
             check=False,
-            timeout=seconds + engines.PATIENCE_S,
+            timeout=seconds + engines.STARTUP_S,
         )
         code, text = done.returncode, done.stdout
     except subprocess.TimeoutExpired as error:
@@ -109,11 +109,11 @@ def _fuzz(name: str, engine: str, seconds: float, output: Path) -> Outcome:
     runs = max((int(own or atheris) for own, atheris in DONE.findall(text)), default=0)
     print(f"{name:<26} {runs:>9,} runs {len(saved):>5} crashes", flush=True)
     for path in saved:
-        print(f"    {path}\n{_last_words(text)}", flush=True)
+        print(f"    {path}\n{_traceback(text)}", flush=True)
     return Outcome(runs=runs, crashes=saved, text=text)
 
 
-def _last_words(text: str) -> str:
+def _traceback(text: str) -> str:
     lines = [line for line in text.splitlines() if line.strip()]
     begins = next((at for at, line in enumerate(lines) if line.startswith(("Traceback", "  | Traceback"))), max(0, len(lines) - 12))
     return "\n".join(f"    {line[:200]}" for line in lines[begins : begins + 40])

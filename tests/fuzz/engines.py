@@ -1,4 +1,4 @@
-"""What makes the inputs: atheris, which follows coverage, or hypothesis, which needs nothing but itself.
+"""The engines that generate inputs: atheris (coverage-guided) or hypothesis.
 
 In: a target's name and a time. Out: a line `FUZZED runs=N`, and the input that crashed under the output folder, if one did.
 """
@@ -12,15 +12,15 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE_S = 90.0
-"""For a target to be set up and to end."""
+STARTUP_S = 90.0
+"""For a target to start and to end."""
 SLOWEST_S = 10
-"""One input may take no longer."""
+"""Longest time for one input."""
 LONGEST_BYTES = 8192
 
 
 def slug(name: str) -> str:
-    """A file's name for a target."""
+    """File name of a target."""
     return re.sub(r"[^a-z]+", "-", name.lower()).strip("-")
 
 
@@ -80,7 +80,7 @@ def _run_hypothesis(name: str, seconds: float, output: Path) -> None:
 
 
 def changed(data: bytes, chance: random.Random) -> bytes:
-    """What a damaged file looks like: parts of it removed, doubled, moved, or other bytes."""
+    """A damaged copy: parts removed, doubled, or replaced by other bytes."""
     changed = bytearray(data)
     for _ in range(chance.randint(1, 8)):
         at, length = chance.randint(0, len(changed)), chance.randint(0, 40)

@@ -1,4 +1,4 @@
-"""A folder for fuzzing, in memory. Nothing of the project is imported here: an engine that follows coverage must do that itself."""
+"""A folder for fuzzing, in memory. Imports nothing of the project: a coverage-guided engine must do that itself."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ IN_MEMORY = Path("/dev/shm")
 
 
 def new_folder() -> Path:
-    """In memory, where there is such a place."""
+    """In memory where possible."""
     return Path(tempfile.mkdtemp(prefix="seatrial-fuzz-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None))
 
 
 @cache
 def folder() -> Path:
-    """Of this process alone: its parent's to remove where that gave it one, else removed at its end."""
-    given = os.environ.get(VARIABLE)
-    if given:
-        return Path(given)
-    made = new_folder()
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return made
+    """Of this process; removed by the parent that set VARIABLE, else at exit."""
+    if parent_folder := os.environ.get(VARIABLE):
+        return Path(parent_folder)
+    created = new_folder()
+    atexit.register(shutil.rmtree, created, ignore_errors=True)
+    return created

@@ -1,7 +1,7 @@
 """Every parser of the project as a function of bytes.
 
-A target takes any bytes without an exception (but those that tell a user what is wrong) and within a time; where it can, it also holds
-what must hold of the result. `TARGETS` is the table; the corpus of a target is what it is given to begin with.
+A target accepts any bytes within a time limit; the only exceptions allowed are errors for the user. Where possible it also checks
+invariants of the result. `all_targets` is the table; the corpus of a target is its initial inputs.
 """
 
 from __future__ import annotations
@@ -10,48 +10,68 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from polars.testing import assert_frame_equal
 
-from seatrial import files, log_lines, tables, units
 from seatrial.analyse.measure import measure_run
-from seatrial.analyse.telemetry import telemetry_figures
-from seatrial.bounded_pattern import BoundedPattern
-from seatrial.campaign.owner import read_owner
-from seatrial.campaign.results import remake
-from seatrial.collect.alarms import alarm_cautions
-from seatrial.collect.attempts import read_plans
-from seatrial.collect.events.files import read_block, read_block_by_line
-from seatrial.collect.events.tables import read_events
-from seatrial.collect.failure.cause import diagnose
-from seatrial.collect.logs.arrivals import read_arrivals
-from seatrial.collect.logs.seed_lines import read_seed_lines
-from seatrial.collect.logs.source import stamped_lines
-from seatrial.collect.logs.tables import read_logs
+from seatrial.analyse.telemetry_summary import WindowSpan, telemetry_figures
+from seatrial.campaign.lock import read_owner
+from seatrial.collect.attempt_files import read_outcome, read_plan, read_record, read_spec, read_telemetry_account, recovered_cautions
+from seatrial.collect.attempts import alarm_cautions, read_campaign, read_plans
+from seatrial.collect.event_steps import read_event_steps
+from seatrial.collect.events import read_block, read_block_by_line
+from seatrial.collect.failure_causes import diagnose
+from seatrial.collect.launcher_log import read_arrivals, read_seed_lines, stamped_lines
 from seatrial.collect.manifest import append_manifest, read_manifest
-from seatrial.collect.recovered import recovered_cautions
-from seatrial.collect.stacks import frame_of, read_stacks
-from seatrial.collect.steps import read_steps
-from seatrial.collect.stored import read_account, read_outcome, read_plan, read_record, read_spec
+from seatrial.collect.original.translate import translate
+from seatrial.collect.stacks import main_frame, read_stacks
+from seatrial.collect.steps import read_log_steps, read_steps
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, read_sample_file
-from seatrial.errors import SeatrialError
-from seatrial.machine.git import parse_status
-from seatrial.machine.secrets import mask_text, mask_words
-from seatrial.observe.growing_log import GrowingLog
+from seatrial.core import files, launcher_options, log_lines, tables
+from seatrial.core import text as units
+from seatrial.core.errors import SeatrialError
+from seatrial.core.log_lines import TimedPattern
+from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.machine.secrets import mask_argv, mask_text
+from seatrial.machine.software import parse_status
+from seatrial.observe.log_progress import LogProgressReader
 from seatrial.observe.progress import ProgressReader
-from seatrial.options import torchrun as torchrun_options
-from seatrial.paths import AttemptPaths, CampaignPaths
 from seatrial.plan.from_command import mapping_from_command
 from seatrial.plan.load import load_plan, parse_scalars, plan_from_mapping
-from seatrial.plan.resolve import resolve
-from seatrial.records.codec import described, to_json
-from seatrial.records.command import AgentOrder, AgentReport, Provenance
-from seatrial.records.live import LiveState
+from seatrial.plan.resolve import resolve_plan
+from seatrial.records.attempt import Attempt, Provenance
+from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.launch import AgentOrder, AgentReport
+from seatrial.records.results import LiveState
 from seatrial.records.telemetry import TelemetryTables
-from tests.fuzz import made, scratch
+from seatrial.results.recompute import recompute
+from tests.fuzz import scratch
+from tests.original_campaign import OriginalAttempt, sweep_run, write_original_campaign
+from tests.unit.analyse import factory
+from tests.unit.collect.on_disk import write_attempt
+from tests.unit.results.campaigns import write_campaign
+
+
+@cache
+def stored_attempt(name: str, patterns: tuple[str, ...] = ()) -> Attempt:
+    """An attempt that ended well, one per target."""
+    return write_attempt(scratch.folder() / name, factory.spec(ranks=2, workload={"patterns": patterns}))
+
+
+def paths_of(one: Attempt) -> AttemptPaths:
+    return AttemptPaths(Path(one.folder))
+
+
+@cache
+def campaign() -> Path:
+    """A whole small campaign."""
+    return write_campaign(scratch.folder() / "campaign").folder
+
 
 RECORDED = Path(__file__).parents[1] / "recorded"
+ORIGINAL_RUN = sweep_run(attempts=(OriginalAttempt(max_steps=50, log_every=10),))
 PLANS = Path(__file__).parents[2] / "plans"
 OWN_PATTERNS = (r"step\s*=?\s*(?P<step>\d+)(?:/(?P<total>\d+))?", r"loss[=: ]+(?P<loss>\S+)", r"(?P<pause>saving)")
 LONGEST_CORPUS_BYTES = 4096
@@ -59,7 +79,7 @@ LONGEST_CORPUS_BYTES = 4096
 
 @dataclass(frozen=True)
 class Target:
-    """One parser and what to begin with."""
+    """One parser and its initial inputs."""
 
     run: Callable[[bytes], object]
     corpus: tuple[bytes, ...] = ()
@@ -72,19 +92,19 @@ def _written(path: Path, data: bytes) -> Path:
 
 
 def _text(data: bytes) -> str:
-    """As a terminal gives it to a program: bytes that are no UTF-8 come as surrogates."""
+    """As in argv: bytes that are not UTF-8 become surrogates."""
     return data.decode("utf-8", errors="surrogateescape").replace("\0", "")
 
 
 def plan_yaml(data: bytes) -> None:
     path = _written(scratch.folder() / "plan" / "plan.yaml", data)
-    resolve(load_plan(path), source=str(path), cwd=scratch.folder())
+    resolve_plan(load_plan(path), source=str(path), cwd=scratch.folder())
 
 
 def plan_overrides(data: bytes) -> None:
-    base = {"name": "p", "workload": "dummy", "axes": {"micro_batch": [4, 8]}, "output": "out", "steps": 10}
-    plan = plan_from_mapping(base, "fuzz", _text(data).split("\n"))
-    resolve(plan, source="fuzz", cwd=scratch.folder())
+    base = b"name: p\nworkload: dummy\naxes: {micro_batch: [4, 8]}\noutput: out\nsteps: 10\n"
+    plan = load_plan(_written(scratch.folder() / "overrides" / "plan.yaml", base), _text(data).split("\n"))
+    resolve_plan(plan, source="fuzz", cwd=scratch.folder())
 
 
 def axis_values(data: bytes) -> None:
@@ -98,24 +118,24 @@ def durations(data: bytes) -> None:
     units.format_hms(seconds)
 
 
-def command_words(data: bytes) -> None:
-    words = data.decode("utf-8", errors="surrogateescape").split("\0")
-    plan = plan_from_mapping(mapping_from_command(words, axes={"bs": [1, 2]}), "fuzz")
-    resolve(plan, source="fuzz", cwd=scratch.folder())
+def sweep_commands(data: bytes) -> None:
+    argv = data.decode("utf-8", errors="surrogateescape").split("\0")
+    plan = plan_from_mapping(mapping_from_command(argv, axes={"bs": [1, 2]}), "fuzz")
+    resolve_plan(plan, source="fuzz", cwd=scratch.folder())
 
 
-def torchrun_words(data: bytes) -> None:
-    words = data.decode("utf-8", errors="replace").split("\0")
-    split = torchrun_options.split_words(words)
-    told = [word for option in split.options for word in option.words] + list(split.rest)
-    assert [word for word in words if word != "--"] == [word for word in told if word != "--"]
-    torchrun_options.values_in(words)
+def torchrun_options(data: bytes) -> None:
+    argv = data.decode("utf-8", errors="replace").split("\0")
+    split = launcher_options.TORCHRUN.parse(argv)
+    parsed = [argument for option in split.options for argument in option.typed] + list(split.rest)
+    assert [argument for argument in argv if argument != "--"] == [argument for argument in parsed if argument != "--"]
+    launcher_options.TORCHRUN.values(argv)
 
 
 def events(data: bytes) -> None:
-    attempt = made.attempt("events")
-    _written(made.paths_of(attempt).events(0), data)
-    tables_read, _cautions = read_events(attempt)
+    attempt = stored_attempt("events")
+    _written(paths_of(attempt).events(0), data)
+    tables_read, _cautions = read_event_steps(attempt)
     if tables_read is not None:
         measured = measure_run(attempt, tables_read)
         assert measured.samples_per_s is None or math.isfinite(measured.samples_per_s)
@@ -126,39 +146,39 @@ def events(data: bytes) -> None:
 
 
 def heartbeats(data: bytes) -> None:
-    attempt = made.attempt("heartbeats")
-    path = _written(made.paths_of(attempt).heartbeat(0), data)
+    attempt = stored_attempt("heartbeats")
+    path = _written(paths_of(attempt).heartbeat(0), data)
     list(files.read_json_lines(path))
     files.last_json_lines(path, 2)
-    ProgressReader(attempt.spec, made.paths_of(attempt)).look()
+    ProgressReader(attempt.spec, paths_of(attempt)).read()
 
 
 def logs_of_known_formats(data: bytes) -> None:
-    attempt = made.attempt("logs")
-    _written(made.paths_of(attempt).launcher_log, data)
+    attempt = stored_attempt("logs")
+    _written(paths_of(attempt).launcher_log, data)
     measure_run(attempt, read_steps(attempt))
-    GrowingLog(attempt.spec, made.paths_of(attempt)).look()
+    LogProgressReader(attempt.spec, paths_of(attempt)).read()
 
 
 def logs_by_own_patterns(data: bytes) -> None:
-    attempt = made.attempt("own", OWN_PATTERNS)
-    _written(made.paths_of(attempt).launcher_log, data)
-    read_logs(attempt)
-    GrowingLog(attempt.spec, made.paths_of(attempt)).look()
+    attempt = stored_attempt("own", OWN_PATTERNS)
+    _written(paths_of(attempt).launcher_log, data)
+    read_log_steps(attempt)
+    LogProgressReader(attempt.spec, paths_of(attempt)).read()
 
 
 def own_pattern(data: bytes) -> None:
     pattern, _, line = data[:300].decode("utf-8", errors="replace").partition("\n")
-    log_lines.values_in(line, [BoundedPattern(one, longest_s=0.05) for one in log_lines.compile_patterns([pattern])])
+    log_lines.line_values(line, [TimedPattern(one, longest_s=0.05) for one in log_lines.compile_patterns([pattern])])
 
 
 def arrivals(data: bytes) -> None:
-    attempt = made.attempt("arrivals")
-    paths = made.paths_of(attempt)
+    attempt = stored_attempt("arrivals")
+    paths = paths_of(attempt)
     _written(paths.launcher_log, (RECORDED / "logs" / "nanogpt.log").read_bytes())
     found = read_arrivals(_written(paths.arrivals, data))
     assert all(one.end_bytes < later.end_bytes and not later.m < one.m for one, later in zip(found.rows, found.rows[1:], strict=False))
-    read_logs(attempt)
+    read_log_steps(attempt)
 
 
 def seed_lines(data: bytes) -> None:
@@ -187,27 +207,27 @@ def csv_tables(data: bytes) -> None:
 def telemetry(data: bytes) -> None:
     path = _written(scratch.folder() / "telemetry" / "telemetry.csv", data)
     found = TelemetryTables(gpu=read_sample_file(path, GPU_READ).table, host=read_sample_file(path, HOST_READ).table)
-    figures = telemetry_figures(found, None, None, None, 100.0)
+    figures = telemetry_figures(found, None, WindowSpan(samples=100.0))
     assert all(math.isfinite(cell) for cell in figures.values() if isinstance(cell, float))
 
 
 def records(data: bytes) -> None:
     """Files of one record each, and the way back for those that are read."""
-    paths = made.paths_of(made.attempt("records"))
+    paths = paths_of(stored_attempt("records"))
     for path in (paths.spec, paths.outcome, paths.telemetry, paths.provenance, paths.recovered, paths.folder / "plan.json"):
         _written(path, data)
-    read = [read_spec(paths), read_outcome(paths), read_account(paths), read_record(Provenance, paths.provenance)]
+    read = [read_spec(paths), read_outcome(paths), read_telemetry_account(paths), read_record(Provenance, paths.provenance)]
     read.append(read_plan(paths.folder / "plan.json"))
     for record, _ in read:
-        assert record is None or described(type(record), json.loads(json.dumps(to_json(record)))) == record
+        assert record is None or from_json_or_none(type(record), json.loads(json.dumps(to_json(record)))) == record
     recovered_cautions(paths.folder)
 
 
 def reports_of_the_agent(data: bytes) -> None:
     value = files.json_object(data)
     for kind in (AgentReport, AgentOrder, LiveState):
-        record = described(kind, value)
-        assert record is None or described(kind, to_json(record)) == record
+        record = from_json_or_none(kind, value)
+        assert record is None or from_json_or_none(kind, to_json(record)) == record
 
 
 def alarms(data: bytes) -> None:
@@ -219,7 +239,7 @@ def stacks(data: bytes) -> None:
     _written(paths.rank_stack(0), data)
     _written(paths.process_stack(77), data)
     for stack in read_stacks(paths):
-        frame_of(stack)
+        main_frame(stack)
 
 
 def owner_and_plans(data: bytes) -> None:
@@ -232,7 +252,7 @@ def owner_and_plans(data: bytes) -> None:
 
 def secrets(data: bytes) -> None:
     mask_text(_text(data))
-    mask_words(_text(data).split("\n"))
+    mask_argv(_text(data).split("\n"))
 
 
 def git_status(data: bytes) -> None:
@@ -243,15 +263,39 @@ FILES_OF_A_RUN = ("spec.json", "outcome.json", "provenance.json", "events_rank0.
                   "host_telemetry.csv", "alarms.jsonl", "telemetry.json", "launcher.log")  # fmt: skip
 
 
-def whole_report(data: bytes) -> None:
-    """One file of a campaign replaced, and the report made."""
+FILES_OF_AN_ORIGINAL = ("run_manifest.tsv", "summary.json", "host_telemetry.csv", f"{ORIGINAL_RUN.name}/launcher.log",
+                        f"{ORIGINAL_RUN.name}/train.log", f"{ORIGINAL_RUN.name}/gpu_telemetry.csv")  # fmt: skip
+
+
+@cache
+def original() -> Path:
+    """A small folder of the original scripts."""
+    return write_original_campaign(scratch.folder() / "original", ORIGINAL_RUN, root_host_telemetry=True, own_tables=True)
+
+
+def original_folder(data: bytes) -> None:
+    """One file of a folder of the original scripts replaced, and the folder translated."""
     if not data:
         return
-    path = made.campaign() / "mb16_r1" / "attempt-1" / FILES_OF_A_RUN[data[0] % len(FILES_OF_A_RUN)]
+    path = original() / FILES_OF_AN_ORIGINAL[data[0] % len(FILES_OF_AN_ORIGINAL)]
+    before = path.read_bytes()
+    path.write_bytes(data[1:])
+    try:
+        for one in read_campaign(CampaignPaths(translate(original()))):
+            read_steps(one)
+    finally:
+        path.write_bytes(before)
+
+
+def whole_report(data: bytes) -> None:
+    """One file of a campaign replaced, and the report written."""
+    if not data:
+        return
+    path = campaign() / "mb16_r1" / "attempt-1" / FILES_OF_A_RUN[data[0] % len(FILES_OF_A_RUN)]
     before = path.read_bytes() if path.exists() else None
     path.write_bytes(data[1:])
     try:
-        results = remake(made.campaign())
+        results = recompute(campaign())
     finally:
         path.unlink() if before is None else path.write_bytes(before)
     others = {
@@ -273,15 +317,15 @@ def _plans() -> Iterator[bytes]:
 
 
 def _of_attempt(*names: str) -> tuple[bytes, ...]:
-    folder = made.campaign() / "mb16_r1" / "attempt-1"
+    folder = campaign() / "mb16_r1" / "attempt-1"
     return tuple((folder / name).read_bytes()[:LONGEST_CORPUS_BYTES] for name in names)
 
 
 def all_targets() -> dict[str, Target]:
-    """The table; made late, as the corpus is read and written."""
+    """The table; built on demand, as the corpora are read from files."""
     event_text, telemetry_text = _of_attempt("events_rank0.jsonl"), _of_attempt("gpu_telemetry.csv", "host_telemetry.csv")
     record_text = _of_attempt("spec.json", "outcome.json", "provenance.json")
-    words = (b"torchrun\0--nproc-per-node=2\0train.py\0--bs\0{bs}", b"python\0-m\0train\0--lr={bs}", b"A=1\0./job.sh\0{bs}")
+    argv = (b"torchrun\0--nproc-per-node=2\0train.py\0--bs\0{bs}", b"python\0-m\0train\0--lr={bs}", b"A=1\0./job.sh\0{bs}")
     stack = (
         b'Thread 0x00007f (most recent call first):\n  File "train.py", line 41 in step\n# rank 0 pid 77\nThread 41 (idle): "MainThread"\n'
     )
@@ -290,8 +334,8 @@ def all_targets() -> dict[str, Target]:
         "overrides (--set)": Target(plan_overrides, (b"repeats=3", b"axes.micro_batch=[8,16]\nsettings.d_model=64", b"limits.run_s=2h")),
         "values of an axis (-P)": Target(axis_values, (b"8,16", b"[a, 1e-3, true]")),
         "durations and limits": Target(durations, (b"1h30m", b"90s", b"1.5 d")),
-        "command words (sweep)": Target(command_words, words),
-        "torchrun options": Target(torchrun_words, words),
+        "command words (sweep)": Target(sweep_commands, argv),
+        "torchrun options": Target(torchrun_options, argv),
         "event lines": Target(events, event_text),
         "heartbeats": Target(heartbeats, _of_attempt("heartbeat_rank0.jsonl")),
         "logs of known formats": Target(logs_of_known_formats, _all_logs()),
@@ -312,12 +356,15 @@ def all_targets() -> dict[str, Target]:
         "owner and plans": Target(owner_and_plans, (b'{"pid": 1, "host": "a", "token": "b", "since_t": 2.0}',)),
         "secrets": Target(secrets, (b"HF_TOKEN=hf_abcdefghij --password x https://me:pw@host/a",)),
         "git status": Target(git_status, (b"# branch.oid 12ab\n# branch.head main\n1 .M N... a b c file.py\n",)),
+        "original folder": Target(
+            original_folder, tuple(bytes([index]) + (original() / name).read_bytes() for index, name in enumerate(FILES_OF_AN_ORIGINAL))
+        ),
         "whole report": Target(whole_report, tuple(bytes([at]) + text for at, text in enumerate(record_text))),
     }
 
 
 def taken(target: Target, data: bytes) -> None:
-    """Give the bytes to the target; an error that tells the user what is wrong is an answer."""
+    """Run the target on the bytes; an error for the user is a valid result."""
     try:
         target.run(data)
     except SeatrialError as error:

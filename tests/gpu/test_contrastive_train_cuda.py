@@ -1,4 +1,4 @@
-"""Trainings of a few steps on a GPU under every engine, stage and number format, graphs and all; and one that goes on after one."""
+"""Short trainings on a GPU with every engine, stage and number format, and resuming."""
 
 from __future__ import annotations
 
@@ -30,55 +30,54 @@ QUICK = {
     "checkpoint_every_steps": 11,
     "checkpoint_keep": 4,
 }
-WORDS = ["ddp:0:bf16", *(f"deepspeed:{stage}:bf16" for stage in range(4)), "ddp:0:fp16", "deepspeed:0:fp16", "deepspeed:1:fp16"]
+RUNS = ["ddp:0:bf16", *(f"deepspeed:{stage}:bf16" for stage in range(4)), "ddp:0:fp16", "deepspeed:0:fp16", "deepspeed:1:fp16"]
 
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    from seatrial_workloads.librispeech.synthetic import make_tree
+    from seatrial_workloads.librispeech.synthetic import write_tree
 
-    manifest = make_tree(tmp_path_factory.mktemp("speech") / "LibriSpeech", 60, seed=3, mean_s=4.0)
+    manifest = write_tree(tmp_path_factory.mktemp("speech") / "LibriSpeech", 60, seed=3, mean_s=4.0)
     return {**QUICK, "dataset_root": str(manifest.parent), "dataset_manifest_path": str(manifest)}
 
 
-def train(folder: Path, settings: dict[str, Any], *words: str) -> Finished:
-    finished = run_module(["tests.workloads.contrastive.engines_in_turn", str(folder), json.dumps(settings), *words])
+def train(folder: Path, settings: dict[str, Any], *runs: str) -> Finished:
+    finished = run_module(["tests.workloads.contrastive.engines_in_turn", str(folder), json.dumps(settings), *runs])
     assert finished.returncodes == [0], finished.stderr[0][-3000:]
     return finished
 
 
 @pytest.fixture(scope="module")
 def trained(settings: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of them, in one process."""
+    """All runs, in one process."""
     folder = tmp_path_factory.mktemp("trained")
-    train(folder, settings, *WORDS)
+    train(folder, settings, *RUNS)
     return folder
 
 
-def losses(folder: Path, word: str) -> list[float]:
-    return column(folder / word.replace(":", "-"), "loss")
+def losses(folder: Path, run: str) -> list[float]:
+    return column(folder / run.replace(":", "-"), "loss")
 
 
-@pytest.mark.parametrize("word", WORDS)
-def test_every_engine_trains_alike(word: str, trained: Path) -> None:
-    found, expected = losses(trained, word), losses(trained, "ddp:0:bf16")
+@pytest.mark.parametrize("run", RUNS)
+def test_every_engine_has_similar_losses(run: str, trained: Path) -> None:
+    found, expected = losses(trained, run), losses(trained, "ddp:0:bf16")
     assert len(found) == QUICK["steps"]
     assert all(map(math.isfinite, found))
-    # Dropout is another one wherever the tower is not a graph; 16 bits round.
+    # Dropout differs where the tower is not a graph, and 16 bits round.
     assert statistics.fmean(found) == pytest.approx(statistics.fmean(expected), rel=0.08)
 
 
-@pytest.mark.parametrize("word", WORDS)
-def test_what_was_used_is_told(word: str, trained: Path) -> None:
-    folder = trained / word.replace(":", "-")
-    told = {event["setting"]: (event["effective"], event["reason"]) for event in events(folder, "effective")}
-    assert told["precision"][0] == word.split(":")[2]
-    assert told["tower_graph"][0] is (":0:" in word), told["tower_graph"]
-    assert told["front_end"][0] is not word.startswith("deepspeed:3")
-    assert told["attn_impl"][0] == ("eager" if word.endswith("fp16") else "sdpa")
+@pytest.mark.parametrize("run", RUNS)
+def test_effective_settings_are_recorded(run: str, trained: Path) -> None:
+    effective = {event["setting"]: event["effective"] for event in events(trained / run.replace(":", "-"), "effective")}
+    assert effective["precision"] == run.split(":")[2]
+    assert effective["tower_graph"] is (":0:" in run)
+    assert effective["front_end"] is not run.startswith("deepspeed:3")
+    assert effective["attn_impl"] == ("eager" if run.endswith("fp16") else "sdpa")
 
 
-@pytest.mark.parametrize("word", ["ddp:0:bf16", "deepspeed:1:bf16"])
-def test_training_goes_on_after_a_checkpoint(word: str, trained: Path, settings: dict[str, Any], tmp_path: Path) -> None:
-    train(tmp_path, {**settings, "resume_from": str(trained / word.replace(":", "-") / "checkpoints" / "ckpt_iter_11")}, word)
-    assert losses(tmp_path, word) == pytest.approx(losses(trained, word)[12:], rel=0.05)
+@pytest.mark.parametrize("run", ["ddp:0:bf16", "deepspeed:1:bf16"])
+def test_training_resumes_from_a_checkpoint(run: str, trained: Path, settings: dict[str, Any], tmp_path: Path) -> None:
+    train(tmp_path, {**settings, "resume_from": str(trained / run.replace(":", "-") / "checkpoints" / "ckpt_iter_11")}, run)
+    assert losses(tmp_path, run) == pytest.approx(losses(trained, run)[12:], rel=0.05)

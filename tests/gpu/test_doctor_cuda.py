@@ -1,4 +1,4 @@
-"""The doctor on a real GPU: its state is read whole, a process on it is found, every column of the telemetry is filled."""
+"""The doctor on a real GPU: its state, a process on it, and every column of the telemetry."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.machine.gpu_state import read_states
-from seatrial.machine.gpus import read_driver
-from seatrial.observe.trial import empty_columns
+from seatrial.machine.gpus import read_driver, read_gpu_states
+from seatrial.observe.run_telemetry import empty_columns
 from seatrial.preflight import gpus
-from seatrial.preflight.need import Need
+from seatrial.preflight.definitions import Need
 
 pytestmark = pytest.mark.gpu
 HOLDS_A_GPU = "import sys, torch; held = torch.zeros(1 << 28, device='cuda:0'); print('ready', flush=True); sys.stdin.read()"
@@ -28,8 +27,8 @@ def holder() -> Iterator[int]:
         process.kill()
 
 
-def test_the_state_of_a_gpu_is_read_whole() -> None:
-    states = read_states(read_driver().gpus)
+def test_the_state_of_a_gpu_is_complete() -> None:
+    states = read_gpu_states(read_driver().gpus)
     assert states is not None
     state = states[0]
     assert 0 <= (state.util_gpu_pct or 0) <= 100 and 0 <= (state.mem_used_mib or 0) < (state.mem_total_mib or 0)
@@ -38,7 +37,7 @@ def test_the_state_of_a_gpu_is_read_whole() -> None:
 
 
 def test_a_process_on_the_gpu_is_found(holder: int, tmp_path: Path) -> None:
-    check = {check.name: check for check in gpus.checks(Need(output=tmp_path))}["GPUs idle"]
+    check = {check.name: check for check in gpus.check_gpus(Need(output=tmp_path))}["GPUs idle"]
     assert not check.ok and not check.refuses and "MiB" in check.found
 
 

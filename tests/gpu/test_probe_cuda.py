@@ -25,7 +25,7 @@ def test_phases_by_events_agree_with_a_synchronised_reference(tmp_path):
     assert result["losses_read"] == result["steps"]
 
 
-def test_phases_are_taken_on_one_step_in_ten_and_the_wall_on_every_step(tmp_path):
+def test_phases_are_timed_on_one_step_in_ten_and_iterations_on_every_step(tmp_path):
     weights = torch.randn(512, 512, device="cuda")
     with Probe(tmp_path, phase_every=10) as probe:
         for _ in range(30):
@@ -40,8 +40,8 @@ def test_phases_are_taken_on_one_step_in_ten_and_the_wall_on_every_step(tmp_path
     assert all(iter_ms > 0 for iter_ms in column(tmp_path, "iter_ms"))
 
 
-def test_a_loss_that_is_written_over_every_step_is_read_as_it_was(tmp_path):
-    """As a captured graph leaves it: always the same tensor."""
+def test_a_loss_overwritten_in_every_step_is_read_in_time(tmp_path):
+    """Like the output of a CUDA graph: always the same tensor."""
     loss, one = torch.zeros((), device="cuda", dtype=torch.bfloat16), torch.ones((), device="cuda", dtype=torch.bfloat16)
     with Probe(tmp_path) as probe:
         for _ in range(100):
@@ -52,7 +52,7 @@ def test_a_loss_that_is_written_over_every_step_is_read_as_it_was(tmp_path):
     assert column(tmp_path, "loss") == [float(step) for step in range(1, 101)]
 
 
-def test_losses_told_on_changing_streams_are_read_behind_their_own_work(tmp_path):
+def test_losses_on_changing_streams_are_read_after_their_own_work(tmp_path):
     matrix, streams = torch.randn(4096, 4096, device="cuda"), [torch.cuda.Stream() for _ in range(3)]
     with Probe(tmp_path) as probe:
         for number in range(60):
@@ -65,7 +65,7 @@ def test_losses_told_on_changing_streams_are_read_behind_their_own_work(tmp_path
     assert column(tmp_path, "loss") == [float(number) for number in range(60)]
 
 
-def test_a_loss_told_under_inference_mode_and_after_it_is_read(tmp_path):
+def test_a_loss_in_inference_mode_and_after_it_is_read(tmp_path):
     with Probe(tmp_path) as probe:
         for number in range(20):
             with torch.inference_mode(number < 10), probe.step(samples=1):
@@ -86,7 +86,7 @@ def test_phases_are_timed_on_the_stream_they_run_on(tmp_path):
     assert on_side == pytest.approx(on_main, rel=0.3)
 
 
-def test_memory_of_the_gpu_is_told(tmp_path):
+def test_memory_of_the_gpu_is_recorded(tmp_path):
     kept = torch.zeros(64 * 1024 * 1024 // 4, device="cuda")
     with Probe(tmp_path) as probe:
         probe.memory()
@@ -95,14 +95,14 @@ def test_memory_of_the_gpu_is_told(tmp_path):
     assert memory["reserved_mib"] >= memory["allocated_mib"]
 
 
-def test_tiny_lm_learns_on_cuda_and_tells_its_precision(tmp_path):
+def test_tiny_lm_trains_on_cuda_and_records_its_precision(tmp_path):
     run_dir = tmp_path / "run"
     done = run_ranks("tiny_lm", run_dir, steps=80, device="cuda", num_workers=2, eval_every=40, checkpoint_every=40)
     assert done.returncodes == [0], done.stderr
     losses = [loss for loss in column(run_dir, "loss") if loss is not None]
     assert len(losses) >= 60
     assert losses[-1] < 0.6 * losses[0]
-    told = {event["setting"]: event["effective"] for event in events(run_dir, "effective")}
+    effective = {event["setting"]: event["effective"] for event in events(run_dir, "effective")}
     expected = "bf16" if torch.cuda.get_device_capability()[0] >= 8 else "fp16"
-    assert (told["precision"], told["device"]) == (expected, "cuda:0")
+    assert (effective["precision"], effective["device"]) == (expected, "cuda:0")
     assert [fwd_ms is not None for fwd_ms in column(run_dir, "fwd_ms")].count(True) >= 6

@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
-from seatrial.files import read_json, write_json
+from seatrial.core.files import read_json, write_json
 from seatrial.records.codec import to_json
-from seatrial.records.command import AgentOrder, Command
-from seatrial.records.run_spec import TelemetrySpec
+from seatrial.records.launch import AgentOrder, Command
+from seatrial.records.plan import TelemetrySpec
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 from tests.csv_files import rows_of
 
@@ -50,7 +50,7 @@ print("end", time.time(), flush=True)
 
 @pytest.fixture(scope="module")
 def attempt(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the agent left after a run on the GPU."""
+    """The attempt folder of a run on the GPU."""
     folder = tmp_path_factory.mktemp("attempt")
     command = Command(argv=(sys.executable, "-c", LOAD, str(LOAD_S)), env={}, cwd=str(folder))
     telemetry = TelemetrySpec(gpu_s=INTERVAL_S, host_s=INTERVAL_S)
@@ -67,8 +67,8 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _busy(folder: Path, name: str = "gpu_telemetry.csv") -> list[dict[str, str]]:
     """Rows of the first GPU while the products ran, the first and last second left out."""
-    told = dict(line.split() for line in (folder / "launcher.log").read_text().splitlines() if line.startswith(("begin", "end")))
-    first_t, last_t = float(told["begin"]) + 1, float(told["end"]) - 1
+    times = dict(line.split() for line in (folder / "launcher.log").read_text().splitlines() if line.startswith(("begin", "end")))
+    first_t, last_t = float(times["begin"]) + 1, float(times["end"]) - 1
     return [row for row in rows_of(folder / name) if first_t <= float(row["epoch_sec"]) <= last_t and row.get("gpu_index", "0") == "0"]
 
 
@@ -97,7 +97,7 @@ def test_gpu_values_are_sane_under_load(attempt: Path) -> None:
         assert 0 < float(row["power_w"]) < 1.2 * float(row["power_limit_w"])
         assert 10 < float(row["temp_c"]) < 110
         assert 0 < float(row["mem_used_mib"]) < float(row["mem_total_mib"])
-        assert float(row["mem_used_mib"]) > 3 * 8192 * 8192 * 2 / 2**20, "three matrices lie in it"
+        assert float(row["mem_used_mib"]) > 3 * 8192 * 8192 * 2 / 2**20, "it holds three matrices"
         assert 100 < float(row["sm_clock_mhz"]) < 4000
     energies = [float(row["energy_j"]) for row in rows if row["energy_j"]]
     assert energies == sorted(energies)
@@ -105,16 +105,16 @@ def test_gpu_values_are_sane_under_load(attempt: Path) -> None:
 
 def test_energy_counter_agrees_with_power_over_time(attempt: Path) -> None:
     rows = _busy(attempt)
-    # The counter is read on some looks only: from the first of them to the last.
-    told = [at for at, row in enumerate(rows) if row["energy_j"]]
-    rows = rows[told[0] : told[-1] + 1]
+    # The counter is not in every row: from the first with it to the last.
+    counted = [at for at, row in enumerate(rows) if row["energy_j"]]
+    rows = rows[counted[0] : counted[-1] + 1]
     times, powers = [float(row["epoch_sec"]) for row in rows], [float(row["power_w"]) for row in rows]
     integral_j = sum((powers[at] + powers[at - 1]) / 2 * (times[at] - times[at - 1]) for at in range(1, len(rows)))
     counted_j = float(rows[-1]["energy_j"]) - float(rows[0]["energy_j"])
     assert counted_j == pytest.approx(integral_j, rel=0.10)
 
 
-def test_host_columns_beside_it(attempt: Path) -> None:
+def test_host_columns(attempt: Path) -> None:
     rows, account = _busy(attempt, "host_telemetry.csv"), _account(attempt, "host")
     assert tuple(rows[0]) == HOST_COLUMNS
     assert set(account["missing"]) <= {"disk_read_kib_per_s", "disk_write_kib_per_s"}, "a virtual machine may show no disk of its own"
@@ -122,8 +122,8 @@ def test_host_columns_beside_it(attempt: Path) -> None:
     assert max(float(row["tree_cpu_pct"]) for row in rows) > 20, "the loop that feeds the GPU runs on a core"
 
 
-def test_what_the_samplers_cost(attempt: Path) -> None:
-    """Told, not judged, but for the order of magnitude: benchmarks/sampler_cost.py holds the bound."""
+def test_cost_of_the_samplers(attempt: Path) -> None:
+    """Only the order of magnitude: the bound is in benchmarks/sampler_cost.py."""
     for kind in ("gpu", "host"):
         account = _account(attempt, kind)
         print(f"{kind}: {account['cpu_s'] / account['samples'] * 1000:.2f} ms of processor a sample, {account['samples']} samples")

@@ -1,6 +1,6 @@
-"""A plugin of pytest: mutmut 3.8 asks each test for `_nodeid`, a private name that pytest 9.2 no longer has; here it is again."""
+"""A pytest plugin: mutmut 3.8 reads `_nodeid` of each test, a private attribute that pytest 9.2 no longer has; this restores it."""
 
 import pytest
 
-# Not in __slots__ and not in use by pytest itself, so nothing is covered up.
+# Neither in __slots__ nor used by pytest itself: nothing is overridden.
 pytest.Item._nodeid = property(lambda item: item.nodeid)  # type: ignore[attr-defined]

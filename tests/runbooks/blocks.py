@@ -1,6 +1,6 @@
-"""The commands of the procedures. In: the text of a document. Out: its sections, each with the bash blocks that stand under its heading.
+"""The commands of the procedures. In: the text of a document. Out: its sections, each with the bash blocks under its heading.
 
-Blocks under one heading build on each other (exports first, commands after), so they belong to one shell.
+Blocks under one heading build on each other (exports first, then commands), so they run in one shell.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from tests.docs.pages import ROOT, parse
 RUNBOOK = ROOT / "runbooks" / "stage1"
 SEEDS = ROOT.parent / "shared" / "seeds"
 SEED_NUMBERS = ("000", "001")
-NO_SEEDS = f"the seeds are not at {SEEDS}: only our own runbooks are run"
-# Section 3.5 of seed 000 is run in both lanes: in that of the runbooks its hostfile names this machine alone.
+NO_SEEDS = f"no seeds at {SEEDS}: only our own runbooks are run"
 MANY_HOSTS = (
+    "000 3.5",
     "001 6",
     "README Many machines",
     "README Smoke run on many machines",
     "README Final training on many machines",
     "README Many machines without ssh",
 )
-"""Sections that need several hosts: run in the lane of the clusters, by tests/cluster/test_seed_blocks.py."""
+"""Sections that need several hosts: run in the cluster lane, by tests/cluster/test_seed_blocks.py."""
 _NUMBERED = re.compile(r"^(?P<number>\d+(?:\.\d+)*)\.?(?:\s|$)")
 
 
@@ -49,7 +49,7 @@ class Section:
     title: str
     blocks: tuple[Block, ...]
     preamble: tuple[Block, ...] = ()
-    """Exports from above it in the same document, which the reader's shell has by then."""
+    """Exports above it in the same document, which the reader's shell has by then."""
 
     @property
     def document(self) -> str:
@@ -69,7 +69,7 @@ def runbook_sections() -> list[Section]:
 
 
 def with_preambles(sections: list[Section]) -> list[Section]:
-    """Our own pages are read in one shell from top to bottom: sections that only export are left out and stand before those after them."""
+    """Our own pages are run in one shell from top to bottom: sections that only export become the preamble of those after them."""
     preamble: tuple[Block, ...] = ()
     found = []
     for section in sections:

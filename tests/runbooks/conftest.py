@@ -1,56 +1,64 @@
-"""What the lane's tests share: one working folder for all of them, and a table of how long each block took."""
+"""A working folder with prepared data for each worker of the lane, and a table of how long each block took."""
 
 from __future__ import annotations
 
 import importlib.util
+import os
+import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.conftest import MadeOnce
 from tests.runbooks.blocks import Section, runbook_sections, seed_sections
 from tests.runbooks.lane import Lane
-from tests.runbooks.workplace import lay_out
+from tests.runbooks.working_folder import lay_out
 
 _LANES: list[Lane] = []
-_TOLD: set[str] = set()
+_REPORTED: set[str] = set()
 BLOCK_TIME = "block_time"
 PREPARES = ("000 2.1", "001 1", "README Data")
-"""Sections that prepare the data, which all others need; whichever comes first."""
+"""Sections whose first block prepares the data, by the same command: the first that is here is run, once for all workers."""
+# Where a repository would have it: plans are two folders up.
+WORK = Path("repository/runbooks/stage1")
 
 
 @pytest.fixture(scope="session")
-def lane(tmp_path_factory: pytest.TempPathFactory) -> Lane:
-    """The working folder, laid out. Where a repository would have it: plans are two folders up."""
+def lane(made_once: MadeOnce, tmp_path_factory: pytest.TempPathFactory) -> Lane:
+    """A working folder of this worker."""
     if importlib.util.find_spec("deepspeed") is None:
         pytest.skip("deepspeed is not installed")
     base = tmp_path_factory.mktemp("lane")
-    work = base / "repository" / "runbooks" / "stage1"
-    work.mkdir(parents=True)
-    _LANES.append(Lane(work=lay_out(work), scratch=base / "sessions"))
+    shutil.copytree(made_once("prepared", _prepare) / WORK.parts[0], base / WORK.parts[0], symlinks=True, copy_function=os.link)
+    _LANES.append(Lane(work=base / WORK, scratch=base / "sessions"))
     return _LANES[-1]
 
 
+def _prepare(folder: Path) -> None:
+    """Lay the working folder out and prepare the data by the procedure itself."""
+    (folder / WORK).mkdir(parents=True)
+    lane = Lane(work=lay_out(folder / WORK), scratch=folder / "sessions")
+    ran = lane.run(next(one for one in all_sections() if one.key in PREPARES))
+    assert ran.blocks[0].code == 0, ran.output
+
+
 @pytest.fixture(autouse=True)
-def _tell_times(request: pytest.FixtureRequest) -> Iterator[None]:
-    """What a test ran goes into its report, which a worker hands to whoever prints it."""
+def _report_times(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The times of what a test ran go into its report, which a worker hands to the process that prints it."""
     yield
     for lane in _LANES:
-        for key in [key for key in lane.done if key not in _TOLD]:
-            _TOLD.add(key)
+        for key in [key for key in lane.done if key not in _REPORTED]:
+            _REPORTED.add(key)
             request.node.user_properties += [(BLOCK_TIME, f"{block.seconds:.1f}\t{key}") for block in lane.done[key].blocks]
 
 
-@pytest.fixture
-def prepared(lane: Lane) -> Lane:
-    """The same with the data prepared, by the procedure itself."""
-    if not any(key in lane.done for key in PREPARES):
-        lane.run(section("README Data"))
-    return lane
+def all_sections() -> list[Section]:
+    return [*seed_sections(), *runbook_sections()]
 
 
 def section(key: str) -> Section:
-    """A section by its key."""
-    return next(found for found in [*runbook_sections(), *seed_sections()] if found.key == key)
+    return next(found for found in all_sections() if found.key == key)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,7 +1,7 @@
-"""Blocks, run for real. In: a section, the working folder. Out: for every block its exit code, how long it took and what it printed.
+"""Runs blocks. In: a section, the working folder. Out: exit code, duration and output of every block.
 
-The blocks of a section run one after the other in one bash, each read by `source` as if it were typed there; so what one exports the next
-one has, and what one starts in the background it must end itself.
+The blocks of a section run one after another in one bash, each read by `source` as if typed: exports are visible to the next block, and a
+block must end its own background processes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pathlib import Path
 from tests.runbooks.blocks import Section
 from tests.runbooks.recording import Call, recorded
 from tests.runbooks.rewrites import rewritten
-from tests.runbooks.workplace import environment
+from tests.runbooks.working_folder import environment
 
-PATIENCE_S = 900
+TIMEOUT_S = 900
 _SESSION = """
 cd "$LANE_WORK"
 for lane_block in "$LANE_BLOCKS"/*.sh; do
@@ -40,7 +40,7 @@ class BlockRun:
 
 @dataclass(frozen=True)
 class SectionRun:
-    """How a section ended, and what it was to do."""
+    """The results of a section's blocks, and its calls."""
 
     key: str
     blocks: tuple[BlockRun, ...]
@@ -57,14 +57,14 @@ class SectionRun:
 
 @dataclass
 class Lane:
-    """The working folder, and what has been run in it. A section is run once, whoever asks for it."""
+    """The working folder, and what has been run in it. A section is run once."""
 
     work: Path
     scratch: Path
     done: dict[str, SectionRun] = field(default_factory=dict)
 
     def run(self, section: Section, change: Callable[[str], str] = str, name: str = "") -> SectionRun:
-        """Run its blocks; `change` is made to each text after the table's rewrites, and `name` then tells the two apart."""
+        """Run its blocks; `change` is applied to each text after the table's rewrites, under the key `name`."""
         key = name or section.key
         if key not in self.done:
             texts = [change(rewritten(block.text, section.key)) for block in (*section.preamble, *section.blocks)]
@@ -86,7 +86,7 @@ class Lane:
         env = {**environment(self.work), "LANE_WORK": str(self.work), "LANE_BLOCKS": str(blocks)}
         process = subprocess.Popen(["bash", "-c", _SESSION], env=env, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
-            process.wait(PATIENCE_S)
+            process.wait(TIMEOUT_S)
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -97,6 +97,6 @@ def _ended(path: Path) -> BlockRun:
     output = path.with_suffix(".out").read_text(errors="replace") if path.with_suffix(".out").exists() else ""
     ended = path.with_suffix(".end")
     if not ended.exists():
-        raise AssertionError(f"the shell did not come to the end of this block:\n{path.read_text()}\n{output[-4000:]}")
+        raise AssertionError(f"the shell did not reach the end of this block:\n{path.read_text()}\n{output[-4000:]}")
     code, began, ended_at = ended.read_text().split()
     return BlockRun(int(code), float(ended_at) - float(began), output)

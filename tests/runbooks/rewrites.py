@@ -1,31 +1,31 @@
-"""The one table of what is changed in a block before the lane runs it on two CPU cores, and why. All else stays as it is written:
-commands, pipes, traps, the sampler in the background.
+"""What is changed in a block before the lane runs it on two CPU cores, and why. Everything else runs as written: commands, pipes, traps,
+the sampler in the background.
 
-In: a block's text, the key of its section. Out: the text to run. A path outside the working folder that the table does not know is an
+In: a block's text, the key of its section. Out: the text to run. A path outside the working folder that the table does not map is an
 error, so that no block writes where it should not.
 
 | what | becomes | why |
 |---|---|---|
-| `/code` | the working folder | the seeds' own machine has the repository there |
-| `/etc/deepspeed/hostfile` | `hostfile` in the working folder | this machine alone, two slots; on the test cluster two hosts, a slot each |
+| `/code` | the working folder | the seeds' machine has the repository there |
+| `/etc/deepspeed/hostfile` | `hostfile` in the working folder | on the test cluster two hosts, one slot each |
 | `INCLUDE=localhost:0,1` | `INCLUDE=localhost WORLD_SIZE=2` | no GPUs here: two ranks on the CPU |
 | `--include localhost:0,1` | `--num_gpus 2` | DeepSpeed counts a CPU machine as one device and would refuse the second |
-| `MAX_STEPS`, `train.max_step_iterations` | 12 | enough for timing points and a time to go (sentinels: 4); given to what does not say |
+| `MAX_STEPS`, `train.max_step_iterations` | 12 | enough for timing points and an ETA (sentinels: 4); added where it is missing |
 | `SWEEP_LOG_EVERY`, `AB_…_LOG_EVERY`, `train.log_every_steps` | 2 | points within so few steps |
-| `train.validation_every_steps`, `train.checkpoint_every_steps` and the like of 500 to 5000 | 6 | one of each happens |
+| `train.validation_every_steps`, `train.checkpoint_every_steps` and the like of 500 to 5000 | 6 | each happens once |
 | `REPEATS` | 1; kept in the section of the sentinels, where the acceptance needs three; 1 for the wrapper elsewhere | time |
 | micro batches | a 32nd: 128 is 4, also in names of groups; kept in the section of the sentinels | time; names still differ as they did |
-| loader workers | 1; kept in the section of the sentinels | twelve of them on two cores would only wait for each other |
+| loader workers | 1; kept in the section of the sentinels | twelve of them would share two cores |
 | `SWEEP_…` lists of batches, workers, prefetch, ZeRO stages | the first value; two or all in named sections | time |
-| `ENABLE_TORCH_COMPILE=true` | false | compiling for a CPU takes minutes, for each length of slices anew |
+| `ENABLE_TORCH_COMPILE=true` | false | compiling for a CPU takes minutes for each slice length |
 | `HEARTBEAT_EVERY_SEC` | 5 | a run is over before the thirtieth second |
 | `--workers N` of the preparation | 2 | two cores |
 | `for attention in sdpa flash_attention_2` | the second alone | time |
 | `seatrial run …/min-matrix.yaml` | the same with `--set` for the sizes above, one of its groups | time |
 | `seatrial run …/multinode-….yaml` | the same with `--set` for the sizes above, one CPU rank a host | time; a CPU has no fp16 |
-| `…_mainline_xxx` | the folder that section 3.1 made | the seed's own stand-in for a time |
+| `…_mainline_xxx` | the folder of section 3.1 | the seed's placeholder for a timestamp |
 
-Data paths, weights, `CONDA_ENV`, precision, attention, telemetry, limits are kept: the working folder has them under these names.
+Data paths, weights, `CONDA_ENV`, precision, attention, telemetry, limits stay: the working folder has them under these names.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ class Rewrite:
         return key not in self.but and (not self.only or key in self.only)
 
 
-# The path of the seeds' machine comes first: everything after it sees the working folder's own.
+# First: everything after it sees paths of the working folder.
 PREFIXES = (Rewrite(r"/code(?=/|\s|$)", "."),)
 
 TWO_BATCHES = frozenset({"000 3.1"})
 BOTH_ZERO_STAGES = frozenset({"001 4"})
-# The sentinels as they are, three times: the wrapper then finds them finished, and the acceptance has what it asks for.
+# Unchanged, three repeats: the wrapper then finds them finished, and the acceptance has enough repeats.
 SENTINELS = frozenset({"001 3.4.1"})
-# Here the wrapper runs them itself, once each: the acceptance then says that there are too few.
+# Here the wrapper runs them itself, once each: too few for the acceptance.
 WRAPPER = frozenset({"README Phase B: stability"})
 
 
@@ -84,12 +84,12 @@ def _to(value: object) -> Callable[[re.Match[str]], str]:
     return lambda found: f"{found['name']}={value}"
 
 
-def _first_values(count: int, made: Callable[[str], object]) -> Callable[[re.Match[str]], str]:
-    return lambda found: f"{found['name']}={','.join(str(made(word)) for word in found['value'].split(',')[:count])}"
+def _first_values(count: int, convert: Callable[[str], object]) -> Callable[[re.Match[str]], str]:
+    return lambda found: f"{found['name']}={','.join(str(convert(value)) for value in found['value'].split(',')[:count])}"
 
 
-def _small_batch(word: str) -> int:
-    return max(2, int(word) // BATCH_DIVISOR)
+def _small_batch(value: str) -> int:
+    return max(2, int(value) // BATCH_DIVISOR)
 
 
 def _small_group(found: re.Match[str]) -> str:
@@ -146,7 +146,7 @@ SIZES = (
     Rewrite(r"seatrial run \S+/multinode-(?P<plan>smoke|pernode)\.yaml", _small_plan_of_hosts),
 )
 
-# Seed 001 names a manifest there that no other section has; the lane runs the block twice, as written and with this.
+# Section 5 of seed 001 names a manifest that does not exist; the lane runs the block as written and with this correction.
 CORRECTED_MANIFEST = ("LibriSpeech_16k_trim/LibriSpeech/manifest", "LibriSpeech/LibriSpeech_16k_trim/manifest")
 
 HARMLESS = ("/dev/null", "/proc/meminfo", "/proc/loadavg")
@@ -171,7 +171,7 @@ def refuse_unknown_paths(text: str, key: str) -> None:
         if found["path"] not in HARMLESS:
             named = f"{found['name']}=" if found["name"] else ""
             raise UnknownPath(
-                f"section {key}: {named}{found['path']} lies outside the working folder; map it in the table of tests/runbooks/rewrites.py"
+                f"section {key}: {named}{found['path']} is outside the working folder; map it in the table of tests/runbooks/rewrites.py"
             )
 
 

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("hydra")
 
-from tests.runbooks.asked_work import PLANS, Run, of_driver, of_launch, of_plan
 from tests.runbooks.blocks import NO_SEEDS, RUNBOOK, SEED_NUMBERS, Section, runbook_sections, seed_sections
 from tests.runbooks.recording import DRIVER, Call, recorded
+from tests.runbooks.requested_runs import PLANS, Run, of_driver, of_launch, of_plan
 from tests.runbooks.rewrites import CORRECTED_MANIFEST, with_prefixes
 
 
@@ -22,17 +22,17 @@ class Plan:
 
     name: str
     sampled_by_hand_s: float | None = None
-    """The block samples the host by itself this often; the plan lets the harness do it."""
-    hears_all: bool = False
-    """The block listens to rank 0; the plan to every rank, because it judges the loss of all of them."""
+    """The interval at which the block samples the host itself; in the plan the harness does."""
+    all_ranks: bool = False
+    """The block times rank 0; the plan every rank, because it judges the loss of all of them."""
 
 
 @dataclass(frozen=True)
 class Variants:
-    """Plans that compare variants: each has more than the block, under names of its own, and every run of the block is in one of them."""
+    """Plans that compare variants: each has more runs than the block, under its own names, and every run of the block is in one of them."""
 
     names: tuple[str, ...]
-    hears_all: bool = False
+    all_ranks: bool = False
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class NoPlan:
     reason: str
 
 
-PREPARES, EXPORTS, LOOKS = NoPlan("prepares data"), NoPlan("exports only"), NoPlan("looks at what is there")
+PREPARES, EXPORTS, LOOKS = NoPlan("prepares data"), NoPlan("exports only"), NoPlan("reads what exists")
 RUNS_PLAN = NoPlan("runs its plan itself")
 WRAPPED = NoPlan("runs the sentinels of phase-b-stability-4090 through the wrapper, whose variables are its own")
 BLOCKS: dict[tuple[str, int], Plan | Variants | NoPlan] = {
@@ -70,7 +70,7 @@ BLOCKS: dict[tuple[str, int], Plan | Variants | NoPlan] = {
     ("001 3.5.1.1", 0): Plan("leak-v100-z0", sampled_by_hand_s=5),
     ("001 3.5.1.1 (2)", 0): Plan("leak-v100-z1", sampled_by_hand_s=5),
     ("001 4", 0): Plan("straggler"),
-    # Its manifest is not where the others are; the plan has the right one.
+    # Its path of the manifest is wrong; the plan has the right one.
     ("001 5", 0): Plan("final-one-machine"),
     ("001 6", 0): Plan("final-many-machines"),
     ("README Before you begin", 0): LOOKS,
@@ -82,8 +82,8 @@ BLOCKS: dict[tuple[str, int], Plan | Variants | NoPlan] = {
     ("README Phase B: retest", 0): Plan("phase-b-retest"),
     ("README Phase B: stability", 0): WRAPPED,
     ("README Phase C: options", 0): Variants(("phase-c-fixed-slice", "phase-c-compile")),
-    ("README Phase D: flash attention", 0): Variants(("phase-d-flash",), hears_all=True),
-    ("README Old against tuned", 0): Plan("ab", hears_all=True),
+    ("README Phase D: flash attention", 0): Variants(("phase-d-flash",), all_ranks=True),
+    ("README Old against tuned", 0): Plan("ab", all_ranks=True),
     ("README Leaks", 0): Plan("leak-4090-z0"),
     ("README Which rank is slow", 0): Plan("straggler"),
     ("README Final training on one machine", 0): Plan("final-one-machine"),
@@ -130,7 +130,7 @@ def test_every_plan_has_a_block_or_a_reason() -> None:
 
 
 @pytest.mark.parametrize("path", sorted(PLANS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_plan_is_named_as_its_file_and_says_what_it_is_for(path: Path) -> None:
+def test_a_plan_is_named_as_its_file_and_has_a_head(path: Path) -> None:
     text = path.read_text()
     head = text.split("\n\n")[0] if text.startswith("# ") else ""
     assert f"plans/stage1/{path.name}" in head, "the head gives the command"
@@ -160,16 +160,16 @@ def test_every_run_of_a_comparing_block_is_in_one_of_its_plans(block: tuple[str,
     plans = BLOCKS[block]
     names = plans.names
     wanted = {name: [nameless(run) for run in of_plan(name)] for name in names}
-    asked = [nameless(heard(run, plans)) for call in calls_of(block, tmp_path) for run in of_driver(call)]
-    assert asked
-    for run in asked:
+    requested = [nameless(with_rank_scope(run, plans)) for call in calls_of(block, tmp_path) for run in of_driver(call)]
+    assert requested
+    for run in requested:
         assert any(run in runs for runs in wanted.values()), differences(run, next(iter(wanted.values()))[0])
     for name, runs in wanted.items():
-        assert any(run in runs for run in asked), f"nothing of {name} is in the block"
+        assert any(run in runs for run in requested), f"nothing of {name} is in the block"
 
 
 def calls_of(block: tuple[str, int], folder: Path) -> list[Call]:
-    """What a block starts of the driver and of deepspeed, with all that its section has exported before."""
+    """The block's calls of the driver and of deepspeed, with what its section has exported before."""
     key, number = block
     section = next((found for found in (*SEEDS, *PAGES) if found.key == key), None)
     if section is None:
@@ -184,32 +184,32 @@ def assert_same_work(wanted: list[Run], calls: list[tuple[Plan, Call]]) -> None:
         for _, call in calls:
             compare_launch(wanted, call)
         return
-    asked = {(run.group, run.repeat): by_harness(run, plan) for plan, call in calls for run in of_driver(call)}
-    assert asked.keys() == {(run.group, run.repeat) for run in wanted}
+    requested = {(run.group, run.repeat): by_harness(run, plan) for plan, call in calls for run in of_driver(call)}
+    assert requested.keys() == {(run.group, run.repeat) for run in wanted}
     for run in wanted:
-        assert asked[run.group, run.repeat] == run, differences(asked[run.group, run.repeat], run)
+        assert requested[run.group, run.repeat] == run, differences(requested[run.group, run.repeat], run)
 
 
 def by_harness(run: Run, plan: Plan) -> Run:
-    """A host that the block samples itself is sampled by the harness in the plan."""
+    """With the host sampled by the harness where the block samples it itself."""
     gpu_s, host_s = run.telemetry
-    return heard(dataclasses.replace(run, telemetry=(gpu_s, plan.sampled_by_hand_s or host_s)), plan)
+    return with_rank_scope(dataclasses.replace(run, telemetry=(gpu_s, plan.sampled_by_hand_s or host_s)), plan)
 
 
-def heard(run: Run, plan: Plan | Variants) -> Run:
-    return dataclasses.replace(run, rank_scope="all") if plan.hears_all else run
+def with_rank_scope(run: Run, plan: Plan | Variants) -> Run:
+    return dataclasses.replace(run, rank_scope="all") if plan.all_ranks else run
 
 
 def nameless(run: Run) -> Run:
-    """Without the group's name: a plan that compares variants names them, the driver puts them into folders of their own."""
+    """Without the group's name: a plan names its variants, the driver uses separate folders."""
     return dataclasses.replace(run, group="")
 
 
-def differences(asked: Run, wanted: Run) -> str:
-    """What is unlike, by name: asked for, and in the plan."""
+def differences(requested: Run, wanted: Run) -> str:
+    """Fields that differ, by name: in the block, and in the plan."""
     fields = {
-        **asked.settings,
-        **{field.name: getattr(asked, field.name) for field in dataclasses.fields(asked) if field.name != "settings"},
+        **requested.settings,
+        **{field.name: getattr(requested, field.name) for field in dataclasses.fields(requested) if field.name != "settings"},
     }
     others = {**wanted.settings, **vars(wanted)}
     return "\n".join(f"{name}: {value} and {others.get(name)}" for name, value in fields.items() if value != others.get(name))
@@ -218,7 +218,7 @@ def differences(asked: Run, wanted: Run) -> str:
 def compare_launch(wanted: list[Run], call: Call) -> None:
     """One training: the plan's only run has its settings, scope, timing and place."""
     (run,) = wanted
-    corrected = dataclasses.replace(call, words=tuple(word.replace(*CORRECTED_MANIFEST) for word in call.words))
+    corrected = dataclasses.replace(call, argv=tuple(argument.replace(*CORRECTED_MANIFEST) for argument in call.argv))
     settings, timing, place = of_launch(corrected)
     assert settings == run.settings
     assert timing == {"rank_scope": run.rank_scope, "sync": run.timing["sync"], "log_every": run.timing["log_every"]}

@@ -1,4 +1,4 @@
-"""Blocks are found as they are written, and nothing dangerous is left in them once they are rewritten."""
+"""Blocks are extracted as written, and rewritten ones refer to no path outside the working folder."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_exports_of_a_page_stand_before_what_comes_after() -> None:
     assert [len(section.preamble) for section in sections] == [0, 1, 1]
 
 
-def test_a_block_is_seen_with_all_that_its_shell_has(tmp_path: Path) -> None:
+def test_a_call_is_recorded_with_the_environment_of_its_shell(tmp_path: Path) -> None:
     texts = ["export A=1\n", "for x in 2 3; do B=$x ./scripts/run_stage1_ab_bench.sh 'a b' \"\"; done\npython -c pass\n"]
     calls = recorded(texts, tmp_path / "r")
-    assert [(call.program, call.words, call.variables, call.block) for call in calls] == [
+    assert [(call.program, call.argv, call.variables, call.block) for call in calls] == [
         (DRIVER, ("a b", ""), {"A": "1", "B": "2"}, 1),
         (DRIVER, ("a b", ""), {"A": "1", "B": "3"}, 1),
         ("python", ("-c", "pass"), {"A": "1"}, 1),
@@ -85,12 +85,12 @@ def test_the_table_changes_what_it_says(written: str, run: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["OUTPUT_ROOT=/mnt/x a\n", "a --out /root/x\n", "++dataset.root_dir='/data/x'\n", 'cat "/etc/passwd"\n'])
-def test_a_path_that_nobody_mapped_is_refused_by_name(text: str) -> None:
+def test_an_unmapped_path_is_refused_by_name(text: str) -> None:
     with pytest.raises(UnknownPath, match=r"section 001 4: .*tests/runbooks/rewrites.py"):
         rewritten(text, "001 4")
 
 
-def test_the_name_of_an_assignment_is_told() -> None:
+def test_the_name_of_an_assignment_is_reported() -> None:
     with pytest.raises(UnknownPath, match="OUTPUT_ROOT=/mnt/x "):
         rewritten("A=1 OUTPUT_ROOT=/mnt/x ./run\n", "001 4")
 
@@ -110,7 +110,7 @@ def test_every_block_of_the_runbook_can_be_rewritten_and_names_no_other_machine(
 
 
 def test_no_two_sections_write_into_one_folder(tmp_path: Path) -> None:
-    """They share the working folder, and runs of one name with unlike settings would be told apart by other names."""
+    """They share the working folder, where runs of one name with different settings would be renamed."""
     owners: dict[str, str] = {}
     for number, section in enumerate([*seed_sections(), *runbook_sections()]):
         texts = [with_prefixes(block.text, section.key) for block in (*section.preamble, *section.blocks)]

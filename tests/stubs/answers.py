@@ -1,12 +1,12 @@
-"""What the stub of NVML reads its answers from; light, since scripts that run against the stub use it too."""
+"""The file of answers for the stub of NVML. Imports nothing heavy: scripts that run against the stub use it too."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 
-def answer(path: Path, *words: tuple[str, int]) -> None:
-    """What the stub is to answer from now on; swapped in, so that it never reads half of it."""
+def answer(path: Path, *answers: tuple[str, int]) -> None:
+    """Set the answers from now on; replaced atomically."""
     aside = path.with_suffix(".part")
-    aside.write_text("".join(f"{word} {value}\n" for word, value in words))
+    aside.write_text("".join(f"{name} {value}\n" for name, value in answers))
     aside.replace(path)

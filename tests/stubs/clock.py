@@ -1,4 +1,4 @@
-"""A wall clock to be set, for processes started with it: clock.c, preloaded, adds the seconds written in a file."""
+"""A wall clock that a test can set for the processes it starts: the preloaded clock.c adds an offset from a file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OFFSET_BYTES = 32
 
 
 class WallClock:
-    """The clock of every process that is started with `environment()`; right until it is set."""
+    """The clock of every process that is started with `environment()`."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -22,7 +22,7 @@ class WallClock:
         return {"LD_PRELOAD": str(self._library), "CLOCK_OFFSET_FILE": str(self._offset)}
 
     def set(self, offset_s: int) -> None:
-        """Put the clock so many seconds from the true time; at once, for all."""
+        """Offset from the true time, at once for all processes."""
         mode = "r+b" if self._offset.exists() else "wb"
         with open(self._offset, mode, buffering=0) as offset:
             offset.write(str(offset_s).encode().ljust(OFFSET_BYTES, b"\0"))

@@ -1,10 +1,7 @@
-/* A bad disk to order: preloaded, it makes calls on files of one name fail.
+/* A failing disk: preloaded, it makes calls on files of one name fail with EIO.
  *
- * EIO_PATH   a pattern as of a shell: of the file's name, or of its whole path where it holds a slash
- * EIO_ERRNO  the error to give (5: input/output error)
- * EIO_TIMES  how many calls fail, over all processes that share EIO_COUNT; without it all do
- * EIO_CALLS  which calls: a list out of open,write,fsync,rename; without it all of them
- * EIO_COUNT  a file whose size counts the calls that failed
+ * EIO_PATH   a shell pattern of the file's name, or of its whole path if it contains a slash
+ * EIO_CALLS  which calls: a list of open,write,fsync,rename (default: all)
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -23,24 +20,13 @@
 
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
-static int counted_out(void) {
-    const char *times = getenv("EIO_TIMES"), *count = getenv("EIO_COUNT");
-    if (!times || !count) return 0;
-    int handle = NEXT(open)(count, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
-    if (handle < 0) return 0;
-    NEXT(write)(handle, "x", 1);
-    off_t size = lseek(handle, 0, SEEK_CUR);
-    close(handle);
-    return size > atol(times);
-}
-
 static int fails(const char *call, const char *path) {
-    const char *pattern = getenv("EIO_PATH"), *calls = getenv("EIO_CALLS"), *number = getenv("EIO_ERRNO");
+    const char *pattern = getenv("EIO_PATH"), *calls = getenv("EIO_CALLS");
     if (!pattern || !path || (calls && !strstr(calls, call))) return 0;
     const char *slash = strrchr(path, '/');
     const char *name = strchr(pattern, '/') || !slash ? path : slash + 1;
-    if (fnmatch(pattern, name, 0) != 0 || counted_out()) return 0;
-    errno = number ? atoi(number) : EIO;
+    if (fnmatch(pattern, name, 0) != 0) return 0;
+    errno = EIO;
     return 1;
 }
 
@@ -55,7 +41,7 @@ static int fails_open_file(const char *call, int handle) {
     return fails(call, path);
 }
 
-/* Reading stays possible: what a bad disk still gives is told by others. */
+/* Reading still works. */
 static int fails_opening(const char *path, int flags) {
     return (flags & O_ACCMODE) != O_RDONLY && fails("open", path);
 }

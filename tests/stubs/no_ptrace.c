@@ -1,4 +1,4 @@
-/* A machine on which no process may look into another: what py-spy needs is refused. */
+/* Refuses what py-spy needs to read another process. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-"""A machine on which no process may look into another (see no_ptrace.c), for a process started with it."""
+"""ptrace is refused for the processes of a test (see no_ptrace.c)."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
-/* A driver's library that is not there: enough of NVML for the real binding to read GPUs that do not exist.
+/* A stub of the driver's library: enough of NVML for the real binding to read simulated GPUs.
 
    gcc -shared -fPIC -pthread -o libnvidia-ml.so.1 nvml.c
    LD_LIBRARY_PATH=. NVML_STUB=answers.txt python …
 
-   answers.txt is read at every call, so that a test can change it while a program runs; each line is a word and a number:
+   answers.txt is read at every call, so that a test can change it while a program runs; each line is a name and a number:
      count 2        GPUs                          util 97        utilisation in percent
      power_mw 350000                              energy_mj 0    0: grows with power_mw since the library was loaded
-     used_mib 1024                                reasons 4      bits of what holds the clocks back
-     pid 4711       a process on every GPU, may stand several times
-     error 15       every question to the GPU `error_gpu` (all when it is -1) answers with this error
-     refuse_power 999                             the question for power answers with this error
+     used_mib 1024                                reasons 4      bits of the clock throttle reasons
+     pid 4711       a process on every GPU, may be repeated
+     error 15       every query of the GPU `error_gpu` (all when it is -1) fails with this error
+     refuse_power 999                             the query of power fails with this error
      init_ms 500    how long the start of the library takes
      hang 1         a call never returns, and holds a lock that the end of the process waits for
-   With -DOLD_DRIVER the functions that came with later drivers are missing. */
+   With -DOLD_DRIVER the functions of later drivers are missing. */
 
 #include <pthread.h>
 #include <stdio.h>

@@ -32,12 +32,12 @@ def built(*, old_driver: bool = False) -> Path:
 
 def environment(answers: Path, *, old_driver: bool = False) -> dict[str, str]:
     """This process's environment with the stub in it."""
-    kept = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    return {**kept, "LD_LIBRARY_PATH": str(built(old_driver=old_driver)), "NVML_STUB": str(answers)}
+    inherited = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return {**inherited, "LD_LIBRARY_PATH": str(built(old_driver=old_driver)), "NVML_STUB": str(answers)}
 
 
 def told_by(script: str, answers: Path, *, old_driver: bool = False) -> Any:
-    """What a script, run against the stub, prints as JSON; `answer(...)` is at its hand."""
+    """The JSON output of a script that runs against the stub and may call `answer(...)`."""
     code = f"import sys; from pathlib import Path; from tests.stubs.answers import answer; ANSWERS = Path({str(answers)!r})\n{script}"
     env = environment(answers, old_driver=old_driver)
     root = str(SOURCE.parents[2])

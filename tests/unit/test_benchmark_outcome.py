@@ -36,13 +36,3 @@ def test_a_lower_bound_holds_when_its_figure_is_not_below(rate: float | None, ho
     printed = json.loads(capsys.readouterr().out)
     assert printed["bounds"] == {"per_s": {"at_least": 2000.0}}
     assert printed["holds"] is holds
-
-
-def test_every_benchmark_shows_how_it_is_run() -> None:
-    names = {path.stem for path in BENCHMARKS.glob("*.py")} - {"outcome", "eta_jobs", "endurance_job", "leak_series", "stage1_stock"}
-    own = {"probe_overhead", "sampler_cost", "harness_gap", "startup", "eta_error", "analysis_scale", "endurance"}
-    page = {"page_scale", "doctor_scale"}
-    rates = {"compare_rates", "leak_rates", "straggler_rates", "steady_state"}
-    assert names == {*own, *page, *rates, "prepare_speed", "stage1_speed"}
-    lacking = [name for name in names if f"python benchmarks/{name}.py" not in (BENCHMARKS / f"{name}.py").read_text()]
-    assert lacking == []

@@ -1,4 +1,4 @@
-"""Ranks of this machine's CPU as a test passes them in, without a process group."""
+"""Ranks on the CPU without a process group."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def cpu_ranks(rank: int = 0, world_size: int = 1, kind: type[Ranks] = Ranks) -> 
 
 
 class OtherFailed(Ranks):
-    """As if another rank had said 1 whenever all are asked: what it was trying did not work there."""
+    """As if another rank had reported a failure in every collective call."""
 
-    def largest(self, values: Sequence[float]) -> list[float]:
+    def all_reduce_max(self, values: Sequence[float]) -> list[float]:
         return [1.0 for _ in values]
 
 

@@ -49,7 +49,7 @@ def line_for(package: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    """`Line` of the newer package, made when it is asked for: importing this module imports no torch."""
+    """`Line` of the newer package, created on first use: importing this module imports no torch."""
     if name == "Line":
         return line_for("lightning.pytorch")
     raise AttributeError(name)

@@ -1,4 +1,4 @@
-"""Workloads started as real processes, and what they left."""
+"""Workloads started as real processes, and the events they wrote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_S = 280
 
 @dataclass(frozen=True)
 class Finished:
-    """How the processes ended."""
+    """Exit codes and output of the processes; stdout of rank 0 only."""
 
     returncodes: list[int]
     stdout: str
@@ -29,17 +29,17 @@ def run_ranks(workload: str, run_dir: Path, *, world_size: int = 1, **settings: 
     return run_module([f"seatrial_workloads.{workload}.train", "--settings", str(file), "--run-dir", str(run_dir)], world_size)
 
 
-def run_module(words: list[str], world_size: int = 1, **variables: str) -> Finished:
-    """`python -m` with these words, once for each rank."""
-    argv = [sys.executable, "-m", *words]
+def run_module(arguments: list[str], world_size: int = 1, **variables: str) -> Finished:
+    """`python -m` with these arguments, once for each rank."""
+    argv = [sys.executable, "-m", *arguments]
     environments = [rank_environment(rank, world_size) | variables for rank in range(world_size)]
     started = [subprocess.Popen(argv, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for env in environments]
     try:
-        said = [process.communicate(timeout=LONGEST_S) for process in started]
+        outputs = [process.communicate(timeout=LONGEST_S) for process in started]
     finally:
         for process in started:
             process.kill()
-    return Finished([process.returncode for process in started], said[0][0], [stderr for _, stderr in said])
+    return Finished([process.returncode for process in started], outputs[0][0], [stderr for _, stderr in outputs])
 
 
 def rank_environment(rank: int, world_size: int) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The Trainer's callback in a real Trainer on CPU."""
+"""The callback of the Hugging Face Trainer, in a real Trainer on CPU."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import pytest
 
 from tests.workloads.ranks import events
 
-pytestmark = [pytest.mark.torch, pytest.mark.slow]
+pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
+
+from seatrial.probe.hf import SeatrialCallback, can_have_hooks  # noqa: E402
 
 
 class Line(torch.nn.Module):
@@ -51,10 +53,7 @@ def _trainer(folder: Path, callback: Any, **options: Any) -> Any:
     return transformers.Trainer(model=Line(), args=args, train_dataset=_rows(64), eval_dataset=_rows(8), callbacks=[callback])
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_training_is_told_step_by_step(tmp_path):
-    from seatrial.probe.hf import SeatrialCallback
-
+def test_every_step_is_recorded(tmp_path):
     trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "run"))
     trainer.train()
     assert not trainer.model._forward_hooks and not trainer.model._forward_pre_hooks, "none of ours is left"
@@ -63,9 +62,7 @@ def test_a_training_is_told_step_by_step(tmp_path):
     assert {step["samples"] for step in steps} == {8}
     assert [step["loss"] is not None for step in steps] == [False, True] * 3
     assert all(step["iter_ms"] > 0 and step["data_wait_ms"] >= 0 and step["step_ms"] > 0 for step in steps)
-    assert all(step["preprocess_ms"] > 0 and step["fwd_ms"] > 0 and step["bwd_ms"] > 0 for step in steps), (
-        "the model's hooks tell them apart"
-    )
+    assert all(step["preprocess_ms"] > 0 and step["fwd_ms"] > 0 and step["bwd_ms"] > 0 for step in steps)
     parts = ("preprocess_ms", "fwd_ms", "bwd_ms", "step_ms")
     assert all(sum(step[part] for part in parts) <= step["iter_ms"] for step in steps)
     pauses = [(pause["name"], pause["step"]) for pause in events(tmp_path / "run", "pause")]
@@ -75,10 +72,7 @@ def test_a_training_is_told_step_by_step(tmp_path):
     assert (span["name"], span["span_ms"]) == ("data", pytest.approx(steps[0]["data_wait_ms"], abs=50)), "until the first batch"
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_training_that_fails_writes_no_stop(tmp_path):
-    from seatrial.probe.hf import SeatrialCallback
-
     class Bomb(transformers.TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             if state.global_step == 3:
@@ -97,10 +91,7 @@ def test_a_training_that_fails_writes_no_stop(tmp_path):
     assert events(tmp_path / "run", "stop") == []
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_without_a_folder_it_is_silent(tmp_path, monkeypatch):
-    from seatrial.probe.hf import SeatrialCallback
-
     monkeypatch.delenv("SEATRIAL_RUN_DIR", raising=False)
     monkeypatch.chdir(tmp_path)
     result = _trainer(tmp_path, SeatrialCallback()).train()
@@ -108,10 +99,7 @@ def test_without_a_folder_it_is_silent(tmp_path, monkeypatch):
     assert list(tmp_path.rglob("events_rank*")) == []
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_compiled_model_gets_no_hooks_and_tells_forward_and_backward_together(tmp_path):
-    from seatrial.probe.hf import SeatrialCallback, can_have_hooks
-
+def test_a_compiled_model_gets_no_hooks_and_one_time_for_forward_and_backward(tmp_path):
     trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "run"))
     assert can_have_hooks(trainer.model, trainer.args)
     # As `model.compile()` leaves it; to compile for real takes a minute.
@@ -122,10 +110,7 @@ def test_a_compiled_model_gets_no_hooks_and_tells_forward_and_backward_together(
     assert len(steps) == 6 and all(step["bwd_ms"] > 0 and step["fwd_ms"] is None for step in steps)
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_training_that_goes_on_keeps_counting(tmp_path):
-    from seatrial.probe.hf import SeatrialCallback
-
+def test_a_resumed_training_continues_the_step_numbers(tmp_path):
     _trainer(tmp_path, SeatrialCallback(tmp_path / "first"), save_strategy="steps").train()
     trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "second"), save_strategy="steps")
     trainer.args.max_steps = 8
@@ -133,10 +118,7 @@ def test_a_training_that_goes_on_keeps_counting(tmp_path):
     assert [step["step"] for step in events(tmp_path / "second", "step")] == [6, 7]
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_a_loss_that_goes_past_the_models_forward_is_not_taken_for_preparation(tmp_path):
-    from seatrial.probe.hf import SeatrialCallback
-
+def test_a_loss_computed_past_the_models_forward_is_not_counted_as_preprocessing(tmp_path):
     trainer = _trainer(tmp_path, SeatrialCallback(tmp_path / "run"))
     trainer.compute_loss = lambda model, inputs, **_: torch.nn.functional.mse_loss(model.layer(inputs["x"]), inputs["labels"])
     trainer.args.eval_strategy = "no"

@@ -39,7 +39,7 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return train
 
 
-def test_a_training_is_told_step_by_step(fit: Any, tmp_path: Path) -> None:
+def test_every_step_is_recorded(fit: Any, tmp_path: Path) -> None:
     trainer = fit()
     steps = events(tmp_path / "run", "step")
     assert [step["step"] for step in steps] == [0, 1, 2, 3, 4, 5]
@@ -50,22 +50,22 @@ def test_a_training_is_told_step_by_step(fit: Any, tmp_path: Path) -> None:
     assert sorted(pauses) == [("checkpoint", 3), ("checkpoint", 6), ("eval", 3), ("eval", 6)]
     assert len(events(tmp_path / "run", "stop")) == 1
     assert {span["name"] for span in events(tmp_path / "run", "span")} == {"model", "data"}
-    assert "save_checkpoint" not in vars(trainer) and "remove_checkpoint" not in vars(trainer.strategy), "they are Lightning's own again"
+    assert "save_checkpoint" not in vars(trainer) and "remove_checkpoint" not in vars(trainer.strategy), "Lightning's own are restored"
 
 
-def test_the_loss_of_gathered_batches_is_their_mean(fit: Any, tmp_path: Path) -> None:
+def test_the_loss_of_accumulated_batches_is_their_mean(fit: Any, tmp_path: Path) -> None:
     from tests.workloads.lightning_job import Line
 
     class Counting(Line):
         def training_step(self, batch: Any, batch_idx: int) -> Any:
             return self.error(batch) * 0 + batch_idx + 1
 
-    # Seven batches an epoch: the last step gathers one alone.
+    # Seven batches an epoch: the last step has only one.
     fit(module=Counting(), max_steps=4, limit_train_batches=7, val_check_interval=7)
     assert [step["loss"] for step in events(tmp_path / "run", "step")] == [1.5, 3.5, 5.5, 7.0]
 
 
-def test_optimising_by_hand_is_told_too(fit: Any, tmp_path: Path) -> None:
+def test_manual_optimization_is_recorded_too(fit: Any, tmp_path: Path) -> None:
     from tests.workloads.lightning_job import Line
 
     class ByHand(Line):
@@ -83,18 +83,18 @@ def test_optimising_by_hand_is_told_too(fit: Any, tmp_path: Path) -> None:
     assert {step["loss"] for step in steps} == {None}
 
 
-def test_a_halt_ends_the_training_in_good_order(fit: Any, tmp_path: Path) -> None:
+def test_a_halt_ends_the_training_cleanly(fit: Any, tmp_path: Path) -> None:
     from lightning.pytorch.callbacks import Callback
 
     run = tmp_path / "run"
 
     class Harness(Callback):  # type: ignore[misc]
-        """Asks for the end while the second step runs, and waits until the probe has seen it."""
+        """Requests a halt during the second step, and makes the probe read it."""
 
         def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
             if trainer.global_step == 1:
                 (run / "halt.json").write_text(json.dumps({"attempt": 1, "at_step": 3, "reason": "enough"}))
-                trainer.callbacks[0]._probe._writer._look_for_halt()
+                trainer.callbacks[0]._probe._writer._poll_halt()
 
     trainer = fit(Harness(), min_epochs=5, min_steps=50, max_steps=60, val_check_interval=8)
     assert trainer.global_step == 3
@@ -118,7 +118,7 @@ def test_a_training_that_fails_writes_no_stop(fit: Any, tmp_path: Path) -> None:
     assert events(tmp_path / "run", "stop") == []
 
 
-def test_a_training_that_goes_on_keeps_counting(fit: Any, tmp_path: Path) -> None:
+def test_a_resumed_training_continues_the_step_numbers(fit: Any, tmp_path: Path) -> None:
     from seatrial.probe.lightning import SeatrialCallback
     from tests.workloads.lightning_job import Line, trainer_for
 
@@ -135,8 +135,8 @@ def test_without_a_folder_it_is_silent(fit: Any, tmp_path: Path, monkeypatch: py
     assert list(tmp_path.rglob("events_rank*")) == []
 
 
-def test_ranks_that_lightning_starts_itself_know_who_they_are(tmp_path: Path) -> None:
-    """Under the older name of the package, so that both are tried."""
+def test_ranks_started_by_lightning_are_identified(tmp_path: Path) -> None:
+    """With the older name of the package, so that both are tested."""
     pytest.importorskip("pytorch_lightning")
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE")}
     subprocess.run(

@@ -1,1 +1,1 @@
-"""The one process starter on every node: parent and subreaper of the launcher, merger of its output, killer of what it leaves."""
+"""The process on every node that starts a run's command: its subreaper, the merger of its output, the killer of what it leaves."""

@@ -1,18 +1,22 @@
 """`python -P -m seatrial.agent.answers`: answer the doctor's questions about this host, one JSON line each, until standard input ends.
 
-    {"ready": true, "host": "node1", "pid": 4711}                                                     said first
-    {"n": 1, "ask": "all", "parts": {"facts": {"ask": "facts"}, "port": {"ask": "listen", "token": "…"}}}     asked
-    {"n": 1, "parts": {"facts": {"host": "node1", …}, "port": {"port": 29650}}, "received_t": …, "sent_t": …}   answered
+    {"ready": true, "host": "node1", "pid": 4711}                                                     sent first
+    {"n": 1, "ask": "all", "parts": {"facts": {"ask": "facts"}, "port": {"ask": "listen", "token": "…"}}}     question
+    {"n": 1, "parts": {"facts": {"host": "node1", …}, "port": {"port": 29650}}, "received_t": …, "sent_t": …}   answer
 
-Every question has a time limit, and what takes longer is answered by `{"trouble": "no answer within 5 s"}`; the parts of `all` are
-worked on at once. Sockets and files that questions leave open are closed and removed by the question `close`, and at the end. Who has
-no pipe to speak through, such as a node that was started by hand, calls `answer` in its own process.
+Every question has a timeout, after which the answer is `{"trouble": "no answer within 5 s"}`; the parts of `all` are answered
+concurrently. Sockets and files that questions leave open are closed and removed by the question `close`, and at the end.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import functools
+import getpass
+import hashlib
 import json
+import operator
 import os
 import select
 import signal
@@ -20,130 +24,360 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from seatrial.agent.answering import facts, lookups, sockets, speed, ssh_trial, trials
-from seatrial.agent.answering.at_once import at_once
-from seatrial.files import json_object
-from seatrial.machine.handles import make_room
-from seatrial.machine.patience import is_stuck
+import seatrial
+from seatrial.agent.connectivity import (
+    CONNECT_TIMEOUT_S,
+    SSH_TIMEOUT_S,
+    Answer,
+    Listeners,
+    describe_error,
+    measure_speed,
+    run_concurrently,
+    try_connections,
+    try_ssh,
+)
+from seatrial.core.files import PRIVATE, json_object
+from seatrial.core.linux import raise_fd_limit
+from seatrial.core.paths import TRIAL_PREFIX
+from seatrial.core.shell import find_on_path, find_program
+from seatrial.core.timeouts import has_hung_call, poll_until
+from seatrial.machine.gpus import read_driver
+from seatrial.machine.host import read_host
+from seatrial.machine.network import list_interfaces
+from seatrial.machine.processes import list_running_campaigns, read_boot_id
+from seatrial.machine.software import find_interpreter
 
-# Longer than any sound host takes; a disk or a name server that hangs is told of after it.
-LIMIT_S = 5.0
-# What has its own limits inside; the sum of those and a little.
-LIMITS_S = {"gpus": 11.0, "facts": 11.0, "ssh": ssh_trial.LIMIT_S + 1.0, "reach": sockets.REACH_LIMIT_S + 2.0}
-# Nobody asks any more, though the pipe stands: a link that was cut is noticed by no one else.
-IDLE_S = 120.0
-LARGEST_QUESTION_BYTES = 4 << 20
-# A thousand hosts call at once, and are called.
-MOST_HANDLES = 8192
+# Longer than any healthy host takes; a disk or a name server that hangs is reported after it.
+QUESTION_TIMEOUT_S = 5.0
+# Questions with timeouts of their own inside: the sum of those and a little.
+QUESTION_TIMEOUTS_S = {"gpus": 11.0, "facts": 11.0, "ssh": SSH_TIMEOUT_S + 1.0, "reach": CONNECT_TIMEOUT_S + 2.0}
+# Below QUESTION_TIMEOUT_S, so that the other parts of a question are still answered.
+NAME_TIMEOUT_S = 2.0
+PATH_TIMEOUT_S = 3.0
+# A link that was cut leaves the pipe open, without any further question.
+IDLE_TIMEOUT_S = 120.0
+MAX_QUESTION_BYTES = 4 << 20
+# A thousand hosts connect at once, and are connected to.
+MAX_OPEN_FILES = 8192
+PACKAGES = ("seatrial", "seatrial_workloads")
+# Larger than any script; a larger program is not hashed for a comparison.
+MAX_HASHED_BYTES = 64 << 20
+# A file server may show others' changes a moment later.
+FILE_TIMEOUT_S = 2.0
+FILE_POLL_S = 0.05
+MAX_FILE_CHARACTERS = 4096
 
-Told = dict[str, Any]
+Question = Mapping[str, Any]
 
 
-class Answerer:
+class QueryHandler:
     """Answers questions, and holds what they leave open."""
 
     def __init__(self) -> None:
-        self._listeners, self._trials = sockets.Listeners(speed.serve), trials.Trials()
-        self._questions: dict[str, Callable[[Mapping[str, Any]], Told]] = {
+        self._listeners, self._files = Listeners(), SharedFolderFiles()
+        self._functions: dict[str, Callable[[Question], Answer]] = {
             "clock": lambda question: {},
-            "facts": facts.facts,
-            "gpus": facts.gpus,
-            "names": lookups.names,
-            "programs": lookups.programs,
-            "paths": lookups.paths,
-            "space": lookups.space,
-            "ssh": ssh_trial.ssh,
+            "facts": read_facts,
+            "gpus": read_gpus,
+            "names": resolve_names,
+            "programs": find_programs,
+            "paths": check_paths,
+            "space": measure_space,
+            "ssh": try_ssh,
             "listen": self._listeners.listen,
-            "reach": sockets.reach,
-            "speed": speed.speed,
-            "put": self._trials.put,
-            "lock": self._trials.lock,
-            "look": trials.look,
-            "is_held": trials.is_held,
+            "reach": try_connections,
+            "speed": measure_speed,
+            "put": self._files.put,
+            "lock": self._files.lock,
+            "look": check_shared_files,
+            "is_held": is_lock_held,
             "close": self._close,
         }
 
-    def answer(self, question: Mapping[str, Any]) -> Told:
-        """Never raises and never waits without end; `n` is the question's own."""
+    def answer(self, question: Question) -> Answer:
+        """Never raises, and returns in time; `n` is the question's own."""
         received_t = time.time()
         parts = question.get("parts")
         if question.get("ask") == "all" and isinstance(parts, dict):
-            told: Told = {"parts": self._answered({str(name): part for name, part in parts.items() if isinstance(part, dict)})}
+            answer: Answer = {"parts": self._answer_all({str(name): part for name, part in parts.items() if isinstance(part, dict)})}
         else:
-            told = self._answered({"": question})[""]
-        return {"n": question.get("n"), **told, "received_t": received_t, "sent_t": time.time()}
+            answer = self._answer_all({"": question})[""]
+        return {"n": question.get("n"), **answer, "received_t": received_t, "sent_t": time.time()}
 
     def close(self) -> None:
-        """Give back every port, file and lock."""
         self._listeners.close()
-        self._trials.close()
+        self._files.close()
 
-    def _answered(self, questions: Mapping[str, Mapping[str, Any]]) -> dict[str, Told]:
-        return at_once(
-            {name: (functools.partial(self._do, asked), LIMITS_S.get(str(asked.get("ask")), LIMIT_S)) for name, asked in questions.items()}
-        )
+    def _answer_all(self, questions: Mapping[str, Question]) -> dict[str, Answer]:
+        timeouts_s = {name: QUESTION_TIMEOUTS_S.get(str(question.get("ask")), QUESTION_TIMEOUT_S) for name, question in questions.items()}
+        return run_concurrently({name: (functools.partial(self._answer, each), timeouts_s[name]) for name, each in questions.items()})
 
-    def _do(self, question: Mapping[str, Any]) -> Told:
+    def _answer(self, question: Question) -> Answer:
         kind = str(question.get("ask"))
-        known = self._questions.get(kind)
-        return known(question) if known else {"trouble": f"this Seatrial does not know the question {kind[:40]!r}"}
+        function = self._functions.get(kind)
+        return function(question) if function else {"trouble": f"this Seatrial does not know the question {kind[:40]!r}"}
 
-    def _close(self, question: Mapping[str, Any]) -> Told:
+    def _close(self, question: Question) -> Answer:
         self.close()
         return {}
 
 
+def read_facts(question: Question) -> Answer:
+    """Host, versions and network. `program`, `cwd` and `variables` name the runs' interpreter; this one without."""
+    host = read_host()
+    variables = {**os.environ, **{str(name): str(value) for name, value in question.get("variables", {}).items()}}
+    python = find_interpreter(tuple(map(str, question.get("program", ()))), Path(str(question.get("cwd") or "/")), variables)
+    code = user = ""
+    with contextlib.suppress(OSError):
+        code = hash_code()
+    with contextlib.suppress(KeyError, OSError):
+        user = getpass.getuser()
+    return {
+        "host": host.name,
+        "boot_id": read_boot_id(),
+        "platform": host.platform,
+        "cpu": host.cpu,
+        "cpu_count": host.cpu_count,
+        "memory_bytes": host.memory_bytes,
+        "seatrial": seatrial.__version__,
+        "code": code,
+        "python": python.python,
+        "packages": dict(python.packages),
+        "torch_cuda": python.torch_cuda,
+        "user": user,
+        "uid": os.geteuid(),
+        "campaigns": list_running_campaigns(),
+        "interfaces": {name: list(addresses) for name, addresses in list_interfaces().items()},
+    }
+
+
+def read_gpus(question: Question) -> Answer:
+    """Separate from the facts, since a driver may hang."""
+    driver = read_driver()
+    problem = "" if driver.no_driver else driver.problem
+    answer = {"gpus": [gpu.name for gpu in driver.gpus], "driver_version": driver.version, "driver_cuda": driver.cuda}
+    return {**answer, "trouble": problem} if problem else answer
+
+
 @functools.cache
-def _answerer() -> Answerer:
-    return Answerer()
+def hash_code(root: Path = Path(seatrial.__file__).parent.parent) -> str:
+    """Of the names and contents of all .py files of Seatrial's packages, to compare hosts."""
+    digest = hashlib.sha256()
+    for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode("utf-8", errors="surrogateescape"))
+        digest.update(content)
+    return digest.hexdigest()
 
 
-def answer(question: Mapping[str, Any]) -> Told:
-    """The answer of this process's own answerer; the question `close` ends what earlier ones left open."""
-    return _answerer().answer(question)
+def hash_file(path: Path) -> str:
+    """Empty for what is no regular file, or too large."""
+    if not path.is_file() or path.stat().st_size > MAX_HASHED_BYTES:
+        return ""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def resolve_names(question: Question) -> Answer:
+    """`addresses` of each of `names`, and of this host's own name; `troubles` of those that do not resolve."""
+    own = socket.gethostname()
+    names = dict.fromkeys([own, *map(str, question.get("names", ()))])
+    answers = run_concurrently({name: (functools.partial(_resolve, name), NAME_TIMEOUT_S) for name in names})
+    return {
+        "own": own,
+        "addresses": {name: found.get("addresses", []) for name, found in answers.items()},
+        "troubles": {name: found["trouble"] for name, found in answers.items() if "trouble" in found},
+    }
+
+
+def _resolve(name: str) -> Answer:
+    # As torch and NCCL ask: whatever family the host has.
+    found = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
+    return {"addresses": list(dict.fromkeys(str(entry[4][0]) for entry in found))}
+
+
+def find_programs(question: Question) -> Answer:
+    """Where each of `programs` is on `path` (as the runs have it) in `cwd`; those of `found_beside` also beside this Python."""
+    path, cwd = question.get("path"), Path(str(question.get("cwd") or "/"))
+    search_path = None if path is None else str(path)
+    plain = {name: find_on_path(name, search_path, cwd) or "" for name in map(str, question.get("programs", ()))}
+    beside = {name: find_program(name, search_path, cwd) or "" for name in map(str, question.get("found_beside", ()))}
+    return {"where": {**plain, **beside}}
+
+
+def check_paths(question: Question) -> Answer:
+    """`troubles` of those of `paths` (path → `file`, `folder` or `any`) that cannot be used; `digests` of the files among the others."""
+    paths = {str(path): str(kind) for path, kind in question.get("paths", {}).items()}
+    answers = run_concurrently({path: (functools.partial(_check_path, Path(path), kind), PATH_TIMEOUT_S) for path, kind in paths.items()})
+    return {
+        "troubles": {path: found["trouble"] for path, found in answers.items() if found.get("trouble")},
+        "digests": {path: found["digest"] for path, found in answers.items() if found.get("digest")},
+    }
+
+
+def _check_path(path: Path, kind: str) -> Answer:
+    trouble = _path_problem(path, kind)
+    return {"trouble": trouble, "digest": hash_file(path) if kind == "file" and not trouble else ""}
+
+
+def _path_problem(path: Path, kind: str) -> str:
+    try:
+        path.stat()
+    except OSError as error:
+        return f"{path}: {describe_error(error)}"
+    if kind == "folder" and not path.is_dir():
+        return f"{path} is not a folder"
+    if kind == "file" and not path.is_file():
+        return f"{path} is not a file"
+    needed = os.R_OK | os.X_OK if path.is_dir() else os.R_OK
+    return "" if os.access(path, needed) else f"{path} may not be read"
+
+
+def measure_space(question: Question) -> Answer:
+    """For each of `folders` that exists: bytes free and in total (0 where the file system does not count), and whether it is writable."""
+    folders = list(map(str, question.get("folders", ())))
+    return {"folders": run_concurrently({folder: (functools.partial(_measure_folder, folder), PATH_TIMEOUT_S) for folder in folders})}
+
+
+def _measure_folder(folder: str) -> Answer:
+    state = os.statvfs(folder)
+    return {
+        "free_bytes": state.f_bavail * state.f_frsize,
+        "total_bytes": state.f_blocks * state.f_frsize,
+        "writable": os.access(folder, os.W_OK),
+    }
+
+
+class SharedFolderFiles:
+    """Small files in a folder that should be shared between hosts, to test whether it is: written, checked from elsewhere, locked.
+
+    Names begin with TRIAL_PREFIX and have no slash, so nothing else in the folder can be touched. `close` removes them and releases the
+    locks.
+    """
+
+    def __init__(self) -> None:
+        self._written: set[Path] = set()
+        self._locked: list[int] = []
+
+    def put(self, question: Question) -> Answer:
+        """Write `text` to a temporary file and rename it to `name` in `folder`, replacing what is there."""
+        path = _test_file(question)
+        temporary = path.with_name(f"{path.name}.part")
+        self._written |= {path, temporary}
+        act = "written"
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(str(question.get("text", ""))[:MAX_FILE_CHARACTERS])
+                file.flush()
+                os.fsync(file.fileno())
+            act = "renamed"
+            os.replace(temporary, path)
+        except OSError as error:
+            return {"trouble": f"in {path.parent} no file can be {act}: {describe_error(error)}", "act": act}
+        return {}
+
+    def lock(self, question: Question) -> Answer:
+        """Hold a lock on `name` until `close`."""
+        path = _test_file(question)
+        self._written.add(path)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+        self._locked.append(fd)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return {}
+
+    def close(self) -> None:
+        for fd in self._locked:
+            with contextlib.suppress(OSError):
+                os.close(fd)
+        for path in self._written:
+            with contextlib.suppress(OSError):
+                path.unlink()
+        self._locked.clear()
+        self._written.clear()
+
+
+def check_shared_files(question: Question) -> Answer:
+    """`troubles` of those of `wanted` (name → text) that do not have that text, not even after a moment."""
+    folder, wanted = Path(str(question["folder"])), {str(name): text for name, text in question.get("wanted", {}).items()}
+
+    def compare() -> dict[str, str]:
+        return {name: trouble for name, text in wanted.items() if (trouble := _compare_file(_named(folder, name), text))}
+
+    return {"troubles": poll_until(compare, operator.not_, FILE_TIMEOUT_S, FILE_POLL_S)}
+
+
+def _compare_file(path: Path, text: object) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            found = file.read(MAX_FILE_CHARACTERS)
+    except OSError as error:
+        return describe_error(error)
+    allowed = text if isinstance(text, list) else [text]
+    return "" if found in allowed else "an older text is seen there" if found else "an empty file is seen there"
+
+
+def is_lock_held(question: Question) -> Answer:
+    fd = os.open(_test_file(question), os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return {"held": True}
+    finally:
+        os.close(fd)
+    return {"held": False}
+
+
+def _test_file(question: Question) -> Path:
+    return _named(Path(str(question["folder"])), str(question["name"]))
+
+
+def _named(folder: Path, name: str) -> Path:
+    if not name.startswith(TRIAL_PREFIX) or "/" in name or not folder.is_absolute():
+        raise ValueError(f"{name!r} is no test file")
+    return folder / name
 
 
 def main(questions: int, answers: int) -> int:
-    """Read from one descriptor and write to the other until the first ends, or nobody asks for IDLE_S."""
-    answerer = Answerer()
+    """Read from one descriptor and write to the other until the first ends, or no question comes for IDLE_TIMEOUT_S."""
+    handler = QueryHandler()
     try:
-        _say(answers, {"ready": True, "host": socket.gethostname(), "pid": os.getpid()})
+        _write(answers, {"ready": True, "host": socket.gethostname(), "pid": os.getpid()})
         pending = b""
-        while select.select([questions], [], [], IDLE_S)[0]:
+        while select.select([questions], [], [], IDLE_TIMEOUT_S)[0]:
             data = os.read(questions, 1 << 16)
             *lines, pending = (pending + data).split(b"\n")
-            for asked in filter(None, map(json_object, lines)):
-                _say(answers, answerer.answer(asked))
-            if not data or len(pending) > LARGEST_QUESTION_BYTES:
+            for question in filter(None, map(json_object, lines)):
+                _write(answers, handler.answer(question))
+            if not data or len(pending) > MAX_QUESTION_BYTES:
                 break
     except BrokenPipeError:
-        # Whoever asked is gone.
+        # The doctor is gone.
         pass
     finally:
-        answerer.close()
+        handler.close()
     return 0
 
 
-def _say(answers: int, told: Told) -> None:
-    line = json.dumps(told).encode() + b"\n"
+def _write(fd: int, answer: Answer) -> None:
+    line = json.dumps(answer).encode() + b"\n"
     while line:
-        line = line[os.write(answers, line) :]
+        line = line[os.write(fd, line) :]
 
 
-def _end(number: int, frame: FrameType | None) -> NoReturn:
+def _exit(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
 def _run() -> int:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
-        signal.signal(number, _end)
-    make_room(MOST_HANDLES)
+        signal.signal(number, _exit)
+    raise_fd_limit(MAX_OPEN_FILES)
     code = main(sys.stdin.fileno(), sys.stdout.fileno())
-    if is_stuck():
-        # The usual way out would wait for locks that a hung call holds.
+    if has_hung_call():
+        # A normal exit would wait for locks that a hung call holds.
         os._exit(code)
     return code
 

@@ -1,38 +1,164 @@
-"""Who gave the order, as the agent sees it: words come from there, reports go there, and without it nothing may run on.
+"""The harness as the agent sees it, and what the agent writes: reports to the harness, notes for people in agent.log (standard error).
 
-A harness on this host holds two pipes (harness_pipe); one of many hosts holds a line (harness_line). The Supervisor knows no difference.
+`Harness` is what the Supervisor needs; `HarnessPipe` is a harness on this host, the agent's parent, which holds its standard input and
+output. One of many hosts holds a connection (`agent.harness_connection`). Neither reports nor notes may ever end or block the agent: a
+reader that is gone or a full disk is ignored, and what a suspended harness does not read waits until it does.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+import contextlib
+import json
+import os
+import select
+import stat
+import time
+from typing import Any, Protocol
 
-from seatrial.records.command import AgentReport
+from seatrial.records.codec import to_json
+from seatrial.records.launch import AgentReport
+
+READ_BYTES = 4096
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class Harness(Protocol):
-    """Nothing here waits, but for `flush` with patience."""
+    """Nothing here blocks, except `flush` with a timeout."""
 
     def fileno(self) -> int:
-        """What becomes readable when there is something to take, and stays open until `close`; -1 once nothing can come any more."""
+        """Becomes readable when there is something to receive, and stays open until `close`; -1 once nothing can come any more."""
 
     def started(self, now: float) -> None:
-        """The processes of the order are started. Not before may there be a thread: a child forked beside one may hang."""
+        """The processes of the order are started. No thread may exist before: a child forked beside one may hang."""
 
-    def take(self, now: float) -> list[str]:
-        """The words that have come: `stacks`, `stop`, `kill`."""
+    def receive(self, now: float) -> list[str]:
+        """The commands that have arrived: `stacks`, `stop`, `kill`."""
 
     def send(self, report: AgentReport) -> None:
-        """What cannot be sent now waits."""
+        """What cannot be sent now is queued."""
 
-    def flush(self, patience_s: float = 0.0) -> bool:
-        """Send what waits, for so long at most; whether nothing waits any more."""
+    def flush(self, timeout_s: float = 0.0) -> bool:
+        """Send what is queued; whether the queue is empty."""
 
-    def gone(self, now: float) -> str:
-        """Why it must be taken for gone, in words; empty while it lives. `now` is of a clock that stands still while we are suspended."""
+    def why_gone(self, now: float) -> str:
+        """Why the harness must be considered gone; empty while it lives. `now` is of a clock that stops while we are suspended."""
 
     def failed(self, why: str) -> None:
-        """The agent itself broke: whatever it had started was killed."""
+        """The agent itself failed; whatever it had started was killed."""
 
     def close(self) -> None:
-        """Nothing more is said."""
+        """Nothing more is sent."""
+
+
+class PipeWriter:
+    """Bytes for one pipe, in order: what it does not take now is queued until the next `put` or `flush`."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._queued = b""
+        with contextlib.suppress(OSError):
+            # A terminal is shared with the shell, and stays as it is.
+            if stat.S_ISFIFO(os.fstat(fd).st_mode):
+                os.set_blocking(fd, False)
+
+    def put(self, data: bytes) -> None:
+        self._queued += data
+        self.flush()
+
+    def flush(self, timeout_s: float = 0.0) -> bool:
+        """Write what the reader takes within `timeout_s`; whether all is written."""
+        deadline_m = time.monotonic() + timeout_s
+        self._write()
+        while self._queued and (left_s := deadline_m - time.monotonic()) > 0:
+            select.select([], [self._fd], [], left_s)
+            self._write()
+        return not self._queued
+
+    def _write(self) -> None:
+        try:
+            while self._queued:
+                self._queued = self._queued[os.write(self._fd, self._queued) :]
+        except BlockingIOError:
+            return
+        except OSError:
+            # Nobody is left to read it.
+            self._queued = b""
+
+
+class HarnessPipe:
+    """The harness is the parent. The end of standard input, or another parent than at first, means that it is gone."""
+
+    def __init__(self) -> None:
+        self._parent_pid = os.getppid()
+        self._writer = PipeWriter(_STDOUT)
+        self._ended = ""
+        self._is_nonblocking = False
+
+    def fileno(self) -> int:
+        return -1 if self._ended else _STDIN
+
+    def started(self, now: float) -> None:
+        """Needs no thread: each turn of the loop sees whether the pipe has ended."""
+
+    def receive(self, now: float) -> list[str]:
+        if self._ended:
+            return []
+        try:
+            # Not before the first call: a process that only reports keeps its standard input as it is.
+            if not self._is_nonblocking:
+                os.set_blocking(_STDIN, False)
+                self._is_nonblocking = True
+            data = os.read(_STDIN, READ_BYTES)
+        except BlockingIOError:
+            return []
+        except OSError:
+            self._ended = "standard input is no pipe"
+            return []
+        if not data:
+            self._ended = "the control pipe was closed"
+        return data.decode(errors="replace").split()
+
+    def send(self, report: AgentReport) -> None:
+        self._writer.put((json.dumps(to_json(report)) + "\n").encode())
+
+    def flush(self, timeout_s: float = 0.0) -> bool:
+        return self._writer.flush(timeout_s)
+
+    def why_gone(self, now: float) -> str:
+        return self._ended or ("the harness ended" if os.getppid() != self._parent_pid else "")
+
+    def failed(self, why: str) -> None:
+        """The agent's exit code is enough: the harness then looks for what is left."""
+
+    def close(self) -> None:
+        """The exit of the process closes both pipes."""
+
+
+_target: list[Harness] = []
+
+
+def set_report_target(harness: Harness) -> None:
+    """Reports go there from now on; before, to standard output."""
+    _target[:] = [harness]
+
+
+def send_report(kind: str, **facts: Any) -> None:
+    _get_target().send(AgentReport(kind=kind, t=time.time(), m=time.monotonic(), **facts))
+
+
+def flush_reports(timeout_s: float = 0.0) -> bool:
+    """Send what a slow reader has not taken yet; whether it has all now."""
+    return _get_target().flush(timeout_s)
+
+
+def note(text: str) -> None:
+    """One line for people, with the time."""
+    with contextlib.suppress(OSError):
+        os.write(_STDERR, f"{time.strftime('%Y-%m-%d %H:%M:%S')} {text}\n".encode())
+
+
+def _get_target() -> Harness:
+    # Not at import: a process that only imports this module keeps its standard output as it is.
+    if not _target:
+        set_report_target(HarnessPipe())
+    return _target[0]

@@ -1,7 +1,9 @@
-"""The processes the agent starts itself: the launcher, or one for each rank of plain python, and their output on its way to the log.
+"""The processes the agent starts (the launcher, or one for each rank of plain python) and all their descendants.
 
-In: an order and the environment beneath. Out: `Started` processes, whose output is taken without waiting; for one that cannot be started,
-a shell's exit code and a sentence.
+As a child subreaper the agent becomes the parent of every process whose own parent ended, so nothing that a run starts can leave the
+tree, whatever sessions and process groups it creates. `reap()` finding no child therefore means that none is left.
+
+In: an order and the environment beneath. Out: `StartedProcess`es; for one that cannot be started, a shell's exit code and a sentence.
 """
 
 from __future__ import annotations
@@ -9,86 +11,45 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import select
+import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from seatrial.agent.merge import Lines, LogFile, Verbatim
-from seatrial.agent.tree import bind_to_parent
-from seatrial.paths import AttemptPaths
-from seatrial.records.command import AgentOrder
-from seatrial.shell import PIPE_BYTES
+import psutil
+
+from seatrial.agent.harness import note
+from seatrial.agent.output import LineMarker, LogFile, PassThrough, StartedProcess
+from seatrial.core import linux
+from seatrial.core.paths import AttemptPaths
+from seatrial.machine.processes import PROC, STOPPED, read_process
+from seatrial.records.launch import AgentOrder
+
+# For an agent that failed itself.
+KILL_ALL_TIMEOUT_S = 2.0
 
 
-@dataclass
-class Started:
-    """One started process and its pipe; `returncode` is None while it lives, `pipe` None after its end."""
-
-    pid: int
-    pipe: int | None
-    lines: Lines | Verbatim
-    own_log: LogFile | None
-    process: subprocess.Popen[bytes]
-    returncode: int | None = None
-
-    def take(self) -> bytes:
-        """What the process printed, as it goes into the merged log; at the end of its output the pipe is closed."""
-        if self.pipe is None:
-            return b""
-        try:
-            data = os.read(self.pipe, PIPE_BYTES)
-        except BlockingIOError:
-            return b""
-        if not data:
-            return self.close()
-        if self.own_log:
-            self.own_log.append(data)
-        return self.lines.feed(data)
-
-    def drain(self, sink: Callable[[bytes], None], longest_s: float, monotonic: Callable[[], float] = time.monotonic) -> None:
-        """Take what is there now, without waiting for more; a grandchild that never stops printing is cut off."""
-        until_m = monotonic() + longest_s
-        while self.pipe is not None and _readable(self.pipe) and monotonic() < until_m:
-            sink(self.take())
-
-    def ended(self, returncode: int) -> None:
-        # Popen must not wait for what waitpid(-1) has already collected.
-        self.returncode = self.process.returncode = returncode
-
-    def close(self) -> bytes:
-        """Close the pipe; the unfinished line, if there is one."""
-        if self.pipe is None:
-            return b""
-        os.close(self.pipe)
-        self.pipe = None
-        if self.own_log:
-            self.own_log.close()
-        return self.lines.finish()
-
-
-def start_all(order: AgentOrder, caller: Mapping[str, str]) -> Iterator[Started]:
+def start_processes(order: AgentOrder, caller: Mapping[str, str]) -> Iterator[StartedProcess]:
     """Start each process of the command; OSError when one cannot be started (those already started are the caller's to end)."""
-    # A rank alone on its host is one of several all the same, and has its number in its variables where no launcher stands between.
+    # A rank alone on its host is one of several all the same, and has its number in its variables where no launcher is between.
     several = len(order.command.ranks) > 1 or (order.call is not None and "RANK" in order.command.ranks[0])
     for position, overlay in enumerate(order.command.ranks):
         rank = int(overlay.get("RANK", order.first_rank + position))
-        lines: Lines | Verbatim = Lines(rank) if several else Lines() if order.rank_logs else Verbatim()
+        lines: LineMarker | PassThrough = LineMarker(rank) if several else LineMarker() if order.rank_logs else PassThrough()
         own_log = LogFile(AttemptPaths(Path(order.writes_to)).rank_logs / f"rank{rank}.log") if several else None
         yield _start(order, {**caller, **order.command.env, **overlay}, lines, own_log)
 
 
-def start_failure(order: AgentOrder, error: OSError) -> tuple[int, str]:
+def describe_start_failure(order: AgentOrder, error: OSError) -> tuple[int, str]:
     """The exit code a shell would give, and a sentence for people."""
     code = 127 if error.errno == errno.ENOENT else 126
     what = order.command.cwd if error.filename == order.command.cwd else order.command.argv[0]
-    where, there = (f" on {order.call.node}", ", and that it is there on every host") if order.call else ("", "")
+    where, there = (f" on {order.call.node}", ", and that it exists on every host") if order.call else ("", "")
     return code, f"'{what}' could not be started{where}: {error.strerror}; check workload, launcher and cwd in spec.json{there}"
 
 
-def _start(order: AgentOrder, env: Mapping[str, str], lines: Lines | Verbatim, own_log: LogFile | None) -> Started:
+def _start(order: AgentOrder, env: Mapping[str, str], lines: LineMarker | PassThrough, own_log: LogFile | None) -> StartedProcess:
     read_end, write_end = os.pipe()
     os.set_blocking(read_end, False)
     try:
@@ -100,17 +61,100 @@ def _start(order: AgentOrder, env: Mapping[str, str], lines: Lines | Verbatim, o
             stdout=write_end,
             stderr=write_end,
             start_new_session=True,
-            preexec_fn=bind_to_parent,
+            preexec_fn=set_up_child,
         )
     except OSError:
         os.close(read_end)
         raise
     finally:
         os.close(write_end)
-    return Started(pid=process.pid, pipe=read_end, lines=lines, own_log=own_log, process=process)
+    return StartedProcess(pid=process.pid, pipe=read_end, lines=lines, own_log=own_log, process=process)
 
 
-def _readable(handle: int) -> bool:
-    with contextlib.suppress(OSError, ValueError):
-        return bool(select.select([handle], [], [], 0)[0])
-    return False
+def become_subreaper() -> None:
+    """Make this process the parent of every orphan below it (Linux)."""
+    if not linux.set_subreaper():
+        note("this kernel has no child subreaper: processes that detach themselves may outlive the run")
+
+
+def set_up_child() -> None:
+    """Called in a child before it executes its program: it gets TERM when the agent dies, and the agent's py-spy may attach to it.
+
+    TERM and not KILL: a launcher ends its ranks at TERM, and if killed it would leave them running.
+    """
+    linux.set_parent_death_signal(signal.SIGTERM)
+    linux.allow_ptrace(os.getppid())
+
+
+def reap() -> tuple[dict[int, int], bool]:
+    """Exit codes (negative for a signal) of children that ended since the last call, and whether any child is left."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended, False
+        if pid == 0:
+            return ended, True
+        ended[pid] = os.waitstatus_to_exitcode(status)
+
+
+def list_descendants() -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [process for process in psutil.Process().children(recursive=True) if not _is_zombie(process)]
+    return []
+
+
+def send_signal(processes: Iterable[psutil.Process], number: signal.Signals) -> set[int]:
+    """Signal each process; the pids of those that were there to get it."""
+    reached: set[int] = set()
+    for process in processes:
+        try:
+            process.send_signal(number)
+            reached.add(process.pid)
+        except psutil.NoSuchProcess:
+            continue
+        except psutil.AccessDenied:
+            note(f"process {process.pid} belongs to another user and cannot be signalled")
+    return reached
+
+
+def resume_stopped(processes: Iterable[psutil.Process]) -> None:
+    """Send CONT to stopped ones: TERM waits at a stopped process until it runs."""
+    send_signal([process for process in processes if is_stopped(process.pid)], signal.SIGCONT)
+
+
+def is_stopped(pid: int) -> bool:
+    found = read_process(str(PROC), pid)
+    return found is not None and found.state == STOPPED
+
+
+def kill_children() -> set[int]:
+    """KILL every direct child, adopted orphans included; their pids.
+
+    Far quicker than listing the whole tree, so that a process which forks anew whenever it ends is caught between two forks.
+    """
+    killed: set[int] = set()
+    for pid in linux.child_pids():
+        with contextlib.suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
+            killed.add(pid)
+    return killed
+
+
+def kill_all(sleep: Callable[[float], None] = time.sleep) -> None:
+    """KILL until no process is left or the timeout ends: for an agent that failed."""
+    deadline_m = time.monotonic() + KILL_ALL_TIMEOUT_S
+    while time.monotonic() < deadline_m:
+        send_signal(list_descendants(), signal.SIGKILL)
+        if not reap()[1]:
+            return
+        kill_children()
+        sleep(0.01)
+
+
+def _is_zombie(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -1,9 +1,10 @@
-"""One attempt from start to nothing left: the loop that reads output, obeys the harness and ends what must end.
+"""One attempt from its start until none of its processes is left: the loop that reads output, obeys the harness and ends what must end.
 
     start ──► running ──► launcher over: `exited` ──► what is left gets TERM, then KILL ──► no descendant: `gone`
 
-Two times drive every end: `term_at` and `kill_at`. Stopping, a failed rank, a finished launcher and a lost harness differ only in how
-they set them. All times are of a clock that stands still while the agent is suspended.
+In: an order and the harness that gave it. Out: reports, and the exit code of the agent. Two times control every end, `term_at` and
+`kill_at`: a stop, a failed rank, a finished launcher and a lost harness differ only in how they set them. The clock stops while the agent
+is suspended.
 """
 
 from __future__ import annotations
@@ -15,27 +16,38 @@ import os
 import selectors
 import signal
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import psutil
 
-from seatrial.agent.harness import Harness
-from seatrial.agent.harness_pipe import HarnessPipe
-from seatrial.agent.output import Output
-from seatrial.agent.processes import Started, start_all, start_failure
-from seatrial.agent.reports import flush_reports, note, report, report_to
-from seatrial.agent.sampling import Sampling
-from seatrial.agent.shared_memory import remove_left_behind
-from seatrial.agent.stacks import Stacks
-from seatrial.agent.tree import adopt_all_orphans, descendants, end_all, kill_children, reap, resume, send
-from seatrial.line.awake_clock import AwakeClock
-from seatrial.machine.oom_kills import OomKills
-from seatrial.records.command import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrder
+from seatrial.agent.harness import Harness, HarnessPipe, flush_reports, note, send_report, set_report_target
+from seatrial.agent.output import Output, StartedProcess
+from seatrial.agent.processes import (
+    become_subreaper,
+    describe_start_failure,
+    kill_all,
+    kill_children,
+    list_descendants,
+    reap,
+    resume_stopped,
+    send_signal,
+    start_processes,
+)
+from seatrial.agent.stacks import StackCollector
+from seatrial.core.timeouts import SuspendAwareClock
+from seatrial.machine.orphans import find_abandoned_segments
+from seatrial.machine.processes import OomKillCounter
+from seatrial.records.launch import AFTER_EFFECT_CODES, AGENT_GOT_TERM, AgentOrder
 
-# How soon the loop looks again: while something is due by the clock, and while nothing is.
-SHORTEST_TURN_S = 0.2
-LONGEST_TURN_S = 1.0
+if TYPE_CHECKING:
+    from seatrial.observe.run_telemetry import Telemetry
+
+# How soon the loop turns again: while something is due by the clock, and while nothing is.
+MIN_TURN_S = 0.2
+MAX_TURN_S = 1.0
 # Other ranks often end by themselves, with a better message than ours, when one has failed.
 FAILED_RANK_GRACE_S = 5.0
 # Resource trackers and loader workers end a moment after their parent, by themselves.
@@ -43,16 +55,16 @@ LEFTOVER_GRACE_S = 0.5
 LEFTOVER_TERM_S = 3.0
 # A process in an uninterruptible call (a dead network disk, a hung driver) takes no signal; the campaign must go on.
 GIVE_UP_S = 30.0
-# How long a turn may chase processes that fork anew as they are killed, before output and orders get theirs.
-CHASE_S = 0.1
-# What a stream may add to the log after the launcher's end, and after everybody's: an endless one must not hold up the end.
-LONGEST_DRAIN_S = 1.0
-LONGEST_LAST_DRAIN_S = 5.0
+# How long a turn may kill processes that fork anew as they are killed, before output and commands get their turn.
+KILL_TURN_S = 0.1
+# For reading output after the launcher's end, and after everybody's: an endless stream must not delay the end.
+DRAIN_TIMEOUT_S = 1.0
+LAST_DRAIN_TIMEOUT_S = 5.0
 # For a harness that is suspended; what fits into the pipe reaches it in any case.
-REPORT_PATIENCE_S = 30.0
+REPORT_TIMEOUT_S = 30.0
 
-# Rank files before pipes, so that a rank's last words stand before the launcher's summary of them; orders last.
-_FILES, _PIPES, _ORDERS = 0, 1, 2
+# Rank files before pipes, so that a rank's last lines come before the launcher's summary of them; commands last.
+_FILES, _PIPES, _COMMANDS = 0, 1, 2
 
 
 class Supervisor:
@@ -62,19 +74,19 @@ class Supervisor:
         self,
         order: AgentOrder,
         caller: Mapping[str, str] = os.environ,
-        oom_kills: OomKills | None = None,
+        oom_kills: OomKillCounter | None = None,
         harness: Harness | None = None,
-        clock: AwakeClock | None = None,
+        clock: SuspendAwareClock | None = None,
     ) -> None:
         self._harness = harness or HarnessPipe()
-        report_to(self._harness)
-        self._oom_kills = oom_kills or OomKills()
+        set_report_target(self._harness)
+        self._oom_kills = oom_kills or OomKillCounter()
         self._order, self._caller = order, caller
         self._output = Output(order)
         self._selector = selectors.DefaultSelector()
-        self._orders: int | None = None
-        self._alone = False
-        self._started: list[Started] = []
+        self._commands_fd: int | None = None
+        self._harness_gone = False
+        self._started: list[StartedProcess] = []
         self._returncode: int | None = None
         self._stopped_by = ""
         self._over = False
@@ -82,30 +94,30 @@ class Supervisor:
         self._term_at = self._kill_at = math.inf
         self._term_sent = False
         self._killing_since = math.inf
-        self._looked_at = -math.inf
+        self._polled_at = -math.inf
         self._killed: set[int] = set()
-        self._sampling = Sampling()
-        self._stacks = Stacks(order)
-        self._clock = clock or AwakeClock()
+        self._telemetry: Telemetry | None = None
+        self._stacks = StackCollector(order)
+        self._clock = clock or SuspendAwareClock()
 
     @property
     def stuck(self) -> bool:
         """Whether a thread hangs in a call that may never return."""
-        return self._sampling.stuck
+        return self._telemetry is not None and self._telemetry.stuck
 
     def run(self) -> None:
         """Everything, until no descendant is left."""
-        adopt_all_orphans()
+        become_subreaper()
         self._listen()
         try:
             detail = self._start()
-            # Threads from here on and not before: a child forked while another thread holds a lock may wait for it for ever.
+            # Threads only from here on: a child forked while another thread holds a lock may wait for it for ever.
             self._harness.started(self._clock.now())
             if not detail:
-                self._sampling.start(self._order, self._caller)
-            # What came right behind the order is read already: nothing would wake the loop for it.
+                self._start_telemetry()
+            # Commands that arrived with the order are read already: nothing would wake the loop for them.
             self._obey(self._clock.now())
-            while self._running():
+            while any(started.returncode is None for started in self._started) and not self._given_up():
                 self._turn()
             self._launcher_over(detail)
             while self._children_left and not self._given_up():
@@ -113,45 +125,53 @@ class Supervisor:
             self._finish()
         finally:
             if self._children_left and not self._given_up():
-                end_all()
+                kill_all()
 
     def _listen(self) -> None:
-        """Signals and control lines wake the loop. Handlers, not SIG_IGN: ignored signals would stay ignored in the ranks."""
+        """Signals and commands wake the loop. Handlers, not SIG_IGN: ignored signals would stay ignored in the ranks."""
         read_end, write_end = os.pipe()
-        for handle in (read_end, write_end):
-            os.set_blocking(handle, False)
+        for end in (read_end, write_end):
+            os.set_blocking(end, False)
         signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(number, _wake)
-        self._register(read_end, _ORDERS, lambda: self._on_signals(os.read(read_end, 4096)))
-        # What cannot be waited for (a file, /dev/null) is taken from each turn all the same, and says itself that it is no harness.
+        self._register(read_end, _COMMANDS, lambda: self._on_signals(os.read(read_end, 4096)))
+        # What cannot be waited for (a file, /dev/null) is read each turn all the same, and turns out to be no harness.
         with contextlib.suppress(OSError, ValueError):
-            handle = self._harness.fileno()
-            self._register(handle, _ORDERS, _nothing)
-            self._orders = handle
+            fd = self._harness.fileno()
+            # Commands are read once a turn, whatever woke the loop.
+            self._register(fd, _COMMANDS, lambda: None)
+            self._commands_fd = fd
 
     def _start(self) -> str:
         """Start every process; the reason when one could not be."""
-        if (events := self._output.events) is not None:
+        if (events := self._output.events_fd) is not None:
             self._register(events, _FILES, self._output.on_events)
         try:
-            for started in start_all(self._order, self._caller):
+            for started in start_processes(self._order, self._caller):
                 self._started.append(started)
                 if started.pipe is not None:
                     self._register(started.pipe, _PIPES, functools.partial(self._on_output, started))
-                report("started", pid=started.pid)
+                send_report("started", pid=started.pid)
         except OSError as error:
-            self._returncode, detail = start_failure(self._order, error)
+            self._returncode, detail = describe_start_failure(self._order, error)
             note(detail)
             self._kill_at = self._clock.now()
             return detail
         return ""
 
-    def _running(self) -> bool:
-        return any(started.returncode is None for started in self._started) and not self._given_up()
+    def _start_telemetry(self) -> None:
+        """A failure of the telemetry costs no run."""
+        try:
+            # Imported here, so that the start of the processes does not wait for it.
+            from seatrial.observe.run_telemetry import start_telemetry
+
+            self._telemetry = start_telemetry(self._order, self._caller)
+        except Exception as error:
+            note(f"telemetry did not start ({type(error).__name__}: {error}); the run goes on without it")
 
     def _turn(self) -> None:
-        """Wait for something to happen, take it in, act on the time."""
+        """Wait for an event, handle it, then do what is due by the clock."""
         turn_s = self._turn_s()
         ready = sorted(self._selector.select(turn_s), key=lambda pair: int(pair[0].data[0]))
         if slept_s := self._clock.tick(turn_s):
@@ -159,28 +179,24 @@ class Supervisor:
         for key, _ in ready:
             key.data[1]()
         self._obey(self._clock.now())
-        self._collect()
+        self._reap()
         now = self._clock.now()
-        self._look_round(now)
-        self._stacks.look(now)
+        if now >= self._polled_at + (MIN_TURN_S if self._output.needs_polling else MAX_TURN_S):
+            self._polled_at = now
+            self._output.poll()
+        self._stacks.advance(now)
         self._act(now)
         flush_reports()
 
-    def _look_round(self, now: float) -> None:
-        """What is done by the clock."""
-        if now >= self._looked_at + (SHORTEST_TURN_S if self._output.by_clock else LONGEST_TURN_S):
-            self._looked_at = now
-            self._output.look()
-
     def _turn_s(self) -> float:
-        if self._output.by_clock or self._stacks.busy or self._killing_since < math.inf:
-            return SHORTEST_TURN_S
+        if self._output.needs_polling or self._stacks.busy or self._killing_since < math.inf:
+            return MIN_TURN_S
         next_act = self._kill_at if self._term_sent else min(self._term_at, self._kill_at)
-        return min(LONGEST_TURN_S, max(SHORTEST_TURN_S, next_act - self._clock.now()))
+        return min(MAX_TURN_S, max(MIN_TURN_S, next_act - self._clock.now()))
 
-    def _on_output(self, started: Started) -> None:
+    def _on_output(self, started: StartedProcess) -> None:
         pipe = started.pipe
-        self._output.take(started)
+        self._output.read(started)
         if started.pipe is None and pipe is not None:
             self._selector.unregister(pipe)
 
@@ -190,42 +206,38 @@ class Supervisor:
             self._stop()
 
     def _obey(self, now: float) -> None:
-        """What the harness has said since the last turn, and whether it is still there to say more."""
-        words = self._harness.take(now)
-        gone = self._harness.gone(now)
-        if self._orders is not None and self._harness.fileno() < 0:
-            self._selector.unregister(self._orders)
-            self._orders = None
-        for word in words:
-            if word == "stop":
+        """The harness's commands since the last turn, and whether it is still there."""
+        commands = self._harness.receive(now)
+        gone = self._harness.why_gone(now)
+        if self._commands_fd is not None and self._harness.fileno() < 0:
+            self._selector.unregister(self._commands_fd)
+            self._commands_fd = None
+        for command in commands:
+            if command == "stop":
                 self._stop()
-            elif word == "kill":
+            elif command == "kill":
                 self._kill_at = self._clock.now()
-            elif word == "stacks":
-                self._take_stacks()
+            elif command == "stacks" and self._over:
+                send_report("stacks", detail="the run was over already")
+            elif command == "stacks":
+                self._stacks.request(self._clock.now())
             else:
-                note(f"control line '{word}' is not known: expected stacks, stop or kill")
-        if gone and not self._alone:
-            self._alone = True
+                note(f"unknown command '{command}': expected stacks, stop or kill")
+        if gone and not self._harness_gone:
+            self._harness_gone = True
             note(f"{gone}: killing everything")
             self._kill_at = now
-
-    def _take_stacks(self) -> None:
-        if self._over:
-            report("stacks", detail="the run was over already")
-        else:
-            self._stacks.ask(self._clock.now())
 
     def _stop(self) -> None:
         now = self._clock.now()
         self._term_at = min(self._term_at, now)
         self._kill_at = min(self._kill_at, now + self._order.term_s)
 
-    def _collect(self) -> None:
-        """Exit codes of what ended; the first that is not zero is the run's, unless a later one tells more."""
+    def _reap(self) -> None:
+        """Record exit codes; the first that is not zero is the run's, unless a later one is better evidence."""
         ended, self._children_left = reap()
         for pid, status in ended.items():
-            self._stacks.ended(pid, status)
+            self._stacks.on_exit(pid, status)
         for started in self._started:
             code = ended.get(started.pid)
             if code is None:
@@ -233,11 +245,12 @@ class Supervisor:
             started.ended(code)
             if code != 0 and not self._returncode:
                 self._returncode = code
-                self._on_failed_rank()
+                self._on_failure()
             elif code not in (0, *AFTER_EFFECT_CODES) and self._returncode in AFTER_EFFECT_CODES:
                 self._returncode = code
 
-    def _on_failed_rank(self) -> None:
+    def _on_failure(self) -> None:
+        """One of several ranks failed: the others are ended after a while."""
         if len(self._started) > 1 and self._term_at == math.inf:
             self._term_at = self._clock.now() + FAILED_RANK_GRACE_S
             self._kill_at = min(self._kill_at, self._term_at + self._order.term_s)
@@ -248,68 +261,97 @@ class Supervisor:
             self._kill()
         elif now >= self._term_at and not self._term_sent:
             self._term_sent = True
-            reached = send(self._to_end(), signal.SIGTERM)
-            resume(descendants())
+            reached = send_signal(self._term_targets(), signal.SIGTERM)
+            resume_stopped(list_descendants())
             self._killed |= reached if self._over else set()
 
     def _kill(self) -> None:
-        """KILL all, and chase what was forked meanwhile: new processes become our own children when their parents die."""
+        """KILL all, and what was forked meanwhile: new processes become our own children when their parents die."""
         self._stacks.cancel("the run was killed")
-        until_m = time.monotonic() + CHASE_S
-        new = send(descendants(), signal.SIGKILL)
+        until_m = time.monotonic() + KILL_TURN_S
+        new = send_signal(list_descendants(), signal.SIGKILL)
         while new and time.monotonic() < until_m:
             self._killed |= new - self._stacks.helper_pids
-            self._collect()
+            self._reap()
             new = kill_children() - self._killed - self._stacks.helper_pids
 
-    def _to_end(self) -> list[psutil.Process]:
-        """Who gets TERM: the launcher alone while it lives (it ends its ranks in order), everyone once it is over."""
+    def _term_targets(self) -> list[psutil.Process]:
+        """The launcher alone while it lives (it ends its ranks in order), everyone once it is over."""
         if self._over:
-            return descendants()
+            return list_descendants()
         own = {started.pid for started in self._started if started.returncode is None}
-        return [process for process in descendants() if process.pid in own]
+        return [process for process in list_descendants() if process.pid in own]
 
     def _given_up(self) -> bool:
         return self._clock.now() - self._killing_since > GIVE_UP_S
 
     def _launcher_over(self, detail: str) -> None:
-        """Say so, and give what is left its notice."""
-        self._collect()
+        """Report it, and set when what is left gets TERM and KILL."""
+        self._reap()
         self._stacks.cancel("the run ended by itself")
-        self._output.drain(self._started, LONGEST_DRAIN_S)
+        self._output.drain(self._started, DRAIN_TIMEOUT_S)
         if self._returncode is None and all(started.returncode == 0 for started in self._started):
             self._returncode = 0
-        report("exited", returncode=self._returncode, detail=detail or self._stopped_by, oom_kills=self._oom_kills.words())
-        self._sampling.stop()
+        send_report("exited", returncode=self._returncode, detail=detail or self._stopped_by, oom_kills=self._oom_kills.describe_increase())
+        if self._telemetry is not None:
+            self._telemetry.stop()
         now, self._over, self._term_sent = self._clock.now(), True, False
-        stopping = self._term_at <= now
-        if not stopping:
+        if now < self._term_at:
             self._term_at = min(self._term_at, now + LEFTOVER_GRACE_S)
             self._kill_at = min(self._kill_at, self._term_at + min(LEFTOVER_TERM_S, self._order.term_s))
 
     def _finish(self) -> None:
-        self._output.drain(self._started, LONGEST_LAST_DRAIN_S)
+        self._output.drain(self._started, LAST_DRAIN_TIMEOUT_S)
         self._output.finish(self._started)
-        self._sampling.finish()
+        try:
+            if self._telemetry is not None:
+                self._telemetry.finish()
+        except Exception as error:
+            note(f"telemetry.json was not written ({type(error).__name__}: {error}); the run's figures do not depend on it")
         if not self._children_left:
-            remove_left_behind(self._order)
-        report("gone", killed=len(self._killed), detail=self._closing_words())
-        flush_reports(REPORT_PATIENCE_S)
+            remove_abandoned_segments(self._order)
+        send_report("gone", killed=len(self._killed), detail=self._describe_end())
+        flush_reports(REPORT_TIMEOUT_S)
 
-    def _closing_words(self) -> str:
-        words = self._output.lacks()
+    def _describe_end(self) -> str:
+        parts = self._output.describe_losses()
         if self._children_left:
-            pids = ", ".join(str(process.pid) for process in descendants())
-            words.insert(0, f"processes that do not die: {pids} (in a call the kernel cannot interrupt, or another user's)")
-        return "; ".join(words)
+            pids = ", ".join(str(process.pid) for process in list_descendants())
+            parts.insert(0, f"processes that do not die: {pids} (in a call the kernel cannot interrupt, or another user's)")
+        return "; ".join(parts)
 
-    def _register(self, handle: int, order: int, act: Callable[[], None]) -> None:
-        self._selector.register(handle, selectors.EVENT_READ, (order, act))
+    def _register(self, fd: int, order: int, act: Callable[[], None]) -> None:
+        self._selector.register(fd, selectors.EVENT_READ, (order, act))
 
 
 def _wake(number: int, frame: FrameType | None) -> None:
-    """The wake-up pipe has the signal's number; nothing is done here."""
+    """The wake-up pipe gets the signal's number; nothing is done here."""
 
 
-def _nothing() -> None:
-    """What the harness says is taken once a turn, whatever woke the loop."""
+def run_order(order: AgentOrder, caller: Mapping[str, str], harness: Harness, clock: SuspendAwareClock | None = None) -> int:
+    """Carry out one order to its end; the exit code of the agent. `clock` is the one by which the harness was last heard."""
+    supervisor: Supervisor | None = None
+    code = 0
+    try:
+        supervisor = Supervisor(order, caller, harness=harness, clock=clock)
+        supervisor.run()
+    except Exception as error:
+        # Printed here, since os._exit may follow.
+        traceback.print_exc()
+        harness.failed(f"{type(error).__name__}: {error}")
+        code = 1
+    harness.close()
+    if supervisor is not None and supervisor.stuck:
+        # A normal exit would wait for locks that the hung call holds; everything is written already.
+        os._exit(code)
+    return code
+
+
+def remove_abandoned_segments(order: AgentOrder) -> None:
+    """Remove the shared memory that the run left, once none of its processes lives; nothing where it is unknown what was there before."""
+    for path in () if order.shared_memory is None else find_abandoned_segments(order.shared_memory):
+        try:
+            path.unlink()
+            note(f"removed {path}, shared memory that the run left behind")
+        except OSError as error:
+            note(f"{path}, shared memory that the run left behind, could not be removed ({error.strerror}); remove it by hand")

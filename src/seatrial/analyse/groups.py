@@ -1,71 +1,99 @@
-"""Groups: runs of one configuration on one kind of machine, put together.
+"""Groups: runs of one configuration on one kind of machine, aggregated; and whether two groups may be compared.
 
-In: measured runs and the baseline's name. Out: one `GroupSummary` for each group key, with our figures as estimates and the seeds'
-columns by their rules. Only current attempts count, only those that ended ok, and only those made under the newest conditions: runs
-on another driver, GPU or commit, or whose settings came to something else on the node, are set aside and said, never averaged in.
+In: measured runs and the baseline's name. Out: one `GroupSummary` for each group key, with our figures as estimates and the seeds' group
+columns by their rules. Only current attempts that ended ok under the newest conditions count: runs with another driver, GPU, commit or
+effective setting are set aside with a caution, never averaged in.
+
+Of two `ComparedGroup`s: why they must not be compared (the same runs, different machines, debug settings in one only), whether a step does
+the same work in both, and the settings and code in which they differ. Ranking, comparison, criteria and scaling use it.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import math
+import re
+import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from seatrial.analyse.interval import estimate
-from seatrial.analyse.rank import with_seed_ranks
-from seatrial.analyse.seed_groups import seed_group_cells
 from seatrial.analyse.stability import group_stability
-from seatrial.machine.fingerprint import parted_by
-from seatrial.records.attempt import Attempt
-from seatrial.records.caution import Caution
-from seatrial.records.command import Provenance
+from seatrial.analyse.statistics import estimate
+from seatrial.core.text import MOST_IN_PASSING, count, count_were, join_names
+from seatrial.machine.provenance import fingerprint_differences
+from seatrial.records.caution import Caution, Scalar
+from seatrial.records.columns import GROUP_SEED
+from seatrial.records.comparison import ComparedGroup
 from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.outcome import Fault, Outcome
+from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun
-from seatrial.records.run_spec import Scalar
-from seatrial.run_table.told_apart import told_apart
-from seatrial.signatures.registry import fault_of
+from seatrial.records.run_table import config_cells, qualified_name
+from seatrial.records.signatures.registry import fault_of
 
 FIGURES = ("samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
+CONFIG_COLUMNS = GROUP_SEED[GROUP_SEED.index("zero_stage") : GROUP_SEED.index("git_dirty") + 1]
+MIXED = "mixed"
+ITER_P50 = "tail_mean_iter_p50_ms_mean"
+# Names of settings that set how much work one step does.
+BATCH_NAME = re.compile(
+    r"(?:^|_)(?:m?bs|mb|bsz|batch|batch_?size|microbatch|seq_?len|block_?size|sequence_?length|accum\w*)(?:_|$)", re.IGNORECASE
+)
+# A last batch that is not full moves the mean work of a step by less than this, on logs.
+SAME_WORK = 0.005
+WORK = ("samples_per_s", "tokens_per_s")
+# Settings whose value is a level. Of the others the value is a path, an id or a list of names.
+DEBUG_WITH_LEVELS = ("NCCL_DEBUG", "TORCH_DISTRIBUTED_DEBUG")
+NOT_COMPARED = ("host", "hosts", "gpu_uuid", "gpu_uuids")
+"""Facts that differ between any two machines of one kind."""
+SIZE_SETTINGS = frozenset(
+    {"place.ranks", "ranks", "world_size", "nproc_per_node", "num_processes", "num_gpus", "env.WORLD_SIZE", "env.CUDA_VISIBLE_DEVICES"}
+)
+"""Names of the number of ranks in settings, and what goes with it."""
+MOST_CHANGES = 6
+LONGEST_VALUE = 24
+
+Changes = Mapping[str, tuple[str, str]]
+"""By name, the value in A and in B."""
 
 
-def summarise(runs: Sequence[MeasuredRun], baseline_group: str) -> tuple[GroupSummary, ...]:
+def summarise_groups(runs: Sequence[MeasuredRun], baseline_group: str) -> tuple[GroupSummary, ...]:
     """Every group of the current attempts, in the order in which they first appear."""
     by_key: dict[str, list[MeasuredRun]] = {}
     for run in runs:
         if run.attempt.current:
-            by_key.setdefault(_key(run.attempt), []).append(run)
+            by_key.setdefault(run.attempt.spec.key, []).append(run)
     names = _names(by_key)
     failed = Counter(run.attempt.spec.hash for run in runs if not run.attempt.current and _failed_itself(run))
     groups = [_summary(names[key], members, failed) for key, members in by_key.items()]
-    return with_seed_ranks(_with_speedup(groups, baseline_group))
-
-
-def _key(attempt: Attempt) -> str:
-    return attempt.spec.key
+    return _with_seed_ranks(_with_speedup(groups, baseline_group))
 
 
 def _names(by_key: dict[str, list[MeasuredRun]]) -> dict[str, str]:
-    """The plans' names, made unique by digits of the key where two configurations carry one name."""
+    """The plans' names, made unique by digits of the key where two configurations share one."""
     plain = {key: members[0].attempt.spec.group for key, members in by_key.items()}
     uses = Counter(plain.values())
-    return {key: name if uses[name] == 1 else told_apart(name, key) for key, name in plain.items()}
+    return {key: name if uses[name] == 1 else qualified_name(name, key) for key, name in plain.items()}
 
 
 def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, int]) -> GroupSummary:
     spec = members[0].attempt.spec
-    counted, aside = _alike([run for run in members if run.outcome is Outcome.OK])
+    counted, aside = _newest_conditions([run for run in members if run.outcome is Outcome.OK])
     windows = [run.measure.window for run in counted if run.measure and run.measure.window]
     retried = sum(failed_before.get(run.attempt.spec.hash, 0) for run in members)
     return GroupSummary(
         group=name,
-        group_key=_key(members[0].attempt),
+        group_key=spec.key,
         mode=spec.mode,
         lane=spec.lane,
         axes=dict(spec.axes),
         runs=len(counted),
         failed_runs=sum(map(_failed_itself, members)),
-        infrastructure_failures=tuple(_with_cause(run) for run in members if _platform_failed(run)),
+        infrastructure_failures=tuple(
+            f"{run.attempt.spec.run} ({run.attempt.outcome.cause.value})"
+            for run in members
+            if run.attempt.outcome and _platform_failed(run)
+        ),
         failed_attempts=retried,
         set_aside_runs=len(aside),
         broken_losses=sum(run.measure is not None and run.measure.loss_finite is False for run in counted),
@@ -82,27 +110,22 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
 
 
 def _failed_itself(run: MeasuredRun) -> bool:
-    """A bad end that weighs on the group."""
+    """A failure that counts against the group."""
     return run.outcome is not None and run.outcome.is_failure and not _platform_failed(run)
 
 
 def _platform_failed(run: MeasuredRun) -> bool:
-    """A bad end that is no fault of the group's settings."""
+    """A failure that is not the fault of the group's settings."""
     outcome = run.attempt.outcome
     return outcome is not None and outcome.outcome.is_failure and fault_of(outcome) is Fault.INFRASTRUCTURE
 
 
-def _with_cause(run: MeasuredRun) -> str:
-    outcome = run.attempt.outcome
-    return f"{run.attempt.spec.run} ({outcome.cause.value})" if outcome else run.attempt.spec.run
-
-
-def _alike(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[MeasuredRun]]:
-    """Runs made under the newest conditions, and the others. A run whose provenance was lost decides nothing for those that have it."""
+def _newest_conditions(ok: list[MeasuredRun]) -> tuple[list[MeasuredRun], list[MeasuredRun]]:
+    """Runs under the newest conditions, and the others. A run without provenance does not set the conditions where others have it."""
     if not ok:
         return [], []
     known = [run for run in ok if run.attempt.provenance.fingerprint]
-    newest = _conditions(max(known or ok, key=_started_t))
+    newest = _conditions(max(known or ok, key=lambda run: run.attempt.outcome.started_t if run.attempt.outcome else 0.0))
     return [run for run in ok if _conditions(run) == newest], [run for run in ok if _conditions(run) != newest]
 
 
@@ -111,16 +134,11 @@ def _conditions(run: MeasuredRun) -> tuple[str, dict[str, Scalar]]:
 
 
 def _effective(run: MeasuredRun) -> dict[str, Scalar]:
-    """What the settings came to on the node."""
     return {name: effective for name, (_, effective, _) in run.measure.effective.items()} if run.measure else {}
 
 
-def _started_t(run: MeasuredRun) -> float:
-    return run.attempt.outcome.started_t if run.attempt.outcome else 0.0
-
-
 def _figures(counted: list[MeasuredRun]) -> dict[str, Estimate]:
-    """A figure that some run lacks is not given for the rest of them: the mean would be of other runs than `runs` says."""
+    """A figure that some run lacks is left out: the mean would be of other runs than `runs` says."""
     figures = {}
     for name in FIGURES:
         values = [getattr(run.measure, name) if run.measure else None for run in counted]
@@ -139,24 +157,19 @@ def _set_aside(name: str, counted: list[MeasuredRun], aside: list[MeasuredRun]) 
         kind="unlike_runs",
         subject=name,
         numbers={"set_aside": len(aside)},
-        text=f"{_runs_were(len(aside))} made under other conditions and not averaged with the newest; "
-        f"what differs: {what}. To have them counted, remove their folders and run the same command.",
+        text=f"{count_were(len(aside), 'run')} made under other conditions and not averaged with the newest; what differs: {what}. To "
+        "count them, remove their folders and run the same command.",
     )
-
-
-def _runs_were(count: int) -> str:
-    return "1 run was" if count == 1 else f"{count} runs were"
 
 
 def _retried(name: str, failed_attempts: int) -> Iterator[Caution]:
     if failed_attempts:
-        times = "attempt" if failed_attempts == 1 else "attempts"
         yield Caution(
             kind="retried",
             subject=name,
             numbers={"failed_attempts": failed_attempts},
-            text=f"{failed_attempts} earlier {times} of its runs failed before they ended ok: a configuration that fails now and then is "
-            "not safe to train with. run_manifest.tsv has each attempt and its cause.",
+            text=f"{count(failed_attempts, 'earlier attempt')} of its runs failed before they ended ok: a configuration that fails now and "
+            "then is not safe to train with. run_manifest.tsv has each attempt and its cause.",
         )
 
 
@@ -165,34 +178,227 @@ def _changed_tree(name: str, counted: list[MeasuredRun]) -> Iterator[Caution]:
         yield Caution(
             kind="changed_tree",
             subject=name,
-            text="Some of its runs were made with uncommitted changes in the working tree and some without, so they may not have run the "
-            "same code; commit, and run them again.",
+            text="Only some of its runs were made with uncommitted changes in the working tree, so they may not have run the same code: "
+            "commit, and run them again.",
         )
 
 
 def _differences(old: MeasuredRun, new: MeasuredRun) -> list[str]:
     before, after = _effective(old), _effective(new)
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    told = [f"{name} ({before.get(name, 'none')} → {after.get(name, 'none')})" for name in names]
-    return [*differences(old.attempt.provenance, new.attempt.provenance), *told]
-
-
-def differences(old: Provenance, new: Provenance) -> list[str]:
-    """What parts two machines or codes, in words: `driver_version (550.54 → 560.28)`."""
-    return [f"{name} ({_short(before)} → {_short(after)})" for name, (before, after) in parted_by(old, new).items()]
-
-
-def _short(value: object) -> str:
-    return str(value)[:24] or "none"
+    changed = [f"{name} ({before.get(name, 'none')} → {after.get(name, 'none')})" for name in names]
+    machines = fingerprint_differences(old.attempt.provenance, new.attempt.provenance)
+    return [*_change_texts({name: (str(one), str(other)) for name, (one, other) in machines.items()}), *changed]
 
 
 def _with_speedup(groups: list[GroupSummary], baseline_group: str) -> list[GroupSummary]:
     """Fill `speedup_vs_baseline`: the baseline's tail iter p50 over the group's."""
-    column = "tail_mean_iter_p50_ms_mean"
-    baseline = next((group.seed[column] for group in groups if group.group == baseline_group), None)
+    baseline = next((group.seed[ITER_P50] for group in groups if group.group == baseline_group), None)
     filled = []
     for group in groups:
-        own = group.seed[column]
+        own = group.seed[ITER_P50]
         speedup = baseline / own if isinstance(baseline, float) and isinstance(own, float) and own > 0 else None
-        filled.append(dataclasses.replace(group, seed={**group.seed, "speedup_vs_baseline": speedup}))
+        filled.append(replace(group, seed={**group.seed, "speedup_vs_baseline": speedup}))
     return filled
+
+
+def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[MeasuredRun]) -> dict[str, Scalar]:
+    """All columns; configuration from `described` (all runs where none counts), numbers from `counted`."""
+    configs = [_config(run) for run in described]
+    own = configs if counted is described else [_config(run) for run in counted]
+    cells: dict[str, Scalar] = dict.fromkeys(GROUP_SEED)
+    for name in CONFIG_COLUMNS:
+        values = [config.get(name) for config in configs]
+        cells[name] = values[0] if all(value == values[0] for value in values) else MIXED
+    seeds = [config | (run.measure.seed if run.measure else {}) for config, run in zip(own, counted, strict=True)]
+    # Columns that are the mean, deviation, lowest or highest of the per-run column without the ending.
+    for ending, statistic in (("_mean", statistics.fmean), ("_std", _std), ("_min", min), ("_max", max)):
+        for column in (column for column in GROUP_SEED if column.endswith(ending)):
+            cells_of_runs = [cell_number(seed.get(column.removesuffix(ending))) for seed in seeds]
+            numbers = [value for value in cells_of_runs if value is not None and math.isfinite(value)]
+            cells[column] = statistic(numbers) if numbers else None
+    for kind in ("gpu", "host"):
+        cells[f"{kind}_telemetry_empty_count"], cells[f"{kind}_telemetry_empty_ratio"] = _share(seeds, f"{kind}_telemetry_empty_flag")
+    cells["unstable_run_count"], cells["unstable_run_ratio"] = _share(seeds, "unstable_run_flag")
+    cells["stability_score"] = _stability_score(cells)
+    return {name: cells[name] for name in GROUP_SEED if name not in ("group", "mode", "runs")}
+
+
+def _config(run: MeasuredRun) -> dict[str, Scalar]:
+    measure = run.measure
+    return config_cells(
+        run.attempt.spec,
+        run.attempt.provenance,
+        measure.effective if measure else {},
+        measure.world_size if measure else None,
+        run.attempt.telemetry,
+    )
+
+
+def _std(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _share(seeds: Sequence[dict[str, Scalar]], flag: str) -> tuple[int | None, float | None]:
+    """How many runs carry the flag, and which share of those that have it at all."""
+    known = [seed[flag] for seed in seeds if seed.get(flag) is not None]
+    count = sum(value is True for value in known)
+    return (count, count / len(known)) if known else (None, None)
+
+
+def _stability_score(cells: dict[str, Scalar]) -> float | None:
+    """p90 over p50 of the tail means, worsened by the share of unstable runs; lower is better."""
+    p50, p90, unstable = cells[ITER_P50], cells["tail_mean_iter_p90_ms_mean"], cells["unstable_run_ratio"]
+    if not isinstance(p50, float) or not isinstance(p90, float) or p50 <= 0:
+        return None
+    return p90 / p50 * (1 + (unstable if isinstance(unstable, float) else 0.0))
+
+
+def _with_seed_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
+    """The groups with the seeds' rank columns filled: by iter p50, by stability (tie: iter), and by the sum of both (tie: iter)."""
+    main = [group for group in groups if group.lane]
+    off_lane = [group for group in groups if not group.lane and group.mode != SENTINEL]
+    ranked = {group.group: group for lane in (main, off_lane) for group in _with_lane_ranks(lane)}
+    return tuple(ranked.get(group.group, group) for group in groups)
+
+
+def _with_lane_ranks(groups: Sequence[GroupSummary]) -> tuple[GroupSummary, ...]:
+    by_iter = _places({group.group: (cell_number(group.seed.get(ITER_P50)),) for group in groups})
+    by_stability = _places(
+        {group.group: (cell_number(group.seed.get("stability_score")), cell_number(group.seed.get(ITER_P50))) for group in groups}
+    )
+    sums = {name: (float(by_iter[name] + by_stability[name]), float(by_iter[name])) for name in by_iter if name in by_stability}
+    balanced = _places(sums)
+    return tuple(
+        replace(
+            group,
+            seed={
+                **group.seed,
+                "rank_by_iter_p50": by_iter.get(group.group),
+                "rank_by_stability": by_stability.get(group.group),
+                "rank_balanced": balanced.get(group.group),
+            },
+        )
+        for group in groups
+    )
+
+
+def _places(keys: Mapping[str, tuple[float | None, ...]]) -> dict[str, int]:
+    """Place of every group whose keys are all known, lowest first."""
+    known = sorted((key, name) for name, key in keys.items() if None not in key)
+    return {name: place for place, (_, name) in enumerate(known, start=1)}
+
+
+def cell_number(cell: Scalar) -> float | None:
+    """A cell as a number, None for anything else."""
+    return float(cell) if isinstance(cell, (int, float)) and not isinstance(cell, bool) else None
+
+
+def why_not_comparable(a: ComparedGroup, b: ComparedGroup, *, across: bool = False) -> str:
+    """Why the two must not be compared, and what to do; empty where they may. `across` allows different machines."""
+    # One may be a copy of the other's campaign, or a row of history computed from it.
+    known = {run.identity for run in a.runs}
+    shared = [run.run for run in b.runs if run.identity in known]
+    if shared:
+        which = "are the same runs" if len(shared) == len(a.runs) == len(b.runs) else "have runs in common"
+        return f"{a.name} and {b.name} {which} ({join_names(shared, MOST_IN_PASSING)}); name two that were measured separately"
+    if debug_levels(a.debug) != debug_levels(b.debug):
+        return (
+            f"{a.name} and {b.name} were measured with different debug settings: {a.name} has {settings_text(a.debug)}, {b.name} has "
+            f"{settings_text(b.debug)}; run both without them, or both with the same"
+        )
+    machines = machine_differences(a, b)
+    if machines and not across:
+        where = f"{a.name} and {b.name} ran on different machines: {changes_text(machines)}"
+        return f"{where}; run both on one machine, or compare them anyway with --across"
+    return ""
+
+
+def debug_levels(debug: Iterable[str]) -> frozenset[tuple[str, str]]:
+    """Debug settings (`NCCL_DEBUG=INFO`) by name, those with levels with their level: two traces into two files are the same setting."""
+    parts = [text.partition("=") for text in debug]
+    return frozenset((name, value.strip().lower() if name in DEBUG_WITH_LEVELS else "") for name, _, value in parts)
+
+
+def machine_differences(a: ComparedGroup, b: ComparedGroup) -> dict[str, tuple[str, str]]:
+    """Facts of the machines that are known of both and differ."""
+    return {name: (a.machine[name], b.machine[name]) for name in a.machine if name in b.machine and a.machine[name] != b.machine[name]}
+
+
+def machine_problem(groups: Sequence[ComparedGroup]) -> str:
+    """Why the groups must not be compared; empty where they may. More ranks may be more hosts of one kind."""
+    for group in groups[1:]:
+        before, after = compared_facts(groups[0].machine), compared_facts(group.machine)
+        differing = [f"{name} ({before[name]} → {after[name]})" for name in before if name in after and before[name] != after[name]]
+        if differing:
+            return (
+                f"{groups[0].name} and {group.name} ran on different machines: {join_names(differing)}; run all on machines of one kind, "
+                "or compare them anyway with --across"
+            )
+    return ""
+
+
+def compared_facts(machine: Mapping[str, str]) -> dict[str, str]:
+    """Facts that two machines of one kind share."""
+    return {name: value for name, value in machine.items() if name not in NOT_COMPARED}
+
+
+def own_settings(group: ComparedGroup) -> dict[str, str]:
+    """Its settings but for the number of ranks."""
+    return {name: value for name, value in group.settings.items() if name not in SIZE_SETTINGS}
+
+
+def differences(a: ComparedGroup, b: ComparedGroup) -> tuple[str, ...]:
+    """Settings, then effective settings, then code: `micro_batch (8 → 16)`."""
+    changes: dict[str, tuple[str, str]] = {}
+    for before, after in ((a.settings, b.settings), (a.effective, b.effective), (a.code, b.code)):
+        for name in dict.fromkeys([*before, *after]):
+            if before.get(name) != after.get(name):
+                changes.setdefault(name, (before.get(name, ""), after.get(name, "")))
+    return tuple(_change_texts(changes))
+
+
+def _change_texts(changes: Changes) -> list[str]:
+    return [f"{name} ({before[:LONGEST_VALUE] or 'none'} → {after[:LONGEST_VALUE] or 'none'})" for name, (before, after) in changes.items()]
+
+
+def changes_text(changes: Changes) -> str:
+    return join_names(_change_texts(changes), MOST_CHANGES)
+
+
+def settings_text(settings: tuple[str, ...]) -> str:
+    return ", ".join(sorted(settings)) or "none"
+
+
+def step_work_difference(a: ComparedGroup, b: ComparedGroup) -> str:
+    """Why a step of A does not do the work of a step of B; empty where it does, as far as is known. By the rates where both have them, else
+    by the settings. Figures per step, durations and losses at one step can be compared only where it does."""
+    for name in WORK:
+        work_a, work_b = work_per_step(a, name), work_per_step(b, name)
+        if work_a is not None and work_b is not None:
+            unit = name.removesuffix("_per_s")
+            differs = abs(math.log(work_b / work_a)) > SAME_WORK
+            return f"a step takes {work_a:.4g} {unit} in {a.name} and {work_b:.4g} in {b.name}" if differs else ""
+    batch = _batch_difference(a, b)
+    return f"{batch} differs" if batch else ""
+
+
+def work_per_step(group: ComparedGroup, name: str) -> float | None:
+    """Samples or tokens of all ranks in one step, geometric mean over the runs; None where a run lacks them."""
+    logs = []
+    for run in group.runs:
+        work, steps = run.figures.get(name), run.figures.get("steps_per_s")
+        if not work or not steps or work < 0 or steps < 0:
+            return None
+        logs.append(math.log(work / steps))
+    return math.exp(math.fsum(logs) / len(logs)) if logs else None
+
+
+def _batch_difference(a: ComparedGroup, b: ComparedGroup) -> str:
+    """The first setting of a step's work that differs, with its values; empty where none does."""
+    for name in sorted({*a.settings, *b.settings}):
+        before, after = a.settings.get(name, "none"), b.settings.get(name, "none")
+        # Of `env.BATCH_SIZE` and `train.batch_size` the last part counts.
+        if before != after and BATCH_NAME.search(name.rpartition(".")[2]):
+            return f"{name} ({before} → {after})"
+    return f"the number of ranks ({a.world_size} → {b.world_size})" if a.world_size != b.world_size else ""

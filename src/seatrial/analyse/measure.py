@@ -1,12 +1,14 @@
 """What one run measured.
 
-In: an attempt and its step tables. Out: `RunMeasure`. Throughput is the work of all ranks over the wall-clock time of the window:
-see analyse.window. The seeds' figures, by their own rules, stand beside ours under the seeds' names.
+In: an attempt, its step tables and, where it was sampled, its telemetry. Out: `RunMeasure`. Throughput is the work of all ranks over the
+wall-clock time of the window (analyse.steady_state); the seeds' figures are computed too, under the seeds' names. What cannot be computed
+is None, with a caution that gives the reason: too few steps, no steady state, one dominant step, lost steps or ranks, debug settings.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
@@ -14,36 +16,64 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from seatrial.analyse.debug_cautions import debug_cautions
-from seatrial.analyse.eta_points import eta_points, eta_quality, run_length_s
-from seatrial.analyse.loop_times import loop_times
-from seatrial.analyse.loss import loss_fall_pct, loss_falls
-from seatrial.analyse.loss_course import loss_course
-from seatrial.analyse.quantile import median, percentiles
-from seatrial.analyse.run_cautions import run_cautions
-from seatrial.analyse.seed_metrics import seed_cells
-from seatrial.analyse.slow_steps import last_steps, slow_steps
-from seatrial.analyse.startup import CLOCK_SLACK_S, startup_split
-from seatrial.analyse.straggler import find_straggler
-from seatrial.analyse.timing_points import SEED_ITER, seed_iter_of, timing_points
-from seatrial.analyse.window import Counted, count_steps
-from seatrial.analyse.with_samples import with_samples
-from seatrial.eta.errors import of_mode
-from seatrial.records.attempt import Attempt
-from seatrial.records.eta import EtaPoint
-from seatrial.records.health import LossCourse
-from seatrial.records.measure import Cell, RunMeasure, TimingPoint
-from seatrial.records.run_spec import RunSpec
-from seatrial.records.steps import StepTables
+from seatrial.analyse.eta_replay import eta_points, eta_quality, run_length_s
+from seatrial.analyse.losses import loss_curve, loss_fall_pct, loss_falls
+from seatrial.analyse.memory_leaks import memory_trends
+from seatrial.analyse.statistics import median, percentiles
+from seatrial.analyse.steady_state import CountedSteps, count_steps, find_clock_jump, ms_text
+from seatrial.analyse.step_jitter import find_jitter_causes
+from seatrial.analyse.step_times import (
+    CLOCK_SLACK_S,
+    SEED_ITER,
+    last_steps,
+    seed_cells,
+    seed_iter_of,
+    slow_steps,
+    startup_split,
+    timing_points,
+)
+from seatrial.analyse.stragglers import find_straggler
+from seatrial.analyse.telemetry_summary import host_measures, telemetry_cautions, telemetry_figures, window_span
+from seatrial.core.paths import ATTEMPT_FILES
+from seatrial.core.text import MOST_NAMED, count, format_duration, join_names
+from seatrial.records.attempt import Attempt, StepTables
+from seatrial.records.caution import Caution, Scalar
+from seatrial.records.eta import EtaPoint, points_of_mode
+from seatrial.records.measure import DebugSetting, RunMeasure, TimingPoint
+from seatrial.records.plan import RunSpec
+from seatrial.records.run_table import global_batch
 from seatrial.records.telemetry import TelemetryTables
-from seatrial.run_table.seed_columns import global_batch
 
 FIRST_STEPS = (0, 1)
 """Scripts count their steps from either."""
+DOMINANT_SHARE = 0.2
+"""One step with this share of the window's time moves throughput by as much: more than most differences between groups."""
+DOMINANT_OVER_MEDIAN = 2.0
+"""And only a step this many times the median: of four equal steps each has a quarter of the time."""
+WORKLOAD_CAUTION = "caution: "
+"""Prefix of the reason of an effective setting that the report must show."""
+NAMED_RANKS = 4
+"""Ranks named in a sentence; of more, their number."""
+
+
+class _WallClock(TypedDict, total=False):
+    window_s: float | None
+    steps_per_s: float | None
+    samples_per_s: float | None
+    tokens_per_s: float | None
+    wall_p50_ms: float | None
+    wall_p90_ms: float | None
+    wall_p99_ms: float | None
+    wall_p90_over_p50: float | None
+
+
+class _LoopTimes(TypedDict):
+    first_step_t: float | None
+    last_step_t: float | None
+    loop_s: float | None
 
 
 def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables | None = None) -> RunMeasure:
-    """Everything that can be said of one attempt; what cannot be is None, and a caution says why."""
     measured = _measure_steps(attempt, tables)
     measured = replace(
         measured,
@@ -51,9 +81,9 @@ def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables |
         debug=tables.debug,
         slow_signs=tables.slow_signs,
         reported=tables.reported,
-        cautions=(*measured.cautions, *debug_cautions(tables.debug, attempt.spec.run)),
+        cautions=(*measured.cautions, *_debug_cautions(tables.debug, attempt.spec.run)),
     )
-    return measured if samples is None else with_samples(measured, attempt, tables, samples)
+    return measured if samples is None else _add_telemetry(measured, attempt, tables, samples)
 
 
 def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
@@ -67,98 +97,90 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
             effective=tables.effective,
             cautions=tables.cautions,
         )
-    spec = _with_own_cadence(spec, tables.steps)
+    spec = _with_default_cadence(spec, tables.steps)
     steps = _with_work(tables.steps, spec)
     rank0 = _first_rank(steps)
     counted = count_steps(steps, tables.pauses["step"], spec.timing.window)
     points = tables.timing_points or timing_points(rank0, spec.timing.log_every, spec.timing.timing_window)
-    estimates = eta_points(steps, tables.pauses, spec, source=tables.source, told=tables.eta_points)
-    asked = of_mode(estimates, spec.timing.eta_mode)
-    losses = _told(rank0["loss"])
+    estimates = eta_points(steps, tables.pauses, spec, source=tables.source, printed=tables.eta_points)
+    planned_mode = points_of_mode(estimates, spec.timing.eta_mode)
+    losses, all_losses = _not_null(rank0["loss"]), _not_null(steps["loss"])
+    is_finite = bool(np.isfinite(all_losses).all())
     return RunMeasure(
         source=tables.source,
         world_size=tables.world_size,
         hosts=len(attempt.nodes.nodes) if attempt.nodes else max(len({place.host for place in tables.places if place.host}), 1),
-        **loop_times(steps, rank0),
+        **_loop_times(steps, rank0),
         window=counted.window,
-        **_throughput(counted, tables.world_size),
-        **_distribution(counted),
+        **_wall_clock(counted, tables.world_size),
         last_step=int(rank0["step"][-1]),
         startup_s=_startup_s(attempt, tables),
         first_loss=float(losses[0]) if len(losses) else None,
         last_loss=float(losses[-1]) if len(losses) else None,
-        loss_falls=_loss_falls(losses, steps),
-        loss_finite=_loss_finite(steps),
+        # The ranks train one model: rank 0's losses show whether it falls, a loss of any rank that it is broken.
+        loss_falls=loss_falls(losses) if is_finite else False,
+        loss_finite=is_finite if len(all_losses) else None,
         loss_ranks=_loss_ranks(steps),
         loss_fall_pct=loss_fall_pct(losses),
-        steps_done=steps_done(rank0["step"].to_numpy()),
+        steps_done=_steps_done(rank0["step"].to_numpy()),
         duration_s=duration_s,
         effective=tables.effective,
-        seed=_seed(points, asked, steps, spec, tables),
+        seed=_seed(points, planned_mode, steps, spec, tables),
         timing_points=points,
         eta_points=estimates,
-        eta_quality=eta_quality(asked, run_length_s(rank0)) if asked else None,
+        eta_quality=eta_quality(planned_mode, run_length_s(rank0)) if planned_mode else None,
         startup=startup_split(attempt, tables),
         slow_steps=slow_steps(counted, _phases_p50_ms(rank0, counted)),
         last_steps=last_steps(counted, tables.world_size),
-        loss_course=_loss_course(rank0),
+        loss_course=loss_curve(rank0["step"].to_numpy(), rank0["loss"].to_numpy(), rank0["loss"].is_not_null().to_numpy()),
         straggler=find_straggler(tables, counted.window),
-        cautions=(*tables.cautions, *run_cautions(counted, tables, spec)),
+        cautions=(*tables.cautions, *_run_cautions(counted, tables, spec)),
     )
 
 
-def _with_own_cadence(spec: RunSpec, steps: pl.DataFrame) -> RunSpec:
-    """A script whose length the plan does not know gets its timing points as one does whose length it knows: ten, half of them tail."""
+def _with_default_cadence(spec: RunSpec, steps: pl.DataFrame) -> RunSpec:
+    """A script of unknown length gets ten timing points, half of them tail, as one of known length does."""
     if spec.steps is not None:
         return spec
-    count = int(steps["step"].to_numpy().max()) + 1
-    log_every = max(1, min(spec.timing.log_every, count // 10))
-    tail_points = max(1, min(spec.timing.tail_points, count // log_every // 2))
+    num_steps = int(steps["step"].to_numpy().max()) + 1
+    log_every = max(1, min(spec.timing.log_every, num_steps // 10))
+    tail_points = max(1, min(spec.timing.tail_points, num_steps // log_every // 2))
     return replace(spec, timing=replace(spec.timing, log_every=log_every, tail_points=tail_points))
 
 
 def _with_work(steps: pl.DataFrame, spec: RunSpec) -> pl.DataFrame:
-    """Samples and tokens as the step says them, else as the plan does; and the seeds' iter_ms beside ours."""
+    """Samples and tokens as the step reports them, else as the plan does; and the seeds' iter_ms."""
     work = {"samples": spec.workload.samples_per_step, "tokens": spec.workload.tokens_per_step}
-    columns = [_filled(column, work[column.name]) if column.name in work else column for column in steps.get_columns()]
+    columns = [
+        column.fill_null(float(value)) if column.null_count() and (value := work.get(column.name)) is not None else column
+        for column in steps.get_columns()
+    ]
     return pl.DataFrame([*columns, seed_iter_of(steps)])
 
 
-def _filled(column: pl.Series, value: float | None) -> pl.Series:
-    return column.fill_null(float(value)) if value is not None and column.null_count() else column
-
-
 def _first_rank(steps: pl.DataFrame) -> pl.DataFrame:
-    """Rows of the lowest rank: the table goes by rank, so they are its head, and a slice copies nothing."""
+    """Rows of the lowest rank: the table is sorted by rank, so they are its head, and a slice copies nothing."""
     rank = steps["rank"].to_numpy()
     return steps.head(int(np.searchsorted(rank, rank[0], side="right")))
 
 
-def _told(values: pl.Series) -> npt.NDArray[np.float64]:
-    """The values that are there; one that is no number (NaN) is."""
+def _not_null(values: pl.Series) -> npt.NDArray[np.float64]:
+    """The values that are not null; NaN is not null."""
     return (values.drop_nulls() if values.null_count() else values).to_numpy()
 
 
-class _Rates(TypedDict, total=False):
-    window_s: float | None
-    steps_per_s: float | None
-    samples_per_s: float | None
-    tokens_per_s: float | None
-
-
-class _Spread(TypedDict, total=False):
-    wall_p50_ms: float | None
-    wall_p90_ms: float | None
-    wall_p99_ms: float | None
-    wall_p90_over_p50: float | None
-
-
-def _throughput(counted: Counted, world_size: int) -> _Rates:
-    """Rates by wall clock. Where fewer ranks are timed than there are, each stands for as many."""
-    if counted.window is None or counted.window_s <= 0:
+def _wall_clock(counted: CountedSteps, world_size: int) -> _WallClock:
+    """Step times, and rates by wall clock. Where fewer ranks are timed than there are, each represents as many."""
+    if counted.window is None:
         return {}
+    p50, p90, p99 = percentiles(counted.wall_ms, (50, 90, 99))
+    ratio = p90 / p50 if p50 > 0 else None
+    times: _WallClock = {"wall_p50_ms": p50, "wall_p90_ms": p90, "wall_p99_ms": p99, "wall_p90_over_p50": ratio}
+    if counted.window_s <= 0:
+        return times
     scale = world_size / counted.ranks / counted.window_s
     return {
+        **times,
         "window_s": counted.window_s,
         "steps_per_s": counted.window.n / counted.window_s,
         "samples_per_s": counted.samples * scale if counted.samples is not None else None,
@@ -166,16 +188,12 @@ def _throughput(counted: Counted, world_size: int) -> _Rates:
     }
 
 
-def _distribution(counted: Counted) -> _Spread:
-    if counted.window is None:
-        return {}
-    p50, p90, p99 = percentiles(counted.wall_ms, (50, 90, 99))
-    return {"wall_p50_ms": p50, "wall_p90_ms": p90, "wall_p99_ms": p99, "wall_p90_over_p50": p90 / p50 if p50 > 0 else None}
-
-
 def _startup_s(attempt: Attempt, tables: StepTables) -> float | None:
-    """Launch to the end of the first step on the slowest rank; None when it is not known or the wall clock was set in between."""
-    if attempt.outcome is None or not attempt.outcome.started_t or (tables.source != "events" and not _prints_its_first(tables.steps)):
+    """Launch to the end of the first step on the slowest rank; None when it is unknown or the wall clock was set in between."""
+    first_step, m = tables.steps["step"][0], tables.steps["m"][:2].to_list()
+    # A script's first line marks the end of its first step where it is of that step and did not come together with the next line.
+    is_timed = tables.source == "events" or (first_step in FIRST_STEPS and (len(m) < 2 or m[0] is None or m[0] != m[1]))
+    if attempt.outcome is None or not attempt.outcome.started_t or not is_timed:
         return None
     step, t = tables.steps["step"].to_numpy(), tables.steps["t"].to_numpy()
     ended = t[(step == step.min()) & ~np.isnan(t)].tolist()
@@ -183,40 +201,23 @@ def _startup_s(attempt: Attempt, tables: StepTables) -> float | None:
     return float(startup_s) if 0 <= startup_s <= attempt.outcome.duration_s + CLOCK_SLACK_S else None
 
 
-def _prints_its_first(steps: pl.DataFrame) -> bool:
-    """Whether a script's first line tells the end of its first step: it speaks of that step, and came without the next line."""
-    first_step, at = steps["step"][0], steps["m"][:2].to_list()
-    return first_step in FIRST_STEPS and (len(at) < 2 or at[0] is None or at[0] != at[1])
-
-
-def _loss_falls(rank0: npt.NDArray[np.float64], steps: pl.DataFrame) -> bool | None:
-    """As rank 0's losses say, unless a rank has one that is no number: the ranks train one model."""
-    return loss_falls(rank0) if np.isfinite(_told(steps["loss"])).all() else False
-
-
-def _phases_p50_ms(rank0: pl.DataFrame, counted: Counted) -> float | None:
-    """Median sum of phases of the window's steps, where phases were told: of launches that run ahead it is above the steps' own times."""
+def _phases_p50_ms(rank0: pl.DataFrame, counted: CountedSteps) -> float | None:
+    """Median sum of phases of the window's steps; above the steps' own times where the host runs ahead of the GPU."""
     if counted.window is None or rank0["fwd_ms"].null_count() == len(rank0):
         return None
-    step, told = rank0["step"].to_numpy(), rank0[SEED_ITER].to_numpy()
-    inside = (step >= counted.window.first_step) & (step <= counted.window.last_step) & np.isfinite(told)
-    return median(told[inside]) if inside.any() else None
-
-
-def _loss_finite(steps: pl.DataFrame) -> bool | None:
-    told = _told(steps["loss"])
-    return bool(np.isfinite(told).all()) if len(told) else None
+    step, phases_ms = rank0["step"].to_numpy(), rank0[SEED_ITER].to_numpy()
+    inside = (step >= counted.window.first_step) & (step <= counted.window.last_step) & np.isfinite(phases_ms)
+    return median(phases_ms[inside]) if inside.any() else None
 
 
 def _loss_ranks(steps: pl.DataFrame) -> int:
-    rank, loss = steps["rank"].to_numpy(), steps["loss"]
-    told = rank[loss.is_not_null().to_numpy()] if loss.null_count() else rank
-    # The table goes by rank: each begins where the number changes.
-    return int(np.count_nonzero(np.diff(told))) + 1 if len(told) else 0
+    having = steps["rank"].to_numpy()[steps["loss"].is_not_null().to_numpy()]
+    # Sorted by rank: each begins where the number changes.
+    return int(np.count_nonzero(np.diff(having))) + 1 if len(having) else 0
 
 
-def steps_done(numbers: npt.NDArray[np.int64]) -> int:
-    """How many steps the first rank's rows speak of: scripts count from 0 or from 1, and may print every so many."""
+def _steps_done(numbers: npt.NDArray[np.int64]) -> int:
+    """Steps that the first rank's rows cover: scripts count from 0 or from 1, and may print every so many."""
     first, last = int(numbers[0]), int(numbers[-1])
     gap = int(np.diff(numbers).min()) if len(numbers) > 1 else 1
     if first == 0:
@@ -224,24 +225,258 @@ def steps_done(numbers: npt.NDArray[np.int64]) -> int:
     return last if first <= gap else last - first + gap
 
 
-def _loss_course(rank0: pl.DataFrame) -> LossCourse | None:
-    loss = rank0["loss"]
-    told = loss.is_not_null().to_numpy() if loss.null_count() else None
-    return loss_course(rank0["step"].to_numpy(), loss.to_numpy(), told)
-
-
 def _seed(
     points: tuple[TimingPoint, ...], estimates: tuple[EtaPoint, ...], steps: pl.DataFrame, spec: RunSpec, tables: StepTables
-) -> dict[str, Cell]:
+) -> dict[str, Scalar]:
     batch = global_batch(spec, tables.effective, tables.world_size)
-    batch = batch if batch is not None else _told_batch(steps, tables)
+    batch = batch if batch is not None else _reported_batch(steps, tables)
     return seed_cells(points, estimates, steps, spec, source=tables.source, global_batch=batch)
 
 
-def _told_batch(steps: pl.DataFrame, tables: StepTables) -> float | int | None:
-    """Samples of all ranks in one step as the steps say, where all say the same."""
+def _reported_batch(steps: pl.DataFrame, tables: StepTables) -> float | int | None:
+    """Samples of all ranks in one step, where all steps have the same."""
     samples = steps["samples"].to_numpy()
     if not np.isfinite(samples[0]) or not (samples == samples[0]).all():
         return None
     batch = float(samples[0]) * tables.world_size
     return int(batch) if batch.is_integer() else batch
+
+
+def _add_telemetry(measured: RunMeasure, attempt: Attempt, tables: StepTables, samples: TelemetryTables) -> RunMeasure:
+    span = window_span(tables, measured.window)
+    # Samples cannot be matched with the steps where the clock was set meanwhile.
+    matched = TelemetryTables() if find_clock_jump(tables.steps) else samples
+    others = attempt.node_telemetry
+    figures = telemetry_figures(matched, attempt.telemetry, span, others)
+    cautions = telemetry_cautions(figures, attempt.telemetry, attempt.spec.run, others)
+    cpus = {name: facts.get("cpu_count", "") for name, facts in attempt.provenance.hosts.items()}
+    by_host = {name: int(number) for name, number in cpus.items() if number.isdecimal() and int(number) > 0}
+    cores = by_host if matched.hosts else attempt.provenance.cpu_count or None
+    return replace(
+        measured,
+        telemetry=figures,
+        by_host=host_measures(matched, span),
+        memory=memory_trends(matched, tables.steps),
+        uneven=find_jitter_causes(tables, matched, attempt.telemetry, span, measured.straggler, cores=cores, others=others),
+        cautions=(*measured.cautions, *samples.cautions, *cautions),
+    )
+
+
+def _loop_times(steps: pl.DataFrame, rank0: pl.DataFrame) -> _LoopTimes:
+    """When the first and the last step ended on the slowest rank, and how long rank 0 took between the two by the monotonic clock."""
+    step, t = steps["step"].to_numpy(), steps["t"].to_numpy()
+    ends = [t[(step == number) & ~np.isnan(t)] for number in (step.min(), step.max())]
+    first_t, last_t = (float(found.max()) if len(found) else None for found in ends)
+    m = rank0["m"].to_numpy()
+    lasted_s = float(m[-1] - m[0]) if len(m) > 1 else math.nan
+    return {"first_step_t": first_t, "last_step_t": last_t, "loop_s": lasted_s if lasted_s >= 0 else None}
+
+
+def _run_cautions(counted: CountedSteps, tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    """Everything that weakens the figures of one run, the gravest first."""
+    yield from _window_cautions(counted, spec)
+    yield from _one_step_dominates(counted, spec)
+    yield from _other_number_of_steps(tables, spec)
+    yield from _clock_was_set(tables, spec)
+    yield from _loss_not_finite(tables, spec)
+    yield from _workload_warns(tables, spec)
+    yield from _axes_without_effect(tables, spec)
+    if tables.source == "events":
+        yield from _steps_lost(counted, spec)
+        yield from _missing_ranks(counted, tables, spec)
+
+
+def _window_cautions(counted: CountedSteps, spec: RunSpec) -> Iterator[Caution]:
+    window = counted.window
+    if window is None:
+        where = "" if spec.timing.window == "auto" else f" in the plan's window {spec.timing.window}"
+        yield Caution(
+            kind="too_few_steps",
+            subject=spec.run,
+            numbers={"rows": counted.usable},
+            text=f"Only {counted.rows} of {counted.usable} timed steps count{where}, too few for a throughput: run more steps.",
+        )
+    elif not window.steady:
+        yield Caution(
+            kind="no_steady_state",
+            subject=spec.run,
+            numbers={"n": window.n, "warmup_steps": window.warmup_steps},
+            text=f"No steady state was found: {window.reason}.",
+        )
+
+
+def _other_number_of_steps(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    """A script that stops early does less work than the others: its duration means nothing."""
+    if spec.steps is None or tables.steps.is_empty():
+        return
+    rank, step = tables.steps["rank"].to_numpy(), tables.steps["step"].to_numpy()
+    # Sorted by rank, then step: a rank's last row is its last step.
+    lasts = step[np.append(np.flatnonzero(np.diff(rank)), len(rank) - 1)]
+    taken = sorted({int(last) + 1 for last in lasts})
+    # Lines may come every so many steps, and scripts may count from 1.
+    slack = int(tables.steps["span"].max() or 1)  # type: ignore[arg-type]
+    if any(abs(spec.steps - number) > slack for number in taken):
+        steps_text = " and ".join(map(str, taken if len(taken) < 3 else (taken[0], taken[-1])))
+        yield Caution(
+            kind="other_number_of_steps",
+            subject=spec.run,
+            numbers={"asked": spec.steps, "least": taken[0], "most": taken[-1]},
+            text=f"The plan asks for {spec.steps} steps, but its ranks took {steps_text}, so it did not do the same work as the others. "
+            "See its log for why, or fix `steps` in the plan.",
+        )
+
+
+def _clock_was_set(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    jump = find_clock_jump(tables.steps)
+    if jump is None:
+        return
+    way = "forward" if jump.jump_s > 0 else "back"
+    yield Caution(
+        kind="clock_jump",
+        subject=spec.run,
+        numbers={"step": jump.step, "jump_s": round(jump.jump_s, 3)},
+        text=f"The wall clock jumped {way} by {format_duration(abs(jump.jump_s))} before step {jump.step} ended (it was set, or the "
+        "machine slept). Step times are not affected; telemetry cannot be matched with the steps and is left out.",
+    )
+
+
+def _loss_not_finite(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    loss = tables.steps["loss"]
+    # Most runs have none, which shows without a query. A step without a loss is NaN here.
+    if int(np.count_nonzero(np.isfinite(loss.to_numpy()))) == len(loss) - loss.null_count():
+        return
+    losses = tables.steps.select("rank", "step", "loss").drop_nulls()
+    odd = losses.filter(~losses["loss"].is_finite())
+    if odd.is_empty():
+        return
+    first = odd.sort("step", "rank").row(0, named=True)
+    yield Caution(
+        kind="loss_not_finite",
+        subject=spec.run,
+        numbers={"step": int(first["step"]), "rank": int(first["rank"]), "losses": odd.height, "of": losses.height},
+        text=f"The loss is {first['loss']} from step {first['step']} on (rank {first['rank']}; {odd.height} of {losses.height} losses are "
+        "not finite): its times are those of a training that failed.",
+    )
+
+
+def _workload_warns(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    for name, (_, effective, reason) in tables.effective.items():
+        if reason.startswith(WORKLOAD_CAUTION):
+            yield Caution(
+                kind="workload_warns",
+                subject=spec.run,
+                numbers={"setting": name, "effective": effective},
+                text=f"{name} is {effective}: {reason.removeprefix(WORKLOAD_CAUTION)}.",
+            )
+
+
+def _axes_without_effect(tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    """Two groups that differ only in such an axis are one group, ranked twice."""
+    for name, value in spec.axes.items():
+        requested, effective, reason = tables.effective.get(name, (value, value, ""))
+        if requested != effective and requested != "auto":
+            yield Caution(
+                kind="axis_without_effect",
+                subject=spec.run,
+                numbers={"axis": name, "requested": requested, "effective": effective},
+                text=f"The axis {name} asks for {requested}, but this run had {'none' if effective is None else effective} ({reason}): "
+                "groups that differ only in it are the same.",
+            )
+
+
+def _one_step_dominates(counted: CountedSteps, spec: RunSpec) -> Iterator[Caution]:
+    if counted.window is None or counted.window_s <= 0:
+        return
+    took_ms = counted.wall_ms * counted.spans
+    at = int(np.argmax(took_ms))
+    share = float(took_ms[at]) / 1000 / counted.window_s
+    if share < DOMINANT_SHARE or counted.wall_ms[at] <= DOMINANT_OVER_MEDIAN * np.median(counted.wall_ms):
+        return
+    step, span = int(counted.last_steps[at]), int(counted.spans[at])
+    which = f"Step {step}" if span == 1 else f"Steps {step - span + 1} to {step}"
+    took = f"{which} took {ms_text(float(took_ms[at]))}, {share:.0%} of the window's time"
+    yield Caution(
+        kind="one_step_dominates",
+        subject=spec.run,
+        numbers={"step": step, "ms": round(float(took_ms[at]), 3), "share": round(share, 4)},
+        text=f"{took}: mark checkpoints and evaluations with probe.pause, so that they do not count, or run more steps.",
+    )
+
+
+def _steps_lost(counted: CountedSteps, spec: RunSpec) -> Iterator[Caution]:
+    if not counted.lost:
+        return
+    most = max(counted.lost.values())
+    yield Caution(
+        kind="steps_lost",
+        subject=spec.run,
+        numbers={"steps": most, "ranks": ",".join(map(str, counted.lost))},
+        text=f"{_lacking(counted.lost)} {count(most, 'step')}; only steps that every rank has are counted. Check the "
+        "events files for torn lines, and for a full disk or a second process that wrote there.",
+    )
+
+
+def _lacking(lost: Mapping[int, int]) -> str:
+    if len(lost) == 1:
+        return f"Rank {next(iter(lost))} lacks"
+    who = f"Ranks {', '.join(map(str, lost))}" if len(lost) <= NAMED_RANKS else f"{len(lost)} ranks"
+    return f"{who} lack up to"
+
+
+def _missing_ranks(counted: CountedSteps, tables: StepTables, spec: RunSpec) -> Iterator[Caution]:
+    if counted.window is None or spec.rank_scope != "all" or counted.ranks >= tables.world_size:
+        return
+    seen = set(tables.steps["rank"].unique().to_list())
+    missing = [rank for rank in range(tables.world_size) if rank not in seen]
+    named = ATTEMPT_FILES.events(missing[0]).name if missing else "one of them"
+    files = named if len(missing) < 2 else f"{named} and {len(missing) - 1} more"
+    yield Caution(
+        kind="ranks_not_seen",
+        subject=spec.run,
+        numbers={"ranks": counted.ranks, "world_size": tables.world_size},
+        text=f"Only {counted.ranks} of {tables.world_size} ranks wrote steps (none in {files}); the others are assumed to "
+        "have done the same work.",
+    )
+
+
+def _debug_cautions(debug: Sequence[DebugSetting], run: str) -> Iterator[Caution]:
+    """Which are on, their effect on the figures, and how to turn them off; settings that the plan varies are a caution of their own."""
+    fixed = [one for one in debug if not one.varied]
+    varied = [one for one in debug if one.varied]
+    if fixed:
+        yield Caution(
+            kind="debug_on",
+            subject=run,
+            numbers={"settings": len(fixed)},
+            text=f"Measured with debug or tracing on: {_named(fixed)}. {_effects(fixed)}. The figures are not compared with those of a "
+            f"plain run: {_remedy(fixed)} and run again.",
+        )
+    if varied:
+        yield Caution(
+            kind="debug_varied",
+            subject=run,
+            numbers={"settings": len(varied)},
+            text=f"The plan turns {_named(varied)} on in this run: a difference from runs without includes its cost. {_effects(varied)}.",
+        )
+
+
+def _named(debug: Sequence[DebugSetting]) -> str:
+    return join_names([f"{one.name}={one.value} ({one.source})" for one in debug])
+
+
+def _effects(debug: Sequence[DebugSetting]) -> str:
+    whys = list(dict.fromkeys(one.why for one in debug[:MOST_NAMED]))
+    return ". ".join(why[:1].upper() + why[1:] for why in whys)
+
+
+def _remedy(debug: Sequence[DebugSetting]) -> str:
+    """Where each kind of setting is set."""
+    variables = [one.name for one in debug if one.name.isupper()]
+    settings = [one.name for one in debug if not one.name.isupper()]
+    parts = [f"unset {_all(variables)} in the shell or the plan's env"] if variables else []
+    parts += [f"turn {_all(settings)} off in the plan"] if settings else []
+    return ", ".join(parts)
+
+
+def _all(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -1,35 +1,50 @@
-"""Whether a group's figures can be relied on to come again.
+"""Whether figures are reproducible: the stability of a group over its repeats, and the drift of the platform over a campaign.
 
-In: the counted runs of a group. Out: `GroupStability` by the seeds' gates: the median and the highest p90/p50 of its runs, the spread over
-its repeats, the share of unstable runs, GPUs that work in turns or are too hot; and why, from the causes of its runs. A gate that broke is
-UNSTABLE whatever is missing; nothing broken is STABLE only where every run tells what the gates need.
+In: the counted runs of a group, or all runs of a campaign. Out: `GroupStability` by the seeds' gates (median and highest p90/p50, spread
+over repeats, share of unstable runs, GPUs in turns or too hot), and `SentinelDrift`: a line and a change of level in the throughput of the
+sentinel runs, which repeat one configuration throughout the campaign.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from seatrial.analyse.rank_metric import THROUGHPUT
-from seatrial.analyse.seed_metrics import UNSTABLE_ITER_RATIO, UNSTABLE_STEP_RATIO
-from seatrial.records.health import UnevenCause
-from seatrial.records.measure import RunMeasure
+import numpy as np
+import numpy.typing as npt
+
+from seatrial.analyse.statistics import t_quantile
+from seatrial.analyse.step_times import UNSTABLE_ITER_RATIO, UNSTABLE_STEP_RATIO
+from seatrial.core.text import format_duration
+from seatrial.records.measure import LEAST_REPEATS, GroupStability, JitterCause, RunMeasure, SentinelDrift, StabilityVerdict, exceeds
+from seatrial.records.outcome import Outcome
+from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun
-from seatrial.records.stability import LEAST_REPEATS, GroupStability, StabilityVerdict, exceeds
 
+Floats = npt.NDArray[np.float64]
 MOST_RATIO_MEDIAN = 1.5
 MOST_RATIO = 2.5
 MOST_CV_PCT = 5.0
 MOST_UNSTABLE = 0.05
 """The seeds' gates; a figure at its bound holds."""
 BY_THEMSELVES = {
-    "anti_correlated_gpus": "its GPUs work in turns, which is jitter of the platform by itself",
-    "thermal": "its GPUs were held back by heat",
+    "anti_correlated_gpus": "its GPUs work in turns",
+    "thermal": "its GPUs were throttled by heat",
 }
-"""Causes that break stability whatever the step times are, as the stage-1 procedure has it: such a platform's noise would be tuned."""
+"""Causes that break stability whatever the step times are, as the stage-1 procedure has it: one would tune for the platform's noise."""
 CAUSES_IN_REASON = 3
+LEAST_RUNS = 3
+"""Two always lie on a line."""
+DRIFT_PCT = 3.0
+"""The seeds' allowance for a regression: a platform that drifts by more would look like one."""
+LEAST_PER_LEVEL = 2
+LEVEL_P = 0.01
+"""Of a false change of level, over all splits together: stricter than the line's, which is tested first."""
+THROUGHPUT = ("samples_per_s", "tokens_per_s", "steps_per_s", "duration_s")
+"""By preference. Of all but the duration, higher is better."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,12 +56,40 @@ class _Figures:
     cv_pct: float | None
     metric: str
     ends: str
-    """The slowest and the fastest repeat by that figure, in words."""
+    """The slowest and the fastest repeat by that metric, as text."""
     unstable: int
+    """Runs that are."""
 
-    @property
-    def unstable_ratio(self) -> float | None:
-        return self.unstable / self.runs if self.runs else None
+
+@dataclass(frozen=True, kw_only=True)
+class _SentinelSeries:
+    """The sentinels' metric in the order of time; logs, higher is faster."""
+
+    metric: str
+    at_s: Floats
+    logs: Floats
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Line:
+    """Change from the first run to the last, on logs."""
+
+    change: float
+    low: float
+    high: float
+    residual: float
+    """Sum of squares that it does not explain."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Level:
+    """The best split of the runs into two levels."""
+
+    before: int
+    """Runs before it."""
+    change: float = 0.0
+    p_value: float = 1.0
+    residual: float = math.inf
 
 
 def group_stability(runs: Sequence[MeasuredRun]) -> GroupStability:
@@ -63,7 +106,7 @@ def group_stability(runs: Sequence[MeasuredRun]) -> GroupStability:
         ratio_median=statistics.median(figures.ratios) if figures.ratios else None,
         ratio_max=max(figures.ratios, default=None),
         cv_pct=figures.cv_pct,
-        unstable_run_ratio=figures.unstable_ratio if figures.ratios else None,
+        unstable_run_ratio=figures.unstable / figures.runs if figures.ratios else None,
         causes=causes,
     )
 
@@ -92,9 +135,9 @@ def _ends(runs: Sequence[MeasuredRun], values: Sequence[float]) -> str:
 
 
 def _ratio(measure: RunMeasure) -> float | None:
-    """As the seeds take it, over the last timing window; ours over the whole window where there is none."""
-    told = _number(measure.seed.get("iter_p90_over_p50"))
-    return told if told is not None else _number(measure.wall_p90_over_p50)
+    """p90/p50 of the seeds' last timing window; over the whole window where there is none."""
+    seed = _number(measure.seed.get("iter_p90_over_p50"))
+    return seed if seed is not None else _number(measure.wall_p90_over_p50)
 
 
 def _is_unstable(measure: RunMeasure) -> bool:
@@ -109,66 +152,185 @@ def _values(measures: Sequence[RunMeasure], name: str) -> list[float]:
 
 
 def _number(value: object) -> float | None:
-    """A positive number that is one."""
+    """A positive finite number, else None."""
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value) or value <= 0:
         return None
     return float(value)
 
 
 def _broken(figures: _Figures) -> Iterator[str]:
-    """Each gate that does not hold. Of fewer repeats than the gates ask for, only what more of them could not mend."""
+    """Each gate that does not hold. With too few repeats, only what more of them could not change."""
     if figures.ratios and exceeds(max(figures.ratios), MOST_RATIO):
-        yield f"the highest p90/p50 of its runs is {max(figures.ratios):.2f}, at most {MOST_RATIO:g} is allowed"
+        yield f"the highest p90/p50 of its runs is {max(figures.ratios):.2f} (at most {MOST_RATIO:g})"
     if figures.runs < LEAST_REPEATS:
         return
     if figures.ratios and exceeds(statistics.median(figures.ratios), MOST_RATIO_MEDIAN):
-        yield f"the median p90/p50 of its runs is {statistics.median(figures.ratios):.2f}, at most {MOST_RATIO_MEDIAN:g} is allowed"
+        yield f"the median p90/p50 of its runs is {statistics.median(figures.ratios):.2f} (at most {MOST_RATIO_MEDIAN:g})"
     if figures.cv_pct is not None and exceeds(figures.cv_pct, MOST_CV_PCT):
-        spread = f"{figures.metric} varies by {figures.cv_pct:.1f} % (CV) from repeat to repeat, {figures.ends}"
-        yield f"{spread}; at most {MOST_CV_PCT:g} % is allowed"
-    if figures.unstable_ratio is not None and exceeds(figures.unstable_ratio, MOST_UNSTABLE):
+        yield f"{figures.metric} varies by {figures.cv_pct:.1f} % (CV, at most {MOST_CV_PCT:g} %) over the repeats, {figures.ends}"
+    if exceeds(figures.unstable / figures.runs, MOST_UNSTABLE):
         yield (
             f"{figures.unstable} of {figures.runs} runs are unstable (iter p90/p50 above {UNSTABLE_ITER_RATIO:g} or step p90/p50 above "
-            f"{UNSTABLE_STEP_RATIO:g}), at most {MOST_UNSTABLE * 100:g} % may be"
+            f"{UNSTABLE_STEP_RATIO:g}; at most {MOST_UNSTABLE * 100:g} % of runs)"
         )
 
 
 def _missing(figures: _Figures, runs: Sequence[MeasuredRun]) -> Iterator[str]:
-    """What the gates need and the runs do not tell, with the way to get it."""
+    """What the gates need and the runs lack, with how to get it."""
     if figures.runs < LEAST_REPEATS:
-        yield f"{figures.runs} of the {LEAST_REPEATS} repeats that the gates ask for ended well: raise repeats"
+        yield f"{figures.runs} of the {LEAST_REPEATS} repeats needed ended ok: raise repeats"
     lacking = figures.runs - len(figures.ratios)
     if lacking:
-        yield f"{lacking} of {figures.runs} runs tell no p90/p50: run more steps, or make the script print its step times"
+        yield f"{lacking} of {figures.runs} runs have no p90/p50: run more steps, or let the script print its step times"
     unsteady = [run.attempt.spec.run for run in runs if run.measure and (run.measure.window is None or not run.measure.window.steady)]
     if unsteady:
         yield f"no steady state was found in {', '.join(unsteady[:CAUSES_IN_REASON])}: run more steps"
     if figures.cv_pct is None and figures.runs >= LEAST_REPEATS:
-        yield "not every run tells its throughput: run more steps"
+        yield "not every run has a throughput: run more steps"
 
 
-def _verdict(figures: _Figures, broken: list[str], missing: list[str], causes: tuple[UnevenCause, ...]) -> tuple[StabilityVerdict, str]:
+def _verdict(figures: _Figures, broken: list[str], missing: list[str], causes: tuple[JitterCause, ...]) -> tuple[StabilityVerdict, str]:
     counted = f"n = {figures.runs} {'run' if figures.runs == 1 else 'runs'}"
     if broken:
-        return StabilityVerdict.UNSTABLE, f"Not stable: {'; '.join(broken)} ({counted}). {_why(causes)}"
+        why = "Why: " + " ".join(cause.text for cause in causes[:CAUSES_IN_REASON])
+        unknown = "Cause unknown. Sample telemetry more often, let all ranks report, and check what else runs there."
+        return StabilityVerdict.UNSTABLE, f"Not stable: {'; '.join(broken)} ({counted}). {why if causes else unknown}"
     if missing:
-        return StabilityVerdict.INCONCLUSIVE, f"Cannot be told: {'; '.join(missing)} ({counted})."
+        return StabilityVerdict.INCONCLUSIVE, f"Unknown: {'; '.join(missing)} ({counted})."
     return StabilityVerdict.STABLE, (
-        f"Stable: p90/p50 of its runs is {statistics.median(figures.ratios):.2f} in the median and {max(figures.ratios):.2f} at most, "
-        f"{figures.metric} varies by {figures.cv_pct or 0.0:.1f} % (CV) from repeat to repeat ({counted})."
+        f"Stable: p90/p50 of its runs is {statistics.median(figures.ratios):.2f} (median) and {max(figures.ratios):.2f} (highest), "
+        f"{figures.metric} varies by {figures.cv_pct or 0.0:.1f} % (CV) over the repeats ({counted})."
     )
 
 
-def _why(causes: tuple[UnevenCause, ...]) -> str:
-    if not causes:
-        return "No cause was seen: sample the machine more often (telemetry), let all ranks report, and look at what else runs there."
-    return "Why: " + " ".join(cause.text for cause in causes[:CAUSES_IN_REASON])
-
-
-def _strongest(measures: Sequence[RunMeasure]) -> tuple[UnevenCause, ...]:
-    """Each kind once, of the run that shows it most; the strongest first."""
-    found: dict[str, UnevenCause] = {}
+def _strongest(measures: Sequence[RunMeasure]) -> tuple[JitterCause, ...]:
+    """Each kind once, from the run that shows it most; the strongest first."""
+    found: dict[str, JitterCause] = {}
     for cause in (cause for measure in measures for cause in measure.uneven):
         if cause.kind not in found or cause.strength > found[cause.kind].strength:
             found[cause.kind] = cause
     return tuple(sorted(found.values(), key=lambda cause: -cause.strength))
+
+
+def sentinel_drift(runs: Sequence[MeasuredRun]) -> SentinelDrift | None:
+    """None without sentinel runs."""
+    group, members = _sentinels(runs)
+    if not members:
+        return None
+    series = _sentinel_series(members)
+    empty = SentinelDrift(verdict=StabilityVerdict.INCONCLUSIVE, reason="", group=group, runs=0)
+    if series is None or len(series.logs) < LEAST_RUNS:
+        known = 0 if series is None else len(series.logs)
+        reason = f"{known} of {len(members)} runs of {group} have a throughput, at least {LEAST_RUNS} are needed to see a drift"
+        return replace(empty, reason=f"{reason}: let the campaign go on, or run the sentinel more often.", runs=known)
+    line, level = _line(series), _level(series)
+    verdict, sentence = _drift_verdict(series, line, level)
+    length = format_duration(float(series.at_s[-1] - series.at_s[0]))
+    fingerprints = {run.attempt.provenance.fingerprint for run in members} - {""}
+    changed = " Machine or code changed in between (see provenance.json of its runs)." if len(fingerprints) > 1 else ""
+    return replace(
+        empty,
+        verdict=verdict,
+        reason=f"{sentence} ({group}, {series.metric}, n = {len(series.logs)} runs over {length}).{changed}",
+        runs=len(series.logs),
+        metric=series.metric,
+        drift_pct=_pct(line.change),
+        drift_low=_pct(line.low),
+        drift_high=_pct(line.high),
+        level_change_pct=_pct(level.change) if _shifts(line, level) else None,
+        spread_pct=_spread_pct(series),
+        first_t=float(series.at_s[0]),
+        last_t=float(series.at_s[-1]),
+    )
+
+
+def _sentinels(runs: Sequence[MeasuredRun]) -> tuple[str, list[MeasuredRun]]:
+    """The current runs of the sentinel; of several sentinels, of the one with the most runs."""
+    found = [run for run in runs if run.attempt.spec.mode == SENTINEL and run.attempt.current]
+    if not found:
+        return "", []
+    key, _ = Counter(run.attempt.spec.group_key for run in found).most_common(1)[0]
+    members = [run for run in found if run.attempt.spec.group_key == key]
+    return members[0].attempt.spec.group, members
+
+
+def _sentinel_series(members: Sequence[MeasuredRun]) -> _SentinelSeries | None:
+    """By the first metric that every sentinel that ended ok has."""
+    ended = [(run.attempt.outcome.started_t, run.measure) for run in members if run.attempt.outcome and run.outcome is Outcome.OK]
+    known = sorted(((at, measure) for at, measure in ended if measure is not None and at > 0), key=lambda pair: pair[0])
+    for metric in THROUGHPUT:
+        values = _values([measure for _, measure in known], metric)
+        if known and len(values) == len(known):
+            logs = np.array([math.log(value) for value in values])
+            return _SentinelSeries(metric=metric, at_s=np.array([at for at, _ in known]), logs=-logs if metric == "duration_s" else logs)
+    return None
+
+
+def _line(series: _SentinelSeries) -> _Line:
+    """Least squares on logs; 95 % interval by Student's t."""
+    at = series.at_s - series.at_s.mean()
+    spread = float((at**2).sum())
+    length, dof = float(series.at_s[-1] - series.at_s[0]), len(at) - 2
+    if spread <= 0:
+        return _Line(change=0.0, low=-math.inf, high=math.inf, residual=math.inf)
+    slope = float((at * series.logs).sum()) / spread
+    residual = float(((series.logs - series.logs.mean() - slope * at) ** 2).sum())
+    half = t_quantile(dof) * math.sqrt(residual / dof / spread)
+    return _Line(change=slope * length, low=(slope - half) * length, high=(slope + half) * length, residual=residual)
+
+
+def _level(series: _SentinelSeries) -> _Level:
+    """The split at which two levels differ most by a pooled t test; its p-value is corrected for all splits."""
+    tried = [_split(series.logs, place) for place in range(LEAST_PER_LEVEL, len(series.logs) - LEAST_PER_LEVEL + 1)]
+    if not tried:
+        return _Level(before=0)
+    best = min(tried, key=lambda level: level.p_value)
+    return replace(best, p_value=min(1.0, best.p_value * len(tried)))
+
+
+def _split(logs: Floats, place: int) -> _Level:
+    before, after = logs[:place], logs[place:]
+    change, dof = float(after.mean() - before.mean()), len(logs) - 2
+    residual = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum())
+    from scipy.special import stdtr
+
+    error = math.sqrt(residual / dof * (1 / len(before) + 1 / len(after)))
+    p_value = 2 * float(stdtr(dof, -abs(change) / error)) if error else float(change == 0)
+    return _Level(before=place, change=change, p_value=p_value, residual=residual)
+
+
+def _drift_verdict(series: _SentinelSeries, line: _Line, level: _Level) -> tuple[StabilityVerdict, str]:
+    interval = f"95 % interval {_pct(line.low):+.1f} to {_pct(line.high):+.1f} %"
+    drift, spread = f"{_pct(line.change):+.1f} % from the first sentinel to the last, {interval}", _spread_pct(series)
+    if _shifts(line, level):
+        return StabilityVerdict.UNSTABLE, (
+            f"The platform's speed changed by {_pct(level.change):+.1f} % after {level.before} of {len(series.logs)} sentinels "
+            f"(p = {level.p_value:.2g}): compare no run before with one after"
+        )
+    if _drifts(line):
+        way = "slower" if line.change < 0 else "faster"
+        return StabilityVerdict.UNSTABLE, f"The platform became {way}: {drift}; do not compare early runs with late ones"
+    if spread > DRIFT_PCT and not -DRIFT_PCT <= _pct(line.low) <= _pct(line.high) <= DRIFT_PCT:
+        return StabilityVerdict.INCONCLUSIVE, (
+            f"The sentinels scatter by {spread:.1f} % ({drift}), too much to see a drift of {DRIFT_PCT:g} %: run the sentinel more often"
+        )
+    return StabilityVerdict.STABLE, f"The platform was stable: {drift}, spread {spread:.1f} %"
+
+
+def _drifts(line: _Line) -> bool:
+    return abs(_pct(line.change)) > DRIFT_PCT and not line.low <= 0 <= line.high
+
+
+def _shifts(line: _Line, level: _Level) -> bool:
+    """Whether there are two levels and they fit better than a line."""
+    shifts = abs(_pct(level.change)) > DRIFT_PCT and level.p_value < LEVEL_P
+    return shifts and (not _drifts(line) or level.residual < line.residual)
+
+
+def _pct(log_change: float) -> float:
+    """A difference of logs as percent, kept finite."""
+    return 100 * math.expm1(min(log_change, 100.0))
+
+
+def _spread_pct(series: _SentinelSeries) -> float:
+    return _pct(float(series.logs.max() - series.logs.min()))

@@ -1,1 +1,1 @@
-"""One run, all runs, and what is made of them: the only place where preflight, launch and observe meet."""
+"""Runs campaigns: what runs next, one run, resume, interrupts, escalation, the lock on the folder."""

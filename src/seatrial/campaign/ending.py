@@ -1,8 +1,8 @@
 """How a run ended, from what was seen of it. Pure: what the supervisor saw goes in, outcome and cause come out.
 
-An exit code of 0 alone is not success: launchers have been seen to return it after a rank died. Where the ranks carry the probe,
-every one that started it must have written its `stop` event, and at least one step. Where the launcher itself says how each rank
-ended, it must have said of every one that it ended well, or every one must have said so itself.
+Exit code 0 alone is not success: launchers have been seen to return it after a rank died. Where the ranks carry the probe, every one that
+started must have written its `stop` event, and at least one step. Where the launcher itself logs how each rank ended, it must have logged a
+good end for every one, or every one must have written its own.
 """
 
 from __future__ import annotations
@@ -11,40 +11,39 @@ from dataclasses import dataclass, replace
 
 from seatrial.observe.progress import BETWEEN_STEPS
 from seatrial.observe.watchdog import Alarm
-from seatrial.records.command import AGENT_GOT_TERM
-from seatrial.records.nodes import NodeRecord
+from seatrial.records.launch import AGENT_GOT_TERM, NodeRecord
 from seatrial.records.outcome import Cause, Outcome
-from seatrial.signatures.registry import advice, signature
+from seatrial.records.signatures.registry import advice, signature
 
 KILLED = ("killed", "deepspeed_launcher_killed")
-"""Entries of the registry that say that signal 9 ended a process, and not why."""
+"""Signatures of a process that signal 9 ended, the reason unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class RankRecord:
+class RankEndings:
     """What the ranks themselves left behind."""
 
     started: int = 0
     """Ranks that wrote a `start` event: 0 means that the workload has no probe."""
     done: int = 0
     stepped: bool = False
-    least_steps: int = 0
-    """Steps of the rank that took the fewest, of those that are done."""
-    told_of: int | None = None
-    """Ranks of which the launcher said that they ended well; None for a launcher that says nothing of the kind."""
+    min_steps: int = 0
+    """Of the ranks that are done, the fewest steps one took."""
+    logged_ok: int | None = None
+    """Ranks for which the launcher logged a good end; None for a launcher that logs none."""
     launched: int = 0
-    """Ranks that the launcher was to start, where it says how they ended."""
+    """Ranks that the launcher was to start, where it logs how they ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LostHost:
-    """A host that went before the run was over."""
+    """A host that was lost before the run was over."""
 
     host: str
     why: str
-    """What its line said last, or that it said nothing."""
+    """The last message on its connection, or that there was none."""
     silent: bool
-    """Nobody closed the line: the host or its network stood still. False where its agent, or the whole host, ended."""
+    """Nobody closed the connection: the host or its network froze. False where its agent, or the whole host, ended."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,14 +58,14 @@ class Ending:
     agent_stopped: bool = False
     """Somebody outside sent TERM to the agent."""
     oom_kills: str = ""
-    """Which counter of the kernel's OOM killer rose meanwhile, in words; empty where none did."""
+    """Which counter of the kernel's OOM killer rose meanwhile; empty where none did."""
     failed_host: str = ""
     """The host whose launcher gave the exit code, of a run on many hosts; empty where none failed by itself."""
     lost_hosts: tuple[LostHost, ...] = ()
-    """Hosts of which nothing was heard any more before the run was over, the first that went first."""
+    """In the order they were lost."""
     elapsed_s: float = 0.0
     nodes: tuple[NodeRecord, ...] = ()
-    """Every host as it was seen, of a run on many hosts."""
+    """Every host of a run on many hosts."""
 
     @property
     def stopped_host(self) -> str:
@@ -77,7 +76,7 @@ class Ending:
     def broken_host(self) -> str:
         """The host that was lost first, or whose agent was stopped, or whose launcher failed first.
 
-        After an alarm or the user's wish launchers fail because they are ended, one of them first: that says nothing of its host.
+        After an alarm or a stop request launchers fail because they are ended, one of them first: its host is not broken.
         """
         if self.lost_hosts:
             return self.lost_hosts[0].host
@@ -85,83 +84,83 @@ class Ending:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judgement:
-    """Outcome and cause; where `needs_log` the text of the log can tell more."""
+class EndingCause:
+    """Outcome and cause; where `needs_log` only the log can give the cause."""
 
     outcome: Outcome
     cause: Cause
     detail: str = ""
     action: str = ""
     signature: str = ""
-    """The entry of the registry that tells the cause; empty for a good end."""
+    """The entry of the registry; empty for a good end."""
     needs_log: bool = False
 
 
-def judge_ending(ending: Ending, ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
-    """What to call it. `world_size` and `steps` are what the run was to have; None where nobody can know."""
+def judge_ending(ending: Ending, ranks: RankEndings, world_size: int, steps: int | None) -> EndingCause:
+    """`world_size` and `steps` are what the run was to have; None where unknown."""
     if ending.lost_hosts:
-        # Before everything else: ranks that lost another one, stalls and exit codes are what follows from it.
+        # Before everything else: ranks that lost another one, stalls and exit codes are its consequences.
         return _host_lost(ending.lost_hosts)
     if ending.alarm is not None:
         alarm = ending.alarm
         action = _alarm_advice(alarm, ranks)
-        return Judgement(outcome=alarm.outcome, cause=alarm.cause, detail=alarm.text, action=action, signature=alarm.cause.value)
+        return EndingCause(outcome=alarm.outcome, cause=alarm.cause, detail=alarm.text, action=action, signature=alarm.cause.value)
     if ending.interrupted:
-        return _ended(Outcome.INTERRUPTED, "user", "stopped by the user")
+        return _registered(Outcome.INTERRUPTED, "user", "stopped by the user")
     if ending.agent_lost:
         return _failed("agent_lost", "the agent that watched this run was killed")
     if ending.returncode != 0 and ending.agent_stopped:
         on = f" on {ending.stopped_host}" if ending.stopped_host else ""
         return _failed("agent_stopped", f"the agent that watched this run{on} was sent TERM from outside, and ended it")
     if ending.returncode != 0:
-        return Judgement(outcome=Outcome.FAILED, cause=Cause.UNKNOWN, needs_log=True)
+        return EndingCause(outcome=Outcome.FAILED, cause=Cause.UNKNOWN, needs_log=True)
     return _judge_exit_0(ranks, world_size, steps)
 
 
-def with_oom_kill(judged: Judgement, oom_kills: str) -> Judgement:
-    """The kernel's counter explains a process that was killed: the log can only tell that it was."""
-    if not oom_kills or judged.signature not in KILLED:
-        return judged
+def with_oom_kill(found: EndingCause, oom_kills: str) -> EndingCause:
+    """The kernel's counter explains a process that was killed: the log can only show that it was."""
+    if not oom_kills or found.signature not in KILLED:
+        return found
     entry = signature("host_oom")
-    detail = f"the kernel's OOM killer ended a process ({oom_kills}); {judged.detail}"
-    return replace(judged, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id)
+    detail = f"the kernel's OOM killer ended a process ({oom_kills}); {found.detail}"
+    return replace(found, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id)
 
 
-def _host_lost(lost: tuple[LostHost, ...]) -> Judgement:
+def _host_lost(lost: tuple[LostHost, ...]) -> EndingCause:
     first = lost[0]
     others = f", and with it {', '.join(host.host for host in lost[1:])}" if len(lost) > 1 else ""
     return _failed("node_silent" if first.silent else "node_gone", f"{first.host} was lost while the run ran{others}: {first.why}")
 
 
-def _alarm_advice(alarm: Alarm, ranks: RankRecord) -> str:
-    """The registry's; a stall is first worded by where each rank stands."""
+def _alarm_advice(alarm: Alarm, ranks: RankEndings) -> str:
+    """The registry's; for a stall after where each rank is."""
     if alarm.cause is not Cause.STALL:
         return advice(alarm.cause)
-    # One rank alone, or one that stands outside of every collective, waits for no other GPU.
+    # One rank alone, or one that is outside of every collective, waits for no other GPU.
     is_alone = ranks.started == 1 or alarm.phase in ("data_wait", BETWEEN_STEPS)
     return alarm.action if is_alone else f"{alarm.action}. {advice(Cause.STALL)}"
 
 
-def _judge_exit_0(ranks: RankRecord, world_size: int, steps: int | None) -> Judgement:
-    # Ranks that all said themselves that they were done need nobody's word.
-    if ranks.told_of is not None and max(ranks.told_of, ranks.done) < ranks.launched:
-        told = f"the launcher said of {ranks.told_of} of {ranks.launched} ranks that they ended well"
-        return _failed("deepspeed_launcher_killed", f"exit code 0, but {told}")
+def _judge_exit_0(ranks: RankEndings, world_size: int, steps: int | None) -> EndingCause:
+    # Ranks that all wrote their own `stop` need no log of the launcher.
+    if ranks.logged_ok is not None and max(ranks.logged_ok, ranks.done) < ranks.launched:
+        logged = f"the launcher logged a good end of {ranks.logged_ok} of {ranks.launched} ranks"
+        return _failed("deepspeed_launcher_killed", f"exit code 0, but {logged}")
     if not ranks.started and world_size:
-        return _failed("events_removed", "exit code 0, but the event files of its ranks are not there")
+        return _failed("events_removed", "exit code 0, but the event files of its ranks are missing")
     if ranks.started and not ranks.stepped:
         return _failed("no_steps", "exit code 0, but not one step was taken")
     if ranks.started and ranks.done < world_size:
-        return _failed("ranks_missing", f"exit code 0, but only {ranks.done} of {world_size} ranks said they were done")
-    if ranks.started and steps is not None and ranks.least_steps < steps:
-        return _failed("ended_early", f"exit code 0, but a rank took {ranks.least_steps} of {steps} steps")
-    return Judgement(outcome=Outcome.OK, cause=Cause.NONE)
+        return _failed("ranks_missing", f"exit code 0, but only {ranks.done} of {world_size} ranks finished")
+    if ranks.started and steps is not None and ranks.min_steps < steps:
+        return _failed("ended_early", f"exit code 0, but a rank took {ranks.min_steps} of {steps} steps")
+    return EndingCause(outcome=Outcome.OK, cause=Cause.NONE)
 
 
-def _failed(id: str, detail: str) -> Judgement:
-    return _ended(Outcome.FAILED, id, detail)
+def _failed(id: str, detail: str) -> EndingCause:
+    return _registered(Outcome.FAILED, id, detail)
 
 
-def _ended(outcome: Outcome, id: str, detail: str) -> Judgement:
+def _registered(outcome: Outcome, id: str, detail: str) -> EndingCause:
     entry = signature(id)
-    return Judgement(outcome=outcome, cause=entry.cause, detail=detail, action=entry.action, signature=id)
+    return EndingCause(outcome=outcome, cause=entry.cause, detail=detail, action=entry.action, signature=id)

@@ -1,7 +1,8 @@
-"""One run from its spec to its outcome: take its place, write the commands, start the agents, follow them, say how it ended.
+"""One run from its spec to its outcome: allocate its place, write the commands, start the agents, follow them, record how it ended.
 
-Goes in: a RunSpec and the campaign's folder. Comes out: a RunOutcome, which is also the file written last, so that its presence
-means that the attempt is over. A run that fails, or cannot even be started, is an outcome and not an exception.
+In: a RunSpec and the attempt's folder. Out: a RunOutcome, which is also the file written last, so that its presence means that the attempt
+is over. A run that fails, or cannot even be started, is an outcome and not an exception. An attempt that starts from an earlier attempt's
+checkpoint would get it here, in `new_attempt`: that is no part of the run's hash.
 """
 
 from __future__ import annotations
@@ -10,31 +11,39 @@ import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
-from seatrial import files
-from seatrial.campaign.code_folder import code_folder
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
-from seatrial.campaign.hosts import NO_HOSTS, with_hosts
 from seatrial.campaign.interrupts import Interrupts
-from seatrial.campaign.masking import masked_outcome
-from seatrial.campaign.run_outcome import outcome_of, outcome_of_unstarted
-from seatrial.collect.recovered import recover
-from seatrial.errors import LaunchError
+from seatrial.campaign.run_outcome import mask_outcome, outcome_of, outcome_of_unstarted
+from seatrial.collect.attempt_files import recover_files
+from seatrial.core import files
+from seatrial.core.durable import write_json_durably
+from seatrial.core.errors import LaunchError
+from seatrial.core.paths import AttemptPaths, RunPaths
 from seatrial.launch.agents import Agents
-from seatrial.launch.environment import environment, tuning_variables
-from seatrial.launch.gate import Gate
-from seatrial.launch.launchers.registry import given_to_ranks
-from seatrial.launch.places.registry import Taken, take
-from seatrial.launch.prepare import masked_spec, prepare_all
-from seatrial.machine.provenance import gather
-from seatrial.paths import AttemptPaths, RunPaths
+from seatrial.launch.launchers.commands import environment, tuning_variables, variables_set_by_launcher
+from seatrial.launch.pernode_server import PernodeServer
+from seatrial.launch.places import AllocatedRun, allocate
+from seatrial.launch.prepare import masked_spec, prepare_attempt
+from seatrial.machine.provenance import compute_fingerprint, gather_provenance
+from seatrial.records.attempt import HostFacts, Provenance
 from seatrial.records.codec import to_json
-from seatrial.records.command import AgentOrder, Allocation, Command, Provenance
-from seatrial.records.host_facts import HostFacts
-from seatrial.records.nodes import NodeRecord, NodesRecord
+from seatrial.records.launch import AgentOrder, Allocation, Command, NodeRecord, NodesRecord
 from seatrial.records.outcome import RunOutcome
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.plan import RunSpec
+
+SCRIPT_ENDINGS = (".py", ".sh")
+NO_HOSTS: Mapping[str, HostFacts] = MappingProxyType({})
+
+
+def new_attempt(run: RunPaths) -> AttemptPaths:
+    """The next attempt's folder, created now: attempts never share a file."""
+    attempt = run.next_attempt()
+    attempt.folder.mkdir(parents=True)
+    return attempt
 
 
 def run_one(
@@ -45,81 +54,55 @@ def run_one(
     on_stop: OnStop,
     plan_hash: str = "",
     *,
-    gate: Gate | None = None,
+    server: PernodeServer | None = None,
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
 ) -> RunOutcome:
-    """Run `spec` in the folder that `new_attempt` made; `hosts` are what the hosts of the run told of themselves."""
+    """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name."""
     started_t = time.time()
     try:
-        with take(spec, attempt, gate=gate, should_stop=interrupts.is_asked) as taken:
-            allocation = taken.allocation
-            orders = prepare_all(spec, attempt, allocation, os.environ)
+        with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
+            allocation = allocated.allocation
+            orders = prepare_attempt(spec, attempt, allocation, os.environ)
             files.write_json(attempt.provenance, to_json(_provenance(spec, attempt, orders[0].command, allocation, plan_hash, hosts)))
             started_t = time.time()
-            ending = Follower(spec, attempt, interrupts, on_progress, on_stop).follow(lambda: _started(attempt, taken, orders))
-        _record_nodes(attempt, taken, ending.nodes)
-        # What the ranks wrote elsewhere while the disk failed is part of what they tell.
-        recover(attempt.folder)
+            ending = Follower(spec, attempt, interrupts, on_progress, on_stop).follow(lambda: _start(attempt, allocated, orders))
+        _record_nodes(attempt, allocated, ending.nodes)
+        # What the ranks wrote elsewhere while the disk failed belongs to their files.
+        recover_files(attempt.folder)
         outcome = outcome_of(spec, attempt, ending, started_t, allocation.master_port)
     except LaunchError as error:
         if not attempt.spec.exists():
             files.write_json(attempt.spec, to_json(masked_spec(spec)))
         outcome = outcome_of_unstarted(spec, attempt.number, error, started_t, time.time())
-    return _close(attempt, masked_outcome(outcome, spec, os.environ))
+    return _close(attempt, mask_outcome(outcome, spec, os.environ))
 
 
-def _started(attempt: AttemptPaths, taken: Taken, orders: Sequence[AgentOrder]) -> Agents:
-    """The agents at work; who looks on while the run runs finds its hosts in nodes.json."""
-    agents = taken.start(orders)
-    _record_nodes(attempt, taken, agents.nodes())
+def _start(attempt: AttemptPaths, allocated: AllocatedRun, orders: Sequence[AgentOrder]) -> Agents:
+    """Start the agents; `watch` finds the run's hosts in nodes.json from now on."""
+    agents = allocated.start(orders)
+    _record_nodes(attempt, allocated, agents.nodes())
     return agents
 
 
-def _record_nodes(attempt: AttemptPaths, taken: Taken, nodes: tuple[NodeRecord, ...]) -> None:
+def _record_nodes(attempt: AttemptPaths, allocated: AllocatedRun, nodes: tuple[NodeRecord, ...]) -> None:
     """nodes.json, of a run on many hosts: the clocks of all of them must be known before anything is read."""
     if not nodes:
         return
-    allocation = taken.allocation
-    record = NodesRecord(nodes=nodes, via=taken.via, master_addr=allocation.master_addr, master_port=allocation.master_port)
-    files.write_json_surely(attempt.nodes_record, to_json(record))
+    allocation = allocated.allocation
+    record = NodesRecord(nodes=nodes, via=allocated.via, master_addr=allocation.master_addr, master_port=allocation.master_port)
+    write_json_durably(attempt.nodes_record, to_json(record))
 
 
 def _close(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
     """Write the outcome, last and whatever the disk does."""
-    files.write_json_surely(attempt.outcome, to_json(outcome))
+    write_json_durably(attempt.outcome, to_json(outcome))
     run = RunPaths(attempt.folder.parent)
-    # One that was broken off does not hide the files of the one that counts.
+    # An interrupted attempt does not hide the files of the one that counts.
     if outcome.outcome.is_cut_short and any(old.outcome.exists() for old in run.attempts() if old.number < attempt.number):
         return outcome
     with contextlib.suppress(OSError):
         link_current(run, attempt)
     return outcome
-
-
-def _provenance(
-    spec: RunSpec, attempt: AttemptPaths, command: Command, allocation: Allocation, plan_hash: str, hosts: Mapping[str, HostFacts]
-) -> Provenance:
-    variables = {**os.environ, **command.env}
-    recorded = {variable.name: variable.value for variable in environment(spec, allocation, attempt, os.environ)}
-    gathered = gather(
-        Path(spec.cwd),
-        allocation.devices,
-        program=command.argv,
-        env=variables,
-        tuning=tuning_variables(spec, os.environ),
-        environment={**recorded, **given_to_ranks(spec, allocation, variables)},
-        plan_hash=plan_hash,
-        output=attempt.folder.parent.parent,
-        code=code_folder(spec),
-    )
-    return with_hosts(gathered, [node.name for node in allocation.nodes], hosts)
-
-
-def new_attempt(run: RunPaths) -> AttemptPaths:
-    """The next attempt's folder, made now: attempts never share a file."""
-    attempt = run.next_attempt()
-    attempt.folder.mkdir(parents=True)
-    return attempt
 
 
 def link_current(run: RunPaths, attempt: AttemptPaths) -> None:
@@ -131,3 +114,83 @@ def link_current(run: RunPaths, attempt: AttemptPaths) -> None:
     for name, path in present.items():
         with contextlib.suppress(FileExistsError):
             files.link_relative(run.folder / name, path)
+
+
+def code_folder(spec: RunSpec) -> Path:
+    """The folder of a run's code: that of the first existing script in its command, else the one it is started in."""
+    cwd = Path(spec.cwd)
+    scripts = [arg for arg in (spec.workload.script or "", *spec.workload.args) if arg.endswith(SCRIPT_ENDINGS)]
+    return next((path.parent for script in scripts if (path := cwd / script).is_file()), cwd)
+
+
+def _provenance(
+    spec: RunSpec, attempt: AttemptPaths, command: Command, allocation: Allocation, plan_hash: str, hosts: Mapping[str, HostFacts]
+) -> Provenance:
+    variables = {**os.environ, **command.env}
+    recorded = {variable.name: variable.value for variable in environment(spec, allocation, attempt, os.environ)}
+    gathered = gather_provenance(
+        Path(spec.cwd),
+        allocation.devices,
+        program=command.argv,
+        env=variables,
+        tuning=tuning_variables(spec, os.environ),
+        environment={**recorded, **variables_set_by_launcher(spec, allocation, variables)},
+        plan_hash=plan_hash,
+        output=attempt.folder.parent.parent,
+        code=code_folder(spec),
+    )
+    return with_host_facts(gathered, [node.name for node in allocation.nodes], hosts)
+
+
+def with_host_facts(gathered: Provenance, names: Sequence[str], hosts: Mapping[str, HostFacts]) -> Provenance:
+    """What was gathered here, as it is for a run on the hosts `names`: the machine is node 0's, since the harness need not run on one of
+    the hosts, and each host's hardware and software is recorded too, so that unlike ones are not averaged."""
+    known = {name: hosts[name] for name in names if name in hosts}
+    if not known:
+        return gathered
+    first = known.get(names[0])
+    machine = gathered if first is None else _on_node_0(first, gathered)
+    provenance = replace(machine, hosts={name: _host_identity(facts) for name, facts in known.items()})
+    return replace(provenance, fingerprint=compute_fingerprint(provenance))
+
+
+def _on_node_0(first: HostFacts, gathered: Provenance) -> Provenance:
+    """Node 0's facts; those that were not gathered there are empty instead of this machine's."""
+    if first.host == gathered.host:
+        return gathered
+    return replace(
+        gathered,
+        host=first.host,
+        platform=first.platform,
+        cpu=first.cpu,
+        cpu_count=first.cpu_count,
+        memory_bytes=first.memory_bytes,
+        gpu_name=";".join(dict.fromkeys(first.gpus)),
+        driver_version=first.driver_version,
+        python=first.python or gathered.python,
+        packages=dict(first.packages) or gathered.packages,
+        gpu_cc="",
+        gpu_uuid_list="",
+        gpu_power_limit_w="",
+        gpu_power_default_w="",
+        gpu_clocks="",
+        pcie_gen="",
+        container="",
+        nics={name: ", ".join(addresses) for name, addresses in first.interfaces.items()},
+    )
+
+
+def _host_identity(facts: HostFacts) -> dict[str, str]:
+    """What two identical hosts have in common, and the host's name."""
+    packages = " ".join(f"{name}={version}" for name, version in sorted(facts.packages.items()))
+    return {
+        "host": facts.host,
+        "cpu": facts.cpu,
+        "cpu_count": str(facts.cpu_count),
+        "memory_bytes": str(facts.memory_bytes),
+        "gpu_name": ";".join(facts.gpus),
+        "driver_version": facts.driver_version,
+        "platform": facts.platform,
+        "python": facts.python,
+        "packages": packages,
+    }

@@ -1,59 +1,100 @@
-"""The checks before a campaign, written down; the refusal when one of them is red, the warnings when they are not.
+"""The checks before a campaign, on this machine and on every host of the plan: preflight.json, then a refusal or warnings.
 
-A plan on many hosts is checked on this machine, as far as it has a part in it, and on every host at once: by ssh, or through the
-commands that already run there (place `pernode`). What the hosts told of themselves is kept for the runs' provenance.
+Hosts are checked all at once, by ssh or through the commands that already run there (place `pernode`). Their facts are kept for the
+provenance of the runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
-from seatrial import files
-from seatrial.campaign.host_check import examine_by_gate, examine_by_ssh, hostfile_place, own_need
-from seatrial.errors import RefusedError
-from seatrial.launch.gate import Gate
-from seatrial.paths import CampaignPaths
-from seatrial.preflight.checks import fast_checks
-from seatrial.preflight.hosts.rows import HostsExamined
-from seatrial.preflight.hosts.wanted import hosts_of
-from seatrial.preflight.need import Need, need_of
-from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.check import Check
+from seatrial.core import files
+from seatrial.core.errors import RefusedError
+from seatrial.core.hostfile import HostSpec
+from seatrial.core.paths import CampaignPaths
+from seatrial.launch.host_questions import HostSessions, answer_commands, own_host
+from seatrial.launch.pernode_server import PernodeServer
+from seatrial.launch.transports.select import user_ssh_args
+from seatrial.preflight.definitions import HostsExamined, Need, need_of
+from seatrial.preflight.examine import fast_checks
+from seatrial.preflight.hosts.access import no_hosts_check
+from seatrial.preflight.hosts.examine import examine_hosts, no_hosts
+from seatrial.preflight.hosts.exchanges import PernodeFacts, hosts_of, need_of_head
+from seatrial.records.attempt import HostFacts
+from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
-from seatrial.records.host_facts import HostFacts
+from seatrial.records.plan import HOSTFILE, CampaignPlan, PlaceSpec
 
 
 @dataclass(frozen=True, kw_only=True)
-class Looked:
-    """What was found before a campaign that may start."""
+class PreflightResult:
+    """Of a campaign that may start."""
 
-    amiss: tuple[Check, ...]
-    """Worth saying, and no reason to stop."""
+    warnings: tuple[Check, ...]
     hosts: Mapping[str, HostFacts] = field(default_factory=dict)
 
 
-def refuse_what_can_only_fail(plan: CampaignPlan, paths: CampaignPaths, gate: Gate | None = None) -> Looked:
-    """Write preflight.json; raise RefusedError naming each red check."""
+def run_preflight(plan: CampaignPlan, paths: CampaignPaths, server: PernodeServer | None = None) -> PreflightResult:
+    """Write preflight.json; raise a RefusedError that names each check that refuses."""
     need = need_of(plan)
-    hosts = _on_hosts(need, gate)
-    checks = [*fast_checks(own_need(need, hosts_of(need))), *(hosts.checks if hosts else ())]
+    hosts = _examine_hosts(need, server)
+    checks = [*fast_checks(need_of_this_host(need, hosts_of(need))), *(hosts.checks if hosts else ())]
     files.write_json(paths.preflight, to_json(checks))
-    amiss = [check for check in checks if not check.ok]
-    red = [check for check in amiss if check.refuses]
-    if red:
-        raise RefusedError("refused before anything was started:\n  " + "\n  ".join(one_line(check) for check in red))
-    return Looked(amiss=tuple(amiss), hosts=hosts.facts if hosts else {})
+    failed = [check for check in checks if not check.ok]
+    refusing = [check for check in failed if check.refuses]
+    if refusing:
+        raise RefusedError("refused before anything was started:\n  " + "\n  ".join(check_line(check) for check in refusing))
+    return PreflightResult(warnings=tuple(failed), hosts=hosts.facts if hosts else {})
 
 
-def _on_hosts(need: Need, gate: Gate | None) -> HostsExamined | None:
+def _examine_hosts(need: Need, server: PernodeServer | None) -> HostsExamined | None:
     """None for a plan on this machine alone."""
     place = hostfile_place(need)
     if place is not None:
         return examine_by_ssh(need, place, fast=True)
-    return examine_by_gate(need, gate, fast=True) if gate is not None else None
+    return examine_by_commands(need, server, fast=True) if server is not None else None
 
 
-def one_line(check: Check) -> str:
-    """A check that is not ok, for people."""
+def hostfile_place(need: Need) -> PlaceSpec | None:
+    """The place of the plan's runs on many hosts; None where there are none."""
+    return next((spec.place for spec in need.runs if spec.place.kind == HOSTFILE), None)
+
+
+def examine_by_ssh(need: Need, place: PlaceSpec, *, fast: bool) -> HostsExamined:
+    """Every host of `place`, or of the plan's runs where those name more."""
+    hosts = hosts_of(need) or place.hosts
+    head = own_host(hosts)
+    if not hosts:
+        return no_hosts(need, place, head)
+    # With the options that agents will be started with, so that nothing is refused which would work.
+    place = replace(place, ssh_args=user_ssh_args(place, [host.name for host in hosts if host.name != head], need.caller))
+    commands = answer_commands(hosts, head, python=place.python, ssh_args=place.ssh_args, env=need.caller)
+    with HostSessions(commands) as sessions:
+        return examine_hosts(sessions.ask, need, hosts, head=head, fast=fast, place=place)
+
+
+def examine_by_commands(need: Need, server: PernodeServer, *, fast: bool) -> HostsExamined:
+    """Every node of place `pernode`, through the command that runs there, without ssh. The plan's address counts before --master-addr."""
+    given = need.runs[0].place
+    place = replace(given, master_addr=given.master_addr or server.master_addr)
+    share = place.ranks // max(1, place.nodes)
+    hosts = [HostSpec(name=node, ranks=share, devices=place.devices) for node in server.nodes]
+    pernode = PernodeFacts(addresses=tuple(server.addresses), host_names={node: server.hostname_of(node) for node in server.nodes})
+    return examine_hosts(server.ask, need, hosts, head=server.nodes[0], fast=fast, place=place, pernode=pernode)
+
+
+def need_of_this_host(need: Need, hosts: Sequence[HostSpec]) -> Need:
+    return need_of_head(need, own_host(hosts))
+
+
+def local_checks(need: Need) -> list[Check]:
+    """The checks that ask no other host: of this machine's part in the plan, and of a hostfile that gives no hosts."""
+    place, hosts = hostfile_place(need), hosts_of(need)
+    unknown = [no_hosts_check(place, Path(need.runs[0].cwd))] if place is not None and not hosts else []
+    return [*unknown, *fast_checks(need_of_this_host(need, hosts))]
+
+
+def check_line(check: Check) -> str:
     return f"{check.name}: {check.found}. Would end in: {check.prevents}. Fix: {check.fix}."

@@ -1,42 +1,49 @@
-"""How a run ended, from all that is known of it: a RunOutcome.
+"""The outcome of a run, from everything known about it: a RunOutcome.
 
-In: what the supervisor saw (`Ending`), the event files of its ranks, the logs of its hosts, the stacks it left; or the error that kept it
-from being started. Out: outcome, cause, what to do, and the lines that tell.
+In: what the supervisor saw (`Ending`), the ranks' event files, the hosts' logs, the stacks; or the error that kept the run from
+starting. Out: outcome, cause, what to do, and the log lines that show it.
+
+launcher.log keeps what a run printed as it is. Its last lines and the detail derived from them go into outcome.json, the summary and the
+tables, which are passed on: there, everything that is or looks like a secret is masked.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial import files
-from seatrial.campaign.ending import Ending, RankRecord, judge_ending, with_oom_kill
-from seatrial.campaign.host_words import host_of_rank, with_host, with_its_log
-from seatrial.campaign.standstill import where_it_stood
-from seatrial.collect.failure.cause import diagnose
-from seatrial.collect.hosts.logs import last_lines, logs_of
-from seatrial.collect.rank_endings import num_ended_well_on, num_started
-from seatrial.disk.append import kept_elsewhere
-from seatrial.errors import HostError, LaunchError, PortTakenError, StoppedError
-from seatrial.paths import AttemptPaths
+from seatrial.campaign.ending import Ending, RankEndings, judge_ending, with_oom_kill
+from seatrial.collect.attempt_files import node_of_rank
+from seatrial.collect.failure_causes import diagnose, num_finished_ranks, num_started_ranks
+from seatrial.collect.launcher_log import host_logs, last_lines
+from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
+from seatrial.core import files
+from seatrial.core.errors import HostError, LaunchError, PortTakenError, StoppedError
+from seatrial.core.fallback import fallback_entry
+from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths
+from seatrial.machine.processes import STOPPED
+from seatrial.machine.secrets import collect_secrets, mask_lines, mask_text
+from seatrial.observe.watchdog import Alarm
+from seatrial.records.launch import NodeRecord, NodesRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
-from seatrial.records.run_spec import RunSpec
-from seatrial.signatures.registry import fault_named, general, signature
-from seatrial.signatures.signature import Signature
+from seatrial.records.plan import RunSpec
+from seatrial.records.signatures.registry import Signature, advice, fault_named, general, signature
 
 # As many lines as the tracebacks of a few ranks take.
 FAILURE_TAIL_LINES = 80
 # Of a rank: its `stop`, and enough before that to know whether it took steps.
 LAST_EVENTS = 50
-# How much of each host's log is searched for what is known to fail.
+# How much of each host's log is searched for known failures.
 DIAGNOSIS_LINES = 2000
 DIAGNOSIS_BYTES = 200_000
 
 
 def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int) -> RunOutcome:
-    """Of a run that was started, and is over."""
-    ranks = _told_by_launcher(spec, attempt, rank_record(attempt)) if ending.returncode == 0 else rank_record(attempt)
+    ranks = read_rank_endings(attempt)
+    if ending.returncode == 0:
+        ranks = _with_launcher_log(spec, attempt, ranks)
     # A script may hold the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
     bundled = spec.workload.module is not None
     judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)
@@ -48,17 +55,18 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
         telling, host = found.telling, found.host or host
     judged = with_oom_kill(judged, ending.oom_kills)
     failed = judged.outcome is not Outcome.OK
-    stood = where_it_stood(attempt, ending.alarm)
-    told_by = stood.cause.value if stood.cause else judged.signature
-    host = (host or host_of_rank(ending.nodes, stood.rank)) if failed else ""
+    stall = locate_stall(attempt, ending.alarm)
+    signature_id = stall.cause.value if stall.cause else judged.signature
+    node = None if stall.rank is None else node_of_rank(NodesRecord(nodes=ending.nodes), stall.rank)
+    host = (host or (node.name if node else "")) if failed else ""
     return RunOutcome(
         run=spec.run,
         attempt=attempt.number,
         hash=spec.hash,
         outcome=judged.outcome,
-        cause=stood.cause or judged.cause,
-        detail=with_host(f"{judged.detail}{stood.words}", host),
-        action=with_its_log(stood.action or judged.action, host, ending.nodes),
+        cause=stall.cause or judged.cause,
+        detail=with_host(f"{judged.detail}{stall.clause}", host),
+        action=with_host_log(stall.action or judged.action, host, ending.nodes),
         exit_code=ending.returncode,
         started_t=started_t,
         ended_t=started_t + ending.elapsed_s,
@@ -66,19 +74,18 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
         port=port,
         killed=ending.killed,
         log_tail=tuple(last_lines(attempt, FAILURE_TAIL_LINES, DIAGNOSIS_BYTES, host)) if failed else (),
-        rank=stood.rank,
-        phase=stood.phase,
+        rank=stall.rank,
+        phase=stall.phase,
         host=host,
-        signature=told_by,
-        fault=fault_named(told_by),
+        signature=signature_id,
+        fault=fault_named(signature_id),
         telling=telling,
-        frame=stood.frame,
+        frame=stall.frame,
     )
 
 
 def outcome_of_unstarted(spec: RunSpec, attempt: int, error: LaunchError, started_t: float, ended_t: float) -> RunOutcome:
-    """Of a run that could not be started."""
-    entry = _entry_of(error)
+    entry = _signature_of(error)
     return RunOutcome(
         run=spec.run,
         attempt=attempt,
@@ -95,8 +102,7 @@ def outcome_of_unstarted(spec: RunSpec, attempt: int, error: LaunchError, starte
     )
 
 
-def _entry_of(error: LaunchError) -> Signature:
-    """What the registry knows of a run that could not be started."""
+def _signature_of(error: LaunchError) -> Signature:
     if isinstance(error, HostError):
         return signature(error.cause)
     if isinstance(error, StoppedError):
@@ -104,32 +110,97 @@ def _entry_of(error: LaunchError) -> Signature:
     return general(Cause.PORT_IN_USE if isinstance(error, PortTakenError) else Cause.PROGRAM_MISSING)
 
 
-def rank_record(attempt: AttemptPaths) -> RankRecord:
-    """What the ranks left in their event files."""
+def read_rank_endings(attempt: AttemptPaths) -> RankEndings:
     endings = [_last_events(path) for path in attempt.all_events()]
     stops = [stop for events in endings if (stop := next((event for event in events if event.get("kind") == "stop"), None))]
     stepped = any(event.get("kind") == "step" for events in endings for event in events) or any(map(_steps, stops))
-    return RankRecord(started=len(endings), done=len(stops), stepped=stepped, least_steps=min(map(_steps, stops), default=0))
+    return RankEndings(started=len(endings), done=len(stops), stepped=stepped, min_steps=min(map(_steps, stops), default=0))
 
 
-def _told_by_launcher(spec: RunSpec, attempt: AttemptPaths, ranks: RankRecord) -> RankRecord:
-    """With what the launcher said of the ends of its ranks: deepspeed's exit code 0 does not tell, in a script of the user's neither."""
-    launched = spec.place.ranks if spec.launcher.kind == "deepspeed" else num_started(attempt.launcher_log)
+def _with_launcher_log(spec: RunSpec, attempt: AttemptPaths, ranks: RankEndings) -> RankEndings:
+    """With the ends of ranks that the launcher logged: deepspeed's exit code 0 proves nothing, nor does it in a user's script."""
+    launched = spec.place.ranks if spec.launcher.kind == "deepspeed" else num_started_ranks(attempt.launcher_log)
     if not launched:
         return ranks
-    return replace(ranks, told_of=num_ended_well_on(log.path for log in logs_of(attempt)), launched=launched)
+    return replace(ranks, logged_ok=num_finished_ranks(log.path for log in host_logs(attempt)), launched=launched)
 
 
 def _last_events(path: Path) -> list[dict[str, Any]]:
-    """The newest of a rank's own events; lines of another run or attempt in its file are none of it."""
+    """The newest of a rank's own events, without lines of another run or attempt."""
     first = next(files.read_json_lines(path), {})
     own = (first.get("run"), first.get("attempt"))
-    # While the disk fails, the newest lie elsewhere.
-    elsewhere = kept_elsewhere(path)
-    newest = [event for source in (path, elsewhere) if source for event in files.last_json_lines(source, LAST_EVENTS)]
+    # While the disk fails, the newest are in the fallback.
+    fallback = fallback_entry(path)
+    newest = [event for source in (path, fallback) if source for event in files.last_json_lines(source, LAST_EVENTS)]
     return [event for event in newest if (event.get("run"), event.get("attempt")) == own]
 
 
 def _steps(stop: dict[str, Any]) -> int:
     steps = stop.get("steps")
     return steps if isinstance(steps, int) else 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StallLocation:
+    """Where a run was when a limit was exceeded; empty where nothing is known."""
+
+    rank: int | None = None
+    phase: str = ""
+    frame: str = ""
+    cause: Cause | None = None
+    """A better cause than the alarm's, where the stacks show one."""
+
+    @property
+    def clause(self) -> str:
+        """For the end of the alarm's sentence."""
+        who = "" if self.rank is None else f"rank {self.rank} "
+        if self.cause is Cause.SUSPENDED:
+            return f"; {who}is suspended (SIGSTOP), at {self.frame or 'an unknown line'}"
+        return f"; {who}was at {self.frame}" if self.frame else ""
+
+    @property
+    def action(self) -> str:
+        return advice(self.cause) if self.cause is not None else ""
+
+
+def locate_stall(attempt: AttemptPaths, alarm: Alarm | None) -> StallLocation:
+    """The rank that holds the others up: a suspended one; else the alarm's own; else the only one whose stack is known."""
+    if alarm is None:
+        return StallLocation()
+    stacks = read_stacks(attempt)
+    # Ranks come first; where none is suspended, it may be their launcher.
+    suspended = next((stack for stack in stacks if stack.state == STOPPED), None)
+    if suspended is not None and alarm.cause in (Cause.STALL, Cause.START_LIMIT):
+        return StallLocation(rank=suspended.rank, phase=alarm.phase, frame=main_frame(suspended), cause=Cause.SUSPENDED)
+    stack = _stack_of(alarm.rank, stacks)
+    rank = alarm.rank if alarm.rank is not None or stack is None else stack.rank
+    return StallLocation(rank=rank, phase=alarm.phase, frame=main_frame(stack) if stack else "")
+
+
+def _stack_of(rank: int | None, stacks: tuple[RankStack, ...]) -> RankStack | None:
+    """The rank's own; where the rank is unknown, one that does not wait for others; a launcher's only where there is no other."""
+    if rank is not None:
+        return next((stack for stack in stacks if stack.rank == rank), None)
+    ranks = [stack for stack in stacks if stack.rank is not None]
+    working = [stack for stack in ranks if not is_in_collective(stack)]
+    return next(iter([*working, *ranks, *(stack for stack in stacks if stack.of_rank is None)]), None)
+
+
+def with_host(detail: str, host: str) -> str:
+    return f"on {host}: {detail}" if host and detail and host not in detail else detail
+
+
+def with_host_log(action: str, host: str, nodes: Sequence[NodeRecord]) -> str:
+    """Advice that names the log of the host that broke: launcher.log itself is the first host's."""
+    first = next((node.name for node in nodes if node.node_rank == 0), "")
+    return action.replace(ATTEMPT_FILES.launcher_log.name, str(ATTEMPT_FILES.node(host).launcher_log)) if host and host != first else action
+
+
+def mask_outcome(outcome: RunOutcome, spec: RunSpec, caller: Mapping[str, str]) -> RunOutcome:
+    """The outcome without secrets. `spec` is unmasked, `caller` is the environment the run was started from."""
+    args = (*spec.launcher.program, *spec.launcher.args, *spec.workload.args)
+    settings, axes = ({name: value for name, value in values.items() if isinstance(value, str)} for values in (spec.settings, spec.axes))
+    # One by one: the same name may have another value in each.
+    known = {secret for named in (caller, spec.env, settings, axes) for secret in collect_secrets(named, args)}
+    log_tail, telling = mask_lines(outcome.log_tail, known), mask_lines(outcome.telling, known)
+    return replace(outcome, detail=mask_text(outcome.detail, known), log_tail=log_tail, telling=telling)

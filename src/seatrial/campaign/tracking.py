@@ -1,44 +1,189 @@
-"""Finished runs to trackers, without ever failing or holding up the campaign.
+"""Finished runs sent to trackers, without ever failing or delaying the campaign.
 
-In: names of trackers and the campaign's folder; then each attempt that is over, and the campaign at its end. Out: what was sent, what was
-not, and why. Every tracker has a process of its own that is given a limited time for each order and killed when it takes longer, or
-when the user interrupts; one that fails twice in a row is left alone. Orders are given between runs, so that nothing is sent while one
-is measured.
+In: tracker names and the campaign's folder; then each finished attempt, and the campaign at its end. Out: what was sent, what was not, and
+why. Every tracker has its own process (`results.tracker_process`), because its library may hang, exit or start services: no thread could be
+killed then, and a new process per request would import that library for seconds each time. A process that exceeds the time of a request,
+dies or answers nonsense is killed with everything it started; so is every process when the user interrupts. A tracker that fails twice in
+a row gets no more requests. Requests are sent between runs, so that nothing is sent while one is measured.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
-from seatrial.campaign.listener import Listener
-from seatrial.campaign.tracker_handle import INTERRUPTED, Answer, GiveUp, TrackerProcess, never
-from seatrial.paths import AttemptPaths, CampaignPaths
-from seatrial.records.check import Check
-from seatrial.records.live import LiveState
+import psutil
+
+from seatrial.campaign.loop import Listener
+from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.core.shell import KILL_TIMEOUT_S, PIPE_BYTES, wait_for_exit
+from seatrial.launch.agents import module_argv
 from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.plan import RunSpec
 from seatrial.records.results import MeasuredRun
-from seatrial.records.run_spec import RunSpec
 
-# Imports of a large library, and a first word with its server; a database is made the first time.
+# A large library to import, and a server to reach; a database is created the first time.
 OPEN_LIMIT_S = 60.0
-ORDER_LIMIT_S = 30.0
+REQUEST_LIMIT_S = 30.0
 CLOSE_LIMIT_S = 10.0
-# For whoever has interrupted and waits for the prompt.
-HURRIED_CLOSE_LIMIT_S = 2.0
+# The user has interrupted and waits for the prompt.
+INTERRUPTED_CLOSE_LIMIT_S = 2.0
+# From the end of its output to that of the process.
+END_LIMIT_S = 2.0
+ANSWER_POLL_S = 0.2
+LONGEST_ANSWER_BYTES = 1024 * 1024
 # One may be a hiccup of the network; two in a row are a server that is gone.
-MOST_FAILURES = 2
+MAX_FAILURES = 2
+INTERRUPTED = "interrupted"
+MARK = "SEATRIAL_TRACKER"
+"""Environment variable by which a tracker's children are found when the tracker itself is gone."""
 
+StopRequested = Callable[[], bool]
+"""Whether the user wants the end now; once true, it stays true."""
 Warn = Callable[[str], None]
 
 
+def never() -> bool:
+    """For a caller that does not stop early."""
+    return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """Of a tracker to one request."""
+
+    ok: bool
+    where: str = ""
+    reason: str = ""
+
+
+class TrackerProcess:
+    """One tracker's process, started when it is first needed and again after it had to be killed."""
+
+    def __init__(self, name: str, paths: CampaignPaths, argv: Sequence[str] = ()) -> None:
+        default = (*module_argv("seatrial.results.tracker_process"), name, str(paths.folder))
+        self._argv, self._log = argv or default, paths.tracking_log
+        self._process: subprocess.Popen[bytes] | None = None
+        self._mark = uuid.uuid4().hex
+
+    def ask(self, request: dict[str, str], limit_s: float, stop_requested: StopRequested = never) -> Answer:
+        """The answer within `limit_s`, or less where `stop_requested`; else the reason for none."""
+        try:
+            answer = self._exchange(request, limit_s, stop_requested)
+        except OSError as error:
+            answer = f"its process cannot be reached: {error.strerror or error}"
+        except (ValueError, RecursionError):
+            answer = "its answer cannot be read"
+        if isinstance(answer, str):
+            self.kill()
+            return Answer(ok=False, reason=answer)
+        return Answer(ok=bool(answer.get("ok")), where=str(answer.get("where", "")), reason=str(answer.get("reason", "")))
+
+    def close_input(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._process.stdin.close()
+
+    def close(self, limit_s: float) -> None:
+        """Let it end normally within `limit_s`, then kill it."""
+        self.close_input()
+        try:
+            if self._process is not None:
+                wait_for_exit(self._process, limit_s)
+        finally:
+            self.kill()
+
+    def reap(self) -> None:
+        """Where it has ended early, kill what it left behind."""
+        if self._process is not None and self._process.poll() is not None:
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill it and whatever it started."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for one in self._descendants(process.pid):
+            with contextlib.suppress(psutil.Error):
+                one.kill()
+        # Its own session, which outlives it: children of a dead process are not found as its children.
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)
+        wait_for_exit(process, KILL_TIMEOUT_S)
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+
+    def _descendants(self, pid: int) -> list[psutil.Process]:
+        """Its children, and those with a session of their own (wandb's service) that have its mark when it is gone."""
+        found: list[psutil.Process] = []
+        with contextlib.suppress(psutil.Error):
+            found += psutil.Process(pid).children(recursive=True)
+        for one in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                found += [one] if one.environ().get(MARK) == self._mark else []
+        return found
+
+    def _started(self) -> subprocess.Popen[bytes]:
+        self.reap()
+        if self._process is None:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            with open(self._log, "ab") as log:
+                self._process = subprocess.Popen(
+                    self._argv,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    bufsize=0,
+                    start_new_session=True,
+                    env={**os.environ, MARK: self._mark},
+                )
+        return self._process
+
+    def _exchange(self, request: dict[str, str], limit_s: float, stop_requested: StopRequested) -> dict[str, Any] | str:
+        """Its answer, or the reason for none; ValueError for an answer that cannot be read."""
+        end_m = time.monotonic() + limit_s
+        process = self._started()
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(json.dumps(request).encode() + b"\n")
+        text = b""
+        while not text.endswith(b"\n"):
+            left_s = end_m - time.monotonic()
+            if stop_requested():
+                return INTERRUPTED
+            if left_s <= 0:
+                return f"no answer in {limit_s:.0f} s"
+            if not select.select([process.stdout], [], [], min(left_s, ANSWER_POLL_S))[0]:
+                continue
+            part = os.read(process.stdout.fileno(), PIPE_BYTES)
+            if not part:
+                if wait_for_exit(process, END_LIMIT_S):
+                    return f"its process ended with exit code {process.returncode}"
+                return "its process closed its output and did not end"
+            text += part
+            if len(text) > LONGEST_ANSWER_BYTES:
+                raise ValueError("the answer does not end")
+        answer = json.loads(text)
+        if not isinstance(answer, dict):
+            raise ValueError("the answer is no object")
+        return answer
+
+
 @dataclass
-class _Sent:
-    """How it went with one tracker."""
+class _Tracker:
+    """One tracker and what it was sent."""
 
     process: TrackerProcess
     runs: int = 0
@@ -58,23 +203,22 @@ class Tracking:
     paths: CampaignPaths
     warn: Warn
     earlier: int = 0
-    """Runs that were over before this invocation, and so are not sent by it."""
-    give_up: GiveUp = never
-    _trackers: dict[str, _Sent] = field(default_factory=dict)
+    """Runs that were finished before this invocation, and so are not sent by it."""
+    stop_requested: StopRequested = never
+    _trackers: dict[str, _Tracker] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._trackers = {name: _Sent(process=TrackerProcess(name, self.paths)) for name in self.names}
+        self._trackers = {name: _Tracker(process=TrackerProcess(name, self.paths)) for name in self.names}
 
     def __enter__(self) -> Tracking:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         processes = [tracker.process for tracker in self._trackers.values()]
-        # Whoever interrupts does not want to wait for a tracker as well.
-        limit_s = 0.0 if kind is not None else HURRIED_CLOSE_LIMIT_S if self.give_up() else CLOSE_LIMIT_S
+        limit_s = 0.0 if kind is not None else INTERRUPTED_CLOSE_LIMIT_S if self.stop_requested() else CLOSE_LIMIT_S
         end_m = time.monotonic() + limit_s
         for process in processes:
-            process.hang_up()
+            process.close_input()
         with contextlib.ExitStack() as stack:
             for process in processes:
                 stack.callback(process.kill)
@@ -82,39 +226,54 @@ class Tracking:
                 process.close(end_m - time.monotonic())
 
     def open(self) -> None:
-        """Import and connect before the first run, so that a tracker out of reach is told now and not after hours."""
+        """Import and connect before the first run, so that a tracker out of reach is reported now and not after hours."""
         for name, tracker in self._trackers.items():
-            tracker.process.clear_if_ended()
+            tracker.process.reap()
             if not tracker.opened:
                 tracker.opened = True
-                self._order(name, tracker, {"do": "open"}, OPEN_LIMIT_S)
+                self._request(name, tracker, {"do": "open"}, OPEN_LIMIT_S)
 
     def send_run(self, attempt: Path) -> None:
-        """Send one attempt that is over."""
         self.open()
         for name, tracker in self._trackers.items():
             tracker.runs += 1
-            tracker.sent += self._order(name, tracker, {"do": "run", "attempt": str(attempt)}, ORDER_LIMIT_S)
+            tracker.sent += self._request(name, tracker, {"do": "run", "attempt": str(attempt)}, REQUEST_LIMIT_S)
 
     def leave_out(self, reason: str) -> None:
-        """Count a run that is over and is not sent."""
+        """Count a run that is not sent."""
         for tracker in self._trackers.values():
             tracker.runs, tracker.reason = tracker.runs + 1, reason
 
     def send_campaign(self) -> None:
-        """Send how the campaign stands, when its report is written."""
+        """Send the campaign's results, when its report is written."""
         for name, tracker in self._trackers.items():
             if tracker.sent:
-                self._order(name, tracker, {"do": "campaign"}, ORDER_LIMIT_S)
+                self._request(name, tracker, {"do": "campaign"}, REQUEST_LIMIT_S)
+
+    def send_all(self, attempts: Sequence[AttemptPaths]) -> None:
+        for attempt in attempts:
+            if attempt.outcome.exists():
+                self.send_run(attempt.folder)
+        self.send_campaign()
 
     def account(self) -> list[str]:
         """One sentence a tracker."""
-        return [_account(name, tracker, self.paths.folder, self.earlier) for name, tracker in self._trackers.items()]
+        return [self._account(name, tracker) for name, tracker in self._trackers.items()]
 
-    def _order(self, name: str, tracker: _Sent, order: dict[str, str], limit_s: float) -> bool:
-        if tracker.failures >= MOST_FAILURES:
+    def _account(self, name: str, tracker: _Tracker) -> str:
+        text = f"{name}: {tracker.sent} of {tracker.runs} runs sent"
+        if tracker.sent:
+            text += f" to {tracker.where}"
+        left = [f"{tracker.runs - tracker.sent} not ({tracker.reason})"] if tracker.sent < tracker.runs else []
+        left += [f"{self.earlier} finished before not again"] if self.earlier else []
+        if not left:
+            return text
+        return f"{text}; {', '.join(left)}: `seatrial report {self.paths.folder} --track {name}` sends what is missing"
+
+    def _request(self, name: str, tracker: _Tracker, request: dict[str, str], limit_s: float) -> bool:
+        if tracker.failures >= MAX_FAILURES:
             return False
-        answer = self._ask(tracker.process, order, limit_s)
+        answer = self._ask(tracker.process, request, limit_s)
         if answer.ok:
             tracker.failures, tracker.where = 0, answer.where
             return True
@@ -122,51 +281,34 @@ class Tracking:
         if answer.reason == INTERRUPTED:
             return False
         tracker.failures += 1
-        rest = "; it is left alone from here on" if tracker.failures >= MOST_FAILURES else ""
+        rest = "; it is left alone from here on" if tracker.failures >= MAX_FAILURES else ""
         self.warn(f"tracking: {name}: {answer.reason}; the campaign goes on{rest} (more in {self.paths.tracking_log})")
         return False
 
-    def _ask(self, process: TrackerProcess, order: dict[str, str], limit_s: float) -> Answer:
-        if self.give_up():
+    def _ask(self, process: TrackerProcess, request: dict[str, str], limit_s: float) -> Answer:
+        if self.stop_requested():
             return Answer(ok=False, reason=INTERRUPTED)
         try:
-            return process.ask(order, limit_s, self.give_up)
+            return process.ask(request, limit_s, self.stop_requested)
         except Exception as error:
             # Nothing about a tracker, foreseen or not, may end a campaign of hours.
             return Answer(ok=False, reason=f"{type(error).__name__}: {error}")
 
 
-def _account(name: str, tracker: _Sent, folder: Path, earlier: int) -> str:
-    told = f"{name}: {tracker.sent} of {tracker.runs} runs sent"
-    if tracker.sent:
-        told += f" to {tracker.where}"
-    left = [f"{tracker.runs - tracker.sent} not ({tracker.reason})"] if tracker.sent < tracker.runs else []
-    left += [f"{earlier} finished before not again"] if earlier else []
-    return f"{told}; {', '.join(left)}: `seatrial report {folder} --track {name}` sends what is missing" if left else told
-
-
 class TrackingListener:
-    """Hears what another listener hears, and sends each run that is over."""
+    """Passes everything on to another listener, and sends each finished run."""
 
     def __init__(self, listener: Listener, tracking: Tracking) -> None:
         self._listener, self._tracking = listener, tracking
+        self.warned, self.progress, self.stopping = listener.warned, listener.progress, listener.stopping
 
-    def warned(self, checks: Sequence[Check]) -> None:
-        self._listener.warned(checks)
-
-    def skipped(self, spec: RunSpec, unlike: str) -> None:
+    def skipped(self, spec: RunSpec, changes: str) -> None:
         self._tracking.earlier += 1
-        self._listener.skipped(spec, unlike)
+        self._listener.skipped(spec, changes)
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         self._tracking.open()
         self._listener.started(spec, attempt, position, count)
-
-    def progress(self, state: LiveState) -> None:
-        self._listener.progress(state)
-
-    def stopping(self, spec: RunSpec) -> None:
-        self._listener.stopping(spec)
 
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
         self._listener.ended(spec, outcome, measured)
@@ -174,11 +316,3 @@ class TrackingListener:
             self._tracking.leave_out(INTERRUPTED)
         else:
             self._tracking.send_run(self._tracking.paths.run(spec.run).attempt(outcome.attempt).folder)
-
-
-def send_all(tracking: Tracking, attempts: Sequence[AttemptPaths]) -> None:
-    """Every attempt that is over, then the campaign."""
-    for attempt in attempts:
-        if attempt.outcome.exists():
-            tracking.send_run(attempt.folder)
-    tracking.send_campaign()

@@ -1,44 +1,54 @@
-"""`seatrial compare A B`: which is faster, by how much, and how sure that is."""
+"""`seatrial compare`, `seatrial diff`, `seatrial history`: groups against groups, a run against a run, and rows kept to compare with."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.options import WHERE, AsJson, HistoryFile
-from seatrial.cli.say import people, print_json, print_lines
-from seatrial.errors import RefusedError, SeatrialError, UsageError
+from seatrial.cli.options import WHERE, AsJson, Folder, HistoryFile
+from seatrial.cli.program import console_for, print_json, print_lines
+from seatrial.core.errors import CampaignError, RefusedError, SeatrialError, UsageError, printable
+from seatrial.records.comparison import Relation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seatrial.records.comparison import Comparison, Side
+    from seatrial.history.rows import Row
+    from seatrial.records.comparison import ComparedGroup
 
-EXAMPLES = (
-    "seatrial compare outputs/tiny-lm-demo:mb8_nw0 outputs/tiny-lm-demo:mb16_nw0\n\n"
-    "seatrial compare monday tuesday --margin 2\n\n"
-    "seatrial compare history:v100-bf16 mb16_nw0 --in outputs/tiny-lm-demo\n\n"
-    "seatrial compare --scaling out1x out2x out4x"
-)
+
+EXAMPLES = {
+    "compare": (
+        "seatrial compare outputs/tiny-lm-demo:mb8_nw0 outputs/tiny-lm-demo:mb16_nw0\n\n"
+        "seatrial compare monday tuesday --margin 2\n\n"
+        "seatrial compare history:v100-bf16 mb16_nw0 --in outputs/tiny-lm-demo\n\n"
+        "seatrial compare --scaling out1x out2x out4x"
+    ),
+    "diff": (
+        "seatrial diff outputs/tiny-lm-demo/mb8_nw0_r1 outputs/tiny-lm-demo/mb16_nw0_r1\n\n"
+        "seatrial diff monday/mb8_r1 tuesday/mb8_r1/attempt-2 --json"
+    ),
+    "history": "seatrial history add outputs/tiny-lm-demo\n\nseatrial history pin 3 v100-bf16",
+}
 AMBIGUOUS = 3
 WHAT, HOW = "What is compared", "How it is judged"
 
-Words = Annotated[
+Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SIDE...",
-        help="Two sides or more, each held against the first: OUT:GROUP; OUT (its winner, or group by group with another OUT; alone: all "
-        "its groups against the plan's baseline, else the winner); GROUP, after OUT or with --in; history:NAME.",
+        help="The baseline, then one candidate or more: OUT:GROUP; OUT (its winner, or group by group with another OUT; alone: all its "
+        "groups against the plan's baseline, else the winner); GROUP, after OUT or with --in; history:NAME.",
         show_default=False,
     ),
 ]
 Inside = Annotated[
     Path | None,
-    typer.Option("--in", metavar="OUT", help="The campaign of sides that are named by their group alone.", rich_help_panel=WHERE),
+    typer.Option("--in", metavar="OUT", help="The campaign of groups that are given by their name alone.", rich_help_panel=WHERE),
 ]
 MetricName = Annotated[
     str,
@@ -63,19 +73,17 @@ Preset = Annotated[
     str,
     typer.Option(
         metavar="last50|highest_mean",
-        help="Also say who wins by this rule: mean and stdev of the last 50 steps; or highest mean, tie to lower variance.",
+        help="Also print the winner by this rule: mean and stdev of the last 50 steps; or highest mean, tie to lower variance.",
         rich_help_panel=HOW,
         show_default=False,
     ),
 ]
 Across = Annotated[
-    bool, typer.Option("--across", help="Compare sides that ran on unlike machines too; what differs is then said.", rich_help_panel=HOW)
+    bool, typer.Option("--across", help="Compare runs of unlike machines too; what differs is printed.", rich_help_panel=HOW)
 ]
 Scaling = Annotated[
     bool,
-    typer.Option(
-        "--scaling", help="Instead: throughput over the number of GPUs of all sides, and what more would give.", rich_help_panel=WHAT
-    ),
+    typer.Option("--scaling", help="Instead: throughput over the number of GPUs, and a projection to more.", rich_help_panel=WHAT),
 ]
 Gpus = Annotated[
     list[int] | None,
@@ -90,13 +98,8 @@ Gpus = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("compare", epilog=EXAMPLES)(compare)
-
-
 def compare(
-    sides: Words = None,
+    sides: Names = None,
     metric: MetricName = "throughput",
     scaling: Scaling = False,
     gpus: Gpus = None,
@@ -107,19 +110,19 @@ def compare(
     history: HistoryFile = None,
     json: AsJson = False,
 ) -> int:
-    """Say whether B is FASTER than A, SLOWER, the SAME, or whether that is AMBIGUOUS, with interval, chance and what could have been seen.
+    """Decide whether B is FASTER than A, SLOWER, the SAME, or AMBIGUOUS, with interval, probability and smallest detectable difference.
 
-    Runs made in rounds of one campaign are pairs. An interval on logs decides (paired t, else Welch); a bootstrap stands beside it, and
-    several comparisons are corrected by Holm. A speed-up with a worse loss is said not to count. Nothing is written.
+    Runs of the same round of one campaign are pairs. An interval on logs decides (paired t, else Welch); a bootstrap is shown beside, and
+    several comparisons are corrected by Holm. A speed-up with a worse loss does not count. Nothing is written.
 
     Exit codes: 0 FASTER, SLOWER or SAME, 1 wrong use, 2 refused (the same runs, unlike machines, other debug settings, no metric in
     common), 3 any comparison AMBIGUOUS, or one number of GPUs only. With --json the last line then says `refused`, and why.
     """
-    asked = _Asked(
-        words=sides or [], metric=metric, margin=margin, preset=preset, across=across, inside=inside, history=history, as_json=json
+    options = _Options(
+        names=sides or [], metric=metric, margin=margin, preset=preset, across=across, inside=inside, history=history, as_json=json
     )
     try:
-        return _scaling(asked, gpus or ()) if scaling else _compare(asked, gpus)
+        return _scaling(options, gpus or ()) if scaling else _compare(options, gpus)
     except SeatrialError as error:
         if json:
             print_json({"refused": str(error), "exit_code": error.exit_code})
@@ -127,10 +130,10 @@ def compare(
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """What was typed."""
+class _Options:
+    """The command line."""
 
-    words: Sequence[str]
+    names: Sequence[str]
     metric: str
     margin: float
     preset: str
@@ -140,53 +143,177 @@ class _Asked:
     as_json: bool
 
 
-def _compare(asked: _Asked, gpus: Sequence[int] | None) -> int:
-    from seatrial.analyse.compare import compare_pairs
-    from seatrial.campaign.side_words import asked_pairs
-    from seatrial.report.comparison_text import comparison_json, comparison_lines
+def _compare(options: _Options, gpus: Sequence[int] | None) -> int:
+    from seatrial.analyse.comparison import compare_pairs
+    from seatrial.report.comparison import comparison_json, comparison_lines
+    from seatrial.results.compare import resolve_pairs
 
     if gpus:
         raise UsageError("--gpus is what --scaling projects to; add --scaling, or leave it out")
-    if not 0 <= asked.margin < math.inf:
-        raise UsageError(f"--margin {asked.margin:g} is no difference in per cent; give 0 or more")
-    meant = asked_pairs(asked.words, inside=asked.inside, history=asked.history)
+    if not 0 <= options.margin < math.inf:
+        raise UsageError(f"--margin {options.margin:g} is no difference in per cent; give 0 or more")
+    resolved = resolve_pairs(options.names, inside=options.inside, history=options.history)
     found = compare_pairs(
-        meant.pairs, metric=asked.metric, margin_pct=asked.margin, preset=asked.preset, across=asked.across, family=meant.family
+        resolved.pairs,
+        metric=options.metric,
+        margin_pct=options.margin,
+        preset=options.preset,
+        across=options.across,
+        family=resolved.family,
     )
-    console = people(as_json=asked.as_json)
-    print_lines(console, comparison_lines(found, console.width, meant.note))
-    if asked.as_json:
-        print_json(comparison_json(found, [side for pair in meant.pairs for side in pair], meant.note))
-    return _exit_code(found)
+    console = console_for(as_json=options.as_json)
+    print_lines(console, comparison_lines(found, console.width, resolved.note))
+    if options.as_json:
+        print_json(comparison_json(found, [group for pair in resolved.pairs for group in pair], resolved.note))
+    return AMBIGUOUS if any(one.relation is Relation.AMBIGUOUS for one in found) else 0
 
 
-def _sides_of_scaling(asked: _Asked) -> list[Side]:
-    """The sides of `--scaling`. Debug settings must not be mixed; machines are looked at where sizes are laid side by side."""
-    from seatrial.analyse.alike import refusal
-    from seatrial.campaign.side_words import scaling_sides
+def _scaling_groups(options: _Options) -> list[ComparedGroup]:
+    """Debug settings must not be mixed; machines are checked where sizes are compared."""
+    from seatrial.analyse.groups import why_not_comparable
+    from seatrial.results.compare import resolve_scaling
 
-    sides = scaling_sides(asked.words, inside=asked.inside, history=asked.history)
-    if not sides:
+    groups = resolve_scaling(options.names, inside=options.inside, history=options.history)
+    if not groups:
         raise UsageError("--scaling needs campaigns or groups on 1, 2, 4 … GPUs: name them, for example OUT1x OUT2x OUT4x")
-    refused = next(filter(None, (refusal(sides[0], side, across=True) for side in sides[1:])), "")
+    refused = next(filter(None, (why_not_comparable(groups[0], group, across=True) for group in groups[1:])), "")
     if refused:
         raise RefusedError(refused)
-    return sides
+    return groups
 
 
-def _scaling(asked: _Asked, gpus: Sequence[int]) -> int:
-    from seatrial.analyse.scaling_families import scaling_families
-    from seatrial.report.scaling_text import families_json, families_lines
+def _scaling(options: _Options, gpus: Sequence[int]) -> int:
+    from seatrial.analyse.scaling import scaling_families
+    from seatrial.report.comparison import families_json, families_lines
 
-    found = scaling_families(_sides_of_scaling(asked), asked.metric, gpus=gpus, across=asked.across)
-    console = people(as_json=asked.as_json)
+    found = scaling_families(_scaling_groups(options), options.metric, gpus=gpus, across=options.across)
+    console = console_for(as_json=options.as_json)
     print_lines(console, families_lines(found, console.width))
-    if asked.as_json:
+    if options.as_json:
         print_json(families_json(found))
     return 0 if any(one.is_measured for one in found) else AMBIGUOUS
 
 
-def _exit_code(found: Sequence[Comparison]) -> int:
-    from seatrial.records.comparison import Relation
+RUN_HELP = "A run's folder, OUT/<group>_r<n>, or one attempt of it; the two may be of different campaigns."
+Run = Annotated[Path, typer.Argument(metavar="RUN", help=RUN_HELP, show_default=False)]
 
-    return AMBIGUOUS if any(one.relation is Relation.AMBIGUOUS for one in found) else 0
+
+def diff(before: Run, after: Run, json: AsJson = False) -> int:
+    """Show what differs between two runs: settings, environment, versions, hardware, code, outcome; and whether they may be averaged.
+
+    Of a run with several attempts, the newest that came to its own end counts. The exit code is 0 whether they differ or not.
+    """
+    from seatrial.report.run_diff import diff_json, diff_lines, diff_runs
+    from seatrial.results.compare_page import read_run_for_diff
+
+    found = diff_runs(read_run_for_diff(before), read_run_for_diff(after))
+    console = console_for(as_json=json)
+    print_lines(console, diff_lines(found, console.width))
+    if json:
+        print_json(diff_json(found))
+    return 0
+
+
+GroupNames = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", help="Keep only this group; may be repeated. Default: every group with runs that count."),
+]
+RowNumber = Annotated[int, typer.Argument(metavar="ROW", help="The row's number, as `history list` shows it.", show_default=False)]
+RowName = Annotated[str, typer.Argument(metavar="NAME", help="The name that `history:NAME` then means.", show_default=False)]
+
+
+history = typer.Typer(no_args_is_help=True)
+
+
+@history.command(epilog="seatrial history add outputs/tiny-lm-demo\n\nseatrial history add nightly --group mb16 --history team.jsonl")
+def add(out: Folder, group: GroupNames = None, history: HistoryFile = None, json: AsJson = False) -> int:
+    """Keep a campaign's groups as rows of history: figures, losses, machine and code of the counted runs. The same runs stay one row."""
+    from seatrial.history import rows
+    from seatrial.results.compare import comparable_groups, compared_group, full_name
+    from seatrial.results.gather import read_campaign_at
+
+    campaign = read_campaign_at(out)
+    names = group or comparable_groups(campaign)
+    if not names:
+        raise CampaignError(f"{out} has no group with counted runs: there is nothing to keep")
+    path = rows.history_path(history)
+    groups = [compared_group(campaign, name, full_name(out, name)) for name in names]
+    kept = [rows.add(path, compared) for compared in groups]
+    _show(path, kept, rows.read_history(path).unreadable, as_json=json)
+    return 0
+
+
+@history.command("list", epilog="seatrial history list\n\nseatrial history list --json")
+def list_rows(history: HistoryFile = None, json: AsJson = False) -> int:
+    """Print every row: number, name, group, runs, throughput, when it was taken, machine, campaign."""
+    from seatrial.history import rows
+
+    path = rows.history_path(history)
+    history_file = rows.read_history(path)
+    _show(path, history_file.rows, history_file.unreadable, as_json=json)
+    return 0
+
+
+@history.command(epilog="seatrial history pin 3 v100-bf16\n\nseatrial compare history:v100-bf16 outputs/tiny-lm-demo")
+def pin(row: RowNumber, name: RowName, history: HistoryFile = None) -> int:
+    """Give a row a name that comparisons and criteria can use; a name that another row had moves to this one."""
+    from seatrial.history import rows
+
+    path = rows.history_path(history)
+    before = rows.read_history(path).pinned(name)
+    kept = rows.pin(path, row, name)
+    moved = f" (before: row {before.number}, {before.compared.group})" if before and before.number != kept.number else ""
+    print(printable(f"row {kept.number} ({kept.compared.group}) is history:{name}{moved}"))
+    return 0
+
+
+@history.command(epilog="seatrial history unpin v100-bf16\n\nseatrial history unpin v100-bf16 --history team.jsonl")
+def unpin(name: RowName, history: HistoryFile = None) -> int:
+    """Remove a name from its row; the row stays."""
+    from seatrial.history import rows
+
+    rows.unpin(rows.history_path(history), name)
+    print(f"history:{name} removed; its row stays")
+    return 0
+
+
+def _show(path: Path, kept: Sequence[Row], unreadable: int, *, as_json: bool) -> None:
+    from seatrial.report.comparison import history_lines
+
+    console = console_for(as_json=as_json)
+    plain = [_plain(row) for row in kept]
+    print_lines(console, history_lines(plain, str(path), console.width, unreadable))
+    if as_json:
+        print_json({"file": str(path), "rows": plain, "unreadable_lines": unreadable})
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    compared = row.compared
+    return {
+        "row": row.number,
+        "names": list(row.names),
+        "group": compared.group,
+        "campaign": compared.campaign,
+        "added_t": row.added_t,
+        "taken_t": compared.taken_t,
+        "runs": len(compared.runs),
+        **_throughput(compared),
+        "failed_runs": compared.failed_runs,
+        "machine": compared.machine,
+        "code": compared.code,
+        "debug": list(compared.debug),
+    }
+
+
+def _throughput(compared: ComparedGroup) -> dict[str, Any]:
+    """The metric that `compare` would use: the mean over the runs, and its unit."""
+    from seatrial.analyse.ranking import METRICS
+    from seatrial.analyse.stability import THROUGHPUT
+    from seatrial.analyse.statistics import estimate
+
+    for name in THROUGHPUT:
+        values = [run.figures.get(name) for run in compared.runs]
+        found = estimate(values)
+        if found is not None and found.n == len(values):
+            return {"metric": name, "throughput": found.mean, "unit": METRICS[name].unit}
+    return {"metric": None, "throughput": None, "unit": None}

@@ -1,4 +1,4 @@
-"""`seatrial doctor [PLAN]`: what of this host, and of every host of a plan, would spoil a campaign, before it does.
+"""`seatrial doctor [PLAN]`: what of this host, and of every host of a plan, would break a campaign.
 
 seatrial doctor plans/tiny-lm-demo.yaml
 
@@ -8,37 +8,53 @@ disks
   ! disk space     900.0 MiB free in /data
       would end in: OSError: [Errno 28] No space left on device
       fix:          free at least 200.0 MiB or choose another disk with --out
+
+Many hosts are shown as a table, with what failed below it. Where the columns do not fit, as for 64 hosts, a row gives counts and names the
+others: `✓ 62  ! node7  ✗ node12`.
+
+    hosts                     node1  node2
+      sessions
+        ssh                     ✓      ✗
+        Python and Seatrial     ✓      ·
 """
 
 from __future__ import annotations
 
 import textwrap
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seatrial.cli.options import AsJson, Out, Overrides
-from seatrial.cli.say import people, print_json
-from seatrial.records.exit_codes import DONE, FAILED
+from seatrial.cli.program import console_for, print_json
+from seatrial.core.errors import DONE, FAILED
+from seatrial.core.hostfile import read_hostfile, select_hosts
+from seatrial.core.text import count
+from seatrial.preflight.definitions import OK, REFUSED, WARNING, HostRow, HostsExamined, Section, folded, hosts_text, status
+from seatrial.records.codec import to_json
+from seatrial.records.plan import PERNODE, PlaceSpec
+from seatrial.report.text import can_encode
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from seatrial.preflight.hosts.rows import HostsExamined
-    from seatrial.preflight.need import Need
-    from seatrial.preflight.question import Section
-    from seatrial.records.check import Check
-    from seatrial.records.run_spec import PlaceSpec
+    from seatrial.preflight.definitions import Need
+    from seatrial.records.caution import Check
 
-EXAMPLES = "seatrial doctor plans/tiny-lm-demo.yaml --json\n\nseatrial doctor --hostfile hostfile --interface eth0"
+EXAMPLES = {"doctor": "seatrial doctor plans/tiny-lm-demo.yaml --json\n\nseatrial doctor --hostfile hostfile --interface eth0"}
 NARROWEST = 40
 WIDEST_NAME = 30
-MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "refused": ("✗", "red")}
-# For a terminal that has no such characters.
-PLAIN_MARKS = {"ok": "ok", "warning": "!", "refused": "X"}
+WIDEST_HOST = 14
+GAP = 2
+MARKS = {OK: "✓", WARNING: "!", REFUSED: "✗"}
+# For a terminal without such characters.
+PLAIN_MARKS = {OK: "ok", WARNING: "!", REFUSED: "X"}
+STYLES = {OK: "", WARNING: "yellow", REFUSED: "red", "": "bold"}
+NOT_CHECKED = "·"
 
 PlanToCheck = Annotated[
     Path | None, typer.Argument(metavar="[PLAN]", help="A plan, whose needs are checked too; without one, this host in general.")
@@ -49,7 +65,7 @@ Hostfile = Annotated[
     typer.Option(
         "--hostfile",
         metavar="FILE",
-        help="Look at every host of this hostfile too (lines `node1 slots=2`), by ssh and all at once. Default: those of the plan.",
+        help="Check every host of this hostfile too (lines `node1 slots=2`), by ssh and all at once. Default: those of the plan.",
         show_default=False,
     ),
 ]
@@ -64,11 +80,6 @@ Interface = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("doctor", epilog=EXAMPLES)(doctor)
-
-
 def doctor(
     plan: PlanToCheck = None,
     set: Overrides = None,
@@ -78,58 +89,63 @@ def doctor(
     fast: Fast = False,
     json: AsJson = False,
 ) -> int:
-    """Look at this host, and at every host of the plan, for what would spoil a campaign: each finding names the later error and the fix.
+    """Check this host, and every host of the plan, for what would break a campaign: each finding names the later error and the fix.
 
     Nothing is started and nothing is changed. Exit code 0 when a campaign may start (warnings included), 2 when it would be refused.
     """
-    from seatrial.cli.doctor_hosts import findings, looked_at_later, place_of
+    from seatrial.campaign.preflight import examine_by_ssh, need_of_this_host
+    from seatrial.observe.run_telemetry import empty_columns
+    from seatrial.preflight.examine import examine
 
     began_m = time.monotonic()
     need = _need(plan, set, out)
     place = place_of(need, hostfile, interface)
-    sections = _of_this_host(need, place, fast)
-    examined = _of_all_hosts(need, place, fast) if place else None
+    own = need_of_this_host(need, place.hosts if place else ())
+    sections = examine(own, fast=fast, empty_columns=None if fast else empty_columns)
+    examined = examine_by_ssh(need, place, fast=fast) if place else None
     took_s = time.monotonic() - began_m
-    console = people(as_json=json, plain=True)
+    console = console_for(as_json=json, plain=True)
     _print_sections(console, sections)
     if examined is not None:
         _print_hosts(console, examined)
-    elif later := looked_at_later(need):
+    elif later := nodes_checked_later(need):
         console.print(later, soft_wrap=True)
-    counted = (*sections, *(findings(examined) if examined else ()))
+    counted = (*sections, *(failed_checks(examined) if examined else ()))
     total = sum(len(section.checks) for section in sections) + (sum(len(row.checks) for row in examined.rows) if examined else 0)
-    console.print(_ending(counted, took_s, total), soft_wrap=True)
+    console.print(_summary(counted, took_s, total), soft_wrap=True)
     if json:
         print_json(_document(sections, counted, took_s, plan, examined), ensure_ascii=False)
-    return FAILED if _count(counted, "refused") else DONE
-
-
-def _of_this_host(need: Need, place: PlaceSpec | None, fast: bool) -> tuple[Section, ...]:
-    from seatrial.campaign.host_check import own_need
-    from seatrial.observe.trial import empty_columns
-    from seatrial.preflight.checks import examine
-
-    own = own_need(need, place.hosts if place else ())
-    return examine(own, fast=fast, empty_columns=None if fast else empty_columns)
-
-
-def _of_all_hosts(need: Need, place: PlaceSpec, fast: bool) -> HostsExamined:
-    from seatrial.campaign.host_check import examine_by_ssh
-
-    return examine_by_ssh(need, place, fast=fast)
+    return FAILED if _count(counted, REFUSED) else DONE
 
 
 def _need(plan: Path | None, set: Overrides, out: Path | None) -> Need:
-    from seatrial.cli.read_plan import read_plan
-    from seatrial.preflight.need import Need, need_of
+    from seatrial.cli.plan import read_plan
+    from seatrial.preflight.definitions import Need, need_of
 
     if plan is None:
         return Need(output=out or Path.cwd())
     return need_of(read_plan(plan, set, None, None, out))
 
 
+def place_of(need: Need, hostfile: Path | None, interface: str | None) -> PlaceSpec | None:
+    """The place of runs on many hosts, from the plan or a hostfile; None for one host."""
+    from seatrial.campaign.preflight import hostfile_place
+
+    place = hostfile_place(need)
+    if hostfile is not None:
+        hosts = select_hosts(read_hostfile(hostfile))
+        place = replace(place or PlaceSpec(kind="hostfile"), hostfile=str(hostfile), hosts=hosts, include="", exclude="")
+    return replace(place, interface=interface) if place and interface else place
+
+
+def nodes_checked_later(need: Need) -> str:
+    """A line about nodes that cannot be reached from here; empty where there are none."""
+    nodes = max((spec.place.nodes for spec in need.runs if spec.place.kind == PERNODE), default=0)
+    return f"nodes: all {nodes} are checked when the campaign starts, by the command that runs on each of them" if nodes else ""
+
+
 def _print_sections(console: Console, sections: Sequence[Section]) -> None:
-    """Sections with one line a check; of those that are not ok also the later error and the fix."""
+    """One line per check; for failed ones also the later error and the fix."""
     from rich.text import Text
 
     width = max(NARROWEST, console.width)
@@ -139,84 +155,126 @@ def _print_sections(console: Console, sections: Sequence[Section]) -> None:
     for section in sections:
         console.print(Text(section.subject, style="bold"))
         for check in section.checks:
-            status = _status(check)
-            for line in _lines(check, marks[status], column, width):
-                console.print(Text(line, style="" if status == "ok" else MARKS[status][1]), soft_wrap=True)
+            for line in _check_lines(check, marks[status(check)], column, width):
+                console.print(Text(line, style=STYLES[status(check)]), soft_wrap=True)
 
 
-def _print_hosts(console: Console, examined: HostsExamined) -> None:
-    """The table, and below it what is amiss."""
-    from rich.text import Text
-
-    from seatrial.cli.doctor_hosts import findings, table
-
-    for line, status in table(examined, _marks(console), max(NARROWEST, console.width)):
-        style = MARKS[status][1] if status in ("warning", "refused") else "bold" if status in ("", "subject") else ""
-        console.print(Text(line if _shows(console, line) else line.replace("·", "."), style=style), soft_wrap=True)
-    _print_sections(console, findings(examined))
-
-
-def _marks(console: Console) -> dict[str, str]:
-    return {status: mark for status, (mark, _) in MARKS.items()} if _shows(console, "✓✗") else PLAIN_MARKS
-
-
-def _lines(check: Check, mark: str, column: int, width: int) -> Iterator[str]:
+def _check_lines(check: Check, mark: str, column: int, width: int) -> Iterator[str]:
     """The check as lines no wider than `width`, but for words that cannot be broken."""
     head = f"  {mark} {check.name:<{column}}  "
     indent = " " * (len(mark) + column + 5)
     if len(head) > len(indent):
         yield head.rstrip()
         head = indent
-    yield from _wrapped(head, check.found, indent, width)
+    yield from _wrap(head, check.found, indent, width)
     if not check.ok:
         for label, text in (("would end in: ", check.prevents), ("fix:          ", check.fix)):
-            yield from _wrapped(f"      {label}", text, " " * (6 + len(label)), width)
+            yield from _wrap(f"      {label}", text, " " * (6 + len(label)), width)
 
 
-def _wrapped(head: str, text: str, indent: str, width: int) -> list[str]:
+def _wrap(head: str, text: str, indent: str, width: int) -> list[str]:
     wrapper = textwrap.TextWrapper(width, initial_indent=head, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return wrapper.wrap(text) or [head.rstrip()]
 
 
-def _shows(console: Console, characters: str) -> bool:
-    try:
-        characters.encode(console.encoding)
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
+def _print_hosts(console: Console, examined: HostsExamined) -> None:
+    """The table, and below it what failed."""
+    from rich.text import Text
+
+    for line, worst in host_table(examined, _marks(console), max(NARROWEST, console.width)):
+        shown = line if can_encode(line, console.encoding) else line.replace(NOT_CHECKED, ".")
+        console.print(Text(shown, style=STYLES[worst]), soft_wrap=True)
+    _print_sections(console, failed_checks(examined))
 
 
-def _status(check: Check) -> str:
-    return "ok" if check.ok else "refused" if check.refuses else "warning"
+def host_table(examined: HostsExamined, marks: Mapping[str, str], width: int) -> Iterator[tuple[str, str]]:
+    """(line, worst status in it; '' for a heading), no line wider than `width` where columns are shown."""
+    # The head has a column too where it is no host and something was checked there.
+    hosts = list(dict.fromkeys([*examined.hosts, *(host for row in examined.rows for host in row.checks)]))
+    names = max((len(row.name) for row in examined.rows), default=0) + 4
+    longest = max(map(len, hosts), default=0)
+    cell = min(WIDEST_HOST, longest) + GAP
+    wide = names + GAP + cell * len(hosts) <= width and longest <= WIDEST_HOST
+    head = "".join(f"{host:^{cell}}" for host in hosts) if wide else f"{len(hosts)}"
+    yield f"{'hosts':<{names}}{' ' * GAP}{head}".rstrip(), ""
+    for section in examined.sections:
+        yield f"  {section.subject}", ""
+        for row in section.rows:
+            cells = _columns(row, hosts, marks, cell) if wide else _counts(row, hosts, marks)
+            yield f"    {row.name:<{names - 4}}{' ' * GAP}{cells}".rstrip(), _worst(row)
 
 
-def _count(sections: Sequence[Section], status: str) -> int:
-    return sum(_status(check) == status for section in sections for check in section.checks)
+def _columns(row: HostRow, hosts: Sequence[str], marks: Mapping[str, str], cell: int) -> str:
+    shown = [marks[status(row.checks[host])] if host in row.checks else NOT_CHECKED for host in hosts]
+    return "".join(f"{mark:^{cell}}" for mark in shown)
 
 
-def _ending(sections: Sequence[Section], took_s: float, total: int | None = None) -> str:
-    """`total` where `sections` has only what is amiss of some."""
-    total = sum(len(section.checks) for section in sections) if total is None else total
-    refused, warnings = _count(sections, "refused"), _count(sections, "warning")
+def _counts(row: HostRow, hosts: Sequence[str], marks: Mapping[str, str]) -> str:
+    by_status = {
+        name: [host for host in hosts if host in row.checks and status(row.checks[host]) == name] for name in (OK, WARNING, REFUSED)
+    }
+    parts = [f"{marks[OK]} {len(by_status[OK])}"] if by_status[OK] else []
+    parts += [f"{marks[name]} {hosts_text(by_status[name])}" for name in (WARNING, REFUSED) if by_status[name]]
+    return "  ".join(parts)
+
+
+def _worst(row: HostRow) -> str:
+    found = {status(check) for check in row.checks.values()}
+    return next((name for name in (REFUSED, WARNING) if name in found), OK)
+
+
+def failed_checks(examined: HostsExamined) -> tuple[Section, ...]:
+    """By subject: one check for all hosts with the same finding, named after them."""
+    sections = [
+        Section(
+            subject=section.subject, checks=tuple(check for row in section.rows for check in folded(row, examined.labels) if not check.ok)
+        )
+        for section in examined.sections
+    ]
+    return tuple(section for section in sections if section.checks)
+
+
+def _marks(console: Console) -> dict[str, str]:
+    return MARKS if can_encode("✓✗", console.encoding) else PLAIN_MARKS
+
+
+def _count(sections: Sequence[Section], wanted: str) -> int:
+    return sum(status(check) == wanted for section in sections for check in section.checks)
+
+
+def _summary(sections: Sequence[Section], took_s: float, total: int) -> str:
+    refused, warnings = _count(sections, REFUSED), _count(sections, WARNING)
     verdict = f"{refused} would refuse a campaign" if refused else "a campaign may start"
-    warned = f", {warnings} {'warning' if warnings == 1 else 'warnings'}" if warnings else ""
+    warned = f", {count(warnings, 'warning')}" if warnings else ""
     return f"{total} checks in {took_s:.1f} s: {verdict}{warned}"
 
 
 def _document(
     sections: Sequence[Section], counted: Sequence[Section], took_s: float, plan: Path | None, examined: HostsExamined | None
 ) -> dict[str, Any]:
-    from seatrial.cli.doctor_hosts import document
-    from seatrial.machine.host import host
-    from seatrial.records.codec import to_json
+    from seatrial.machine.host import read_host
 
-    checks = [{"subject": section.subject, "status": _status(check), **to_json(check)} for section in sections for check in section.checks]
+    checks = [{"subject": section.subject, "status": status(check), **to_json(check)} for section in sections for check in section.checks]
     return {
-        "host": host().name,
+        "host": read_host().name,
         "plan": None if plan is None else str(plan),
-        "refused": _count(counted, "refused"),
-        "warnings": _count(counted, "warning"),
+        "refused": _count(counted, REFUSED),
+        "warnings": _count(counted, WARNING),
         "took_s": round(took_s, 3),
         "checks": checks,
-        "hosts": None if examined is None else document(examined),
+        "hosts": None if examined is None else hosts_document(examined),
     }
+
+
+def hosts_document(examined: HostsExamined) -> dict[str, Any]:
+    """Every host's every check, and its facts."""
+    rows = [
+        {
+            "subject": section.subject,
+            "name": row.name,
+            "hosts": {host: {"status": status(check), **to_json(check)} for host, check in row.checks.items()},
+        }
+        for section in examined.sections
+        for row in section.rows
+    ]
+    return {"names": list(examined.hosts), "rows": rows, "facts": {host: to_json(facts) for host, facts in examined.facts.items()}}

@@ -11,15 +11,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seatrial.cli.options import Folder
-from seatrial.report.frames import FORMATS
+from seatrial.core.errors import UsageError, did_you_mean
+from seatrial.core.paths import CampaignPaths
+from seatrial.core.text import format_bytes
+from seatrial.report.tables import FORMATS
 
 if TYPE_CHECKING:
-    from seatrial.campaign.export import Exporter, Table
+    from seatrial.results.export import Exporter, Table
 
-EXAMPLES = (
-    "seatrial export outputs/tiny-lm-demo steps -o steps.parquet\n\nseatrial export outputs/tiny-lm-demo all -o tables --format parquet"
-)
-# Endings that name a file of another kind: taken for a folder they would only surprise.
+EXAMPLES = {
+    "export": (
+        "seatrial export outputs/tiny-lm-demo steps -o steps.parquet\n\nseatrial export outputs/tiny-lm-demo all -o tables --format parquet"
+    )
+}
+# Endings of other kinds of files: taken for a folder's name they would only surprise.
 OTHER_FILES = (".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".feather", ".arrow", ".gz", ".zst", ".zip", ".pq", ".db", ".sqlite")
 
 Tables = Annotated[
@@ -33,25 +38,19 @@ Target = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("export", epilog=EXAMPLES)(export)
-
-
 def export(out: Folder, tables: Tables = None, format: Format = None, output: Target = None) -> int:
-    """Export any table of a campaign as CSV or Parquet, made anew from what is on disk; without TABLE, list the tables.
+    """Export any table of a campaign as CSV or Parquet, computed from what is on disk; without TABLE, list the tables.
 
     Numbers and flags are typed in Parquet. Columns are described in docs/files.md. A folder that the original stage-1 scripts wrote is
-    read through the campaign that is made of it in its subfolder `seatrial`.
+    read through its translation in the subfolder `seatrial`.
     """
-    from seatrial.campaign.export import Exporter, table_names
-    from seatrial.campaign.original import campaign_of
-    from seatrial.paths import CampaignPaths
+    from seatrial.results.export import Exporter, table_names
+    from seatrial.results.folders import find_campaign
 
     names = table_names(tables or [])
     form = chosen_format(format, output)
     targets = chosen_targets(names, output, form)
-    exporter = Exporter(CampaignPaths(campaign_of(out)))
+    exporter = Exporter(CampaignPaths(find_campaign(out)))
     if not names:
         _list(exporter)
     elif targets:
@@ -59,34 +58,30 @@ def export(out: Folder, tables: Tables = None, format: Format = None, output: Ta
     else:
         _to_stdout(exporter, names[0], form)
     for line in exporter.left_out:
-        print(f"seatrial: left out, as it could not be read: {line}", file=sys.stderr)
+        print(f"seatrial: not readable, left out: {line}", file=sys.stderr)
     return 1 if exporter.left_out else 0
 
 
-def chosen_format(asked: str | None, output: Path | None) -> str:
-    """`csv` or `parquet`; an ending that says otherwise than --format is refused."""
-    from seatrial.errors import UsageError, did_you_mean
-
-    if asked is not None and asked not in FORMATS:
-        raise UsageError(f"--format {asked}: unknown; {did_you_mean(asked, FORMATS)}")
+def chosen_format(given: str | None, output: Path | None) -> str:
+    """`csv` or `parquet`; an ending that contradicts --format is refused."""
+    if given is not None and given not in FORMATS:
+        raise UsageError(f"--format {given}: unknown; {did_you_mean(given, FORMATS)}")
     ending = output.suffix.lower().removeprefix(".") if output is not None else ""
-    if asked is not None and ending in FORMATS and ending != asked:
-        raise UsageError(f"-o {output} ends in .{ending} and --format says {asked}: leave --format out, or change the ending")
-    return asked or (ending if ending in FORMATS else "csv")
+    if given is not None and ending in FORMATS and ending != given:
+        raise UsageError(f"-o {output} ends in .{ending} and --format says {given}: leave --format out, or change the ending")
+    return given or (ending if ending in FORMATS else "csv")
 
 
 def chosen_targets(names: list[str], output: Path | None, form: str) -> dict[str, Path]:
     """Table → file; {} for stdout."""
-    from seatrial.errors import UsageError
-
     if output is None:
         if len(names) > 1:
             raise UsageError(f"{len(names)} tables do not fit into one stream: name a folder for them with -o FOLDER")
         if names and form == "parquet" and sys.stdout.isatty():
-            raise UsageError("Parquet is not for a terminal: name a file with -o FILE.parquet, or send it into a pipe")
+            raise UsageError("Parquet is binary: write it with -o FILE.parquet, or into a pipe")
         return {}
     if not names:
-        raise UsageError("-o needs a table to write: name one or more, or `all`; without -o they are listed")
+        raise UsageError("-o needs a table: name one or more, or `all`; without -o they are listed")
     is_folder = output.is_dir()
     if not is_folder and output.suffix.lower() in OTHER_FILES:
         raise UsageError(f"-o {output}: tables are written as .csv or .parquet; give one of these endings, or a folder")
@@ -100,8 +95,8 @@ def chosen_targets(names: list[str], output: Path | None, form: str) -> dict[str
 def _list(exporter: Exporter) -> None:
     from rich.table import Table
 
-    from seatrial.campaign.export import TABLES
-    from seatrial.cli.say import people
+    from seatrial.cli.program import console_for
+    from seatrial.results.export import TABLES
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for title, side in (("table", "left"), ("rows", "right"), ("columns", "right"), ("holds", "left")):
@@ -109,13 +104,10 @@ def _list(exporter: Exporter) -> None:
     for name, holds in TABLES.items():
         table = exporter.table(name)
         shown.add_row(name, f"{sum(len(frame) for frame in table.frames):,}", str(len(table.schema)), holds)
-    people().print(shown)
+    console_for().print(shown)
 
 
 def _write(exporter: Exporter, targets: dict[str, Path], form: str) -> None:
-    from seatrial.errors import UsageError
-    from seatrial.units import format_bytes
-
     for name, path in targets.items():
         table = exporter.table(name)
         try:
@@ -127,9 +119,8 @@ def _write(exporter: Exporter, targets: dict[str, Path], form: str) -> None:
 
 
 def _to_stdout(exporter: Exporter, name: str, form: str) -> None:
-    from seatrial.errors import UsageError
 
-    # Not through the stream that nothing can break: here the text is the result, and half of it is none.
+    # Not through SafeStream: here the text is the result, and half of it is none.
     stdout = getattr(sys.stdout, "buffer", None)
     if stdout is None:
         raise UsageError("standard output is closed: write the table with -o FILE")
@@ -140,7 +131,7 @@ def _to_stdout(exporter: Exporter, name: str, form: str) -> None:
     except BrokenPipeError:
         return
     except OSError as error:
-        raise UsageError(f"standard output takes no more ({error.strerror}): the table is not whole; write it with -o FILE") from error
+        raise UsageError(f"standard output failed ({error.strerror}): the table is incomplete; write it with -o FILE") from error
 
 
 def _parts(table: Table, form: str) -> Iterator[bytes]:

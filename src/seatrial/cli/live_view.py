@@ -13,15 +13,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from seatrial.campaign.preflight import one_line as check_line
-from seatrial.log_lines import shown_lines
-from seatrial.records.check import Check
-from seatrial.records.live import LiveState
+from seatrial.campaign.preflight import check_line
+from seatrial.core.log_lines import lines_to_show
+from seatrial.core.text import format_duration, format_estimate, format_hms
+from seatrial.records.caution import Check
 from seatrial.records.outcome import Outcome, RunOutcome
-from seatrial.records.results import MeasuredRun
-from seatrial.records.run_spec import RunSpec
-from seatrial.report.one_line import one_line
-from seatrial.units import format_duration, format_estimate, format_hms
+from seatrial.records.plan import RunSpec
+from seatrial.records.results import LiveState, MeasuredRun
+from seatrial.report.text import one_line
 
 PLAIN_HEARTBEAT_S = 30.0
 FAILURE_LINES_SHOWN = 12
@@ -35,56 +34,56 @@ class PlainView:
         self._console = console
         self._heartbeat_s = heartbeat_s
         self._position = ""
-        self._run_said: tuple[str | None, int | None] = (None, None)
-        self._said_s = 0.0
-        self._alarm_said = ""
+        self._printed_run: tuple[str | None, int | None] = (None, None)
+        self._printed_s = 0.0
+        self._printed_alarm = ""
         self.failed = 0
 
     def warned(self, checks: Sequence[Check]) -> None:
         for check in checks:
-            self._say(f"[WARN] {check_line(check)}")
+            self._print_line(f"[WARN] {check_line(check)}")
 
-    def skipped(self, spec: RunSpec, unlike: str) -> None:
-        then = f"; it ran under other conditions ({unlike}): remove its folder to run it anew" if unlike else ""
-        self._say(f"{spec.run}: finished before, not run again{then}")
+    def skipped(self, spec: RunSpec, changes: str) -> None:
+        changed = f"; changed since: {changes}; remove its folder to run it again" if changes else ""
+        self._print_line(f"{spec.run}: finished before, not run again{changed}")
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         self._position = f"[{position}/{count}]"
         again = f", attempt {attempt}" if attempt > 1 else ""
-        self._say(f"{self._position} {spec.run}: started{again}")
+        self._print_line(f"{self._position} {spec.run}: started{again}")
 
     def progress(self, state: LiveState) -> None:
-        if (state.run, state.attempt) != self._run_said:
-            self._run_said, self._said_s = (state.run, state.attempt), 0.0
-        # Kept from run to run: what is still there of the run before is not said again under the next one's name.
-        if state.alarm != self._alarm_said:
-            self._alarm_said = state.alarm
+        if (state.run, state.attempt) != self._printed_run:
+            self._printed_run, self._printed_s = (state.run, state.attempt), 0.0
+        # Kept from run to run: an alarm of the run before is not printed again under the next one's name.
+        if state.alarm != self._printed_alarm:
+            self._printed_alarm = state.alarm
             if state.alarm:
-                self._say(f"[WARN] {run_title(state)}: {state.alarm}")
-        if state.run and self._heartbeat_s and state.elapsed_s - self._said_s >= self._heartbeat_s:
-            self._said_s = state.elapsed_s
-            self._say(heartbeat_line(state))
+                self._print_line(f"[WARN] {run_title(state)}: {state.alarm}")
+        if state.run and self._heartbeat_s and state.elapsed_s - self._printed_s >= self._heartbeat_s:
+            self._printed_s = state.elapsed_s
+            self._print_line(heartbeat_line(state))
 
     def stopping(self, spec: RunSpec) -> None:
-        self._say(
+        self._print_line(
             f"{self._position} {spec.run}: stopping, up to {format_duration(spec.limits.soft_s + spec.limits.term_s)} for it to end by "
             "itself; Ctrl-C again kills it at once"
         )
 
     def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
-        self._say(f"{self._position} {end_line(spec, outcome, measured)}")
+        self._print_line(f"{self._position} {end_line(spec, outcome, measured)}")
         if outcome.outcome not in (Outcome.OK, Outcome.INTERRUPTED):
             self.failed += 1
-            self._say_failure(outcome)
+            self._print_failure(outcome)
 
-    def _say_failure(self, outcome: RunOutcome) -> None:
-        for line in shown_lines(outcome.log_tail)[-FAILURE_LINES_SHOWN:]:
-            self._say(f"    | {line}")
+    def _print_failure(self, outcome: RunOutcome) -> None:
+        for line in lines_to_show(outcome.log_tail)[-FAILURE_LINES_SHOWN:]:
+            self._print_line(f"    | {line}")
         if outcome.action:
-            self._say(f"    → {outcome.action}")
+            self._print_line(f"    → {outcome.action}")
 
-    def _say(self, line: str) -> None:
-        # Names and log lines are other people's: what they hold for a terminal to act on stays out of it.
+    def _print_line(self, line: str) -> None:
+        # Names and log lines come from users: control sequences in them must not reach the terminal.
         self._console_for(line).print(Text(one_line(line)), soft_wrap=True)
 
     def _console_for(self, line: str) -> Console:
@@ -129,7 +128,7 @@ class TerminalView(PlainView):
 
 @contextlib.contextmanager
 def live_view(console: Console, heartbeat_s: float | None = None) -> Iterator[PlainView]:
-    """The view that fits the console. Without a wish, a terminal has its bars and needs no heartbeat lines."""
+    """The view that fits the console. By default a terminal has its bars and needs no heartbeat lines."""
     if not console.is_terminal:
         yield PlainView(console, PLAIN_HEARTBEAT_S if heartbeat_s is None else heartbeat_s)
         return
@@ -139,7 +138,7 @@ def live_view(console: Console, heartbeat_s: float | None = None) -> Iterator[Pl
 
 
 def state_line(state: LiveState) -> str:
-    """One line for people who look on without bars."""
+    """The state in one line, without bars."""
     if state.over:
         return one_line(f"{state.plan}: over, {state.finished} of {state.count} runs done, {state.failed} failed")
     if state.run is None:
@@ -148,17 +147,17 @@ def state_line(state: LiveState) -> str:
 
 
 def heartbeat_line(state: LiveState) -> str:
-    """The seeds' line about the run under way, and how the campaign stands."""
+    """The seeds' line about the run under way, and the campaign's progress."""
     remain_steps = max(state.total_steps - 1 - state.step, 0) if state.total_steps is not None and state.step is not None else None
     eta = UNKNOWN if state.run_eta_s is None else f"{format_hms(state.run_eta_s)}({state.run_eta_s:.1f}s)"
-    told = {
+    fields = {
         "last_step": state.step,
         "iter_ms_p50": None if state.iter_ms_p50 is None else f"{state.iter_ms_p50:.1f}",
         "eta": eta,
         "eta_mode": state.eta_mode or None,
         "remain_steps": remain_steps,
     }
-    body = ", ".join(f"{name}={UNKNOWN if value is None else value}" for name, value in told.items())
+    body = ", ".join(f"{name}={UNKNOWN if value is None else value}" for name, value in fields.items())
     return f"[INFO] heartbeat {run_title(state)}: {body} · {_campaign(state)}"
 
 

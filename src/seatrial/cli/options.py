@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from seatrial.ports import LAST_PORT
+from seatrial.core.ports import LAST_PORT
 
 
 def _folder(text: str) -> Path:
     if not text:
-        # A variable that was meant to be set: taken for `.` it would strew the results over this folder.
+        # A shell variable that was not set: taken for `.` the results would be scattered over this folder.
         raise typer.BadParameter("it is empty; name a folder, or leave the option out")
     return Path(text)
 
@@ -40,7 +40,7 @@ Track = Annotated[
     typer.Option(
         "--track",
         metavar="mlflow|wandb|tensorboard",
-        help="Send each run that is over to this tracker, where it is installed; may be repeated.",
+        help="Send each finished run to this tracker, where it is installed; may be repeated.",
     ),
 ]
 Heartbeat = Annotated[
@@ -48,15 +48,15 @@ Heartbeat = Annotated[
     typer.Option(
         "--heartbeat",
         metavar="SECONDS",
-        help="Say a line about the run under way this often; 0 for never. Default: 30 where there is no terminal, else never.",
+        help="Print a line about the run under way this often; 0 for never. Default: 30 where there is no terminal, else never.",
         min=0,
         show_default=False,
     ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Run finished runs again too; their older attempts stay and no longer count.")]
-Yes = Annotated[bool, typer.Option("--yes", help="More than 1,000 runs are meant, and not a slip in the axes: start them.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Confirm a campaign of more than 1,000 runs, which is often a slip in the axes.")]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]
-WHERE = "Where it is looked for"
+WHERE = "Where to find it"
 HistoryFile = Annotated[
     Path | None,
     typer.Option(
@@ -76,7 +76,7 @@ NodeRank = Annotated[
         metavar="R",
         help=(
             "For `place: {kind: pernode, nodes: N}`: which of the N nodes this is, from 0; the same command is typed on each. Node 0 runs "
-            "the campaign, the others start what it tells them. In a Slurm job: srun -N2 --ntasks-per-node=1 sh -c "
+            "the campaign, the others start what it asks for. In a Slurm job: srun -N2 --ntasks-per-node=1 sh -c "
             "'seatrial run PLAN --node-rank $SLURM_NODEID …'. Default: NODE_RANK."
         ),
         min=0,

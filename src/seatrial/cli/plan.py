@@ -1,4 +1,4 @@
-"""`seatrial plan show PLAN`, `seatrial plan schema` and `seatrial plan criteria`: look before running."""
+"""`seatrial plan show|schema|criteria`: look before running; and `read_plan`, for every verb that takes a plan."""
 
 from __future__ import annotations
 
@@ -11,73 +11,146 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seatrial.cli.main import VERBS
 from seatrial.cli.options import Budget, Only, Out, Overrides, PlanFile
-from seatrial.cli.say import people
+from seatrial.cli.program import console_for
+from seatrial.core import shell
+from seatrial.core.errors import printable
+from seatrial.core.paths import CampaignPaths
+from seatrial.core.text import count, format_duration, parse_limit_s
+from seatrial.records.launch import Allocation, Node
+from seatrial.records.plan import HOSTFILE, LOCAL, SENTINEL, PlaceSpec, RunSpec
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from seatrial.paths import CampaignPaths
-    from seatrial.records.campaign_plan import CampaignPlan
+    from seatrial.core.paths import CampaignPaths
+    from seatrial.records.plan import CampaignPlan
 
-SHOW_EXAMPLES = "seatrial plan show plans/tiny-lm-demo.yaml\n\nseatrial plan show plan.yaml --set 'axes.micro_batch=[8,16,32]'"
-SCHEMA_EXAMPLES = "seatrial plan schema > seatrial-plan.schema.json\n\nseatrial plan schema | less"
-CRITERIA_EXAMPLES = "seatrial plan criteria\n\nseatrial plan criteria stage1_stability"
+
+def read_plan(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out) -> CampaignPlan:
+    """The plan with every run resolved; a PlanError or UsageError where it cannot be."""
+    from seatrial.cli.per_node import refuse_time_in_output
+    from seatrial.plan.load import load_plan
+    from seatrial.plan.resolve import resolve_plan
+
+    budget_s = budget_of(budget)
+    loaded = load_plan(plan, set or ())
+    refuse_time_in_output(loaded.place.kind, str(out) if out else loaded.output)
+    return resolve_plan(loaded, source=str(plan), cwd=Path.cwd(), only=only or (), budget_s=budget_s, output=out)
+
+
+def budget_of(budget: Budget) -> float | None:
+    """`--budget` in seconds; None where it is not given."""
+    return parse_limit_s(budget, "--budget") if budget else None
+
+
+def warn_of_impossible_criteria(plan: CampaignPlan, console: Console) -> None:
+    """One line for each criterion that cannot pass; the campaign goes on all the same."""
+    from seatrial.plan.criteria import impossible_criteria
+
+    pinned: list[str] = []
+    # History is only opened where a criterion needs it.
+    if any(criterion.baseline and criterion.baseline.history for criterion in plan.criteria):
+        from seatrial.history.rows import history_path, pinned_names
+
+        pinned = pinned_names(history_path())
+    for sentence in impossible_criteria(plan, pinned):
+        console.print(printable(sentence), style="yellow", markup=False, highlight=False, soft_wrap=True)
+
+
+def print_hosts(console: Console, plan: CampaignPlan) -> None:
+    """A table of hosts and ranks for each place, or why there is none; nothing for runs on this machine."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from seatrial.launch.places.allocation import nodes_of
+
+    for place in dict.fromkeys(spec.place for spec in plan.chosen if spec.place.kind != LOCAL):
+        nodes = () if is_unknown(place) else nodes_of(place)
+        console.print(printable(_heading(place, len(nodes))))
+        table = Table("host", "node_rank", "ranks", "devices", box=None)
+        for node in nodes:
+            table.add_row(Text(node.name), str(node.node_rank), rank_span(node), ",".join(node.devices))
+        if nodes:
+            console.print(table)
+
+
+def _heading(place: PlaceSpec, nodes: int) -> str:
+    if not nodes:
+        return f"hosts: unknown, since {place.hostfile} cannot be read here; {place.ranks} ranks"
+    source = f"of {place.hostfile}" if place.kind == HOSTFILE else "that type the command"
+    return f"hosts: {count(place.ranks, 'rank')} on {count(nodes, 'host')} {source}"
+
+
+def rank_span(node: Node) -> str:
+    """`0-1`, or `0` for one alone."""
+    last = node.first_rank + node.ranks - 1
+    return f"{node.first_rank}-{last}" if last > node.first_rank else str(last)
+
+
+def is_unknown(place: PlaceSpec) -> bool:
+    """Whether the hosts of a run cannot be read here."""
+    return place.kind == HOSTFILE and not place.hosts
+
+
+def allocation_of_node_0(given: Allocation, spec: RunSpec) -> Allocation:
+    """The allocation of node 0, whose command is shown for all nodes; unchanged for a run on this machine."""
+    from seatrial.launch.launchers import allocation_for_node
+    from seatrial.launch.places.allocation import likely_allocation, nodes_of
+
+    nodes = nodes_of(spec.place)
+    if not nodes:
+        return given
+    return allocation_for_node(likely_allocation(spec, nodes, given.master_port), nodes[0])
+
+
+EXAMPLES = {"plan": "seatrial plan show plans/tiny-lm-demo.yaml\n\nseatrial plan show plan.yaml --set 'axes.micro_batch=[8,16,32]'"}
 CriteriaName = Annotated[
     str | None,
     typer.Argument(metavar="NAME", help="A metric or a ready set, to see only that one; all of them by default.", show_default=False),
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the verb and its parts."""
-    group = typer.Typer(help=VERBS["plan"], no_args_is_help=True)
-    group.command("show", epilog=SHOW_EXAMPLES)(show)
-    group.command("schema", epilog=SCHEMA_EXAMPLES)(schema)
-    group.command("criteria", epilog=CRITERIA_EXAMPLES)(criteria)
-    app.add_typer(group, name="plan")
+plan = typer.Typer(no_args_is_help=True)
 
 
+@plan.command(epilog="seatrial plan schema > seatrial-plan.schema.json\n\nseatrial plan schema | less")
 def schema() -> int:
     """Print the JSON Schema of plans, for editors that complete and check YAML by it."""
-    from seatrial.plan.json_schema import json_schema
+    from seatrial.plan.reference import json_schema
 
     print(json.dumps(json_schema(), indent=2))
     return 0
 
 
+@plan.command(epilog="seatrial plan criteria\n\nseatrial plan criteria stage1_stability")
 def criteria(name: CriteriaName = None) -> int:
     """Print what a plan's `criteria` can name: every metric with its unit and scopes, and every ready set with its bounds and reasons."""
-    from seatrial.plan.criteria_listing import criteria_listing
+    from seatrial.plan.reference import criteria_listing
 
-    people(plain=True, soft_wrap=True).print(criteria_listing(name))
+    console_for(plain=True, soft_wrap=True).print(criteria_listing(name))
     return 0
 
 
+@plan.command(epilog=EXAMPLES["plan"])
 def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budget = None, out: Out = None) -> int:
-    """Print what a plan would do: the matrix, which host has which ranks, every command in the order they would run, what must hold, and
-    an estimate of the time. Starts nothing.
+    """Print what a plan would do: the matrix, the ranks of each host, every command in order, the criteria, and an estimate of the time.
+    Starts nothing.
 
-    Runs that are finished already are marked. Criteria that cannot pass, and what would be refused before the start, are said at
-    the end.
+    Finished runs are marked. Criteria that cannot pass, and what would be refused before the start, are listed at the end.
     """
-    from seatrial.campaign.earlier import finished_attempt
-    from seatrial.cli.foreseen import say_what_cannot_pass
-    from seatrial.cli.plan_hosts import print_hosts
-    from seatrial.cli.read_plan import read_plan
-    from seatrial.paths import CampaignPaths
+    from seatrial.campaign.resume import finished_attempt
 
     campaign = read_plan(plan, set, only, budget, out)
     paths = CampaignPaths(Path(campaign.output))
     done = frozenset(spec.run for spec in campaign.chosen if finished_attempt(paths.run(spec.run), spec.hash))
-    console = people(plain=True, soft_wrap=True)
+    console = console_for(plain=True, soft_wrap=True)
     _print_matrix(console, campaign)
     print_hosts(console, campaign)
     _print_commands(console, campaign, paths, done)
     _print_criteria(console, campaign)
     _print_estimate(console, campaign, paths, done)
-    say_what_cannot_pass(campaign, console)
+    warn_of_impossible_criteria(campaign, console)
     _print_refusals(console, campaign)
     return 0
 
@@ -86,9 +159,7 @@ def _print_matrix(console: Console, plan: CampaignPlan) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from seatrial.errors import printable
     from seatrial.plan.placeholders import value_text
-    from seatrial.records.campaign_plan import SENTINEL
 
     runs = [spec for spec in plan.chosen if spec.mode != SENTINEL]
     groups = {spec.group: spec for spec in runs}
@@ -106,13 +177,10 @@ def _print_matrix(console: Console, plan: CampaignPlan) -> None:
 
 
 def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:
-    from seatrial import shell
-    from seatrial.cli.plan_hosts import first_share, is_unknown
-    from seatrial.errors import printable
-    from seatrial.launch.launchers.registry import command_for
-    from seatrial.launch.places.local import allocation
+    from seatrial.launch.launchers.commands import command_for
+    from seatrial.launch.places.allocation import local_allocation
     from seatrial.machine.gpus import read_driver
-    from seatrial.machine.secrets import mask, mask_words
+    from seatrial.machine.secrets import mask, mask_argv
 
     driver = read_driver()
     for number, spec in enumerate(plan.chosen, 1):
@@ -120,33 +188,31 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
             console.print(f"{number:4d}  {spec.run}: finished, would not be run again")
             continue
         if is_unknown(spec.place):
-            console.print(f"{number:4d}  {spec.run}: its commands are known where {printable(spec.place.hostfile)} can be read")
+            console.print(f"{number:4d}  {spec.run}: command unknown without {printable(spec.place.hostfile)}")
             continue
-        # A port is taken when a run starts; where the plan names none, 0 stands for it here.
-        given = first_share(allocation(spec, master_port=spec.place.port or 0, driver=driver), spec)
+        # A port is chosen when a run starts; where the plan names none, 0 is shown.
+        given = allocation_of_node_0(local_allocation(spec, master_port=spec.place.port or 0, driver=driver), spec)
         command = command_for(spec, given, paths.run(spec.run).next_attempt(), os.environ)
         times = f" × {len(command.ranks)} processes" if len(command.ranks) > 1 else ""
         variables = [f"{name}={mask(name, value)}" for name, value in sorted(command.env.items()) if not name.startswith("SEATRIAL_")]
-        words = printable(shell.quote(["env", *variables, *mask_words(command.argv)]))
+        command_line = printable(shell.quote(["env", *variables, *mask_argv(command.argv)]))
         where = f" on {given.node.name}, node 0 of {len(given.nodes)}" if given.node else ""
-        console.print(f"{number:4d}  {spec.run}{times}{where}\n      {words}")
+        console.print(f"{number:4d}  {spec.run}{times}{where}\n      {command_line}")
 
 
 def _print_criteria(console: Console, plan: CampaignPlan) -> None:
-    from seatrial.errors import printable
-    from seatrial.plan.criteria_listing import criterion_line
+    from seatrial.plan.reference import criterion_line
 
     for criterion in plan.criteria:
         console.print(f"must hold: {printable(criterion_line(criterion))}")
 
 
 def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:
-    from seatrial.campaign.results import known_durations_s
-    from seatrial.plan.estimate import estimate
-    from seatrial.units import format_duration
+    from seatrial.plan.resolve import estimate_time
+    from seatrial.results.recompute import known_durations_s
 
     left = replace(plan, selected=(), runs=tuple(spec for spec in plan.chosen if spec.run not in done))
-    guess = estimate(left, known_durations_s(paths))
+    guess = estimate_time(left, known_durations_s(paths))
     if not left.runs:
         text = "time: none, every run is finished"
     elif guess.total_s is None:
@@ -159,9 +225,9 @@ def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
 
 
 def _print_refusals(console: Console, plan: CampaignPlan) -> None:
-    from seatrial.campaign.host_check import checks_without_asking
-    from seatrial.preflight.need import need_of
+    from seatrial.campaign.preflight import local_checks
+    from seatrial.preflight.definitions import need_of
 
-    for check in checks_without_asking(need_of(plan)):
+    for check in local_checks(need_of(plan)):
         if not check.ok and check.refuses:
             console.print(f"would be refused: {check.name}: {check.found}. Fix: {check.fix}.", style="yellow")

@@ -1,12 +1,12 @@
-"""`seatrial prepare librispeech`: the data of the contrastive workload, prepared, checked or made up.
+"""`seatrial prepare librispeech`: the data of the contrastive workload, prepared, verified or generated.
 
 seatrial prepare librispeech --input-root data/LibriSpeech --output-root data/LibriSpeech_16k_trim --trim --workers 2
 
 1500 files prepared: 1500 now, 0 before; 5.1 hours of audio; none rejected; 4.4 s, 341.0 files/s
 manifest: data/LibriSpeech_16k_trim/manifest.tsv
 
-The work is that of `python -m seatrial_workloads.librispeech.prepare`, started here as a process of its own on the same terminal.
-Its options are told here once more: the harness imports no workload, and `--help` must not need one installed.
+`python -m seatrial_workloads.librispeech.prepare` does the work, in a process of its own on the same terminal. Its options are listed here
+again: the harness imports no workload, and `--help` must not need one installed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ from typing import Annotated, Any
 
 import typer
 
-from seatrial.errors import SeatrialError, UsageError, did_you_mean
-from seatrial.launch.own_programs import program_words
-from seatrial.records.exit_codes import DONE, INTERRUPTED, WRONG_USE
+from seatrial.core.errors import DONE, INTERRUPTED, WRONG_USE, SeatrialError, UsageError, did_you_mean
+from seatrial.launch.agents import module_argv
 
-EXAMPLES = (
-    "seatrial prepare librispeech --input-root data/LibriSpeech --output-root data/LibriSpeech_16k_trim --trim --workers 8\n\n"
-    "seatrial prepare librispeech --synthetic 200 --output-root data/synthetic"
-)
+EXAMPLES = {
+    "prepare": (
+        "seatrial prepare librispeech --input-root data/LibriSpeech --output-root data/LibriSpeech_16k_trim --trim --workers 8\n\n"
+        "seatrial prepare librispeech --synthetic 200 --output-root data/synthetic"
+    )
+}
 MODULES = {"librispeech": "seatrial_workloads.librispeech.prepare"}
 SAME_EXIT_CODES = (DONE, WRONG_USE, INTERRUPTED)
-WHAT, CONVERSION, WORK, INSTEAD = "Trees", "What is done to a file", "How it is done", "Instead of preparing"
+WHAT, CONVERSION, WORK, INSTEAD = "Trees", "Conversion", "Processing", "Instead of preparing"
 
 Dataset = Annotated[str, typer.Argument(metavar="DATASET", help="What to prepare: librispeech.", show_default=False)]
 InputRoot = Annotated[
@@ -48,23 +49,21 @@ ManifestPath = Annotated[
 TargetSr = Annotated[
     int, typer.Option(metavar="HZ", help="Resample to this rate; speech models want 16000 Hz.", rich_help_panel=CONVERSION)
 ]
-Trim = Annotated[bool, typer.Option("--trim", help="Cut silence off both ends, so that slices hold speech.", rich_help_panel=CONVERSION)]
+Trim = Annotated[bool, typer.Option("--trim", help="Trim silence from both ends, so that slices hold speech.", rich_help_panel=CONVERSION)]
 TrimTopDb = Annotated[
     float,
-    typer.Option(metavar="DB", help="Take for silence what is this many decibels below the loudest.", rich_help_panel=CONVERSION),
+    typer.Option(metavar="DB", help="Silence is this many decibels below the loudest.", rich_help_panel=CONVERSION),
 ]
-Workers = Annotated[
-    int, typer.Option(metavar="N", help="Work with this many processes; as many as there are cores is best.", rich_help_panel=WORK)
-]
+Workers = Annotated[int, typer.Option(metavar="N", help="Number of processes; as many as there are cores is best.", rich_help_panel=WORK)]
 Overwrite = Annotated[
     bool,
-    typer.Option("--overwrite", help="Make every file anew, also where the tree was prepared otherwise.", rich_help_panel=WORK),
+    typer.Option("--overwrite", help="Write every file again, also where the tree was prepared with other options.", rich_help_panel=WORK),
 ]
 LogEvery = Annotated[
     int,
-    typer.Option(metavar="N", help="Say a line every so many files where there is no terminal; 0 for none.", rich_help_panel=WORK),
+    typer.Option(metavar="N", help="Print a line every so many files where there is no terminal; 0 for none.", rich_help_panel=WORK),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="No bar and no lines on the way, only how it ended.", rich_help_panel=WORK)]
+Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar and no lines, only how it ended.", rich_help_panel=WORK)]
 Verify = Annotated[
     bool,
     typer.Option(
@@ -73,16 +72,9 @@ Verify = Annotated[
 ]
 Synthetic = Annotated[
     int | None,
-    typer.Option(
-        metavar="N", help="Make a small tree of N utterances that can be learnt from, without a download.", rich_help_panel=INSTEAD
-    ),
+    typer.Option(metavar="N", help="Generate a small learnable tree of N utterances, without a download.", rich_help_panel=INSTEAD),
 ]
 Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed of the synthetic tree. Default: 0.", rich_help_panel=INSTEAD)]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("prepare", epilog=EXAMPLES)(prepare)
 
 
 def prepare(
@@ -103,8 +95,8 @@ def prepare(
 ) -> int:
     """Prepare a dataset for training: one sample rate, mono, silence trimmed, transcripts copied, a manifest of all files.
 
-    The same command again goes on where it was interrupted and leaves the same files. What cannot be decoded is listed in rejected.tsv
-    and does not stop the rest. Exit code 0 when files were prepared, 1 when none were, when there was trouble or --verify found some.
+    The same command resumes where it was interrupted and leaves the same files. What cannot be decoded is listed in rejected.tsv and does
+    not stop the rest. Exit code 0 when files were prepared, 1 when none were, on an error, or when --verify found one.
     """
     if dataset not in MODULES:
         raise UsageError(f"there is no dataset '{dataset}': {did_you_mean(dataset, MODULES)}")
@@ -123,17 +115,17 @@ def prepare(
         "--synthetic": synthetic,
         "--seed": seed,
     }
-    return exit_code_of([*program_words(MODULES[dataset]), *words_of(options)])
+    return exit_code_of([*module_argv(MODULES[dataset]), *option_argv(options)])
 
 
-def words_of(options: dict[str, Any]) -> list[str]:
-    """Options as words of a command line. With `=`, so that a value that begins with a dash stays one."""
+def option_argv(options: dict[str, Any]) -> list[str]:
+    """With `=`, so that a value that begins with a dash stays one."""
     given = {name: value for name, value in options.items() if value is not None and value is not False}
     return [name if value is True else f"{name}={value}" for name, value in given.items()]
 
 
 def exit_code_of(command: list[str]) -> int:
-    """Run the command on this terminal and wait until it is over, also when asked to stop: it then ends by itself, with whole files."""
+    """Run the command on this terminal and wait until it ends, also when interrupted: it then ends by itself, with whole files."""
     process = subprocess.Popen(command)
     try:
         code = process.wait()
@@ -143,5 +135,5 @@ def exit_code_of(command: list[str]) -> int:
         process.wait()
         raise
     if code < 0:
-        raise SeatrialError(f"preparing was killed by signal {-code}: what is done stays, and the same command goes on from there")
+        raise SeatrialError(f"preparing was killed by signal {-code}: what is done stays; run the same command to resume")
     return code if code in SAME_EXIT_CODES else WRONG_USE

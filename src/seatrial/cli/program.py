@@ -1,75 +1,187 @@
-"""What makes a command a program: errors in one line, exit codes, signals, and an output that nothing can break.
+"""The parts of every command: one-line errors, exit codes, signals, and output that nothing can break.
 
-In: what is to be done, as a function that returns an exit code, and how errors are said. Out: the end of the process. `seatrial` is one
-such program, the drivers of runbooks are others; a runbook's small checks have `seatrial_runbooks/stage1/command_line.py`.
+In: what is to be done, as a function that returns an exit code, and how errors are printed. Out: the end of the process. `seatrial` is one
+such program, the drivers of runbooks are others. With `--json` the last line of stdout is one JSON document, and all else goes to stderr.
+rich is imported when a console is needed, so that help and errors come at once.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
+import json
 import os
+import signal
 import sys
-from collections.abc import Callable
-from typing import Any, NoReturn
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from seatrial.cli.machine_trouble import machine_trouble
-from seatrial.cli.stop_signals import StopSignals
-from seatrial.errors import SeatrialError
-from seatrial.machine.patience import is_stuck
-from seatrial.records.exit_codes import INTERRUPTED, WRONG_USE
+from seatrial.core.errors import INTERRUPTED, STOP_SIGNALS, WRONG_USE, SeatrialError
+from seatrial.core.timeouts import has_hung_call
 
-Act = Callable[[], int]
-Say = Callable[[str], None]
+if TYPE_CHECKING:
+    from rich.console import Console
+
+Action = Callable[[], int]
+PrintError = Callable[[str], None]
+
+# Cleaning up takes milliseconds; what takes longer than this hangs.
+CLEANUP_S = 2.0
+DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
+REMEDIES = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free space on that disk, then run the same command to resume"),
+    **dict.fromkeys((errno.EROFS, errno.EIO, errno.ESTALE), "fix that disk, then run the same command to resume"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM), "fix its permissions, or use another folder"),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "allow more open files (`ulimit -n 1024`) and run the same command again"),
+    **dict.fromkeys((errno.EAGAIN,), "allow more processes (`ulimit -u`) or end some, then run the same command again"),
+    **dict.fromkeys((errno.ENOMEM,), "end other programs or raise the memory limit, then run the same command again"),
+    **dict.fromkeys((errno.ENAMETOOLONG,), "choose a shorter path"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a file is where a folder is needed: choose another path"),
+    **dict.fromkeys((errno.EFBIG,), "allow larger files (`ulimit -f unlimited`) and run the same command again"),
+}
+OUT_OF_MEMORY = "out of memory: end other programs or raise the memory limit, then run the same command again"
+FOLDER_GONE = "the working directory is gone or not accessible: change to another one and run the same command again"
 
 
-def answered(act: Act, say: Say) -> int:
-    """What `act` returns; an error that people can act on is said and becomes its exit code. Others, and an interrupt, are raised."""
+def describe_system_error(error: Exception) -> str | None:
+    """An error of the machine (a full disk, a missing folder, a limit) in one sentence; None for an error of ours, best seen whole."""
+    if isinstance(error, MemoryError):
+        return OUT_OF_MEMORY
+    if isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        return f"no thread can be started: {REMEDIES[errno.EAGAIN]}"
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    if _is_relative(error) and _is_folder_gone():
+        return FOLDER_GONE
+    nameless = "the disk" if error.errno in DISK else "the system"
+    where = _shown_path(os.fsdecode(error.filename)) if isinstance(error.filename, (str, bytes)) else nameless
+    return f"{where}: {error.strerror}; {REMEDIES.get(error.errno, 'fix that and run the same command again')}"
+
+
+def _shown_path(name: str) -> str:
+    """The folder, for a file that is written aside under a temporary name."""
+    path = Path(name)
+    return str(path.parent) if path.suffix == ".part" and path.name.startswith(".") else name
+
+
+def _is_relative(error: OSError) -> bool:
+    """Whether the error names no file, or one relative to the working directory."""
+    return error.filename is None or (isinstance(error.filename, (str, bytes)) and not Path(os.fsdecode(error.filename)).is_absolute())
+
+
+def _is_folder_gone() -> bool:
     try:
-        return act()
+        Path.cwd()
+    except OSError:
+        return True
+    return False
+
+
+class StopSignals:
+    """INT, TERM and HUP as one request while the block runs: stop, leave whole files, exit 130.
+
+    The first raises KeyboardInterrupt where the program is. Those that follow at once are the same request, so that an impatient second
+    Ctrl-C does not break off the cleanup; one that comes later ends the process there and then. A signal that was ignored before, as HUP is
+    under nohup, stays so. While a campaign runs it has handlers of its own (`campaign.interrupts`).
+    """
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._first_m: float | None = None
+
+    def __enter__(self) -> StopSignals:
+        for number in STOP_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
+        return self
+
+    @property
+    def raised(self) -> bool:
+        """Whether a signal has interrupted what was being done."""
+        return self._first_m is not None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """What follows is the end of the process: nothing is left to be interrupted, and the exit code is known."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        now_m = self._monotonic()
+        if self._first_m is None:
+            self._first_m = now_m
+            raise KeyboardInterrupt
+        if now_m - self._first_m > CLEANUP_S:
+            os._exit(INTERRUPTED)
+
+
+def console_for(*, as_json: bool = False, plain: bool = False, soft_wrap: bool = False) -> Console:
+    """The console for people; `plain` where nothing printed has markup, `soft_wrap` where lines must not be broken."""
+    from rich.console import Console
+
+    return Console(stderr=as_json, emoji=False, markup=not plain, highlight=not plain, soft_wrap=soft_wrap)
+
+
+def print_lines(console: Console, lines: Sequence[str]) -> None:
+    """Print lines that are laid out already, without markup: the names in them come from users."""
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def write_lines(lines: Sequence[str], *, as_json: bool = False) -> None:
+    """Write lines unchanged, tabs included."""
+    (sys.stderr if as_json else sys.stdout).write("\n".join(lines) + "\n")
+
+
+def print_json(document: object, *, ensure_ascii: bool = True) -> None:
+    """The JSON line at the end of stdout."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=ensure_ascii) + "\n")
+
+
+def run_reporting_errors(action: Action, print_error: PrintError) -> int:
+    """The exit code of `action`. An error that users can act on is printed by `print_error`; others, and an interrupt, are raised."""
+    try:
+        return action()
     except SeatrialError as error:
-        say(str(error))
+        print_error(str(error))
         return error.exit_code
     except Exception as error:
-        trouble = machine_trouble(error)
-        if trouble is None:
+        text = describe_system_error(error)
+        if text is None:
             raise
-        say(trouble)
+        print_error(text)
         return WRONG_USE
 
 
-def exit_with(act: Act, say: Say | None = None) -> NoReturn:
-    """Do it and end the process with its code; an interrupt is 130 whatever it broke off, and is said where `say` is given."""
-    sys.stdout, sys.stderr = Unbreakable(sys.stdout), Unbreakable(sys.stderr)
+def exit_with(action: Action, print_error: PrintError | None = None) -> NoReturn:
+    """Run `action` and end the process with its code; an interrupt is always 130, and is printed where `print_error` is given."""
+    sys.stdout, sys.stderr = SafeStream(sys.stdout), SafeStream(sys.stderr)
     with StopSignals() as signals:
         try:
-            code = act()
+            code = action()
         except KeyboardInterrupt:
             code = INTERRUPTED
         except Exception:
-            if not is_stuck():
+            if not has_hung_call():
                 raise
             sys.excepthook(*sys.exc_info())
             code = WRONG_USE
-    if signals.raised and say is not None:
-        say("interrupted")
-    _end_process(INTERRUPTED if signals.raised else code, at_once=signals.raised)
-
-
-def _end_process(code: int, *, at_once: bool) -> NoReturn:
-    """`at_once` where a signal broke something off."""
+    if signals.raised and print_error is not None:
+        print_error("interrupted")
     sys.stdout.flush()
     sys.stderr.flush()
-    if is_stuck() or at_once:
-        # A driver that hangs holds locks that the usual way out would wait for; and an interpreter that was broken off in the middle of
-        # an import may end by a signal of its own instead of with the exit code.
-        os._exit(code)
+    if has_hung_call() or signals.raised:
+        # A driver that hangs holds locks that the usual way out would wait for; and an interpreter interrupted in the middle of an import
+        # may end by a signal of its own instead of with the exit code.
+        os._exit(INTERRUPTED if signals.raised else code)
     sys.exit(code)
 
 
-class Unbreakable:
+class SafeStream:
     """An output that nothing written to it can break: a reader that has gone (`| head`), a full disk or a closed stream silences it, a
-    character it cannot show becomes a question mark. A campaign of hours must not end because nobody listens."""
+    character it cannot show becomes a question mark. A campaign of hours must not end because nobody reads its output."""
 
     def __init__(self, stream: Any) -> None:
         # Python has None where the stream was closed before it started.

@@ -1,35 +1,58 @@
-"""`seatrial report OUT`: everything again from disk, and the page opened, printed, compared or as pictures."""
+"""`seatrial report OUT` and `seatrial why OUT FINDING`: recompute everything, and what a finding rests on.
+
+Besides the report: pictures, the page of two campaigns, a PDF, and a browser that shows it. What cannot be done here at all is refused
+before anything is written; what fails later is reported at the end, and the rest is written all the same.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import logging
 import os
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seatrial.cli.options import AsJson, Folder, Track
-from seatrial.cli.say import people, print_json
+from seatrial.cli.program import console_for, print_json, write_lines
+from seatrial.core.errors import CampaignError, SeatrialError, UsageError
+from seatrial.core.paths import CampaignPaths
+from seatrial.core.text import count
+from seatrial.records.codec import to_json
+from seatrial.report.view.campaign import PAGE_NOT_DRAWN
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from seatrial.cli.report_extras import Extras
     from seatrial.records.results import CampaignResults
+    from seatrial.report.html.compare import Compared
+    from seatrial.results.why import Recomputed, RecordedVerdict
 
-EXAMPLES = (
-    "seatrial report outputs/tiny-lm-demo --open\n\n"
-    "seatrial report tuesday --compare monday --open\n\n"
-    "seatrial report outputs/tiny-lm-demo --pdf --png\n\n"
-    "seatrial report outputs/tiny-lm-demo --svg picture.svg"
-)
+log = logging.getLogger(__name__)
+
+EXAMPLES = {
+    "report": (
+        "seatrial report outputs/tiny-lm-demo --open\n\n"
+        "seatrial report tuesday --compare monday --open\n\n"
+        "seatrial report outputs/tiny-lm-demo --pdf --png\n\n"
+        "seatrial report outputs/tiny-lm-demo --svg picture.svg"
+    ),
+    "why": "seatrial why outputs/tiny-lm-demo\n\nseatrial why outputs/tiny-lm-demo 1 --remake",
+}
 PAGE = "The page"
+DRAWS = "vl_convert"
+DIFFERS = 2
 
 OpenIt = Annotated[
     bool,
     typer.Option(
         "--open",
-        help="Open the page in your browser: summary.html, or the one that --compare made. Where there is no browser, say how to get it.",
+        help="Open the page in your browser: summary.html, or the one of --compare. Where there is no browser, print how to fetch it.",
         rich_help_panel=PAGE,
     ),
 ]
@@ -38,8 +61,8 @@ Other = Annotated[
     typer.Option(
         "--compare",
         metavar="OUT2",
-        help="Also lay this campaign beside OUT: what `seatrial compare OUT OUT2` says of the two, both rankings, what differs, and the "
-        "charts of both together, in OUT/compare_OUT2.html. Nothing is written into OUT2.",
+        help="Also compare with this campaign: what `seatrial compare OUT OUT2` prints, both rankings, what differs, and charts of both "
+        "together, in OUT/compare_OUT2.html. Nothing is written into OUT2.",
         rich_help_panel=PAGE,
         show_default=False,
     ),
@@ -59,13 +82,20 @@ Png = Annotated[
     ),
 ]
 Svg = Annotated[
-    Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the terminal report as an SVG picture; its folder must be there.")
+    Path | None, typer.Option("--svg", metavar="FILE", help="Also draw the terminal report as an SVG picture; its folder must exist.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("report", epilog=EXAMPLES)(report)
+FindingId = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="FINDING",
+        help="The finding's id, as the report and verdict.json show it; its number or beginning will do. Without one, all are listed.",
+        show_default=False,
+    ),
+]
+Remake = Annotated[
+    bool,
+    typer.Option("--remake", help="Recompute it from what the runs wrote, not from the tables: exit code 0 if it is the same, else 2."),
+]
 
 
 def report(
@@ -78,43 +108,246 @@ def report(
     track: Track = None,
     json: AsJson = False,
 ) -> int:
-    """Make every table and report of a campaign again from what is on disk, and show the ranking and the verdict.
+    """Recompute every table and report of a campaign from what is on disk, and show the ranking and the verdict.
 
     Works on unfinished campaigns, on folders copied from another machine, and on folders that the original stage-1 scripts wrote.
 
-    What is made of a folder of the original scripts lies in its subfolder `seatrial`, and nothing else in it is touched.
+    What is written for a folder of the original scripts goes into its subfolder `seatrial`, and nothing else in it is touched.
 
-    Exit codes are those of `run`; what was asked for besides and could not be made gives 1, after all else is done.
+    Exit codes are those of `run`; what was asked for besides and could not be written gives 1, after all else is done.
     """
-    from seatrial.campaign.original import campaign_of
-    from seatrial.campaign.results import remake_or_say
-    from seatrial.cli.report_extras import Extras, refuse_what_cannot_be
-    from seatrial.cli.track import track_all, usable_trackers
-    from seatrial.errors import CampaignError
+    from seatrial.cli.run import result_json, track_all, usable_trackers
     from seatrial.report.terminal import print_report
+    from seatrial.results.folders import find_campaign
+    from seatrial.results.recompute import recompute_or_explain
 
-    asked = Extras(open_it=open_it, compare=compare, pdf=pdf, png=png, svg=svg)
-    refuse_what_cannot_be(asked, out)
+    extras = Extras(open_it=open_it, compare=compare, pdf=pdf, png=png, svg=svg)
+    check_extras(extras, out)
     if out.is_dir() and not os.access(out, os.W_OK | os.X_OK):
-        raise CampaignError(f"{out} cannot be written to, and that is where reports go: copy it to a place of your own and report the copy")
+        raise CampaignError(f"{out} is not writable, and that is where reports go: copy it to a place of your own and report the copy")
     trackers = usable_trackers(track or ())
-    campaign = campaign_of(out)
-    console = people(as_json=json)
-    results, unwritten = remake_or_say(campaign)
+    campaign = find_campaign(out)
+    console = console_for(as_json=json)
+    results, unwritten = recompute_or_explain(campaign)
     print_report(results, console)
     track_all(trackers, campaign, console)
-    return _finish(out, results, asked, console, unwritten, as_json=json)
-
-
-def _finish(out: Path, results: CampaignResults, asked: Extras, console: Console, unwritten: str, *, as_json: bool) -> int:
-    """What was asked for besides, then the machine's line; what could not be made is said last."""
-    from seatrial.cli.carry_out import last_line
-    from seatrial.cli.report_extras import make_extras
-    from seatrial.errors import CampaignError
-
-    made = make_extras(asked, out, results, console, unwritten)
-    if as_json:
-        print_json({**last_line(results), **made.told()})
-    if made.troubles:
-        raise CampaignError("; ".join(made.troubles))
+    written = write_extras(extras, out, results, console, unwritten)
+    if json:
+        print_json({**result_json(results), **written.to_json()})
+    if written.errors:
+        raise CampaignError("; ".join(written.errors))
     return results.verdict.verdict.exit_code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extras:
+    """Options for more than the report."""
+
+    open_it: bool = False
+    compare: Path | None = None
+    pdf: bool = False
+    png: bool = False
+    svg: Path | None = None
+
+
+@dataclass(kw_only=True)
+class Written:
+    """The extras that were written."""
+
+    html: Path | None = None
+    pdf: Path | None = None
+    png: tuple[Path, ...] = ()
+    compare: Path | None = None
+    comparison: dict[str, Any] | None = None
+    errors: list[str] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the JSON line: null where an extra was not requested or could not be written."""
+        paths = {name: str(path) if path else None for name, path in (("html", self.html), ("pdf", self.pdf), ("compare", self.compare))}
+        return {**paths, "png": [str(path) for path in self.png] or None, "comparison": self.comparison}
+
+
+def check_extras(extras: Extras, out: Path) -> None:
+    """A UsageError or CampaignError where something cannot be done here at all."""
+    if extras.svg is not None and not extras.svg.absolute().parent.is_dir():
+        raise UsageError(f"--svg {extras.svg}: there is no folder {extras.svg.parent}; create it first, or name a file in an existing one")
+    if extras.png:
+        try:
+            # Imported, and not only looked for: an installed package may still not load.
+            importlib.import_module(DRAWS)
+        except (ImportError, OSError) as error:
+            is_missing = isinstance(error, ModuleNotFoundError) and error.name == DRAWS
+            why = "is not installed here" if is_missing else f"cannot be loaded here ({error})"
+            raise UsageError(f"--png needs vl-convert-python, which {why}: `pip install 'seatrial[charts]'`") from error
+    if extras.pdf:
+        from seatrial.report.html.print import required_browser
+
+        required_browser()
+    if extras.compare is not None:
+        from seatrial.results.compare_page import check_other_campaign
+
+        check_other_campaign(out, extras.compare)
+
+
+def write_extras(extras: Extras, out: Path, results: CampaignResults, console: Console, unwritten: str = "") -> Written:
+    """Write every extra, one after another, and print where it is; one that fails costs none of the others. `unwritten` says why there are
+    no tables, where there are none: then only the terminal can be drawn."""
+    from seatrial.cli.browser import open_page
+    from seatrial.report.terminal import save_svg
+
+    paths = CampaignPaths(Path(results.output))
+    written = Written(errors=[unwritten]) if unwritten else Written(html=_page(results, paths))
+    if extras.svg:
+        with _errors_kept("--svg", written):
+            save_svg(results, extras.svg)
+    if unwritten:
+        return written
+    if extras.png:
+        with _errors_kept("--png", written):
+            written.png = _write_pictures(results, paths, console)
+    if extras.compare:
+        with _errors_kept("--compare", written):
+            written.compare, written.comparison = _write_comparison(out, results, extras.compare, console)
+    if extras.pdf:
+        with _errors_kept("--pdf", written):
+            written.pdf = _write_pdf(written.html, paths, console)
+    if extras.open_it:
+        page = written.compare or written.html
+        _print(console, [open_page(page) if page else "There is no page to open: it could not be written."])
+    return written
+
+
+def _page(results: CampaignResults, paths: CampaignPaths) -> Path | None:
+    """The page of these results; where it could not be drawn, an older one may be there."""
+    is_drawn = not any(caution.kind == PAGE_NOT_DRAWN for caution in results.cautions)
+    return paths.summary_html if is_drawn and paths.summary_html.is_file() else None
+
+
+@contextlib.contextmanager
+def _errors_kept(option: str, written: Written) -> Iterator[None]:
+    """Whatever a disk, a browser or a drawing program raises becomes a sentence."""
+    try:
+        yield
+    except SeatrialError as error:
+        written.errors.append(f"{option}: {error}")
+    except OSError as error:
+        reason = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        written.errors.append(f"{option}: {reason}")
+    except Exception as error:
+        log.debug("%s failed", option, exc_info=error)
+        written.errors.append(f"{option}: {type(error).__name__}: {error}")
+
+
+def _write_pictures(results: CampaignResults, paths: CampaignPaths, console: Console) -> tuple[Path, ...]:
+    """The main charts as PNG, and summary.md again, since it shows those that exist."""
+    from seatrial.report.html.data import page_data
+    from seatrial.report.html.print import PNG_CHARTS, write_pngs
+    from seatrial.report.write import write_summary
+
+    # Only our own names: the folder may hold the user's pictures too.
+    ours = [paths.charts / f"{name}.png" for name in PNG_CHARTS]
+    _move_aside(ours, console)
+    written = tuple(write_pngs(page_data(results).drawn, paths.charts))
+    for outdated in set(ours) - set(written):
+        outdated.unlink(missing_ok=True)
+    write_summary(results, paths)
+    names = ", ".join(path.name for path in written)
+    _print(console, [f"Pictures: {names} in {paths.charts}" if written else "Pictures: none; no run has anything to draw."])
+    return written
+
+
+def _write_comparison(out: Path, results: CampaignResults, other: Path, console: Console) -> tuple[Path, dict[str, Any]]:
+    from seatrial.results.compare_page import write_comparison
+
+    found = write_comparison(out, results, other)
+    moved = [found.moved] if found.moved else []
+    _print(console, [*moved, "", *comparison_text(found.compared, console.width), "", f"Side by side: {found.page}"])
+    if found.compared.refused:
+        return found.page, {"refused": found.compared.refused}
+    return found.page, {"comparisons": to_json(found.compared.comparisons), "note": found.compared.note}
+
+
+def comparison_text(compared: Compared, width: int) -> list[str]:
+    """What `seatrial compare OUT OUT2` prints, or why the two are not compared."""
+    from seatrial.report.comparison import comparison_lines
+
+    if compared.refused:
+        return [f"Not compared: {compared.refused}"]
+    return comparison_lines(compared.comparisons, width, compared.note)
+
+
+def _write_pdf(page: Path | None, paths: CampaignPaths, console: Console) -> Path:
+    from seatrial.report.html.print import required_browser, write_pdf
+
+    if page is None:
+        raise CampaignError("there is no summary.html to print")
+    _move_aside([paths.summary_pdf], console)
+    undrawn = write_pdf(page, paths.summary_pdf, required_browser())
+    _print(console, [f"PDF: {paths.summary_pdf}"])
+    if undrawn:
+        console.print(f"Charts not drawn in it: {', '.join(undrawn)}", style="yellow", markup=False, highlight=False)
+    return paths.summary_pdf
+
+
+def _move_aside(written: Iterable[Path], console: Console) -> None:
+    """Folders in the way of these files are renamed, with a line about it."""
+    from seatrial.results.recompute import move_folder_aside
+
+    _print(console, [moved.text for path in written if (moved := move_folder_aside(path))])
+
+
+def _print(console: Console, lines: Sequence[str]) -> None:
+    from seatrial.report.text import one_line
+
+    if lines:
+        console.print("\n".join(map(one_line, lines)), markup=False, highlight=False, soft_wrap=True)
+
+
+def why(out: Folder, finding: FindingId = None, remake: Remake = False, json: AsJson = False) -> int:
+    """Show what a finding of a verdict rests on: each number with its file, window and n, how it is computed, and from which raw files.
+
+    Works on unfinished and copied campaigns, and on folders that the original stage-1 scripts wrote. Nothing in OUT is changed.
+    """
+    from seatrial.report.view.problems import finding_json, finding_lines
+    from seatrial.results.folders import find_campaign
+    from seatrial.results.why import find_finding, read_verdict, recompute_finding, trace
+
+    if remake and not finding:
+        raise UsageError("--remake recomputes one finding: name it, for example `seatrial why OUT 1 --remake`")
+    paths = CampaignPaths(find_campaign(out))
+    recorded = read_verdict(paths)
+    if not finding:
+        return _list_findings(recorded, json)
+    one = find_finding(recorded.findings, finding)
+    # Always in quotes: ids hold colons and whatever people call their groups.
+    quoted = shlex.quote(one.id) if "'" in one.id else f"'{one.id}'"
+    command = f"seatrial why {shlex.quote(str(out))} {quoted} --remake"
+    numbers = trace(paths, one)
+    again = recompute_finding(paths, one) if remake else None
+    width = console_for(as_json=json).width
+    write_lines([*finding_lines(one, numbers, command, width), *(_recomputed_lines(recorded, again) if again else [])], as_json=json)
+    if json:
+        document = finding_json(one, numbers, command)
+        if again:
+            document |= {"same": not again.differences, "differences": list(again.differences), "remade": to_json(again.finding)}
+        print_json(document)
+    return DIFFERS if again and again.differences else 0
+
+
+def _list_findings(recorded: RecordedVerdict, json: bool) -> int:
+    from seatrial.report.view.problems import findings_lines
+
+    write_lines(list(findings_lines(recorded.findings, console_for(as_json=json).width)), as_json=json)
+    if json:
+        print_json({"findings": to_json(recorded.verdict.findings), "statements": to_json(recorded.verdict.statements)})
+    return 0
+
+
+def _recomputed_lines(recorded: RecordedVerdict, again: Recomputed) -> list[str]:
+    from seatrial.report.text import one_line
+
+    if again.differences:
+        return ["", "Not the same:", *(f"  {one_line(difference)}" for difference in again.differences)]
+    if not recorded.on_disk:
+        return ["", "There is no verdict.json to compare with: the finding above was computed from the runs' files just now."]
+    return ["", f"The same, recomputed from the files of {count(again.runs, 'run')}."]

@@ -1,47 +1,60 @@
-"""`seatrial run PLAN`: a plan file to a verdict."""
+"""`seatrial run PLAN`: from a plan file to a verdict. `sweep` shares everything after the plan is read.
+
+Imports what runs a campaign only when one is run, so that `run --help` comes at once.
+"""
 
 from __future__ import annotations
 
-import typer
+import contextlib
+import os
+import signal
+import socket
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from seatrial.cli.options import (
-    Again,
-    AsJson,
-    Budget,
-    Heartbeat,
-    MasterAddr,
-    MasterPort,
-    NodeRank,
-    Only,
-    Out,
-    Overrides,
-    PlanFile,
-    Track,
-    Yes,
-)
+from seatrial.cli import options
+from seatrial.cli.program import console_for, print_json
+from seatrial.core.errors import FAILED, INCONCLUSIVE, INTERRUPTED, STOP_SIGNALS, WRONG_USE, UsageError
+from seatrial.core.paths import CampaignPaths
+from seatrial.records.codec import to_json
 
-EXAMPLES = "seatrial run plans/tiny-lm-demo.yaml\n\nseatrial run plan.yaml --set steps=500 --only 'mb16_*' --budget 2h"
+if TYPE_CHECKING:
+    from rich.console import Console
 
+    from seatrial.campaign.loop import CampaignEnd
+    from seatrial.campaign.tracking import StopRequested, Tracking
+    from seatrial.cli.live_view import PlainView
+    from seatrial.cli.per_node import NodeOptions, ThisNode
+    from seatrial.records.plan import CampaignPlan
+    from seatrial.records.results import CampaignResults
+    from seatrial.results.measure import MeasureCache
 
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("run", epilog=EXAMPLES)(run)
+EXAMPLES = {"run": "seatrial run plans/tiny-lm-demo.yaml\n\nseatrial run plan.yaml --set steps=500 --only 'mb16_*' --budget 2h"}
+# A night of one-minute runs has half as many; more are usually a mistake in the axes.
+MAX_RUNS_WITHOUT_YES = 1_000
+SIGNALS_AT_ONCE = 4096
+
+MakeView = Callable[["Console", float | None], AbstractContextManager["PlainView"]]
+"""Console and seconds between two heartbeat lines (None for the view's own) → what shows the campaign as it goes."""
 
 
 def run(
-    plan: PlanFile,
-    set: Overrides = None,
-    only: Only = None,
-    budget: Budget = None,
-    out: Out = None,
-    track: Track = None,
-    heartbeat: Heartbeat = None,
-    again: Again = False,
-    yes: Yes = False,
-    json: AsJson = False,
-    node_rank: NodeRank = None,
-    master_addr: MasterAddr = None,
-    master_port: MasterPort = None,
+    plan: options.PlanFile,
+    set: options.Overrides = None,
+    only: options.Only = None,
+    budget: options.Budget = None,
+    out: options.Out = None,
+    track: options.Track = None,
+    heartbeat: options.Heartbeat = None,
+    again: options.Again = False,
+    yes: options.Yes = False,
+    json: options.AsJson = False,
+    node_rank: options.NodeRank = None,
+    master_addr: options.MasterAddr = None,
+    master_port: options.MasterPort = None,
 ) -> int:
     """Run a plan: every group, every repeat, then rank and judge. The same command again resumes.
 
@@ -50,10 +63,229 @@ def run(
     Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a plan or command
     that cannot be read, or a disk that did not take a file.
     """
-    from seatrial.cli.carry_out import carry_out_here
-    from seatrial.cli.pernode import NodeWords
-    from seatrial.cli.read_plan import read_plan
+    from seatrial.cli.per_node import NodeOptions
+    from seatrial.cli.plan import read_plan
 
     campaign = read_plan(plan, set, only, budget, out)
-    words = NodeWords(rank=node_rank, address=master_addr, port=master_port)
-    return carry_out_here(campaign, words, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again)
+    node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
+    return execute_on_this_node(campaign, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again)
+
+
+def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, *, as_json: bool, **how: Any) -> int:
+    """What this command has to run of the plan: all of it, or this node's share. `how` is that of `execute`; returns the exit code."""
+    from seatrial.cli.per_node import take_part, this_node
+
+    here = this_node(plan, node)
+    if here is not None and here.rank:
+        return take_part(plan, here, as_json=as_json)
+    return execute(plan, as_json=as_json, here=here, **how)
+
+
+def execute(
+    plan: CampaignPlan,
+    *,
+    yes: bool = False,
+    as_json: bool = False,
+    track: Sequence[str] = (),
+    heartbeat_s: float | None = None,
+    again: bool = False,
+    view: MakeView | None = None,
+    here: ThisNode | None = None,
+) -> int:
+    """Run the campaign and return the exit code; `again` runs finished runs too, `here` is node 0 of a campaign without ssh."""
+    from seatrial.campaign.loop import run_campaign
+    from seatrial.campaign.tracking import TrackingListener
+    from seatrial.cli.live_view import live_view
+    from seatrial.cli.per_node import open_server
+    from seatrial.cli.plan import warn_of_impossible_criteria
+    from seatrial.results.gather import NO_POLARS, can_measure
+    from seatrial.results.recompute import RunRecorder
+
+    console = console_for(as_json=as_json)
+    out, trackers = Path(plan.output), usable_trackers(track)
+    require_yes(plan, yes)
+    refuse_unusable_output(out)
+    warn_of_impossible_criteria(plan, console)
+    recorder = RunRecorder(CampaignPaths(out))
+    with (
+        open_server(plan, here, console) as server,
+        stop_requests(out) as stop_requested,
+        tracking_to(trackers, out, console, stop_requested) as tracking,
+    ):
+        with (view or live_view)(console, heartbeat_s) as shown:
+            end = run_campaign(plan, TrackingListener(shown, tracking), again=again, server=server, recorder=recorder)
+        if can_measure():
+            code = _report(plan, end, console, tracking, recorder.cache, as_json=as_json, again=again)
+        else:
+            console.print(NO_POLARS, style="yellow", markup=False)
+            code = INTERRUPTED if end.interrupted else FAILED if shown.failed else INCONCLUSIVE
+        if server is not None:
+            server.finish(code)
+        return code
+
+
+def _report(
+    plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, cache: MeasureCache, *, as_json: bool, again: bool
+) -> int:
+    from seatrial.report.terminal import print_report
+    from seatrial.results.recompute import recompute_or_explain
+
+    try:
+        results, unwritten = recompute_or_explain(Path(plan.output), cache)
+    except KeyboardInterrupt:
+        console.print(f"interrupted before the report was written: `seatrial report {plan.output}` writes it", style="yellow", markup=False)
+        raise
+    print_report(results, console)
+    _print_what_is_left(console, end, plan, "run the same plan without --again to resume" if again else "run the same command to resume")
+    if unwritten:
+        console.print(unwritten, style="red", markup=False, highlight=False, emoji=False)
+    if not end.interrupted:
+        tracking.send_campaign()
+    print_account(tracking, console)
+    if as_json:
+        print_json(result_json(results))
+    if end.interrupted:
+        return INTERRUPTED
+    return WRONG_USE if unwritten or end.disk_trouble else results.verdict.verdict.exit_code
+
+
+def result_json(results: CampaignResults) -> dict[str, object]:
+    """The line for machines: verdict, winners and where the rest is."""
+    return {
+        "verdict": results.verdict.verdict.value,
+        "winner": results.ranking.winner,
+        "decided": results.ranking.decided,
+        "metric": results.ranking.metric,
+        "latency_winner": results.ranking.latency_winner,
+        "ranking": [to_json(group) for group in results.ranking.groups],
+        "pending": list(results.pending),
+        "report": str(CampaignPaths(Path(results.output)).summary_md),
+    }
+
+
+def _print_what_is_left(console: Console, end: CampaignEnd, plan: CampaignPlan, remedy: str) -> None:
+    if plan.selected:
+        console.print(f"--only: {len(plan.selected)} of the plan's {len(plan.runs)} runs; the verdict is on these.", markup=False)
+    if reason := _why_it_ended(end):
+        console.print(f"{reason}: {end.left} of {len(plan.runs)} runs left; {remedy}.", style="yellow", markup=False)
+
+
+def _why_it_ended(end: CampaignEnd) -> str:
+    """What ended the invocation before all runs were over; empty where nothing did."""
+    if end.interrupted:
+        return "interrupted"
+    if end.stopped_on_error:
+        return "stopped at the first failure (stop_on_error)"
+    if end.out_of_budget:
+        return "the budget is used up"
+    return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""
+
+
+def require_yes(plan: CampaignPlan, yes: bool) -> None:
+    """A UsageError where there are so many runs that `--yes` must confirm them."""
+    from seatrial.plan.matrix import sizes_text
+
+    runs = len(plan.chosen)
+    if runs > MAX_RUNS_WITHOUT_YES and not yes:
+        sizes = sizes_text({name: len(values) for name, values in plan.axes.items()}, plan.repeats)
+        raise UsageError(f"{runs:,} runs ({sizes}): add --yes to run them all, select some with --only, or remove values or repeats")
+
+
+def refuse_unusable_output(folder: Path) -> None:
+    """A UsageError where the output folder cannot be created or written to, or holds what must not be overwritten."""
+    from seatrial.collect.original.runs import is_original
+
+    problem = _problem_of(folder)
+    if not problem and is_original(folder):
+        problem = f"was written by the original stage-1 scripts and stays as it is (`seatrial report {folder}` reads it)"
+    if problem:
+        raise UsageError(f"the output folder {folder} {problem}; choose another with --out")
+
+
+def _problem_of(folder: Path) -> str | None:
+    """What is wrong with the folder, or with the nearest existing one above it."""
+    for place in (folder, *folder.parents):
+        try:
+            mode = place.stat().st_mode
+        except (FileNotFoundError, NotADirectoryError):
+            if place.is_symlink():
+                return f"cannot be created: {place} is a link to {place.readlink()}, which does not exist"
+            continue
+        except OSError as error:
+            return f"cannot be used: {place}: {error.strerror}"
+        above = "" if place == folder else f"cannot be created: {place} "
+        if not stat.S_ISDIR(mode):
+            return f"{above}is a file"
+        return None if os.access(place, os.W_OK | os.X_OK) else f"{above}is not writable: fix its permissions, or its mount"
+    return None
+
+
+def usable_trackers(names: Sequence[str]) -> list[str]:
+    """The requested trackers; a UsageError before anything has started where one cannot be used here."""
+    from seatrial.report.trackers import chosen_trackers
+    from seatrial.results.gather import NO_POLARS, can_measure
+
+    chosen = chosen_trackers(names)
+    if chosen and not can_measure():
+        raise UsageError(f"--track: {NO_POLARS}")
+    return chosen
+
+
+def tracking_to(names: Sequence[str], out: Path, console: Console, stop_requested: StopRequested = lambda: False) -> Tracking:
+    """Trackers that warn on the console; to be used as a context."""
+    from seatrial.campaign.tracking import Tracking
+
+    def warn(line: str) -> None:
+        console.print(line, style="yellow", markup=False, soft_wrap=True)
+
+    return Tracking(names, CampaignPaths(out), warn, stop_requested=stop_requested)
+
+
+def track_all(names: Sequence[str], out: Path, console: Console) -> None:
+    """Send every finished attempt of a campaign."""
+    if not names:
+        return
+    with tracking_to(names, out, console) as tracking:
+        tracking.send_all([attempt for run in CampaignPaths(out).runs() for attempt in run.attempts()])
+        print_account(tracking, console)
+
+
+def print_account(tracking: Tracking, console: Console) -> None:
+    """How many runs each tracker has now."""
+    for line in tracking.account():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextlib.contextmanager
+def stop_requests(out: Path) -> Iterator[StopRequested]:
+    """A function that says whether a stop was requested since, by a signal or by `seatrial stop`."""
+    paths, requested = CampaignPaths(out), False
+    receiver, sender = socket.socketpair()
+
+    def is_requested() -> bool:
+        nonlocal requested
+        requested = requested or _has_stop_signal(receiver) or _has_stop_request(paths)
+        return requested
+
+    with receiver, sender:
+        receiver.setblocking(False)
+        sender.setblocking(False)
+        # While runs run, other handlers count signals; this descriptor gets each of them, whoever handles it.
+        before = signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        try:
+            yield is_requested
+        finally:
+            signal.set_wakeup_fd(before)
+
+
+def _has_stop_signal(receiver: socket.socket) -> bool:
+    with contextlib.suppress(BlockingIOError):
+        return any(number in STOP_SIGNALS for number in receiver.recv(SIGNALS_AT_ONCE))
+    return False
+
+
+def _has_stop_request(paths: CampaignPaths) -> bool:
+    from seatrial.campaign.lock import is_stop_requested, read_owner
+
+    owner = read_owner(paths)
+    return owner is not None and owner.pid == os.getpid() and is_stop_requested(paths, owner)

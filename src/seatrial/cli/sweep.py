@@ -1,4 +1,4 @@
-"""`seatrial sweep -P NAME=V,V -- COMMAND`: a sweep without a plan file, as one would use hyperfine."""
+"""`seatrial sweep` and `seatrial init`: a sweep without a plan file, as one would use hyperfine; a plan file from a command that works."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seatrial.cli.options import PER_NODE, AsJson, Budget, Heartbeat, MasterAddr, MasterPort, NodeRank, Only, Track, Yes
+from seatrial.core import files
+from seatrial.core.errors import UsageError
+from seatrial.core.shell import quote
+from seatrial.core.text import parse_limit_s
+from seatrial.records.plan import PERNODE
 
 if TYPE_CHECKING:
-    from seatrial.records.campaign_plan import CampaignPlan
+    from seatrial.records.plan import CampaignPlan
 
-EXAMPLES = (
-    "seatrial sweep -P bs=8,16 -P nw=0,2 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs} --workers {nw}\n\n"
-    "seatrial sweep -P lr=1e-3,3e-4 --pattern 'it (?P<step>[0-9]+) loss (?P<loss>[0-9.]+)' -- python train.py --lr {lr}"
-)
+
+EXAMPLES = {
+    "sweep": (
+        "seatrial sweep -P bs=8,16 -P nw=0,2 --repeats 3 -- torchrun --nproc_per_node 2 train.py --bs {bs} --workers {nw}\n\n"
+        "seatrial sweep -P lr=1e-3,3e-4 --pattern 'it (?P<step>[0-9]+) loss (?P<loss>[0-9.]+)' -- python train.py --lr {lr}"
+    ),
+    "init": "seatrial init -- torchrun --nproc_per_node 2 train.py --bs 8\n\nseatrial init -o nightly.yaml -- python train.py --lr 3e-4",
+}
 READING, RUNNING = "Reading the script's lines", "Running"
 
 Command = Annotated[list[str], typer.Argument(metavar="COMMAND…", help="The command, after --.", show_default=False)]
@@ -39,9 +48,9 @@ Patterns = Annotated[
 ]
 SamplesPerStep = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Samples one rank does in a step: a number or {NAME}. Gives samples/s.", rich_help_panel=READING),
+    typer.Option(metavar="N", help="Samples per rank and step: a number or {NAME}. Gives samples/s.", rich_help_panel=READING),
 ]
-TokensPerStep = Annotated[str | None, typer.Option(metavar="N", help="Tokens one rank does in a step, likewise.", rich_help_panel=READING)]
+TokensPerStep = Annotated[str | None, typer.Option(metavar="N", help="Tokens per rank and step, likewise.", rich_help_panel=READING)]
 Window = Annotated[
     str | None, typer.Option(metavar="FIRST:LAST", help="Steps that count; default: warm-up is detected.", rich_help_panel=READING)
 ]
@@ -49,7 +58,7 @@ Steps = Annotated[int | None, typer.Option(metavar="N", help="Steps of a run, fo
 RunLimit = Annotated[str | None, typer.Option(metavar="TIME", help="End a run that takes longer: 90s, 15m, 2h.", rich_help_panel=RUNNING)]
 StartLimit = Annotated[
     str | None,
-    typer.Option(metavar="TIME", help="End a run that shows no sign of life for this long. Default 15m.", rich_help_panel=RUNNING),
+    typer.Option(metavar="TIME", help="End a run without a first step or output after this long. Default 15m.", rich_help_panel=RUNNING),
 ]
 Environment = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set for every rank; may be repeated.", rich_help_panel=RUNNING)
@@ -71,11 +80,6 @@ Nodes = Annotated[
 Out = Annotated[
     str | None, typer.Option("--out", metavar="FOLDER", help="Default: a folder that follows from command and axes, so that it resumes.")
 ]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb. Everything after `--` is the command, with {NAME} where a value goes."""
-    app.command("sweep", epilog=EXAMPLES)(sweep)
 
 
 def sweep(
@@ -115,8 +119,8 @@ def sweep(
     Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a command that
     cannot be read, or a disk that did not take a file.
     """
-    from seatrial.cli.carry_out import carry_out_here
-    from seatrial.cli.pernode import NodeWords
+    from seatrial.cli.per_node import NodeOptions
+    from seatrial.cli.run import execute_on_this_node
     from seatrial.plan.from_command import mapping_from_command
 
     mapping = mapping_from_command(
@@ -132,32 +136,30 @@ def sweep(
         more=_more_keys(run_limit, start_limit, window, env, seed=seed, rank_by=rank_by, stop_on_error=stop_on_error or None),
     )
     plan = _resolved(mapping if nodes is None else on_nodes(mapping, nodes, is_own_folder=out is not None), command, only, budget)
-    words = NodeWords(rank=node_rank, address=master_addr, port=master_port)
-    return carry_out_here(plan, words, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
+    node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
+    return execute_on_this_node(plan, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
 
 
 def _resolved(mapping: dict[str, Any], command: Sequence[str], only: Only, budget: Budget) -> CampaignPlan:
-    """The plan that was never a file, every run of it resolved; what the user should know of how the command was taken is said."""
-    from seatrial.cli.pernode import refuse_folder_of_the_moment
-    from seatrial.cli.read_plan import budget_of
+    """The plan with every run resolved; notes on how the command was read are printed."""
+    from seatrial.cli.per_node import refuse_time_in_output
+    from seatrial.cli.plan import budget_of
+    from seatrial.plan.from_command import parse_command
     from seatrial.plan.load import plan_from_mapping
-    from seatrial.plan.resolve import resolve
-    from seatrial.shell import quote
+    from seatrial.plan.resolve import resolve_plan
 
-    refuse_folder_of_the_moment(mapping["place"].get("kind", ""), mapping["output"])
-    _print_notes(command)
+    refuse_time_in_output(mapping["place"].get("kind", ""), mapping["output"])
+    for note in parse_command(command).notes:
+        print(f"note: {note}", file=sys.stderr)
     source = f"seatrial sweep -- {quote(command)}"
-    return resolve(plan_from_mapping(mapping, source), source=source, cwd=Path.cwd(), only=only or (), budget_s=budget_of(budget))
+    return resolve_plan(plan_from_mapping(mapping, source), source=source, cwd=Path.cwd(), only=only or (), budget_s=budget_of(budget))
 
 
 def on_nodes(mapping: dict[str, Any], nodes: int, *, is_own_folder: bool) -> dict[str, Any]:
-    """The plan of a command that is one node's share, on `nodes` of them; its folder is another than that of the command alone."""
-    from seatrial.errors import UsageError
-    from seatrial.records.run_spec import PERNODE
-
+    """The plan of a command that is one node's share, on `nodes` of them; its folder differs from that of the command alone."""
     place = dict(mapping["place"])
     if "place.ranks" in mapping.get("axes", {}):
-        raise UsageError("--nodes needs a number of ranks on each node that does not change; write it as a number in the command")
+        raise UsageError("--nodes needs a fixed number of ranks per node; write it as a number in the command")
     if "ranks" in place:
         place["ranks"] *= nodes
     output = mapping["output"] if is_own_folder else f"{mapping['output']}-{nodes}-nodes"
@@ -166,10 +168,8 @@ def on_nodes(mapping: dict[str, Any], nodes: int, *, is_own_folder: bool) -> dic
 
 def _more_keys(run_limit: str | None, start_limit: str | None, window: str | None, env: list[str] | None, **plain: Any) -> dict[str, Any]:
     """Keys of a plan that options give; those not given are left out."""
-    from seatrial.units import parse_limit_s
-
-    asked = (("run_s", "--run-limit", run_limit), ("start_s", "--start-limit", start_limit))
-    limits = {key: parse_limit_s(text, option) for key, option, text in asked if text is not None}
+    limit_options = (("run_s", "--run-limit", run_limit), ("start_s", "--start-limit", start_limit))
+    limits = {key: parse_limit_s(text, option) for key, option, text in limit_options if text is not None}
     keys = {
         **plain,
         "limits": limits or None,
@@ -181,7 +181,6 @@ def _more_keys(run_limit: str | None, start_limit: str | None, window: str | Non
 
 def parse_axes(parameters: list[str]) -> dict[str, list[Any]]:
     """`bs=8,16` → {"bs": [8, 16]}; what would not reach the command as it was typed (1e3, 007, 1.10) stays text."""
-    from seatrial.errors import UsageError
     from seatrial.plan.load import parse_scalars
 
     axes: dict[str, list[Any]] = {}
@@ -194,27 +193,40 @@ def parse_axes(parameters: list[str]) -> dict[str, list[Any]]:
 
 
 def _as_typed(text: str, parsed: list[Any]) -> list[Any]:
-    """The values, each as a number only where the command would see it as it was typed. YAML's own quotes and brackets count as YAML."""
+    """The values, each as a number only where its text would be as typed. YAML's own quotes and brackets count as YAML."""
     from seatrial.plan.placeholders import value_text
 
-    typed = [word.strip() for word in text.split(",")]
+    typed = [part.strip() for part in text.split(",")]
     if len(typed) != len(parsed) or any(mark in text for mark in "'\"["):
         return parsed
-    return [value if value_text(value) == word else word for value, word in zip(parsed, typed, strict=True)]
+    return [value if value_text(value) == part else part for value, part in zip(parsed, typed, strict=True)]
 
 
 def _assignment(text: str, option: str) -> tuple[str, str]:
-    from seatrial.errors import UsageError
-
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise UsageError(f"{option} {text}: write {option} NAME={'VALUE' if option == '--env' else 'VALUE,VALUE'}")
     return name, value
 
 
-def _print_notes(command: Sequence[str]) -> None:
-    """What the user should know of how the command was taken."""
-    from seatrial.plan.command_words import take_apart
+def init(
+    command: Annotated[list[str], typer.Argument(metavar="COMMAND…", help="A command that works, after --.", show_default=False)],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The plan to write.")] = Path("plan.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> int:
+    """Write a plan from a command that works, with comments that say what to change."""
+    from seatrial.plan.from_command import mapping_from_command, parse_command
+    from seatrial.plan.load import plan_from_mapping
+    from seatrial.plan.yaml_text import plan_yaml
 
-    for note in take_apart(command).notes:
-        print(f"note: {note}", file=sys.stderr)
+    if output.is_dir():
+        raise UsageError(f"{output} is a folder: name the file to write in it, as in -o {output / 'plan.yaml'}")
+    if output.exists() and not force:
+        raise UsageError(f"{output} exists already: choose another name with -o, or overwrite it with --force")
+    if not output.parent.is_dir():
+        raise UsageError(f"there is no folder {output.parent} to write {output.name} to: create it first, or choose another place with -o")
+    mapping = mapping_from_command(command, axes={}, repeats=3)
+    plan_from_mapping(mapping, str(output))
+    files.write_text(output, plan_yaml(mapping, command=command, notes=parse_command(command).notes))
+    print(f"wrote {output}\nnext: give it axes, look at it with `seatrial plan show {output}`, run it with `seatrial run {output}`")
+    return 0

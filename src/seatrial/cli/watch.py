@@ -1,25 +1,45 @@
-"""`seatrial watch OUT`: look on from another terminal, or with --web from a browser."""
+"""`seatrial watch`, `seatrial logs`, `seatrial stop`: a running campaign from another terminal or a browser."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib
+import re
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seatrial.cli.options import Folder
-from seatrial.ports import LAST_PORT
+from seatrial.core import files
+from seatrial.core.errors import CampaignError, UsageError, did_you_mean
+from seatrial.core.log_lines import split_rank
+from seatrial.core.paths import CampaignPaths
+from seatrial.core.ports import LAST_PORT
+from seatrial.records.codec import from_json_or_none
+from seatrial.records.results import LiveState
 
 if TYPE_CHECKING:
-    from seatrial.paths import CampaignPaths
-    from seatrial.records.live import LiveState
+    from seatrial.core.paths import AttemptPaths, CampaignPaths
+    from seatrial.records.results import LiveState
 
-EXAMPLES = "seatrial watch outputs/tiny-lm-demo --once\n\nseatrial watch outputs/tiny-lm-demo --web --port 8123"
-NOBODY = " (nobody runs it now)"
-LOOK_EVERY_S = 1.0
+EXAMPLES = {
+    "watch": "seatrial watch outputs/tiny-lm-demo --once\n\nseatrial watch outputs/tiny-lm-demo --web --port 8123",
+    "logs": (
+        "seatrial logs outputs/tiny-lm-demo/mb16_nw2_r1 --rank 1\n\nseatrial logs outputs/tiny-lm-demo/mb16_nw2_r1 --follow\n\n"
+        "seatrial logs outputs/smoke/mb128_r1 --node node2"
+    ),
+    "stop": "seatrial stop outputs/tiny-lm-demo\n\nseatrial run plans/tiny-lm-demo.yaml   (resumes it later)",
+}
+NOT_RUNNING = " (not running now)"
+POLL_S = 1.0
+FOLLOW_POLL_S = 0.3
+# A progress bar ends its line with a carriage return, and is shown as it moves.
+LINE_PARTS = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
+COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 Once = Annotated[bool, typer.Option("--once", help="Print one line about now and end.")]
 Web = Annotated[bool, typer.Option("--web", help="Serve the report as a live page on 127.0.0.1, until interrupted. Read-only.")]
@@ -27,93 +47,169 @@ Port = Annotated[
     int | None, typer.Option("--port", metavar="PORT", help="With --web: this port instead of a free one.", min=0, max=LAST_PORT)
 ]
 Open = Annotated[bool, typer.Option("--open", help="With --web: open the page in a browser, where there is a display.")]
-
-
-def register(app: typer.Typer) -> None:
-    """Add the verb."""
-    app.command("watch", epilog=EXAMPLES)(watch)
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="The run's folder, OUT/<group>_r<n>.", show_default=False)]
+Rank = Annotated[int | None, typer.Option("--rank", metavar="N", help="Only this rank's lines.")]
+AttemptNumber = Annotated[int | None, typer.Option("--attempt", metavar="K", help="An earlier attempt instead of the newest.")]
+NodeName = Annotated[str | None, typer.Option("--node", metavar="NAME", help="Only this host's lines, of a run on many hosts.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on printing until the run is over.")]
 
 
 def watch(out: Folder, once: Once = False, web: Web = False, port: Port = None, open_it: Open = False) -> int:
-    """Look on while a campaign runs: the run under way, its step, and when it and the campaign will end.
+    """Watch a running campaign: the run under way, its step, and when it and the campaign will end.
 
     Reads files only and disturbs nothing. Ends when the campaign does; the page of --web stays until interrupted.
     """
-    from seatrial.paths import CampaignPaths
-
-    paths = CampaignPaths(out)
-    _check_words(once=once, web=web, port=port, open_it=open_it)
-    if web:
-        return _watch_in_browser(paths, port or 0, open_it)
-    return _watch_in_terminal(paths, once)
-
-
-def _check_words(*, once: bool, web: bool, port: int | None, open_it: bool) -> None:
-    from seatrial.errors import UsageError
-
     if once and web:
         raise UsageError("--once prints one line and ends, --web serves a page until it is interrupted: leave one of them out")
     if not web and (open_it or port is not None):
         raise UsageError(f"{'--open' if open_it else '--port'} is for the page of --web: add --web, or leave it out")
+    paths = CampaignPaths(out)
+    return _watch_in_browser(paths, port or 0, open_it) if web else _watch_in_terminal(paths, once)
 
 
 def _watch_in_terminal(paths: CampaignPaths, once: bool) -> int:
-    from seatrial.campaign.owner import read_owner
+    from seatrial.campaign.lock import read_owner
     from seatrial.cli.live_view import live_view, state_line
-    from seatrial.cli.say import people
+    from seatrial.cli.program import console_for
 
-    state = _state(paths.progress)
+    state = _read_state(paths.progress)
     owner = read_owner(paths)
     if once or owner is None:
-        print(state_line(state) if state.over or owner else f"{state_line(state)}{NOBODY}")
+        print(state_line(state) if state.over or owner else f"{state_line(state)}{NOT_RUNNING}")
         return 0
-    with live_view(people()) as view:
+    with live_view(console_for()) as view:
         while not state.over and read_owner(paths) is not None:
             view.progress(state)
-            time.sleep(LOOK_EVERY_S)
-            state = _state(paths.progress)
-    print(state_line(state) if state.over else f"{state_line(state)}{NOBODY}")
+            time.sleep(POLL_S)
+            state = _read_state(paths.progress)
+    print(state_line(state) if state.over else f"{state_line(state)}{NOT_RUNNING}")
     return 0
 
 
-def _watch_in_browser(paths: CampaignPaths, port: int, open_it: bool) -> int:
-    from seatrial.campaign.grouped import NO_POLARS, can_measure, plans_of
-    from seatrial.cli.live_view import state_line
-    from seatrial.errors import CampaignError
-
-    _need_web()
-    if not can_measure():
-        raise CampaignError(NO_POLARS)
-    plans_of(paths)
-    from seatrial.cli.open_private import opened
-    from seatrial.web.serve import open_door, serve
-
-    door = open_door(port)
-    print(f"{door.address}\nRead-only, for whoever has this address. Ctrl-C ends it; the campaign goes on.", flush=True)
-    with opened(door.address, door.port) if open_it else contextlib.nullcontext("") as sentence:
-        if sentence:
-            print(sentence, flush=True)
-        serve(paths, door, state_line)
-    return 0
-
-
-def _need_web() -> None:
-    """Loaded, and not only looked for: packages that are there may still not load."""
-    from seatrial.errors import UsageError
-
-    try:
-        importlib.import_module("seatrial.web.serve")
-    except ImportError as error:
-        raise UsageError(f"`watch --web` needs packages that cannot be loaded here ({error}): pip install 'seatrial[web]'") from error
-
-
-def _state(path: Path) -> LiveState:
-    from seatrial import files
-    from seatrial.errors import CampaignError
-    from seatrial.records.codec import described
-    from seatrial.records.live import LiveState
-
-    state = described(LiveState, files.read_json(path))
+def _read_state(path: Path) -> LiveState:
+    state = from_json_or_none(LiveState, files.read_json(path))
     if state is None:
         raise CampaignError(f"nothing has run in {path.parent} yet: name a folder that `seatrial run` or `seatrial sweep` wrote to")
     return state
+
+
+def _watch_in_browser(paths: CampaignPaths, port: int, open_it: bool) -> int:
+    from seatrial.cli.live_view import state_line
+    from seatrial.results.gather import NO_POLARS, can_measure, require_plans
+
+    try:
+        # Imported, and not only looked for: installed packages may still not load.
+        from seatrial.web.server import open_listener, serve
+    except ImportError as error:
+        raise UsageError(f"`watch --web` needs packages that cannot be loaded here ({error}): pip install 'seatrial[web]'") from error
+    if not can_measure():
+        raise CampaignError(NO_POLARS)
+    require_plans(paths)
+    from seatrial.cli.browser import open_private
+
+    listener = open_listener(port)
+    print(f"{listener.address}\nRead-only, for whoever has this address. Ctrl-C ends it; the campaign goes on.", flush=True)
+    with open_private(listener.address, listener.port) if open_it else contextlib.nullcontext("") as sentence:
+        if sentence:
+            print(sentence, flush=True)
+        serve(paths, listener, state_line)
+    return 0
+
+
+def logs(run: RunFolder, rank: Rank = None, attempt: AttemptNumber = None, node: NodeName = None, follow: Follow = False) -> int:
+    """Print a run's output: all ranks merged as it arrived, each line marked with its rank, or one rank's lines alone.
+
+    A run on many hosts prints the lines of one host after those of another, each marked with its host, or one host's lines alone.
+    """
+    from seatrial.collect.launcher_log import host_prefix
+
+    show = _without_controls if sys.stdout.isatty() else str
+    seen: set[int] = set()
+    for host, line in _lines(_find_attempt(run, attempt), node, follow):
+        marked, text = split_rank(line)
+        seen.add(marked or 0)
+        if rank is None:
+            sys.stdout.write(show(host_prefix("" if node else host) + line))
+        elif marked == rank or (marked is None and rank == 0 and not line.startswith("[rank")):
+            sys.stdout.write(show(text))
+        if follow:
+            sys.stdout.flush()
+    if rank is not None and seen and rank not in seen:
+        raise CampaignError(f"rank {rank} printed nothing in {run}; ranks that did: {', '.join(map(str, sorted(seen)))}")
+    return 0
+
+
+def _without_controls(line: str) -> str:
+    """For a terminal: colours stay, other control sequences are removed; a file or a pipe gets the bytes as they are."""
+    return "".join(part if COLOUR.fullmatch(part) else CONTROL.sub("", part) for part in COLOUR.split(line))
+
+
+def _find_attempt(run: Path, number: int | None) -> AttemptPaths:
+    from seatrial.results.folders import find_attempts, find_run
+
+    attempts = find_attempts(find_run(run))
+    chosen = [attempt for attempt in attempts if number in (None, attempt.number)]
+    if not chosen:
+        raise CampaignError(f"{run} has no attempt {number}; it has {', '.join(str(attempt.number) for attempt in attempts)}")
+    return chosen[-1]
+
+
+def _lines(attempt: AttemptPaths, node: str | None, follow: bool) -> Iterator[tuple[str, str]]:
+    """(host, line) of every host's log, or of one host's; the host is '' where there is only one."""
+    read: dict[Path, int] = {}
+    while True:
+        # Asked before reading, so that nothing written before the end is missed.
+        over = _is_over(attempt) if follow else True
+        for host, path in _log_files(attempt, node, required=over):
+            yield from ((host, line) for line in _new_lines(path, read, whole_only=not over))
+        if over:
+            return
+        time.sleep(FOLLOW_POLL_S)
+
+
+def _log_files(attempt: AttemptPaths, node: str | None, *, required: bool) -> list[tuple[str, Path]]:
+    """Listed again at every turn: hosts begin to write one after another."""
+    from seatrial.collect.launcher_log import host_logs
+
+    found = host_logs(attempt)
+    chosen = [(log.host, log.path) for log in found if node in (None, log.host)]
+    if not chosen and required:
+        hosts = [log.host for log in found if log.host]
+        raise CampaignError(f"{attempt.folder} has no host {node}; {did_you_mean(str(node), hosts) if hosts else 'it ran on one host'}")
+    return chosen
+
+
+def _new_lines(path: Path, read: dict[Path, int], *, whole_only: bool) -> Iterator[str]:
+    """What was written since the last turn; a line without its end waits for it, as long as more may come."""
+    if not path.exists():
+        return
+    if not path.is_file():
+        raise CampaignError(f"{path} is not a file: something else was put in the place of the run's output")
+    with open(path, "rb") as log:
+        log.seek(read.get(path, 0))
+        for part in (part for line in log for part in LINE_PARTS.findall(line)):
+            if whole_only and not part.endswith((b"\n", b"\r")):
+                return
+            read[path] = read.get(path, 0) + len(part)
+            yield part.decode("utf-8", errors="replace")
+
+
+def _is_over(attempt: AttemptPaths) -> bool:
+    """Whether the attempt has its outcome, or the campaign that would write it is not running."""
+    from seatrial.campaign.lock import read_owner
+
+    return attempt.outcome.exists() or read_owner(CampaignPaths(attempt.folder.parent.parent)) is None
+
+
+def stop(out: Folder) -> int:
+    """Ask a running campaign to stop: the run under way is ended, results are written, what is finished stays.
+
+    Works from another host on a shared file system too. The same `run` or `sweep` command resumes the campaign.
+    """
+    from seatrial.campaign.lock import request_stop
+
+    owner = request_stop(CampaignPaths(out))
+    if owner is None:
+        raise CampaignError(f"no campaign is running in {out}: name the folder that a running `seatrial run` or `sweep` writes to")
+    print(f"asked process {owner.pid} on {owner.host} to stop; it ends its run and writes the results so far")
+    return 0

@@ -1,37 +1,53 @@
-"""Attempts as they lie on disk.
+"""Attempts and plans of a campaign folder.
 
-In: a campaign's folder. Out: one `Attempt` for every attempt-N/ that can be told what it was to do, which of them are current (the
-newest one that came to its own end, for every run and hash that a plan of this folder asks for), and what of the folder could not be
-used.
+In: a campaign's folder. Out: one `Attempt` for every attempt-N/ whose spec is known, which of them are current (the newest one that
+was not cut short, for every run and hash in a plan of the folder), and cautions: files that cannot be used, alarms, processes left
+behind, clock skew, hosts that differ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from seatrial.collect.alarms import alarm_cautions
-from seatrial.collect.hosts.clocks import skew_cautions
-from seatrial.collect.hosts.folders import host_folders
-from seatrial.collect.hosts.unlike_environment import environment_cautions
-from seatrial.collect.hosts.unlike_make import unlike_cautions
-from seatrial.collect.recovered import recovered_cautions
-from seatrial.collect.run_oddities import left_behind, not_text
-from seatrial.collect.sample_count import counted_samples
-from seatrial.collect.stored import read_account, read_nodes, read_outcome, read_plan, read_record, read_spec, same_text, unusable
-from seatrial.paths import AttemptPaths, CampaignPaths
-from seatrial.records.attempt import Attempt
-from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.caution import Caution
-from seatrial.records.command import Provenance
-from seatrial.records.nodes import NodesRecord
-from seatrial.records.outcome import Outcome
-from seatrial.records.run_spec import RunSpec
-from seatrial.records.telemetry import TelemetryAccount
+from seatrial.collect.attempt_files import (
+    LONGEST_LINE_BYTES,
+    MISSING,
+    bounded_lines,
+    have_same_content,
+    host_folders,
+    node_names,
+    read_environment,
+    read_nodes,
+    read_outcome,
+    read_plan,
+    read_record,
+    read_spec,
+    read_telemetry_account,
+    recovered_cautions,
+    unusable_file,
+)
+from seatrial.core import files
+from seatrial.core.files import json_object, open_file
+from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.core.text import MIB, MOST_NAMED, count_were, format_duration, join_names
+from seatrial.machine.provenance import NOT_TUNING, TUNING_PREFIXES, host_hardware
+from seatrial.records.attempt import Attempt, Provenance
+from seatrial.records.caution import Caution, Check, Number
+from seatrial.records.codec import from_json_or_none
+from seatrial.records.launch import SKEW_S, NodesRecord
+from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.plan import CampaignPlan, RunSpec, TelemetrySpec
+from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
 
-Asked = Mapping[tuple[str, str], RunSpec]
-"""What the folder's plans ask for, by run and hash."""
+Requested = Mapping[tuple[str, str], RunSpec]
+"""Specs of the folder's plans, by run and hash."""
+FILE_CAUTIONS = ("unreadable_file", "kept_elsewhere")
+"""Reported for attempts that are not current too: they might be if the file were intact."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,37 +57,7 @@ class StoredCampaign:
     attempts: list[Attempt]
     """By run name, then number."""
     cautions: tuple[Caution, ...] = ()
-    """What could not be used and is not told by a current attempt."""
-
-
-def read_campaign(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = None) -> list[Attempt]:
-    """Every attempt of every run, by run name, then number; `plans` are the folder's, where they were read already."""
-    return read_stored(paths, plans).attempts
-
-
-def read_stored(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = None) -> StoredCampaign:
-    """The same, and what of the attempts could not be used."""
-    plans = read_plans(paths) if plans is None else plans
-    asked = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
-    found: list[Attempt] = []
-    cautions = [*recovered_cautions(paths.folder)]
-    for at in (at for run in paths.runs() for at in run.attempts()):
-        attempt, why = _read_attempt(at, asked)
-        if attempt is None:
-            cautions.append(unusable(at.spec, why, at.run, "nothing can be said of this attempt: run the run again"))
-        else:
-            found.append(attempt)
-    found.sort(key=lambda attempt: (attempt.spec.run, attempt.number))
-    current = _current(found, set(asked) if plans or paths.plans.is_dir() else None)
-    cautions += [caution for attempt in found if attempt.folder not in current for caution in attempt.cautions if caution.kind in OF_FILES]
-    return StoredCampaign(
-        attempts=[replace(attempt, current=attempt.folder in current) for attempt in found],
-        cautions=tuple(cautions),
-    )
-
-
-OF_FILES = ("unreadable_file", "kept_elsewhere")
-"""Of an attempt that does not count these are told all the same: it might count if the file were whole."""
+    """About files that no current attempt reports itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,55 +69,81 @@ class StoredPlans:
     cautions: tuple[Caution, ...] = ()
 
 
+def read_campaign(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = None) -> list[Attempt]:
+    """Every attempt of every run, by run name, then number; `plans` are the folder's if they were read already."""
+    return read_stored(paths, plans).attempts
+
+
+def read_stored(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = None) -> StoredCampaign:
+    """Every attempt, and cautions about files that could not be used."""
+    plans = read_plans(paths) if plans is None else plans
+    requested = {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
+    found: list[Attempt] = []
+    cautions = [*recovered_cautions(paths.folder)]
+    for own in (own for run in paths.runs() for own in run.attempts()):
+        attempt, why = _read_attempt(own, requested)
+        if attempt is None:
+            cautions.append(unusable_file(own.spec, why, own.run, "nothing is known about this attempt: run the run again"))
+        else:
+            found.append(attempt)
+    found.sort(key=lambda attempt: (attempt.spec.run, attempt.number))
+    current = _current_folders(found, set(requested) if plans or paths.plans.is_dir() else None)
+    replaced = (attempt for attempt in found if attempt.folder not in current)
+    cautions += [caution for attempt in replaced for caution in attempt.cautions if caution.kind in FILE_CAUTIONS]
+    return StoredCampaign(
+        attempts=[replace(attempt, current=attempt.folder in current) for attempt in found],
+        cautions=tuple(cautions),
+    )
+
+
 def read_plans(paths: CampaignPaths) -> list[CampaignPlan]:
     """Every plan that was run into this folder and can be read, the latest last."""
     return read_stored_plans(paths).plans
 
 
 def read_stored_plans(paths: CampaignPaths) -> StoredPlans:
-    """The same, and what could not be used."""
     latest, no_latest = read_plan(paths.plan)
     read = {path: _read_unless_same(path, paths.plan, latest) for path in sorted(paths.plans.glob("*.json"))}
     plans = [plan for plan, _ in read.values() if plan is not None]
     if latest is not None and all(plan.name != latest.name for plan in plans):
         plans.append(latest)
     plans.sort(key=lambda plan: latest is not None and plan.name == latest.name)
-    cautions = [unusable(path, why, then=_instead(path, latest)) for path, (_, why) in read.items() if why]
+    cautions = [unusable_file(path, why, then=_used_instead(path, latest)) for path, (_, why) in read.items() if why]
     if latest is None:
         then = "the plans in plans/ were read; run the latest plan again to have it written"
-        cautions.insert(0, unusable(paths.plan, no_latest or "it is missing", then=then))
+        cautions.insert(0, unusable_file(paths.plan, no_latest or MISSING, then=then))
     return StoredPlans(plans=plans, cautions=tuple(cautions))
 
 
 def _read_unless_same(path: Path, latest_path: Path, latest: CampaignPlan | None) -> tuple[CampaignPlan | None, str]:
-    """The latest plan stands in both places, and one of a thousand runs takes a tenth of a second to be read."""
-    is_latest = latest is not None and path.stem == latest.name and same_text(path, latest_path)
+    """The latest plan is stored in both places, and reading one of a thousand runs takes a tenth of a second."""
+    is_latest = latest is not None and path.stem == latest.name and have_same_content(path, latest_path)
     return (latest, "") if is_latest else read_plan(path)
 
 
-def _instead(path: Path, latest: CampaignPlan | None) -> str:
+def _used_instead(path: Path, latest: CampaignPlan | None) -> str:
     if latest is not None and path.stem == latest.name:
         return "plan.json holds the same plan and was read instead; run it again to have both"
-    return "the runs that only this plan asks for do not count; run it again, which keeps what is finished"
+    return "runs that only this plan asks for do not count; run it again, which keeps finished runs"
 
 
 def read_attempt(paths: AttemptPaths) -> Attempt | None:
-    """One attempt; None when its spec.json is missing or not readable, since nothing can then be said of it."""
+    """One attempt; None where its spec.json is missing or unreadable."""
     return _read_attempt(paths, {})[0]
 
 
-def _read_attempt(paths: AttemptPaths, asked: Asked) -> tuple[Attempt | None, str]:
+def _read_attempt(paths: AttemptPaths, requested: Requested) -> tuple[Attempt | None, str]:
     spec, no_spec = read_spec(paths)
     outcome, no_outcome = read_outcome(paths, spec.hash if spec else None)
     if spec is None:
-        # The outcome names the hash of what was run, and a plan may have that very spec.
-        spec = asked.get((paths.run, outcome.hash)) if outcome else None
+        # The outcome holds the hash of what was run, and a plan may have that very spec.
+        spec = requested.get((paths.run, outcome.hash)) if outcome else None
     if spec is None:
         return None, no_spec
     provenance, no_provenance = read_record(Provenance, paths.provenance)
     if provenance is None and outcome is not None and outcome.outcome is Outcome.OK:
-        no_provenance = no_provenance or "it is missing"
-    telemetry, no_telemetry = read_account(paths)
+        no_provenance = no_provenance or MISSING
+    telemetry, no_telemetry = read_telemetry_account(paths)
     nodes, no_nodes = read_nodes(paths)
     unread = {
         paths.outcome: no_outcome,
@@ -139,24 +151,24 @@ def _read_attempt(paths: AttemptPaths, asked: Asked) -> tuple[Attempt | None, st
         paths.telemetry: no_telemetry,
         paths.nodes_record: no_nodes,
     }
-    cautions = [unusable(path, why, spec.run) for path, why in unread.items() if why]
+    cautions = [unusable_file(path, why, spec.run) for path, why in unread.items() if why]
     if no_spec:
-        cautions.append(unusable(paths.spec, no_spec, spec.run, "the plan's own for the same hash was taken instead"))
+        cautions.append(unusable_file(paths.spec, no_spec, spec.run, "the plan's spec with the same hash was used instead"))
     attempt = Attempt(
         folder=str(paths.folder),
         number=paths.number,
         spec=spec,
         outcome=outcome,
         provenance=provenance or Provenance(),
-        telemetry=telemetry or (counted_samples(paths, spec.telemetry) if outcome else None),
+        telemetry=telemetry or (count_samples(paths, spec.telemetry) if outcome else None),
         cautions=(
             *cautions,
             *recovered_cautions(paths.folder),
             *alarm_cautions(spec.run, paths.alarms),
-            *left_behind(spec.run, outcome),
-            *not_text(spec.run, paths.launcher_log),
-            *skew_cautions(spec.run, nodes),
-            *unlike_cautions(spec.run, provenance.hosts if provenance else {}),
+            *leftover_process_cautions(spec.run, outcome),
+            *binary_log_cautions(spec.run, paths.launcher_log),
+            *clock_skew_cautions(spec.run, nodes),
+            *host_difference_cautions(spec.run, provenance.hosts if provenance else {}),
             *(environment_cautions(spec.run, paths) if nodes else ()),
         ),
         nodes=nodes,
@@ -166,23 +178,253 @@ def _read_attempt(paths: AttemptPaths, asked: Asked) -> tuple[Attempt | None, st
 
 
 def _node_accounts(paths: AttemptPaths, nodes: NodesRecord, spec: RunSpec) -> dict[str, TelemetryAccount]:
-    """Of every host but node 0, whose account lies in the attempt's own folder."""
+    """Of every host but node 0, whose account is in the attempt's own folder."""
     others = {folder.name: folder.paths for folder in host_folders(paths, nodes)[1:]}
-    found = {name: read_account(own)[0] or counted_samples(own, spec.telemetry) for name, own in others.items()}
+    found = {name: read_telemetry_account(own)[0] or count_samples(own, spec.telemetry) for name, own in others.items()}
     return {name: account for name, account in found.items() if account is not None}
 
 
-def _current(attempts: Iterable[Attempt], asked: set[tuple[str, str]] | None) -> set[str]:
-    """Folders of the attempts whose results count; `asked` is None where the folder keeps no plans."""
+def _current_folders(attempts: Iterable[Attempt], requested: set[tuple[str, str]] | None) -> set[str]:
+    """Folders of the current attempts; `requested` is None where the folder keeps no plans."""
     newest: dict[tuple[str, str], Attempt] = {}
     for attempt in attempts:
-        key = (attempt.spec.run, attempt.spec.hash if asked is not None else "")
-        wanted = asked is None or key in asked
-        if wanted and (key not in newest or asked is None or ended(attempt) or not ended(newest[key])):
+        key = (attempt.spec.run, attempt.spec.hash if requested is not None else "")
+        is_requested = requested is None or key in requested
+        if is_requested and (key not in newest or requested is None or ended(attempt) or not ended(newest[key])):
             newest[key] = attempt
     return {attempt.folder for attempt in newest.values()}
 
 
 def ended(attempt: Attempt) -> bool:
-    """Whether the attempt came to its own end, good or bad: one that was cut short from outside does not hide an older result."""
+    """Whether the attempt came to its own end, well or badly: an interrupted one does not hide an older result."""
     return attempt.outcome is not None and not attempt.outcome.outcome.is_cut_short
+
+
+SAMPLER_KILLED = "there is no readable telemetry.json: the sampler was killed before it could write it"
+
+
+def count_samples(paths: AttemptPaths, requested: TelemetrySpec) -> TelemetryAccount | None:
+    """An account by the rows that are there, where an agent that was killed left none; None without samples."""
+    gpu, host = _count_rows(paths.gpu_telemetry, requested.gpu_s), _count_rows(paths.host_telemetry, requested.host_s)
+    return TelemetryAccount(gpu=gpu, host=host) if gpu or host else None
+
+
+def _count_rows(path: Path, interval_s: float | None) -> SamplerAccount | None:
+    try:
+        with open_file(path) as source:
+            newlines = sum(block.count(b"\n") for block in iter(lambda: source.read(MIB), b""))
+    except FileNotFoundError:
+        return None
+    except OSError:
+        newlines = 0
+    # Neither the header nor an unfinished line is a row. A file without a header is reported by its reader.
+    rows = max(newlines - 1, 0)
+    return SamplerAccount(interval_s=interval_s or 0.0, rows=rows, samples=rows, empty=newlines == 1, note=SAMPLER_KILLED)
+
+
+ALARM_KINDS = {
+    "spike": "Steps became much slower during the run",
+    "silence": "The run made no progress for a while",
+}
+MAX_ALARM_BYTES = 16 * MIB
+LONGEST_ALARM_TEXT = 300
+
+
+def alarm_cautions(run: str, path: Path) -> Iterator[Caution]:
+    """One caution for each kind of alarm in alarms.jsonl, about its worst one."""
+    try:
+        lines = [piece.text for piece in bounded_lines(path, MAX_ALARM_BYTES, LONGEST_LINE_BYTES)]
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield unusable_file(path, error.strerror or "it cannot be read", run, "alarms of this run are unknown")
+        return
+    parsed = [(line, json_object(line)) for line in lines]
+    malformed = sum(alarm is None and not line.isspace() for line, alarm in parsed)
+    if malformed:
+        text = f"In {path.name} {count_were(malformed, 'line')} skipped: truncated, or no alarm."
+        yield Caution(kind="bad_rows", subject=run, numbers={"rows": malformed}, text=text)
+    for kind, what in ALARM_KINDS.items():
+        own = [alarm for _, alarm in parsed if alarm is not None and alarm.get("kind") == kind]
+        if own:
+            worst = max(own, key=_alarm_ratio)
+            numbers: dict[str, Number] = {"alarms": len(own), "ratio": _alarm_ratio(worst)}
+            written = worst.get("text")
+            details = " ".join(written[:LONGEST_ALARM_TEXT].split()) if isinstance(written, str) and written else "no details"
+            yield Caution(kind=kind, subject=run, numbers=numbers, text=f"{what}: {details} ({path.name}).")
+
+
+def _alarm_ratio(alarm: dict[str, Any]) -> float:
+    """0 where it has no valid one."""
+    ratio = alarm.get("ratio")
+    return float(ratio) if isinstance(ratio, (int, float)) and not isinstance(ratio, bool) and 0 <= ratio < 1e9 else 0.0
+
+
+def leftover_process_cautions(run: str, outcome: RunOutcome | None) -> Iterator[Caution]:
+    """Processes that outlived a run that ended well."""
+    if outcome is not None and outcome.outcome is Outcome.OK and outcome.killed:
+        processes = "1 process" if outcome.killed == 1 else f"{outcome.killed} processes"
+        text = f"{processes} outlived this run and had to be killed: they would have held memory, GPU or ports of the next one."
+        yield Caution(kind="left_behind", subject=run, numbers={"killed": outcome.killed}, text=text)
+
+
+# Read at either end of the log; what is binary throughout shows there.
+INSPECTED_BYTES = 256 * 1024
+# A character cut in two at a border is not binary data.
+MIN_BINARY_BYTES = 16
+
+
+def binary_log_cautions(run: str, log: Path) -> Iterator[Caution]:
+    """Bytes in the log that are no text: they may have torn lines apart."""
+    inspected = _head_and_end(log)
+    binary = sum(part.decode("utf-8", errors="replace").count("\N{REPLACEMENT CHARACTER}") + part.count(b"\0") for part in inspected)
+    if binary < MIN_BINARY_BYTES:
+        return
+    total = sum(map(len, inspected))
+    text = f"{log.name} holds binary data ({binary} of {total} bytes inspected); lines with such bytes may not have been read."
+    yield Caution(kind="not_text", subject=run, numbers={"bytes": binary, "of": total}, text=text)
+
+
+def _head_and_end(path: Path) -> list[bytes]:
+    try:
+        with open_file(path) as source:
+            head = source.read(INSPECTED_BYTES)
+            size = source.seek(0, os.SEEK_END)
+            source.seek(max(len(head), size - INSPECTED_BYTES))
+            return [head, source.read(INSPECTED_BYTES)]
+    except OSError:
+        return []
+
+
+def clock_skew_cautions(run: str, nodes: NodesRecord | None) -> Iterator[Caution]:
+    """One caution about all clocks that were off by more than SKEW_S when the attempt began."""
+    skews = {node.name: node.clock_offset_s for node in (nodes.nodes if nodes else ()) if node.clock_offset_s is not None}
+    off = sorted(((name, skew_s) for name, skew_s in skews.items() if abs(skew_s) > SKEW_S), key=lambda item: -abs(item[1]))
+    if not off:
+        return
+    name, skew_s = off[0]
+    skewed = [f"{host} {format_duration(abs(each_s))} {'ahead' if each_s > 0 else 'behind'}" for host, each_s in off]
+    yield Caution(
+        kind="clock_skew",
+        subject=run,
+        numbers={"host": name, "seconds": round(skew_s, 3), "hosts": len(off)},
+        text=f"Clock skew between hosts and the harness: {join_names(skewed)}. Times in this report are corrected; synchronise the clocks "
+        "(chrony, NTP), since logs and checkpoints carry the wrong time.",
+    )
+
+
+MEMORY = "memory_bytes"
+PACKAGES = "packages"
+"""`name=version`, separated by blanks."""
+MEMORY_TOLERANCE = 0.05
+"""Firmware and kernels of equal machines reserve a little more or less."""
+LONGEST_VALUE = 60
+
+
+def host_difference_cautions(run: str, hosts: Mapping[str, Mapping[str, str]]) -> Iterator[Caution]:
+    """One caution that names what differs and on which hosts; `hosts` is provenance.json's. Such a run is as slow as its slowest host."""
+    differences = host_differences(hosts)
+    if not differences:
+        return
+    facts = [f"{fact} ({_differing_values(values)})" for fact, values in differences.items()]
+    more = len(facts) - MOST_NAMED
+    odd_hosts = {host for values in differences.values() for each in list(values.values())[1:] for host in each}
+    yield Caution(
+        kind="unlike_hosts",
+        subject=run,
+        numbers={"hosts": len(odd_hosts), "facts": len(differences)},
+        text=f"The hosts of this run differ: {'; '.join(facts[:MOST_NAMED])}{f'; and {more} more facts' if more > 0 else ''}. "
+        "Every rank waits for the slowest host; exclude the odd ones (`exclude`), or refuse such a set (`place: {alike: refuse}`).",
+    )
+
+
+def host_differences(hosts: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, list[str]]]:
+    """Fact → its values, the most common first, each with its hosts; only facts that differ."""
+    known = {name: {**_with_single_packages(host_hardware(facts)), MEMORY: _memory(hosts, facts)} for name, facts in hosts.items()}
+    found: dict[str, dict[str, list[str]]] = {}
+    for fact in dict.fromkeys(fact for facts in known.values() for fact in facts):
+        values = {name: facts.get(fact, "") for name, facts in known.items()}
+        order = [value for value, _ in Counter(values.values()).most_common()]
+        if len(order) > 1:
+            found[fact] = {value: [name for name, own in values.items() if own == value] for value in order}
+    return found
+
+
+def _with_single_packages(facts: Mapping[str, str]) -> dict[str, str]:
+    """Every package a fact of its own: `torch` differs, not the list of all."""
+    packages = (package.partition("=") for package in facts.get(PACKAGES, "").split())
+    return {**{name: value for name, value in facts.items() if name != PACKAGES}, **{name: version for name, _, version in packages}}
+
+
+def _memory(hosts: Mapping[str, Mapping[str, str]], facts: Mapping[str, str]) -> str:
+    """Rounded to the first host with about as much."""
+    own = _memory_bytes(facts)
+    if own is None:
+        return ""
+    sizes = (_memory_bytes(other) for other in hosts.values())
+    rounded = next((size for size in sizes if size is not None and abs(size - own) <= MEMORY_TOLERANCE * max(size, own)), own)
+    return f"{rounded / 2**30:.0f} GiB"
+
+
+def _memory_bytes(facts: Mapping[str, str]) -> float | None:
+    text = facts.get(MEMORY, "")
+    return float(text) if text.isdecimal() else None
+
+
+def _differing_values(values: Mapping[str, list[str]]) -> str:
+    common, *odd = values.items()
+    named = [f"{_short(value)} on {_host_names(hosts)}" for value, hosts in odd[:MOST_NAMED]]
+    return f"{', '.join(named)}, {_short(common[0])} on {_host_names(common[1])}"
+
+
+def _host_names(hosts: list[str]) -> str:
+    return ", ".join(hosts) if len(hosts) <= MOST_NAMED else f"{len(hosts)} hosts"
+
+
+def _short(value: str) -> str:
+    text = value or "nothing"
+    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 1]}…"
+
+
+def environment_cautions(run: str, attempt: AttemptPaths) -> Iterator[Caution]:
+    """One caution about tuning variables that differ between hosts. Variables that belong to a host (visible GPUs, paths) may differ."""
+    variables = {name: _tuning_variables(attempt.node(name)) for name in node_names(attempt)}
+    names = sorted({name for own in variables.values() for name in own})
+    differing = {name: values for name in names if (values := _differing_variable(variables, name))}
+    if not differing:
+        return
+    listed = join_names([f"{name} {values}" for name, values in differing.items()], MOST_NAMED, "; ")
+    yield Caution(
+        kind="unlike_environment",
+        subject=run,
+        numbers={"variables": len(differing), "hosts": len(variables)},
+        text=f"Tuning variables differ between hosts: {listed}. Set them in the plan (`env`), which reaches all ranks.",
+    )
+
+
+def _tuning_variables(own: AttemptPaths) -> dict[str, str]:
+    recorded = read_environment(own.environment) or {}
+    return {name: value for name, value in recorded.items() if name.startswith(TUNING_PREFIXES) and name not in NOT_TUNING}
+
+
+def _differing_variable(variables: Mapping[str, Mapping[str, str]], name: str) -> str:
+    """`1 on node2, not set elsewhere`; empty where all hosts with a record agree."""
+    values = {host: own.get(name, "not set") for host, own in variables.items() if own}
+    common = Counter(values.values()).most_common(1)
+    odd = {host: value for host, value in values.items() if common and value != common[0][0]}
+    if not odd:
+        return ""
+    return ", ".join(f"{value} on {host}" for host, value in list(odd.items())[:MOST_NAMED]) + f", {common[0][0]} elsewhere"
+
+
+MAX_HOST_WARNINGS = 20
+"""Of a campaign on hundreds of hosts; preflight.json has them all."""
+
+
+def preflight_cautions(preflight: Path) -> Iterator[Caution]:
+    """Checks of hosts that failed without refusing the campaign: they may explain figures. Those of this machine were printed before."""
+    written = files.read_json(preflight)
+    checks = [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
+    for check in [check for check in checks if check.hosts and not check.ok][:MAX_HOST_WARNINGS]:
+        text = f"Before the campaign, {check.name}: {check.found}. It may show in the figures ({check.prevents}). {check.fix}."
+        yield Caution(kind="host_warning", subject=", ".join(check.hosts[:4]), numbers={"hosts": len(check.hosts)}, text=text)

@@ -1,7 +1,7 @@
 """run_manifest.tsv, one row an attempt, timing_points.csv and eta_points.csv.
 
-In: an attempt and what was measured of it. Out: a row by column name, and the files. The manifest grows as runs end
-(`append_manifest`) and can be made anew from disk (`write_manifest`); a header that lacks a column is widened, never thrown away.
+In: an attempt and its measures. Out: a row by column name, and the files. The manifest grows as runs end (`append_manifest`) and can be
+rebuilt from disk (`write_manifest`); a header that lacks a column is widened, never discarded.
 """
 
 from __future__ import annotations
@@ -12,37 +12,36 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from seatrial import files
-from seatrial.disk.append import forget_lines
-from seatrial.files import open_file
+from seatrial.core import files
+from seatrial.core.durable import append_line_durably
+from seatrial.core.fallback import discard_kept_lines
+from seatrial.core.tables import format_cell, write_table, write_table_durably
+from seatrial.core.text import format_hms
 from seatrial.records.attempt import Attempt
+from seatrial.records.caution import Scalar
 from seatrial.records.columns import ETA_POINTS, MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
-from seatrial.records.eta import EtaPoint
-from seatrial.records.measure import Cell, RunMeasure
-from seatrial.run_table.run_cells import run_cells, train_log
-from seatrial.run_table.seed_columns import axis_cells, fallback_reasons
-from seatrial.tables import format_cell, write_table, write_table_surely
-from seatrial.units import format_hms
+from seatrial.records.measure import RunMeasure
+from seatrial.records.run_table import axis_cells, fallback_reasons, run_cells, train_log
 
 FIXED_COLUMNS = (*MANIFEST_SEED, *MANIFEST_OURS)
-NOT_OVER = "unfinished"
+UNFINISHED = "unfinished"
 TAB = "\t"
 
 
-def manifest_row(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Cell]:
-    """Every manifest column of one attempt; None where nothing is known."""
+def manifest_row(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Scalar]:
+    """Every manifest column of one attempt; None for unknown values."""
     row = {**run_cells(attempt, measure), **_ending(attempt)}
     if measure is not None:
         row["fallback_reasons"] = fallback_reasons(measure.effective) or None
-        # The manifest calls this one by another name than the per-run table.
+        # It has another name in the per-run table.
         row["last_iter_ms_p50"] = measure.seed.get("last_iter_p50_ms")
     return {name: row.get(name) for name in FIXED_COLUMNS} | axis_cells(attempt.spec.axes)
 
 
-def _ending(attempt: Attempt) -> dict[str, Cell]:
+def _ending(attempt: Attempt) -> dict[str, Scalar]:
     outcome = attempt.outcome
     if outcome is None:
-        return {"status": "failed", "outcome": NOT_OVER}
+        return {"status": "failed", "outcome": UNFINISHED}
     return {
         "status": outcome.outcome.seed_status,
         "exit_code": outcome.exit_code,
@@ -58,30 +57,30 @@ def _ending(attempt: Attempt) -> dict[str, Cell]:
 
 
 def _iso(t: float) -> str | None:
-    """None for no time, and for one that no calendar has."""
+    """None for 0, and for a time out of the calendar's range."""
     with contextlib.suppress(ValueError, OverflowError, OSError):
         return datetime.datetime.fromtimestamp(t, datetime.UTC).isoformat(timespec="seconds") if t else None
     return None
 
 
-def write_manifest(path: Path, rows: Sequence[Mapping[str, Cell]]) -> None:
-    """The whole manifest anew, with the axis columns of all rows."""
-    if write_table_surely(path, _union(FIXED_COLUMNS, rows), rows, TAB):
-        # Every row stands in it, those too that were kept elsewhere while the disk failed.
-        forget_lines(path)
+def write_manifest(path: Path, rows: Sequence[Mapping[str, Scalar]]) -> None:
+    """Write the whole manifest, with the axis columns of all rows."""
+    if write_table_durably(path, _union(FIXED_COLUMNS, rows), rows, TAB):
+        # It has every row, those too that went to the fallback folder while the disk failed.
+        discard_kept_lines(path)
 
 
-def append_manifest(path: Path, row: Mapping[str, Cell]) -> None:
-    """One row more; where the header on disk lacks one of its columns, the file is written anew and wider, old rows included."""
+def append_manifest(path: Path, row: Mapping[str, Scalar]) -> None:
+    """Append one row; where the header on disk lacks one of its columns, the file is rewritten with it, old rows included."""
     header = _header(path)
     if header and set(row) <= set(header) and _ends_whole(path):
-        files.append_line(path, TAB.join(format_cell(row.get(name), name) for name in header))
+        append_line_durably(path, TAB.join(format_cell(row.get(name), name) for name in header))
         return
-    write_table_surely(path, _union(header or FIXED_COLUMNS, [row]), [*read_manifest(path), row], TAB)
+    write_table_durably(path, _union(header or FIXED_COLUMNS, [row]), [*read_manifest(path), row], TAB)
 
 
 def read_manifest(path: Path) -> list[dict[str, str]]:
-    """Rows of a manifest on disk, by its own header; a torn row has what was written of it."""
+    """Rows of a manifest on disk, by its own header; a truncated row has what was written of it."""
     header, *rows = _lines(path) or [""]
     names = header.split(TAB)
     return [dict(zip(names, row.split(TAB), strict=False)) for row in rows if row]
@@ -93,22 +92,22 @@ def _header(path: Path) -> list[str]:
 
 
 def _lines(path: Path) -> list[str]:
-    # A row torn in the middle of a character must not make all others unreadable.
+    # A row truncated in the middle of a character must not make all others unreadable.
     return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
 
 
 def _ends_whole(path: Path) -> bool:
     """False after a crash in the middle of an append: the next row must not go onto the same line."""
-    with open_file(path) as source:
+    with files.open_file(path) as source:
         source.seek(-1, os.SEEK_END)
         return source.read(1) == b"\n"
 
 
-def _union(columns: Sequence[str], rows: Sequence[Mapping[str, Cell]]) -> list[str]:
+def _union(columns: Sequence[str], rows: Sequence[Mapping[str, Scalar]]) -> list[str]:
     return list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
 
 
-def _point_cells(attempt: Attempt) -> dict[str, Cell]:
+def _point_cells(attempt: Attempt) -> dict[str, Scalar]:
     spec = attempt.spec
     return {
         "mode": spec.mode,
@@ -120,43 +119,40 @@ def _point_cells(attempt: Attempt) -> dict[str, Cell]:
     }
 
 
-def timing_point_rows(attempt: Attempt, measure: RunMeasure) -> list[dict[str, Cell]]:
-    """Rows of timing_points.csv of one attempt."""
+def timing_point_rows(attempt: Attempt, measure: RunMeasure) -> list[dict[str, Scalar]]:
     common = _point_cells(attempt)
     return [{**common, "index": point.index, "step": point.step, **point.values} for point in measure.timing_points]
 
 
-def write_timing_points(path: Path, rows: Iterable[Mapping[str, Cell]]) -> None:
-    """timing_points.csv, whole."""
+def write_timing_points(path: Path, rows: Iterable[Mapping[str, Scalar]]) -> None:
     write_table(path, TIMING_POINTS, rows)
 
 
-def eta_point_rows(attempt: Attempt, measure: RunMeasure) -> list[dict[str, Cell]]:
-    """Rows of eta_points.csv of one attempt."""
+def eta_point_rows(attempt: Attempt, measure: RunMeasure) -> list[dict[str, Scalar]]:
     common = _point_cells(attempt)
-    return [{**common, **_eta_cells(point)} for point in measure.eta_points]
+    return [
+        {
+            **common,
+            "index": point.index,
+            "step": point.step,
+            "remain_steps": point.remain_steps,
+            "eta_sec": round(point.eta_s, 3),
+            "eta_hms": format_hms(point.eta_s),
+            "eta_mode": point.mode,
+            "source": point.source,
+            "eta_low_sec": point.low_s,
+            "eta_high_sec": point.high_s,
+            "basis_iter_ms": point.basis_iter_ms,
+            "samples": point.samples,
+            "actual_sec": point.actual_s,
+            "error_sec": None if point.actual_s is None else point.eta_s - point.actual_s,
+        }
+        for point in measure.eta_points
+    ]
 
 
-def _eta_cells(point: EtaPoint) -> dict[str, Cell]:
-    return {
-        "index": point.index,
-        "step": point.step,
-        "remain_steps": point.remain_steps,
-        "eta_sec": round(point.eta_s, 3),
-        "eta_hms": format_hms(point.eta_s),
-        "eta_mode": point.mode,
-        "source": point.source,
-        "eta_low_sec": point.low_s,
-        "eta_high_sec": point.high_s,
-        "basis_iter_ms": point.basis_iter_ms,
-        "samples": point.samples,
-        "actual_sec": point.actual_s,
-        "error_sec": None if point.actual_s is None else point.eta_s - point.actual_s,
-    }
-
-
-def write_eta_points(path: Path, rows: Sequence[Mapping[str, Cell]]) -> None:
-    """eta_points.csv, whole; without rows there is none."""
+def write_eta_points(path: Path, rows: Sequence[Mapping[str, Scalar]]) -> None:
+    """eta_points.csv, whole; no file without rows."""
     if rows:
         write_table(path, ETA_POINTS, rows)
     else:

@@ -1,7 +1,7 @@
-"""Where every rank stood when its stacks were taken.
+"""Where every rank was when its stacks were taken.
 
-In: attempt-N/stacks, with what ranks wrote of themselves at the stack signal (rank<r>.txt) and what py-spy saw (pid<P>.txt); any
-bytes at all. Out: one RankStack a process, ranks first in order, each with its main thread first and the innermost frame first.
+In: attempt-N/stacks, with what ranks dumped at the stack signal (rank<r>.txt) and what py-spy saw (pid<P>.txt); any bytes at all. Out: one
+`RankStack` a process, ranks first in order, each with its main thread first and the innermost frame first.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.collect.hosts.folders import HostFolder, host_folders
-from seatrial.collect.stored import read_nodes
-from seatrial.files import open_file, read_json_lines, tail_lines
-from seatrial.log_lines import split_rank
-from seatrial.paths import AttemptPaths
+from seatrial.collect.attempt_files import HostFolder, host_folders, read_nodes
+from seatrial.core.files import open_file, read_json_lines, tail_lines
+from seatrial.core.log_lines import split_rank
+from seatrial.core.paths import AttemptPaths
 from seatrial.records.events import START_EVENT_WITHIN_LINES
 
-LONGEST_TEXT_BYTES = 8 * 1024 * 1024
+MAX_TEXT_BYTES = 8 * 1024 * 1024
 BY_SIGNAL, BY_PY_SPY, BY_ABORT = "signal", "py-spy", "abort"
 ABORTED = "Fatal Python error: Aborted"
 LOG_LINES = 2_000
@@ -33,13 +32,13 @@ _OWN_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d{1,9}|\?\?\?) i
 # py-spy's: `Thread 41 (idle): "MainThread"`, then `    f (/home/me/x.py:3)`.
 _SPY_THREAD = re.compile(r'Thread (?P<id>\S+) \((?P<state>[^)]*)\)(?:: "(?P<name>.*)")?')
 _SPY_FRAME = re.compile(r"    (?P<function>.+?) \((?P<file>[/<].*?)(?::(?P<line>\d{1,9}))?\)")
-# Names of C++ have brackets too; a file without a folder stands in the last.
+# C++ names have brackets too; a file without a folder is in the last ones.
 _SPY_FRAME_WITHOUT_FOLDER = re.compile(r"    (?P<function>.+) \((?P<file>[^()]*?)(?::(?P<line>\d{1,9}))?\)")
 _HEADING = re.compile(r"# (?:(?P<worker>worker of )?rank (?P<rank>\d{1,9}) )?pid (?P<pid>\d{1,9})")
 _STATE = re.compile(r"# state (?P<letter>[A-Za-z]):")
 
-# Frames of Python, of installed packages and of the probe stand between a user's line and what it waits for.
-_NOT_THE_USERS = re.compile(
+# Frames of Python, of installed packages and of the probe are between a user's line and what it waits for.
+_LIBRARY_FILE = re.compile(
     r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib(?:64)?[/\\]python3|[/\\]seatrial[/\\]probe[/\\]|^<frozen "
     r"|[/\\]torch[/\\](?:_\w+|nn|distributed|autograd|optim|utils|cuda|multiprocessing|fx|amp|jit|functional\.py|serialization\.py)"
 )
@@ -69,102 +68,95 @@ class RankStack:
     """All threads of one process, the main one first."""
 
     rank: int | None
-    """None for a process that is no rank: a launcher, or a data worker, which has `of_rank`."""
+    """None for a launcher, or a data worker, which has `of_rank`."""
     of_rank: int | None = None
     pid: int | None
     source: str
-    """`signal`, `py-spy`, or `abort` for a trace that stands in launcher.log."""
+    """`signal`, `py-spy`, or `abort` for a trace in launcher.log."""
     threads: tuple[Thread, ...]
     state: str = ""
-    """The kernel's letter where the process could not go on by itself: `T` for stopped (SIGSTOP), `D` in the kernel; else empty."""
+    """`T` for a stopped process (SIGSTOP), `D` for one in uninterruptible sleep; else empty."""
     host: str = ""
-    """Of a run on many hosts, whose agent took them; empty on one, and for what a rank wrote itself."""
+    """On many hosts, the one whose agent took them; empty on one host, and for what a rank dumped itself."""
 
 
 def read_stacks(attempt: AttemptPaths) -> tuple[RankStack, ...]:
-    """Every process whose stacks were taken, () where none were."""
     folders = host_folders(attempt, read_nodes(attempt)[0])
-    found = [stack for folder in folders for stack in _taken(attempt, folder)]
+    found = [stack for folder in folders for stack in _stacks_of_host(attempt, folder)]
     known = {stack.rank for stack in found}
-    aborted = [stack for folder in folders for stack in _aborted(folder)]
+    aborted = [stack for folder in folders for stack in _aborted_ranks(folder)]
     found += [stack for stack in aborted if stack.threads and (stack.rank is None or stack.rank not in known)]
-    # What a rank wrote itself stands before what was seen of it from outside.
+    # What a rank dumped itself comes before what py-spy saw of it.
     return tuple(sorted(found, key=lambda stack: (stack.rank is None, stack.rank or 0, stack.source != BY_SIGNAL, stack.pid or 0)))
 
 
-def _taken(attempt: AttemptPaths, folder: HostFolder) -> list[RankStack]:
-    """What lies in one host's folder; a rank's own is in the attempt's, whichever host it ran on."""
+def _stacks_of_host(attempt: AttemptPaths, folder: HostFolder) -> list[RankStack]:
+    """Files in one host's folder; a rank's own dump is in the attempt's, whichever host it ran on."""
     paths: list[Path] = []
     with contextlib.suppress(OSError):
         paths = sorted(folder.paths.stacks.iterdir())
-    read = (_read(attempt, path) for path in paths)
+    read = (_read_stack_file(attempt, path) for path in paths)
     return [replace(stack, host="" if stack.source == BY_SIGNAL else folder.name) for stack in read if stack is not None and stack.threads]
 
 
-def frame_of(stack: RankStack) -> str:
-    """Where the main thread stood, as `train.py:41 in step`: the user's own innermost line, else the innermost there is."""
+def main_frame(stack: RankStack) -> str:
+    """The main thread's frame, as `train.py:41 in step`: the innermost in the user's code, else the innermost of all."""
     frames = stack.threads[0].frames if stack.threads else ()
-    own = next((frame for frame in frames if _is_users(frame)), None) or next(iter(frames), None)
-    return "" if own is None else _words(own)
+    users = (one for one in frames if one.line is not None and not _LIBRARY_FILE.search(one.file) and not _NATIVE.search(one.file))
+    frame = next(users, None) or next(iter(frames), None)
+    if frame is None:
+        return ""
+    name = re.split(r"[/\\]", frame.file)[-1]
+    return f"{name if frame.line is None else f'{name}:{frame.line}'} in {frame.function}"
 
 
-def waits_for_others(stack: RankStack) -> bool:
-    """Whether its main thread is in a collective: then it is not the one that the others wait for."""
+def is_in_collective(stack: RankStack) -> bool:
+    """Whether its main thread is in a collective: then the others do not wait for this rank."""
     frames = stack.threads[0].frames if stack.threads else ()
     return any(_COLLECTIVE.search(frame.file) for frame in frames)
 
 
-def _words(frame: Frame) -> str:
-    name = re.split(r"[/\\]", frame.file)[-1]
-    place = name if frame.line is None else f"{name}:{frame.line}"
-    return f"{place} in {frame.function}"
-
-
-def _is_users(frame: Frame) -> bool:
-    return frame.line is not None and not _NOT_THE_USERS.search(frame.file) and not _NATIVE.search(frame.file)
-
-
-def _read(attempt: AttemptPaths, path: Path) -> RankStack | None:
+def _read_stack_file(attempt: AttemptPaths, path: Path) -> RankStack | None:
     if named := _RANK_FILE.fullmatch(path.name):
         rank = int(named["rank"])
-        return RankStack(rank=rank, pid=_pid_of(attempt, rank), source=BY_SIGNAL, threads=_own_threads(_lines(path)))
+        return RankStack(rank=rank, pid=_pid_of_rank(attempt, rank), source=BY_SIGNAL, threads=_python_threads(_lines(path)))
     if named := _PROCESS_FILE.fullmatch(path.name):
-        return _spied(int(named["pid"]), _lines(path))
+        return _parse_py_spy(int(named["pid"]), _lines(path))
     return None
 
 
-def _aborted(folder: HostFolder) -> list[RankStack]:
-    """Ranks whose trace stands in the log, since ABRT was the only way to it."""
+def _aborted_ranks(folder: HostFolder) -> list[RankStack]:
+    """Ranks whose trace is in the log, since ABRT was the only way to get it."""
     lines: dict[int | None, list[str]] = {}
-    for line in tail_lines(folder.paths.launcher_log, LOG_LINES, LONGEST_TEXT_BYTES):
+    for line in tail_lines(folder.paths.launcher_log, LOG_LINES, MAX_TEXT_BYTES):
         rank, text = split_rank(line)
         lines.setdefault(rank, []).append(text)
     return [
-        RankStack(rank=rank, pid=None, source=BY_ABORT, threads=_own_threads(own[own.index(ABORTED) + 1 :]), host=folder.name)
+        RankStack(rank=rank, pid=None, source=BY_ABORT, threads=_python_threads(own[own.index(ABORTED) + 1 :]), host=folder.name)
         for rank, own in lines.items()
         if ABORTED in own
     ]
 
 
 def _lines(path: Path) -> list[str]:
-    """The end of the file, where it is too long: the newest stacks stand there."""
+    """The end of the file where it is too long: the newest stacks are there."""
     try:
         with open_file(path) as source:
             size = source.seek(0, 2)
-            source.seek(max(0, size - LONGEST_TEXT_BYTES))
+            source.seek(max(0, size - MAX_TEXT_BYTES))
             return source.read().decode("utf-8", errors="replace").split("\n")
     except OSError:
         return []
 
 
-def _own_threads(lines: list[str]) -> tuple[Thread, ...]:
+def _python_threads(lines: list[str]) -> tuple[Thread, ...]:
     """Of the newest dump: Python lists the newest thread first and the main one last."""
     threads: dict[str, tuple[str, list[Frame]]] = {}
     current, is_cut = "", False
     at: list[Frame] = []
     for before, line in itertools.pairwise(["", *lines]):
         if head := _OWN_THREAD.fullmatch(line.rstrip()):
-            # A blank line stands between two threads and none between two dumps.
+            # There is a blank line between two threads and none between two dumps.
             if head["id"] in threads or before.strip():
                 threads, current, is_cut = {}, "", False
             at = []
@@ -176,19 +168,19 @@ def _own_threads(lines: list[str]) -> tuple[Thread, ...]:
             is_cut = True
     if not threads:
         return ()
-    # Python stops after a hundred threads; then the one that took the signal, usually the main one, is the best there is.
+    # Python stops after a hundred threads; then the one that took the signal, usually the main one, is the best guess.
     main = current if is_cut and current in threads else next(reversed(threads))
     ordered = [main, *(identity for identity in threads if identity != main)]
     return tuple(Thread(name=threads[identity][0], frames=tuple(threads[identity][1])) for identity in ordered)
 
 
-def _spied(pid: int, lines: list[str]) -> RankStack:
+def _parse_py_spy(pid: int, lines: list[str]) -> RankStack:
     heading = next((match for line in lines[:1] if (match := _HEADING.match(line))), None)
     state = next((match["letter"] for line in lines[:3] if (match := _STATE.match(line))), "")
     rank = int(heading["rank"]) if heading and heading["rank"] else None
     is_worker = bool(heading and heading["worker"])
-    threads = _spied_threads(lines)
-    # The first thread of a process has its pid for a number; its name can be changed.
+    threads = _py_spy_threads(lines)
+    # The id of the first thread is the pid; its name can be changed.
     threads.sort(key=lambda found: (found[0] != str(pid), found[1].name != MAIN_THREAD))
     return RankStack(
         rank=None if is_worker else rank,
@@ -200,7 +192,7 @@ def _spied(pid: int, lines: list[str]) -> RankStack:
     )
 
 
-def _spied_threads(lines: list[str]) -> list[tuple[str, Thread]]:
+def _py_spy_threads(lines: list[str]) -> list[tuple[str, Thread]]:
     """(number, thread) as they come."""
     heads: list[tuple[str, str, list[Frame]]] = []
     for line in lines:
@@ -212,8 +204,8 @@ def _spied_threads(lines: list[str]) -> list[tuple[str, Thread]]:
     return [(number, Thread(name=name, frames=tuple(frames))) for number, name, frames in heads]
 
 
-def _pid_of(attempt: AttemptPaths, rank: int) -> int | None:
-    """From the rank's start event; None where it has none."""
+def _pid_of_rank(attempt: AttemptPaths, rank: int) -> int | None:
+    """From the rank's start event; None without one."""
     with contextlib.suppress(OSError):
         for event in itertools.islice(read_json_lines(attempt.events(rank)), START_EVENT_WITHIN_LINES):
             if event.get("kind") == "start" and type(event.get("pid")) is int:

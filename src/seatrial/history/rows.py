@@ -1,9 +1,9 @@
 """Rows that later campaigns are compared with: one append-only file of JSON lines.
 
-In: sides, and names for some of them. Out: the same again, as `Row`s. A line is a row with its number, or says that a row is pinned under
-a name, or that a name is pinned no more; the last word counts, and nothing is ever taken out. Writers lock the file, and start on a line
-of their own where one was cut short; readers pass over what is torn or strange, and count it. The file is `--history FILE`, else what
-SEATRIAL_HISTORY names, else seatrial/history.jsonl among the user's data.
+In: `ComparedGroup`s, and names for some of them. Out: the same, as `Row`s. A line is a row with its number, or pins a row under a name, or
+unpins a name; the last line counts, and nothing is ever removed. Writers lock the file, and start a new line where the last one was cut
+short; readers skip and count lines that are torn or unknown. The file is `--history FILE`, else SEATRIAL_HISTORY, else
+seatrial/history.jsonl in the user's data folder.
 
     {"v": 1, "kind": "row", "row": 3, "added_t": 1794705558.1, "side": {…}}
     {"v": 1, "kind": "pin", "row": 3, "name": "v100-bf16", "added_t": 1794705560.2}
@@ -25,33 +25,32 @@ from typing import Any
 
 import filelock
 
-from seatrial.errors import CampaignError, UsageError, did_you_mean
-from seatrial.files import LONGEST_JSON_LINE, json_object, open_file
-from seatrial.records.codec import described, to_json
-from seatrial.records.comparison import Side
-from seatrial.records.own_variables import HISTORY
+from seatrial.core.errors import CampaignError, UsageError, did_you_mean
+from seatrial.core.files import LONGEST_JSON_LINE, json_object, open_file
+from seatrial.core.paths import HISTORY
+from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.comparison import ComparedGroup
 
 VERSION = 1
 VARIABLE = HISTORY
 ROW, PIN, UNPIN = "row", "pin", "unpin"
 LOCK_S = 30.0
-# So that `history:NAME` and `OUT:GROUP` can be told apart, and a name from a row's number.
+# So that `history:NAME` cannot be taken for `OUT:GROUP`, nor a name for a row's number.
 _NAME = re.compile(r"(?!\d+$)[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One side as it was kept."""
+    """A group as it was kept."""
 
     number: int
     added_t: float
-    side: Side
+    compared: ComparedGroup
     names: tuple[str, ...] = ()
-    """Those that it is pinned under."""
+    """Under which it is pinned."""
 
 
 def history_path(given: Path | None = None, environment: Mapping[str, str] = os.environ) -> Path:
-    """The file that is meant."""
     if given is not None:
         return given
     if environment.get(VARIABLE):
@@ -65,13 +64,12 @@ class History:
     """The whole file."""
 
     rows: tuple[Row, ...] = ()
-    """The oldest first, with the names they have now."""
+    """Oldest first, with the names they have now."""
     unreadable: int = 0
-    """Lines that are torn, strange or of a later version."""
+    """Lines that are torn, unknown or of a later version."""
 
     @property
     def pinned_names(self) -> list[str]:
-        """Every name that is pinned now."""
         return sorted(name for row in self.rows for name in row.names)
 
     @property
@@ -82,16 +80,14 @@ class History:
         return " (1 line of it cannot be read)" if self.unreadable == 1 else f" ({self.unreadable} lines of it cannot be read)"
 
     def pinned(self, name: str) -> Row | None:
-        """The row of that name; None where there is none."""
         return next((row for row in self.rows if name in row.names), None)
 
     def row(self, number: int) -> Row | None:
-        """The row of that number; None where there is none."""
         return next((row for row in self.rows if row.number == number), None)
 
 
 def read_history(path: Path) -> History:
-    """All that the file holds; nothing where there is no file, and a CampaignError where there is one that cannot be read."""
+    """The whole file; empty where there is none, and a CampaignError where it cannot be read."""
     found: dict[int, Row] = {}
     names: dict[str, int] = {}
     unreadable = 0
@@ -106,7 +102,7 @@ def read_history(path: Path) -> History:
             names.pop(name, None)
         else:
             unreadable += 1
-    kept = (replace(row, names=tuple(sorted(name for name, of in names.items() if of == row.number))) for row in found.values())
+    kept = (replace(row, names=tuple(sorted(name for name, number in names.items() if number == row.number))) for row in found.values())
     return History(rows=tuple(kept), unreadable=unreadable)
 
 
@@ -118,7 +114,7 @@ def pinned_names(path: Path) -> list[str]:
 
 
 def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Each line as an object, empty where it is none."""
+    """Each line as an object, empty where it is not one."""
     try:
         with open_file(path) as source:
             while line := source.readline(LONGEST_JSON_LINE):
@@ -130,22 +126,23 @@ def _lines(path: Path) -> Iterator[Mapping[str, Any]]:
         raise CampaignError(f"{path}: {error.strerror}; name another file with --history or {VARIABLE}") from error
 
 
-def add(path: Path, side: Side, *, now_t: float | None = None) -> Row:
-    """Keep a side; the row it has already where the very same runs are there."""
+def add(path: Path, compared: ComparedGroup, *, now_t: float | None = None) -> Row:
+    """Add a group; returns the existing row where the same runs are already there."""
     with _locked(path):
         known = read_history(path).rows
-        same = next((row for row in known if _identity(row.side) == _identity(side)), None)
+        same = next((row for row in known if _identity(row.compared) == _identity(compared)), None)
         if same is not None:
             return same
-        row = Row(number=max((row.number for row in known), default=0) + 1, added_t=time.time() if now_t is None else now_t, side=side)
-        _append(path, {"v": VERSION, "kind": ROW, "row": row.number, "added_t": row.added_t, "side": to_json(side)})
+        added_t = time.time() if now_t is None else now_t
+        row = Row(number=max((row.number for row in known), default=0) + 1, added_t=added_t, compared=compared)
+        _append(path, {"v": VERSION, "kind": ROW, "row": row.number, "added_t": row.added_t, "side": to_json(compared)})
         return row
 
 
 def pin(path: Path, number: int, name: str, *, now_t: float | None = None) -> Row:
-    """Give a row a name that comparisons can use; a name that another row had goes over to this one."""
+    """Give a row a name that comparisons can use; a name that another row had moves to this one."""
     if not _NAME.fullmatch(name):
-        raise UsageError(f"'{name}' cannot be a name of a row: use letters, digits and . _ + -, and not digits alone")
+        raise UsageError(f"'{name}' is no name for a row: use letters, digits and . _ + -, and not digits alone")
     with _locked(path):
         history = read_history(path)
         row = history.row(number)
@@ -156,7 +153,7 @@ def pin(path: Path, number: int, name: str, *, now_t: float | None = None) -> Ro
 
 
 def unpin(path: Path, name: str, *, now_t: float | None = None) -> None:
-    """Take a name away; its row stays."""
+    """Remove a name; its row stays."""
     with _locked(path):
         history = read_history(path)
         if name not in history.pinned_names:
@@ -166,15 +163,15 @@ def unpin(path: Path, name: str, *, now_t: float | None = None) -> None:
 
 
 def _row(number: int, line: Mapping[str, Any]) -> Row | None:
-    side, added_t = described(Side, line.get("side")), line.get("added_t")
-    if side is None or not isinstance(added_t, (int, float)) or isinstance(added_t, bool):
+    compared, added_t = from_json_or_none(ComparedGroup, line.get("side")), line.get("added_t")
+    if compared is None or not isinstance(added_t, (int, float)) or isinstance(added_t, bool):
         return None
-    return Row(number=number, added_t=float(added_t), side=side)
+    return Row(number=number, added_t=float(added_t), compared=compared)
 
 
-def _identity(side: Side) -> tuple[object, ...]:
+def _identity(compared: ComparedGroup) -> tuple[object, ...]:
     """The same campaign, group and runs with the same figures: added twice, it is one."""
-    return side.campaign, side.group, tuple(run.identity for run in side.runs)
+    return compared.campaign, compared.group, tuple(run.identity for run in compared.runs)
 
 
 @contextlib.contextmanager
@@ -186,15 +183,16 @@ def _locked(path: Path) -> Iterator[None]:
         with filelock.FileLock(path.with_name(path.name + ".lock"), timeout=LOCK_S):
             yield
     except filelock.Timeout as error:
-        raise CampaignError(f"{path} is being written by somebody else for {LOCK_S:.0f} s now; try again when that is over") from error
+        raise CampaignError(f"{path} has been locked by another process for {LOCK_S:.0f} s; try again later") from error
     except OSError as error:
-        told = f"{error.filename or path}: {error.strerror}"
-        raise CampaignError(f"{told}, so nothing was kept; name another file with --history or {VARIABLE}") from error
+        raise CampaignError(
+            f"{error.filename or path}: {error.strerror}, so nothing was kept; name another file with --history or {VARIABLE}"
+        ) from error
 
 
 def _append(path: Path, line: Mapping[str, Any]) -> None:
-    """On the disk when this returns. Nothing is put elsewhere for later, as lines of a running training are: who types this can type it
-    again, and must know."""
+    """On the disk when this returns. Unlike the lines of a running training there is no fallback: the user can repeat the command, and must
+    know that it failed."""
     text = "\n" * _is_torn(path) + json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n"
     with path.open("ab", buffering=0) as file:
         data = text.encode(errors="backslashreplace")

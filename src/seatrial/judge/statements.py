@@ -1,24 +1,84 @@
-"""What was found beside the criteria, each with its evidence: winner, stability and its causes, drift, leaks, stragglers, steady
-state, slow steps, failures, settings for finding faults.
+"""Findings beside the criteria, each with its evidence: winner, stability and its causes, drift, leaks, stragglers, steady state, slow
+steps, failures, debug settings.
 
-In: the campaign's facts. Out: statements, the gravest first. None of them changes the exit code; a plan that wants one to do so names
-its metric in a criterion.
+In: the campaign's facts. Out: findings without a criterion, the gravest first. None of them changes the exit code; for that, a plan names
+the metric in a criterion. A few runs are listed one by one, many with the same finding together.
 """
 
 from __future__ import annotations
 
-from seatrial.judge.facts import Facts
-from seatrial.judge.statements_of_causes import cause_statements
-from seatrial.judge.statements_of_groups import drift_statement, stability_statements, winner_statement
-from seatrial.judge.statements_of_health import leak_statements, straggler_statements
-from seatrial.judge.statements_of_runs import debug_statements, failure_statements, slow_step_statements, steady_statements
-from seatrial.records.verdict import Finding, Verdict
+from collections.abc import Iterator, Sequence
+
+from seatrial.core.text import count, format_duration, format_number
+from seatrial.judge.advice import cause_advice, causes_seen
+from seatrial.judge.cross_run_criteria import drift_evidence
+from seatrial.judge.evidence import (
+    FILES,
+    MOST_APART,
+    NO_SAMPLES,
+    Facts,
+    attempt_file,
+    failed_by_platform,
+    fault,
+    held_up_evidence,
+    inconclusive_text,
+    interval_text,
+    listed,
+    outcome_file,
+    run_window,
+    slope_text,
+    steps_text,
+    straggler_evidence,
+    trend_evidence,
+    window_text,
+)
+from seatrial.records.measure import (
+    DebugSetting,
+    GroupStability,
+    GroupSummary,
+    MemoryTrend,
+    MemoryVerdict,
+    RankedGroup,
+    SlowSteps,
+    StabilityVerdict,
+    Straggler,
+    StragglerVerdict,
+    Window,
+)
+from seatrial.records.outcome import Fault, RunOutcome
+from seatrial.records.results import MeasuredRun
+from seatrial.records.verdict import Evidence, Finding, Verdict
 
 _GRAVITY = {Verdict.FAIL: 0, Verdict.INCONCLUSIVE: 1, Verdict.PASS: 2}
+_VERDICTS = {
+    StabilityVerdict.STABLE: Verdict.PASS,
+    StabilityVerdict.UNSTABLE: Verdict.FAIL,
+    StabilityVerdict.INCONCLUSIVE: Verdict.INCONCLUSIVE,
+}
+# Prefixes of a reason that the statement repeats.
+_REASON_PREFIXES = ("Stable: ", "Not stable: ", "Unknown: ")
+# Not the verdict's own name: `stability:inconclusive` might be a group.
+_IDS = {StabilityVerdict.STABLE: "stability-stable", StabilityVerdict.INCONCLUSIVE: "stability-unclear"}
+# The causes of a reason are given as advice.
+_CAUSES_BEGIN = " Why: "
+STRAGGLER_KINDS = ("slow_rank", "slow_host")
+RunTrend = tuple[MeasuredRun, MemoryTrend]
+RunStraggler = tuple[MeasuredRun, Straggler]
+RunSlowSteps = tuple[MeasuredRun, SlowSteps]
+# Slow steps that take more of a run's time than this are a fault; below they are only named. A twentieth is the difference in speed that
+# the ready criteria allow.
+GRAVE_TIME_SHARE = 0.05
+MOST_STEPS_NAMED = 3
+MOST_LINES = 3
+_FAULTS = {
+    Fault.INFRASTRUCTURE: "the platform's fault",
+    Fault.CONFIGURATION: "caused by its settings",
+    Fault.CODE: "caused by the script",
+}
 
 
 def statements(facts: Facts) -> tuple[Finding, ...]:
-    """All of them; of one verdict in the order in which a reader wants them."""
+    """All of them, by verdict."""
     if not facts.finished:
         return ()
     found = [
@@ -34,3 +94,428 @@ def statements(facts: Facts) -> tuple[Finding, ...]:
         *winner_statement(facts),
     ]
     return tuple(sorted(found, key=lambda finding: _GRAVITY[finding.verdict]))
+
+
+def winner_statement(facts: Facts) -> Iterator[Finding]:
+    """PASS when the winner is significantly better than every other group, no run is pending, and the platform failed none."""
+    ranking = facts.ranking
+    winner = facts.group(ranking.winner)
+    reason = ranking.reason.rstrip(".") or ("No group could be ranked" if winner is None else "the first in order")
+    if winner is None:
+        yield Finding(id="winner", kind="winner", verdict=Verdict.INCONCLUSIVE, text=f"No winner. {reason}.")
+        return
+    rival = next((place for place in ranking.groups if place.can_win and place.group != winner.group), None)
+    value, failed = winner.figures.get(ranking.metric), facts.platform_failures
+    sure = ranking.decided and not failed and not facts.pending
+    figure = f" with {format_number(value.mean)} {ranking.unit}".rstrip() if value else ""
+    text = f"{winner.group} {'wins' if sure else 'leads'}{figure}: {reason}{_rival_text(rival)}"
+    # A run that the platform failed might have been faster.
+    platform = f"; but the platform failed {listed(failed)}: run {'it' if len(failed) == 1 else 'them'} again first" if failed else ""
+    pending = f"; {count(len(facts.pending), 'run')} pending" if facts.pending else ""
+    yield Finding(
+        id="winner",
+        kind="winner",
+        verdict=Verdict.PASS if sure else Verdict.INCONCLUSIVE,
+        text=f"{text}{platform}{pending}.",
+        evidence=tuple(_place_evidence(place, group, facts) for place in ranking.groups if (group := facts.group(place.group))),
+    )
+
+
+def _rival_text(rival: RankedGroup | None) -> str:
+    if rival is None:
+        return ""
+    ratio = rival.ratio
+    if ratio is None:
+        return f"; next is {rival.group}, which has the best mean"
+    ends = (
+        f", {interval_text()} {ratio.low:.4g} to {ratio.high:.4g}" if ratio.low is not None and ratio.high is not None else ", no interval"
+    )
+    return f"; next is {rival.group} at {ratio.mean:.4g} of the best mean{ends}"
+
+
+def _place_evidence(place: RankedGroup, group: GroupSummary, facts: Facts) -> Evidence:
+    return Evidence(
+        subject=place.group,
+        name=facts.ranking.metric,
+        value=place.value,
+        unit=facts.ranking.unit,
+        file=FILES.ranked_groups.name,
+        window=f"{count(group.window_n, 'step')} in the windows of {count(group.runs, 'run')}",
+        n=group.runs,
+    )
+
+
+def stability_statements(facts: Facts) -> Iterator[Finding]:
+    """One for each unstable group; the stable ones, and those that are inconclusive, together."""
+    judged = [(group, group.stability) for group in facts.groups if group.stability]
+    for group, found in judged:
+        if found.verdict is StabilityVerdict.UNSTABLE:
+            yield Finding(
+                id=f"stability:{group.group}",
+                kind="stability",
+                verdict=Verdict.FAIL,
+                text=f"{group.group} is not stable: {_reason_text(found)}.",
+                evidence=_stability_evidence(group, found),
+                advice=cause_advice(found.causes, group.group),
+            )
+    for verdict in (StabilityVerdict.INCONCLUSIVE, StabilityVerdict.STABLE):
+        yield from _together(verdict, [(group, found) for group, found in judged if found.verdict is verdict])
+
+
+def _together(verdict: StabilityVerdict, judged: list[tuple[GroupSummary, GroupStability]]) -> Iterator[Finding]:
+    if not judged:
+        return
+    one, found = judged[0]
+    several = len(judged) > 1
+    subject = f"{len(judged)} groups are stable ({listed([group.group for group, _ in judged])})" if several else f"{one.group} is stable"
+    start = subject if verdict is StabilityVerdict.STABLE else f"Unknown whether {subject}"
+    # Equal reasons are given once; else the first group's, under its name.
+    prefix = f"; {one.group}: " if len({each.reason for _, each in judged}) > 1 else ": "
+    yield Finding(
+        id=_IDS[verdict] if several else f"stability:{one.group}",
+        kind="stability",
+        verdict=_VERDICTS[verdict],
+        text=f"{start}{prefix}{_reason_text(found)}.",
+        evidence=tuple(evidence for group, each in judged for evidence in _stability_evidence(group, each)),
+    )
+
+
+def _reason_text(found: GroupStability) -> str:
+    """Its reason within a sentence, without the causes."""
+    reason = found.reason.split(_CAUSES_BEGIN)[0].rstrip(".")
+    return next((reason.removeprefix(begins) for begins in _REASON_PREFIXES if reason.startswith(begins)), reason)
+
+
+def _stability_evidence(group: GroupSummary, found: GroupStability) -> tuple[Evidence, ...]:
+    values = (
+        ("median p90/p50", found.ratio_median, ""),
+        ("highest p90/p50", found.ratio_max, ""),
+        ("spread over repeats", found.cv_pct, "%"),
+        ("share of unstable runs", found.unstable_run_ratio, ""),
+    )
+    return tuple(
+        Evidence(
+            subject=group.group,
+            name=name,
+            value=value,
+            unit=unit,
+            file=FILES.group_summary.name,
+            window="the last timing window of each run" if "p90" in name or "unstable" in name else "the window of each run",
+            n=found.runs,
+        )
+        for name, value, unit in values
+        if value is not None
+    )
+
+
+def drift_statement(facts: Facts) -> Iterator[Finding]:
+    drift = facts.drift
+    if drift is not None:
+        text = f"{drift.reason.rstrip('.')}."
+        yield Finding(id="drift", kind="drift", verdict=_VERDICTS[drift.verdict], text=text, evidence=drift_evidence(drift))
+
+
+def cause_statements(facts: Facts) -> Iterator[Finding]:
+    """One for each kind of cause, in the order of the runs. Causes of an unstable group are in its statement, and a slow rank is a
+    straggler."""
+    unstable = [group.stability for group in facts.groups if group.stability and group.stability.verdict is StabilityVerdict.UNSTABLE]
+    reported = {*STRAGGLER_KINDS, *(cause.kind for stability in unstable for cause in stability.causes)}
+    for seen in causes_seen(facts.ok, reported):
+        yield Finding(id=f"cause:{seen.id}", kind="cause", verdict=Verdict.FAIL, text=seen.text, evidence=seen.evidence)
+
+
+def leak_statements(facts: Facts) -> Iterator[Finding]:
+    """Every leak; then the other runs that ended ok, with and without a conclusion."""
+    trends = [(run, trend) for run in facts.finished if run.measure for trend in run.measure.memory]
+    leaks = [(run, trend) for run, trend in trends if trend.verdict is MemoryVerdict.LEAK]
+    for key in dict.fromkeys(_key(trend) for _, trend in leaks):
+        yield from _leaks(key, [(run, trend) for run, trend in leaks if _key(trend) == key])
+    leaking = {run.attempt.spec.run for run, _ in leaks}
+    yield from _not_leaking([run for run in facts.ok if run.attempt.spec.run not in leaking and run.measure], len(facts.ok))
+
+
+def _key(trend: MemoryTrend) -> str:
+    """`host`, `gpu0`: for an id."""
+    return "host" if trend.kind == "host" else trend.subject.lower().replace(" ", "")
+
+
+def _leaks(key: str, leaks: Sequence[RunTrend]) -> Iterator[Finding]:
+    worst = sorted(leaks, key=lambda pair: -(pair[1].slope_mib_per_min or 0.0))
+    if len(worst) <= MOST_APART:
+        for run, trend in worst:
+            name = run.attempt.spec.run
+            yield _leak(f"leak:{name}:{key}", f"{name} leaks", trend, [(run, trend)])
+        return
+    run, trend = worst[0]
+    names = listed([one.attempt.spec.run for one, _ in worst])
+    yield _leak(f"leak:{key}", f"{count(len(worst), 'run')} leak ({names}), the worst, {run.attempt.spec.run}", trend, worst)
+
+
+def _leak(name: str, subject: str, trend: MemoryTrend, leaks: Sequence[RunTrend]) -> Finding:
+    span = trend.last_t - trend.first_t if trend.first_t is not None and trend.last_t is not None else None
+    over = f", {count(trend.n, 'sample')}" + (f" over {format_duration(span)}" if span is not None else "")
+    per_steps = f", {trend.mib_per_1000_steps:.4g} MiB in 1,000 steps" if trend.mib_per_1000_steps is not None else ""
+    least = f", {format_duration(trend.hours_low * 3600)} at the steepest" if trend.hours_low is not None else ""
+    full = f"; full in {format_duration(trend.hours_left * 3600)}{least}" if trend.hours_left is not None else ""
+    return Finding(
+        id=name,
+        kind="leak",
+        verdict=Verdict.FAIL,
+        text=f"{subject}: {trend.subject} {slope_text(trend)}{per_steps}{over}{full}.",
+        evidence=tuple(evidence for run, each in leaks for evidence in trend_evidence(run, each)),
+    )
+
+
+def _not_leaking(runs: Sequence[MeasuredRun], of: int) -> Iterator[Finding]:
+    level = [run for run in runs if _is_level(run)]
+    inconclusive = [run for run in runs if not _is_level(run)]
+    if inconclusive:
+        trends = inconclusive[0].measure.memory if inconclusive[0].measure else ()
+        why = next((inconclusive_text(trend) for trend in trends if trend.verdict is MemoryVerdict.INCONCLUSIVE), NO_SAMPLES)
+        yield Finding(
+            id="leak-unknown",
+            kind="leak",
+            verdict=Verdict.INCONCLUSIVE,
+            text=f"Unknown whether memory leaks in {_subject(inconclusive, of)}: {why}.",
+            evidence=_trends(inconclusive),
+        )
+    if level:
+        samples = sum(trend.n for run in level if run.measure for trend in run.measure.memory)
+        text = f"No leak in {count(len(level), 'run')}: no growth after warm-up ({count(samples, 'sample')})."
+        yield Finding(id="leak-none", kind="leak", verdict=Verdict.PASS, text=text, evidence=_trends(level))
+
+
+def _subject(runs: Sequence[MeasuredRun], of: int) -> str:
+    """'mb8_r1', 'any of 6 runs', '2 runs (mb8_r1, mb8_r2)'."""
+    if len(runs) == 1:
+        return runs[0].attempt.spec.run
+    if len(runs) == of:
+        return f"any of {count(of, 'run')}"
+    return f"{count(len(runs), 'run')} ({listed([run.attempt.spec.run for run in runs])})"
+
+
+def _is_level(run: MeasuredRun) -> bool:
+    trends = run.measure.memory if run.measure else ()
+    return bool(trends) and all(trend.verdict is MemoryVerdict.PLATEAU for trend in trends)
+
+
+def _trends(runs: Sequence[MeasuredRun]) -> tuple[Evidence, ...]:
+    trends = ((run, trend) for run in runs if run.measure for trend in run.measure.memory)
+    return tuple(evidence for run, trend in trends for evidence in trend_evidence(run, trend))
+
+
+def straggler_statements(facts: Facts) -> Iterator[Finding]:
+    """Every straggler; then how many runs have none, or are inconclusive. Runs of a single rank are left out."""
+    judged = [(run, run.measure.straggler) for run in facts.finished if run.measure and run.measure.straggler]
+    named = [pair for pair in judged if pair[1].verdict is StragglerVerdict.NAMED]
+    for place in dict.fromkeys(_place(found) for _, found in named):
+        yield _straggler([pair for pair in named if _place(pair[1]) == place])
+    ok = {run.attempt.spec.run for run in facts.ok}
+    judged_ok = [pair for pair in judged if pair[0].attempt.spec.run in ok]
+    yield from _abstained([pair for pair in judged_ok if pair[1].verdict is StragglerVerdict.ABSTAINED], len(facts.ok))
+    yield from _without([pair for pair in judged_ok if pair[1].verdict is StragglerVerdict.NONE])
+
+
+def _place(found: Straggler) -> tuple[int | None, str, str, str]:
+    return found.rank, found.host, found.gpu, found.phase
+
+
+def _straggler(pairs: Sequence[RunStraggler]) -> Finding:
+    """One rank at one place; of several runs the one with the highest score."""
+    worst, found = max(pairs, key=lambda pair: pair[1].score or 0.0)
+    runs = listed([run.attempt.spec.run for run, _ in pairs])
+    where = ", ".join(part for part in (found.host, f"GPU {found.gpu}" if found.gpu else "") if part)
+    phase = f" in {found.phase}" if found.phase else ""
+    held = f", {found.held_up_ms:.4g} ms of each step" if found.held_up_ms is not None else ""
+    run_name = f"{worst.attempt.spec.run}, " if len(pairs) > 1 else ""
+    # Extra work inside the synchronising phase is invisible.
+    score = (
+        f": it works at least {found.score * 100:.0f} % longer than the others{held} ({run_name}{steps_text(found)})"
+        if found.score is not None
+        else ""
+    )
+    rank = f"rank {found.rank}{f' ({where})' if where else ''}"
+    if found.slow_host:
+        rank = f"host {found.slow_host} (all its {found.slow_host_ranks} ranks and no others, rank {found.rank} most)"
+    return Finding(
+        id=f"straggler:{pairs[0][0].attempt.spec.run}:rank{found.rank}",
+        kind="straggler",
+        verdict=Verdict.FAIL,
+        text=f"{rank[0].upper()}{rank[1:]} holds up {runs}{phase}{score}.",
+        evidence=tuple(of(run, each) for run, each in pairs for of in (straggler_evidence, held_up_evidence)),
+    )
+
+
+def _abstained(pairs: Sequence[RunStraggler], of: int) -> Iterator[Finding]:
+    if pairs:
+        subject = _subject([run for run, _ in pairs], of)
+        yield Finding(
+            id="straggler-unknown",
+            kind="straggler",
+            verdict=Verdict.INCONCLUSIVE,
+            text=f"Unknown whether a rank holds up {subject}: {pairs[0][1].reason.rstrip('.')}.",
+            evidence=tuple(straggler_evidence(run, found) for run, found in pairs),
+        )
+
+
+def _without(pairs: Sequence[RunStraggler]) -> Iterator[Finding]:
+    if pairs:
+        steps = sum(found.n for _, found in pairs)
+        yield Finding(
+            id="straggler-none",
+            kind="straggler",
+            verdict=Verdict.PASS,
+            text=f"No straggler in {count(len(pairs), 'run')} ({count(steps, 'step')}).",
+            evidence=tuple(straggler_evidence(run, found) for run, found in pairs),
+        )
+
+
+def failure_statements(facts: Facts) -> Iterator[Finding]:
+    """Each cause once, with whose fault it is and what to do."""
+    together: dict[tuple[str, str, str], list[tuple[MeasuredRun, RunOutcome]]] = {}
+    for run in (*facts.failed, *facts.platform_failed):
+        outcome = run.attempt.outcome
+        if outcome:
+            together.setdefault((outcome.cause.value, outcome.signature, outcome.action), []).append((run, outcome))
+    seen: dict[str, int] = {}
+    for (cause, _, _), failures in together.items():
+        seen[cause] = seen.get(cause, 0) + 1
+        yield _failure(f"failure:{cause}" + (f":{seen[cause]}" if seen[cause] > 1 else ""), failures)
+
+
+def _failure(name: str, failures: Sequence[tuple[MeasuredRun, RunOutcome]]) -> Finding:
+    run, outcome = failures[0]
+    at_fault = fault(run)
+    text = f", {_FAULTS[at_fault]}" if at_fault in _FAULTS else ""
+    action = f" What to do: {outcome.action}" if outcome.action else ""
+    # The lines to look at first, of an unknown cause.
+    lines = f" First lines to look at: {' | '.join(outcome.telling[:MOST_LINES])}." if outcome.telling else ""
+    again = " It does not count against the group: run it again." if failed_by_platform(run) else ""
+    names = listed([one.attempt.spec.run for one, _ in failures])
+    return Finding(
+        id=name,
+        kind="failure",
+        verdict=Verdict.INCONCLUSIVE if failed_by_platform(run) else Verdict.FAIL,
+        text=f"{names}: {outcome.outcome.value}, {outcome.cause.value}{text}. {outcome.detail}".rstrip(". ") + f".{lines}{action}{again}",
+        evidence=tuple(
+            Evidence(
+                subject=one.attempt.spec.run,
+                name="cause",
+                value=ended.cause.value,
+                file=outcome_file(one),
+                window=f"whole run, {ended.duration_s:.1f} s",
+                n=1,
+            )
+            for one, ended in failures
+        ),
+    )
+
+
+def debug_statements(facts: Facts) -> Iterator[Finding]:
+    """Each setting once: figures taken with it are not those of a plain run."""
+    together: dict[tuple[str, str], list[tuple[MeasuredRun, DebugSetting]]] = {}
+    for run in facts.finished:
+        for setting in run.measure.debug if run.measure else ():
+            together.setdefault((setting.name, setting.value), []).append((run, setting))
+    for (name, value), found in together.items():
+        # A run may show the same setting twice, by its environment and by its log.
+        runs = list(dict.fromkeys(run.attempt.spec.run for run, _ in found))
+        several = sum(other == name for other, _ in together) > 1
+        varied = all(setting.varied for _, setting in found)
+        advice = "The plan turns it on: differences include its cost." if varied else "Measure without it."
+        yield Finding(
+            id=f"debug:{name}={value}" if several else f"debug:{name}",
+            kind="debug",
+            verdict=Verdict.INCONCLUSIVE,
+            text=f"{name}={value} was on in {listed(runs)}: {found[0][1].why.rstrip('.')}. {advice}",
+            evidence=tuple(_debug_evidence(run, setting) for run, setting in found),
+        )
+
+
+def _debug_evidence(run: MeasuredRun, setting: DebugSetting) -> Evidence:
+    file, _, line = setting.source.partition(":")
+    window = f"line {line}" if line else run_window(run)[0]
+    return Evidence(subject=run.attempt.spec.run, name=setting.name, value=setting.value, file=attempt_file(run, file), window=window, n=1)
+
+
+def steady_statements(facts: Facts) -> Iterator[Finding]:
+    """Runs in which no steady state was found, with the reason; and how many have one."""
+    windows = [(run, run.measure.window) for run in facts.ok if run.measure and run.measure.window]
+    yield from _unsteady([(run, window) for run, window in windows if not window.steady])
+    steady = [(run, window) for run, window in windows if window.steady]
+    if steady:
+        warmup = max(window.warmup_steps for _, window in steady)
+        num_steps = sum(window.n for _, window in steady)
+        text = f"{count(len(steady), 'run')} reached a steady state, after {count(warmup, 'step')} of warm-up at most; "
+        text += f"{count(num_steps, 'step')} {'counts' if num_steps == 1 else 'count'}."
+        yield _steady("steady_state", Verdict.PASS, text, steady)
+
+
+def _unsteady(found: Sequence[tuple[MeasuredRun, Window]]) -> Iterator[Finding]:
+    """A few one by one, as each has its own reason; many together, with the first one's."""
+    several = len(found) > MOST_APART
+    for part in [found] if several else [[one] for one in found]:
+        run, window = part[0]
+        subject = f"{count(len(part), 'run')} ({listed([one.attempt.spec.run for one, _ in part])})" if several else run.attempt.spec.run
+        prefix = f"of {run.attempt.spec.run}: " if several else ""
+        yield _steady(
+            "steady_state-none" if several else f"steady_state:{run.attempt.spec.run}",
+            Verdict.INCONCLUSIVE,
+            f"No steady state in {subject}: {prefix}{window.reason.rstrip('.') or 'too few steps'}.",
+            part,
+        )
+
+
+def _steady(name: str, verdict: Verdict, text: str, found: Sequence[tuple[MeasuredRun, Window]]) -> Finding:
+    evidence = tuple(
+        Evidence(
+            subject=run.attempt.spec.run,
+            name="steps of warm-up",
+            value=window.warmup_steps,
+            unit="steps",
+            file=FILES.per_run_metrics.name,
+            window=window_text(window),
+            n=window.n,
+        )
+        for run, window in found
+    )
+    return Finding(id=name, kind="steady_state", verdict=verdict, text=text, evidence=evidence)
+
+
+def slow_step_statements(facts: Facts) -> Iterator[Finding]:
+    """Slow steps count all the same; they are a fault where they take much of the time."""
+    found = [(run, run.measure.slow_steps) for run in facts.ok if run.measure and run.measure.slow_steps and run.measure.slow_steps.count]
+    grave = [(run, slow) for run, slow in found if slow.time_share > GRAVE_TIME_SHARE]
+    slight = [(run, slow) for run, slow in found if slow.time_share <= GRAVE_TIME_SHARE]
+    yield from _slow_steps("slow_steps", Verdict.FAIL, grave)
+    yield from _slow_steps("slow_steps-few", Verdict.PASS, slight)
+
+
+def _slow_steps(name: str, verdict: Verdict, found: Sequence[RunSlowSteps]) -> Iterator[Finding]:
+    if not found:
+        return
+    run, slow = max(found, key=lambda pair: pair[1].time_share)
+    worst = ", ".join(f"{one.step} ({one.ms:.4g} ms, {one.over_median:.3g} × the median)" for one in slow.worst[:MOST_STEPS_NAMED])
+    window, n = run_window(run)
+    subject = run.attempt.spec.run if len(found) == 1 else f"{count(len(found), 'run')}, most in {run.attempt.spec.run}"
+    steps = f"{slow.count} of {count(n or 0, 'step')} {'takes' if slow.count == 1 else 'take'}"
+    share = f"{slow.time_share * 100:.1f} % of its time in excess of the median"
+    yield Finding(
+        id=name,
+        kind="slow_steps",
+        verdict=verdict,
+        text=f"Slow steps in {subject}: {steps} {share} ({window}): {worst}.",
+        evidence=tuple(evidence for one, each in found for evidence in _slow_evidence(one, each)),
+    )
+
+
+def _slow_evidence(run: MeasuredRun, slow: SlowSteps) -> Iterator[Evidence]:
+    """The share, and each step that is named."""
+    window, n = run_window(run)
+    name = run.attempt.spec.run
+    share = slow.time_share * 100
+    yield Evidence(subject=name, name="time of slow steps", value=share, unit="%", file=FILES.per_run_metrics.name, window=window, n=n)
+    for step in slow.worst:
+        yield Evidence(
+            subject=name, name=f"time of step {step.step}", value=step.ms, unit="ms", file=FILES.verdict.name, window=window, n=1
+        )

@@ -1,1 +1,1 @@
-"""From a run's spec to a started process: the command and its environment (pure), a held port, the files of an attempt, the agent."""
+"""From a run's spec to started agents: launchers build the command, places allocate hosts and ports, transports start agents."""

@@ -1,95 +1,123 @@
 """Everything an attempt needs on disk before its agents start.
 
-In: a run's spec, its allocation, the attempt's folder and the caller's environment. Out: spec.json, settings.json (bundled
-workloads), environment.json, command.sh, agent.json, and the order that stands in the last. On many hosts every node has a command.sh
-and an agent.json of its own, the attempt a hostfile of the hosts in use and a command.sh that starts them all. Commands and orders hold
-the plan's variables as they are, secrets too, and are private: a masked command could not be run.
+In: a run's spec, its allocation, the attempt's folder and the caller's environment. Out: spec.json, settings.json (bundled workloads),
+environment.json, command.sh, agent.json, and the order in the last. On many hosts every node has its own command.sh and agent.json, the
+attempt a hostfile of the hosts in use and a command.sh that starts them all. Commands and orders hold the plan's variables as they are,
+secrets too, and are private: a masked command could not be run.
+
+command.sh repeats by hand what the harness started. Events and rank logs of such a run go to attempt-N/by-hand/, so that what the harness
+recorded stays as it was. The caller's variables that can change a run (NCCL_ALGO and the like) are in it as defaults: the person's shell
+wins.
 """
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
 
-from seatrial.disk.modes import PRIVATE_PROGRAM
-from seatrial.files import write_json, write_private_json, write_text
-from seatrial.hostfile import hostfile_text
-from seatrial.launch.command_file import all_nodes_text, command_text
-from seatrial.launch.environment import environment, inherited
-from seatrial.launch.launchers.registry import command_for, given_to_ranks, rank_logs_for
-from seatrial.launch.nodes import as_seen_by, own_paths
-from seatrial.launch.program import resolved
-from seatrial.launch.transports.choose import users_args
-from seatrial.machine.secret_names import is_secret_name
-from seatrial.machine.secrets import mask, mask_words
-from seatrial.machine.shared_memory import present
-from seatrial.machine.this_host import is_this_host
-from seatrial.options.ssh import PDSH_APPEND
-from seatrial.paths import AttemptPaths
+from seatrial.core.errors import LaunchError
+from seatrial.core.files import PRIVATE_PROGRAM, write_json, write_private_json, write_text
+from seatrial.core.hostfile import hostfile_text
+from seatrial.core.launcher_options import PDSH_APPEND, ssh_command
+from seatrial.core.paths import BY_HAND, AttemptPaths
+from seatrial.core.shell import export_lines, find_program, quote
+from seatrial.launch.launchers import allocation_for_node, node_paths
+from seatrial.launch.launchers.commands import command_for, environment, portable_environment, rank_log_folder, variables_set_by_launcher
+from seatrial.launch.transports.select import user_ssh_args
+from seatrial.machine.network import is_this_host
+from seatrial.machine.orphans import list_segments
+from seatrial.machine.secrets import is_secret_name, mask, mask_argv
+from seatrial.records.caution import Scalar
 from seatrial.records.codec import to_json
-from seatrial.records.command import AgentOrder, Allocation, Command, EnvironmentVariable, Node
-from seatrial.records.run_spec import HOSTFILE, PERNODE, PlaceSpec, RunSpec, Scalar
+from seatrial.records.events import ENV_RUN_DIR
+from seatrial.records.launch import AgentOrder, Allocation, Command, EnvironmentVariable, Node
+from seatrial.records.plan import HOSTFILE, PERNODE, PlaceSpec, RunSpec
+
+_COMES_WITH = {
+    "torchrun": "install torch (pip install 'seatrial[workloads]')",
+    "accelerate": "install it (pip install accelerate)",
+    **dict.fromkeys(("deepspeed", "ds"), "install DeepSpeed (pip install 'seatrial[stage1]')"),
+}
+# Names that a shell accepts; a process may have variables with any other, and those reach the ranks but no script.
+_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# One rank that fails ends the others, as the agent does; bash gives background processes no terminal interrupt, so it is passed on.
+_SEVERAL_RANKS_HEAD = """\
+pids=()
+stop() {
+  trap - TERM INT
+  kill -TERM "${pids[@]}" 2>/dev/null || true
+  wait || true
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT"""
+_SEVERAL_RANKS_TAIL = 'for _ in "${pids[@]}"; do wait -n || stop "$?"; done'
 
 
-def prepare_all(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> tuple[AgentOrder, ...]:
-    """Write the attempt's files and return what each agent is to do: one order a node, the first is that of the lowest ranks."""
+def prepare_attempt(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> tuple[AgentOrder, ...]:
+    """Write the attempt's files and return the agents' orders: one per node, that of the lowest ranks first."""
     if not allocation.nodes:
-        return (prepare(spec, attempt, allocation, caller),)
-    beneath = [_beneath(spec.place, node, caller) for node in allocation.nodes]
-    orders = [_order(spec, attempt, as_seen_by(allocation, node), own) for node, own in zip(allocation.nodes, beneath, strict=True)]
-    callers = _write_common(spec, attempt, as_seen_by(allocation, allocation.nodes[0]), orders[0].command, beneath[0])
+        return (prepare_local(spec, attempt, allocation, caller),)
+    base = [_base_environment(spec.place, node, caller) for node in allocation.nodes]
+    orders = [_order(spec, attempt, allocation_for_node(allocation, node), own) for node, own in zip(allocation.nodes, base, strict=True)]
+    defaults = _write_common(spec, attempt, allocation_for_node(allocation, allocation.nodes[0]), orders[0].command, base[0])
     write_text(attempt.hostfile, hostfile_text(allocation.nodes))
     for node, order in zip(allocation.nodes, orders, strict=True):
         own = attempt.node(node.name)
-        write_text(own.command, command_text(order.command, attempt, callers, node), PRIVATE_PROGRAM)
+        write_text(own.command, command_script(order.command, attempt, defaults, node), PRIVATE_PROGRAM)
         write_private_json(own.agent_order, to_json(order))
     ssh_args = _ssh_args(spec.place, allocation.nodes, caller)
-    write_text(attempt.command, all_nodes_text(attempt, allocation.nodes, spec.place.kind == HOSTFILE, ssh_args), PRIVATE_PROGRAM)
+    write_text(attempt.command, all_nodes_script(attempt, allocation.nodes, spec.place.kind == HOSTFILE, ssh_args), PRIVATE_PROGRAM)
     return tuple(orders)
 
 
-def _ssh_args(place: PlaceSpec, nodes: Sequence[Node], caller: Mapping[str, str]) -> tuple[str, ...]:
-    """With what agents were started."""
-    if not caller.get(PDSH_APPEND):
-        # No name need be looked up.
-        return place.ssh_args
-    return users_args(place, [node.name for node in nodes if not is_this_host(node.name)], caller)
-
-
-def _beneath(place: PlaceSpec, node: Node, caller: Mapping[str, str]) -> Mapping[str, str]:
-    """What lies beneath the variables of a node's ranks, as far as the harness knows: all of its own here, elsewhere what belongs to no
-    host. What another host has of its own, its agent writes down."""
-    is_here = node.node_rank == 0 if place.kind == PERNODE else is_this_host(node.name)
-    return caller if is_here else inherited(caller)
-
-
-def prepare(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> AgentOrder:
+def prepare_local(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> AgentOrder:
     """The same for a run on this machine, which has one agent."""
     order = _order(spec, attempt, allocation, caller)
-    callers = _write_common(spec, attempt, allocation, order.command, caller)
-    write_text(attempt.command, command_text(order.command, attempt, callers), PRIVATE_PROGRAM)
+    defaults = _write_common(spec, attempt, allocation, order.command, caller)
+    write_text(attempt.command, command_script(order.command, attempt, defaults), PRIVATE_PROGRAM)
     write_private_json(attempt.agent_order, to_json(order))
     return order
+
+
+def _ssh_args(place: PlaceSpec, nodes: Sequence[Node], caller: Mapping[str, str]) -> tuple[str, ...]:
+    """The options of the ssh that started the agents."""
+    if not caller.get(PDSH_APPEND):
+        # Saves looking up the names.
+        return place.ssh_args
+    return user_ssh_args(place, [node.name for node in nodes if not is_this_host(node.name)], caller)
+
+
+def _base_environment(place: PlaceSpec, node: Node, caller: Mapping[str, str]) -> Mapping[str, str]:
+    """The environment beneath the variables of a node's ranks, as far as the harness knows it: all of its own on this machine, elsewhere
+    what is not bound to a host. What another host adds, its agent records."""
+    is_here = node.node_rank == 0 if place.kind == PERNODE else is_this_host(node.name)
+    return caller if is_here else portable_environment(caller)
 
 
 def _order(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller: Mapping[str, str]) -> AgentOrder:
     node = allocation.node
     command = command_for(spec, allocation, attempt, caller)
-    # The plan's interpreter lies on the hosts, and need not lie here.
+    # The plan's interpreter is on the hosts, and need not be here.
     if not node or command.argv[0] != spec.place.python:
-        command = resolved(command, caller)
-    own = own_paths(attempt, node)
+        command = resolve_program(command, caller)
+    own = node_paths(attempt, node)
     return AgentOrder(
         command=command,
         attempt_folder=str(attempt.folder),
-        rank_logs=rank_logs_for(spec, attempt, node),
+        rank_logs=rank_log_folder(spec, attempt, node),
         term_s=spec.limits.term_s,
         telemetry=spec.telemetry,
         stack_signal=spec.limits.stack_signal,
         host=socket.gethostname(),
-        # What lies in this host's says nothing of another's; its agent looks itself.
-        shared_memory=None if node else present(),
+        # Another host's agent lists its own segments.
+        shared_memory=None if node else list_segments(),
         devices=allocation.devices,
         own_folder="" if own == attempt else str(own.folder),
         first_rank=node.first_rank if node else 0,
@@ -99,10 +127,12 @@ def _order(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, caller:
 def _write_common(
     spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, command: Command, caller: Mapping[str, str]
 ) -> dict[str, str]:
-    """What is the same for all nodes of an attempt; the caller's variables that stand in a command.sh."""
+    """Write what is the same for all nodes; the caller's variables that command.sh has as defaults."""
     recorded = {variable.name: variable for variable in environment(spec, allocation, attempt, caller)}
-    of_launcher = {**_alike(command), **given_to_ranks(spec, allocation, {**caller, **command.env})}
-    recorded.update({variable.name: variable for variable in _launcher_variables(of_launcher, caller)})
+    by_launcher = {**_shared_variables(command), **variables_set_by_launcher(spec, allocation, {**caller, **command.env})}
+    for name, value in by_launcher.items():
+        replaced = caller.get(name)
+        recorded[name] = EnvironmentVariable(name=name, value=value, set_by="launcher", replaced=None if replaced == value else replaced)
     attempt.folder.mkdir(parents=True, exist_ok=True)
     write_json(attempt.spec, to_json(masked_spec(spec)))
     write_json(attempt.environment, {"variables": [to_json(_masked(recorded[name])) for name in sorted(recorded)]})
@@ -113,14 +143,14 @@ def _write_common(
 
 
 def masked_spec(spec: RunSpec) -> RunSpec:
-    """`spec` as it may be read by the team: what looks like a secret in its settings, axes, variables and words is masked."""
+    """`spec` as the team may read it: what looks like a secret in its settings, axes, variables and arguments is masked."""
     return replace(
         spec,
         settings=_masked_values(spec.settings),
         axes=_masked_values(spec.axes),
         env={name: mask(name, value) for name, value in spec.env.items()},
-        workload=replace(spec.workload, args=tuple(mask_words(spec.workload.args))),
-        launcher=replace(spec.launcher, args=tuple(mask_words(spec.launcher.args)), program=tuple(mask_words(spec.launcher.program))),
+        workload=replace(spec.workload, args=tuple(mask_argv(spec.workload.args))),
+        launcher=replace(spec.launcher, args=tuple(mask_argv(spec.launcher.args)), program=tuple(mask_argv(spec.launcher.program))),
     )
 
 
@@ -128,18 +158,116 @@ def _masked_values(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
     return {name: mask(name, value) if isinstance(value, str) else value for name, value in values.items()}
 
 
-def _alike(command: Command) -> dict[str, str]:
-    """What the processes of a command are all given; RANK and LOCAL_RANK differ and follow from the rank."""
+def _shared_variables(command: Command) -> dict[str, str]:
+    """Variables that are the same for all processes of a command; RANK and LOCAL_RANK differ."""
     first, *others = command.ranks
-    return {name: value for name, value in first.items() if all(overlay.get(name) == value for overlay in others)}
-
-
-def _launcher_variables(given: Mapping[str, str], caller: Mapping[str, str]) -> Iterator[EnvironmentVariable]:
-    for name, value in given.items():
-        replaced = caller.get(name)
-        yield EnvironmentVariable(name=name, value=value, set_by="launcher", replaced=None if replaced == value else replaced)
+    return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
 def _masked(variable: EnvironmentVariable) -> EnvironmentVariable:
     replaced = None if variable.replaced is None else mask(variable.name, variable.replaced)
     return replace(variable, value=mask(variable.name, variable.value), replaced=replaced)
+
+
+def resolve_program(command: Command, caller: Mapping[str, str]) -> Command:
+    """`command` with the full path of its program, found on its own PATH or beside this interpreter (an environment that was not
+    activated), so that command.sh starts the same program from any shell. LaunchError where it is not found."""
+    program = _find(command.argv[0], Path(command.cwd), {**caller, **command.env}.get("PATH"))
+    return replace(command, argv=(program, *command.argv[1:]))
+
+
+def _find(name: str, cwd: Path, search_path: str | None) -> str:
+    if "/" in name:
+        return _check_file(name, cwd)
+    found = find_program(name, search_path, cwd)
+    if found:
+        return found
+    advice = f"{_COMES_WITH.get(name, 'install it')}, or activate the environment it is in"
+    if (cwd / name).is_file():
+        advice = f"a file of that name is in {cwd}, so type './{name}' or 'python {name}'"
+    raise LaunchError(f"'{name}' was found neither on PATH nor beside this interpreter: {advice}")
+
+
+def _check_file(name: str, cwd: Path) -> str:
+    path = cwd / name
+    if not path.is_file():
+        raise LaunchError(f"'{name}' does not exist (looked at {path}): check the path, relative ones count from {cwd}")
+    if not os.access(path, os.X_OK):
+        raise LaunchError(f"'{name}' is not executable: run `chmod +x {path}`, or start it with its interpreter (python {name})")
+    return name
+
+
+def command_script(
+    command: Command, attempt: AttemptPaths, defaults: Mapping[str, str] = MappingProxyType({}), node: Node | None = None
+) -> str:
+    """command.sh of one node; `defaults` are the variables of the harness's caller that reached the ranks."""
+    return "\n".join(_script_lines(redirect_to_by_hand(command, attempt, node), attempt, defaults, node)) + "\n"
+
+
+def all_nodes_script(attempt: AttemptPaths, nodes: Sequence[Node], by_ssh: bool, ssh_args: Sequence[str] = ()) -> str:
+    """The attempt's command.sh on many hosts: it starts every node's own by ssh, or prints what to type on each where there is no ssh."""
+    return "\n".join(_all_nodes_lines(attempt, nodes, by_ssh, ssh_args)) + "\n"
+
+
+def redirect_to_by_hand(command: Command, attempt: AttemptPaths, node: Node | None = None) -> Command:
+    """`command` with its output in the by-hand folder."""
+    folder = attempt.folder / BY_HAND
+    own = node_paths(attempt, node)
+    rank_logs = str(own.rank_logs)
+    argv = tuple(str(own.folder / BY_HAND / own.rank_logs.name) if argument == rank_logs else argument for argument in command.argv)
+    env = {**command.env, ENV_RUN_DIR: str(folder)} if command.env.get(ENV_RUN_DIR) == str(attempt.folder) else command.env
+    return replace(command, argv=argv, env=env)
+
+
+def _script_lines(command: Command, attempt: AttemptPaths, defaults: Mapping[str, str], node: Node | None) -> Iterator[str]:
+    yield "#!/usr/bin/env bash"
+    on_node = f" on {node.name}" if node else ""
+    where = "in the attempt's folder" if node else "beside this file"
+    yield f"# {attempt.run}, attempt {attempt.number}{on_node}, as the harness started it. Its output goes to {BY_HAND}/ {where}."
+    yield "set -euo pipefail"
+    yield f"mkdir -p {shlex.quote(str(attempt.folder / BY_HAND))}"
+    yield f"cd {shlex.quote(command.cwd)}"
+    for name, value in sorted(defaults.items()):
+        if name not in command.env and _SHELL_NAME.fullmatch(name):
+            yield f"export {name}=${{{name}-{shlex.quote(value)}}}"
+    yield from export_lines(command.env)
+    own = node_paths(attempt, node)
+    rank_logs = str(own.folder / BY_HAND / own.rank_logs.name)
+    if rank_logs in command.argv:
+        yield f"echo {shlex.quote(f'each rank writes its output below {rank_logs}')} >&2"
+    if len(command.ranks) == 1:
+        yield from export_lines(command.ranks[0])
+        yield f"exec {quote(command.argv)}"
+        return
+    yield _SEVERAL_RANKS_HEAD
+    for variables in command.ranks:
+        own_variables = [f"{name}={value}" for name, value in variables.items()]
+        yield f"{quote(['env', *own_variables, *command.argv])} &"
+        yield "pids+=($!)"
+    yield _SEVERAL_RANKS_TAIL
+
+
+def _all_nodes_lines(attempt: AttemptPaths, nodes: Sequence[Node], by_ssh: bool, ssh_args: Sequence[str]) -> Iterator[str]:
+    argvs = {node.name: ["bash", str(attempt.node(node.name).command)] for node in nodes}
+    yield "#!/usr/bin/env bash"
+    yield f"# {attempt.run}, attempt {attempt.number}, on {len(nodes)} hosts. Its output goes to {BY_HAND}/ beside this file."
+    yield "set -euo pipefail"
+    if not by_ssh:
+        yield "echo 'type on each node, at about the same time:' >&2"
+        yield from (f"echo {shlex.quote(f'{name}: {quote(argv)}')} >&2" for name, argv in argvs.items())
+        yield "exit 1"
+        return
+    yield "# By hand, one terminal per host, at about the same time:"
+    # A newline in a path would end the comment.
+    yield from (f"#   on {name}: {quote(argv)}".replace("\n", "\\n") for name, argv in argvs.items())
+    yield _SEVERAL_RANKS_HEAD
+    for name, argv in argvs.items():
+        yield f"{quote(_with_terminal(ssh_command(name, argv, ssh_args)))} &"
+        yield "pids+=($!)"
+    yield _SEVERAL_RANKS_TAIL
+
+
+def _with_terminal(ssh_argv: Sequence[str]) -> list[str]:
+    """An ssh whose end hangs up what it started there: without a terminal that would run on when this script is stopped."""
+    program, *others = (argument for argument in ssh_argv if argument != "-T")
+    return [program, "-tt", "-n", *others]

@@ -1,1 +1,1 @@
-"""Facts about this host: GPUs, processor, code, versions. Reads; only `orphans`, `shared_memory` and `handles` change anything."""
+"""Facts about this host: GPUs, processes, network, software, provenance, secrets. Read only, except that `orphans` kills and removes."""

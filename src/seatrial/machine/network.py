@@ -1,56 +1,163 @@
-"""The network interfaces of this host, one line each.
+"""The network of this host: interfaces and addresses, which of them NCCL and Gloo use, and whether a name is that of this host.
 
-In: what psutil tells of interfaces and /sys/class/infiniband of adapters. Out: name → `up, 10000 Mb/s, 10.0.0.5`, and
-`mlx5_0 port 1` → `ACTIVE, 400 Gb/sec (4X NDR), InfiniBand`. Loopback and the host's ends of other containers' cables are left out.
+In: psutil, /sys/class/infiniband, the resolver, and the texts of NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME. Out: names and addresses.
+
+NCCL_SOCKET_IFNAME: `eth,ib` are prefixes of names, `=eth0,eth1` whole names; a leading `^` selects all others: `^lo,docker`, `^=eth0`. A
+port after a colon belongs to adapters and is ignored. GLOO_SOCKET_IFNAME takes whole names only, separated by commas.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import contextlib
+import functools
+import ipaddress
+import socket
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from seatrial.machine.interfaces import ip_addresses, is_link_local, is_loopback
+from seatrial.machine.processes import read_text
 
+LOOPBACK = "127.0.0.1"
+LOCALHOST = "localhost"
+LOCAL_NAMES = (LOCALHOST, LOOPBACK, "::1")
+# Stands for the harness's machine where the hostfile does not name it: no hostfile can contain a name with a space.
+THIS_MACHINE = "this machine"
 INFINIBAND = Path("/sys/class/infiniband")
-OTHERS_CABLES = ("veth", "cali", "lxc", "tap", "vnet")
+# The host's ends of containers' and virtual machines' interfaces.
+VIRTUAL_PREFIXES = ("veth", "cali", "lxc", "tap", "vnet")
+_FAMILIES = (socket.AF_INET, socket.AF_INET6)
+
+Resolve = Callable[[str], Collection[str]]
 
 
-def network_interfaces(infiniband: Path = INFINIBAND) -> dict[str, str]:
-    """Every interface as it is now."""
-    return {**dict(ethernet_lines(psutil.net_if_addrs(), psutil.net_if_stats())), **dict(infiniband_lines(infiniband))}
+def list_interfaces() -> dict[str, tuple[str, ...]]:
+    """Every interface that is up → its IP addresses (possibly none), in the kernel's order; all interfaces where the kernel does not report
+    which are up."""
+    stats = {}
+    with contextlib.suppress(OSError, psutil.Error):
+        stats = psutil.net_if_stats()
+    return {name: ip_addresses(entries) for name, entries in psutil.net_if_addrs().items() if name not in stats or stats[name].isup}
 
 
-def ethernet_lines(addresses: Mapping[str, Sequence[Any]], stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """(interface, line), by name, from psutil's two answers."""
+def ip_addresses(entries: Iterable[Any]) -> tuple[str, ...]:
+    """The IP addresses among psutil's entries of one interface, without the scope (`%eth0`) of link-local ones."""
+    texts = (str(entry.address).partition("%")[0] for entry in entries if entry.family in _FAMILIES)
+    return tuple(text for text in texts if _parse_address(text) is not None)
+
+
+def local_addresses() -> frozenset[str]:
+    """The addresses of all interfaces."""
+    return frozenset(address for addresses in list_interfaces().values() for address in addresses)
+
+
+# Each of a thousand hosts resolves a thousand names: the same addresses, again and again.
+@functools.lru_cache(maxsize=4096)
+def _parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def is_loopback(address: str) -> bool:
+    """Whether it leads back to the caller; False for what is no address."""
+    parsed = _parse_address(address)
+    return parsed is not None and parsed.is_loopback
+
+
+def is_link_local(address: str) -> bool:
+    """IPv6 only: every interface has one, and without the interface it is useless."""
+    parsed = _parse_address(address)
+    return parsed is not None and parsed.version == 6 and parsed.is_link_local
+
+
+def describe_interfaces() -> dict[str, str]:
+    """Name → `up, 10000 Mb/s, 10.0.0.5`, and `mlx5_0 port 1` → `ACTIVE, 400 Gb/sec (4X NDR), InfiniBand`; without loopback and virtual
+    interfaces."""
+    return {**dict(describe_ethernet(psutil.net_if_addrs(), psutil.net_if_stats())), **dict(describe_infiniband(INFINIBAND))}
+
+
+def describe_ethernet(addresses: Mapping[str, Sequence[Any]], stats: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """(interface, description), by name, from psutil's addresses and stats."""
     for name in sorted({*addresses, *stats}):
-        # Every interface has a link-local one, and it tells nothing.
         known = [address for address in ip_addresses(addresses.get(name, ())) if not is_link_local(address)]
-        if name.startswith(OTHERS_CABLES) or _is_loopback(name, known):
+        is_loopback_interface = name == "lo" or (bool(known) and all(map(is_loopback, known)))
+        if name.startswith(VIRTUAL_PREFIXES) or is_loopback_interface:
             continue
-        told = stats.get(name)
-        state = [] if told is None else ["up" if told.isup else "down"]
-        speed = [f"{told.speed} Mb/s"] if told is not None and told.speed else []
+        found = stats.get(name)
+        state = [] if found is None else ["up" if found.isup else "down"]
+        speed = [f"{found.speed} Mb/s"] if found is not None and found.speed else []
         yield name, ", ".join([*state, *speed, *known])
 
 
-def infiniband_lines(folder: Path) -> Iterator[tuple[str, str]]:
-    """(adapter and port, line), by name; none where there is no such adapter."""
+def describe_infiniband(folder: Path) -> Iterator[tuple[str, str]]:
+    """(adapter and port, description), by name; none where there is no adapter."""
     for port in sorted(folder.glob("*/ports/*")):
+        state, rate, layer = (read_text(port / name).strip().partition("\n")[0] for name in ("state", "rate", "link_layer"))
         # The kernel writes `4: ACTIVE`.
-        state = _first_line(port / "state").rpartition(": ")[2]
-        told = [state, _first_line(port / "rate"), _first_line(port / "link_layer")]
-        yield f"{port.parts[-3]} port {port.name}", ", ".join(filter(None, told))
+        yield f"{port.parts[-3]} port {port.name}", ", ".join(filter(None, (state.rpartition(": ")[2], rate, layer)))
 
 
-def _is_loopback(name: str, addresses: Sequence[str]) -> bool:
-    return name == "lo" or (bool(addresses) and all(map(is_loopback, addresses)))
+def match_nccl_interfaces(pattern: str, interfaces: Iterable[str]) -> list[str]:
+    """Those of `interfaces` that NCCL_SOCKET_IFNAME=`pattern` selects, in their own order, of which NCCL's bootstrap uses the first; all
+    for an empty pattern."""
+    rest = pattern.strip()
+    inverted, rest = rest.startswith("^"), rest.removeprefix("^")
+    exact, rest = rest.startswith("="), rest.removeprefix("=")
+    parts = [name for part in rest.split(",") if (name := part.partition(":")[0].strip())]
+    if not parts:
+        return list(interfaces)
+    return [name for name in interfaces if any(name == part if exact else name.startswith(part) for part in parts) != inverted]
 
 
-def _first_line(path: Path) -> str:
+def match_gloo_interfaces(text: str, interfaces: Iterable[str]) -> list[str]:
+    """Those of `interfaces` that Gloo uses."""
+    known = set(interfaces)
+    return [name for name in parse_gloo_interfaces(text) if name in known]
+
+
+def parse_gloo_interfaces(text: str) -> list[str]:
+    """The names in GLOO_SOCKET_IFNAME."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def single_interface(pattern: str) -> str:
+    """The one plain name in NCCL's pattern, which means the same to Gloo; empty where it is several, a rule, or none."""
+    rest = pattern.strip().removeprefix("=").partition(":")[0].strip()
+    return "" if not rest or rest.startswith("^") or "," in rest else rest
+
+
+def interface_variables(pattern: str) -> dict[str, str]:
+    """The variables that `place.interface` sets. Gloo has no patterns: its variable is set only for a single name."""
+    if not pattern:
+        return {}
+    name = single_interface(pattern)
+    return {"NCCL_SOCKET_IFNAME": pattern, **({"GLOO_SOCKET_IFNAME": name} if name else {})}
+
+
+def is_this_host(
+    name: str, own_name: str | None = None, own_addresses: Collection[str] | None = None, resolve: Resolve | None = None
+) -> bool:
+    """Whether `name` of a hostfile means this host: by its own name, or by an address of one of its interfaces.
+
+    A name that resolves to a loopback address and is not this host's own counts as another host: where /etc/hosts is wrong, ranks meant
+    for that host must not start here unnoticed.
+    """
+    own = socket.gethostname() if own_name is None else own_name
+    if name in LOCAL_NAMES or name == own or name == own.partition(".")[0] or (name.partition(".")[0] == own and "." not in own):
+        return True
+    addresses = local_addresses() if own_addresses is None else own_addresses
+    found = (resolve_addresses if resolve is None else resolve)(name)
+    return any(address in addresses and not is_loopback(address) for address in found)
+
+
+def resolve_addresses(name: str) -> tuple[str, ...]:
+    """Addresses of a name, each once, in the resolver's order; none for an unknown name."""
     try:
-        return path.read_text(encoding="utf-8", errors="replace").strip().partition("\n")[0]
-    except OSError:
-        return ""
+        found = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))

@@ -1,10 +1,10 @@
-"""Finding and ending what a run left when its agent itself was killed: by the harness that lost it (on another host by what it starts
-there, `seatrial.agent --end`), by a later one, or by the agent of a later attempt on the same host.
+"""Finding and killing what a run left when its agent was killed: processes, and shared-memory segments under /dev/shm.
 
-Every process of an attempt has SEATRIAL_RUN_DIR=<attempt folder> in the environment it was started with; children of such a
-process, and of the pids the agent reported, belong to the attempt too, whatever they did to their own environment. A harness that
-adopts orphans also becomes the parent of all of them when the agent dies. Shared memory they leave is removed. What a person starts
-again with an attempt's command.sh has <attempt folder>/by-hand there, and is never touched. Linux only.
+Used by the harness that lost the agent (on another host through `seatrial.agent --end`), by a later harness, and by the agent of a later
+attempt on the same host. Every process of an attempt was started with SEATRIAL_RUN_DIR=<attempt folder>; its children, and those of the
+pids that the agent reported, belong to the attempt too, whatever their environment. A harness that is a subreaper becomes the parent of all
+of them when the agent dies. Processes that a person started with an attempt's command.sh have <attempt folder>/by-hand there and are never
+touched. Linux only.
 """
 
 from __future__ import annotations
@@ -14,138 +14,132 @@ import os
 import re
 import signal
 import socket
+import stat
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from seatrial.files import read_json
-from seatrial.machine.proc_files import PROC, ZOMBIE, all_pids, command_words, environment_words, own_pids, read_line
-from seatrial.machine.running_agents import AGENT
-from seatrial.machine.shared_memory import left_behind
-from seatrial.paths import ATTEMPT_NAME, BY_HAND, AttemptPaths
+from seatrial.core.files import read_json
+from seatrial.core.paths import ATTEMPT_NAME, BY_HAND, AttemptPaths
+from seatrial.machine.processes import AGENT_MODULE, PROC, ZOMBIE, list_own_pids, list_pids, read_cmdline, read_environ, read_process
 from seatrial.records.events import ENV_RUN_DIR
 
-PATIENCE_S = 5.0
-LOOK_EVERY_S = 0.1
-# How long after the last sign of life of an attempt shared memory may still be its own.
-SIGN_OF_LIFE_S = 60.0
-_MARKER = f"{ENV_RUN_DIR}=".encode()
+KILL_TIMEOUT_S = 5.0
+SCAN_EVERY_S = 0.1
+# A shared-memory segment may be this much newer than an attempt's last write and still be its own.
+SEGMENT_MARGIN_S = 60.0
+SHARED_MEMORY = Path("/dev/shm")
+# torch, NCCL, gloo, CUDA, DeepSpeed, UCX and Open MPI; Python's own and joblib's. Others may be intended to outlive their process.
+SEGMENT_PREFIXES = (
+    "torch_",
+    "nccl-",
+    "gloo",
+    "cuda.shm.",
+    "deepspeed_",
+    "ucx_shm_posix_",
+    "vader_segment.",
+    "sm_segment.",
+    "psm_",
+    "pym-",
+    "mp-",
+    "sem.mp-",
+    "sem.loky-",
+    "loky-",
+)
+# torch writes the pid of the creator into the name.
+_CREATOR = re.compile(r"torch_(?P<pid>\d+)_")
+_RUN_DIR = f"{ENV_RUN_DIR}=".encode()
 
-Whose = Callable[[bytes], bool]
-"""Whether a path that a process names makes it one of those that are looked for."""
-
-
-def find_orphans(
-    folder: Path,
-    known: Mapping[int, int],
-    *,
-    roots: Collection[int] = (),
-    among: Iterable[int] | None = None,
-    proc: Path = PROC,
-) -> list[int]:
-    """Living processes of the attempt in `folder`: `known` maps reported pids to their start ticks, `roots` are its own for certain."""
-    return _find(of_attempt(folder), known, roots=roots, among=among, proc=proc)
-
-
-def _find(
-    whose: Whose, known: Mapping[int, int], *, roots: Collection[int] = (), among: Iterable[int] | None = None, proc: Path = PROC
-) -> list[int]:
-    """Nobody finds himself, or those above him."""
-    lines = ((pid, read_line(str(proc), pid)) for pid in (own_pids(proc) if among is None else among))
-    living = {pid: line for pid, line in lines if line is not None and line.state != ZOMBIE}
-    found = {pid for pid, ticks in known.items() if pid in living and living[pid].started_ticks == ticks}
-    found |= {pid for pid in living if _says_so(whose, pid, proc)}
-    above = _line_of_descent(proc)
-    family = _with_children({*found, *roots} - above, {pid: line.parent for pid, line in living.items()})
-    return sorted((family & living.keys()) - above)
+PathFilter = Callable[[bytes], bool]
+"""Whether a process that names this path is wanted."""
 
 
-def kill_orphans(
-    folder: Path,
-    known: Mapping[int, int],
-    adopted: Callable[[], set[int]] = set,
-    sleep: Callable[[float], None] = time.sleep,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> set[int]:
-    """KILL them until none is left or patience ends, then remove their shared memory; the pids that were killed."""
-    killed = _chased(_Chase(of_attempt(folder), known, adopted), sleep, monotonic)
-    _remove_shared_memory(folder)
+def kill_orphans(folder: Path, known: Mapping[int, int], adopted: Callable[[], set[int]] = set) -> set[int]:
+    """KILL the processes of an attempt until none is left or the time is over, then remove their shared memory; returns the pids."""
+    killed = _kill_until_gone(_Killer(belongs_to_attempt(folder), known, adopted))
+    _remove_segments(folder)
     return killed
 
 
-def kill_leftovers(
-    campaign: Path,
-    attempt: Path,
-    go_on: Callable[[], bool] = lambda: True,
-    sleep: Callable[[float], None] = time.sleep,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> set[int]:
-    """The same for what every attempt of a campaign but this one has left on this host; its shared memory stays, nobody knows it.
+def kill_leftovers(campaign: Path, attempt: Path, go_on: Callable[[], bool] = lambda: True) -> set[int]:
+    """Kill what every other attempt of the campaign has left on this host; shared memory stays, since its owner is unknown.
 
-    Only for who knows that this attempt is the one that lives now; `go_on` is asked before each look whether that is still so.
+    Only for a caller who knows that `attempt` is the current one; `go_on` is called before each scan to check that it still is.
     """
-    return _chased(_Chase(of_other_attempts(campaign, attempt), {}, set), sleep, monotonic, go_on)
+    return _kill_until_gone(_Killer(belongs_to_other_attempt(campaign, attempt), {}, set), go_on)
 
 
 def find_leftovers(campaign: Path, attempt: Path) -> list[int]:
-    """What `kill_leftovers` would end."""
-    return _find(of_other_attempts(campaign, attempt), {})
+    """What `kill_leftovers` would kill."""
+    return find_processes(belongs_to_other_attempt(campaign, attempt), {})
 
 
-def of_attempt(folder: Path) -> Whose:
-    """What lies in an attempt's folder is its own, but for what a person started by hand."""
+def belongs_to_attempt(folder: Path) -> PathFilter:
+    """Paths in an attempt's folder, except what a person started by hand."""
     return _below(re.escape(os.fsencode(folder)))
 
 
-def of_other_attempts(campaign: Path, attempt: Path) -> Whose:
-    """A campaign that lies in the folder of another is none of its attempts."""
-    all_of_them, this_one = _below(re.escape(os.fsencode(campaign)) + b"/[^/]+/" + ATTEMPT_NAME.encode()), of_attempt(attempt)
-    return lambda path: all_of_them(path) and not this_one(path)
+def belongs_to_other_attempt(campaign: Path, attempt: Path) -> PathFilter:
+    """Paths of the campaign's attempts except this one; a campaign within another's folder is not one of its attempts."""
+    any_attempt, this_one = _below(re.escape(os.fsencode(campaign)) + b"/[^/]+/" + ATTEMPT_NAME.encode()), belongs_to_attempt(attempt)
+    return lambda path: any_attempt(path) and not this_one(path)
 
 
-def _below(pattern: bytes) -> Whose:
+def _below(pattern: bytes) -> PathFilter:
     compiled = re.compile(pattern + rb"(?!/" + BY_HAND.encode() + rb"(?:/|\Z))(?:/.*)?", re.DOTALL)
     return lambda path: compiled.fullmatch(path) is not None
 
 
-def _chased(
-    chase: _Chase, sleep: Callable[[float], None], monotonic: Callable[[], float], go_on: Callable[[], bool] = lambda: True
-) -> set[int]:
-    until_m = monotonic() + PATIENCE_S
-    while go_on() and chase.look() and monotonic() < until_m:
-        # What forks anew whenever it is killed is caught only by looking faster than it forks.
-        again_at_m = monotonic() + LOOK_EVERY_S
-        while chase.look_at_new() and monotonic() < again_at_m:
+def find_processes(
+    wanted: PathFilter, known: Mapping[int, int], *, roots: Collection[int] = (), among: Iterable[int] | None = None
+) -> list[int]:
+    """Living processes that name a wanted path, that `known` maps to their start ticks, or that are `roots`, and all their children. Never
+    this process or its ancestors."""
+    stats = ((pid, read_process(str(PROC), pid)) for pid in (list_own_pids() if among is None else among))
+    living = {pid: found for pid, found in stats if found is not None and found.state != ZOMBIE}
+    named = {pid for pid, ticks in known.items() if pid in living and living[pid].started_ticks == ticks}
+    named |= {pid for pid in living if _names_path(wanted, pid)}
+    ancestors = _list_ancestors()
+    family = _with_children({*named, *roots} - ancestors, {pid: found.parent for pid, found in living.items()})
+    return sorted((family & living.keys()) - ancestors)
+
+
+def _kill_until_gone(killer: _Killer, go_on: Callable[[], bool] = lambda: True) -> set[int]:
+    deadline_m = time.monotonic() + KILL_TIMEOUT_S
+    while go_on() and killer.kill_all() and time.monotonic() < deadline_m:
+        # A process that forks whenever it is killed is caught only by scanning faster than it forks.
+        full_scan_m = time.monotonic() + SCAN_EVERY_S
+        while killer.kill_new() and time.monotonic() < full_scan_m:
             continue
-        sleep(LOOK_EVERY_S)
-    return chase.killed
+        time.sleep(SCAN_EVERY_S)
+    return killer.killed
 
 
-class _Chase:
-    """Looks for processes of somebody's again and again, and kills them."""
+class _Killer:
+    """Scans for wanted processes again and again, and kills them."""
 
-    def __init__(self, whose: Whose, known: Mapping[int, int], adopted: Callable[[], set[int]]) -> None:
-        self._whose, self._known, self._adopted = whose, known, adopted
+    def __init__(self, wanted: PathFilter, known: Mapping[int, int], adopted: Callable[[], set[int]]) -> None:
+        self._wanted, self._known, self._adopted = wanted, known, adopted
         self._seen: set[int] = set()
         self.killed: set[int] = set()
 
-    def look(self) -> bool:
-        """Kill whatever can be found; whether there was anything."""
-        self._seen = own_pids()
+    def kill_all(self) -> bool:
+        """Kill all wanted processes; whether there were any."""
+        self._seen = list_own_pids()
         return self._kill_among(self._seen)
 
-    def look_at_new(self) -> bool:
-        """The same for what came since, which takes a tenth of the time; whether anything came, the run's or not, alive or not."""
-        there = all_pids()
-        new, self._seen = there - self._seen, there
+    def kill_new(self) -> bool:
+        """The same among new processes only, in a tenth of the time; whether there were any new ones, wanted or not."""
+        present = list_pids()
+        new, self._seen = present - self._seen, present
         return self._kill_among(new) or bool(new)
 
     def _kill_among(self, pids: set[int]) -> bool:
-        # As long as one of the adopted forks, another is there, if only as a zombie.
+        # While an adopted process forks, there is always another one, if only as a zombie.
         adopted = self._adopted()
-        found = {pid for pid in adopted if not _is_collected(pid)}
+        found = {pid for pid in adopted if not _is_reaped(pid)}
         _kill(found)
-        found.update(_find(self._whose, self._known, roots=adopted | self.killed, among=pids))
+        found.update(find_processes(self._wanted, self._known, roots=adopted | self.killed, among=pids))
         _kill(found)
         self.killed |= found
         return bool(adopted or found)
@@ -157,48 +151,31 @@ def _kill(pids: Iterable[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def _says_so(whose: Whose, pid: int, proc: Path) -> bool:
-    """By its environment; or it is an agent that outlived its harness, since somebody had suspended it."""
-    if any(word.startswith(_MARKER) and whose(word[len(_MARKER) :]) for word in environment_words(pid, proc)):
+def _names_path(wanted: PathFilter, pid: int) -> bool:
+    """In its environment; or in the argv of an agent that outlived its harness because it was suspended."""
+    if any(variable.startswith(_RUN_DIR) and wanted(variable[len(_RUN_DIR) :]) for variable in read_environ(pid)):
         return True
-    words = command_words(pid, proc)
-    return AGENT.encode() in words and any(word.endswith(b".json") and whose(word) for word in words)
+    argv = read_cmdline(pid)
+    return AGENT_MODULE.encode() in argv and any(argument.endswith(b".json") and wanted(argument) for argument in argv)
 
 
-def _line_of_descent(proc: Path) -> set[int]:
-    """This process, its parent, and on."""
-    above: set[int] = set()
+def _list_ancestors() -> set[int]:
+    """This process, its parent, and so on."""
+    ancestors: set[int] = set()
     pid = os.getpid()
-    while pid > 0 and pid not in above:
-        above.add(pid)
-        line = read_line(str(proc), pid)
-        pid = line.parent if line is not None else 0
-    return above
+    while pid > 0 and pid not in ancestors:
+        ancestors.add(pid)
+        found = read_process(str(PROC), pid)
+        pid = found.parent if found is not None else 0
+    return ancestors
 
 
-def _is_collected(pid: int) -> bool:
-    """Whether an adopted process is over; its exit code is taken, so that no zombie stays."""
+def _is_reaped(pid: int) -> bool:
+    """Whether an adopted process has ended; its exit code is collected, so that no zombie stays."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
         return True
-
-
-def _remove_shared_memory(folder: Path) -> None:
-    """Only on the host of an order, and only what is not younger than the last sign of life of who carried it out."""
-    attempt = AttemptPaths(folder)
-    with contextlib.suppress(OSError):
-        for path in (attempt.agent_order, *attempt.nodes.glob(f"*/{attempt.agent_order.name}")):
-            order = read_json(path)
-            if isinstance(order, dict) and order.get("host") == socket.gethostname() and isinstance(order.get("shared_memory"), list):
-                _remove_new(order["shared_memory"], {folder, path.parent})
-
-
-def _remove_new(before: Collection[str], folders: Iterable[Path]) -> None:
-    """`folders` are written to as long as the run lives."""
-    newest_t = max((path.lstat().st_mtime for folder in folders for path in folder.iterdir()), default=0.0) + SIGN_OF_LIFE_S
-    for path in left_behind(before, newest_t=newest_t):
-        path.unlink(missing_ok=True)
 
 
 def _with_children(found: Iterable[int], parents: Mapping[int, int]) -> set[int]:
@@ -206,3 +183,74 @@ def _with_children(found: Iterable[int], parents: Mapping[int, int]) -> set[int]
     while more := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= more
     return family
+
+
+def _remove_segments(folder: Path) -> None:
+    """Only on the host of an order, and only what is not newer than the last write of the agent that carried it out."""
+    attempt = AttemptPaths(folder)
+    with contextlib.suppress(OSError):
+        for path in (attempt.agent_order, *attempt.nodes.glob(f"*/{attempt.agent_order.name}")):
+            order = read_json(path)
+            if isinstance(order, dict) and order.get("host") == socket.gethostname() and isinstance(order.get("shared_memory"), list):
+                written = [file.lstat().st_mtime for parent in {folder, path.parent} for file in parent.iterdir()]
+                newest_t = max(written, default=0.0) + SEGMENT_MARGIN_S
+                for segment in find_abandoned_segments(order["shared_memory"], newest_t=newest_t):
+                    segment.unlink(missing_ok=True)
+
+
+def list_segments(root: Path = SHARED_MEMORY) -> tuple[str, ...]:
+    """Names of shared-memory segments of known kinds."""
+    try:
+        return tuple(sorted(name for name in os.listdir(root) if name.startswith(SEGMENT_PREFIXES)))  # noqa: PTH208
+    except OSError:
+        return ()
+
+
+def find_abandoned_segments(
+    before: Collection[str], *, newest_t: float | None = None, root: Path = SHARED_MEMORY, proc: Path = PROC
+) -> list[Path]:
+    """Unused segments created since `before` was listed (and not after `newest_t`, where that is known).
+
+    Libraries unlink them at the end, which a killed process never does. Only files of this user and of libraries that create them per run;
+    while another campaign runs on this host, only those whose name has the pid of a creator that is gone.
+    """
+    new = [root / name for name in list_segments(root) if name not in before]
+    candidates = [path for path in new if _is_own_file(path, newest_t)]
+    # Listed after the segments, so that every creator is in the list. Without /proc nothing is known, so nothing is abandoned.
+    pids = list_pids(proc)
+    if candidates and _another_agent_runs(pids, proc):
+        candidates = [path for path in candidates if _CREATOR.match(path.name)]
+    if not candidates or not pids:
+        return []
+    used = {path for pid in pids for path in _list_used(str(root), proc / str(pid))}
+    creators = {path: _CREATOR.match(path.name) for path in candidates}
+    return [path for path, creator in creators.items() if str(path) not in used and not (creator and int(creator["pid"]) in pids)]
+
+
+def _another_agent_runs(pids: set[int], proc: Path) -> bool:
+    return any(AGENT_MODULE.encode() in read_cmdline(pid, proc) for pid in pids - {os.getpid()})
+
+
+def _is_own_file(path: Path, newest_t: float | None) -> bool:
+    try:
+        status = path.lstat()
+    except OSError:
+        return False
+    return stat.S_ISREG(status.st_mode) and status.st_uid == os.getuid() and (newest_t is None or status.st_ctime <= newest_t)
+
+
+def _list_used(root: str, process: Path) -> Iterator[str]:
+    """Every path below `root` that the process has open or mapped; what cannot be read belongs to other users."""
+    with contextlib.suppress(OSError):
+        for line in (process / "maps").read_bytes().splitlines():
+            _, found, path = line.partition(f" {root}/".encode())
+            if found:
+                yield f"{root}/{os.fsdecode(path)}"
+    descriptors: list[str] = []
+    with contextlib.suppress(OSError):
+        descriptors = os.listdir(process / "fd")  # noqa: PTH208 (many of them)
+    for descriptor in descriptors:
+        with contextlib.suppress(OSError):
+            target = os.readlink(f"{process}/fd/{descriptor}")  # noqa: PTH115
+            if target.startswith(f"{root}/"):
+                yield target

@@ -1,62 +1,148 @@
-"""What an attempt ran on: host, GPUs, driver, code and versions, in the seeds' columns, with a fingerprint over what must be alike.
+"""Provenance of an attempt: host, GPUs, driver, code and versions, in the seeds' columns, with a fingerprint over what must be equal for
+two runs to be averaged; and which environment variables are recorded.
 
-Python, packages, CUDA, cuDNN and NCCL are those of the run's own interpreter. Gathered before every attempt, so it takes milliseconds:
-what cannot change in a process is read once, and another interpreter is asked once.
+In: the run's folder, devices, command and environment. Out: a `Provenance`. Gathered before every attempt in milliseconds: constant facts
+are read once per process. docs/files.md explains "The fingerprint": what is in it, what is not, and why.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from seatrial.machine.container import container
-from seatrial.machine.cuda_versions import cuda_versions
-from seatrial.machine.fingerprint import fingerprint
-from seatrial.machine.git import git_state
 from seatrial.machine.gpus import Gpu, read_driver, visible_gpus
-from seatrial.machine.host import host
-from seatrial.machine.interpreter import interpreter_of
-from seatrial.machine.network import network_interfaces
+from seatrial.machine.host import detect_container, read_host
+from seatrial.machine.network import describe_interfaces
 from seatrial.machine.secrets import mask
-from seatrial.records.command import Provenance
+from seatrial.machine.software import find_cuda_versions, find_interpreter, read_git_state
+from seatrial.records.attempt import Provenance
 
-NOTHING: Mapping[str, str] = MappingProxyType({})
+# Variables that tune a run: another value is another condition, and runs under different conditions are not averaged.
+TUNING_PREFIXES = (
+    "NCCL_", "GLOO_", "UCX_", "TORCH_", "PYTORCH_", "CUDA_", "CUBLAS_", "CUDNN_", "NVTE_", "XLA_", "NSA_",
+    "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "MALLOC_",
+)  # fmt: skip
+# All variables that can change how a job runs. The others reach the ranks too, and are private.
+RECORDED_PREFIXES = (
+    *TUNING_PREFIXES,
+    "TORCH",
+    "NVIDIA_",
+    "NSYS_",
+    "NVTX_",
+    "TRITON_",
+    "HF_",
+    "TRANSFORMERS_",
+    "TOKENIZERS_",
+    "DS_",
+    "DEEPSPEED_",
+    "ACCELERATE_",
+    "VLLM_",
+    "MASTER_",
+    "PYTHON",
+    "LD_",
+)
+RECORDED_NAMES = (
+    "RANK",
+    "LOCAL_RANK",
+    "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE",
+    "NODE_RANK",
+    "VIRTUAL_ENV",
+    "CONDA_PREFIX",
+    "ENABLE_CUDA_SYNC_TIMING",
+)
+# Locations, and which cards are visible: the cards themselves are in the fingerprint already.
+NOT_TUNING = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "NCCL_DEBUG_FILE"})
+# Of these the set of values counts: the same model of card in another slot, or one more of it, is the same machine.
+GPU_FIELDS = ("gpu_name", "gpu_cc", "gpu_power_limit_w")
+# Not among them: GPU UUIDs (an equal card is an equal card), addresses, and git_dirty (git_diff_sha256 is more precise).
+FINGERPRINT_FIELDS = (
+    "host",
+    "platform",
+    "cpu",
+    "cpu_count",
+    "container",
+    *GPU_FIELDS,
+    "driver_version",
+    "cuda",
+    "cudnn",
+    "nccl",
+    "python",
+    "git_commit_hash",
+    "git_diff_sha256",
+    "variables",
+)
+# Packages that run in the step: another version is other code.
+FINGERPRINT_PACKAGES = (
+    "accelerate",
+    "apex",
+    "bitsandbytes",
+    "deepspeed",
+    "flash-attn",
+    "flash-linear-attention",
+    "lightning",
+    "megatron-core",
+    "peft",
+    "pytorch-lightning",
+    "torch",
+    "transformer-engine",
+    "transformers",
+    "triton",
+    "vllm",
+    "xformers",
+)
+HASH_LENGTH = 12
+# Facts that identify one host of many, and say nothing about its hardware.
+HOST_IDENTITY_FIELDS = frozenset(
+    {"host", "hostname", "name", "addresses", "nics", "gpu_uuid_list", "memory_bytes", "boot_id", "pid", "user"}
+)
+NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
 
-def gather(
+def is_recorded_variable(name: str) -> bool:
+    """Whether a variable of the caller's environment is recorded."""
+    return name.startswith(RECORDED_PREFIXES) or name in RECORDED_NAMES
+
+
+def gather_provenance(
     cwd: Path,
     devices: Sequence[str],
     program: Sequence[str] = (),
     env: Mapping[str, str] | None = None,
-    tuning: Mapping[str, str] = NOTHING,
+    tuning: Mapping[str, str] = NO_VARIABLES,
     *,
-    environment: Mapping[str, str] = NOTHING,
+    environment: Mapping[str, str] = NO_VARIABLES,
     plan_hash: str = "",
     output: Path | None = None,
     code: Path | None = None,
 ) -> Provenance:
     """The machine, the code in `cwd` and the run's Python as they are now.
 
-    `devices` (indices or UUIDs) narrows the GPUs to those of the run; `program` is the run's command, none meaning this interpreter;
-    `env` is every variable the run gets, the caller's own when it is None; `tuning` are those of the caller's that tune it, and
-    `environment` those that are to be recorded: both are masked here. `output` is the campaign's folder, whose files are not code;
-    `code` is where the run's script lies, if not in `cwd`.
+    `devices` (indices or UUIDs) limits the GPUs to those of the run; `program` is the run's argv, an empty one means this interpreter;
+    `env` is every variable the run gets, the caller's when it is None; `tuning` are those of the caller's that tune the run, and
+    `environment` those to be recorded: both are masked here. `output` is the campaign's folder, whose files are not code; `code` is where
+    the run's script is, if not in `cwd`.
     """
     variables = os.environ if env is None else env
-    machine, git, interpreter = host(), git_state(code or cwd, output), interpreter_of(program, cwd, variables)
+    host, git, interpreter = read_host(), read_git_state(code or cwd, output), find_interpreter(program, cwd, variables)
     driver = read_driver()
-    versions = cuda_versions(interpreter.torch_cuda, interpreter.packages, variables, driver.cuda)
+    versions = find_cuda_versions(interpreter.torch_cuda, interpreter.packages, variables, driver.cuda)
+    gpus = visible_gpus(driver.gpus, devices, variables)
     found = Provenance(
-        host=machine.name,
-        platform=machine.platform,
+        host=host.name,
+        platform=host.platform,
         python=interpreter.python,
         packages=dict(interpreter.packages),
-        cpu=machine.cpu,
-        cpu_count=machine.cpu_count,
-        memory_bytes=machine.memory_bytes,
+        cpu=host.cpu,
+        cpu_count=host.cpu_count,
+        memory_bytes=host.memory_bytes,
         driver_version=driver.version,
         git_commit_hash=git.commit,
         git_branch=git.branch,
@@ -65,36 +151,77 @@ def gather(
         cuda=versions.cuda,
         cudnn=versions.cudnn,
         nccl=versions.nccl,
-        nics=network_interfaces(),
-        container=container(),
-        environment=_masked(environment),
+        nics=describe_interfaces(),
+        container=detect_container(),
+        environment=_mask_all(environment),
         plan_hash=plan_hash,
-        variables=_masked(tuning),
+        variables=_mask_all(tuning),
+        # One value a card, or one for all where they are equal and the seeds write it so.
+        gpu_name=_join_distinct([gpu.name for gpu in gpus]),
+        gpu_cc=_join_gpus(gpus, lambda gpu: f"{gpu.index}:{gpu.compute_capability}" if gpu.compute_capability else ""),
+        gpu_uuid_list=_join_gpus(gpus, lambda gpu: gpu.uuid),
+        gpu_power_limit_w=_join_gpus(gpus, lambda gpu: _watts(gpu.power_limit_w)),
+        gpu_power_default_w=_join_gpus(gpus, lambda gpu: _watts(gpu.power_default_w)),
+        gpu_clocks=_join_gpus(gpus, _clocks),
+        pcie_gen=_join_distinct([_number(gpu.pcie_gen_max) for gpu in gpus]),
     )
-    found = _with_gpus(found, visible_gpus(driver.gpus, devices, variables))
-    return replace(found, fingerprint=fingerprint(found))
+    return replace(found, fingerprint=compute_fingerprint(found))
 
 
-def _with_gpus(provenance: Provenance, gpus: Sequence[Gpu]) -> Provenance:
-    """The columns that the GPUs fill: one value a card, or one for all where they are alike and the seeds write it so."""
-    return replace(
-        provenance,
-        gpu_name=_joined_when_unlike([gpu.name for gpu in gpus]),
-        gpu_cc=_each(gpus, lambda gpu: f"{gpu.index}:{gpu.compute_capability}" if gpu.compute_capability else ""),
-        gpu_uuid_list=_each(gpus, lambda gpu: gpu.uuid),
-        gpu_power_limit_w=_each(gpus, lambda gpu: _watts(gpu.power_limit_w)),
-        gpu_power_default_w=_each(gpus, lambda gpu: _watts(gpu.power_default_w)),
-        gpu_clocks=_each(gpus, _clocks),
-        pcie_gen=_joined_when_unlike([_number(gpu.pcie_gen_max) for gpu in gpus]),
-    )
+def compute_fingerprint(provenance: Provenance) -> str:
+    """Short hash over `fingerprint_facts`."""
+    return short_hash(fingerprint_facts(provenance))
 
 
-def _each(gpus: Sequence[Gpu], column: Callable[[Gpu], str]) -> str:
+def fingerprint_facts(provenance: Provenance) -> dict[str, Any]:
+    """Name → value of every fact that counts, in the form that counts."""
+    facts: dict[str, Any] = {name: getattr(provenance, name) for name in FINGERPRINT_FIELDS}
+    facts.update({name: _distinct_values(getattr(provenance, name)) for name in GPU_FIELDS})
+    # A restarted container has another id.
+    facts["container"] = provenance.container.partition(" ")[0]
+    facts["packages"] = {name: provenance.packages[name] for name in FINGERPRINT_PACKAGES if name in provenance.packages}
+    if provenance.hosts:
+        # Another host with the same hardware is the same machine. Left out without hosts, so that older hashes stay valid.
+        facts["hosts"] = sorted({json.dumps(host_hardware(host), sort_keys=True) for host in provenance.hosts.values()})
+    return facts
+
+
+def host_hardware(host: Mapping[str, str]) -> dict[str, str]:
+    """A host's facts without those that identify it."""
+    return {name: str(value) for name, value in host.items() if name not in HOST_IDENTITY_FIELDS}
+
+
+def fingerprint_differences(before: Provenance, after: Provenance) -> dict[str, tuple[str, str]]:
+    """The facts in which two fingerprints differ, with both values, empty where there is none: `torch` → `2.12.0`, `2.13.0`."""
+    old, new = (_flatten(fingerprint_facts(provenance)) for provenance in (before, after))
+    return {name: (old.get(name, ""), new.get(name, "")) for name in dict.fromkeys([*old, *new]) if old.get(name) != new.get(name)}
+
+
+def short_hash(value: Any) -> str:
+    """The first digits of a hash over a JSON value, independent of key order."""
+    text = json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", errors="surrogatepass")).hexdigest()[:HASH_LENGTH]
+
+
+def _flatten(facts: Mapping[str, Any]) -> dict[str, str]:
+    """Every fact under its own name, as text."""
+    flat: dict[str, str] = {}
+    for name, value in facts.items():
+        flat.update(value if isinstance(value, dict) else {name: ";".join(value) if isinstance(value, list) else str(value)})
+    return flat
+
+
+def _distinct_values(column: str) -> list[str]:
+    """The distinct values of a column such as `0:9.0;1:9.0`, without the indices."""
+    return sorted({re.sub(r"^\d+:", "", value) for value in column.split(";")})
+
+
+def _join_gpus(gpus: Sequence[Gpu], column: Callable[[Gpu], str]) -> str:
     values = [column(gpu) for gpu in gpus]
     return ";".join(values) if any(values) else ""
 
 
-def _joined_when_unlike(values: Sequence[str]) -> str:
+def _join_distinct(values: Sequence[str]) -> str:
     return ";".join(values) if len(set(values)) > 1 else "".join(values[:1])
 
 
@@ -111,5 +238,5 @@ def _number(value: int | None) -> str:
     return "" if value is None else str(value)
 
 
-def _masked(variables: Mapping[str, str]) -> dict[str, str]:
+def _mask_all(variables: Mapping[str, str]) -> dict[str, str]:
     return {name: mask(name, value) for name, value in sorted(variables.items())}

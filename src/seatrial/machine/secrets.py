@@ -1,8 +1,9 @@
-"""Hiding what looks like a secret before it is written where the team can read it.
+"""Masking secrets before anything is written where others can read it: by name, by format, and by known value.
 
 `mask("HF_TOKEN", "abc…")` gives `***`; `mask("HTTP_PROXY", "http://me:pw@host")` gives `http://me:***@host`;
-`mask_words(["train.py", "--api-key", "abc"])` gives `["train.py", "--api-key", "***"]`; `mask_text` does the same to any text, and
-`mask_lines` to the lines of a log. Values that are known to be secret (`known_secrets`) are hidden wherever they stand.
+`mask_argv(["train.py", "--api-key", "abc"])` gives `["train.py", "--api-key", "***"]`; `mask_text` does the same to any text, and
+`mask_lines` to the lines of a log. Values that are known to be secret (`collect_secrets`) are masked wherever they occur. By name,
+`WANDB_API_KEY`, `hub.token` and `AccountKey` are secret; `max_tokens`, `key-dim` and `pad_token` are not. Standard library only.
 """
 
 from __future__ import annotations
@@ -11,84 +12,198 @@ import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from seatrial.machine.secret_names import is_ordinary_value, is_secret_name, is_secret_option, is_secret_parameter
-from seatrial.machine.secret_shapes import MASK, hide_shapes
+MASK = "***"
 
-# Shorter ones (`1`, `dev`) would be found in every other word.
-SHORTEST_KNOWN = 6
-# How long what stands behind `token:` in a log must be: parsers complain of an `Unexpected token: }`.
-SHORTEST_TOLD = 16
+# Prefix (kept, so that one sees what was masked) and the rest. Lengths are below the services' own, and above any ordinary word's.
+_TOKENS = (
+    # Model hubs and experiment trackers.
+    (r"hf_", r"[A-Za-z0-9]{16,}"),
+    (r"api_org_", r"[A-Za-z0-9]{16,}"),
+    (r"wandb_v1_", r"\w{20,}"),
+    (r"local-", r"[0-9a-f]{40}"),
+    # OpenAI, Anthropic and others with their prefix; the digit distinguishes them from words joined by dashes.
+    (r"sk-", r"(?=[\w-]{0,80}\d)[\w-]{16,}"),
+    (r"(?:sk|rk|pk)_(?:live|test)_", r"[A-Za-z0-9]{10,}"),
+    (r"(?:gsk_|r8_|xai-|nvapi-|pplx-)", r"[\w-]{20,}"),
+    # Code hosts and package registries.
+    (r"gh[opusr]_", r"[A-Za-z0-9]{16,}"),
+    (r"github_pat_", r"\w{16,}"),
+    (r"gl(?:pat|dt|rt|cbt|ptt|ft|soat|agent)-", r"[\w-]{16,}"),
+    (r"npm_", r"[A-Za-z0-9]{30,}"),
+    (r"pypi-", r"[\w-]{40,}"),
+    # Clouds and chats.
+    (r"(?:AKIA|ASIA)", r"[A-Z0-9]{12,}"),
+    (r"AIza", r"[\w-]{30,}"),
+    (r"ya29\.", r"[\w-]{20,}"),
+    (r"GOCSPX-", r"[\w-]{20,}"),
+    (r"dapi", r"[0-9a-f]{32}"),
+    (r"xox[abeoprs]-", r"[\w-]{8,}"),
+    (r"xapp-", r"[\w-]{16,}"),
+    (r"SG\.", r"[\w-]{16,}\.[\w-]{16,}"),
+    (r"hvs\.", r"[\w-]{20,}"),
+    (r"https://hooks\.slack\.com/services/", r"[\w/]+"),
+    (r"https://(?:\w+\.)?discord(?:app)?\.com/api/webhooks/\d+/", r"[\w-]+"),
+    # JSON web tokens, and what follows `Bearer`.
+    (r"eyJ", r"[\w-]{8,2000}\.[\w-]{8,2000}\.[\w-]*"),
+    (r"Bearer[ \t]+", r"[\w.~+/-]{8,}=*"),
+)
+_TOKEN = re.compile("|".join(rf"(?<![A-Za-z0-9])(?P<t{place}>{prefix}){rest}" for place, (prefix, rest) in enumerate(_TOKENS)))
 
-# An option, a variable, a key of JSON or YAML, a header or a parameter, up to where its value begins.
+# Bounded lengths, so that a log line of a hundred thousand letters is searched quickly.
+_URL_SCHEME = r"(?P<before>[a-z][a-z0-9+.-]{0,20}://"
+# Up to the last @ before the path; where the password itself has a slash, up to the first @, unless that part is a port.
+_URL_PASSWORD = re.compile(
+    rf"{_URL_SCHEME}[^\s:/@'\"]{{0,200}}:)(?:[^\s/'\"]{{1,400}}(?=@)|(?!\d+/)[^\s@'\"]{{1,400}}(?=@))", re.IGNORECASE
+)
+# A long user name without a password is a token.
+_URL_TOKEN = re.compile(rf"{_URL_SCHEME})[\w.~%+-]{{20,400}}(?=@)", re.IGNORECASE)
+# `curl -u me:pw`; two numbers are a user and a group.
+_USER_OPTION = re.compile(r"(?P<before>(?<!\S)(?:-u|--user|--proxy-user)[ \t=]+[\w.@-]+:)(?!\d+(?!\S))[^\s'\"]+")
+
+_KEY_NAME = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+# Complete, without its end, or (where the tail of a log begins inside it) without its beginning.
+_PRIVATE_KEY = re.compile(rf"(?P<before>-----BEGIN {_KEY_NAME}).*?(?:-----END {_KEY_NAME}|\Z)", re.DOTALL)
+_END_OF_PRIVATE_KEY = re.compile(rf"\A(?:[A-Za-z0-9+/=]+\s+)+(?P<before>-----END {_KEY_NAME})")
+
+
+def mask_known_formats(text: str) -> str:
+    """`text` without secrets that their format alone reveals: tokens with a service's prefix, passwords in URLs, private keys."""
+    text = _PRIVATE_KEY.sub(rf"\g<before>{MASK}", text)
+    text = _END_OF_PRIVATE_KEY.sub(rf"{MASK}\g<before>", text)
+    for pattern in (_URL_PASSWORD, _URL_TOKEN, _USER_OPTION):
+        text = pattern.sub(rf"\g<before>{MASK}", text)
+    return _TOKEN.sub(lambda match: f"{match[match.lastgroup or 0]}{MASK}", text)
+
+
+# Anywhere in a name.
+_ALWAYS_SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|PASSCODE|CREDENTIAL", re.IGNORECASE)
+# At the end of a name. TOKENIZERS_PARALLELISM, MAX_TOKENS and KEY_DIM are settings, and a monkey has no key.
+_KEY_BEFORE = (
+    r"(?:^|[_.-]|API|ACCESS|ACCOUNT|APP|AUTH|CLIENT|DEPLOY|ENCRYPTION|LICENSE|MASTER|PRIVATE|SERVICE|SHARED|SIGNING|SSH|STORAGE"
+    r"|SUBSCRIPTION|WEBHOOK)"
+)
+_SECRET_AT_END = re.compile(
+    rf"(?:TOKEN|{_KEY_BEFORE}KEY(?:[_-]?(?:FILE|PATH|ID|DATA|PEM|JSON|B64|BASE64))?|(?:API|ACCESS|AUTH)[_-]?(?:KEYS|TOKENS)"
+    r"|[_.-](?:PASS|PWD|PSWD|AUTH|JWT)|(?:GH|GITHUB|GITLAB|AZURE|DEVOPS|EXT)_PAT|(?:^|[_.-])(?:AUTHORIZATION|COOKIE)"
+    r"|ACCESS[_-]?SIGNATURE)(?:[_-]?\d{1,2})?$",
+    re.IGNORECASE,
+)
+# A tokenizer's tokens, columns of data, counts per token, and passes.
+_ORDINARY_NAME = re.compile(
+    r"(?:^|[_.-])(?:"
+    r"(?:PAD|EOS|BOS|UNK|CLS|SEP|MASK|PER|SPECIAL|IMAGE|AUDIO|VIDEO|VISION|SPEECH|TEXT|START|STOP|END|BLANK|NEXT|PREV|FIRST|LAST|NEW|EACH)"
+    r"[_-]?TOKEN"
+    r"|(?:PUBLIC|PRIMARY|FOREIGN|SORT|GROUP|PARTITION|INDEX|CACHE|TEXT|IMAGE|AUDIO|VIDEO|LABEL|INPUT|OUTPUT|TARGET|DATA|FEATURE|COLUMN"
+    r"|PROMPT|RESPONSE|MESSAGES|QUERY|STATE|METRIC)[_-]?KEY"
+    r"|(?:FORWARD|BACKWARD|FIRST|SECOND|SINGLE|MULTI|ONE|TWO|NUM|N|PER|ALL|BY)[_-]?PASS)$",
+    re.IGNORECASE,
+)
+# Ambiguous alone (`sorted(key=len)`, `pass=3 fail=0`, PWD), but secret as an option or in a URL.
+_AMBIGUOUS = re.compile(r"KEY|PASS|PWD", re.IGNORECASE)
+_SECRET_IN_URL = re.compile(r"KEY|PASS|PWD|SIG|SIGNATURE|AUTH|(?:X-AMZ-|X-GOOG-)(?:SIGNATURE|CREDENTIAL|SECURITY-TOKEN)", re.IGNORECASE)
+# Switches and counts.
+_ORDINARY_VALUE = re.compile(r"true|false|none|null|yes|no|on|off|auto|-?\d{1,6}(?:\.\d+)?", re.IGNORECASE)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable, option or key of this name holds a secret, whatever its value."""
+    if _ALWAYS_SECRET.search(name):
+        return True
+    return (
+        bool(_SECRET_AT_END.search(name)) and not _ORDINARY_NAME.search(name) and not (_AMBIGUOUS.fullmatch(name) and name != name.upper())
+    )
+
+
+def is_secret_option(name: str) -> bool:
+    """The same for an option, given without its dashes: `--key`, `--pass` and `--auth` take a secret."""
+    return is_secret_name(name) or name.upper() in ("KEY", "PASS", "AUTH")
+
+
+def is_secret_parameter(name: str) -> bool:
+    """The same for a parameter after `?`, `&` or `;` of a URL or a connection string."""
+    return is_secret_option(name) or bool(_SECRET_IN_URL.fullmatch(name))
+
+
+def is_ordinary_value(name: str, value: str) -> bool:
+    """Whether `value` is only a switch or a count, and so no secret even under this name; a password may be a number."""
+    return not _ALWAYS_SECRET.search(name) and bool(_ORDINARY_VALUE.fullmatch(value))
+
+
+# Shorter values (`1`, `dev`) occur in ordinary words.
+MIN_SECRET_LENGTH = 6
+# Of what follows `token:` in a log: parsers report an `Unexpected token: }`.
+MIN_LOGGED_TOKEN_LENGTH = 16
+
+# An option, variable, JSON or YAML key, header or parameter, up to where its value begins.
 _NAMED = re.compile(
     r"""(?<![\w.-])(?P<dashes>--?)?(?P<name>[A-Za-z_][\w.-]*)"""
     r"""(?:(?P<quote>\\?["'])?(?P<sign>[ \t]*=(?!=)[ \t]*|[ \t]*:(?!//)[ \t]*)|(?<=\w)(?P<space>[ \t]+)(?!-))"""
 )
 _QUOTED = r"""(?:'[^'\n]*'|"(?:[^"\\\n]|\\.)*")"""
-# A value ends before the next parameter of an address, field of a connection string or item of a list; a password may have the rest.
+# A value ends before the next parameter of a URL, field of a connection string or item of a list; a password may contain the rest.
 _NEXT = r"""(?:&[\w.%\[\]-]+=|;\s*(?:[A-Za-z][\w .-]*=|$)|,\s*\\?["']?[\w.-]+\\?["']?\s*[=:])"""
 _VALUE = re.compile(
     rf"""{_QUOTED}(?:{_QUOTED}|[^\s'",;)\]}}&])*"""
     rf"""|["']\S+"""
     rf"""|(?:(?!{_NEXT})[^\s"'])(?:(?!{_NEXT})[^\s"']|["'](?![\s,;:)\]}}]|$))*"""
 )
-_SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|Negotiate|ApiKey)[ \t]+", re.IGNORECASE)
+_AUTH_SCHEME = re.compile(r"(?:Bearer|Basic|Token|Digest|Negotiate|ApiKey)[ \t]+", re.IGNORECASE)
 
 
 def mask(name: str, value: str) -> str:
-    """`value` as it may be shown: whole, in part, or not at all."""
+    """The value of a variable as it may be shown: whole, in part, or not at all."""
     if not value:
         return value
     return MASK if is_secret_name(name) and not is_ordinary_value(name, value) else mask_text(value)
 
 
 def mask_text(text: str, known: Iterable[str] = ()) -> str:
-    """`text` without `known` secrets, tokens of a known form, passwords in addresses, and values of names that look secret."""
-    # Longest first: one may be the beginning of another.
+    """`text` without `known` secrets, tokens of known formats, passwords in URLs, and values of secret names."""
+    # Longest first: one may be a prefix of another.
     for secret in sorted(known, key=len, reverse=True):
         text = text.replace(secret, MASK)
-    return _hide_named(hide_shapes(text))
+    return _mask_named(mask_known_formats(text))
 
 
 def mask_lines(lines: Sequence[str], known: Iterable[str] = ()) -> tuple[str, ...]:
-    """The lines of a log; a private key over several of them becomes one."""
+    """The lines of a log; a private key of several lines becomes one line."""
     return tuple(mask_text("\n".join(lines), known).split("\n")) if lines else ()
 
 
-def mask_words(words: Sequence[str]) -> list[str]:
-    """The words of a command as they may be shown; the value of an option may be the word behind it."""
-    return [_shown(option, word) for option, word in zip(["", *words], words, strict=False)]
+def mask_argv(argv: Sequence[str]) -> list[str]:
+    """A command as it may be shown; an option's value may be the argument after it."""
+    return [_mask_argument(option, argument) for option, argument in zip(["", *argv], argv, strict=False)]
 
 
-def known_secrets(variables: Mapping[str, str], words: Sequence[str] = ()) -> tuple[str, ...]:
-    """Values that must not be shown anywhere: those of variables with a secret name, and of options among `words`."""
+def collect_secrets(variables: Mapping[str, str], argv: Sequence[str] = ()) -> tuple[str, ...]:
+    """Values that must not be shown anywhere: those of variables and of options in `argv` with a secret name."""
     values = [value for name, value in variables.items() if is_secret_name(name) and not is_ordinary_value(name, value)]
-    values += [word for option, word in itertools.pairwise(words) if _is_value_of(option, word)]
-    return tuple(value for value in dict.fromkeys(values) if len(value) >= SHORTEST_KNOWN)
+    values += [argument for option, argument in itertools.pairwise(argv) if _is_secret_argument(option, argument)]
+    return tuple(value for value in dict.fromkeys(values) if len(value) >= MIN_SECRET_LENGTH)
 
 
-def _shown(option: str, word: str) -> str:
-    if _is_value_of(option, word):
+def _mask_argument(option: str, argument: str) -> str:
+    if _is_secret_argument(option, argument):
         return MASK
     if option in ("-u", "--user", "--proxy-user"):
-        return mask_text(f"{option} {word}").removeprefix(f"{option} ")
-    return mask_text(word)
+        return mask_text(f"{option} {argument}").removeprefix(f"{option} ")
+    return mask_text(argument)
 
 
-def _is_value_of(option: str, word: str) -> bool:
+def _is_secret_argument(option: str, argument: str) -> bool:
     name = option.lstrip("-")
-    # What begins with a dash is the next option: this one was a flag.
-    if name == option or not word or word.startswith("-") or "=" in name:
+    # After a flag, the next argument begins with a dash.
+    if name == option or not argument or argument.startswith("-") or "=" in name:
         return False
-    return is_secret_option(name) and not is_ordinary_value(name, word)
+    return is_secret_option(name) and not is_ordinary_value(name, argument)
 
 
-def _hide_named(text: str) -> str:
+def _mask_named(text: str) -> str:
     parts, position = [], 0
     for named in _NAMED.finditer(text):
-        value = _VALUE.match(text, _value_begins(text, named)) if named.start() >= position and _names_secret(text, named) else None
+        value = _VALUE.match(text, _find_value(text, named)) if named.start() >= position and _names_secret(text, named) else None
         if value is not None and _is_secret_value(named, value[0]):
-            parts += [text[position : value.start()], _quoted_alike(value[0]) if named["quote"] else MASK]
+            parts += [text[position : value.start()], _mask_quoted(value[0]) if named["quote"] else MASK]
             position = value.end()
     return "".join([*parts, text[position:]])
 
@@ -103,9 +218,9 @@ def _names_secret(text: str, named: re.Match[str]) -> bool:
     return is_secret_parameter(name) if text[max(begins - 1, 0) : begins] in ("?", "&", ";") else is_secret_name(name)
 
 
-def _value_begins(text: str, named: re.Match[str]) -> int:
-    """Behind `Bearer`, where the value of a header begins with it."""
-    scheme = _SCHEME.match(text, named.end())
+def _find_value(text: str, named: re.Match[str]) -> int:
+    """Where the value begins: after `Bearer` or another authentication scheme of a header."""
+    scheme = _AUTH_SCHEME.match(text, named.end())
     return scheme.end() if scheme else named.end()
 
 
@@ -113,12 +228,12 @@ def _is_secret_value(named: re.Match[str], value: str) -> bool:
     bare = value.strip("\\\"'")
     if not bare or bare == MASK or is_ordinary_value(named["name"], bare.rstrip(")]},;")):
         return False
-    told = named["name"].lower() == "token" and not named["dashes"] and ":" in (named["sign"] or "") and not named["quote"]
-    return len(bare) >= SHORTEST_TOLD if told else True
+    is_logged_token = named["name"].lower() == "token" and not named["dashes"] and ":" in (named["sign"] or "") and not named["quote"]
+    return len(bare) >= MIN_LOGGED_TOKEN_LENGTH if is_logged_token else True
 
 
-def _quoted_alike(value: str) -> str:
-    """The mask, inside the quotes of a key's value: JSON stays JSON."""
+def _mask_quoted(value: str) -> str:
+    """The mask in the value's quotes: JSON stays JSON."""
     quote = value[0]
     whole = quote in "\"'" and len(value) > 1 and value.endswith(quote) and quote not in value[1:-1]
     return f"{quote}{MASK}{quote}" if whole else MASK

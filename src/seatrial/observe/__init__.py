@@ -1,1 +1,1 @@
-"""Looking at a run while it runs: progress, limits, time to go."""
+"""Watching a run while it runs: progress, limits and stalls, samplers, ETA."""

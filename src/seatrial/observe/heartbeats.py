@@ -1,9 +1,8 @@
-"""The newest heartbeat of every rank, read cheaply and without trust.
+"""The latest heartbeat of every rank, with its times converted to the harness's clock.
 
-In: an attempt's folder, look by look. Out: `Beat`, one for each rank that has told of itself. A file that has not grown is not read
-again; of one that has, only the end is. Lines that are torn, of another attempt or of another rank are passed over, and a file that
-cannot be read leaves the rank where it was. While the disk of the folder fails, ranks write elsewhere (see `append`), and are found
-there.
+In: an attempt's folder, read again and again. Out: one `Heartbeat` for each rank that has written any. A file that has not grown is not
+read again; of one that has, only the end is. Torn lines and lines of another attempt or rank are skipped, and a file that cannot be read
+leaves the rank where it was. While the folder's disk fails, ranks write to the fallback folder (see `append`) and are read there.
 """
 
 from __future__ import annotations
@@ -13,31 +12,38 @@ import math
 import os
 import re
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.disk.append import kept_elsewhere
-from seatrial.paths import AttemptPaths
+from seatrial.core.fallback import fallback_entry
+from seatrial.core.paths import AttemptPaths
 from seatrial.records.events import HEARTBEAT_EVERY_S
 
-# A line has about 300 bytes; the second is for one with a long remark.
-TAILS_BYTES = (4096, 65536)
-# How many lines of a tail may be nonsense before it is called so.
-MOST_LINES = 16
-# A file that stands still for longer may have gone on elsewhere.
-ELSEWHERE_AFTER_S = 1.5 * HEARTBEAT_EVERY_S
-# Beyond these a number is a lie: more steps than a float counts one by one, and a day for one step.
-MOST_STEPS = 2**53
-MOST_ITER_MS = 86_400_000.0
-LONGEST_WORD = 200
+# A line has about 300 bytes; the second size is for one with a long message.
+TAIL_SIZES_BYTES = (4096, 65536)
+# How many lines of a tail are tried before it counts as unreadable.
+MAX_LINES = 16
+# A file that has not grown for longer may continue in the fallback folder.
+FALLBACK_AFTER_S = 1.5 * HEARTBEAT_EVERY_S
+# Larger values are rejected: more steps than a float counts one by one, and a day for one step.
+MAX_STEPS = 2**53
+MAX_ITER_MS = 86_400_000.0
+MAX_TEXT_LENGTH = 200
+# A clock that is ahead by less is within what time services correct, and does no harm here.
+MIN_AHEAD_S = 1.0
+# A shared folder may show a file a few seconds late, and the harness itself may be slow to read.
+MIN_BEHIND_S = 30.0
 _NAME = re.compile(r"heartbeat_rank(\d{1,9})\.jsonl")
+
+OffsetOf = Callable[[int], float | None]
+"""Rank → how far its host's clock is ahead of ours, in seconds; None while unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Beat:
-    """One line, with everything in it checked."""
+class Heartbeat:
+    """One line, validated."""
 
     rank: int
     step: int | None
@@ -49,27 +55,26 @@ class Beat:
     step_t: float | None = None
     iter_ms_p50: float | None = None
     paused_s: float = 0.0
-    read_bytes: int = 0
-    """How long the file was: it grows with every sign of life, whatever the clocks do."""
+    file_bytes: int = 0
+    """Size of the file: it grows with every heartbeat, whatever the clocks do."""
 
 
-class Heartbeats:
+class HeartbeatReader:
     """All heartbeat files of one attempt."""
 
     def __init__(self, attempt: AttemptPaths, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._attempt, self._monotonic = attempt, monotonic
-        self._files: dict[int, _BeatFile] = {}
+        self._files: dict[int, _HeartbeatFile] = {}
 
-    def look(self) -> list[Beat]:
-        """The newest of each rank, by rank."""
+    def read(self) -> list[Heartbeat]:
         now_m = self._monotonic()
-        for rank, path in self._found():
+        for rank, path in self._paths():
             if rank not in self._files:
-                self._files[rank] = _BeatFile(path, rank, self._attempt.number, now_m)
-        beats = (self._files[rank].look(now_m) for rank in sorted(self._files))
-        return [beat for beat in beats if beat is not None]
+                self._files[rank] = _HeartbeatFile(path, rank, self._attempt.number, now_m)
+        latest = (self._files[rank].read(now_m) for rank in sorted(self._files))
+        return [heartbeat for heartbeat in latest if heartbeat is not None]
 
-    def _found(self) -> list[tuple[int, Path]]:
+    def _paths(self) -> list[tuple[int, Path]]:
         try:
             found = [(_NAME.fullmatch(path.name), path) for path in self._attempt.folder.iterdir()]
         except OSError:
@@ -77,73 +82,71 @@ class Heartbeats:
         return [(int(match.group(1)), path) for match, path in found if match]
 
 
-class _BeatFile:
-    """One rank's."""
+class _HeartbeatFile:
+    """The file of one rank."""
 
     def __init__(self, path: Path, rank: int, attempt: int, now_m: float) -> None:
         self._path, self._rank, self._attempt = path, rank, attempt
-        self._beat: Beat | None = None
-        self._seen: tuple[int, int] | None = None
-        self._elsewhere_seen: tuple[int, int] | None = None
+        self._latest: Heartbeat | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._fallback_stamp: tuple[int, int] | None = None
         self._changed_m = now_m
 
-    def look(self, now_m: float) -> Beat | None:
-        seen = _size_and_time(self._path)
-        if seen is not None and seen != self._seen:
-            self._seen, self._changed_m = seen, now_m
-            self._take(self._path, seen[0])
-        elif now_m - self._changed_m > ELSEWHERE_AFTER_S:
-            self._look_elsewhere()
-        return self._beat
+    def read(self, now_m: float) -> Heartbeat | None:
+        stamp = _size_and_mtime(self._path)
+        if stamp is not None and stamp != self._stamp:
+            self._stamp, self._changed_m = stamp, now_m
+            self._read_tail(self._path, stamp[0])
+        elif now_m - self._changed_m > FALLBACK_AFTER_S:
+            self._read_fallback()
+        return self._latest
 
-    def _look_elsewhere(self) -> None:
-        elsewhere = kept_elsewhere(self._path)
-        seen = _size_and_time(elsewhere) if elsewhere else None
-        if elsewhere and seen is not None and seen != self._elsewhere_seen:
-            self._elsewhere_seen = seen
-            self._take(elsewhere, seen[0] + (self._seen[0] if self._seen else 0))
+    def _read_fallback(self) -> None:
+        fallback = fallback_entry(self._path)
+        stamp = _size_and_mtime(fallback) if fallback else None
+        if fallback and stamp is not None and stamp != self._fallback_stamp:
+            self._fallback_stamp = stamp
+            self._read_tail(fallback, stamp[0] + (self._stamp[0] if self._stamp else 0))
 
-    def _take(self, path: Path, read_bytes: int) -> None:
-        for most_bytes in TAILS_BYTES:
-            for line in reversed(_last_lines(path, most_bytes)):
-                beat = parse_beat(line, self._rank, self._attempt, read_bytes)
-                if beat is not None:
-                    self._beat = beat
+    def _read_tail(self, path: Path, file_bytes: int) -> None:
+        for tail_bytes in TAIL_SIZES_BYTES:
+            for line in reversed(_last_lines(path, tail_bytes)):
+                heartbeat = parse_heartbeat(line, self._rank, self._attempt, file_bytes)
+                if heartbeat is not None:
+                    self._latest = heartbeat
                     return
 
 
-def parse_beat(line: bytes, rank: int, attempt: int, read_bytes: int = 0) -> Beat | None:
-    """The beat in a line; None where it is torn, of another rank or attempt (0: not known), or says what cannot be."""
+def parse_heartbeat(line: bytes, rank: int, attempt: int, file_bytes: int = 0) -> Heartbeat | None:
+    """The heartbeat in a line; None where it is torn, of another rank or attempt (0: unknown), or holds an impossible step."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(value, dict) or value.get("rank") != rank or not _is_of(attempt, value.get("attempt")):
+    if not isinstance(value, dict) or value.get("rank") != rank:
+        return None
+    if attempt != 0 and value.get("attempt") not in (None, attempt):
         return None
     step = value.get("step")
-    if step is not None and not (_is_whole(step) and 0 <= step < MOST_STEPS):
+    if step is not None and not (_is_integer(step) and 0 <= step < MAX_STEPS):
         return None
     pid = value.get("pid")
     iter_ms = _number(value.get("iter_ms_p50"))
-    return Beat(
+    return Heartbeat(
         rank=rank,
         step=step,
-        phase=_word(value.get("phase")),
-        pid=pid if _is_whole(pid) else None,
-        host=_word(value.get("host")),
+        phase=_text(value.get("phase")),
+        pid=pid if _is_integer(pid) else None,
+        host=_text(value.get("host")),
         ts=_number(value.get("ts")),
         step_t=_number(value.get("step_t")),
-        iter_ms_p50=iter_ms if iter_ms is not None and 0 < iter_ms <= MOST_ITER_MS else None,
+        iter_ms_p50=iter_ms if iter_ms is not None and 0 < iter_ms <= MAX_ITER_MS else None,
         paused_s=max(_number(value.get("paused_s")) or 0.0, 0.0),
-        read_bytes=read_bytes,
+        file_bytes=file_bytes,
     )
 
 
-def _is_of(attempt: int, told: Any) -> bool:
-    return attempt == 0 or told is None or told == attempt
-
-
-def _is_whole(value: Any) -> bool:
+def _is_integer(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -157,11 +160,11 @@ def _number(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _word(value: Any) -> str:
-    return value[:LONGEST_WORD] if isinstance(value, str) else ""
+def _text(value: Any) -> str:
+    return value[:MAX_TEXT_LENGTH] if isinstance(value, str) else ""
 
 
-def _size_and_time(path: Path) -> tuple[int, int] | None:
+def _size_and_mtime(path: Path) -> tuple[int, int] | None:
     try:
         found = path.stat()
     except OSError:
@@ -169,11 +172,55 @@ def _size_and_time(path: Path) -> tuple[int, int] | None:
     return found.st_size, found.st_mtime_ns
 
 
-def _last_lines(path: Path, most_bytes: int) -> list[bytes]:
+def _last_lines(path: Path, tail_bytes: int) -> list[bytes]:
     try:
         with open(path, "rb") as source:
             size = source.seek(0, os.SEEK_END)
-            source.seek(max(0, size - most_bytes))
-            return source.read(most_bytes).splitlines()[-MOST_LINES:]
+            source.seek(max(0, size - tail_bytes))
+            return source.read(tail_bytes).splitlines()[-MAX_LINES:]
     except OSError:
         return []
+
+
+def unknown_offset(rank: int) -> float | None:
+    """For a run on one host, whose ranks have our own clock."""
+    return None
+
+
+class HostClocks:
+    """Converts heartbeat times from the clocks of the ranks' hosts to the harness's clock.
+
+    Where the connection to a host has measured its offset, that is used. Otherwise it is estimated: a heartbeat that was seen before it
+    was written comes from a clock that is ahead, and of a clock that is far behind every heartbeat is seen late by as much. Smaller
+    delays come from the shared folder and our own polling, and are ignored.
+    """
+
+    def __init__(self, offset_of: OffsetOf = unknown_offset, wall: Callable[[], float] = time.time, *, estimates: bool = True) -> None:
+        """`estimates` False: the ranks are on this host and use our own clock."""
+        self._offset_of, self._wall, self._estimates = offset_of, wall, estimates
+        self._seen: dict[int, float] = {}
+        self._delay_s: dict[int, float] = {}
+        """By rank, the shortest time from a heartbeat to our reading it, by two clocks."""
+
+    def convert(self, heartbeats: Sequence[Heartbeat]) -> list[Heartbeat]:
+        now_t = self._wall()
+        return [self._convert(heartbeat, now_t) for heartbeat in heartbeats]
+
+    def offset_s(self, rank: int) -> float:
+        """How far a rank's clock is ahead of ours; 0 where unknown."""
+        known = self._offset_of(rank)
+        if known is not None:
+            return known
+        delay_s = self._delay_s.get(rank, 0.0)
+        return -delay_s if delay_s < -MIN_AHEAD_S or delay_s > MIN_BEHIND_S else 0.0
+
+    def _convert(self, heartbeat: Heartbeat, now_t: float) -> Heartbeat:
+        rank = heartbeat.rank
+        if self._estimates and heartbeat.ts is not None and self._seen.get(rank) != heartbeat.ts:
+            self._seen[rank] = heartbeat.ts
+            self._delay_s[rank] = min(now_t - heartbeat.ts, self._delay_s.get(rank, now_t - heartbeat.ts))
+        ahead_s = self.offset_s(rank)
+        if not ahead_s:
+            return heartbeat
+        ts, step_t = (None if time_t is None else time_t - ahead_s for time_t in (heartbeat.ts, heartbeat.step_t))
+        return replace(heartbeat, ts=ts, step_t=step_t)

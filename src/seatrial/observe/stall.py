@@ -1,241 +1,250 @@
-"""When a run that has begun stands still, and which rank the others wait for.
+"""When a run counts as stalled, and which rank the others wait for.
 
-In: progress, look by look, and the monotonic clock of the harness: wall clocks may jump. Out: `Stall` or None. Pure.
+In: progress, read again and again, and the harness's monotonic clock: wall clocks may jump. Out: `Stall` or None, and its description.
+Pure.
 
-With the probe, a rank stands still while the step its heartbeats tell stays the same, and its limit is the plan's. While the rank that
-is furthest behind is between two steps, has taken them all or was started anew, all of them get at least as long as a start, since an
-evaluation without a named pause looks like that. A named pause stops the clocks as long as its rank's heartbeat comes. Without the
-probe, a script that tells its steps stands still while neither a step nor any output comes; it cannot say that it evaluates or saves,
-so it gets at least as long as a start too, unless `quiet_s` says otherwise. One that tells no steps is judged by `quiet_s` alone.
+With the probe, a rank is stalled while the step in its heartbeats stays the same for longer than the plan's limit. While the rank that
+is furthest behind is between two steps, has taken them all or was restarted, all ranks get at least as long as a start, since an
+evaluation without a named pause looks like that. A named pause stops the clocks as long as its rank's heartbeat comes. Without the probe,
+a script that prints its steps is stalled while neither a step nor any output comes; it cannot announce an evaluation or a checkpoint, so it
+gets at least as long as a start too, unless the plan has `quiet_s`. A script that prints no steps is judged by `quiet_s` alone.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from seatrial.observe.culprit import behind, culprit_of
-from seatrial.observe.progress import BETWEEN_STEPS, Progress, RankStanding
+from seatrial.core.text import format_duration
+from seatrial.observe.progress import BETWEEN_STEPS, Progress, RankState
 from seatrial.records.events import HEARTBEAT_EVERY_S
-from seatrial.records.run_spec import LimitsSpec, StallSpec
+from seatrial.records.plan import LimitsSpec, StallSpec
 
-# A longer gap between two looks means that the harness itself did not run; what it did not see it must not hold against the ranks.
+# The order of a step: of two ranks that ended the same step, the one in the earlier phase is behind.
+PHASE_ORDER = {phase: place for place, phase in enumerate((BETWEEN_STEPS, "data_wait", "preprocess", "fwd", "bwd", "step"))}
+# A longer gap between two checks means that the harness itself did not run, and the ranks must not be blamed for it.
 HARNESS_GAP_S = 30.0
-# Looks come every second, on a busy machine every few; APART_S covers what is not seen in a shorter gap.
-LEAST_GAP_S = 5.0
-# Ranks that stop together are heard of up to a heartbeat, a tick of the probe and a look apart. So long a rank is waited for beyond its
-# limit, so that those it may be waiting for are over theirs too.
-APART_S = HEARTBEAT_EVERY_S + 1.5
-# A rank that is not heard of for longer has missed a beat: it is suspended, gone, or in a call that keeps the interpreter's lock.
+# Checks come every second, on a busy machine every few; HEARTBEAT_SPREAD_S covers what is not seen in a shorter gap.
+MIN_GAP_S = 5.0
+# Heartbeats of ranks that stop together arrive up to a heartbeat, a tick of the probe and a check apart. A rank is waited for that much
+# beyond its limit, so that those it may be waiting for are over theirs too.
+HEARTBEAT_SPREAD_S = HEARTBEAT_EVERY_S + 1.5
+# A rank without a heartbeat for longer has missed one: it is suspended, gone, or in a call that holds the interpreter lock.
 SILENT_S = 1.6 * HEARTBEAT_EVERY_S
-# A rank that moves is seen between two steps too, by chance, for as long as its next heartbeat takes.
-PASSING_S = 2 * HEARTBEAT_EVERY_S
-# A script prints a step now and then: of the longest time between two such lines this many are still usual.
+# A rank that makes progress is seen between two steps too, by chance, until its next heartbeat.
+BETWEEN_STEPS_S = 2 * HEARTBEAT_EVERY_S
+# A script prints a step now and then: this multiple of the longest time between two such lines is still normal.
 USUAL_GAPS = 3.0
 STALL_KEY, QUIET_KEY, START_KEY = "limits.stall", "limits.stall.quiet_s", "limits.start_s"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stall:
-    """A run that stands still."""
-
-    still_s: float
-    """Since the last step or output that was seen, or the end of what the limit does not count."""
+    stalled_s: float
+    """Since the last step or output, or since the end of a pause."""
     limit_s: float
     key: str
     """The key of the plan that set the limit."""
-    culprit: RankStanding | None = None
-    """The rank the others wait for, as far as can be told; None for a script without the probe."""
+    culprit: RankState | None = None
+    """The rank the others wait for, as far as is known; None for a script without the probe."""
     silent_s: float | None = None
-    """How long nothing was heard of that rank; None while its heartbeat comes."""
-    others: tuple[RankStanding, ...] = ()
+    """Time since that rank's last heartbeat; None while its heartbeat comes."""
+    others: tuple[RankState, ...] = ()
     """The other ranks that are not done."""
     moving: frozenset[int] = frozenset()
     """Those of them that still take steps."""
     num_done: int = 0
     iter_ms_p50: float | None = None
-    """Of the slowest rank, before."""
+    """Of the slowest rank, before the stall."""
+
+
+def furthest_behind(states: Sequence[RankState]) -> list[RankState]:
+    """The ranks with the fewest steps; a restarted rank has none."""
+    fewest = min(_num_steps(state) for state in states)
+    return [state for state in states if _num_steps(state) == fewest]
+
+
+def find_culprit(last: Sequence[RankState], silent: frozenset[int]) -> RankState:
+    """Of ranks at the same step, a silent one first; then of the rarest phase, then of the earliest, then the lowest rank."""
+    among = [state for state in last if state.rank in silent] or last
+    counts = Counter(state.phase for state in among)
+    return min(among, key=lambda state: (counts[state.phase], PHASE_ORDER.get(state.phase, len(PHASE_ORDER)), state.rank))
+
+
+def _num_steps(state: RankState) -> int:
+    return 0 if state.step is None else state.step + 1
 
 
 @dataclass
 class _RankClock:
-    """What is remembered of one rank."""
+    """When one rank last gave signs of life and of progress."""
 
-    mark: tuple[int | None, int | None]
-    """Step and pid."""
-    beat: tuple[float, int]
-    heard_m: float
+    step_and_pid: tuple[int | None, int | None]
+    heartbeat: tuple[float, int]
+    heartbeat_m: float
     moved_m: float
     """The last step, or the end of a named pause."""
     judged_m: float
-    """The same, or the last look at which a rank was still before or between steps: from here on the plan's own limit counts."""
+    """The same, or the last check at which a rank was still before or between steps: from here on the plan's own limit counts."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Look:
-    """One look at ranks with the probe."""
+class _Check:
+    """One check of ranks with the probe."""
 
     progress: Progress
     now_m: float
     limit_s: float
     silent: frozenset[int]
-    """Ranks that are not heard of any more."""
 
     @property
-    def going_on(self) -> list[RankStanding]:
-        return [standing for standing in self.progress.standings if not standing.is_done]
+    def unfinished(self) -> list[RankState]:
+        return [state for state in self.progress.rank_states if not state.is_done]
 
-    def is_between_steps(self, standing: RankStanding) -> bool:
+    def is_between_steps(self, state: RankState) -> bool:
         """What it does now may take as long as a start."""
         total = self.progress.total
-        if standing.step is None:
-            return standing.rank not in self.silent
-        if total is not None and standing.step >= total - 1:
+        if state.step is None:
+            return state.rank not in self.silent
+        if total is not None and state.step >= total - 1:
             return True
-        # The phase of a rank that is not heard of any more is where it was, not where it is.
-        return standing.phase == BETWEEN_STEPS and standing.rank not in self.silent
+        # The phase of a silent rank is where it was, not where it is.
+        return state.phase == BETWEEN_STEPS and state.rank not in self.silent
 
 
-class StallWatch:
-    """Looks at one run again and again."""
+class StallDetector:
+    """Checks one run again and again."""
 
     def __init__(self, limits: LimitsSpec) -> None:
         self._stall: StallSpec = limits.stall or StallSpec()
         self._off = limits.stall is None
         self._start_s = math.inf if limits.start_s is None else limits.start_s
         self.silent: frozenset[int] = frozenset()
-        """Ranks that were not heard of for long, at the last look."""
+        """Ranks without a recent heartbeat, at the last check."""
         self._clocks: dict[int, _RankClock] = {}
         self._begun = False
-        self._looked_m: float | None = None
+        self._checked_m: float | None = None
         self._output_bytes = 0
         self._output_m = 0.0
-        self._told: int | None = None
-        self._told_m: float | None = None
+        self._script_step: int | None = None
+        self._script_step_m: float | None = None
         self._longest_gap_s = 0.0
 
-    def look(self, progress: Progress, now_m: float) -> Stall | None:
-        """A stall as soon as it is one."""
+    def check(self, progress: Progress, now_m: float) -> Stall | None:
         if self._off:
             return None
-        before_m, self._looked_m = self._looked_m, now_m
-        if before_m is None or now_m - before_m > max(LEAST_GAP_S, min(HARNESS_GAP_S, self._stall.floor_s / 2)):
-            self._start_anew(now_m)
+        before_m, self._checked_m = self._checked_m, now_m
+        if before_m is None or now_m - before_m > max(MIN_GAP_S, min(HARNESS_GAP_S, self._stall.floor_s / 2)):
+            self._restart_clocks(now_m)
         if progress.output_bytes != self._output_bytes:
             self._output_bytes, self._output_m = progress.output_bytes, now_m
-        return self._of_ranks(progress, now_m) if progress.standings else self._of_script(progress, now_m)
+        return self._check_ranks(progress, now_m) if progress.rank_states else self._check_script(progress, now_m)
 
-    def _start_anew(self, now_m: float) -> None:
-        self._told_m = None if self._told_m is None else now_m
+    def _restart_clocks(self, now_m: float) -> None:
+        self._script_step_m = None if self._script_step_m is None else now_m
         for clock in self._clocks.values():
-            clock.heard_m = now_m
-        self._hold(now_m)
+            clock.heartbeat_m = now_m
+        self._pause_clocks(now_m)
 
-    def _hold(self, now_m: float) -> None:
-        """What was until now is no time that counts."""
+    def _pause_clocks(self, now_m: float) -> None:
+        """Time up to now does not count."""
         self._output_m = now_m
         for clock in self._clocks.values():
             clock.moved_m = clock.judged_m = now_m
 
-    def _of_ranks(self, progress: Progress, now_m: float) -> Stall | None:
-        for standing in progress.standings:
-            self._hear(standing, now_m)
-        self.silent = silent = frozenset(rank for rank, clock in self._clocks.items() if now_m - clock.heard_m > SILENT_S)
+    def _check_ranks(self, progress: Progress, now_m: float) -> Stall | None:
+        for state in progress.rank_states:
+            self._update_clock(state, now_m)
+        self.silent = silent = frozenset(rank for rank, clock in self._clocks.items() if now_m - clock.heartbeat_m > SILENT_S)
         self._begun = self._begun or _has_begun(progress, silent)
         if not self._begun:
             return None
-        look = _Look(progress=progress, now_m=now_m, limit_s=self._limit_s(progress), silent=silent)
-        if any(standing.is_paused and standing.rank not in silent for standing in progress.standings):
-            self._hold(now_m)
+        check = _Check(progress=progress, now_m=now_m, limit_s=self._limit_s(progress), silent=silent)
+        if any(state.is_paused and state.rank not in silent for state in progress.rank_states):
+            self._pause_clocks(now_m)
             return None
-        if not look.going_on and len(progress.standings) >= progress.num_ranks:
-            return self._at_the_end(look)
-        if not look.going_on:
-            # A rank that never came to its probe is the start limit's.
+        if not check.unfinished and len(progress.rank_states) >= progress.num_ranks:
+            return self._stall_after_the_end(check)
+        if not check.unfinished:
+            # A rank that never reached its probe is a matter of the start limit.
             return None
-        self._wait_between_steps(look)
-        return self._within_steps(look) or self._beyond_a_start(look)
+        self._exempt_between_steps(check)
+        clocks = {state.rank: self._clocks[state.rank] for state in check.unfinished}
+        within_s = {rank: now_m - clock.judged_m for rank, clock in clocks.items()}
+        between_s = {rank: now_m - clock.moved_m for rank, clock in clocks.items()}
+        key = START_KEY if self._start_s > check.limit_s else STALL_KEY
+        stall = self._stall_of_ranks(within_s, check.limit_s, STALL_KEY, check)
+        return stall or self._stall_of_ranks(between_s, max(check.limit_s, self._start_s), key, check)
 
-    def _hear(self, standing: RankStanding, now_m: float) -> None:
-        mark, beat = (standing.step, standing.pid), (standing.beat_ts, standing.beat_bytes)
-        clock = self._clocks.get(standing.rank)
+    def _update_clock(self, state: RankState, now_m: float) -> None:
+        step_and_pid, heartbeat = (state.step, state.pid), (state.heartbeat_t, state.heartbeat_bytes)
+        clock = self._clocks.get(state.rank)
         if clock is None:
-            self._clocks[standing.rank] = _RankClock(mark=mark, beat=beat, heard_m=now_m, moved_m=now_m, judged_m=now_m)
+            self._clocks[state.rank] = _RankClock(step_and_pid, heartbeat, heartbeat_m=now_m, moved_m=now_m, judged_m=now_m)
             return
-        if clock.beat != beat:
-            clock.beat, clock.heard_m = beat, now_m
-        if clock.mark != mark:
-            clock.mark, clock.heard_m = mark, now_m
-            clock.moved_m = clock.judged_m = now_m
+        if clock.heartbeat != heartbeat:
+            clock.heartbeat, clock.heartbeat_m = heartbeat, now_m
+        if clock.step_and_pid != step_and_pid:
+            clock.step_and_pid = step_and_pid
+            clock.heartbeat_m = clock.moved_m = clock.judged_m = now_m
 
     def _limit_s(self, progress: Progress) -> float:
         slowest_ms = _slowest_ms(progress)
         if slowest_ms is None:
-            # Nothing is known of its pace yet.
+            # No step time is known yet.
             return max(self._stall.floor_s, self._start_s)
         return max(self._stall.floor_s, self._stall.factor * slowest_ms / 1000)
 
-    def _wait_between_steps(self, look: _Look) -> None:
+    def _exempt_between_steps(self, check: _Check) -> None:
         """The plan's own limit does not count while those that the others wait for are between steps, and more than in passing."""
-        for standing in behind(look.going_on):
-            stood_s = look.now_m - self._clocks[standing.rank].moved_m
-            if look.is_between_steps(standing) and (standing.step is None or stood_s >= PASSING_S):
+        for state in furthest_behind(check.unfinished):
+            unmoved_s = check.now_m - self._clocks[state.rank].moved_m
+            if check.is_between_steps(state) and (state.step is None or unmoved_s >= BETWEEN_STEPS_S):
                 for clock in self._clocks.values():
-                    clock.judged_m = look.now_m
+                    clock.judged_m = check.now_m
                 return
 
-    def _within_steps(self, look: _Look) -> Stall | None:
-        still_s = {standing.rank: look.now_m - self._clocks[standing.rank].judged_m for standing in look.going_on}
-        return self._stall_of(still_s, look.limit_s, STALL_KEY, look)
-
-    def _beyond_a_start(self, look: _Look) -> Stall | None:
-        still_s = {standing.rank: look.now_m - self._clocks[standing.rank].moved_m for standing in look.going_on}
-        key = START_KEY if self._start_s > look.limit_s else STALL_KEY
-        return self._stall_of(still_s, max(look.limit_s, self._start_s), key, look)
-
-    def _stall_of(self, still_s: dict[int, float], limit_s: float, key: str, look: _Look) -> Stall | None:
-        # A rank that has not come to its first step is always one that others may wait for.
-        still = [standing for standing in look.going_on if standing.step is None or still_s[standing.rank] >= limit_s]
-        last = behind(still) if still else []
-        longest_s = max((still_s[standing.rank] for standing in last), default=0.0)
-        if longest_s < limit_s + APART_S:
+    def _stall_of_ranks(self, unmoved_s: dict[int, float], limit_s: float, key: str, check: _Check) -> Stall | None:
+        # Others may always wait for a rank that has not reached its first step.
+        unmoved = [state for state in check.unfinished if state.step is None or unmoved_s[state.rank] >= limit_s]
+        last = furthest_behind(unmoved) if unmoved else []
+        longest_s = max((unmoved_s[state.rank] for state in last), default=0.0)
+        if longest_s < limit_s + HEARTBEAT_SPREAD_S:
             return None
-        culprit = culprit_of(last, look.silent)
+        culprit = find_culprit(last, check.silent)
         return Stall(
-            still_s=longest_s,
+            stalled_s=longest_s,
             limit_s=limit_s,
             key=key,
             culprit=culprit,
-            silent_s=look.now_m - self._clocks[culprit.rank].heard_m if culprit.rank in look.silent else None,
-            others=tuple(standing for standing in look.going_on if standing.rank != culprit.rank),
-            moving=frozenset(rank for rank, seconds in still_s.items() if seconds < limit_s),
-            num_done=len(look.progress.standings) - len(look.going_on),
-            iter_ms_p50=_slowest_ms(look.progress),
+            silent_s=check.now_m - self._clocks[culprit.rank].heartbeat_m if culprit.rank in check.silent else None,
+            others=tuple(state for state in check.unfinished if state.rank != culprit.rank),
+            moving=frozenset(rank for rank, seconds in unmoved_s.items() if seconds < limit_s),
+            num_done=len(check.progress.rank_states) - len(check.unfinished),
+            iter_ms_p50=_slowest_ms(check.progress),
         )
 
-    def _at_the_end(self, look: _Look) -> Stall | None:
-        """Every rank has said that it is done; a script may still have something to say after that."""
-        limit_s = max(look.limit_s, self._start_s)
-        since_m = max(self._output_m, *(clock.heard_m for clock in self._clocks.values()))
-        if look.now_m - since_m < limit_s:
+    def _stall_after_the_end(self, check: _Check) -> Stall | None:
+        """Every rank is done; a script may still print something after that."""
+        limit_s = max(check.limit_s, self._start_s)
+        since_m = max(self._output_m, *(clock.heartbeat_m for clock in self._clocks.values()))
+        if check.now_m - since_m < limit_s:
             return None
-        key = STALL_KEY if limit_s == look.limit_s else START_KEY
-        return Stall(still_s=look.now_m - since_m, limit_s=limit_s, key=key, num_done=len(look.progress.standings))
+        key = STALL_KEY if limit_s == check.limit_s else START_KEY
+        return Stall(stalled_s=check.now_m - since_m, limit_s=limit_s, key=key, num_done=len(check.progress.rank_states))
 
-    def _of_script(self, progress: Progress, now_m: float) -> Stall | None:
-        self._hear_script(progress, now_m)
+    def _check_script(self, progress: Progress, now_m: float) -> Stall | None:
+        if progress.step != self._script_step:
+            if self._script_step_m is not None:
+                self._longest_gap_s = max(self._longest_gap_s, now_m - self._script_step_m)
+            self._script_step, self._script_step_m = progress.step, now_m
         limit_s, key = self._script_limit(progress)
-        still_s = now_m - max(self._output_m, self._told_m or 0.0)
-        if not progress.alive or still_s < limit_s:
+        stalled_s = now_m - max(self._output_m, self._script_step_m or 0.0)
+        if not progress.alive or stalled_s < limit_s:
             return None
-        return Stall(still_s=still_s, limit_s=limit_s, key=key, iter_ms_p50=_slowest_ms(progress))
-
-    def _hear_script(self, progress: Progress, now_m: float) -> None:
-        if progress.step == self._told:
-            return
-        if self._told_m is not None:
-            self._longest_gap_s = max(self._longest_gap_s, now_m - self._told_m)
-        self._told, self._told_m = progress.step, now_m
+        return Stall(stalled_s=stalled_s, limit_s=limit_s, key=key, iter_ms_p50=_slowest_ms(progress))
 
     def _script_limit(self, progress: Progress) -> tuple[float, str]:
         if self._stall.quiet_s is not None:
@@ -247,10 +256,111 @@ class StallWatch:
 
 
 def _has_begun(progress: Progress, silent: frozenset[int]) -> bool:
-    """Every rank has taken a step, or has fallen silent before it could tell of one while others did."""
-    stepped = [standing.step is not None for standing in progress.standings]
-    return any(stepped) and all(has or standing.rank in silent for has, standing in zip(stepped, progress.standings, strict=True))
+    """Every rank has taken a step, or has fallen silent before it could report one while others did."""
+    stepped = [state.step is not None for state in progress.rank_states]
+    return any(stepped) and all(has or state.rank in silent for has, state in zip(stepped, progress.rank_states, strict=True))
 
 
 def _slowest_ms(progress: Progress) -> float | None:
-    return max((mark.iter_ms_p50 for mark in progress.ranks if mark.iter_ms_p50), default=None)
+    return max((last.iter_ms_p50 for last in progress.last_steps if last.iter_ms_p50), default=None)
+
+
+# Beyond this, seconds are hard to read.
+MAX_IN_SECONDS_S = 600.0
+WHERE_TO_LOOK = "Read stacks/ in the attempt's folder for where each rank is, and its last lines (seatrial logs RUN{rank})"
+SILENT_CAUSES = (
+    "A silent rank was suspended (SIGSTOP), has died, or is in a call that holds Python's interpreter lock; "
+    "a full or hung file system silences it too"
+)
+COLLECTIVE_CAUSES = (
+    "Usual causes: a collective that not every rank reaches, a network or GPU that does not answer, a rank with more batches than another"
+)
+LOADER_CAUSES = "Usual causes: a data loader worker that died or waits, storage that does not answer"
+BETWEEN_STEPS_CAUSES = "Put evaluation and saving into probe.pause(NAME), which never counts as a stall"
+
+
+def describe_stall(stall: Stall, progress: Progress) -> str:
+    """One sentence: for how long, against which limit, and where each rank is."""
+    return f"{_what(stall, progress)}{_where(stall, progress)}"
+
+
+def advise_on_stall(stall: Stall) -> str:
+    """Where to look, the usual causes, and the limit to raise where nothing is wrong."""
+    rank = f" --rank {stall.culprit.rank}" if stall.culprit else ""
+    key = "limits.stall.floor_s" if stall.key == STALL_KEY else stall.key
+    return f"{WHERE_TO_LOOK.format(rank=rank)}. {_causes(stall)}. If nothing is wrong, raise {key}."
+
+
+def _what(stall: Stall, progress: Progress) -> str:
+    stalled = _seconds(stall.stalled_s)
+    if stall.num_done and stall.culprit is None:
+        return f"every rank is done, but for {stalled} the run has neither ended nor printed anything ({_limit(stall)})"
+    if stall.culprit is None:
+        missing = "no output" if progress.step is None else "no step and no output"
+        return f"{missing} for {stalled} ({_limit(stall)})"
+    step = stall.culprit.step
+    if step is None and stall.silent_s is None:
+        return f"no step for {stalled} since a rank was restarted ({_limit(stall)})"
+    if step is not None and progress.total is not None and step >= progress.total - 1:
+        return f"all {progress.total} steps are taken, but the run has not ended for {stalled} ({_limit(stall)})"
+    return f"no step for {stalled} ({_limit(stall)})"
+
+
+def _limit(stall: Stall) -> str:
+    larger = ", the larger of it and limits.stall" if stall.key == START_KEY else ""
+    step_time = f"; steps took {format_duration(stall.iter_ms_p50 / 1000)} before" if stall.iter_ms_p50 else ""
+    return f"limit {_seconds(stall.limit_s)}: {stall.key}{larger}{step_time}"
+
+
+def _where(stall: Stall, progress: Progress) -> str:
+    if stall.culprit is None:
+        return f"; last step printed: {progress.step}" if progress.step is not None and not stall.num_done else ""
+    done = f"; {stall.num_done} {'rank is' if stall.num_done == 1 else 'ranks are'} done" if stall.num_done else ""
+    return f"; {_ranks(stall, stall.culprit)}{done}"
+
+
+def _ranks(stall: Stall, culprit: RankState) -> str:
+    same = all(other.step == culprit.step and other.phase == culprit.phase for other in stall.others)
+    if stall.others and same and stall.silent_s is None:
+        at = _at(culprit).replace("its", "their")
+        return f"all {len(stall.others) + 1} ranks are {at} in '{culprit.phase}'"
+    if stall.silent_s is not None:
+        own = f"rank {culprit.rank} has sent no heartbeat for {_seconds(stall.silent_s)}; it was {_at(culprit)} in '{culprit.phase}'"
+    else:
+        own = f"rank {culprit.rank} is {_at(culprit)} in '{culprit.phase}'"
+    return f"{own}{_others(stall, culprit)}"
+
+
+def _others(stall: Stall, culprit: RankState) -> str:
+    if not stall.others:
+        return ""
+    name = "the other" if len(stall.others) == 1 else "the others"
+    moving = [other for other in stall.others if other.rank in stall.moving]
+    if len(moving) == len(stall.others):
+        return f", {name} still {'takes' if len(moving) == 1 else 'take'} steps, {_range(moving)}"
+    if all(other.step == culprit.step for other in stall.others):
+        phases = sorted({f"'{other.phase}'" for other in stall.others})
+        return f", {name} at the same step in {' or '.join(phases)}"
+    return f", {name} {_range(stall.others)}"
+
+
+def _at(state: RankState) -> str:
+    return "before its first step" if state.step is None else f"at step {state.step}"
+
+
+def _range(states: Sequence[RankState]) -> str:
+    steps = [state.step for state in states if state.step is not None]
+    if not steps:
+        return "before the first step"
+    return f"at {min(steps)}" if min(steps) == max(steps) else f"at {min(steps)} to {max(steps)}"
+
+
+def _causes(stall: Stall) -> str:
+    if stall.silent_s is not None:
+        return SILENT_CAUSES
+    phase = stall.culprit.phase if stall.culprit else ""
+    return {"data_wait": LOADER_CAUSES, BETWEEN_STEPS: BETWEEN_STEPS_CAUSES}.get(phase, COLLECTIVE_CAUSES)
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < MAX_IN_SECONDS_S else format_duration(seconds)

@@ -1,48 +1,58 @@
-"""When the supervisor must step in. Pure: progress, time and limits go in, an alarm or None comes out; campaign/ acts on it."""
+"""Limits of a run, and the step at which all ranks can stop together.
+
+Pure: progress, time and limits go in, an `Alarm` or None comes out; campaign/ acts on it.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from seatrial.observe.culprit import behind, culprit_of
-from seatrial.observe.progress import Progress, RankStanding
-from seatrial.observe.stall import Stall
-from seatrial.observe.stall_words import action_of, text_of
+from seatrial.core.text import GIB, format_bytes, format_duration
+from seatrial.observe.progress import LastStep, Progress, RankState
+from seatrial.observe.stall import Stall, advise_on_stall, describe_stall, find_culprit, furthest_behind
 from seatrial.records.outcome import Cause, Outcome
-from seatrial.records.run_spec import LimitsSpec
-from seatrial.units import GIB, format_bytes, format_duration
+from seatrial.records.plan import LimitsSpec
+
+# The probe reads the halt request every half second, on a disk that may be slow to show it.
+AHEAD_S = 2.0
+MIN_AHEAD_STEPS = 2
+# A rank whose last heartbeat is older, or from a clock that was set, is not assumed to have kept its pace all the while.
+MAX_AGE_S = 60.0
+# Shorter steps are no training, and would make the step number absurd.
+MIN_ITER_S = 0.0001
 
 
 @dataclass(frozen=True, kw_only=True)
 class Alarm:
-    """A limit that was passed."""
+    """A limit that was exceeded."""
 
     cause: Cause
     outcome: Outcome = Outcome.TIMEOUT
-    """What the run is called that is ended for it."""
+    """Outcome of the run that is ended for it."""
     text: str
     action: str = ""
-    """What to do, where it depends on what was seen; the registry has the advice for the cause."""
+    """What to do, where it depends on what was observed; the registry has the advice for the cause."""
     rank: int | None = None
-    """The rank that holds the others up, where one does."""
+    """The rank that the others wait for, where there is one."""
     phase: str = ""
-    """What that rank is doing, in the probe's words."""
+    """That rank's phase, as the probe names it."""
 
 
 def alarm(
     progress: Progress, elapsed_s: float, limits: LimitsSpec, stall: Stall | None = None, silent: frozenset[int] = frozenset()
 ) -> Alarm | None:
-    """The limit that was passed `elapsed_s` after launch, if any; `stall` and `silent` are what a StallWatch says of the same progress."""
+    """The limit that is exceeded `elapsed_s` after launch, if any; `stall` and `silent` come from a StallDetector for the same progress."""
     return (
-        _run(progress, elapsed_s, limits)
-        or _start(progress, elapsed_s, limits, silent)
-        or _memory(progress, limits)
-        or _disk(progress, limits)
-        or _stall(progress, stall)
+        _run_limit(progress, elapsed_s, limits)
+        or _start_limit(progress, elapsed_s, limits, silent)
+        or _memory_limit(progress, limits)
+        or _disk_limit(progress, limits)
+        or _stall_alarm(progress, stall)
     )
 
 
-def _run(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | None:
+def _run_limit(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | None:
     if limits.run_s is None or elapsed_s <= limits.run_s:
         return None
     return Alarm(
@@ -51,64 +61,59 @@ def _run(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | No
     )
 
 
-def _start(progress: Progress, elapsed_s: float, limits: LimitsSpec, silent: frozenset[int]) -> Alarm | None:
+def _start_limit(progress: Progress, elapsed_s: float, limits: LimitsSpec, silent: frozenset[int]) -> Alarm | None:
     if limits.start_s is None or progress.alive or elapsed_s <= limits.start_s:
         return None
-    waiting = [standing for standing in progress.standings if standing.step is None]
-    last = culprit_of(behind(waiting), silent) if waiting else None
-    absent = sorted(set(range(progress.num_ranks)) - {standing.rank for standing in progress.standings})
-    if last is None:
-        text = f"no first step, and no output of a script without the probe, within {format_duration(limits.start_s)} (limits.start_s)"
-        return Alarm(cause=Cause.START_LIMIT, text=text)
+    limit = f"within {format_duration(limits.start_s)} (limits.start_s)"
+    waiting = [state for state in progress.rank_states if state.step is None]
+    if not waiting:
+        return Alarm(cause=Cause.START_LIMIT, text=f"no first step, and no output of a script without the probe, {limit}")
+    absent = sorted(set(range(progress.num_ranks)) - {state.rank for state in progress.rank_states})
     if absent:
-        came = f"{len(progress.standings)} of {progress.num_ranks} ranks came to their probe"
-        text = f"no first step within {format_duration(limits.start_s)} (limits.start_s): {came}, rank {absent[0]} did not"
-        return Alarm(cause=Cause.START_LIMIT, text=text, rank=absent[0])
-    text = f"no first step of {_who(waiting, last)} within {format_duration(limits.start_s)} (limits.start_s); rank {last.rank} is in "
-    return Alarm(cause=Cause.START_LIMIT, text=f"{text}'{last.phase}'", rank=last.rank, phase=last.phase)
+        reached = f"{len(progress.rank_states)} of {progress.num_ranks} ranks reached their probe"
+        return Alarm(cause=Cause.START_LIMIT, text=f"no first step {limit}: {reached}, rank {absent[0]} did not", rank=absent[0])
+    last = find_culprit(furthest_behind(waiting), silent)
+    who = f"rank {last.rank}" if len(waiting) == 1 else f"{len(waiting)} ranks"
+    text = f"no first step of {who} {limit}; rank {last.rank} is in '{last.phase}'"
+    return Alarm(cause=Cause.START_LIMIT, text=text, rank=last.rank, phase=last.phase)
 
 
-def _who(waiting: list[RankStanding], last: RankStanding) -> str:
-    return f"rank {last.rank}" if len(waiting) == 1 else f"{len(waiting)} ranks"
-
-
-def _memory(progress: Progress, limits: LimitsSpec) -> Alarm | None:
-    held = progress.memory_bytes
-    if limits.memory_gib is None or held is None or held <= limits.memory_gib * GIB:
+def _memory_limit(progress: Progress, limits: LimitsSpec) -> Alarm | None:
+    used = progress.memory_bytes
+    if limits.memory_gib is None or used is None or used <= limits.memory_gib * GIB:
         return None
     limit = format_bytes(limits.memory_gib * GIB)
     return Alarm(
         cause=Cause.MEMORY_LIMIT,
         outcome=Outcome.FAILED,
-        text=f"its processes hold {format_bytes(held)} of memory (limit {limit}: limits.memory_gib; rss_kib, the newest sample), "
+        text=f"its processes hold {format_bytes(used)} of memory (limit {limit}: limits.memory_gib; rss_kib, latest sample), "
         f"at step {_step(progress)}",
     )
 
 
-def _disk(progress: Progress, limits: LimitsSpec) -> Alarm | None:
-    if limits.disk_gib is None or progress.written_bytes <= limits.disk_gib * GIB:
+def _disk_limit(progress: Progress, limits: LimitsSpec) -> Alarm | None:
+    disk = progress.disk
+    if limits.disk_gib is None or disk.bytes <= limits.disk_gib * GIB:
         return None
-    limit, largest = format_bytes(limits.disk_gib * GIB), ""
-    if progress.largest_file:
-        largest = f", {format_bytes(progress.largest_bytes)} of it {progress.largest_file}"
+    limit = format_bytes(limits.disk_gib * GIB)
+    largest = f", {format_bytes(disk.largest_bytes)} of it {disk.largest_file}" if disk.largest_file else ""
     return Alarm(
         cause=Cause.DISK_LIMIT,
         outcome=Outcome.FAILED,
-        text=f"its logs and events take {format_bytes(progress.written_bytes)}{largest} (limit {limit}: limits.disk_gib), "
-        f"at step {_step(progress)}",
+        text=f"its logs and events take {format_bytes(disk.bytes)}{largest} (limit {limit}: limits.disk_gib), at step {_step(progress)}",
     )
 
 
-def _stall(progress: Progress, stall: Stall | None) -> Alarm | None:
+def _stall_alarm(progress: Progress, stall: Stall | None) -> Alarm | None:
     if stall is None:
         return None
     return Alarm(
         cause=Cause.STALL,
         outcome=Outcome.STALLED,
-        text=text_of(stall, progress),
-        action=action_of(stall),
+        text=describe_stall(stall, progress),
+        action=advise_on_stall(stall),
         rank=stall.culprit.rank if stall.culprit else None,
-        # Where a rank is that is not heard of any more, nobody knows; the text says where it was.
+        # The phase of a silent rank is unknown; the text has its last one.
         phase=stall.culprit.phase if stall.culprit and stall.silent_s is None else "",
     )
 
@@ -117,3 +122,24 @@ def _step(progress: Progress) -> str:
     if progress.step is None:
         return "none yet"
     return f"{progress.step} of {progress.total}" if progress.total else str(progress.step)
+
+
+def halt_step(progress: Progress, now_t: float) -> int:
+    """A step that no rank has begun yet, as far as is known, and that comes soon: two seconds of steps, and at least two, beyond the
+    furthest that any rank can have ended by `now_t`. All ranks stop before it, so that none waits in a collective for one that has gone.
+    """
+    states = {state.rank: state for state in progress.rank_states}
+    unfinished = [last for last in progress.last_steps if not (last.rank in states and states[last.rank].is_done)]
+    ahead = (_halt_step_of(last, states.get(last.rank), now_t) for last in unfinished or progress.last_steps)
+    return max(ahead, default=MIN_AHEAD_STEPS)
+
+
+def _halt_step_of(last: LastStep, state: RankState | None, now_t: float) -> int:
+    if not last.iter_ms_p50:
+        return last.step + MIN_AHEAD_STEPS
+    iter_s = max(last.iter_ms_p50 / 1000, MIN_ITER_S)
+    # At its latest heartbeat a rank was in the step after its last one, so of the time before that heartbeat at most one step counts: a
+    # rank that has not moved for long is not far ahead.
+    since_t = max(last.step_t, state.heartbeat_t - iter_s) if state and state.heartbeat_t <= now_t else last.step_t
+    unseen_s = min(max(now_t - since_t, 0.0), MAX_AGE_S)
+    return last.step + math.floor(unseen_s / iter_s) + max(MIN_AHEAD_STEPS, math.ceil(AHEAD_S / iter_s))

@@ -1,17 +1,17 @@
-"""`{name}` in arguments and variables of a plan: finding the names, filling them in. `{{` and `}}` stand for the braces themselves."""
+"""`{name}` in arguments and variables of a plan: finding and filling them. `{{` and `}}` are literal braces."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
 
-from seatrial.records.run_spec import Scalar
+from seatrial.records.caution import Scalar
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{(?P<name>[A-Za-z_][A-Za-z0-9_.]*)\}|(?P<stray>[{}])")
 
 
 class PlaceholderProblem(ValueError):
-    """A text whose braces cannot be read, or that names something unknown."""
+    """A text with unbalanced braces or an unknown placeholder."""
 
 
 def names_in(text: str) -> list[str]:
@@ -27,13 +27,11 @@ def fill(text: str, values: Mapping[str, Scalar]) -> str:
 
 
 def escape(text: str) -> str:
-    """A text that `fill` gives back as it is."""
+    """`text` with literal braces, so that `fill` returns it unchanged."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def rename(text: str, old: str, new: str) -> str:
-    """`text` with the placeholder `old` called `new`, everything else as written."""
-
     def renamed(match: re.Match[str]) -> str:
         return f"{{{new}}}" if match["name"] == old else match[0]
 
@@ -41,7 +39,7 @@ def rename(text: str, old: str, new: str) -> str:
 
 
 def value_text(value: Scalar) -> str:
-    """A value as it stands in a command: true and false in small letters, as they are written in a plan."""
+    """A value as a command gets it: true and false in lower case, as in a plan."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -51,7 +49,7 @@ def value_text(value: Scalar) -> str:
 
 def _value_of(name: str, values: Mapping[str, Scalar]) -> str:
     if name not in values:
-        raise PlaceholderProblem(f"nothing is known to fill {{{name}}} with")
+        raise PlaceholderProblem(f"no value for {{{name}}}")
     return value_text(values[name])
 
 

@@ -1,4 +1,4 @@
-"""docs/plan.md, made from the schema's own descriptions so that it cannot say something else.
+"""The plan's reference, generated from the schema: docs/plan.md, the JSON Schema for editors, and the list of criteria for a terminal.
 
 `markdown()` is the whole page; write it with `python -m seatrial.plan.reference docs/plan.md`.
 """
@@ -10,14 +10,55 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seatrial.files import write_text
-from seatrial.plan.json_schema import json_schema
-from seatrial.plan.ready_criteria import READY_CRITERIA
-from seatrial.plan.unbuilt import KEYS, KINDS
-from seatrial.plan.values import RANK_MEANINGS
-from seatrial.records.criteria_catalog import METRICS, REPORTED
-from seatrial.records.log_formats import READY
-from seatrial.records.verdict import Criterion
+from seatrial.core.errors import UsageError, did_you_mean
+from seatrial.core.files import write_text
+from seatrial.core.log_lines import LOG_FORMATS
+from seatrial.plan.criteria import READY_CRITERIA, ReadyCriteria
+from seatrial.plan.load import UNSUPPORTED_KEYS, UNSUPPORTED_KINDS
+from seatrial.plan.schema import RANK_MEANINGS, SHORT_FORMS, Plan, StrictModel
+from seatrial.records.plan import TimingSpec
+from seatrial.records.verdict import METRICS, REPORTED, SCOPES, Criterion, MetricEntry
+
+
+class _Record(StrictModel):
+    """Descriptions of `TimingSpec`, which `Timing` inherits: pydantic takes those of a class's own fields only."""
+
+    timing: TimingSpec
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema of a plan file, short forms included."""
+    schema = Plan.model_json_schema()
+    for key, stands_for in SHORT_FORMS.items():
+        inner = schema["$defs"][Plan.model_fields[key].annotation.__name__]["properties"][stands_for]  # type: ignore[union-attr]
+        word = {name: inner[name] for name in ("enum", "const") if name in inner} or {"type": "string"}
+        _also(schema["properties"][key], word)
+    _also(schema["properties"]["axes"]["additionalProperties"], schema["$defs"]["Axis"]["properties"]["values"])
+    for key, field in Plan.model_fields.items():
+        # Pydantic drops a description that equals the type's own.
+        schema["properties"][key].setdefault("description", field.description)
+    inherited, timing = _Record.model_json_schema()["$defs"]["TimingSpec"], schema["$defs"]["Timing"]
+    timing["description"] = inherited["description"]
+    for key, entry in timing["properties"].items():
+        entry.setdefault("description", inherited["properties"][key]["description"])
+    complete_criterion(schema["$defs"]["CriterionPart"])
+    schema["properties"]["sentinel"]["anyOf"].append({"type": "integer", "minimum": 1})
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Seatrial plan"}
+
+
+def _also(where: dict[str, Any], short: dict[str, Any]) -> None:
+    where["anyOf"] = [{"$ref": where.pop("$ref")}, {name: item for name, item in short.items() if name not in ("description", "title")}]
+
+
+def complete_criterion(criterion: dict[str, Any]) -> None:
+    """Add to the JSON Schema of a criterion what its types do not say: known names, and the short form of a baseline."""
+    properties = criterion["properties"]
+    properties["metric"]["anyOf"] = [{"enum": sorted(METRICS)}, {"type": "string", "pattern": r"^reported\..+$"}, {"type": "null"}]
+    properties["ready"]["anyOf"] = [{"enum": sorted(READY_CRITERIA)}, {"type": "null"}]
+    properties["scope"]["anyOf"] = [{"enum": list(SCOPES)}, {"type": "null"}]
+    properties["baseline"]["anyOf"].append({"type": "string"})
+    criterion["oneOf"] = [{"required": ["metric"]}, {"required": ["ready"]}]
+
 
 _HEAD = """\
 # The plan
@@ -50,7 +91,7 @@ what changes its result is the same: workload and arguments, the script's bytes,
 they use, not which hosts these are. Limits, criteria, order and how lines are read may change freely. A run is looked for under its
 name, so another label, prefix or output folder starts anew.
 
-What must hold for PASS stands under `criteria`: a metric, where it is looked at, and a bound, or a ready set by its name.
+`criteria` says what must hold for PASS: a metric, its scope and a bound, or a ready set by its name.
 
 ```yaml
 criteria:
@@ -64,19 +105,19 @@ sentinel: 4                           # the first group again after every fourth
 
 
 def markdown() -> str:
-    """The reference page of the plan."""
     schema = json_schema()
     sections = [_section("Keys", "", schema, schema["required"])]
-    sections += [_section(f"`{key}`", part["description"], part, part.get("required", [])) for key, part in _parts(schema)]
-    return "\n".join([_HEAD, *sections, _metrics(), _ready(), _rank_by(), _formats(), _unbuilt()])
-
-
-def _parts(schema: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Every key that holds keys of its own, with what they are, in the order of the plan; a key within one comes right after it."""
-    return list(_parts_under(schema["properties"], schema["$defs"], ""))
+    sections += [
+        _section(f"`{key}`", part["description"], part, part.get("required", []))
+        for key, part in _parts_under(schema["properties"], schema["$defs"], "")
+    ]
+    return "\n".join(
+        [_HEAD, *sections, _metrics_section(), _ready_section(), _rank_by_section(), _formats_section(), _unsupported_section()]
+    )
 
 
 def _parts_under(properties: dict[str, Any], by_name: dict[str, Any], above: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(dotted key, schema) of every key that holds keys of its own, in the plan's order, depth first."""
     for key, where in properties.items():
         for name, part in by_name.items():
             if f"$defs/{name}'" in str(where):
@@ -103,14 +144,14 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _metrics() -> str:
+def _metrics_section() -> str:
     rows = [
         f"| `{name}` | {entry.unit or '–'} | {', '.join(f'`{scope}`' for scope in entry.scopes)} | `{entry.default_scope}` | "
         f"{'yes' if entry.needs_bound else 'no'} | {'yes' if entry.compares else ''} | {entry.meaning} |"
         for name, entry in METRICS.items()
     ]
     rows.append(
-        f"| `{REPORTED}NAME` | as reported | `every_run` | `every_run` | yes | | what the workload told by `probe.figure(NAME, …)` |"
+        f"| `{REPORTED}NAME` | as reported | `every_run` | `every_run` | yes | | what the workload reports by `probe.figure(NAME, …)` |"
     )
     return (
         "## Metrics of `criteria`\n\nOne that compares needs a `baseline`; without one it is inconclusive.\n\n"
@@ -118,8 +159,7 @@ def _metrics() -> str:
     )
 
 
-def _ready() -> str:
-    """Each set with a row for each of its criteria."""
+def _ready_section() -> str:
     parts = ["## Ready criteria\n\nNamed by `- {ready: NAME}`; those that compare take a `baseline` beside it.\n"]
     for name, ready in READY_CRITERIA.items():
         rows = [f"| `{gate.metric}` | `{gate.scope}` | {bound_text(gate)} | {_cell(gate.reason)} |" for gate in ready.criteria]
@@ -129,32 +169,72 @@ def _ready() -> str:
 
 
 def bound_text(criterion: Criterion) -> str:
-    """`at least 20 %`; `holds` for one that takes no bound."""
+    """`at least 20 %`; `holds` for a metric without a bound."""
     unit = "" if criterion.unit in ("", "ratio") else f" {criterion.unit}"
     bounds = (("at least", criterion.at_least), ("at most", criterion.at_most))
     return " and ".join(f"{word} {bound:,.10g}{unit}" for word, bound in bounds if bound is not None) or "holds"
 
 
-def _rank_by() -> str:
+def _rank_by_section() -> str:
     rows = [f"| `{name}` | {meaning} |" for name, meaning in RANK_MEANINGS.items()]
     return "## Values of `rank_by`\n\n| value | groups are ordered by |\n|---|---|\n" + "\n".join(rows) + "\n"
 
 
-def _formats() -> str:
-    names = ", ".join(f"`{name}`" for name in READY)
+def _formats_section() -> str:
+    names = ", ".join(f"`{name}`" for name in LOG_FORMATS)
     return f"## Log formats of `workload.reads`\n\n`auto`, `none`, {names}.\n"
 
 
-def _unbuilt() -> str:
-    rows = [f"| `{'.'.join(map(str, path))}` | {meanwhile} |" for path, meanwhile in KEYS.items()]
+def _unsupported_section() -> str:
+    rows = [f"| `{'.'.join(map(str, path))}` | {instead} |" for path, instead in UNSUPPORTED_KEYS.items()]
     rows += [
-        f"| `{'.'.join(map(str, path))}: {kind}` | {meanwhile} |" for path, kinds in KINDS.items() for kind, meanwhile in kinds.items()
+        f"| `{'.'.join(map(str, path))}: {kind}` | {instead} |"
+        for path, kinds in UNSUPPORTED_KINDS.items()
+        for kind, instead in kinds.items()
     ]
-    return (
-        "## Known, not built yet\n\nThese are refused by name, so that none is taken in silence.\n\n| key | meanwhile |\n|---|---|\n"
-        + "\n".join(rows)
-        + "\n"
-    )
+    return "## Not supported yet\n\nThese keys and values are refused by name.\n\n| key | instead |\n|---|---|\n" + "\n".join(rows) + "\n"
+
+
+def criteria_listing(name: str | None = None) -> str:
+    """All metrics and ready sets, or the one called `name`."""
+    if name is None:
+        return "\n".join(
+            [
+                "Metrics, `- {metric: NAME, at_most: BOUND}`",
+                *(line for name, entry in METRICS.items() for line in _metric_lines(name, entry)),
+                f"  {REPORTED}NAME (every_run)",
+                "      what the workload reports with probe.figure(NAME, …)",
+                "\nReady criteria, `- {ready: NAME}`",
+                *(line for name, ready in READY_CRITERIA.items() for line in _ready_lines(name, ready)),
+            ]
+        )
+    if name in METRICS:
+        return "\n".join(_metric_lines(name, METRICS[name]))
+    if name in READY_CRITERIA:
+        return "\n".join(_ready_lines(name, READY_CRITERIA[name]))
+    raise UsageError(f"no metric and no ready criteria are called '{name}'; {did_you_mean(name, [*METRICS, *READY_CRITERIA])}")
+
+
+def criterion_line(criterion: Criterion) -> str:
+    """`speedup_pct at least 20 % (winner) against mb8, from stage1_speedup_v100`."""
+    against = f" against {criterion.baseline.text}" if criterion.baseline else ""
+    source = f", from {criterion.ready}" if criterion.ready else ""
+    return f"{criterion.metric} {bound_text(criterion)} ({criterion.scope}){against}{source}"
+
+
+def _metric_lines(name: str, entry: MetricEntry) -> list[str]:
+    unit = f" in {entry.unit}" if entry.unit and entry.unit != "ratio" else ""
+    notes = [*(["takes no bound"] if not entry.needs_bound else []), *(["needs a baseline"] if entry.compares else [])]
+    more = f" [{', '.join(notes)}]" if notes else ""
+    # The default scope comes first.
+    scopes = [entry.default_scope, *(scope for scope in entry.scopes if scope != entry.default_scope)]
+    return [f"  {name}{unit} ({', '.join(scopes)}){more}", f"      {entry.meaning}"]
+
+
+def _ready_lines(name: str, ready: ReadyCriteria) -> list[str]:
+    baseline = " [needs a baseline]" if ready.compares else ""
+    gates = [f"      {gate.metric} {bound_text(gate)} ({gate.scope}): {gate.reason}" for gate in ready.criteria]
+    return [f"  {name}{baseline}: {ready.meaning}", *gates]
 
 
 if __name__ == "__main__":

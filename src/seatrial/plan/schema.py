@@ -1,39 +1,164 @@
-"""The plan as pydantic models: every key, its type, its default and, in the line under it, what it means.
+"""The plan as pydantic models: every key, its type, its default and, in the docstring below it, what it means.
 
-`Plan` is what a plan file holds after short forms are spelled out; `json_schema` has the same for editors. Checks that need two keys at
-once are in `checks`, those that need the workload's settings in `bundled`.
+`Plan` is what a plan file holds once short forms are expanded. `timing`, `limits` and `telemetry` are the dataclasses of records.plan;
+workload, launcher, place and criteria are models of their own, since a plan holds templates and choices there that `resolve` turns into
+specs. Checks that need two keys at once are in `checks`, those that need the workload's settings in `workloads`.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+import re
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, PrivateAttr, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
-from seatrial.plan.criteria_schema import CriterionPart
-from seatrial.plan.locate import Locations
-from seatrial.plan.part import Part
-from seatrial.plan.values import Duration, OneOrMore, ScalarValue, Word, Work
-from seatrial.ports import LAST_PORT
+from seatrial.core.errors import PlanError, UsageError
+from seatrial.core.ports import LAST_PORT
+from seatrial.core.text import parse_duration_s
+from seatrial.plan.yaml_text import KeyPath, Locations, kind_name
+from seatrial.records.plan import LimitsSpec, TelemetrySpec, TimingSpec
+
+
+class StrictModel(BaseModel):
+    """Base of all parts of a plan: no conversion, no unknown keys."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True, use_attribute_docstrings=True, allow_inf_nan=False)
+
+
+RANK_MEANINGS = {
+    "throughput": "samples/s, else tokens/s, else steps/s, else the length of the run",
+    "samples_per_s": "samples a second, by wall clock",
+    "tokens_per_s": "tokens a second, by wall clock",
+    "steps_per_s": "steps a second, by wall clock",
+    "wall_p50_ms": "median wall time of a step",
+    "iter_p50": "lowest p50 of the sum of phases, averaged over the last timing points",
+    "stability": "lowest stability score: p90 over p50 of the sum of phases, unstable runs counted against it",
+    "balanced": "lowest sum of the places by iter_p50 and by stability",
+    "duration_s": "length of the run",
+}
+LARGEST_WORK = 1e18
+_PLACEHOLDER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_.]*\}")
+
+
+def value_error(text: str) -> PydanticCustomError:
+    """A validation error whose text reaches the user unchanged."""
+    # Pydantic's message templates use braces.
+    return PydanticCustomError("plan", "{text}", {"text": text})
+
+
+def _check_scalar(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise value_error(f"{value} is not a finite number")
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise value_error(f"must be one value (text, number, true or false), not {kind_name(value)}")
+
+
+def _check_text(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        shown = "null" if value is None else str(value).lower()
+        raise value_error(f'must be text: put it in quotes, "{shown}"')
+    if not isinstance(value, (str, int, float)):
+        raise value_error(f"must be text, not {kind_name(value)}")
+    if "\0" in str(value):
+        raise value_error("holds a null byte, which no command can carry")
+    return value if isinstance(value, str) else repr(value)
+
+
+def _check_work(value: Any) -> Any:
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= LARGEST_WORK:
+        return float(value)
+    if isinstance(value, str) and _PLACEHOLDER.fullmatch(value):
+        return value
+    raise value_error(f'must be a number above zero or one placeholder such as "{{bs}}", not {value!r}')
+
+
+def _check_duration(value: Any) -> float:
+    if isinstance(value, str):
+        try:
+            value = parse_duration_s(value)
+        except UsageError as error:
+            raise value_error(str(error)) from error
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
+        raise value_error(f"must be a time above zero such as 90s, 15m or 2h, not {value!r}")
+    return float(value)
+
+
+def _check_one_or_more(value: Any) -> Any:
+    return [_check_scalar(item) for item in value] if isinstance(value, list) else _check_scalar(value)
+
+
+_SCALAR_SCHEMA: dict[str, Any] = {"type": ["string", "number", "boolean", "null"]}
+_WORD_SCHEMA: dict[str, Any] = {"type": ["string", "number"]}
+
+ScalarValue = Annotated[Any, PlainValidator(_check_scalar), WithJsonSchema(_SCALAR_SCHEMA)]
+OneOrMore = Annotated[
+    Any, PlainValidator(_check_one_or_more), WithJsonSchema({"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA}]})
+]
+Text = Annotated[str, PlainValidator(_check_text), WithJsonSchema(_WORD_SCHEMA)]
+Work = Annotated[Any, PlainValidator(_check_work), WithJsonSchema(_WORD_SCHEMA)]
+Duration = Annotated[float, PlainValidator(_check_duration), WithJsonSchema(_WORD_SCHEMA)]
+
+
+def type_and_value(value: Any) -> tuple[str, Any]:
+    """A key under which true, 1, 1.0 and "1" are four values."""
+    return type(value).__name__, value
+
+
+class BaselinePart(StrictModel):
+    """What a metric that compares is held against. Short form: the name of a group."""
+
+    group: str | None = Field(default=None, max_length=200)
+    """A group of this plan; with `campaign`, one of that campaign, its winner when left out."""
+    campaign: str | None = None
+    """The output folder of another campaign, relative to where seatrial is started."""
+    history: str | None = Field(default=None, max_length=200)
+    """A row that `seatrial history pin` put under this name."""
+
+
+class CriterionPart(StrictModel):
+    """One gate that the verdict rests on, or a ready set of them."""
+
+    metric: str | None = None
+    """What is looked at; `seatrial plan criteria` lists all metrics, with their units."""
+    ready: str | None = None
+    """In place of a metric: a ready set of criteria by name, whose bounds and reasons are its own. `seatrial plan criteria` lists them."""
+    scope: str | None = None
+    """Where: `campaign`, `every_run`, `every_group` or `winner`. Each metric has its own default."""
+    at_most: float | None = None
+    """The largest value that passes."""
+    at_least: float | None = None
+    """The smallest value that passes."""
+    unit: str | None = Field(default=None, max_length=40)
+    """Unit of the bounds: the metric's own, or one that converts to it exactly: `s` for `ms`, `GiB` for `MiB`, `pct` for a ratio."""
+    baseline: BaselinePart | None = None
+    """For metrics that compare: what with. The plan's `baseline` when left out, where that is one of its groups."""
+    reason: str = ""
+    """Why the gate is there, for whoever reads the verdict."""
+
 
 RankBy = Literal[
     "throughput", "samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "iter_p50", "stability", "balanced", "duration_s"
 ]
 
 MOST_RANKS = 4096
-StackSignal = Literal["USR1", "USR2", "WINCH", "URG", "IO", "PWR"]
+RANKS_AXIS = "place.ranks"
+ENV_AXIS = "env."
 
 
-class Workload(Part):
+class Workload(StrictModel):
     """What is run: a bundled workload by name, or a script or program of the user's own. Short form: the bundled workload's name."""
 
     module: str | None = None
     """A bundled workload, such as `tiny_lm` or `dummy`. Its settings go under `settings`."""
     script: str | None = None
     """Your own script or program, unmodified, relative to where seatrial is started."""
-    args: list[Word] = Field(default_factory=list)
-    """The script's arguments, a word each. `{AXIS}`, `{steps}`, `{run}`, `{group}`, `{repeat}`, `{seed}` are filled in; `{{` is `{`."""
-    env: dict[str, Word] = Field(default_factory=dict)
+    args: list[Text] = Field(default_factory=list)
+    """The script's arguments. `{AXIS}`, `{steps}`, `{run}`, `{group}`, `{repeat}`, `{seed}` are filled in; `{{` is `{`."""
+    env: dict[str, Text] = Field(default_factory=dict)
     """Environment variables for the workload, over those of `env`. Placeholders as in `args`."""
     reads: str = "auto"
     """Which ready log format reads the script's lines; `auto` finds one, `none` times the run as a whole."""
@@ -45,18 +170,18 @@ class Workload(Part):
     """Tokens one rank works through in a step, likewise."""
 
 
-class Launcher(Part):
+class Launcher(StrictModel):
     """How processes start. Short form: the kind."""
 
     kind: Literal["python", "torchrun", "deepspeed", "command"] = "python"
     """`python` starts one process a rank, `torchrun` and `deepspeed` start them all, `command` starts the script as a program, as typed."""
-    args: list[Word] = Field(default_factory=list)
+    args: list[Text] = Field(default_factory=list)
     """Options for the launcher itself, such as `["--max-restarts", "0"]`. Placeholders as in `workload.args`."""
-    program: list[Word] = Field(default_factory=list)
-    """The words that start the launcher, such as `["/opt/venv/bin/torchrun"]`; empty means the one beside seatrial's own interpreter."""
+    program: list[Text] = Field(default_factory=list)
+    """What starts the launcher, such as `["/opt/venv/bin/torchrun"]`; empty means the one beside seatrial's own interpreter."""
 
 
-class Place(Part):
+class Place(StrictModel):
     """Where processes run. Short form: the kind."""
 
     kind: Literal["local", "hostfile", "pernode"] = "local"
@@ -76,8 +201,8 @@ node1, two GPUs of node2."""
 is refused."""
     via: Literal["auto", "pdsh", "ssh"] = "auto"
     """For `hostfile`: what starts Seatrial's agent on other hosts; `auto` is pdsh where it is installed and there are several, else ssh."""
-    ssh_args: list[Word] = Field(default_factory=list)
-    """For `hostfile`: options for ssh, a word each, such as `["-p", "2222"]`; what belongs to one host goes into ~/.ssh/config."""
+    ssh_args: list[Text] = Field(default_factory=list)
+    """For `hostfile`: options for ssh, such as `["-p", "2222"]`; what belongs to one host goes into ~/.ssh/config."""
     nodes: int | None = Field(default=None, ge=1, le=MOST_RANKS)
     """For `pernode`: how many nodes there are, each with the same number of ranks."""
     master_addr: str | None = None
@@ -88,7 +213,7 @@ is refused."""
     python: str | None = None
     """For `hostfile` and `pernode`: the interpreter on every host, by its whole path; where seatrial's own lies when left out."""
     alike: Literal["say", "refuse"] = "say"
-    """For `hostfile` and `pernode`: whether hosts of unlike make (GPUs, driver, processors, packages) are told of or refused."""
+    """For `hostfile` and `pernode`: whether hosts that differ (GPUs, driver, processors, packages) give a warning or are refused."""
     port: int | None = Field(default=None, ge=1, le=LAST_PORT)
     """The port at which ranks meet, where it must be this one: a run that cannot have it ends as `port_in_use`. A free one is held for \
 each run when left out."""
@@ -96,16 +221,16 @@ each run when left out."""
     """First of the 200 ports that are tried, one after the other; 29650 and up when left out."""
 
 
-class Axis(Part):
+class Axis(StrictModel):
     """One setting with several values, or several settings that change together. Short form: the list of values."""
 
     label: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9.-]*$", max_length=40)
-    """Short word for it in group names; `mb` for micro_batch, else made from the name."""
+    """Its short name in group names: `mb` for micro_batch; derived from the name when left out."""
     values: list[ScalarValue] = Field(default_factory=list)
     """The values to try, each once."""
     bundles: dict[str, dict[str, ScalarValue]] = Field(default_factory=dict)
     """In place of values: named sets of settings, `{old: {lr: 0.1, bs: 8}, new: {lr: 0.2, bs: 16}}`, each naming the same ones. The \
-name stands in the group's name as it is; each setting is set, or fills its placeholder."""
+name is part of the group's name; each setting is set, or fills its placeholder."""
 
     @property
     def choices(self) -> list[ScalarValue]:
@@ -113,74 +238,18 @@ name stands in the group's name as it is; each setting is set, or fills its plac
         return list(self.bundles) if self.bundles else self.values
 
 
-class Timing(Part):
-    """What is timed and which steps count."""
+@dataclass(frozen=True, kw_only=True)
+class Timing(TimingSpec):
+    """A second type, since a plan may leave open what a resolved `TimingSpec` must have: `log_every` and `tail_points`."""
 
-    window: str = Field(default="auto", pattern=r"^(auto|[0-9]{1,15}:[0-9]{0,15}|:[0-9]{1,15})$")
-    """Steps that count: `auto` detects the warm-up, `"100:"`, `"100:900"` or `":900"` say which."""
-    log_every: int | None = Field(default=None, ge=1)
+    log_every: int | None = field(default=None, metadata={"ge": 1})  # type: ignore[assignment]
     """Steps between two timing points; 50 when left out, or a tenth of `steps` where that is less."""
-    timing_window: int = Field(default=100, ge=1)
-    """Steps in the rolling window of a timing point."""
-    tail_points: int | None = Field(default=None, ge=1)
+    tail_points: int | None = field(default=None, metadata={"ge": 1})  # type: ignore[assignment]
     """How many last timing points the tail columns average; 20, or half of the points where there are fewer than 40."""
-    sync: bool = False
-    """Synchronise the device at phase borders: exact phases, slower steps."""
-    phase_every: int = Field(default=10, ge=1)
-    """On CUDA, take phases on one step in this many."""
     eta_mode: Literal["rank0", "global_max", "off"] = "rank0"
-    """Whose time to go the ETA lines and columns give: rank 0's, or the slowest rank's."""
-    eta_min_samples: int = Field(default=10, ge=2)
-    """Steps that must have been timed before a time to go is said."""
 
 
-class Stall(Part):
-    """When a run that has begun counts as standing still. Named pauses of the probe do not count, as long as heartbeats come."""
-
-    factor: float = Field(default=20.0, ge=2)
-    """A step that takes longer than this many times the measured step time is a stall."""
-    floor_s: float = Field(default=180.0, ge=1)
-    """Nothing shorter than this is, in seconds; heartbeats come every five, and that much is waited for besides. Between two steps, \
-after the last one, and for a script without the probe, which cannot say that it evaluates or saves, it is `limits.start_s` where that \
-is more."""
-    quiet_s: float | None = Field(default=None, gt=0)
-    """For a script without the probe: longest time in seconds without output, in place of the two above; null judges one that tells its \
-steps by them, and one that tells none not at all."""
-
-
-class Limits(Part):
-    """When a run is stopped from outside."""
-
-    start_s: float | None = Field(default=900.0, gt=0)
-    """Longest time in seconds from launch to the first step (of a script without the probe: to its first output); null for no limit."""
-    run_s: float | None = Field(default=None, gt=0)
-    """Longest time in seconds for a whole run; null for no limit."""
-    stall: Stall | None = Field(default_factory=Stall)
-    """When a run that hangs is stopped, the stacks of all its ranks written first; null for never."""
-    soft_s: float = Field(default=10.0, ge=0)
-    """Seconds that ranks with the probe get to end together at a step of their own before they get TERM; 0 for TERM at once."""
-    term_s: float = Field(default=10.0, ge=0)
-    """Seconds a process may take to end after TERM before it is killed."""
-    memory_gib: float | None = Field(default=None, gt=0)
-    """Most resident memory of a run's process tree in GiB, by the samples of host_telemetry.csv; null for no limit."""
-    disk_gib: float | None = Field(default=20.0, gt=0)
-    """Most that logs and events of one attempt may take in GiB; null for no limit."""
-    stack_signal: StackSignal | None = "USR2"
-    """At this signal a rank with the probe writes its stacks; null where the workload needs every signal itself. NCCL may use USR1."""
-    spike_ratio: float | None = Field(default=2.0, gt=1)
-    """Tell an alarm when steps take this many times as long as they did before; null for none. The run goes on."""
-
-
-class Telemetry(Part):
-    """How often the machine is looked at while a run runs."""
-
-    gpu_s: float | None = Field(default=2.0, ge=0.1)
-    """Seconds between two samples of the run's GPUs (gpu_telemetry.csv); null for none."""
-    host_s: float | None = Field(default=2.0, ge=0.1)
-    """Seconds between two samples of host and process tree (host_telemetry.csv); null for none."""
-
-
-class Sentinel(Part):
+class Sentinel(StrictModel):
     """One group that is run again and again in between, to see whether the platform changes meanwhile. Short form: `every`."""
 
     every: int = Field(ge=1, le=10_000)
@@ -191,7 +260,7 @@ class Sentinel(Part):
     """In place of `group`: axes and their values, `{micro_batch: 8}`; the first group that has them is run."""
 
 
-class Plan(Part):
+class Plan(StrictModel):
     """A campaign: what is run, over which settings, how often, and what must hold."""
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=80)
@@ -220,7 +289,7 @@ written; `nested`: as they are written too, all repeats of a group one after the
     sentinel: Sentinel | None = None
     """A group that is run in between to see the platform drift; null for none."""
     mode: str = Field(default="sweep", pattern=r"^[a-z0-9_-]+$", max_length=40)
-    """A word for the column `mode`, to tell kinds of campaign apart."""
+    """Value of the column `mode`, to distinguish kinds of campaign."""
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$", max_length=60)
     """First part of every group name."""
     lane: dict[str, OneOrMore] = Field(default_factory=dict)
@@ -231,9 +300,9 @@ written; `nested`: as they are written too, all repeats of a group one after the
     """Which ranks write step events."""
     timing: Timing = Field(default_factory=Timing)
     """What is timed and which steps count."""
-    limits: Limits = Field(default_factory=Limits)
+    limits: LimitsSpec = Field(default_factory=LimitsSpec)
     """When a run is stopped."""
-    telemetry: Telemetry = Field(default_factory=Telemetry)
+    telemetry: TelemetrySpec = Field(default_factory=TelemetrySpec)
     """How often GPUs and host are sampled."""
     baseline: str = Field(default="old_like", max_length=200)
     """The group that `speedup_vs_baseline` compares with, and criteria that name no baseline; the column stays empty where there is no \
@@ -244,23 +313,30 @@ such group."""
     """Stop the campaign after the first run that fails."""
     budget: Duration | None = None
     """Longest time for the whole campaign, such as `2h`; runs that would begin later are left for the next time."""
-    env: dict[str, Word] = Field(default_factory=dict)
+    env: dict[str, Text] = Field(default_factory=dict)
     """Environment variables for every rank, over the caller's own. Placeholders as in `workload.args`."""
     output: str | None = None
     """Folder for everything the campaign writes, `outputs/<name>` when left out; `{time}` becomes the date and time."""
 
     _locations: Locations = PrivateAttr(default_factory=Locations)
 
-    @property
-    def locations(self) -> Locations:
-        """Where each key was written."""
-        return self._locations
+    def error(self, path: KeyPath, problem: str) -> PlanError:
+        return self._locations.error(path, problem)
 
     def located(self, locations: Locations) -> Plan:
-        """This plan, knowing where its keys were written."""
         self._locations = locations
         return self
 
 
 SHORT_FORMS: dict[str, str] = {"workload": "module", "launcher": "kind", "place": "kind"}
-"""Keys that may be one word, and the key that word stands for."""
+"""Keys that may be one value, and the key it stands for."""
+
+
+def is_harness_axis(name: str) -> bool:
+    """An axis that Seatrial applies itself, rather than the workload."""
+    return name == RANKS_AXIS or name.startswith(ENV_AXIS)
+
+
+def bundled_settings(plan: Plan) -> dict[str, str]:
+    """Setting → axis, of every setting in a bundle."""
+    return {key: name for name, axis in plan.axes.items() for bundle in axis.bundles.values() for key in bundle}

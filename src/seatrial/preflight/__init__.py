@@ -1,5 +1,5 @@
 """Checks before anything is started, each naming the later error it prevents.
 
-One module a subject: its QUESTIONS say what is looked at (docs/doctor.md is made of them), its `checks` takes a `Need` and gives a `Check`
-for each; `checks.py` puts them together.
+Every module holds the definitions of its checks (docs/doctor.md is generated from them) and functions from a `Need` to results; `examine`
+has the table of subjects. hosts/ does the same for every host of a run at once.
 """

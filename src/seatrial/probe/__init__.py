@@ -9,17 +9,17 @@
             with probe.phase("step"): optimizer.step()
         probe.loss(loss)
 
-A run that the harness wants to end is told so through halt.json: `probe.data` is then over, as if there were no more batches, and
-`probe.halted` is true, for loops that do not go through it or go through it again and again (`while not probe.halted: …`).
-What comes before the first step is told apart by `with probe.startup("model"): …` (process_group, model, data, tokenise, compile).
-What the workload measures by itself is told by `probe.figure("ttft_p99_ms", 310.5, unit="ms", n=500)`, at any time; the last one counts.
+A run that the harness asks to end gets a halt.json: `probe.data` then ends, as if there were no more batches, and `probe.halted` is true,
+for loops that do not use it or use it repeatedly (`while not probe.halted: …`). Name the parts of the start-up by
+`with probe.startup("model"): …` (process_group, model, data, tokenise, compile). Report what the workload measures itself by
+`probe.figure("ttft_p99_ms", 310.5, unit="ms", n=500)`, at any time; the last one counts.
 
 In: the calls above, SEATRIAL_* variables and halt.json. Out: events_rank{r}.jsonl and heartbeat_rank{r}.jsonl (fields in
 records.events), and stacks/rank{r}.txt at the signal of SEATRIAL_STACK_SIGNAL (USR2; `none` for a workload that needs it itself).
 For the Hugging Face Trainer: `from seatrial.probe.hf import SeatrialCallback`; for Lightning: `from seatrial.probe.lightning import …`.
 """
 
-from seatrial.probe.event_lines import StepRecord
 from seatrial.probe.loop import Probe
+from seatrial.probe.timeline import StepRecord
 
 __all__ = ["Probe", "StepRecord"]

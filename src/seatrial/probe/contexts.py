@@ -1,14 +1,14 @@
-"""What `with` and `for` see: a step, a phase, a pause, a part of the start-up, a loader.
+"""The context managers and the loader that a probe hands out, and contexts that hooks of trainers open and close.
 
-In: a Timeline. Out: calls on it; exceptions pass through untouched.
+In: a Timeline. Out: calls on it; exceptions propagate unchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from seatrial.probe.timeline import MARKS, OFF, SYNC, Timeline
+from seatrial.probe.timeline import MARKS, SYNC, WALL, Timeline
 from seatrial.records.events import PHASES
 
 PHASE_INDEX = {name.removesuffix("_ms"): index for index, name in enumerate(PHASES)}
@@ -16,20 +16,20 @@ DATA_WAIT = PHASE_INDEX["data_wait"]
 NO_BATCH: Any = object()
 
 
-class Nothing:
-    """What a silent probe gives for a step, a phase, a pause or a part of the start-up."""
+class NullContext:
+    """A silent probe's step, phase, pause or part of the start-up."""
 
     samples: Any = None
     tokens: Any = None
 
-    def __enter__(self) -> Nothing:
+    def __enter__(self) -> NullContext:
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         return None
 
 
-NOTHING = Nothing()
+NULL_CONTEXT = NullContext()
 
 
 class StepContext:
@@ -54,7 +54,7 @@ class StepContext:
 
 
 class PhaseContext:
-    """One phase, added to the step it lies in, or to the coming one."""
+    """One phase, added to the step it is in, or to the next one."""
 
     __slots__ = ("_before", "_how", "_index", "_mark", "_name", "_paused_s", "_start_s", "_timeline")
 
@@ -67,14 +67,14 @@ class PhaseContext:
         timeline = self._timeline
         self._before = timeline.where
         timeline.where = self._name
-        how = self._how = timeline.how
+        # A wait for data is the host's own time, also where other phases are the device's.
+        how = self._how = WALL if self._index == DATA_WAIT else timeline.how
         self._paused_s = timeline.paused_s
         self._mark = None
-        if self._index != DATA_WAIT and timeline.cuda is not None:
-            if how == SYNC:
-                timeline.cuda.synchronize()
-            elif how == MARKS:
-                self._mark = timeline.cuda.mark()
+        if timeline.cuda is not None and how == SYNC:
+            timeline.cuda.synchronize()
+        elif timeline.cuda is not None and how == MARKS:
+            self._mark = timeline.cuda.mark()
         self._start_s = timeline.monotonic()
         return self
 
@@ -87,20 +87,20 @@ class PhaseContext:
         timeline.where = self._before
 
     def _add(self, timeline: Timeline) -> None:
-        how = self._how
-        if self._index == DATA_WAIT or timeline.cuda is None or how not in (MARKS, OFF):
-            if how == SYNC and self._index != DATA_WAIT and timeline.cuda is not None:
-                timeline.cuda.synchronize()
+        cuda = timeline.cuda
+        if cuda is None or self._how in (WALL, SYNC):
+            if cuda is not None and self._how == SYNC:
+                cuda.synchronize()
             timeline.add_phase(self._index, timeline.monotonic() - self._start_s - (timeline.paused_s - self._paused_s))
         elif self._mark is not None and timeline.paused_s == self._paused_s:
-            # A pause inside the phase cannot be taken out of device time: such a phase stays null.
-            end = timeline.cuda.mark()
+            # A pause inside the phase cannot be subtracted from device time: such a phase stays null.
+            end = cuda.mark()
             if end is not None:
                 timeline.marks.append((self._index, self._mark, end))
 
 
 class UntimedPhase:
-    """A phase of a step whose phases are not taken: only where the loop is. One for each name serves all steps, as most are such."""
+    """A phase of a step whose phases are not timed: only records where the loop is. One object per name, shared by all steps."""
 
     __slots__ = ("_before", "_name", "_timeline")
 
@@ -121,41 +121,12 @@ class UntimedPhase:
         timeline.where = self._before
 
 
-class PauseContext:
-    """Time that is no part of training: told to `on_end` by itself, taken out of everything around it."""
-
-    __slots__ = ("_before", "_name", "_on_end", "_paused_s", "_span", "_start_s", "_timeline")
-
-    def __init__(self, timeline: Timeline, name: str, on_end: Callable[[str, float], None], span: SpanContext | Nothing = NOTHING) -> None:
-        self._timeline = timeline
-        self._name = name
-        self._on_end = on_end
-        self._span = span
-
-    def __enter__(self) -> PauseContext:
-        self._span.__enter__()
-        timeline = self._timeline
-        self._before = timeline.where
-        timeline.where = f"pause:{self._name}"
-        self._paused_s = timeline.paused_s
-        self._start_s = timeline.monotonic()
-        return self
-
-    def __exit__(self, kind: object, error: object, traceback: object) -> None:
-        timeline = self._timeline
-        # What pauses inside this one took is already out, and told under their own names.
-        own_s = timeline.monotonic() - self._start_s - (timeline.paused_s - self._paused_s)
-        timeline.paused_s += own_s
-        timeline.raised = timeline.raised or kind is not None
-        timeline.where = self._before
-        self._on_end(self._name, own_s)
-        self._span.__exit__(kind, error, traceback)
-
-
 class SpanContext:
-    """A named part of the start-up, told to `on_end`; what parts inside it took is theirs and not its own."""
+    """A named part of the start-up, reported to `on_end` without the parts inside it, which are reported under their own names."""
 
-    __slots__ = ("_before", "_name", "_on_end", "_spanned_s", "_start_s", "_timeline")
+    prefix = "startup"
+    total = "spanned_s"
+    """The attribute of the timeline that has all time in such contexts."""
 
     def __init__(self, timeline: Timeline, name: str, on_end: Callable[[str, float], None]) -> None:
         self._timeline = timeline
@@ -165,44 +136,67 @@ class SpanContext:
     def __enter__(self) -> SpanContext:
         timeline = self._timeline
         self._before = timeline.where
-        timeline.where = f"startup:{self._name}"
-        self._spanned_s = timeline.spanned_s
+        timeline.where = f"{self.prefix}:{self._name}"
+        self._total_s = getattr(timeline, self.total)
         self._start_s = timeline.monotonic()
         return self
 
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         timeline = self._timeline
-        own_s = timeline.monotonic() - self._start_s - (timeline.spanned_s - self._spanned_s)
-        timeline.spanned_s += own_s
+        total_s = getattr(timeline, self.total)
+        own_s = timeline.monotonic() - self._start_s - (total_s - self._total_s)
+        setattr(timeline, self.total, total_s + own_s)
         timeline.raised = timeline.raised or kind is not None
         timeline.where = self._before
         self._on_end(self._name, own_s)
 
 
-class TimedLoader:
-    """A loader whose every wait for a batch is data_wait of the coming step, and which is over at a halt; in all else the loader itself."""
+class PauseContext(SpanContext):
+    """Time that is not training: reported to `on_end`, and subtracted from everything around it; `span` is its part of the start-up."""
 
-    def __init__(self, loader: Any, timeline: Timeline, startup: Callable[[str], SpanContext | Nothing]) -> None:
+    prefix = "pause"
+    total = "paused_s"
+
+    def __init__(
+        self, timeline: Timeline, name: str, on_end: Callable[[str, float], None], span: SpanContext | NullContext = NULL_CONTEXT
+    ) -> None:
+        super().__init__(timeline, name, on_end)
+        self._span = span
+
+    def __enter__(self) -> PauseContext:
+        self._span.__enter__()
+        super().__enter__()
+        return self
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        super().__exit__(kind, error, traceback)
+        self._span.__exit__(kind, error, traceback)
+
+
+class TimedLoader:
+    """A loader whose every wait for a batch is data_wait of the next step, and which ends at a halt; otherwise the loader itself."""
+
+    def __init__(self, loader: Any, timeline: Timeline, startup: Callable[[str], SpanContext | NullContext]) -> None:
         self._loader = loader
         self._timeline = timeline
         self._startup = startup
 
     def __iter__(self) -> Iterator[Any]:
         timeline, monotonic = self._timeline, self._timeline.monotonic
-        if timeline.obeys_halt():
+        if timeline.must_halt():
             return
         # Starting workers is waiting for data too, and before the first step it is a part of the start-up.
         with self._startup("data"), PhaseContext(self._timeline, "data_wait", DATA_WAIT):
             batches = iter(self._loader)
             batch = next(batches, NO_BATCH)
         while batch is not NO_BATCH:
-            # Both comparisons are written out, as this is passed at every step: no step after the wait, and no wait after the last step.
-            if timeline.ended_steps >= timeline.halt_at and timeline.obeys_halt():
+            # Checked twice, before the step and before the next wait, and inline: this runs at every step.
+            if timeline.ended_steps >= timeline.halt_at and timeline.must_halt():
                 return
             yield batch
-            if timeline.ended_steps >= timeline.halt_at and timeline.obeys_halt():
+            if timeline.ended_steps >= timeline.halt_at and timeline.must_halt():
                 return
-            # A PhaseContext, written out: this is passed at every step.
+            # As a PhaseContext does, inline for the same reason.
             before, timeline.where, paused_s, start_s = timeline.where, "data_wait", timeline.paused_s, monotonic()
             try:
                 batch = next(batches, NO_BATCH)
@@ -217,3 +211,57 @@ class TimedLoader:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
+
+
+Open = StepContext | PhaseContext | UntimedPhase | SpanContext | NullContext
+
+
+class OpenContexts:
+    """Contexts of a probe that one hook of a trainer opens and another closes, each under a key."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Open] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._open
+
+    def enter(self, key: str, context: Open) -> None:
+        self._open[key] = context
+        context.__enter__()
+
+    def leave(self, *keys: str) -> None:
+        """Close those of them that are open, in this order."""
+        for key in keys:
+            context = self._open.pop(key, None)
+            if context is not None:
+                context.__exit__(None, None, None)
+
+    def forget(self, *keys: str) -> None:
+        """Drop contexts that were opened too early, without recording them; without keys, all of them."""
+        for key in keys or tuple(self._open):
+            self._open.pop(key, None)
+
+
+# A batch may be a pair of dictionaries; what is nested deeper is the model's own business.
+MAX_BATCH_DEPTH = 2
+
+
+def count_samples(batch: Any, loader: Any) -> int | None:
+    """Samples in a batch: the loader's batch size, so that a shorter last batch counts as a whole one; else the length that the batch's
+    tensors agree on; None without either."""
+    batch_size = getattr(loader, "batch_size", None)
+    if type(batch_size) is int and batch_size > 0:
+        return batch_size
+    lengths = set(_lengths(batch, MAX_BATCH_DEPTH))
+    return lengths.pop() if len(lengths) == 1 else None
+
+
+def _lengths(value: Any, depth: int) -> Iterable[int]:
+    """First dimensions of the tensors and arrays in it."""
+    shape = getattr(value, "shape", None)
+    if shape is not None:
+        return [int(shape[0])] if len(shape) else []
+    if not depth:
+        return []
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ()
+    return [length for part in parts for length in _lengths(part, depth - 1)]

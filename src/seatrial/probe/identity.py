@@ -1,4 +1,4 @@
-"""Who this process is: run, attempt, rank. In: arguments of Probe and the environment. Out: one frozen record, or None for silence."""
+"""Which run, attempt and rank this process is. In: arguments of Probe and the environment. Out: an `Identity`; None for a silent probe."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.probe.cuda import torch_with_cuda
 from seatrial.probe.stacks import DEFAULT_STACK_SIGNAL
 from seatrial.records import events
 
-# The three numbers must come from one and the same launcher: sbatch sets SLURM_NTASKS around a torchrun that has other numbers.
+# Rank, world size and local rank must come from the same launcher: sbatch sets SLURM_NTASKS around a torchrun with other numbers.
 LAUNCHERS = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
@@ -25,14 +26,14 @@ RANK_SCOPES = ("all", "rank0")
 DEFAULT_WINDOW = 100
 OWN_STAT = Path("/proc/self/stat")
 START_TIME_FIELD = 19
-"""Of /proc/PID/stat, counted after the name: ticks between the boot and the start of the process."""
-TRUE_WORDS = ("1", "true", "yes", "on")
-FALSE_WORDS = ("", "0", "false", "no", "off")
+"""Of /proc/PID/stat, counted after the name: ticks from boot to the start of the process."""
+TRUE_TEXTS = ("1", "true", "yes", "on")
+FALSE_TEXTS = ("", "0", "false", "no", "off")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """What every line of this process carries, and which lines it writes."""
+    """What every line of this process contains, and which lines it writes."""
 
     run_dir: Path
     run: str
@@ -47,30 +48,13 @@ class Identity:
     host: str
     pid: int
     stack_signal: str = DEFAULT_STACK_SIGNAL
-    """As asked for, and not yet looked at."""
+    """As requested, not yet validated."""
     process_t: float | None = None
-    """Wall clock at which this process began; None where the system does not say."""
+    """Wall clock at which this process started; None where /proc does not have it."""
     local_rank: int | None = None
-    """Its number among the ranks of its host; None where nobody says."""
+    """None where the launcher does not set it."""
     gpu: str | None = None
-    """None on CPU, and where it cannot be told yet."""
-
-    # The probe does not lean on seatrial.paths: these names are its own, and a test holds them together.
-    @property
-    def events_path(self) -> Path:
-        return self.run_dir / f"events_rank{self.rank}.jsonl"
-
-    @property
-    def heartbeat_path(self) -> Path:
-        return self.run_dir / f"heartbeat_rank{self.rank}.jsonl"
-
-    @property
-    def halt_path(self) -> Path:
-        return self.run_dir / "halt.json"
-
-    @property
-    def stack_path(self) -> Path:
-        return self.run_dir / "stacks" / f"rank{self.rank}.txt"
+    """None on CPU, and where it is not known yet."""
 
     @property
     def writes_steps(self) -> bool:
@@ -90,7 +74,7 @@ def identify(
     phase_every: int | None = None,
     env: Mapping[str, str] = os.environ,
 ) -> Identity | None:
-    """This process as the arguments, else the environment, else a single local process say; None when nobody asked for files."""
+    """From the arguments, else the environment, else as a single local process; None when no files are wanted."""
     folder = run_dir or env.get(events.ENV_RUN_DIR)
     if not folder or is_loader_worker():
         return None
@@ -100,13 +84,15 @@ def identify(
     return Identity(
         run_dir=path,
         run=run or env.get(events.ENV_RUN) or path.name,
-        attempt=attempt if attempt is not None else whole_number(env, events.ENV_ATTEMPT, 1),
+        attempt=attempt if attempt is not None else integer_variable(env, events.ENV_ATTEMPT, 1),
         rank=rank if rank is not None else found_rank,
         world_size=world_size if world_size is not None else found_world_size,
         rank_scope=_scope(rank_scope or env.get(events.ENV_RANK_SCOPE) or "all"),
         sync=sync if sync is not None else _flag(env, events.ENV_SYNC_TIMING),
-        phase_every=_at_least_one("phase_every", phase_every if phase_every is not None else whole_number(env, events.ENV_PHASE_EVERY, 10)),
-        timing_window=_at_least_one("the timing window", whole_number(env, events.ENV_TIMING_WINDOW, DEFAULT_WINDOW)),
+        phase_every=_at_least_one(
+            "phase_every", phase_every if phase_every is not None else integer_variable(env, events.ENV_PHASE_EVERY, 10)
+        ),
+        timing_window=_at_least_one("the timing window", integer_variable(env, events.ENV_TIMING_WINDOW, DEFAULT_WINDOW)),
         launched_by=_launched_by(env),
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -121,8 +107,8 @@ def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
     """From torchrun's variables, else Slurm's, else Open MPI's, else torch's process group; (0, 1) for a single process."""
     for rank_name, world_size_name, _ in LAUNCHERS:
         if env.get(rank_name):
-            rank = whole_number(env, rank_name, 0)
-            return rank, whole_number(env, world_size_name, rank + 1)
+            rank = integer_variable(env, rank_name, 0)
+            return rank, integer_variable(env, world_size_name, rank + 1)
     group = sys.modules.get("torch.distributed")
     if group is not None and group.is_available() and group.is_initialized():
         return int(group.get_rank()), int(group.get_world_size())
@@ -130,49 +116,45 @@ def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
 
 
 def local_rank_of(env: Mapping[str, str]) -> int | None:
-    """As the launcher that gave the rank says it; 0 for a single process, None where nothing is said."""
-    for rank_name, _, local_rank_name in LAUNCHERS:
-        if env.get(rank_name):
-            return _local_rank(env, local_rank_name)
-    # Lightning starts its own processes, and gives them this one alone.
-    return _local_rank(env, "LOCAL_RANK") if env.get("LOCAL_RANK") else 0
-
-
-def _local_rank(env: Mapping[str, str], name: str) -> int | None:
-    """It only helps to find the machine's slow GPU: one that cannot be read must not stop the training."""
-    text = env.get(name, "")
+    """From the launcher that gave the rank; 0 for a single process, None where the launcher does not set it."""
+    name = next((local_rank_name for rank_name, _, local_rank_name in LAUNCHERS if env.get(rank_name)), None)
+    # Lightning starts its own processes, and sets LOCAL_RANK alone.
+    text = env.get(name or "LOCAL_RANK", "")
+    if name is None and not text:
+        return 0
+    # It only helps to find a slow GPU: an invalid one must not stop the training.
     return int(text) if text.isdecimal() else None
 
 
 def gpu_of(local_rank: int | None, env: Mapping[str, str]) -> str | None:
-    """The rank's GPU as the machine names it; None on CPU, and where no list is given and CUDA is not up yet: a wrong one is worse."""
+    """The rank's entry of CUDA_VISIBLE_DEVICES, else its local rank; None on CPU, and without the variable while CUDA is not initialised:
+    a wrong one is worse."""
     if local_rank is None:
         return None
     shown = env.get(VISIBLE_GPUS)
     if shown is None:
-        is_up = getattr(getattr(sys.modules.get("torch"), "cuda", None), "is_initialized", None)
-        return str(local_rank) if is_up is not None and is_up() else None
-    # CUDA itself stops at the first entry that is none, so `-1` hides what follows.
+        return None if torch_with_cuda() is None else str(local_rank)
+    # CUDA itself stops at the first invalid entry, so `-1` hides what follows.
     gpus = list(itertools.takewhile(lambda gpu: gpu not in ("", "-1", "NoDevFiles"), (gpu.strip() for gpu in shown.split(","))))
     if len(gpus) == 1:
-        # Where every rank is shown a card of its own, that is it.
+        # Every rank is shown a single GPU of its own.
         return gpus[0]
     return gpus[local_rank] if local_rank < len(gpus) else None
 
 
-def process_t(stat: Path = OWN_STAT, now_t: Callable[[], float] = time.time) -> float | None:
-    """When this process was made, by the wall clock as it stands now, to a hundredth of a second."""
+def process_t(stat: Path = OWN_STAT) -> float | None:
+    """When this process started, by the wall clock as it is now, to a hundredth of a second."""
     try:
-        # The name of a program may hold blanks and brackets; what follows its last bracket is numbers.
+        # The program's name may contain spaces and parentheses; after its last parenthesis there are only numbers.
         started_ticks = int(stat.read_text(errors="replace").rpartition(")")[2].split()[START_TIME_FIELD])
         age_s = time.clock_gettime(time.CLOCK_BOOTTIME) - started_ticks / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, AttributeError):
         return None
-    return now_t() - age_s if started_ticks > 0 and age_s >= 0 else None
+    return time.time() - age_s if started_ticks > 0 and age_s >= 0 else None
 
 
 def is_loader_worker() -> bool:
-    """Whether this is a daemonic child of multiprocessing: a loader's worker that imported the user's script again, and no rank."""
+    """Whether this is a daemonic child of multiprocessing: a loader's worker that imported the user's script again, not a rank."""
     process = sys.modules.get("multiprocessing.process")
     return process is not None and bool(process.current_process().daemon)
 
@@ -181,28 +163,28 @@ def _launched_by(env: Mapping[str, str]) -> str:
     if "TORCHELASTIC_RUN_ID" in env:
         return "torchrun"
     if env.get("RANK"):
-        # deepspeed's launcher says how many ranks it started on this node, and nobody else does under this name.
+        # Only deepspeed's launcher sets this variable.
         return "deepspeed" if env.get("LOCAL_SIZE") else "environment"
     if env.get("SLURM_PROCID"):
         return "slurm"
     return "mpi" if env.get("OMPI_COMM_WORLD_RANK") else "python"
 
 
-def whole_number(env: Mapping[str, str], name: str, default: int) -> int:
+def integer_variable(env: Mapping[str, str], name: str, default: int) -> int:
     text = env.get(name, "")
     if not text:
         return default
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"{name} is '{text}'; a whole number is expected: correct it or unset it") from None
+        raise ValueError(f"{name} is '{text}'; expected an integer: correct it or unset it") from None
 
 
 def _flag(env: Mapping[str, str], name: str) -> bool:
     text = env.get(name, "").strip().lower()
-    if text in TRUE_WORDS:
+    if text in TRUE_TEXTS:
         return True
-    if text in FALSE_WORDS:
+    if text in FALSE_TEXTS:
         return False
     raise ValueError(f"{name} is '{text}'; expected 1 or 0")
 

@@ -1,13 +1,12 @@
 """The probe a training loop holds. In: calls around data, steps, phases and pauses. Out: one event file and one heartbeat file a rank.
 
-Nothing it does may stop or slow the training: lines are buffered and written by a thread, device times are read when they are there,
-a disk that is full costs lines and not the run.
+Nothing it does may stop or slow the training: lines are buffered and written by a thread, device times are read once they are available,
+a full disk costs lines and not the run.
 """
 
 from __future__ import annotations
 
 import atexit
-import difflib
 import os
 import re
 import sys
@@ -16,11 +15,13 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
+from seatrial.core.errors import did_you_mean
+from seatrial.core.text import MIB
 from seatrial.probe.contexts import (
     DATA_WAIT,
-    NOTHING,
+    NULL_CONTEXT,
     PHASE_INDEX,
-    Nothing,
+    NullContext,
     PauseContext,
     PhaseContext,
     SpanContext,
@@ -28,12 +29,35 @@ from seatrial.probe.contexts import (
     TimedLoader,
     UntimedPhase,
 )
-from seatrial.probe.event_lines import StepRecord
+from seatrial.probe.cuda import torch_with_cuda
 from seatrial.probe.identity import identify
-from seatrial.probe.memory import memory_mib
-from seatrial.probe.timeline import OFF
+from seatrial.probe.timeline import OFF, StepRecord
 from seatrial.probe.writer import Writer
 from seatrial.records.events import FIGURE_NAME, HEARTBEAT_EVERY_S, SPANS
+
+
+def read_memory_mib() -> dict[str, float | None]:
+    torch = torch_with_cuda()
+    cuda = None if torch is None else torch.cuda
+    return {
+        "allocated_mib": _mib(cuda.memory_allocated()) if cuda else None,
+        "reserved_mib": _mib(cuda.memory_reserved()) if cuda else None,
+        "peak_mib": _mib(cuda.max_memory_allocated()) if cuda else None,
+        "rss_mib": _rss_mib(),
+    }
+
+
+def _rss_mib() -> float | None:
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return _mib(pages * os.sysconf("SC_PAGE_SIZE"))
+
+
+def _mib(count: int) -> float:
+    return round(count / MIB, 3)
+
 
 Batch = TypeVar("Batch")
 
@@ -88,24 +112,24 @@ class Probe:
 
     @property
     def halted(self) -> bool:
-        """Whether the harness wants the run to end and no further step is to begin: to be asked before each step where the loop does
-        not go through `data`, and after it where there is a loop around that one."""
-        return self._was_halted if self._writer is None else self._timeline.obeys_halt()
+        """Whether the harness has asked the run to end, so that no further step may begin. Check it before each step where the loop does
+        not use `data`, and after the loop where another loop is around it."""
+        return self._was_halted if self._writer is None else self._timeline.must_halt()
 
     def data(self, loader: Iterable[Batch]) -> Iterable[Batch]:
-        """The same loader, timed: each wait for a batch counts as data_wait of the coming step. At a halt it is over."""
+        """The same loader, timed: each wait for a batch counts as data_wait of the next step. At a halt it ends."""
         return loader if self._writer is None else TimedLoader(loader, self._timeline, self._until_first_step)
 
     def resume_at(self, step: int) -> None:
-        """Number the coming steps from here on: for a training that goes on after a checkpoint. To be called before the first step."""
+        """Number the steps from here on: for a training that resumes from a checkpoint. Call it before the first step."""
         if self._writer is not None:
             self._timeline.ended_steps = step
 
-    def step(self, *, samples: float | None = None, tokens: float | None = None) -> StepContext | Nothing:
+    def step(self, *, samples: float | None = None, tokens: float | None = None) -> StepContext | NullContext:
         """One training step of this rank, and how much work is in it."""
-        return NOTHING if self._writer is None else StepContext(self._timeline, samples, tokens)
+        return NULL_CONTEXT if self._writer is None else StepContext(self._timeline, samples, tokens)
 
-    def phase(self, name: str) -> PhaseContext | UntimedPhase | Nothing:
+    def phase(self, name: str) -> PhaseContext | UntimedPhase | NullContext:
         """A part of the step: data_wait, preprocess, fwd, bwd or step. Several of one name add up."""
         index = PHASE_INDEX.get(name)
         if index is None:
@@ -113,55 +137,55 @@ class Probe:
                 f"unknown phase '{name}': expected one of {', '.join(PHASE_INDEX)}; for anything else use probe.pause('{name}')"
             )
         if self._writer is None:
-            return NOTHING
+            return NULL_CONTEXT
         if self._timeline.how == OFF and index != DATA_WAIT:
             return self._untimed[index]
         return PhaseContext(self._timeline, name, index)
 
-    def pause(self, name: str) -> PauseContext | Nothing:
+    def pause(self, name: str) -> PauseContext | NullContext:
         """Time that must not count as training: eval, checkpoint, compile, or any other name."""
         if self._writer is None:
-            return NOTHING
-        span = self._until_first_step(name) if name in SPANS else NOTHING
-        return PauseContext(self._timeline, name, self._writer.pause_ended, span)
+            return NULL_CONTEXT
+        span = self._until_first_step(name) if name in SPANS else NULL_CONTEXT
+        return PauseContext(self._timeline, name, self._writer.on_pause_end, span)
 
-    def startup(self, name: str) -> SpanContext | Nothing:
-        """A part of what comes before the first step: process_group, model, data, tokenise or compile. Several of one name add up."""
+    def startup(self, name: str) -> SpanContext | NullContext:
+        """A part of the start-up, before the first step: process_group, model, data, tokenise or compile. Several of one name add up."""
         if name not in SPANS:
-            raise ValueError(f"unknown part of the start-up '{name}': {_nearest_span(name)}; what has no name counts as 'other'")
-        return NOTHING if self._writer is None else SpanContext(self._timeline, name, self._writer.span_ended)
+            raise ValueError(f"unknown part of the start-up '{name}': {did_you_mean(name, SPANS)}; what has no name counts as 'other'")
+        return NULL_CONTEXT if self._writer is None else SpanContext(self._timeline, name, self._writer.on_span_end)
 
     def recent(self) -> tuple[StepRecord, ...]:
-        """The steps that ended last, at most a timing window of them: number, clocks, wall time, phases. To be read only.
+        """The steps that ended last, at most a timing window of them: number, clocks, wall time, phases. Read only.
 
-        Phases are null where they were not taken or the device has not passed them yet. A silent probe knows none.
+        Phases are null where they were not timed or the device has not passed them yet. A silent probe has no steps.
         """
         return () if self._writer is None else self._timeline.known_steps()
 
     def effective(self, setting: str, *, requested: Any, effective: Any, reason: str = "") -> None:
-        """What a setting came to on this machine, and why."""
+        """The value a setting has in effect on this machine, and why."""
         if self._writer is not None:
-            self._writer.tell("effective", setting=setting, requested=requested, effective=effective, reason=reason)
+            self._writer.put_event("effective", setting=setting, requested=requested, effective=effective, reason=reason)
 
     def figure(self, name: str, value: float, unit: str = "", n: int | None = None) -> None:
-        """A figure that this workload measures itself, and over how many cases; told again, the last one counts."""
+        """A figure that this workload measures itself, and over how many cases; the last one of a name counts."""
         if not re.fullmatch(FIGURE_NAME, name):
             raise ValueError(f"the figure's name is '{name}'; expected up to 100 letters, digits and _, as in 'ttft_p99_ms'")
         if self._writer is not None:
-            self._writer.tell("figure", name=name, value=float(value), unit=str(unit), n=None if n is None else int(n))
+            self._writer.put_event("figure", name=name, value=float(value), unit=str(unit), n=None if n is None else int(n))
 
     def memory(self) -> None:
-        """Write how much memory this process and its GPU hold now."""
+        """Record how much memory this process and its GPU use now."""
         if self._writer is not None and self._writer.identity.writes_steps:
-            self._writer.tell("memory", step=self._timeline.last_step, **memory_mib())
+            self._writer.put_event("memory", step=self._timeline.last_step, **read_memory_mib())
 
     def loss(self, value: Any) -> None:
-        """The loss of the step that ended last, or of the one that is open. A CUDA tensor is read later, without waiting for it."""
+        """The loss of the open step, else of the one that ended last. A CUDA tensor is read later, without waiting for it."""
         if self._writer is not None:
             self._timeline.loss(value)
 
     def close(self) -> None:
-        """Write what is left. The run counts as ended well unless this is called while an exception is on its way."""
+        """Write what is left. The run counts as ended cleanly unless this is called while an exception propagates."""
         self._close(clean=_is_clean(sys.exc_info()[1]))
 
     def __enter__(self) -> Probe:
@@ -170,11 +194,11 @@ class Probe:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         self._close(clean=_is_clean(error))
 
-    def _until_first_step(self, name: str) -> SpanContext | Nothing:
-        return NOTHING if self._timeline.newest else self.startup(name)
+    def _until_first_step(self, name: str) -> SpanContext | NullContext:
+        return NULL_CONTEXT if self._timeline.newest else self.startup(name)
 
     def _close_at_exit(self) -> None:
-        # By now an uncaught exception is gone from sys.exc_info, and sys.exit leaves no trace at all.
+        # At exit an uncaught exception is no longer in sys.exc_info, and sys.exit leaves no trace at all.
         self._close(clean=not self._timeline.raised and _last_error() is self._error_before)
 
     def _close(self, *, clean: bool) -> None:
@@ -183,11 +207,6 @@ class Probe:
             atexit.unregister(self._close_at_exit)
             self._was_halted = self._timeline.halted
             writer.end(clean=clean)
-
-
-def _nearest_span(name: str) -> str:
-    near = difflib.get_close_matches(name, SPANS, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"expected one of {', '.join(SPANS)}"
 
 
 def _last_error() -> BaseException | None:

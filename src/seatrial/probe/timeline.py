@@ -1,8 +1,8 @@
-"""Where the loop stands and how long its parts took. In: what the contexts report. Out: step records in order.
+"""Where the loop is and how long its parts took. In: what the contexts report. Out: step records in order.
 
-A record waits until the device has passed its marks and its loss has come; at the first look after LONGEST_WAIT_STEPS steps it is let
-go with nulls. On a GPU there is a look every STEPS_A_BATCH steps, or every second where steps are slower. Times are read on one
-monotonic clock; time spent in pauses is taken out of whatever was open around it.
+A record waits until the device has passed its CUDA events and its loss has arrived; at the first check after MAX_WAIT_STEPS steps it is
+released with nulls. On a GPU records are checked every LOSSES_PER_BATCH steps, or every second where steps are slower. All times are of
+one monotonic clock; time spent in pauses is subtracted from whatever was open around it.
 """
 
 from __future__ import annotations
@@ -13,20 +13,43 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from seatrial.probe.cuda import STEPS_A_BATCH, Cuda, LossRead, find_cuda
-from seatrial.probe.event_lines import StepRecord
+from seatrial.probe.cuda import LOSSES_PER_BATCH, Cuda, LossRead, find_cuda
 from seatrial.records.events import PHASES
 
-LONGEST_WAIT_STEPS = 16
-LONGEST_APART_S = 1.0
+MAX_WAIT_STEPS = 16
+MAX_CHECK_INTERVAL_S = 1.0
 NUM_PHASES = len(PHASES)
-# How the phases of the coming step are taken.
+# How the phases of the coming step are timed.
 WALL, SYNC, MARKS, OFF = "wall", "sync", "marks", "off"
 
 
+class StepRecord:
+    """One ended step. `phases_ms` follows records.events.PHASES; `marks` and `loss_read` are what the device has yet to deliver.
+
+    `t` and `m` are the clocks at its end, `paused_s` is all time in named pauses up to then.
+    """
+
+    __slots__ = ("iter_ms", "loss", "loss_read", "m", "marks", "paused_s", "phases_ms", "samples", "step", "t", "tokens")
+
+    def __init__(
+        self, step: int, t: float, m: float, iter_ms: float, samples: Any, tokens: Any, phases_ms: list[float | None], paused_s: float = 0.0
+    ) -> None:
+        self.step = step
+        self.t = t
+        self.m = m
+        self.iter_ms = iter_ms
+        self.samples = samples
+        self.tokens = tokens
+        self.phases_ms = phases_ms
+        self.paused_s = paused_s
+        self.loss: float | None = None
+        self.marks: list[Any] | None = None
+        self.loss_read: Any = None
+
+
 class Timeline:
-    """The state of one loop. Every method is called from the training's thread; the heartbeat reads `where`, `newest` and `remark`,
-    and sets `halt_at`."""
+    """The state of one loop. Every method is called from the training's thread; the heartbeat thread reads `where`, `newest` and
+    `remark`, and sets `halt_at`."""
 
     def __init__(
         self,
@@ -46,14 +69,14 @@ class Timeline:
         self.spanned_s = 0.0
         """Time in named parts of the start-up so far, each moment counted once."""
         self.newest: deque[StepRecord] = deque(maxlen=window)
-        """The steps that ended last, whether or not the device has told their phases."""
+        """The steps that ended last, whether or not the device has delivered their phases."""
         self.raised = False
         """The newest step, phase or pause was left by an exception."""
         self.not_finite_step: int | None = None
         self.halt_at: float = math.inf
-        """The first step that is not to begin any more."""
+        """The first step that must not begin."""
         self.halted = False
-        """The loop was told so."""
+        """The loop has learnt that it must end."""
         self.monotonic = monotonic
         self.wall = wall
         self.cuda: Cuda | None = None
@@ -68,27 +91,27 @@ class Timeline:
         self._released_s = 0.0
         self._border_paused_s = 0.0
         self._loss: float | LossRead | None = None
-        self._clear()
+        self._reset_step()
 
     @property
     def last_step(self) -> int | None:
         """The last ended step, counted from 0; None before the first has ended."""
         return self.ended_steps - 1 if self.ended_steps else None
 
-    def obeys_halt(self) -> bool:
-        """Whether no further step is to begin; for a caller who then begins none."""
+    def must_halt(self) -> bool:
+        """Whether no further step may begin; the caller must then begin none."""
         if not self.halted and self.ended_steps >= self.halt_at:
             self.halted = True
             self._on_halt()
         return self.halted
 
     def begin_step(self) -> None:
-        """What belonged to the step before is now complete but for the device."""
+        """The previous step is now complete except for what the device has yet to deliver."""
         if self.cuda is None:
-            self._choose_how()
+            self._choose_timing()
             self._release()
-        elif self.ended_steps % STEPS_A_BATCH == 0 or (self._border_s or 0.0) - self._released_s > LONGEST_APART_S:
-            # In between nothing new can have come, and each question to the device costs. Slow steps can bear it, and want to be written.
+        elif self.ended_steps % LOSSES_PER_BATCH == 0 or (self._border_s or 0.0) - self._released_s > MAX_CHECK_INTERVAL_S:
+            # In between nothing new can have arrived, and each query of the device costs. Slow steps can afford it.
             self._released_s = self._border_s or 0.0
             self.cuda.close_batch()
             self._release()
@@ -107,7 +130,7 @@ class Timeline:
         if self.marks:
             record.marks = self.marks
         if self._loss is not None:
-            self._give_loss(record, self._loss)
+            self._set_loss(record, self._loss)
         self._waiting.append(record)
         self.newest.append(record)
         self.ended_steps += 1
@@ -115,14 +138,14 @@ class Timeline:
         self._border_paused_s = paused_s
         self._in_step = self.raised = False
         self.where = "loop"
-        self._clear()
+        self._reset_step()
 
     def abandon_step(self) -> None:
-        """A step that raised is no step: its phases are dropped, its time falls to the next one that ends."""
+        """A step that raised does not count: its phases are dropped, its time goes to the next step that ends."""
         self._in_step = False
         self.raised = True
         self.where = "loop"
-        self._clear()
+        self._reset_step()
 
     def add_phase(self, index: int, spent_s: float) -> None:
         self.phases_ms[index] = (self.phases_ms[index] or 0.0) + spent_s * 1000.0
@@ -130,10 +153,10 @@ class Timeline:
     def loss(self, value: Any) -> None:
         """Inside a step it is that step's loss, after it the ended step's."""
         if self._in_step or not self._waiting:
-            self._loss = self._read(value, self._loss)
+            self._loss = self._read_loss(value, self._loss)
         else:
             record = self._waiting[-1]
-            self._give_loss(record, self._read(value, record.loss_read))
+            self._set_loss(record, self._read_loss(value, record.loss_read))
 
     def known_steps(self) -> tuple[StepRecord, ...]:
         """The newest steps, with the phases of those that the device has passed by now."""
@@ -145,33 +168,33 @@ class Timeline:
     def remark(self) -> str:
         """What a reader of heartbeats should know; empty when all is well."""
         remarks = [f"loss is not finite since step {self.not_finite_step}"] if self.not_finite_step is not None else []
-        if self.cuda is not None and self.cuda.trouble:
-            remarks.append(self.cuda.trouble)
+        if self.cuda is not None and self.cuda.error:
+            remarks.append(self.cuda.error)
         if self.halted:
             remarks.append(f"halted before step {self.ended_steps}")
         elif self.halt_at != math.inf and self.where != "done":
             remarks.append(f"halting at step {self.halt_at}")
         return "; ".join(remarks)
 
-    def drain(self, longest_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
-        """Let every record go: those the device still holds up get `longest_s` between them."""
-        give_up_s = self.monotonic() + longest_s
+    def drain(self, timeout_s: float, sleep: Callable[[float], None] = time.sleep) -> None:
+        """Release every record; those that wait for the device get `timeout_s` together."""
+        deadline_s = self.monotonic() + timeout_s
         if self.cuda is not None:
             self.cuda.close_batch()
         self._release()
-        while self._waiting and self.monotonic() < give_up_s and not (self.cuda and self.cuda.trouble):
+        while self._waiting and self.monotonic() < deadline_s and not (self.cuda and self.cuda.error):
             sleep(0.001)
             self._release()
         while self._waiting:
-            self._let_go(self._waiting.popleft())
+            self._emit_record(self._waiting.popleft())
 
-    def _clear(self) -> None:
+    def _reset_step(self) -> None:
         self.phases_ms: list[float | None] = [None] * NUM_PHASES
         self.marks: list[Any] = []
         self._loss = None
-        self._choose_how()
+        self._choose_timing()
 
-    def _choose_how(self) -> None:
+    def _choose_timing(self) -> None:
         if self.cuda is None:
             self.cuda = self._find_device()
         if self.cuda is None:
@@ -188,54 +211,48 @@ class Timeline:
             if record.marks is None and record.loss_read is None:
                 pass
             elif self._is_ready(record):
-                self._read_device(record)
-            elif self.ended_steps - record.step <= LONGEST_WAIT_STEPS:
+                self._read_marks(record)
+                if record.loss_read is not None:
+                    record.loss = record.loss_read.value()
+            elif self.ended_steps - record.step <= MAX_WAIT_STEPS:
                 return
-            self._let_go(waiting.popleft())
+            self._emit_record(waiting.popleft())
 
     def _is_ready(self, record: StepRecord) -> bool:
-        cuda = self.cuda
-        if cuda is None:
-            return True
-        if record.loss_read is not None and not cuda.has_come(record.loss_read):
+        if record.loss_read is not None and self.cuda is not None and not self.cuda.has_arrived(record.loss_read):
             return False
         return record.marks is None or self._has_passed(record.marks)
 
     def _has_passed(self, marks: list[Any]) -> bool:
         cuda = self.cuda
-        return cuda is not None and all(cuda.passed(end) for _, _, end in marks)
-
-    def _read_device(self, record: StepRecord) -> None:
-        self._read_marks(record)
-        if record.loss_read is not None:
-            record.loss = record.loss_read.value()
+        return cuda is not None and all(cuda.has_passed(end) for _, _, end in marks)
 
     def _read_marks(self, record: StepRecord) -> None:
-        """Once only: the marks go back to their pool."""
+        """Once only: the events go back to their pool."""
         cuda, marks, record.marks = self.cuda, record.marks, None
         if cuda is not None:
             for index, start, end in marks or ():
                 record.phases_ms[index] = (record.phases_ms[index] or 0.0) + cuda.elapsed_ms(start, end)
 
-    def _let_go(self, record: StepRecord) -> None:
+    def _emit_record(self, record: StepRecord) -> None:
         if self.not_finite_step is None and record.loss is not None and not math.isfinite(record.loss):
             self.not_finite_step = record.step
         self._emit(record)
 
-    def _read(self, value: Any, before: float | LossRead | None) -> float | LossRead | None:
+    def _read_loss(self, value: Any, before: float | LossRead | None) -> float | LossRead | None:
         is_cuda = getattr(value, "is_cuda", None)
         if is_cuda is None:
             return float(value)
         if value.numel() != 1:
-            raise ValueError(f"probe.loss takes one number, not a tensor of shape {tuple(value.shape)}: give its mean()")
+            raise ValueError(f"probe.loss takes one number, not a tensor of shape {tuple(value.shape)}: pass its mean()")
         if not is_cuda:
             return float(value.detach())
         if self.cuda is None:
-            self._choose_how()
+            self._choose_timing()
         return self.cuda.read_later(value, before if isinstance(before, LossRead) else None) if self.cuda is not None else None
 
     @staticmethod
-    def _give_loss(record: StepRecord, loss: float | LossRead | None) -> None:
+    def _set_loss(record: StepRecord, loss: float | LossRead | None) -> None:
         if isinstance(loss, LossRead):
             record.loss_read = loss
         else:

@@ -1,20 +1,37 @@
-"""A warning as a value: shown by the report, listed in the JSON."""
+"""Warnings as values: `Check`, before a campaign starts, and `Caution`, beside its figures."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+Scalar = str | int | float | bool | None
+"""A value of a setting, or of a cell of a table."""
 Number = float | int | str | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Caution:
-    """Something a reader must know to weigh a figure."""
+    """A fact that a reader needs to judge a figure."""
 
     kind: str
-    """A stable word: `one_repeat`, `no_steady_state`, `steps_compared`, `whole_run_only`, …"""
+    """Stable: `one_repeat`, `no_steady_state`, `steps_compared`, `whole_run_only`, …"""
     text: str
-    """What is so, and what to do about it, in one or two sentences."""
+    """The fact, and what to do, in one or two sentences."""
     subject: str = ""
-    """The run or group it speaks of; empty for the whole campaign."""
+    """The run or group; empty for the whole campaign."""
     numbers: dict[str, Number] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One check before a campaign starts: what was found, the later error it prevents, and the fix."""
+
+    name: str
+    ok: bool
+    found: str
+    prevents: str
+    fix: str = ""
+    refuses: bool = True
+    """Whether a campaign is refused when it is not ok; False for a warning."""
+    hosts: tuple[str, ...] = ()
+    """The hosts concerned; empty for a check of this machine."""

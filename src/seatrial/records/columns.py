@@ -1,9 +1,17 @@
-"""Column names of every table, in order: the seeds' first, under their names, then ours.
+"""Column names of every table, in order: the seeds' first, under their names, then ours; those of the chart tables; and other names of the
+original stage-1 scripts.
 
 `*_SEED` tuples are the seeds' own and never change; `*_OURS` follow them; axes without a seed column follow as `axis_NAME`.
+
+Chart tables are OUT/charts/NAME.csv, from which, with summary.json, every chart is drawn: times are seconds since the launch of the
+attempt, downsampling keeps all extremes, and distributions, shares and ranks are of the counted steps, with their window and n.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from seatrial.records.caution import Scalar
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -69,7 +77,7 @@ FOUND_COLUMNS = _names(
     straggler_held_up_ms straggler_n uneven_causes debug_settings slow_signs
     """
 )
-"""What records.health holds of a run; of several GPUs the one whose memory grows fastest."""
+"""Findings in a run; of several GPUs the one whose memory grows fastest."""
 PER_RUN_SEED = _names(
     """
     mode group repeat run_dir train_log launcher_log zero_stage micro_batch world_size global_batch deterministic cudnn_benchmark
@@ -151,7 +159,7 @@ SKIPPED = _names(
 )
 
 AXIS = "axis_"
-"""How the columns begin that hold the levels of an axis without a seed column."""
+"""Prefix of the columns of axes without a seed column."""
 # Axes and settings the seeds have a column for; every other axis follows as `axis_NAME`.
 SEED_SETTINGS = frozenset(
     _names(
@@ -161,3 +169,104 @@ SEED_SETTINGS = frozenset(
         """
     )
 )
+
+
+SWEEP_LABELS = {"zero_stage": "z", "micro_batch": "mb", "num_workers": "nw", "prefetch_factor": "pf"}
+"""Axes of a sweep, in the driver's order → their labels in group names."""
+
+TRAINER_KEYS = {
+    "++train.log_every_steps": "log_every",
+    "++train.validation_every_steps": "validation_every_steps",
+    "++train.checkpoint_every_steps": "checkpoint_every_steps",
+    "++train.deterministic": "deterministic",
+    "++train.cudnn_benchmark": "cudnn_benchmark",
+    "++train.data.num_workers": "num_workers",
+    "++train.data.prefetch_factor": "prefetch_factor",
+    "++train.data.use_length_bucket": "length_buckets",
+    "++train.data.bucket_boundaries_second": "bucket_boundaries_s",
+    "++train.enable_torch_compile": "torch_compile",
+    "++train.torch_compile_mode": "torch_compile_mode",
+    "++train.torch_compile_dynamic": "torch_compile_dynamic",
+    "++train.enable_tf32": "tf32",
+    "++train.matmul_precision": "matmul_precision",
+    "++train.pretrained_model_checkpoint": "pretrained_checkpoint",
+    "++train.fixed_slice_seconds": "fixed_slice_s",
+    "++dataset.root_dir": "dataset_root",
+    "++dataset.manifest_path": "dataset_manifest_path",
+    "++dataset.use_trim": "dataset_use_trim",
+    "++dataset.offline_trimmed": "dataset_offline_trimmed",
+    "++model.speech_encoder.pretrained_path": "speech_model",
+    "++model.text_encoder.pretrained_path": "text_model",
+    "++model.speech_encoder.attn_implementation": "speech_attn_impl",
+    "++model.text_encoder.attn_implementation": "text_attn_impl",
+    "++model.speech_encoder.torch_dtype": "model_load_dtype",
+    "++model.text_encoder.torch_dtype": "model_load_dtype",
+    "deepspeed_config_yaml.train_micro_batch_size_per_gpu": "micro_batch",
+    "deepspeed_config_yaml.zero_optimization.stage": "zero_stage",
+    "deepspeed_config_yaml.wall_clock_breakdown": "wall_clock_breakdown",
+    "++train.precision": "precision",
+}
+"""Key of train.py → setting, in the order of the command."""
+
+ORIGINAL_SCRIPTS = "original_scripts"
+"""Kind of the caution at the head of a report on a folder of the original scripts."""
+
+
+Columns = dict[str, list[Scalar]]
+"""A table by column, all of one length."""
+
+RUN_KEY_COLUMNS = ("run", "group", "repeat")
+"""The first columns of every table on disk; `RunCharts.tables` lacks them."""
+STEPS, STEP_TIMES, PHASES, RANKS, TELEMETRY, SPANS, ETA = "steps", "step_times", "phases", "ranks", "telemetry", "spans", "eta"
+CHART_TABLES: dict[str, tuple[str, ...]] = {
+    STEPS: ("rank", "step", "begin_s", "t_s", "iter_ms", "loss", "counted"),
+    STEP_TIMES: ("quantile", "iter_ms", "first_step", "last_step", "n"),
+    PHASES: ("phase", "mean_ms", "share_pct", "first_step", "last_step", "n"),
+    RANKS: ("rank", "host", "gpu", "iter_p50_ms", "work_p50_ms", "wait_p50_ms", "first_step", "last_step", "n"),
+    TELEMETRY: ("source", "metric", "t_s", "value"),
+    SPANS: ("source", "span", "begin_s", "end_s"),
+    ETA: ("step", "elapsed_s", "eta_s", "low_s", "high_s", "actual_s"),
+}
+"""By file name. `steps` are those of the lowest rank that reported any, downsampled: a row begins with its first step (`begin_s`) and ends
+with its last (`t_s`); `counted` is whether they are in the window and hold no pause. `source` is `host`, `gpu 0` or `rank 0`, on many
+hosts `host NAME` and `gpu NAME:0`; a metric has the name of its telemetry column; a span of a GPU is `throttled REASON`."""
+NAME_COLUMNS = frozenset({"run", "group", "host", "gpu", "phase", "source", "metric", "span"})
+INTEGER_COLUMNS = frozenset({"repeat", "rank", "step", "first_step", "last_step", "n"})
+BOOLEAN_COLUMNS = frozenset({"counted"})
+TIME_COLUMNS = frozenset({"begin_s", "end_s", "t_s", "elapsed_s", "eta_s", "low_s", "high_s", "actual_s"})
+"""Seconds, to the millisecond."""
+NON_FINITE_COLUMNS = frozenset({"loss"})
+"""Columns in which nan and inf are kept."""
+# The type of a column goes by its name in every table; all others are floats.
+DRAWN_GPU = (
+    "power_w", "sm_clock_mhz", "temp_c", "util_gpu_pct", "mem_used_mib", "mem_free_mib", "pcie_rx_kib_per_s", "pcie_tx_kib_per_s",
+)  # fmt: skip
+DRAWN_HOST = (
+    "cpu_user_pct", "cpu_system_pct", "rss_kib", "mem_available_kib", "disk_read_kib_per_s", "disk_write_kib_per_s", "net_rx_kib_per_s",
+    "net_tx_kib_per_s",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Detail:
+    """How many points of one run are kept."""
+
+    steps: int
+    telemetry: int
+    """Per metric and source."""
+    eta: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCharts:
+    """The charts of one attempt."""
+
+    tables: dict[str, Columns] = field(default_factory=dict)
+    """By name in CHART_TABLES, without RUN_KEY_COLUMNS; empty tables are left out."""
+    gpus: int = 0
+    """GPUs with samples."""
+    gpus_drawn: int = 0
+    """Those of them with all their metrics in the telemetry table; the others appear only where they exceed these."""
+    hosts: int = 0
+    """Hosts with samples, of a run on many."""
+    hosts_drawn: int = 0

@@ -1,58 +1,57 @@
-"""Two sides held against one another, and throughput over the number of GPUs."""
+"""Comparison of two groups, and throughput over the number of GPUs."""
 
 from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
 
-from seatrial.records.health import LastSteps, LossCourse
-from seatrial.records.measure import Estimate
+from seatrial.records.measure import Estimate, LastSteps, LossCurve
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideRun:
-    """One run of a side, with all that a comparison reads."""
+class ComparedRun:
+    """One run of a group, with the data for a comparison."""
 
     run: str
     repeat: int
     started_t: float
     figures: dict[str, float]
-    """By metric, what the run measured: samples_per_s, tokens_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
+    """By metric: samples_per_s, tokens_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
     steady: bool = True
     window: str = ""
     """`steps 40–199`."""
     n: int = 0
     last_steps: LastSteps | None = None
-    loss: LossCourse | None = None
+    loss: LossCurve | None = None
 
     @property
     def identity(self) -> tuple[object, ...]:
-        """The same in every copy of the run."""
+        """Equal in every copy of the run."""
         return self.run, self.started_t, tuple(sorted(self.figures.items()))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Side:
-    """A group's runs that count, in a form that can be kept: a row of history is one of these."""
+class ComparedGroup:
+    """A group's counted runs, in a form that can be stored: a row of history is one of these."""
 
     name: str
-    """What people call it: `mb16`, `OUT:mb16`, `history:v100-bf16`."""
+    """For people: `mb16`, `OUT:mb16`, `history:v100-bf16`."""
     group: str
     source: str
-    """The folder of its campaign, as given, or the history row's name."""
-    runs: tuple[SideRun, ...]
+    """The folder of its campaign, as given, or the name of the history row."""
+    runs: tuple[ComparedRun, ...]
     campaign: str = ""
     """Identifies the campaign, so that pairs are formed only within one: its resolved folder."""
     world_size: int = 1
     nodes: int = 1
     failed_runs: int = 0
     infrastructure_failures: tuple[str, ...] = ()
-    """Runs that the platform failed, each with its cause: `mb16_r2 (io_error)`."""
+    """Runs that failed because of the platform, each with its cause: `mb16_r2 (io_error)`."""
     pending: tuple[str, ...] = ()
     machine: dict[str, str] = field(default_factory=dict)
-    """Facts of the fingerprint that are the machine's: host, gpu_name, driver_version, power limit …"""
+    """The machine's part of the fingerprint: host, gpu_name, driver_version, power limit …"""
     code: dict[str, str] = field(default_factory=dict)
-    """Those that are the code's: commit, packages."""
+    """The code's part: commit, packages."""
     effective: dict[str, str] = field(default_factory=dict)
     settings: dict[str, str] = field(default_factory=dict)
     """Its fixed settings, axes, and `env.NAME` of the plan, as text, secrets masked."""
@@ -68,12 +67,12 @@ class Relation(str, enum.Enum):
     FASTER = "FASTER"
     SLOWER = "SLOWER"
     SAME = "SAME"
-    """The whole interval lies within the margin that does not matter."""
+    """The whole interval is within the margin that does not matter."""
     AMBIGUOUS = "AMBIGUOUS"
 
 
 class LossVerdict(str, enum.Enum):
-    """Whether B's loss goes the way of A's."""
+    """Whether B's loss follows A's."""
 
     COMPARABLE = "comparable"
     WORSE = "worse"
@@ -82,12 +81,12 @@ class LossVerdict(str, enum.Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class LossParity:
-    """The guard: a speed-up that costs the training is none."""
+    """Whether a speed-up harms the training."""
 
     verdict: LossVerdict
     reason: str
     difference: float | None = None
-    """B's loss less A's over the last quarter of the steps that both have."""
+    """B's loss minus A's over the last quarter of the steps that both have."""
     allowed: float | None = None
     loss_a: float | None = None
     loss_b: float | None = None
@@ -98,39 +97,39 @@ class LossParity:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """B against A. The interval on logs decides; the bootstrap stands beside it and decides nothing."""
+    """B against A. The interval on logs decides; the bootstrap is shown beside it."""
 
     a: str
     b: str
     metric: str
     unit: str
-    """`samples/s`; `samples/s per GPU` where the two ran on unlike numbers of ranks."""
+    """`samples/s`; `samples/s per GPU` where the two ran on different numbers of ranks."""
     higher_is_better: bool
     relation: Relation
     reason: str
-    """One sentence that can stand alone."""
+    """One sentence, complete by itself."""
     method: str = ""
-    """`paired t on logs, 5 pairs`, `Welch on logs, 5 and 5 runs`; the preset before it, the correction after; empty without an interval."""
+    """`paired t on logs, 5 pairs`, `Welch on logs, 5 and 5 runs`, between preset and correction; empty without an interval."""
     value_a: Estimate | None = None
     value_b: Estimate | None = None
     ratio: Estimate | None = None
-    """B over A with its interval, widened where several comparisons are made at once."""
+    """B over A with its interval, widened for multiple comparisons."""
     confidence: float = 0.95
-    """Of that interval alone: above 0.95 where all of several comparisons together are to hold with 0.95."""
+    """Of that interval alone: above 0.95 where several comparisons together must hold with 0.95."""
     bootstrap_low: float | None = None
     bootstrap_high: float | None = None
     chance: float | None = None
-    """Two-sided p of no difference, corrected where several comparisons are made at once (Holm)."""
+    """Two-sided p-value, corrected for multiple comparisons (Holm)."""
     comparisons: int = 1
-    """How many it was corrected for."""
+    """Number of comparisons it was corrected for."""
     detectable_pct: float | None = None
-    """The smallest difference that these runs would have shown four times in five."""
+    """The smallest difference that these runs would detect with a power of 80 %."""
     margin_pct: float = 1.0
     loss: LossParity | None = None
     blocked: str = ""
-    """Why nothing may be said of the code: failures of the platform that ask for a re-run."""
+    """Why there is no conclusion about the code: failures of the platform that need a re-run."""
     differs: tuple[str, ...] = ()
-    """Settings, code and packages in which the two differ, in words: that is what an A/B is for, so nothing is refused for them."""
+    """Settings, code and packages in which the two differ: the purpose of an A/B, so it is not refused for them."""
     cautions: tuple[str, ...] = ()
 
 
@@ -150,12 +149,12 @@ class ScalingPoint:
     step_ms: float
     runs: int
     weak: bool = True
-    """The work of one GPU is that of the smallest number (weak scaling); False where the whole work is (strong)."""
+    """The work of one GPU is constant (weak scaling); False where the whole work is (strong scaling)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Projection:
-    """What the fit says of a number of GPUs that was not run."""
+    """What the fit predicts for a number of GPUs that was not run."""
 
     gpus: int
     value: float
@@ -168,27 +167,27 @@ class Projection:
 
 @dataclass(frozen=True, kw_only=True)
 class Scaling:
-    """How throughput grows with GPUs: what was measured, and what a fit of compute, bandwidth and latency makes of it."""
+    """How throughput grows with GPUs: measured, and by a fit of compute, bandwidth and latency."""
 
     metric: str
     unit: str
     points: tuple[ScalingPoint, ...]
     compute_ms: float | None = None
-    """Of a step, what does not depend on the number of GPUs."""
+    """The part of a step that does not depend on the number of GPUs."""
     bandwidth_ms: float | None = None
-    """What a ring over N GPUs takes for their data, times (N - 1) / N."""
+    """Time of a ring over N GPUs for their data, times (N - 1) / N."""
     latency_ms: float | None = None
-    """What each further doubling adds."""
+    """Added by each doubling."""
     projections: tuple[Projection, ...] = ()
     reason: str = ""
-    """One sentence: what bounds it, or why there is no fit."""
+    """One sentence: what limits it, or why there is no fit."""
     cautions: tuple[str, ...] = ()
     family: str = ""
-    """What sets its sides apart from those of the other configurations that were run, `micro_batch=8`; empty where there are none."""
+    """What distinguishes its groups from other configurations, `micro_batch=8`; empty where there are none."""
     worker: str = "GPU"
-    """What there are several of: `GPU`, or `rank` where the machines have none."""
+    """The unit of scaling: `GPU`, or `rank` where the machines have none."""
 
     @property
     def is_measured(self) -> bool:
-        """Whether there are two numbers of GPUs at least."""
+        """Whether there are at least two numbers of GPUs."""
         return len({point.gpus for point in self.points}) > 1

@@ -4,19 +4,19 @@ One JSON object a line, nothing nested. Every line starts with `v run attempt ra
 both in seconds). Per kind:
 
     start      pid host world_size launched_by signal(at which it writes its stacks, "USR2"; or null) process_t(wall clock of its beginning)
-               local_rank(null where nobody says) gpu(its entry of CUDA_VISIBLE_DEVICES, else its number; null on CPU)
-    span       name span_ms                    a named part of the start-up (SPANS), told when it ended
+               local_rank(null where unknown) gpu(its entry of CUDA_VISIBLE_DEVICES, else its number; null on CPU)
+    span       name span_ms                    a named part of the start-up (SPANS), written when it ended
     effective  setting requested effective reason
     step       step iter_ms samples tokens data_wait_ms preprocess_ms fwd_ms bwd_ms step_ms loss
     pause      name step pause_ms              a named pause (eval, checkpoint, compile) that ended before `step` did
     memory     step allocated_mib reserved_mib peak_mib rss_mib
-    figure     name value unit n               a figure that the workload itself reports; the last one of a name counts
-    halt       step at_step                    the rank ends here because halt.json asked for it
+    figure     name value unit n               a figure reported by the workload; the last one of a name counts
+    halt       step at_step                    the rank stops here because of halt.json (attempt, at_step, reason: stop before that step)
     stop       step steps
 
 Steps count from 0, so N steps are 0 to N-1, and a heartbeat's `step` is the last one that ended, null before. `iter_ms` is wall
-time from step end to step end on the monotonic clock, pauses taken out; for the first step it counts from its own start. Phases that
-were not taken are null. A loss that is not finite is the word "nan", "inf" or "-inf".
+time from step end to step end on the monotonic clock, without pauses; for the first step, from its own start. Phases that were not
+measured are null. A loss that is not finite is "nan", "inf" or "-inf".
 """
 
 from __future__ import annotations
@@ -29,21 +29,18 @@ HEARTBEAT_FIELDS = ("ts", "iso", "pid", "rank", "step", "msg", "phase", "attempt
 """`step_t` is when `step` ended, `iter_ms_p50` the median of the newest steps, `paused_s` all named pauses up to `step_t`; null before."""
 SPANS = ("process_group", "model", "data", "tokenise", "compile")
 STARTUP_PARTS = ("launch", "import", *SPANS, "first_step", "other")
-"""Launch to process, process to probe, the named spans, the first step itself, and what none of them explains."""
+"""Launch to process, process to probe, the named spans, the first step itself, and the rest."""
 HEARTBEAT_EVERY_S = 5.0
-# The start event is the first line; a torn or foreign one may stand before it.
+# The start event is the first line, but torn or foreign ones may precede it.
 START_EVENT_WITHIN_LINES = 20
 FIGURE_NAME = r"[A-Za-z0-9_]{1,100}"
-"""A name that `probe.figure` takes, and that a criterion finds as `reported.NAME`."""
+"""A name for `probe.figure`; a criterion refers to it as `reported.NAME`."""
 
-# The table every reader of steps gives, from events or from a script's own lines (there: one row a printed line, `span` steps long).
+# The table that every reader of steps returns, from events or from a script's own lines (there: a row per printed line, `span` steps long).
 STEP_TABLE_COLUMNS = ("rank", "step", "span", "t", "m", *STEP_FIELDS[1:])
 PAUSE_TABLE_COLUMNS = ("rank", "step", "name", "pause_ms")
 
-HALT_FIELDS = ("attempt", "at_step", "reason")
-"""Of attempt-N/halt.json, written by the harness: ranks of that attempt end before they begin step `at_step`."""
-
-# Variables through which the harness tells the probe where it is.
+# Variables that the harness sets for the probe.
 ENV_RUN_DIR = "SEATRIAL_RUN_DIR"
 ENV_RUN = "SEATRIAL_RUN"
 ENV_ATTEMPT = "SEATRIAL_ATTEMPT"

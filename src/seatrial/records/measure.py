@@ -1,38 +1,275 @@
-"""What analysis says of runs and groups. Every figure has its window and n beside it."""
+"""Results of the analysis of runs and groups: figures, memory trends, stragglers, stability, ranking. Each figure has its window and n."""
 
 from __future__ import annotations
 
+import enum
+import math
 from dataclasses import dataclass, field
 
-from seatrial.records.caution import Caution
+from seatrial.records.caution import Caution, Number, Scalar
 from seatrial.records.eta import EtaPoint, EtaQuality
-from seatrial.records.health import (
-    DebugSetting,
-    LastSteps,
-    LossCourse,
-    MemoryCourse,
-    ReportedFigure,
-    SlowSign,
-    SlowSteps,
-    Straggler,
-    UnevenCause,
-)
-from seatrial.records.run_spec import Scalar
-from seatrial.records.stability import GroupStability
 
-Cell = str | int | float | bool | None
+
+class MemoryVerdict(str, enum.Enum):
+    """Whether memory leaks."""
+
+    LEAK = "leak"
+    PLATEAU = "plateau"
+    """It stopped growing, or never grew."""
+    INCONCLUSIVE = "inconclusive"
+    """Too short, too few samples, or growth within the noise."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryTrend:
+    """The memory of one GPU, or of the run's whole process tree on one host, after warm-up."""
+
+    kind: str
+    """`gpu` or `host`."""
+    subject: str
+    """`GPU 0`, `process tree`."""
+    verdict: MemoryVerdict
+    reason: str
+    """One sentence: the finding, or what is missing and how to get it."""
+    slope_mib_per_min: float | None = None
+    """Theil-Sen, after warm-up."""
+    slope_low: float | None = None
+    """Interval of the slope, which held the true rate in more than nine of ten simulated leaks."""
+    slope_high: float | None = None
+    mib_per_1000_steps: float | None = None
+    last_mib: float | None = None
+    limit_mib: float | None = None
+    """The memory of the GPU or the host; None where it is unknown."""
+    hours_left: float | None = None
+    """Until the limit at this slope; only for a leak."""
+    hours_low: float | None = None
+    """The same at the upper end of the slope's interval."""
+    n: int = 0
+    """Samples that count."""
+    first_t: float | None = None
+    last_t: float | None = None
+    """Wall clock of the first and the last sample that count."""
+    file: str = ""
+
+
+class StragglerVerdict(str, enum.Enum):
+    """Whether one rank slows the others down."""
+
+    NAMED = "named"
+    NONE = "none"
+    ABSTAINED = "abstained"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Straggler:
+    """The rank that waits least where all wait for each other."""
+
+    verdict: StragglerVerdict
+    reason: str
+    """One sentence: the evidence, that there is none, or why it is unknown."""
+    rank: int | None = None
+    score: float | None = None
+    """How much longer its own work takes, relative to the others: 0.25 is a quarter longer."""
+    phase: str = ""
+    """The phase in which it is slow, as the probe names it."""
+    host: str = ""
+    gpu: str = ""
+    held_up_ms: float | None = None
+    """How much shorter the median step would be without it."""
+    n: int = 0
+    """Steps it is based on."""
+    first_step: int | None = None
+    last_step: int | None = None
+    source: str = ""
+    """`events` or `log:NAME`."""
+    slow_host: str = ""
+    """The host all of whose ranks are slow while no other's are; empty where there is none."""
+    slow_host_ranks: int = 0
+    """How many ranks that host has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JitterCause:
+    """One reason why a run's steps are uneven or slow."""
+
+    kind: str
+    """Stable: `power_cap`, `thermal`, `throttling`, `anti_correlated_gpus`, `gpu_imbalance`, `data_wait_bursts`, `data_wait`,
+    `slow_rank`, `slow_host`, `host_steal`, `host_load`, `telemetry_gaps`."""
+    text: str
+    """The finding, with its numbers, and what to do, in one or two sentences."""
+    numbers: dict[str, Number] = field(default_factory=dict)
+    file: str = ""
+    window: str = ""
+    n: int = 0
+    strength: float = 0.0
+    """0 to 1, the order of causes: the share of the samples, steps or time that shows it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowStep:
+    """One step of the window far above its median. It still counts."""
+
+    step: int
+    ms: float
+    over_median: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowSteps:
+    """The outliers of a window."""
+
+    count: int
+    time_share: float
+    """Share of the window's time by which they exceed the median, less what shorter steps compensate."""
+    worst: tuple[SlowStep, ...] = ()
+    """The longest few, longest first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DebugSetting:
+    """A debug or tracing setting that slows a run down or changes its timing."""
+
+    name: str
+    """`NCCL_DEBUG`, `timing.sync`, `anomaly_detection`."""
+    value: str
+    source: str
+    """Where it was found: `environment.json`, `spec.json`, `launcher.log:12`."""
+    why: str
+    """Its effect on a measurement."""
+    varied: bool = False
+    """An axis or a bundle of the plan sets it: runs with and without it may be compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlowSign:
+    """An entry of the registry of signatures for slow runs, and where it was seen."""
+
+    id: str
+    action: str
+    detail: str
+    """The line, or the numbers."""
+    file: str = ""
+    n: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossCurve:
+    """Rank 0's losses, averaged to at most 200 points, for comparison with another run's."""
+
+    steps: tuple[int, ...]
+    """The last step of each point."""
+    losses: tuple[float, ...]
+    n: int
+    """Losses it is based on."""
+    noise: float
+    """Robust standard deviation of a single loss about the curve."""
+    broken_step: int | None = None
+    """The first step whose loss is not finite; the curve ends before it."""
+    last_step: int | None = None
+    """The run's last step, with or without a loss; None in curves of older versions."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastSteps:
+    """The seeds' rule of thumb: mean and standard deviation over the last 50 counted steps."""
+
+    n: int
+    mean_ms: float
+    stdev_ms: float
+    per_s: float
+    """Samples (else tokens, else steps) per second, all ranks together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportedFigure:
+    """A figure that the workload itself reported, `probe.figure(name, value)`; the last one counts."""
+
+    value: float
+    unit: str = ""
+    n: int | None = None
+    file: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankPlace:
+    """Where a rank ran, by its start event."""
+
+    rank: int
+    host: str = ""
+    gpu: str = ""
+    """The GPU's id in CUDA_VISIBLE_DEVICES of the rank, else its local rank; empty on CPU."""
+
+
+LEAST_REPEATS = 3
+"""With fewer, the seeds' gates give no verdict: the interval of two is wide, and one has no spread."""
+ROUNDING_RATIO = 1e-9
+"""Tolerance of floating-point rounding."""
+
+
+class StabilityVerdict(str, enum.Enum):
+    """Whether the figures of a group are reproducible."""
+
+    STABLE = "stable"
+    UNSTABLE = "unstable"
+    INCONCLUSIVE = "inconclusive"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupStability:
+    """Stability by the seeds' gates: median and highest p90/p50 of the runs, spread over the repeats, share of unstable runs."""
+
+    verdict: StabilityVerdict
+    reason: str
+    runs: int
+    ratio_median: float | None = None
+    """Median over the runs of iter p90/p50 (the last timing window, as the seeds take it)."""
+    ratio_max: float | None = None
+    cv_pct: float | None = None
+    """Coefficient of variation of the throughput over the repeats; None below two runs."""
+    unstable_run_ratio: float | None = None
+    causes: tuple[JitterCause, ...] = ()
+    """Of its runs, each kind once, with the strongest evidence."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentinelDrift:
+    """One configuration repeated throughout the campaign: its changes are those of the platform."""
+
+    verdict: StabilityVerdict
+    reason: str
+    group: str
+    runs: int
+    metric: str = ""
+    drift_pct: float | None = None
+    """From the first sentinel to the last, by a line through the logs; negative where the platform became slower."""
+    drift_low: float | None = None
+    """95 % interval."""
+    drift_high: float | None = None
+    level_change_pct: float | None = None
+    """Change of level between two sentinels, where there was one; negative where it became slower."""
+    spread_pct: float | None = None
+    """Highest over lowest, less 1."""
+    first_t: float | None = None
+    last_t: float | None = None
+
+
+def exceeds(value: float, most: float) -> bool:
+    """Whether `value` is above `most`, beyond rounding."""
+    return value > most and not math.isclose(value, most, rel_tol=ROUNDING_RATIO)
+
+
 CONFIDENCE = 0.95
-"""Of the intervals of single figures."""
+"""Of the interval of a single figure."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Window:
-    """Which steps count for a number."""
+    """The steps that count for a figure."""
 
     first_step: int
     last_step: int
     n: int
-    """Steps counted: those of the window less the ones that held a pause."""
+    """Steps counted: those of the window without a pause."""
     warmup_steps: int
     """Steps before the window."""
     excluded_steps: int = 0
@@ -54,7 +291,7 @@ class TimingPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class HarmlessCount:
-    """One kind of warning that means nothing, and how often a run printed it."""
+    """One kind of harmless warning, and how often a run printed it."""
 
     id: str
     meaning: str
@@ -63,22 +300,22 @@ class HarmlessCount:
 
 @dataclass(frozen=True, kw_only=True)
 class RunHealth:
-    """Whether a run was well, beside its figures."""
+    """Whether a run ended well, beside its figures."""
 
     ranks: int
     """Ranks that were started."""
     ranks_ended_well: int | None = None
-    """None where nothing tells: of a failed run whose script has no probe and whose launcher does not speak of single ranks."""
+    """None where it is unknown: a failed run without the probe, whose launcher does not report single ranks."""
     tracebacks: int = 0
-    """In its output, those too that a script caught and printed."""
+    """In its output, also those that a script caught and printed."""
     harmless: tuple[HarmlessCount, ...] = ()
     halted: bool = False
-    """Ranks ended because a halt file asked for it."""
+    """Ranks stopped because of a halt file."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostMeasure:
-    """What one of many hosts did in the measured window; None where it was not sampled."""
+    """One of many hosts in the measured window; None where it was not sampled."""
 
     host: str
     gpus: int = 0
@@ -86,7 +323,7 @@ class HostMeasure:
     cpu_busy_mean_pct: float | None = None
     rss_peak_mib: float | None = None
     net_rx_mean_mib_per_s: float | None = None
-    """By all interfaces of the host, whoever it was for."""
+    """All interfaces of the host, all processes."""
     net_tx_mean_mib_per_s: float | None = None
     gpu_util_mean_pct: float | None = None
     n: int = 0
@@ -104,7 +341,7 @@ class RunMeasure:
     """Wall-clock time of the window's counted steps."""
     world_size: int = 1
     hosts: int = 1
-    """Hosts that its ranks ran on, as far as they tell."""
+    """Hosts that its ranks ran on, as far as they report it."""
     steps_per_s: float | None = None
     samples_per_s: float | None = None
     """All ranks together, by wall clock over the window."""
@@ -119,46 +356,46 @@ class RunMeasure:
     first_loss: float | None = None
     last_loss: float | None = None
     loss_falls: bool | None = None
-    """None when there are too few losses to say, or when they neither fall nor rise beyond their noise."""
+    """None with too few losses, or where they neither fall nor rise beyond their noise."""
     loss_finite: bool | None = None
-    """False when a loss of any rank is nan or infinite; None when none was told."""
+    """False where a loss of any rank is nan or infinite; None where none was reported."""
     loss_ranks: int | None = None
-    """Ranks that told a loss."""
+    """Ranks that reported a loss."""
     loss_fall_pct: float | None = None
-    """By how much the mean of rank 0's last quarter of losses is below that of the first, of the first; None below 8 losses."""
+    """How far the mean of rank 0's last quarter of losses is below that of the first, in % of it; None below 8 losses."""
     steps_done: int | None = None
-    """Steps that rank 0 did, by the numbers of those it told."""
+    """Steps of rank 0, by the numbers of those it reported."""
     duration_s: float | None = None
     effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
     """Setting → requested, effective, reason."""
-    seed: dict[str, Cell] = field(default_factory=dict)
+    seed: dict[str, Scalar] = field(default_factory=dict)
     """The seeds' per-run columns that come from timing, by column name."""
     timing_points: tuple[TimingPoint, ...] = ()
     startup: dict[str, float] = field(default_factory=dict)
-    """Parts of `startup_s` in seconds (STARTUP_PARTS), of the rank that was ready last; empty where the workload does not say."""
+    """Parts of `startup_s` in seconds (STARTUP_PARTS), of the rank that was ready last; empty without the probe."""
     eta_points: tuple[EtaPoint, ...] = ()
     eta_quality: EtaQuality | None = None
-    """Of the points of the mode the plan asks for."""
-    telemetry: dict[str, Cell] = field(default_factory=dict)
-    """Figures of the machine over the window, by column name (TELEMETRY_FIGURES)."""
+    """Of the points of the plan's `timing.eta_mode`."""
+    telemetry: dict[str, Scalar] = field(default_factory=dict)
+    """Telemetry figures over the window, by column name (TELEMETRY_FIGURES)."""
     by_host: tuple[HostMeasure, ...] = ()
     """Of a run on many hosts, by node rank."""
     first_step_t: float | None = None
-    """Wall clock, by the harness's, at which the slowest rank's first step ended."""
+    """End of the slowest rank's first step, by the harness's wall clock."""
     last_step_t: float | None = None
-    """Likewise of the last step."""
+    """The same of the last step."""
     loop_s: float | None = None
     """From the end of rank 0's first step to that of its last."""
     health: RunHealth | None = None
-    """None where nobody looked."""
+    """None where it was not examined."""
     slow_steps: SlowSteps | None = None
     last_steps: LastSteps | None = None
-    loss_course: LossCourse | None = None
-    memory: tuple[MemoryCourse, ...] = ()
+    loss_course: LossCurve | None = None
+    memory: tuple[MemoryTrend, ...] = ()
     straggler: Straggler | None = None
     """None for a single rank."""
-    uneven: tuple[UnevenCause, ...] = ()
-    """Why its steps are uneven, or slower than they could be; the strongest first."""
+    uneven: tuple[JitterCause, ...] = ()
+    """Why its steps are uneven or slow; the strongest evidence first."""
     debug: tuple[DebugSetting, ...] = ()
     slow_signs: tuple[SlowSign, ...] = ()
     reported: dict[str, ReportedFigure] = field(default_factory=dict)
@@ -167,7 +404,7 @@ class RunMeasure:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A mean with its 95 % interval, both taken on logs; no interval below two values."""
+    """A geometric mean with its 95 % interval on logs; no interval below two values."""
 
     mean: float
     low: float | None = None
@@ -180,7 +417,7 @@ class GroupSummary:
     """All runs of one configuration on one kind of machine."""
 
     group: str
-    """Unique in the campaign: a `~abcd` of the key is added where two configurations carry one name."""
+    """Unique in the campaign: `~abcd` of the key is added where two configurations have the same name."""
     group_key: str
     mode: str
     lane: bool
@@ -188,26 +425,26 @@ class GroupSummary:
     runs: int
     """Runs that count: ok, and of the newest fingerprint."""
     failed_runs: int
-    """Current runs that did not end ok, interrupted ones and those that the platform failed not counted."""
+    """Current runs that did not end ok, without interrupted ones and failures of the platform."""
     infrastructure_failures: tuple[str, ...] = ()
-    """Current runs that the platform failed, each with its cause: they do not weigh on the group, and ask for a re-run."""
+    """Current runs that failed because of the platform, each with its cause: they do not count against the group, and need a re-run."""
     failed_attempts: int = 0
     """Earlier attempts of these runs that failed before one ended ok."""
     set_aside_runs: int = 0
-    """Runs that ended ok under other conditions (driver, GPU, commit, effective settings) and were not averaged."""
+    """Runs that ended ok under other conditions (driver, GPU, commit, effective settings) and are not averaged."""
     broken_losses: int = 0
-    """Counted runs in which a loss was no number: such a group cannot win."""
+    """Counted runs with a loss that is not finite: such a group cannot win."""
     unsteady_runs: int = 0
-    """Counted runs in which no steady state was found."""
+    """Counted runs without a steady state."""
     counted: tuple[str, ...] = ()
-    """Names of the runs that the figures are made of."""
+    """Names of the counted runs."""
     fingerprint: str = ""
     """Of the machine and code the counted runs ran on."""
     figures: dict[str, Estimate] = field(default_factory=dict)
     """By metric: samples_per_s, tokens_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
     window_n: int = 0
     """Steps counted over all runs."""
-    seed: dict[str, Cell] = field(default_factory=dict)
+    seed: dict[str, Scalar] = field(default_factory=dict)
     """The seeds' group columns, by column name."""
     stability: GroupStability | None = None
     debug: tuple[str, ...] = ()
@@ -217,19 +454,40 @@ class GroupSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class RankedGroup:
-    """A group's place in the order."""
+    """One row of the ranking, from the analysis to every page: the group, the figure it is ranked by, and its place."""
 
     rank: int
-    group: str
-    value: float | None
-    """The figure ranked by, geometric mean over the runs."""
+    summary: GroupSummary
+    estimate: Estimate | None = None
+    """The figure ranked by: geometric mean over the runs, with its interval where there are two or more."""
     ratio: Estimate | None = None
-    """This group over the one with the best mean, with its Welch interval on logs; None for that one and where it cannot be had."""
+    """This group over the one with the best mean, with its Welch interval on logs; None for that one, and without a figure."""
     tied: bool = False
-    """Not told apart from that one by the data."""
+    """Indistinguishable from that one at 95 %, or without an interval."""
     can_win: bool = True
     reason: str = ""
     """Why it cannot win, or why it is tied."""
+    note: str = ""
+    """`winner`, `leads` (runs are pending), `tied`, `off lane` …; filled where the whole campaign is known."""
+
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self.summary.group
+
+    @property
+    def value(self) -> float | None:
+        return self.estimate.mean if self.estimate else None
+
+    @property
+    def n(self) -> int | None:
+        """What its figure is based on: the steps counted, else the runs; None without a figure."""
+        return (self.summary.window_n or self.summary.runs) if self.estimate else None
+
+    @property
+    def is_best(self) -> bool:
+        """It has the best mean, which the others are compared with; a tie may still go to another."""
+        return self.can_win and self.ratio is None and self.estimate is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,11 +500,11 @@ class Ranking:
     groups: tuple[RankedGroup, ...]
     off_lane: tuple[RankedGroup, ...] = ()
     winner: str | None = None
-    """The first in order; among tied ones the one with the lower p90/p50."""
+    """The first in order; of tied ones the one with the lower p90/p50."""
     latency_winner: str | None = None
     """The seeds' best: lowest mean tail iter p50."""
     decided: bool = False
-    """True when the winner's runs are steady and it is told apart from every other group that can win, on one kind of machine."""
+    """The winner's runs are steady, and it is significantly better than every other group that can win, on one kind of machine."""
     reason: str = ""
-    """One sentence: how the winner won, or why there is none."""
+    """One sentence: why this group wins, or why there is no winner."""
     cautions: tuple[Caution, ...] = ()

@@ -18,22 +18,22 @@ class Outcome(str, enum.Enum):
 
     @property
     def is_failure(self) -> bool:
-        """The run came to an end of its own, and a bad one."""
+        """It counts against the run's configuration, unless the platform caused it."""
         return self in (Outcome.FAILED, Outcome.TIMEOUT, Outcome.STALLED)
 
     @property
     def is_cut_short(self) -> bool:
-        """Ended from outside: it says nothing about its configuration and is still to be run."""
+        """Ended by a user or a scheduler: no result of its configuration, and still to be run."""
         return self in (Outcome.INTERRUPTED, Outcome.SKIPPED)
 
     @property
     def seed_status(self) -> str:
-        """The seeds' two words."""
+        """The seeds' status column."""
         return "success" if self is Outcome.OK else "failed"
 
 
 class Cause(str, enum.Enum):
-    """Why a run did not end well; `none` for one that did, `unknown` where nothing told."""
+    """Why a run failed; `none` for one that ended well, `unknown` without any sign."""
 
     NONE = "none"
     START_LIMIT = "start_limit"
@@ -78,20 +78,20 @@ class Cause(str, enum.Enum):
 
 
 class Fault(str, enum.Enum):
-    """Whose fault a bad end is: what decides whether it weighs on the group."""
+    """Whose fault a failure is: decides whether it counts against the group."""
 
     INFRASTRUCTURE = "infrastructure"
-    """The platform's: storage, network, a machine, a scheduler. The run is to be made again on a healthy one."""
+    """Storage, network, a machine, a scheduler: repeat the run on a healthy platform."""
     CONFIGURATION = "configuration"
     """The group's own settings: batch too large, an option refused."""
     CODE = "code"
-    """The script's."""
+    """The script."""
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOutcome:
-    """attempt-N/outcome.json, written last: its presence alone means that the attempt is over."""
+    """attempt-N/outcome.json, written last: where it exists, the attempt is over."""
 
     run: str
     attempt: int
@@ -99,13 +99,13 @@ class RunOutcome:
     outcome: Outcome
     cause: Cause = Cause.NONE
     detail: str = ""
-    """One sentence for people: what happened, with the telling line of the log."""
+    """One sentence: what happened, with the line of the log that shows it."""
     action: str = ""
     """One sentence: what to do."""
     exit_code: int | None = None
     """As the launcher returned it; a signal is negative. None when it never started or never ended."""
     started_t: float = 0.0
-    """Wall clock, seconds since the epoch, when the launcher was started."""
+    """When the launcher was started, seconds since the epoch."""
     ended_t: float = 0.0
     duration_s: float = 0.0
     """Monotonic time from launch to the launcher's end."""
@@ -116,13 +116,13 @@ class RunOutcome:
     rank: int | None = None
     """The rank that held the others up, where one did."""
     phase: str = ""
-    """What it was doing, in the probe's words."""
+    """Its phase, as the probe names it."""
     host: str = ""
-    """The host on which it broke, of a run on many hosts; empty on one, and where nothing told."""
+    """The host on which it failed, of a run on many hosts; otherwise, and where it is unknown, empty."""
     signature: str = ""
-    """The entry of the registry of signatures that told the cause."""
+    """The entry of the registry of signatures that matched."""
     fault: Fault = Fault.UNKNOWN
     telling: tuple[str, ...] = ()
-    """The most telling lines of the log, where no entry of the registry tells the cause."""
+    """The most relevant lines of the log, where no signature matches."""
     frame: str = ""
-    """Where its main thread stood: `train.py:41 in step`."""
+    """Where the main thread of `rank` was: `train.py:41 in step`."""

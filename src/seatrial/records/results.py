@@ -1,4 +1,4 @@
-"""Everything known of a campaign at one moment: what the report draws and the exit code follows from."""
+"""The state of a campaign: progress.json while it runs, and the results from which report and exit code follow."""
 
 from __future__ import annotations
 
@@ -7,21 +7,58 @@ from functools import cached_property
 
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
-from seatrial.records.charts import RunCharts
-from seatrial.records.measure import GroupSummary, Ranking, RunMeasure
+from seatrial.records.columns import RunCharts
+from seatrial.records.measure import GroupSummary, Ranking, RunMeasure, SentinelDrift
 from seatrial.records.outcome import Outcome
-from seatrial.records.stability import SentinelDrift
+from seatrial.records.plan import CampaignPlan
 from seatrial.records.verdict import CampaignVerdict
 
 
 @dataclass(frozen=True, kw_only=True)
+class LiveState:
+    """OUT/progress.json: a campaign under way, for `seatrial watch` in another terminal."""
+
+    t: float
+    pid: int
+    host: str
+    plan: str
+    count: int
+    """Runs of this invocation."""
+    finished: int = 0
+    failed: int = 0
+    run: str | None = None
+    """The current run; None between runs and at the end."""
+    attempt: int | None = None
+    step: int | None = None
+    total_steps: int | None = None
+    phase: str = ""
+    elapsed_s: float = 0.0
+    """Since the launch of this run."""
+    iter_ms_p50: float | None = None
+    """Median of the newest step times, on the slowest rank."""
+    run_eta_s: float | None = None
+    run_eta_low_s: float | None = None
+    run_eta_high_s: float | None = None
+    eta_mode: str = ""
+    """`rank0`, `global_max`, or `fallback_local` while there are too few steps for a good estimate."""
+    campaign_eta_s: float | None = None
+    campaign_eta_low_s: float | None = None
+    campaign_eta_high_s: float | None = None
+    group: str = ""
+    repeat: int | None = None
+    alarm: str = ""
+    """The newest alarm of this run: a spike, in one sentence."""
+    over: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class MeasuredRun:
-    """One attempt and what could be measured of it (None while it runs or when nothing was written)."""
+    """One attempt and its measurements (None while it runs or when nothing was written)."""
 
     attempt: Attempt
     measure: RunMeasure | None
     charts: RunCharts | None = None
-    """None where nobody asked for something to draw."""
+    """None where no charts were requested."""
 
     @property
     def outcome(self) -> Outcome | None:
@@ -30,29 +67,36 @@ class MeasuredRun:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CampaignResults:
-    """The whole of one output folder."""
+class GroupedCampaign:
+    """One output folder, measured, grouped and ranked, before it is judged: the input of comparisons and verdicts."""
 
     output: str
-    plans: tuple[str, ...]
-    generated_t: float
     baseline_group: str
     runs: tuple[MeasuredRun, ...]
     """Every attempt, old ones too; by run name, then attempt."""
     pending: tuple[str, ...]
-    """Runs a plan asks for that have no finished attempt yet."""
+    """Runs of a plan without a finished attempt."""
     groups: tuple[GroupSummary, ...]
     ranking: Ranking
+    plans: tuple[CampaignPlan, ...] = ()
+    """The latest last."""
+    cautions: tuple[Caution, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignResults(GroupedCampaign):
+    """The same with its verdict: everything a report shows."""
+
+    generated_t: float
     verdict: CampaignVerdict
     drift: SentinelDrift | None = None
     """None where the plan has no sentinel."""
-    cautions: tuple[Caution, ...] = ()
     not_started: tuple[GroupSummary, ...] = ()
-    """Groups that a plan asks for and no run of which has an attempt: they have no figures and no place, and are still to come."""
+    """Groups of a plan without any attempt yet: they have no figures and no rank."""
 
     @cached_property
     def counted(self) -> tuple[MeasuredRun, ...]:
-        """Current attempts that ended ok, could be measured and were not set aside. Looked for once: every part of a report asks."""
+        """Current attempts that ended ok, could be measured and were not set aside. Cached: every part of a report uses it."""
         aside = {group.group_key: set(group.counted) for group in self.groups if group.set_aside_runs}
         ok = [run for run in self.runs if run.attempt.current and run.measure and run.outcome is Outcome.OK]
         return tuple(run for run in ok if run.attempt.spec.run in aside.get(run.attempt.spec.key, (run.attempt.spec.run,)))

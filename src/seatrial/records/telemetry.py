@@ -1,6 +1,6 @@
-"""What the samplers write: columns of gpu_telemetry.csv and host_telemetry.csv, and telemetry.json, their own account of how it went.
+"""Telemetry: columns of gpu_telemetry.csv and host_telemetry.csv, and telemetry.json, the samplers' own account.
 
-The seeds' columns come first, under their names; ours follow. A cell the driver or the kernel cannot fill is empty.
+The seeds' columns come first, under their names; ours follow. A cell is empty where the driver or the kernel has no value.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HOST_SEED = (
 )  # fmt: skip
 """`rss_kib` is that of the run's whole process tree, data workers included."""
 HOST_SAMPLER_SEED = ("train_proc_count", "train_rss_kib", "train_vsz_kib")
-"""What the seeds' hand-written sampler has beside those."""
+"""Further columns of the seeds' hand-written sampler."""
 HOST_OURS = (
     "cpu_iowait_pct", "cpu_steal_pct", "tree_cpu_pct", "tree_threads", "shm_used_kib", "shm_total_kib", "disk_read_kib_per_s",
     "disk_write_kib_per_s", "net_rx_kib_per_s", "net_tx_kib_per_s", "sample_ms", "gap_s",
@@ -38,8 +38,8 @@ GPU_COLUMNS = (*GPU_SEED, *GPU_OURS)
 HOST_COLUMNS = (*HOST_SEED, *HOST_SAMPLER_SEED, *HOST_OURS)
 TEXT_COLUMNS = ("timestamp", "gpu_uuid", "gpu_name", "throttle_reasons")
 """All others are numbers."""
-MOST_OF = {"power_w": 5000.0, "temp_c": 200.0}
-"""Far above anything built, far below what an overflown counter gives."""
+MAX_VALUES = {"power_w": 5000.0, "temp_c": 200.0}
+"""Far above any hardware, far below what an overflowed counter gives."""
 MAY_BE_NEGATIVE = frozenset({"temp_c"})
 
 HOST_INDEX = "host_index"
@@ -49,36 +49,36 @@ GPUS_A_HOST = 4096
 
 @dataclass(frozen=True, kw_only=True)
 class SamplerAccount:
-    """How one sampler's work went."""
+    """How one sampler worked."""
 
     interval_s: float
     rows: int = 0
     samples: int = 0
-    """Times it looked, with or without a row to show for it."""
+    """Samples taken, with or without a row."""
     invalid: int = 0
-    """Rows dropped because a value cannot be: utilisation outside 0 to 100, a negative power."""
+    """Rows dropped for an impossible value: utilisation outside 0 to 100, a negative power."""
     gaps: int = 0
-    """Times that more than two intervals lay between two samples."""
+    """Pairs of samples with more than two intervals between them."""
     longest_gap_s: float = 0.0
     cpu_s: float = 0.0
-    """Processor time the sampler used itself."""
+    """CPU time of the sampler itself."""
     wall_s: float = 0.0
-    """Time it was at work, from its first look to its last."""
+    """From its first sample to its last."""
     empty: bool = False
-    """No row was written, or nothing but headers; `note` says why, and `expected` whether that is as it should be."""
+    """No row was written; `note` says why, and `expected` whether that is normal."""
     expected: bool = False
-    """Empty or nearly so for a good reason: no GPU here, or a run shorter than two intervals."""
+    """Empty or nearly empty for a good reason: no GPU here, or a run shorter than two intervals."""
     stopped_t: float | None = None
-    """Wall clock of the call that had not returned when the run was over; None where all did."""
+    """Wall clock of a call that had not returned when the run ended; None where all did."""
     missing: tuple[str, ...] = ()
-    """Columns that no row filled: the driver or the kernel does not tell them."""
+    """Columns without any value: the driver or the kernel does not provide them."""
     note: str = ""
-    """One sentence where something was amiss: why it is empty, or that the driver stopped answering and when."""
+    """One sentence on what went wrong: why it is empty, or when the driver stopped answering."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryAccount:
-    """attempt-N/telemetry.json; None for a sampler that was not asked for."""
+    """attempt-N/telemetry.json; None for a sampler that was off."""
 
     gpu: SamplerAccount | None = None
     host: SamplerAccount | None = None
@@ -86,13 +86,13 @@ class TelemetryAccount:
 
 @dataclass(frozen=True, kw_only=True)
 class TelemetryTables:
-    """The samples of one attempt, as collect/ reads them and analyse/ measures them; None where there are none."""
+    """The samples of one attempt, read by collect/ and measured by analyse/; None where there are none."""
 
     gpu: polars.DataFrame | None = None
-    """Columns of GPU_COLUMNS that figures are made of, one row a GPU and sample."""
+    """Columns of GPU_COLUMNS that figures are computed from, one row per GPU and sample."""
     host: polars.DataFrame | None = None
     cautions: tuple[Caution, ...] = ()
-    """What of the files was passed over."""
+    """About skipped parts of the files."""
     hosts: tuple[str, ...] = ()
-    """Names of the hosts of a run on many; then `host` has a column `host_index`, the place of a row's host in here, and a GPU's
-    `gpu_index` is `host_index * GPUS_A_HOST` and its own number on that host, so that GPUs of unlike hosts are not taken for one."""
+    """Names of the hosts of a run on many. Then `host` has a column `host_index`, an index into these, and `gpu_index` is
+    `host_index * GPUS_A_HOST` plus the GPU's number on its host, so that GPUs of different hosts stay apart."""

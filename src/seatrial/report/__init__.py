@@ -1,1 +1,1 @@
-"""Everything that is said of a campaign: tables, the winner's files, summaries (`write.py`) and the terminal (`terminal/`)."""
+"""One view of a campaign's results (`view/`), its files (`write.py`) and its renderers: terminal, Markdown, HTML, trackers."""

@@ -1,23 +1,23 @@
-"""What differs between two attempts, and whether the two may be averaged.
-
-In: two `RunSide`s, read from anywhere. Out: a `RunDiff`, its differences in sections: settings, effective settings, environment,
-versions, hardware, code, outcome. Names, repeats, times and ports always differ and are no difference. Pure.
-"""
+"""What differs between two attempts, whether they may be averaged, and the same as text and as JSON."""
 
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any
 
-from seatrial.machine.fingerprint import parted_by
+from seatrial.core.shell import quote
+from seatrial.core.text import SHORT_HASH_DIGITS, format_bytes, format_duration
+from seatrial.machine.provenance import fingerprint_differences
 from seatrial.records import events
-from seatrial.records.attempt import Attempt
+from seatrial.records.attempt import Attempt, Provenance
+from seatrial.records.caution import Scalar
 from seatrial.records.codec import to_json
-from seatrial.records.command import Provenance
-from seatrial.records.run_spec import RunSpec, Scalar
-from seatrial.shell import quote
+from seatrial.records.plan import RunSpec
+from seatrial.report.text import NONE, one_line
 
 VERSION_FIELDS = ("python", "driver_version", "cuda", "cudnn", "nccl")
 HARDWARE_FIELDS = (
@@ -26,16 +26,16 @@ HARDWARE_FIELDS = (
 )  # fmt: skip
 CODE_FIELDS = ("git_commit_hash", "git_branch", "git_dirty", "git_diff_sha256")
 OUTCOME_FIELDS = ("outcome", "cause", "detail", "exit_code", "killed")
-# Who a run is, and what is told in another section or word by word.
+# The run's identity, and what has a section of its own or is compared argument by argument.
 _NOT_SETTINGS = ("run", "group", "repeat", "hash", "group_key", "labels", "varied", "script_sha256", "settings", "axes", "env")
-_WORDS = {"workload": ("args",), "launcher": ("args", "program")}
+_ARGV_FIELDS = {"workload": ("args",), "launcher": ("args", "program")}
 # Every attempt has its own.
 _OWN_VARIABLES = (events.ENV_RUN_DIR, events.ENV_RUN, events.ENV_ATTEMPT, "MASTER_PORT")
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunSide:
-    """One of the two."""
+    """One of the two attempts."""
 
     attempt: Attempt
     effective: Mapping[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class RunSide:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One thing that is not alike; None on the side that does not have it."""
+    """One thing that differs; None where one of the two does not have it."""
 
     section: str
     name: str
@@ -68,14 +68,14 @@ class RunDiff:
     """Facts of the fingerprint that differ; empty too where a fingerprint was made by other rules, or is missing."""
     may_be_averaged: bool
     says: str
-    """The same in a sentence."""
+    """Whether they may be averaged, in a sentence."""
 
 
 def diff_runs(before: RunSide, after: RunSide) -> RunDiff:
     """Compare two attempts, of one campaign or of two."""
     old, new = before.attempt.provenance, after.attempt.provenance
     equal = bool(old.fingerprint) and old.fingerprint == new.fingerprint
-    parting = () if equal else tuple(parted_by(old, new))
+    parting = () if equal else tuple(fingerprint_differences(old, new))
     differences = tuple(_all_differences(before, after, parting))
     same_settings = before.attempt.spec.group_key == after.attempt.spec.group_key
     same_effective = not any(difference.section == "effective settings" for difference in differences)
@@ -108,7 +108,8 @@ def _all_differences(before: RunSide, after: RunSide, parting: Sequence[str]) ->
     old, new = before.attempt, after.attempt
     yield from _settings(old.spec, new.spec)
     yield from _unlike("settings", _fields(old.provenance, ("plan_hash",)), _fields(new.provenance, ("plan_hash",)))
-    yield from _unlike("effective settings", _used(before), _used(after))
+    old_used, new_used = ({name: used for name, (_, used, _) in side.effective.items()} for side in (before, after))
+    yield from _unlike("effective settings", old_used, new_used)
     yield from _unlike("environment", _environment(before, after), _environment(after, before), parting)
     yield from _unlike("versions", _versions(old.provenance), _versions(new.provenance), parting)
     yield from _unlike("hardware", _hardware(old.provenance), _hardware(new.provenance), parting)
@@ -125,42 +126,35 @@ def _unlike(section: str, before: Mapping[str, Any], after: Mapping[str, Any], p
 
 def _settings(old: RunSpec, new: RunSpec) -> Iterator[Difference]:
     yield from _unlike("settings", {**old.axes, **old.settings}, {**new.axes, **new.settings})
-    for part, names in _WORDS.items():
+    for part, names in _ARGV_FIELDS.items():
         for name in names:
             before, after = (getattr(getattr(spec, part), name) for spec in (old, new))
-            yield from word_differences("args" if part == "workload" else f"launcher.{name}", before, after)
-    yield from _unlike("settings", _plan_variables(old), _plan_variables(new))
+            yield from argv_differences("args" if part == "workload" else f"launcher.{name}", before, after)
+    before, after = ({f"env.{name}": value for name, value in spec.env.items()} for spec in (old, new))
+    yield from _unlike("settings", before, after)
     yield from _unlike("settings", _rest_of(old), _rest_of(new))
 
 
-def word_differences(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Difference]:
-    """Where two commands differ, each place under the option before it."""
+def argv_differences(name: str, before: Sequence[str], after: Sequence[str]) -> Iterator[Difference]:
+    """The differences of two commands, each named by the option before it."""
     for kind, i1, i2, j1, j2 in difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal":
             continue
         option = before[i1 - 1] if i1 and before[i1 - 1].startswith("-") else ""
-        old, new = (quote(words) or None for words in (before[i1:i2], after[j1:j2]))
+        old, new = (quote(argv) or None for argv in (before[i1:i2], after[j1:j2]))
         yield Difference(section="settings", name=f"{name} {option}".rstrip(), before=old, after=new)
 
 
-def _plan_variables(spec: RunSpec) -> dict[str, str]:
-    return {f"env.{name}": value for name, value in spec.env.items()}
-
-
 def _rest_of(spec: RunSpec) -> dict[str, Any]:
-    """Everything else of a spec, as `part.name`; a bundled workload has its steps among its settings."""
+    """The other fields of a spec, as `part.name`; a bundled workload has its steps among its settings."""
     found: dict[str, Any] = {}
     for name, value in to_json(spec).items():
         if isinstance(value, dict):
-            value = {f"{name}.{key}": item for key, item in value.items() if key not in _WORDS.get(name, ())}
+            value = {f"{name}.{key}": item for key, item in value.items() if key not in _ARGV_FIELDS.get(name, ())}
         else:
             value = {name: value}
         found.update({} if name in _NOT_SETTINGS or name in spec.settings else value)
     return found
-
-
-def _used(side: RunSide) -> dict[str, Scalar]:
-    return {name: used for name, (_, used, _) in side.effective.items()}
 
 
 def _environment(side: RunSide, other: RunSide) -> dict[str, str]:
@@ -189,5 +183,107 @@ def _outcome(attempt: Attempt) -> dict[str, Any]:
 
 
 def _fields(provenance: Provenance, names: Sequence[str]) -> dict[str, Any]:
-    """Those that say something: an empty column and none are the same."""
+    """The known fields: an empty one counts as missing."""
     return {name: value for name in names if (value := getattr(provenance, name)) not in ("", 0)}
+
+
+NARROWEST = 40
+WIDEST_NAME = 24
+ALIKE = "Nothing recorded of the two differs."
+MASKED = "The hashes differ though no shown setting does: a masked value differs, or how a number is written."
+
+
+def diff_lines(diff: RunDiff, width: int) -> list[str]:
+    """The whole text, no line wider than `width` but for what cannot be broken."""
+    width = max(width, NARROWEST)
+    lines = [*_heads(diff, width), "", *_sections(diff.differences, width)]
+    if not diff.differences:
+        lines.append(ALIKE)
+    if any(difference.parts for difference in diff.differences):
+        lines.append("* parts the fingerprints")
+    same_group = diff.before.attempt.spec.group_key == diff.after.attempt.spec.group_key
+    if not same_group and not any(one.section == "settings" or one.name == "script_sha256" for one in diff.differences):
+        lines += textwrap.wrap(MASKED, width)
+    # Names and values come from files, and may hold control sequences.
+    return [one_line(line) for line in (*lines, *textwrap.wrap(diff.says, width))]
+
+
+def diff_json(diff: RunDiff) -> dict[str, Any]:
+    """The diff as plain values."""
+    return {
+        "before": _side(diff.before),
+        "after": _side(diff.after),
+        "fingerprints_equal": diff.fingerprints_equal,
+        "may_be_averaged": diff.may_be_averaged,
+        "parted_by": list(diff.parted_by),
+        "says": diff.says,
+        "differences": to_json(diff.differences),
+    }
+
+
+def _side(side: RunSide) -> dict[str, Any]:
+    attempt = side.attempt
+    return {
+        "folder": attempt.folder,
+        "run": attempt.spec.run,
+        "attempt": attempt.number,
+        "hash": attempt.spec.hash,
+        "group_key": attempt.spec.group_key,
+        "fingerprint": attempt.provenance.fingerprint,
+        "outcome": attempt.outcome.outcome.value if attempt.outcome else None,
+        "duration_s": attempt.outcome.duration_s if attempt.outcome else None,
+    }
+
+
+def _heads(diff: RunDiff, width: int) -> Iterator[str]:
+    attempts = {"before": diff.before.attempt, "after": diff.after.attempt}
+    longest = max(len(attempt.folder) for attempt in attempts.values())
+    endings = {name: _ending(attempt) for name, attempt in attempts.items()}
+    # A path is never broken: users paste it.
+    fits = len("before") + longest + max(map(len, endings.values())) + 4 <= width
+    for name, attempt in attempts.items():
+        yield f"{name:<6}  {attempt.folder:<{longest}}  {endings[name]}" if fits else f"{name:<6}  {attempt.folder}"
+        if not fits:
+            yield f"        {endings[name]}"
+
+
+def _ending(attempt: Attempt) -> str:
+    ended = attempt.outcome
+    if ended is None:
+        return "unfinished"
+    cause = "" if ended.cause.value == "none" else f" ({ended.cause.value})"
+    return f"{ended.outcome.value}{cause}, {format_duration(ended.duration_s)}"
+
+
+def _sections(differences: Sequence[Difference], width: int) -> Iterator[str]:
+    column = min(WIDEST_NAME, max((len(difference.name) for difference in differences), default=0))
+    for section, group in groupby(differences, key=lambda difference: difference.section):
+        yield section
+        for difference in group:
+            yield from _lines(difference, column, width)
+        yield ""
+
+
+def _lines(difference: Difference, column: int, width: int) -> Iterator[str]:
+    mark = "*" if difference.parts else " "
+    before, after = (shown_value(difference.name, value) for value in (difference.before, difference.after))
+    line = f"  {mark} {difference.name:<{column}}  {before} → {after}"
+    if len(line) <= width:
+        yield line
+        return
+    yield f"  {mark} {difference.name}"
+    for sign, text in (("-", before), ("+", after)):
+        yield from textwrap.wrap(text, width, initial_indent=f"      {sign} ", subsequent_indent="        ", break_on_hyphens=False)
+
+
+def shown_value(name: str, value: Any) -> str:
+    """A recorded value as text."""
+    if value is None or value in ("", []):
+        return NONE
+    if name.endswith(("_sha256", "_commit_hash")):
+        return str(value)[:SHORT_HASH_DIGITS]
+    if name == "memory_bytes":
+        return format_bytes(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ", ".join(str(item) for item in value) if isinstance(value, list) else " ".join(str(value).split())

@@ -1,6 +1,6 @@
-"""Who may look: whoever was given the address with its token, by a browser that asked this machine itself, and to read only.
+"""Access control: only requests with the token, from a browser that addresses this machine itself, and read-only.
 
-In: every request. Out: what the application answers, or a refusal of a few words that tell nothing of the campaign. The token comes once,
+In: every request. Out: what the application answers, or a refusal that reveals nothing about the campaign. The token comes once,
 in the address; from then on it is in a cookie that scripts cannot read and other sites' pages cannot send. The port is in the cookie's
 name, since browsers keep one jar for all ports of a host and a second watcher would otherwise shut out the first.
 """
@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 TOKEN_BYTES = 32
 METHODS = ("GET", "HEAD")
-HERE = ("127.0.0.1", "localhost", "[::1]")
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
 NOTHING_LOADED = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
     "Content-Security-Policy": NOTHING_LOADED,
@@ -29,29 +29,31 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 # Connections are few, and kept for guests.
-LEAVE = {"Connection": "close"}
-# A redirect would be the shorter way, but to a browser the whole chain was begun by whoever held the link: from a chat in another tab, or
-# from the file that `--open` opens, the strict cookie would not be sent along. This page begins anew, from here.
-GIVEN = '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Seatrial</title><a href="/">Go on</a>\n'
+CLOSE_CONNECTION = {"Connection": "close"}
+# Not a redirect: to a browser the whole chain was started by the page that held the link, a chat in another tab or the file that `--open`
+# opens, and the strict cookie would not be sent along. This page starts a new one.
+TOKEN_PAGE = (
+    '<!doctype html><meta charset="utf-8"><meta http-equiv="refresh" content="0;url=/"><title>Seatrial</title><a href="/">Go on</a>\n'
+)
 NO_TOKEN = "Open the address that `seatrial watch --web` printed when it was started, with its token.\n"
-NOT_HERE = (
+WRONG_HOST = (
     "Ask for 127.0.0.1 or localhost and the very port that `seatrial watch --web` printed; through ssh -L, forward the same number.\n"
 )
 READ_ONLY = "There is nothing to be done here but to read: GET and HEAD.\n"
 
 
 def new_token() -> str:
-    """A secret that can stand in an address."""
+    """A secret that is safe in a URL."""
     return secrets.token_urlsafe(TOKEN_BYTES)
 
 
 class Guard:
-    """Stands before the application: method, host, token; and the headers that every answer has."""
+    """Middleware that checks method, host and token, and sets the headers of every response."""
 
     def __init__(self, app: ASGIApp, *, token: str, port: int) -> None:
         self._app, self._token = app, token
         self._cookie = f"seatrial_{port}"
-        self._hosts = [[f"{name}:{port}"] for name in HERE]
+        self._hosts = [[f"{name}:{port}"] for name in LOOPBACK_HOSTS]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -68,21 +70,21 @@ class Guard:
         await answer(scope, receive, send_guarded)
 
     def _answer(self, request: Request) -> Response | None:
-        """What is answered without asking the application; None where it may be asked."""
+        """The response where the application is not called; None where it may be."""
         if request.method not in METHODS:
-            return PlainTextResponse(READ_ONLY, status_code=405, headers={"Allow": ", ".join(METHODS), **LEAVE})
-        # A foreign name that was made to lead to this machine (DNS rebinding) is still foreign in this header.
+            return PlainTextResponse(READ_ONLY, status_code=405, headers={"Allow": ", ".join(METHODS), **CLOSE_CONNECTION})
+        # A foreign name that resolves to this machine (DNS rebinding) is still foreign in this header.
         if [host.lower() for host in request.headers.getlist("host")] not in self._hosts:
-            return PlainTextResponse(NOT_HERE, status_code=403, headers=LEAVE)
+            return PlainTextResponse(WRONG_HOST, status_code=403, headers=CLOSE_CONNECTION)
         given = request.query_params.get("token")
         if request.scope["path"] == "/" and given is not None and self._is_right(given):
             return self._welcome()
         if given is None and self._is_right(request.cookies.get(self._cookie, "")):
             return None
-        return PlainTextResponse(NO_TOKEN, status_code=403, headers=LEAVE)
+        return PlainTextResponse(NO_TOKEN, status_code=403, headers=CLOSE_CONNECTION)
 
     def _welcome(self) -> Response:
-        response = HTMLResponse(GIVEN)
+        response = HTMLResponse(TOKEN_PAGE)
         response.set_cookie(self._cookie, self._token, path="/", httponly=True, samesite="strict")
         return response
 

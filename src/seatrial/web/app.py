@@ -1,10 +1,8 @@
-"""What is answered: the page, what is new in it, and how the campaign stands. Three addresses, and no part of any comes from outside.
+"""The HTTP application: three addresses, answered from memory.
 
-    /            the page, as summary.html is, with the bars of a running campaign above it
-    /state.json  progress in numbers and words, whether anybody runs it, and the version of the data; asked for every two seconds
-    /data.json   what of the page depends on the campaign, asked for when the version is another
-
-In: a `Looker`, which has all of it in memory. Out: the application, with its guard before it.
+/            the page, as summary.html is, with the progress bars of a running campaign above it
+/state.json  progress in numbers and text, whether the campaign runs, and the version of the data; polled every two seconds
+/data.json   what of the page depends on the campaign, fetched when the version changed
 """
 
 from __future__ import annotations
@@ -23,9 +21,9 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp
 
 from seatrial.web.access import Guard
-from seatrial.web.looker import Looker, Seen
-from seatrial.web.now import now_json
-from seatrial.web.packed import Packed
+from seatrial.web.compressed_text import CompressedText
+from seatrial.web.refresher import Latest, Refresher
+from seatrial.web.state import state_json
 
 log = logging.getLogger(__name__)
 
@@ -38,13 +36,13 @@ _HEAD_BYTES = 20_000
 Answer = Callable[[Request], Awaitable[Response]]
 
 
-class Watched:
+class Pages:
     """The three answers."""
 
-    def __init__(self, looker: Looker) -> None:
-        self._looker = looker
+    def __init__(self, refresher: Refresher) -> None:
+        self._refresher = refresher
         self._lock = asyncio.Lock()
-        self._page: tuple[int, Packed] | None = None
+        self._page: tuple[int, CompressedText] | None = None
 
     async def page(self, request: Request) -> Response:
         seen = await self._first()
@@ -60,51 +58,51 @@ class Watched:
         return seen.shown.parts.answer(request, "application/json")
 
     async def state(self, request: Request) -> Response:
-        seen, silent_s = self._looker.asked(), self._looker.silent_s
+        seen, silent_s = self._refresher.latest(), self._refresher.silent_s
         problem = seen.problem or seen.state_problem or (SILENT.format(silent_s) if silent_s > SILENT_AFTER_S else "")
-        told = {**(now_json(seen.now) if seen.now else {}), "version": str(seen.version), "problem": problem}
-        # Names are other people's: spelled out, they are harmless to whatever else reads this.
-        return Response(json.dumps(told, ensure_ascii=True, allow_nan=False), media_type="application/json")
+        document = {**(state_json(seen.now) if seen.now else {}), "version": str(seen.version), "problem": problem}
+        # Names come from users: as ASCII they are harmless to whatever else reads this.
+        return Response(json.dumps(document, ensure_ascii=True, allow_nan=False), media_type="application/json")
 
-    async def _first(self) -> Seen:
+    async def _first(self) -> Latest:
         """The newest, once there is one or a reason why there is none."""
-        while (seen := self._looker.asked()).shown is None and not seen.problem:
+        while (seen := self._refresher.latest()).shown is None and not seen.problem:
             await asyncio.sleep(FIRST_LOOK_S)
         return seen
 
-    async def _page_of(self, seen: Seen) -> Packed:
-        """Made once for each version and only when somebody asks, in a thread, however many ask for it."""
+    async def _page_of(self, seen: Latest) -> CompressedText:
+        """Built once for each version, on the first request, in a thread."""
         assert seen.shown is not None
         make = seen.shown.page
         async with self._lock:
             if self._page is None or self._page[0] != seen.version:
-                self._page = (seen.version, await run_in_threadpool(lambda: Packed(make())))
+                self._page = (seen.version, await run_in_threadpool(lambda: CompressedText(make())))
             return self._page[1]
 
 
-def make_app(looker: Looker, *, token: str, port: int) -> ASGIApp:
-    """The application for one campaign, for whoever has the token."""
-    watched = Watched(looker)
+def make_app(refresher: Refresher, *, token: str, port: int) -> ASGIApp:
+    """The application for one campaign, for requests with the token."""
+    watched = Pages(refresher)
     answers = {"/": watched.page, "/state.json": watched.state, "/data.json": watched.data}
-    routes = [Route(path, _told(answer)) for path, answer in answers.items()]
+    routes = [Route(path, _with_error_page(answer)) for path, answer in answers.items()]
     return Guard(Router(routes, redirect_slashes=False), token=token, port=port)
 
 
-def _told(answer: Answer) -> Answer:
-    """The same, and where it fails a sentence for the browser and the rest for the terminal."""
+def _with_error_page(answer: Answer) -> Answer:
+    """`answer`, and where it fails a sentence for the browser and the traceback for the terminal."""
 
     async def answered(request: Request) -> Response:
         try:
             return await answer(request)
         except Exception as error:
-            log.exception("this answer could not be made")
-            return PlainTextResponse(f"The page could not be made ({type(error).__name__}); the terminal says more.\n", status_code=500)
+            log.exception("no response could be built")
+            return PlainTextResponse(f"The page could not be built ({type(error).__name__}); see the terminal.\n", status_code=500)
 
     return answered
 
 
 def _policy_of(page: bytes) -> str:
-    """The page's own policy, and what only a header can say."""
+    """The page's own policy, and what only a header can set."""
     found = _POLICY.search(page[:_HEAD_BYTES].decode(errors="replace"))
     assert found, "the page names the scripts that may run in it"
     return f"{html.unescape(found[1])}; frame-ancestors 'none'"

@@ -1,6 +1,6 @@
-"""The campaign as it lies on disk at this moment, ready to be shown: finished runs as the report has them, and the one under way.
+"""The campaign as it is on disk now: the page with its finished runs and the one under way.
 
-In: a campaign's folder, which is only read. Out: how a `Looker` reads it.
+In: a campaign's folder, which is only read. Out: a `Source` for the refresher.
 """
 
 from __future__ import annotations
@@ -9,65 +9,57 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 
-from seatrial.campaign.live_charts import with_live_charts
-from seatrial.campaign.measuring import Measuring
-from seatrial.campaign.remembered import Remembered
-from seatrial.campaign.results import gather_results
-from seatrial.paths import CampaignPaths
-from seatrial.records.live import LiveState
-from seatrial.records.results import CampaignResults
-from seatrial.report.html import document as page
-from seatrial.report.html.page_data import PageData
-from seatrial.web.changed import mark
-from seatrial.web.looker import Shown, Source
-from seatrial.web.now import Now, read_now
-from seatrial.web.packed import Packed
+from seatrial.core.paths import CampaignPaths
+from seatrial.records.results import CampaignResults, LiveState
+from seatrial.report.html import page
+from seatrial.report.html.data import PageData, page_data
+from seatrial.results.measure import LIVE_FINER_RATIO, MeasureCache, add_live_charts
+from seatrial.results.recompute import gather_results
+from seatrial.web.compressed_text import CompressedText
+from seatrial.web.refresher import PageVersion, Source, folder_marks
+from seatrial.web.state import CampaignState, read_state
 
 LIVE_SCRIPT = page.TEMPLATES / "live.js"
 
-Running = dict[str, int]
 
-
-def source_of(paths: CampaignPaths, line: Callable[[LiveState], str]) -> Source:
-    """`line` puts a state into words."""
-    measuring = Remembered()
+def folder_source(paths: CampaignPaths, line: Callable[[LiveState], str]) -> Source:
+    """`line` is a state as text."""
+    cache = MeasureCache(LIVE_FINER_RATIO)
     script = LIVE_SCRIPT.read_text(encoding="utf-8")
 
-    def now() -> Now:
-        return read_now(paths, line)
+    def now() -> CampaignState:
+        return read_state(paths, line)
 
     return Source(
         now=now,
-        # Who runs it is no file of the folder, and the page says that too.
-        mark=lambda: (mark(paths), running(now())),
-        shown=lambda version: shown(take(paths, measuring, running(now())), version, script),
+        # Progress is in none of the marked files, and the page shows it too.
+        mark=lambda: (folder_marks(paths), progress_mark(now())),
+        shown=lambda version: page_version(read_page_data_now(paths, cache, running=progress_mark(now()) is not None), version, script),
     )
 
 
-def running(now: Now) -> Running | None:
-    """How far somebody who runs the campaign is; None where nobody does."""
-    return {"finished": now.state.finished, "count": now.state.count} if now.is_run and now.state else None
+def progress_mark(now: CampaignState) -> tuple[int, int] | None:
+    """Runs finished and in all; None while the campaign does not run."""
+    return (now.state.finished, now.state.count) if now.is_run and now.state else None
 
 
-def take(paths: CampaignPaths, measuring: Measuring, running: Running | None = None) -> PageData:
-    """What a report would show now, with what the run under way has written so far, and that somebody runs it."""
-    from seatrial.report.html.live_data import page_data_of
-
-    results = gather_results(paths, charts=True, measuring=measuring)
-    data = page_data_of(with_live_charts(results))
-    return replace(data, summary={**data.summary, "running": _progress(results)}) if running else data
+def read_page_data_now(paths: CampaignPaths, cache: MeasureCache, *, running: bool = False) -> PageData:
+    """What a report would show now, with what the run under way has written so far."""
+    results = gather_results(paths, charts=True, cache=cache)
+    data = page_data(add_live_charts(results))
+    return replace(data, running=_progress(results)) if running else data
 
 
-def _progress(results: CampaignResults) -> Running:
-    """Of all that the plans ask for: who goes on with a campaign counts only what is left of it."""
+def _progress(results: CampaignResults) -> tuple[int, int]:
+    """Runs finished and in all, of what the plans ask for: a resumed campaign's own state counts only what was left."""
     ended = sum(run.attempt.current and run.outcome is not None and not run.outcome.is_cut_short for run in results.runs)
-    return {"finished": ended, "count": ended + len(results.pending)}
+    return ended, ended + len(results.pending)
 
 
-def shown(data: PageData, version: str, script: str) -> Shown:
+def page_version(data: PageData, version: str, script: str) -> PageVersion:
     """The page as summary.html has it, with the script that keeps it new."""
-    parts = {"version": version, **page.document_parts(data)}
-    return Shown(
-        page=lambda: page.assembled(parts, live=script, head=f'<meta name="seatrial-version" content="{version}">'),
-        parts=Packed(json.dumps(parts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))),
+    parts = {"version": version, **page.page_parts(data)}
+    return PageVersion(
+        page=lambda: page.assemble(parts, live=script, head=f'<meta name="seatrial-version" content="{version}">'),
+        parts=CompressedText(json.dumps(parts, ensure_ascii=False, allow_nan=False, separators=(",", ":"))),
     )

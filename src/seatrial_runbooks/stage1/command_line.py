@@ -1,6 +1,6 @@
-"""The command line of the three small programs: strict flags, strict numbers, exit codes, and what is said.
+"""What the Stage 1 programs share: strict flags and numbers, printing, one-line errors and exit codes.
 
-In: the words of a command line. Out: their values, or a UsageError that names the flag (exit 1: argparse's own 2 would read as FAIL).
+Exit codes: 0 PASS or done, 1 wrong use or an internal error, 2 FAIL or refused, 3 INCONCLUSIVE, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ import contextlib
 import io
 import math
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from typing import NoReturn, TextIO
 
-from seatrial.errors import UsageError, did_you_mean, nearest
+from seatrial.cli import program
+from seatrial.core.errors import INTERRUPTED, WRONG_USE, UsageError, did_you_mean, nearest, printable
 
 
 class StrictParser(argparse.ArgumentParser):
-    """No flag by its first letters, and an unknown one is answered with the nearest."""
+    """No abbreviated flags; an unknown one is answered with the nearest."""
 
     def __init__(self, description: str, examples: str) -> None:
         super().__init__(description=description, epilog=examples, allow_abbrev=False, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -26,46 +28,66 @@ class StrictParser(argparse.ArgumentParser):
         raise UsageError(f"{message}; see --help")
 
     def parse(self, argv: Sequence[str] | None) -> argparse.Namespace:
-        """The values of all flags; a UsageError for a word that is none."""
+        """The values of all flags; raises UsageError for an unknown argument."""
         options, unknown = self.parse_known_args(argv)
         if unknown:
-            word = unknown[0].partition("=")[0]
-            flags = [name for action in self._actions for name in action.option_strings]
-            hint = did_you_mean(word, flags) if nearest(word, flags) else "see --help"
-            raise UsageError(f"unknown word '{unknown[0]}': {hint}")
+            name = unknown[0].partition("=")[0]
+            flags = [flag for action in self._actions for flag in action.option_strings]
+            hint = did_you_mean(name, flags) if nearest(name, flags) else "see --help"
+            raise UsageError(f"unknown argument '{unknown[0]}': {hint}")
         return options
 
 
 def limit(text: str) -> float:
-    """A number from 0 on."""
-    value = _parsed(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not (math.isfinite(value) and value >= 0):
-        raise argparse.ArgumentTypeError(f"'{text}' is no limit: expected a number from 0 on, such as 1.5")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a limit: expected a number of at least 0, such as 1.5")
     return value
 
 
 def count(text: str) -> int:
-    """A whole number from 1 on."""
     if not (text.isascii() and text.isdigit() and int(text) >= 1):
-        raise argparse.ArgumentTypeError(f"'{text}' is no count: expected a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a count: expected a whole number of at least 1")
     return int(text)
 
 
-def say(text: str, stream: TextIO) -> None:
-    """Write at once; neither a reader that has gone (`| head`) nor a letter the terminal does not know may change the exit code."""
+def write_to(text: str, stream: TextIO) -> None:
+    """Write and flush; neither a closed pipe (`| head`) nor a character outside the encoding changes the exit code."""
     if isinstance(stream, io.TextIOWrapper):
         stream.reconfigure(errors="backslashreplace")
     try:
         stream.write(text)
         stream.flush()
     except BrokenPipeError:
-        # Python would try again when it ends, and end with a code of its own.
+        # Python would flush again at exit, and change the exit code.
         with contextlib.suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def _parsed(text: str) -> float:
+def echo(text: str) -> None:
+    print(text, flush=True)
+
+
+def warn(text: str) -> None:
+    """Print with the scripts' [WARN] prefix."""
+    print(f"[WARN] {text}", file=sys.stderr)
+
+
+def run_reporting_errors(act: Callable[[], int]) -> int:
+    """The exit code of `act`; errors become one line and an exit code, internal ones a traceback."""
     try:
-        return float(text)
-    except ValueError:
-        return math.nan
+        return program.run_reporting_errors(act, print_error)
+    except KeyboardInterrupt:
+        # An interrupted campaign reports that itself; this was before or after one.
+        print_error("interrupted")
+        return INTERRUPTED
+    except Exception:
+        sys.excepthook(*sys.exc_info())
+        return WRONG_USE
+
+
+def print_error(message: str) -> None:
+    print(f"[ERROR] {printable(message)}", file=sys.stderr)

@@ -2,8 +2,8 @@
 
     MODE=sweep INCLUDE=localhost:0,1 SWEEP_MICRO_BATCHES=160,192 OUTPUT_ROOT=outputs/x ./scripts/run_stage1_ab_bench.sh [--dry-run]
 
-In: the environment, and a few words: --help lists every variable, --dry-run prints plans and commands and starts nothing. Out: the
-campaign's folder; everything that is printed also in DRIVER_LOG_PATH. Exit codes are those of `seatrial run`.
+In: the environment and a few options: --help lists every variable, --dry-run prints plans and commands and starts nothing. Out: the
+campaign's folder; the output also goes to DRIVER_LOG_PATH. Exit codes are those of `seatrial run`.
 """
 
 from __future__ import annotations
@@ -17,39 +17,31 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.cli.program import exit_with
-from seatrial.disk.fallback import VARIABLE as FALLBACK_DIR
-from seatrial.errors import PlanError, RefusedError, UsageError, did_you_mean
-from seatrial.paths import CampaignPaths
-from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.exit_codes import INTERRUPTED, WRONG_USE
-from seatrial_runbooks.stage1.driver_log import logged_to, refuse_unusable_log
-from seatrial_runbooks.stage1.help_text import help_text
-from seatrial_runbooks.stage1.misspelled import shortened_names
-from seatrial_runbooks.stage1.notes import notes
-from seatrial_runbooks.stage1.plan_words import in_driver_words
-from seatrial_runbooks.stage1.program import answered
-from seatrial_runbooks.stage1.spoken import say
+from seatrial.core.errors import INTERRUPTED, WRONG_USE, PlanError, RefusedError, UsageError, did_you_mean
+from seatrial.core.fallback import FALLBACK_DIR
+from seatrial.core.paths import CampaignPaths
+from seatrial.records.plan import CampaignPlan
+from seatrial_runbooks.stage1.command_line import echo, run_reporting_errors
+from seatrial_runbooks.stage1.driver_output import logged_to, notes, plan_terms_as_variables
 from seatrial_runbooks.stage1.to_plan import TRAINER, plan_mappings
-from seatrial_runbooks.stage1.variables import VARIABLES, Variables, read
+from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, shortened_names
 
 NAME = "run_stage1_ab_bench.sh"
-PLACE_IN_VARIABLES = "(Here place.include is INCLUDE; CPU ranks are asked for by INCLUDE=localhost and WORLD_SIZE=N.)"
+PLACE_IN_VARIABLES = "(Here place.include is INCLUDE; for CPU ranks use INCLUDE=localhost and WORLD_SIZE=N.)"
 HELP, DRY_RUN, YES, RUNBOOK = "--help", "--dry-run", "--yes", "--runbook"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Words:
-    """What was typed after the script's name."""
-
-    wants_help: bool = False
+class Options:
+    show_help: bool = False
     dry_run: bool = False
     yes: bool = False
     trainer: Path = TRAINER
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work:
-    """One plan to run, and the variables it came from."""
+class DriverPlan:
+    """One plan to run, its YAML mapping and its variables."""
 
     mapping: dict[str, Any]
     plan: CampaignPlan
@@ -57,159 +49,157 @@ class Work:
 
 
 def main(environ: MutableMapping[str, str], argv: Sequence[str]) -> int:
-    """Do what variables and words ask for and return the exit code. Ours are taken out of `environ`: ranks get none of them."""
+    """Run the driver and return the exit code. The driver's variables are removed from `environ`, so that ranks do not inherit them."""
     with logged_to(log_path(environ, argv)):
-        return answered(lambda: _drive(environ, argv))
+        return run_reporting_errors(lambda: _drive(environ, argv))
 
 
 def log_path(environ: Mapping[str, str], argv: Sequence[str]) -> Path | None:
-    """Where everything that is printed goes too; None where nobody asked for it, where nothing is to be started, or where it can be no
-    file, which is told later."""
-    asked = environ.get("DRIVER_LOG_PATH")
+    """DRIVER_LOG_PATH; None where it is not set, where nothing is started, or where it cannot be a file, which is reported later."""
+    path = environ.get("DRIVER_LOG_PATH")
     only_shown = {HELP, "-h", DRY_RUN} & {*argv} or environ.get("DRY_RUN") == "1"
-    return Path(asked).absolute() if asked and asked.isprintable() and not Path(asked).is_dir() and not only_shown else None
+    return Path(path).absolute() if path and path.isprintable() and not Path(path).is_dir() and not only_shown else None
 
 
-def read_words(argv: Sequence[str]) -> Words:
-    """The few options there are."""
-    words, trainer = list(argv), TRAINER
-    if RUNBOOK in words[:1]:
-        trainer = Path(words[1]) / "train.py"
-        words = words[2:]
-    known = {HELP: "wants_help", "-h": "wants_help", DRY_RUN: "dry_run", YES: "yes"}
-    for word in words:
-        if word not in known:
-            hint = f"{word.partition('=')[0]} is a variable: put it before the command" if "=" in word else did_you_mean(word, known)
-            raise UsageError(f"unknown word '{word}': {hint}")
-    return Words(trainer=trainer, **{known[word]: True for word in words})
+def parse_options(argv: Sequence[str]) -> Options:
+    arguments, trainer = list(argv), TRAINER
+    if RUNBOOK in arguments[:1]:
+        trainer = Path(arguments[1]) / "train.py"
+        arguments = arguments[2:]
+    known = {HELP: "show_help", "-h": "show_help", DRY_RUN: "dry_run", YES: "yes"}
+    for argument in arguments:
+        if argument not in known:
+            name, is_variable, _ = argument.partition("=")
+            hint = f"{name} is a variable: put it before the command" if is_variable else did_you_mean(argument, known)
+            raise UsageError(f"unknown argument '{argument}': {hint}")
+    return Options(trainer=trainer, **{known[argument]: True for argument in arguments})
 
 
-def prepared(all_variables: Sequence[Variables], words: Words) -> list[Work]:
-    """The plans of each set of variables, checked; nothing is started."""
+def prepare_plans(all_variables: Sequence[Variables], options: Options) -> list[DriverPlan]:
+    """The checked plans of each set of variables; starts nothing."""
     from seatrial.plan.load import plan_from_mapping
-    from seatrial.plan.resolve import resolve
-    from seatrial_runbooks.stage1.before_start import refuse_unasked, refuse_unknown_baseline, refuse_what_cannot_work
+    from seatrial.plan.resolve import resolve_plan
+    from seatrial_runbooks.stage1.preflight import check_baseline, check_run_count, check_runnable
 
     cwd, now = Path.cwd(), datetime.now()
-    if not words.trainer.is_file():
-        raise UsageError(f"there is no {words.trainer}: start the scripts of a whole checkout, where train.py lies beside them")
-    found: list[Work] = []
+    if not options.trainer.is_file():
+        raise UsageError(f"there is no {options.trainer}: run the scripts from a full checkout, which has train.py next to them")
+    plans: list[DriverPlan] = []
     for variables in all_variables:
-        if variables["DRIVER_LOG_PATH"]:
-            refuse_unusable_log(Path(variables["DRIVER_LOG_PATH"]))
-        mappings = plan_mappings(variables, cwd, now, words.trainer)
+        if variables["DRIVER_LOG_PATH"] and (log := Path(variables["DRIVER_LOG_PATH"])).is_dir():
+            raise UsageError(f"DRIVER_LOG_PATH is {log}, which is a folder: give a file, such as {log / 'driver.log'}")
+        mappings = plan_mappings(variables, cwd, now, options.trainer)
         try:
-            plans = [resolve(plan_from_mapping(mapping, NAME), source=NAME, cwd=cwd) for mapping in mappings]
+            resolved = [resolve_plan(plan_from_mapping(mapping, NAME), source=NAME, cwd=cwd) for mapping in mappings]
         except PlanError as error:
-            raise UsageError(in_driver_words(str(error).removeprefix(f"{NAME}: "))) from error
-        works = [Work(mapping=mapping, plan=plan, variables=variables) for mapping, plan in zip(mappings, plans, strict=True)]
-        refuse_unknown_baseline([work.plan for work in works], variables)
-        refuse_what_cannot_work([work.plan for work in works], variables, cwd)
-        found += works
-    refuse_unasked([work.plan for work in found], words.yes or words.dry_run)
-    return found
+            raise UsageError(plan_terms_as_variables(str(error).removeprefix(f"{NAME}: "))) from error
+        check_baseline(resolved, variables)
+        check_runnable(resolved, variables, cwd)
+        plans += [DriverPlan(mapping=mapping, plan=plan, variables=variables) for mapping, plan in zip(mappings, resolved, strict=True)]
+    check_run_count([one.plan for one in plans], options.yes or options.dry_run)
+    return plans
 
 
-def take_over(environ: MutableMapping[str, str], variables: Variables) -> list[str]:
-    """Our variables out of the environment that the ranks inherit, and the one that the harness has for one of them into it."""
+def remove_from_environment(environ: MutableMapping[str, str], variables: Variables) -> list[str]:
+    """Remove the driver's variables, which ranks would inherit, and set the harness's fallback folder from MANIFEST_FALLBACK_PATH."""
     for name in VARIABLES:
         environ.pop(name, None)
-    asked = variables["MANIFEST_FALLBACK_PATH"]
-    if asked is None:
+    path = variables["MANIFEST_FALLBACK_PATH"]
+    if path is None:
         return []
     if environ.get(FALLBACK_DIR):
-        return [f"[WARN] MANIFEST_FALLBACK_PATH has no effect: {FALLBACK_DIR} stands over it"]
-    folder = Path(asked).absolute().parent / f"seatrial-fallback-{os.getuid()}"
+        return [f"[WARN] MANIFEST_FALLBACK_PATH has no effect: {FALLBACK_DIR} overrides it"]
+    folder = Path(path).absolute().parent / f"seatrial-fallback-{os.getuid()}"
     environ[FALLBACK_DIR] = str(folder)
-    return [f"[INFO] MANIFEST_FALLBACK_PATH: what a disk does not take is kept in the folder {folder}, a file for each, and merged back"]
+    return [f"[INFO] MANIFEST_FALLBACK_PATH: writes that fail go to {folder} and are merged back"]
 
 
-def run_works(works: Sequence[Work]) -> int:
-    """One plan after the other; the exit code is that of the whole folder, which the last of them tells."""
+def run_plans(plans: Sequence[DriverPlan]) -> int:
+    """Run the plans in order; the exit code of the last one covers the whole folder."""
     code = 0
-    _keep_plans(works)
-    for work in works:
-        code, failed = _run(work)
-        if code in (INTERRUPTED, WRONG_USE) or (failed and work.plan.stop_on_error):
+    _save_plans(plans)
+    for one in plans:
+        code, failed = _run(one)
+        if code in (INTERRUPTED, WRONG_USE) or (failed and one.plan.stop_on_error):
             break
     return code
 
 
-def _keep_plans(works: Sequence[Work]) -> None:
-    """Put all plans of the command into the folder, so that what is still to come is known, and waited for, from the first run on."""
-    if len(works) < 2:
+def _save_plans(plans: Sequence[DriverPlan]) -> None:
+    """Save all plans of the command first, so that the pending runs of later ones are known from the first run on."""
+    if len(plans) < 2:
         return
-    from seatrial.campaign.owning import owned
-    from seatrial.campaign.save_plan import save_plan
-    from seatrial.cli.before_start import refuse_unusable_output
+    from seatrial.campaign.lock import hold_lock
+    from seatrial.campaign.loop import save_plan
+    from seatrial.cli.run import refuse_unusable_output
 
-    paths = CampaignPaths(Path(works[0].plan.output))
+    paths = CampaignPaths(Path(plans[0].plan.output))
     refuse_unusable_output(paths.folder)
-    with owned(paths):
-        for work in reversed(works):
-            save_plan(work.plan, paths)
+    with hold_lock(paths):
+        for one in reversed(plans):
+            save_plan(one.plan, paths)
 
 
-def say_head(works: Sequence[Work], told: Sequence[str]) -> None:
-    from seatrial_runbooks.stage1.head_lines import head_lines
+def print_head(plans: Sequence[DriverPlan], more: Sequence[str]) -> None:
+    from seatrial_runbooks.stage1.driver_output import head_lines
 
-    variables = works[0].variables
-    for line in [*head_lines(variables, [work.plan for work in works]), *told, *notes(variables)]:
-        say(line)
+    variables = plans[0].variables
+    for line in [*head_lines(variables, [one.plan for one in plans]), *more, *notes(variables)]:
+        echo(line)
 
 
-def show(works: Sequence[Work]) -> int:
-    """Each plan as a file would hold it, and what it would do. Nothing is started."""
+def print_plans(plans: Sequence[DriverPlan]) -> int:
+    """Print each plan as YAML and what it would run; starts nothing."""
     import tempfile
 
     from seatrial.cli.plan import show as show_plan
-    from seatrial.files import write_text
-    from seatrial.plan.write import plan_yaml
+    from seatrial.core.files import write_text
+    from seatrial.plan.yaml_text import plan_yaml
 
-    for line in notes(works[0].variables):
-        say(line)
+    for line in notes(plans[0].variables):
+        echo(line)
     with tempfile.TemporaryDirectory() as folder:
-        for work in works:
-            path = Path(folder) / f"{work.plan.name}.yaml"
-            write_text(path, plan_yaml(work.mapping))
-            say(path.read_text(encoding="utf-8"))
+        for one in plans:
+            path = Path(folder) / f"{one.plan.name}.yaml"
+            write_text(path, plan_yaml(one.mapping))
+            echo(path.read_text(encoding="utf-8"))
             show_plan(path)
     return 0
 
 
 def _drive(environ: MutableMapping[str, str], argv: Sequence[str]) -> int:
-    words = read_words(argv)
-    if words.wants_help:
-        say(help_text(NAME))
+    options = parse_options(argv)
+    if options.show_help:
+        echo(help_text(NAME))
         return 0
     variables = read(environ)
-    works = prepared([variables], words)
-    if words.dry_run or variables["DRY_RUN"]:
-        return show(works)
-    told = [*(f"[WARN] {text}" for text in shortened_names(environ, VARIABLES)), *take_over(environ, variables)]
-    say_head(works, told)
-    return run_works(works)
+    plans = prepare_plans([variables], options)
+    if options.dry_run or variables["DRY_RUN"]:
+        return print_plans(plans)
+    more = [*(f"[WARN] {text}" for text in shortened_names(environ, VARIABLES)), *remove_from_environment(environ, variables)]
+    print_head(plans, more)
+    return run_plans(plans)
 
 
-def _run(work: Work) -> tuple[int, bool]:
+def _run(driver_plan: DriverPlan) -> tuple[int, bool]:
     """The exit code, and whether a run failed."""
-    from seatrial.cli.carry_out import carry_out
-    from seatrial_runbooks.stage1.view import DriverView, driver_view
+    from seatrial.cli.run import execute
+    from seatrial_runbooks.stage1.driver_output import DriverView, driver_view
 
-    variables, views = work.variables, list[DriverView]()
+    variables, views = driver_plan.variables, list[DriverView]()
     tail_lines = variables["FAIL_TAIL_LINES"] if variables["FAILURE_DUMP_TAIL"] else 0
     try:
-        code = carry_out(
-            work.plan,
+        code = execute(
+            driver_plan.plan,
             yes=True,
             heartbeat_s=float(variables["HEARTBEAT_EVERY_SEC"]),
             again=not variables["RESUME_RUNS"],
-            view=driver_view(Path(work.plan.output), tail_lines, views),
+            view=driver_view(Path(driver_plan.plan.output), tail_lines, views),
         )
     except RefusedError as error:
         raise RefusedError(f"{error}\n  {PLACE_IN_VARIABLES}" if "place" in str(error) else str(error)) from error
     except UsageError as error:
-        raise UsageError(in_driver_words(str(error))) from error
+        raise UsageError(plan_terms_as_variables(str(error))) from error
     return code, any(view.failed for view in views)
 
 

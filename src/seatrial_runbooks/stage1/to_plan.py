@@ -1,48 +1,257 @@
-"""The driver's variables as plans. In: `Variables`, the folder that was stood in, the time. Out: the mappings that plan files would hold.
+"""The driver's variables as plans: place, trainer arguments (Hydra overrides), axes, timing, limits.
 
-One for MODE=ab, one for MODE=sweep, both in that order for MODE=both, into one folder. A plan's name says its matrix: the same matrix
-again takes the place of the plan that is in the folder, another one is kept beside it. Finished runs are known by their hash, so that
-neither is run twice.
+One plan for MODE=ab, one for MODE=sweep, both in that order for MODE=both, in one folder. A plan is named after its matrix: the same matrix
+replaces the plan in the folder, another one is added. Finished runs are identified by their hash, so none is run twice.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from seatrial.plan.placeholders import escape
-from seatrial.records.original_names import SWEEP_LABELS as LABELS
-from seatrial.records.run_spec import Scalar
-from seatrial_runbooks.stage1.place import place_of
-from seatrial_runbooks.stage1.trainer_words import OF_A_GROUP, OF_AN_AB_GROUP, eta_min_samples, fixed_settings, group_settings, words
-from seatrial_runbooks.stage1.variables import AB, BOTH, SWEEP, Variables
+from seatrial.core.errors import HostfileError, UsageError
+from seatrial.core.hostfile import count_selected_slots, parse_selection
+from seatrial.machine.network import LOCAL_NAMES
+from seatrial.plan.placeholders import escape, value_text
+from seatrial.records.caution import Scalar
+from seatrial.records.columns import SWEEP_LABELS as LABELS
+from seatrial.records.columns import TRAINER_KEYS
+from seatrial_runbooks.stage1.variables import AB, BOTH, NO_CHECKPOINT, SWEEP, Variables
+
+
+def place_of(variables: Variables) -> dict[str, Any]:
+    """`place`: kind, GPUs, hosts or a number of ranks, and the port."""
+    if variables["HOSTFILE"] is not None:
+        return {"kind": "hostfile", "hostfile": variables["HOSTFILE"], **_on_hosts(variables), **_port(variables)}
+    return {"kind": "local", **_ranks(variables["INCLUDE"], variables["WORLD_SIZE"]), **_port(variables)}
+
+
+def is_on_cpu(variables: Variables) -> bool:
+    """Whether INCLUDE names this machine, or hosts of HOSTFILE, without GPUs."""
+    if variables["HOSTFILE"] is None:
+        return variables["INCLUDE"] in LOCAL_NAMES
+    include = included_hosts(variables)
+    return include is not None and ":" not in include and bool(variables["WORLD_SIZE"])
+
+
+def included_hosts(variables: Variables) -> str | None:
+    """INCLUDE with a HOSTFILE; its default, GPUs of this machine, does not apply there."""
+    return str(variables["INCLUDE"]) if "INCLUDE" in variables.given else None
+
+
+def _on_hosts(variables: Variables) -> dict[str, Any]:
+    include, world_size = included_hosts(variables), variables["WORLD_SIZE"]
+    ranks = {"ranks": world_size} if world_size else {}
+    if include is None:
+        return ranks
+    try:
+        parse_selection(include)
+        named = count_selected_slots(include)
+    except HostfileError as error:
+        raise UsageError(f"INCLUDE: {error}") from error
+    if named is not None and world_size not in (0, named):
+        raise UsageError(
+            f"WORLD_SIZE is {world_size}, and INCLUDE={include} has {named} GPUs, one rank each: omit WORLD_SIZE, or make the two match"
+        )
+    return {"include": include, **ranks}
+
+
+def _ranks(include: str, world_size: int) -> dict[str, Any]:
+    if include in LOCAL_NAMES:
+        if not world_size:
+            raise UsageError(
+                f"INCLUDE is '{include}', which names no GPUs: use localhost:0,1, or add WORLD_SIZE=2 for two ranks on the CPU"
+            )
+        return {"ranks": world_size}
+    devices = _devices(include)
+    if world_size not in (0, len(devices)):
+        raise UsageError(
+            f"WORLD_SIZE is {world_size}, and INCLUDE={include} has {len(devices)} GPUs, one rank each: omit WORLD_SIZE, "
+            "or make the two match"
+        )
+    return {"include": include}
+
+
+def _devices(include: str) -> tuple[str, ...]:
+    # Imports pydantic, which only a command that runs something should load.
+    from seatrial.plan.place import devices_in
+
+    hosts = [part.partition(":")[0] for part in include.split("@")]
+    other = next((host for host in hosts if host and host not in LOCAL_NAMES), None)
+    if other or len(hosts) > 1:
+        named = f"the host {other}" if other else "several hosts"
+        raise UsageError(
+            f"INCLUDE is '{include}', which names {named}: add HOSTFILE=/etc/deepspeed/hostfile to run on hosts, or use localhost:0,1 "
+            "for GPUs of this machine"
+        )
+    try:
+        return devices_in(include)
+    except ValueError as error:
+        raise UsageError(f"INCLUDE: {error}") from error
+
+
+def _port(variables: Variables) -> dict[str, int]:
+    """MASTER_PORT, else where to start searching."""
+    if variables["MASTER_PORT"] is not None:
+        return {"port": variables["MASTER_PORT"]}
+    return {"port_base": variables["MASTER_PORT_BASE"]}
+
+
+# For a group of MODE=ab and for the sweep: suffix of the variable → setting.
+GROUP_SETTINGS = {
+    "LOG_EVERY": "log_every",
+    "VALIDATION_EVERY": "validation_every_steps",
+    "CHECKPOINT_EVERY": "checkpoint_every_steps",
+    "DETERMINISTIC": "deterministic",
+    "CUDNN_BENCHMARK": "cudnn_benchmark",
+    "WALL_CLOCK_BREAKDOWN": "wall_clock_breakdown",
+}
+AB_GROUP_SETTINGS = {**GROUP_SETTINGS, "ZERO_STAGE": "zero_stage", "NUM_WORKERS": "num_workers", "PREFETCH_FACTOR": "prefetch_factor"}
+# Setting → variable, for values that all runs share.
+FROM_VARIABLE = {
+    "length_buckets": "ENABLE_LENGTH_BUCKET",
+    "torch_compile": "ENABLE_TORCH_COMPILE",
+    "torch_compile_mode": "TORCH_COMPILE_MODE",
+    "torch_compile_dynamic": "TORCH_COMPILE_DYNAMIC",
+    "tf32": "ENABLE_TF32",
+    "matmul_precision": "MATMUL_PRECISION",
+    "dataset_root": "DATASET_ROOT",
+    "dataset_manifest_path": "DATASET_MANIFEST_PATH",
+    "dataset_use_trim": "DATASET_USE_TRIM",
+    "dataset_offline_trimmed": "DATASET_OFFLINE_TRIMMED",
+    "speech_model": "SPEECH_MODEL_PATH",
+    "text_model": "TEXT_MODEL_PATH",
+    "model_load_dtype": "MODEL_LOAD_DTYPE",
+    "precision": "PRECISION_MODE",
+}
+BOUNDARIES = "bucket_boundaries_s"
+_UNQUOTED = re.compile(r"[A-Za-z0-9_./-]+")
+_YAML_KEYWORDS = ("null", "none", "true", "false", "yes", "no", "on", "off")
+
+
+def fixed_settings(variables: Variables) -> dict[str, Scalar]:
+    """Settings that all runs of a plan share, in any mode."""
+    settings = {setting: variables[name] for setting, name in FROM_VARIABLE.items()}
+    checkpoint = variables["PRETRAINED_CKPT"]
+    settings["pretrained_checkpoint"] = None if checkpoint == NO_CHECKPOINT else checkpoint
+    settings["fixed_slice_s"] = variables["FIXED_SLICE_SECONDS"] if variables["ENABLE_LENGTH_FIXED_SLICE"] else None
+    settings[BOUNDARIES] = ",".join(map(str, variables["LENGTH_BUCKET_BOUNDARIES_SEC"]))
+    for encoder in ("speech", "text"):
+        settings[f"{encoder}_attn_impl"] = variables[f"{encoder.upper()}_ATTN_IMPL"] or variables["ATTN_IMPL"]
+    if is_on_cpu(variables):
+        settings["device"] = "cpu"
+    return settings
+
+
+def group_settings(variables: Variables, prefix: str, names: dict[str, str]) -> dict[str, Scalar]:
+    """Settings of one group of MODE=ab, or of every group of the sweep."""
+    return {setting: variables[f"{prefix}{ending}"] for ending, setting in names.items()}
+
+
+def trainer_args(variables: Variables, settings: dict[str, Scalar]) -> list[str]:
+    """The trainer's Hydra overrides; `settings` are known values, which decide about quotes."""
+    keys = {**TRAINER_KEYS, **({"++train.device": "device"} if "device" in settings else {})}
+    return [
+        f"+experiment={escape(variables['EXPERIMENT'])}",
+        "++train.max_step_iterations={steps}",
+        *(f"{key}={_placeholder(setting, settings.get(setting))}" for key, setting in keys.items()),
+        *_switches(variables["PRECISION_MODE"]),
+        *(f"++train.{key}={value_text(value)}" for key, value in timing_keys(variables).items()),
+    ]
+
+
+def timing_keys(variables: Variables) -> dict[str, Scalar]:
+    """Timing keys, which the harness also passes as variables; here so that resolved_config.yaml has them."""
+    return {
+        "enable_cuda_sync_timing": variables["ENABLE_CUDA_SYNC_TIMING"],
+        "timing_rank_scope": variables["TIMING_RANK_SCOPE"],
+        "enable_eta_logging": variables["ENABLE_ETA_LOGGING"],
+        "eta_distributed_mode": variables["ETA_DISTRIBUTED_MODE"],
+        "eta_min_samples": eta_min_samples(variables),
+    }
+
+
+def eta_min_samples(variables: Variables) -> int:
+    """The harness needs at least two timed steps."""
+    return max(2, int(variables["ETA_MIN_SAMPLES"]))
+
+
+def variable_names(prefix: str) -> dict[str, str]:
+    """Setting → the variable that sets it, for messages; `prefix` is that of the sweep or of a group of MODE=ab."""
+    group = {setting: f"{prefix}{ending}" for ending, setting in AB_GROUP_SETTINGS.items()}
+    axes = {
+        "zero_stage": "SWEEP_ZERO_STAGES",
+        "micro_batch": "SWEEP_MICRO_BATCHES",
+        "num_workers": "SWEEP_NUM_WORKERS_LIST",
+        "prefetch_factor": "SWEEP_PREFETCH_LIST",
+    }
+    return {
+        **group,
+        **(axes if prefix == "SWEEP_" else {"micro_batch": "AB_MICRO_BATCH"}),
+        **FROM_VARIABLE,
+        "pretrained_checkpoint": "PRETRAINED_CKPT",
+        "fixed_slice_s": "FIXED_SLICE_SECONDS",
+        BOUNDARIES: "LENGTH_BUCKET_BOUNDARIES_SEC",
+        "speech_attn_impl": "SPEECH_ATTN_IMPL",
+        "text_attn_impl": "TEXT_ATTN_IMPL",
+        "steps": "MAX_STEPS",
+        "device": "INCLUDE",
+    }
+
+
+def _placeholder(setting: str, value: Any) -> str:
+    if setting == BOUNDARIES:
+        return f"[{{{setting}}}]"
+    return f"'{{{setting}}}'" if isinstance(value, str) and _needs_quotes(setting, value) else f"{{{setting}}}"
+
+
+def _needs_quotes(setting: str, value: str) -> bool:
+    """Whether Hydra would parse the text as something else. Within quotes only these three are special."""
+    if "'" in value or "\\" in value or "${" in value:
+        name = variable_names("")[setting]
+        raise UsageError(f"{name} is '{value}': a quote, a backslash or ${{ cannot be passed to train.py; use a symlink with another name")
+    with contextlib.suppress(ValueError):
+        float(value)
+        return True
+    return not _UNQUOTED.fullmatch(value) or value.lower() in _YAML_KEYWORDS
+
+
+def _switches(precision: str) -> list[str]:
+    """DeepSpeed's precision switches, so that the experiment's do not contradict PRECISION_MODE."""
+    enabled = (
+        {"bf16": "null", "fp16": "null"} if precision == "auto" else {kind: value_text(kind == precision) for kind in ("bf16", "fp16")}
+    )
+    return [f"deepspeed_config_yaml.{kind}.enabled={value}" for kind, value in enabled.items()]
+
 
 TRAINER = Path(__file__).parents[3] / "runbooks" / "stage1" / "train.py"
-"""Where a checkout has it."""
+"""Its place in a checkout."""
 DEFAULT_OUTPUT = "outputs/bench_stage1_ab_%Y%m%d_%H%M%S"
 AB_GROUPS = {"old_like": "AB_OLD_", "tuned": "AB_TUNED_"}
-"""Groups of MODE=ab and how their variables begin."""
+"""Groups of MODE=ab and the prefixes of their variables."""
 LONGEST_NAME = 80
 
 
 def plan_mappings(variables: Variables, cwd: Path, now: datetime, trainer: Path = TRAINER) -> list[dict[str, Any]]:
-    """The plans, in the order in which they are to be run."""
+    """The plans, in order of execution."""
     modes = (AB, SWEEP) if variables["MODE"] == BOTH else (variables["MODE"],)
     output = str(cwd / (variables["OUTPUT_ROOT"] or now.strftime(DEFAULT_OUTPUT)))
-    of_mode = {AB: _ab, SWEEP: _sweep}
-    return [{**of_mode[mode](variables, trainer), **_of_both(variables), "output": escape(output)} for mode in modes]
+    builders = {AB: _ab, SWEEP: _sweep}
+    return [{**builders[mode](variables, trainer), **_common_keys(variables), "output": escape(output)} for mode in modes]
 
 
 def num_steps(variables: Variables) -> int:
-    """The driver of old ran steps 0 to MAX_STEPS; N steps are N here."""
+    """The original driver ran steps 0 to MAX_STEPS, one more than MAX_STEPS."""
     return int(variables["MAX_STEPS"]) + 1
 
 
 def sweep_values(variables: Variables) -> dict[str, Sequence[int]]:
-    """The axes of the matrix; a list stands over the single value."""
+    """The axes of the matrix; a list overrides the single value."""
     return {
         "zero_stage": variables["SWEEP_ZERO_STAGES"],
         "micro_batch": variables["SWEEP_MICRO_BATCHES"],
@@ -52,7 +261,7 @@ def sweep_values(variables: Variables) -> dict[str, Sequence[int]]:
 
 
 def sweep_name(values: dict[str, Sequence[int]]) -> str:
-    """`stage1-sweep_z0+1_mb128+160_nw6_pf4`, in one order however the values were written; a long one is cut and ends with its hash."""
+    """`stage1-sweep_z0+1_mb128+160_nw6_pf4`, with sorted values; a long name is truncated and ends with a hash."""
     parts = [f"{LABELS[axis]}{'+'.join(map(str, sorted(taken)))}" for axis, taken in values.items()]
     name = "_".join(["stage1-sweep", *parts])
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
@@ -60,14 +269,14 @@ def sweep_name(values: dict[str, Sequence[int]]) -> str:
 
 
 def log_every(variables: Variables, mode: str) -> int:
-    """Steps between two timing points; the two groups of MODE=ab have them at the same steps, as far apart as the rarer lines."""
+    """Steps between two timing points; both groups of MODE=ab use the larger LOG_EVERY."""
     names = [f"{prefix}LOG_EVERY" for prefix in (AB_GROUPS.values() if mode == AB else ("SWEEP_",))]
     return max(int(variables[name]) for name in names)
 
 
 def _ab(variables: Variables, trainer: Path) -> dict[str, Any]:
     settings = {**fixed_settings(variables), "micro_batch": variables["AB_MICRO_BATCH"]}
-    bundles = {group: group_settings(variables, prefix, OF_AN_AB_GROUP) for group, prefix in AB_GROUPS.items()}
+    bundles = {group: group_settings(variables, prefix, AB_GROUP_SETTINGS) for group, prefix in AB_GROUPS.items()}
     return {
         "name": "stage1-ab",
         "mode": AB,
@@ -85,19 +294,18 @@ def _sweep(variables: Variables, trainer: Path) -> dict[str, Any]:
         "mode": SWEEP,
         "prefix": SWEEP,
         "order": variables["ORDER"],
-        **_workload(variables, trainer, {**fixed_settings(variables), **group_settings(variables, "SWEEP_", OF_A_GROUP)}),
+        **_workload(variables, trainer, {**fixed_settings(variables), **group_settings(variables, "SWEEP_", GROUP_SETTINGS)}),
         "axes": {axis: {"label": LABELS[axis], "values": list(taken)} for axis, taken in values.items()},
         "timing": _timing(variables, log_every(variables, SWEEP)),
     }
 
 
 def _workload(variables: Variables, trainer: Path, settings: dict[str, Scalar]) -> dict[str, Any]:
-    # In full: it is part of what makes a run the same run, wherever the command is typed.
-    return {"workload": {"script": escape(str(trainer.absolute())), "args": words(variables, settings)}, "settings": settings}
+    # Absolute: it is part of the run's hash, which must not depend on the working directory.
+    return {"workload": {"script": escape(str(trainer.absolute())), "args": trainer_args(variables, settings)}, "settings": settings}
 
 
-def _of_both(variables: Variables) -> dict[str, Any]:
-    """What the two modes share."""
+def _common_keys(variables: Variables) -> dict[str, Any]:
     return {
         "launcher": "deepspeed",
         "place": place_of(variables),
@@ -118,7 +326,7 @@ def _of_both(variables: Variables) -> dict[str, Any]:
 def _timing(variables: Variables, points_every: int) -> dict[str, Any]:
     eta_mode = variables["ETA_DISTRIBUTED_MODE"] if variables["ENABLE_ETA_LOGGING"] else "off"
     return {
-        # Where lines are farther apart than the run is long, the harness chooses: without a point nothing could be compared.
+        # With a larger interval than the run, the harness chooses: without a timing point nothing could be compared.
         **({"log_every": points_every} if points_every <= num_steps(variables) else {}),
         "tail_points": variables["TAIL_TIMING_POINTS"],
         "sync": variables["ENABLE_CUDA_SYNC_TIMING"],

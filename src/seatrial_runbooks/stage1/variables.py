@@ -1,41 +1,167 @@
-"""Every variable of the benchmark driver: its default, the kind of value it takes, what it becomes, what it means.
+"""Every variable of the benchmark driver: default, accepted values, the setting it becomes, its help text.
 
-In: an environment. Out: `Variables`, all of them checked, or a UsageError that names each one that is wrong. An empty value is the
-default. Names that look like ours and are not are refused (`misspelled`): a sweep of a night must not run on a default by a slip.
+In: an environment. Out: `Variables`, all checked, or a UsageError that names each invalid one. An empty value means the default. Names
+similar to the driver's are refused: a sweep must not run on a default because of a typo.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+import textwrap
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.errors import UsageError, nearest
-from seatrial_runbooks.stage1 import kinds
-from seatrial_runbooks.stage1.kinds import (
-    FLAG,
-    NOT_NEGATIVE,
-    PATH,
-    PORT,
-    POSITIVE,
-    POSITIVE_DECIMAL,
-    SWITCH,
-    TEXT,
-    WORD,
-    Kind,
-    WrongValue,
-    decimal,
-    list_of,
-    one_of,
-    whole,
-)
-from seatrial_runbooks.stage1.misspelled import misspelled_names
+from seatrial.core.errors import UsageError, nearest
+from seatrial.core.ports import LAST_PORT
+
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,11}")
+_DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
+# A larger number is a typo.
+MOST = 10**12
+
+
+@dataclass(frozen=True)
+class Kind:
+    expected: str
+    """Description, after `expected`."""
+    parse: Callable[[str], Any]
+    """Raises ValueError for an invalid text."""
+
+
+class InvalidValue(ValueError):
+    """A well-formed value that is not allowed; the message says why."""
+
+
+def one_of(*choices: str) -> Kind:
+    return Kind(f"one of {', '.join(choices)}", _lookup({choice: choice for choice in choices}))
+
+
+def _lookup(values: Mapping[str, Any]) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        if text not in values:
+            raise ValueError
+        return values[text]
+
+    return parse
+
+
+def _text_where(accepts: Callable[[str], object]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not accepts(text):
+            raise ValueError
+        return text
+
+    return parse
+
+
+def whole(least: int, most: int = MOST) -> Kind:
+    def parse(text: str) -> int:
+        number = int(text) if _WHOLE.fullmatch(text) else -1
+        if not least <= number <= most:
+            raise ValueError
+        return number
+
+    return Kind(f"a whole number, {least} or more" if most == MOST else f"a whole number from {least} to {most}", parse)
+
+
+def decimal(above: float) -> Kind:
+    def parse(text: str) -> float:
+        number = float(text) if _DECIMAL.fullmatch(text) else above
+        if number <= above:
+            raise ValueError
+        return number
+
+    return Kind(f"a number above {above:g}", parse)
+
+
+def list_of(item: Kind, example: str) -> Kind:
+    """Comma-separated items, each once."""
+
+    def parse(text: str) -> tuple[Any, ...]:
+        items = tuple(item.parse(part.strip()) for part in text.split(","))
+        twice = next((value for position, value in enumerate(items) if value in items[:position]), None)
+        if twice is not None:
+            raise InvalidValue(f"has {twice} twice: give each value once, and REPEATS for several runs")
+        return items
+
+    plural = item.expected.replace("a whole number", "whole numbers").replace("a number", "numbers")
+    return Kind(f"comma-separated {plural}, as in {example}", parse)
+
+
+FLAG = Kind("true or false", _lookup({"true": True, "false": False}))
+SWITCH = Kind("0 or 1", _lookup({"0": False, "1": True}))
+POSITIVE = whole(1)
+NOT_NEGATIVE = whole(0)
+PORT = whole(1, LAST_PORT)
+POSITIVE_DECIMAL = decimal(0)
+TEXT = Kind("one line of plain text", _text_where(str.isprintable))
+WORD = Kind("a name of letters, digits and . _ + - /", _text_where(re.compile(r"[A-Za-z0-9][A-Za-z0-9._+/-]{0,199}").fullmatch))
+PATH = Kind("a path, on one line of plain text", _text_where(str.isprintable))
+
+OUR_PREFIX = "SWEEP_"
+# Other programs may use this prefix too; similar names are taken for the driver's.
+SHARED_PREFIX, SHARED_SIMILARITY = "AB_", 0.7
+SIMILARITY = 0.84
+# Shorter names, such as MODE, are similar to too many others.
+SHORTEST_NAME = 6
+# Prefixes of other programs, some with similar names.
+FOREIGN_PREFIXES = (
+    "ACCELERATE_", "AWS_", "BASH_", "CI_", "CMAKE_", "CONDA_", "CUBLAS_", "CUDA_", "CUDNN_", "DBUS_", "DEEPSPEED_", "DOCKER_", "DS_",
+    "GCC_", "GIT_", "GITHUB_", "GITLAB_", "GLOO_", "GOOGLE_", "HF_", "HYDRA_", "I_MPI_", "JUPYTER_", "KMP_", "KUBERNETES_", "LC_", "LD_",
+    "MKL_", "MLFLOW_", "MODULES_", "MPI_", "MPICH_", "NCCL_", "NIX_", "NVIDIA_", "NVTE_", "OMP_", "OMPI_", "OPAL_", "OPENBLAS_", "PALS_",
+    "PBS_", "PIP_", "PMI_", "PMIX_", "PYTEST_", "PYTHON", "PYTORCH_", "SEATRIAL_", "SLURM_", "SSH_", "TENSORBOARD_", "TF_",
+    "TOKENIZERS_", "TORCHELASTIC_", "TORCHINDUCTOR_", "TRANSFORMERS_", "TRITON_", "UCX_", "VLLM_", "VSCODE_", "WANDB_", "XDG_", "XLA_",
+)  # fmt: skip
+FOREIGN_NAMES = (
+    "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "DATA_ROOT", "DATASET_DIR", "DATASET_PATH", "EXPERIMENT_ID", "EXPERIMENT_NAME",
+    "GROUP_WORLD_SIZE", "INCLUDE_PATH", "INCLUDES", "LIBRISPEECH_MANIFEST_PATH", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_HOST", "MODEL",
+    "MODEL_PATH", "OUTPUT_DIR", "OUTPUT_PATH", "ROLE_WORLD_SIZE", "TIMEOUT_SEC",
+)  # fmt: skip
+# torch has a dozen names like TORCH_COMPILE_MODE: only nearly equal ones are taken for it.
+TORCH, TORCH_SIMILARITY = "TORCH_", 0.9
+
+
+def misspelled_names(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """A message for each unknown name similar to the driver's; empty variables are ignored."""
+    candidates = sorted(name for name, value in environ.items() if value and name not in known)
+    suggestions = {name: _suggest(name, known) for name in candidates}
+    return [f"{name} is not a variable of this driver: {guess}" for name, guess in suggestions.items() if guess]
+
+
+def _suggest(name: str, known: Collection[str]) -> str | None:
+    """The suggestion for this name; None for another program's."""
+    if name.startswith(OUR_PREFIX):
+        near = nearest(name, sorted(known), 0.6)
+        return f"did you mean {near}?" if near else "--help lists them all"
+    if name.startswith(SHARED_PREFIX):
+        near = nearest(name, sorted(one for one in known if one.startswith(SHARED_PREFIX)), SHARED_SIMILARITY)
+        return f"did you mean {near}?" if near else None
+    if name in FOREIGN_NAMES or name.startswith(FOREIGN_PREFIXES) or (name != name.upper() and "_" not in name):
+        return None
+    likeness = TORCH_SIMILARITY if name.startswith(TORCH) else SIMILARITY
+    near = nearest(name.upper(), sorted(one for one in known if len(one) >= SHORTEST_NAME), likeness)
+    return f"did you mean {near}?" if near else None
+
+
+def shortened_names(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """A message for each name that lacks one part of a driver's: PRECISION, TAIL_POINTS. Only a warning, since other programs may use
+    such names."""
+    messages = []
+    others = (*FOREIGN_PREFIXES, TORCH)
+    for name in sorted(name for name, value in environ.items() if value and name not in known and not name.startswith(others)):
+        parts = set(name.split("_"))
+        meant = [one for one in known if parts < set(one.split("_")) and len(one.split("_")) == len(name.split("_")) + 1]
+        if meant:
+            messages.append(f"{name} is not a variable of this driver and has no effect; did you mean {' or '.join(meant)}?")
+    return messages
+
 
 AB, SWEEP, BOTH = "ab", "sweep", "both"
 NO_CHECKPOINT = "none"
 MOST_REPEATS = 10_000
-# Read by the trainer itself where nobody names a manifest; taken in here so that the tables and the hash of a run know it.
-MANIFEST_ELSEWHERE = "LIBRISPEECH_MANIFEST_PATH"
+# The trainer's own default for the manifest; read here so that the tables and the run's hash include it.
+MANIFEST_VARIABLE = "LIBRISPEECH_MANIFEST_PATH"
 ATTENTION = one_of("auto", "eager", "sdpa", "flash_attention_2")
 COMPILE_MODE = one_of("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 WHOLE_NUMBERS = list_of(NOT_NEGATIVE, "0,1")
@@ -43,151 +169,167 @@ COUNTS = list_of(POSITIVE, "128,160")
 SECONDS = list_of(POSITIVE_DECIMAL, "1.0,1.5,2.0")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Variable:
-    """One variable of the environment."""
-
     name: str
     default: str
-    """As it would be written; empty where there is none."""
+    """As text; empty for none."""
     kind: Kind
     becomes: str
-    """The key of the plan, the setting of the trainer, or what else it is for."""
+    """The plan's key, the trainer's setting, or another use."""
     text: str
-    """One line for people."""
-
-
-def _of(name: str, default: str, kind: Kind, becomes: str, text: str) -> Variable:
-    return Variable(name=name, default=default, kind=kind, becomes=becomes, text=text)
+    """Help line."""
 
 
 def _group(prefix: str, values: str) -> tuple[Variable, ...]:
-    """The nine variables of one group of MODE=ab; the first six, which are no axes, of every group of the sweep."""
+    """The nine variables of a group of MODE=ab; for the sweep the first six, which are not axes."""
     given = values.split()
-    defaults = dict(zip(list(_OF_A_GROUP)[: len(given)], given, strict=True))
-    return tuple(_of(f"{prefix}{name}", defaults[name], *_OF_A_GROUP[name]) for name in defaults)
+    defaults = dict(zip(list(_GROUP_VARIABLES)[: len(given)], given, strict=True))
+    return tuple(Variable(f"{prefix}{name}", defaults[name], *_GROUP_VARIABLES[name]) for name in defaults)
 
 
-_OF_A_GROUP: dict[str, tuple[Kind, str, str]] = {
-    "LOG_EVERY": (POSITIVE, "settings.log_every, timing.log_every", "Steps between two lines of the trainer."),
+_GROUP_VARIABLES: dict[str, tuple[Kind, str, str]] = {
+    "LOG_EVERY": (POSITIVE, "settings.log_every, timing.log_every", "Steps between two log lines."),
     "VALIDATION_EVERY": (POSITIVE, "settings.validation_every_steps", "Steps between two validations; beyond the last step for none."),
     "CHECKPOINT_EVERY": (POSITIVE, "settings.checkpoint_every_steps", "Steps between two checkpoints; beyond the last step for none."),
-    "DETERMINISTIC": (FLAG, "settings.deterministic", "Only algorithms that give the same bits each time."),
-    "CUDNN_BENCHMARK": (FLAG, "settings.cudnn_benchmark", "Let cuDNN try its algorithms and keep the fastest."),
-    "WALL_CLOCK_BREAKDOWN": (FLAG, "settings.wall_clock_breakdown", "Let DeepSpeed time its own phases; it synchronises for that."),
-    "ZERO_STAGE": (whole(0, 3), "settings.zero_stage", "Stage of DeepSpeed's ZeRO."),
-    "NUM_WORKERS": (NOT_NEGATIVE, "settings.num_workers", "Loader workers of a rank."),
-    "PREFETCH_FACTOR": (POSITIVE, "settings.prefetch_factor", "Batches each worker makes ahead."),
+    "DETERMINISTIC": (FLAG, "settings.deterministic", "Only deterministic algorithms."),
+    "CUDNN_BENCHMARK": (FLAG, "settings.cudnn_benchmark", "Let cuDNN time its algorithms and keep the fastest."),
+    "WALL_CLOCK_BREAKDOWN": (FLAG, "settings.wall_clock_breakdown", "Let DeepSpeed time its own phases, which synchronises."),
+    "ZERO_STAGE": (whole(0, 3), "settings.zero_stage", "DeepSpeed ZeRO stage."),
+    "NUM_WORKERS": (NOT_NEGATIVE, "settings.num_workers", "Loader workers per rank."),
+    "PREFETCH_FACTOR": (POSITIVE, "settings.prefetch_factor", "Batches each worker prefetches."),
 }
 
 SECTIONS: dict[str, tuple[Variable, ...]] = {
-    "What is run": (
-        _of("MODE", AB, one_of(AB, SWEEP, BOTH), "mode", "ab compares old_like with tuned, sweep runs a matrix, both is ab, then sweep."),
-        _of("OUTPUT_ROOT", "", PATH, "output", "Folder for everything; outputs/bench_stage1_ab_<time> when left out."),
-        _of("EXPERIMENT", "limit_longest_1-3_stage1_bf16", WORD, "+experiment=", "Configuration of train.py to build on."),
-        _of(
+    "Runs": (
+        Variable(
+            "MODE", AB, one_of(AB, SWEEP, BOTH), "mode", "ab compares old_like with tuned, sweep runs a matrix, both is ab, then sweep."
+        ),
+        Variable("OUTPUT_ROOT", "", PATH, "output", "Output folder; outputs/bench_stage1_ab_<time> if omitted."),
+        Variable("EXPERIMENT", "limit_longest_1-3_stage1_bf16", WORD, "+experiment=", "Base configuration of train.py."),
+        Variable(
             "INCLUDE",
             "localhost:0,1,2,3",
             TEXT,
             "place.include",
             "GPUs of this machine, or of HOSTFILE's hosts (node1:0,1@node2:0,1); hosts alone, with WORLD_SIZE, for CPU ranks.",
         ),
-        _of(
-            "HOSTFILE", "", PATH, "place.hostfile", "Run on the hosts of this file, `host slots=n` a line; without INCLUDE on all of them."
+        Variable(
+            "HOSTFILE", "", PATH, "place.hostfile", "Run on the hosts of this file (`host slots=n` lines); on all of them without INCLUDE."
         ),
-        _of("WORLD_SIZE", "0", NOT_NEGATIVE, "place.ranks", "Ranks; 0 counts the GPUs of INCLUDE, or the slots of HOSTFILE."),
-        _of("REPEATS", "3", whole(1, MOST_REPEATS), "repeats", "Runs of each group."),
-        _of("MAX_STEPS", "5000", POSITIVE, "steps", "Number of the last step: steps 0 to MAX_STEPS are run, one more than this."),
-        _of(
-            "ORDER", "nested", one_of("nested", "interleaved"), "order", "nested as written (ab in rounds), interleaved in shuffled rounds."
-        ),
-        _of("RESUME_RUNS", "true", FLAG, "--again when false", "Leave alone what is finished in OUTPUT_ROOT already."),
-        _of("STOP_ON_ERROR", "0", SWITCH, "stop_on_error", "1 ends everything at the first run that fails."),
-        _of("BASELINE_GROUP", "old_like", WORD, "baseline", "Group that speedup_vs_baseline compares with."),
-        _of("DRY_RUN", "0", SWITCH, "--dry-run", "1 prints plans and commands and starts nothing."),
-        _of("CONDA_ENV", "", TEXT, "the interpreter", "Conda environment, by name or folder, whose Python runs everything."),
+        Variable("WORLD_SIZE", "0", NOT_NEGATIVE, "place.ranks", "Ranks; 0 counts the GPUs of INCLUDE, or the slots of HOSTFILE."),
+        Variable("REPEATS", "3", whole(1, MOST_REPEATS), "repeats", "Runs of each group."),
+        Variable("MAX_STEPS", "5000", POSITIVE, "steps", "Number of the last step: steps 0 to MAX_STEPS run, one more than this."),
+        Variable("ORDER", "nested", one_of("nested", "interleaved"), "order", "nested (ab in rounds) or interleaved in shuffled rounds."),
+        Variable("RESUME_RUNS", "true", FLAG, "--again when false", "Skip runs already finished in OUTPUT_ROOT."),
+        Variable("STOP_ON_ERROR", "0", SWITCH, "stop_on_error", "1 stops at the first failed run."),
+        Variable("BASELINE_GROUP", "old_like", WORD, "baseline", "Baseline of speedup_vs_baseline."),
+        Variable("DRY_RUN", "0", SWITCH, "--dry-run", "1 prints plans and commands and starts nothing."),
+        Variable("CONDA_ENV", "", TEXT, "the interpreter", "Conda environment, by name or folder, whose Python runs everything."),
     ),
-    "Limits and what is said": (
-        _of("RUN_TIMEOUT_SEC", "0", NOT_NEGATIVE, "limits.run_s", "End a run that takes longer; 0 for no limit."),
-        _of("MAX_WAIT_TRAIN_LOG_SEC", "900", NOT_NEGATIVE, "limits.start_s", "End a run without a first step for so long; 0 for no limit."),
-        _of("STALL_ALERT_RATIO", "2.0", decimal(1), "limits.spike_ratio", "Warn when steps take so many times as long as before."),
-        _of("HEARTBEAT_EVERY_SEC", "30", NOT_NEGATIVE, "--heartbeat", "Seconds between two lines about the run under way; 0 for none."),
-        _of("FAILURE_DUMP_TAIL", "true", FLAG, "the driver's own lines", "Print the ends of the logs of a run that failed."),
-        _of("FAIL_TAIL_LINES", "80", POSITIVE, "the driver's own lines", "Lines of each log that are printed then."),
-        _of("DRIVER_LOG_PATH", "", PATH, "a file of the driver's", "Everything that is printed is appended here too; its folder is made."),
-        _of("MASTER_PORT_BASE", "29650", PORT, "place.port_base", "First of the 200 ports that are tried in order."),
-        _of("MASTER_PORT", "", PORT, "place.port", "This very port: taken, or the run ends as port_in_use."),
-        _of("MANIFEST_WRITE_RETRIES", "3", POSITIVE, "nothing", "No effect: a bad disk is tried again, then written around, always."),
-        _of("MANIFEST_WRITE_RETRY_SLEEP_SEC", "2", NOT_NEGATIVE, "nothing", "No effect, likewise."),
-        _of("MANIFEST_FALLBACK_PATH", "", PATH, "SEATRIAL_FALLBACK_DIR", "Its folder is where goes what the disk does not take."),
+    "Limits and output": (
+        Variable("RUN_TIMEOUT_SEC", "0", NOT_NEGATIVE, "limits.run_s", "Timeout of a run; 0 for none."),
+        Variable("MAX_WAIT_TRAIN_LOG_SEC", "900", NOT_NEGATIVE, "limits.start_s", "Timeout for the first step; 0 for none."),
+        Variable("STALL_ALERT_RATIO", "2.0", decimal(1), "limits.spike_ratio", "Warn when steps become this many times slower."),
+        Variable("HEARTBEAT_EVERY_SEC", "30", NOT_NEGATIVE, "--heartbeat", "Seconds between two heartbeat lines; 0 for none."),
+        Variable("FAILURE_DUMP_TAIL", "true", FLAG, "the driver's output", "Print the last log lines of a failed run."),
+        Variable("FAIL_TAIL_LINES", "80", POSITIVE, "the driver's output", "Number of those lines per log."),
+        Variable("DRIVER_LOG_PATH", "", PATH, "the driver's log", "Append the output to this file; its folder is created."),
+        Variable("MASTER_PORT_BASE", "29650", PORT, "place.port_base", "First of 200 ports tried in order."),
+        Variable("MASTER_PORT", "", PORT, "place.port", "Use this port; if taken, the run fails as port_in_use."),
+        Variable("MANIFEST_WRITE_RETRIES", "3", POSITIVE, "nothing", "No effect: failed writes are always retried, then kept elsewhere."),
+        Variable("MANIFEST_WRITE_RETRY_SLEEP_SEC", "2", NOT_NEGATIVE, "nothing", "No effect."),
+        Variable("MANIFEST_FALLBACK_PATH", "", PATH, "SEATRIAL_FALLBACK_DIR", "Its folder takes writes that fail elsewhere."),
     ),
     "Data and models": (
-        _of("DATASET_ROOT", "data/LibriSpeech/LibriSpeech", PATH, "settings.dataset_root", "A LibriSpeech tree."),
-        _of(
+        Variable("DATASET_ROOT", "data/LibriSpeech/LibriSpeech", PATH, "settings.dataset_root", "A LibriSpeech tree."),
+        Variable(
             "DATASET_MANIFEST_PATH",
             "",
             PATH,
             "settings.dataset_manifest_path",
-            "Its manifest; else LIBRISPEECH_MANIFEST_PATH, else a scan.",
+            "Its manifest; default $LIBRISPEECH_MANIFEST_PATH, else the tree is scanned.",
         ),
-        _of("DATASET_USE_TRIM", "false", FLAG, "settings.dataset_use_trim", "Trim silence while loading."),
-        _of("DATASET_OFFLINE_TRIMMED", "true", FLAG, "settings.dataset_offline_trimmed", "The tree was trimmed beforehand."),
-        _of(
+        Variable("DATASET_USE_TRIM", "false", FLAG, "settings.dataset_use_trim", "Trim silence while loading."),
+        Variable("DATASET_OFFLINE_TRIMMED", "true", FLAG, "settings.dataset_offline_trimmed", "The tree was trimmed offline."),
+        Variable(
             "PRETRAINED_CKPT",
             "data/weights/csa/ckpt_epoch_8.pth",
             PATH,
             "settings.pretrained_checkpoint",
-            f"Weights of the whole model to start from; {NO_CHECKPOINT} for none.",
+            f"Pretrained weights of the full model; {NO_CHECKPOINT} for none.",
         ),
-        _of(
+        Variable(
             "SPEECH_MODEL_PATH", "data/weights/wav2vec2-base", PATH, "settings.speech_model", "wav2vec2: a folder, a hub id, base or tiny."
         ),
-        _of("TEXT_MODEL_PATH", "data/weights/bert-base-uncased", PATH, "settings.text_model", "BERT: a folder, a hub id, base or tiny."),
+        Variable(
+            "TEXT_MODEL_PATH", "data/weights/bert-base-uncased", PATH, "settings.text_model", "BERT: a folder, a hub id, base or tiny."
+        ),
     ),
     "Timing": (
-        _of("ENABLE_CUDA_SYNC_TIMING", "false", FLAG, "timing.sync", "Wait for the GPU at the end of every phase: exact, and slower."),
-        _of("TIMING_RANK_SCOPE", "rank0", one_of("rank0", "all"), "rank_scope", "Which ranks write their steps and TimingRank lines."),
-        _of("TAIL_TIMING_POINTS", "20", POSITIVE, "timing.tail_points", "Last timing points that the tail columns average."),
-        _of("ENABLE_ETA_LOGGING", "true", FLAG, "timing.eta_mode", "Say TimingETA lines."),
-        _of("ETA_DISTRIBUTED_MODE", "rank0", one_of("rank0", "global_max"), "timing.eta_mode", "Whose pace the time to go is told by."),
-        _of("ETA_MIN_SAMPLES", "10", POSITIVE, "timing.eta_min_samples", "Steps that must have been timed before; at least 2 are."),
+        Variable("ENABLE_CUDA_SYNC_TIMING", "false", FLAG, "timing.sync", "Synchronise with the GPU after every phase: exact but slower."),
+        Variable("TIMING_RANK_SCOPE", "rank0", one_of("rank0", "all"), "rank_scope", "Ranks that write steps and TimingRank lines."),
+        Variable("TAIL_TIMING_POINTS", "20", POSITIVE, "timing.tail_points", "Timing points in the tail columns."),
+        Variable("ENABLE_ETA_LOGGING", "true", FLAG, "timing.eta_mode", "Print TimingETA lines."),
+        Variable("ETA_DISTRIBUTED_MODE", "rank0", one_of("rank0", "global_max"), "timing.eta_mode", "Rank whose speed the ETA uses."),
+        Variable("ETA_MIN_SAMPLES", "10", POSITIVE, "timing.eta_min_samples", "Timed steps before the first ETA; at least 2."),
     ),
     "Precision and kernels": (
-        _of("PRECISION_MODE", "auto", one_of("auto", "bf16", "fp16"), "settings.precision", "Number format; auto is the machine's choice."),
-        _of("MODEL_LOAD_DTYPE", "auto", one_of("auto", "bf16", "fp16", "fp32"), "settings.model_load_dtype", "Format of frozen weights."),
-        _of("ATTN_IMPL", "auto", ATTENTION, "both below", "Attention of both encoders."),
-        _of("SPEECH_ATTN_IMPL", "", ATTENTION, "settings.speech_attn_impl", "Attention of the speech encoder; ATTN_IMPL when left out."),
-        _of("TEXT_ATTN_IMPL", "", ATTENTION, "settings.text_attn_impl", "Attention of the text encoder; ATTN_IMPL when left out."),
-        _of("ENABLE_TF32", "true", FLAG, "settings.tf32", "Let fp32 products on CUDA use TF32."),
-        _of("MATMUL_PRECISION", "high", one_of("high", "medium", "highest"), "settings.matmul_precision", "torch's float32 precision."),
-        _of("ENABLE_TORCH_COMPILE", "false", FLAG, "settings.torch_compile", "Use torch.compile."),
-        _of("TORCH_COMPILE_MODE", "max-autotune", COMPILE_MODE, "settings.torch_compile_mode", "Mode of torch.compile."),
-        _of("TORCH_COMPILE_DYNAMIC", "true", FLAG, "settings.torch_compile_dynamic", "Compile for changing lengths."),
+        Variable("PRECISION_MODE", "auto", one_of("auto", "bf16", "fp16"), "settings.precision", "Number format; auto decides by the GPU."),
+        Variable(
+            "MODEL_LOAD_DTYPE",
+            "auto",
+            one_of("auto", "bf16", "fp16", "fp32"),
+            "settings.model_load_dtype",
+            "Number format of frozen weights.",
+        ),
+        Variable("ATTN_IMPL", "auto", ATTENTION, "both below", "Attention of both encoders."),
+        Variable("SPEECH_ATTN_IMPL", "", ATTENTION, "settings.speech_attn_impl", "Attention of the speech encoder; default ATTN_IMPL."),
+        Variable("TEXT_ATTN_IMPL", "", ATTENTION, "settings.text_attn_impl", "Attention of the text encoder; default ATTN_IMPL."),
+        Variable("ENABLE_TF32", "true", FLAG, "settings.tf32", "Allow TF32 for fp32 matmuls on CUDA."),
+        Variable(
+            "MATMUL_PRECISION",
+            "high",
+            one_of("high", "medium", "highest"),
+            "settings.matmul_precision",
+            "torch's float32 matmul precision.",
+        ),
+        Variable("ENABLE_TORCH_COMPILE", "false", FLAG, "settings.torch_compile", "Use torch.compile."),
+        Variable("TORCH_COMPILE_MODE", "max-autotune", COMPILE_MODE, "settings.torch_compile_mode", "Mode of torch.compile."),
+        Variable("TORCH_COMPILE_DYNAMIC", "true", FLAG, "settings.torch_compile_dynamic", "Compile for dynamic shapes."),
     ),
-    "Length of slices": (
-        _of("ENABLE_LENGTH_FIXED_SLICE", "false", FLAG, "settings.fixed_slice_s", "One length for every slice; needs FIXED_SLICE_SECONDS."),
-        _of("FIXED_SLICE_SECONDS", "", POSITIVE_DECIMAL, "settings.fixed_slice_s", "That length."),
-        _of("ENABLE_LENGTH_BUCKET", "false", FLAG, "settings.length_buckets", "Make batches of slices of like length."),
-        _of("LENGTH_BUCKET_BOUNDARIES_SEC", "1.0,1.5,2.0,2.5,3.0", SECONDS, "settings.bucket_boundaries_s", "Upper ends of the buckets."),
+    "Slice length": (
+        Variable("ENABLE_LENGTH_FIXED_SLICE", "false", FLAG, "settings.fixed_slice_s", "Fixed slice length; needs FIXED_SLICE_SECONDS."),
+        Variable("FIXED_SLICE_SECONDS", "", POSITIVE_DECIMAL, "settings.fixed_slice_s", "The fixed length."),
+        Variable("ENABLE_LENGTH_BUCKET", "false", FLAG, "settings.length_buckets", "Batch slices of similar length."),
+        Variable(
+            "LENGTH_BUCKET_BOUNDARIES_SEC", "1.0,1.5,2.0,2.5,3.0", SECONDS, "settings.bucket_boundaries_s", "Upper bounds of the buckets."
+        ),
     ),
     "Telemetry": (
-        _of("ENABLE_GPU_TELEMETRY", "true", FLAG, "telemetry.gpu_s", "Write gpu_telemetry.csv."),
-        _of("GPU_TELEMETRY_INTERVAL_SEC", "2", POSITIVE, "telemetry.gpu_s", "Seconds between two of its samples."),
-        _of("ENABLE_HOST_TELEMETRY", "false", FLAG, "telemetry.host_s", "Write host_telemetry.csv."),
-        _of("HOST_TELEMETRY_INTERVAL_SEC", "2", POSITIVE, "telemetry.host_s", "Seconds between two of its samples."),
+        Variable("ENABLE_GPU_TELEMETRY", "true", FLAG, "telemetry.gpu_s", "Write gpu_telemetry.csv."),
+        Variable("GPU_TELEMETRY_INTERVAL_SEC", "2", POSITIVE, "telemetry.gpu_s", "Seconds between two samples."),
+        Variable("ENABLE_HOST_TELEMETRY", "false", FLAG, "telemetry.host_s", "Write host_telemetry.csv."),
+        Variable("HOST_TELEMETRY_INTERVAL_SEC", "2", POSITIVE, "telemetry.host_s", "Seconds between two samples."),
     ),
     "MODE=ab": (
-        _of("AB_MICRO_BATCH", "128", POSITIVE, "settings.micro_batch", "Utterances of one rank in one step."),
+        Variable("AB_MICRO_BATCH", "128", POSITIVE, "settings.micro_batch", "Utterances per rank and step."),
         *_group("AB_OLD_", "1 500 500 true false true 1 2 2"),
         *_group("AB_TUNED_", "20 5000 5000 false false false 1 2 2"),
     ),
     "MODE=sweep": (
-        _of("SWEEP_ZERO_STAGES", "0,1", list_of(whole(0, 3), "0,1"), "axes.zero_stage", "Stages of DeepSpeed's ZeRO."),
-        _of("SWEEP_MICRO_BATCHES", "128,160,192", COUNTS, "axes.micro_batch", "Utterances of one rank in one step."),
-        _of("SWEEP_NUM_WORKERS", "2", NOT_NEGATIVE, "axes.num_workers", "Loader workers of a rank, one value."),
-        _of("SWEEP_NUM_WORKERS_LIST", "", WHOLE_NUMBERS, "axes.num_workers", "The same, several values; stands over the one."),
-        _of("SWEEP_PREFETCH_FACTOR", "2", POSITIVE, "axes.prefetch_factor", "Batches each worker makes ahead, one value."),
-        _of("SWEEP_PREFETCH_LIST", "", list_of(POSITIVE, "2,4"), "axes.prefetch_factor", "The same, several values; stands over the one."),
+        Variable("SWEEP_ZERO_STAGES", "0,1", list_of(whole(0, 3), "0,1"), "axes.zero_stage", "DeepSpeed ZeRO stages."),
+        Variable("SWEEP_MICRO_BATCHES", "128,160,192", COUNTS, "axes.micro_batch", "Utterances per rank and step."),
+        Variable("SWEEP_NUM_WORKERS", "2", NOT_NEGATIVE, "axes.num_workers", "Loader workers per rank, one value."),
+        Variable("SWEEP_NUM_WORKERS_LIST", "", WHOLE_NUMBERS, "axes.num_workers", "The same, several values; overrides the single one."),
+        Variable("SWEEP_PREFETCH_FACTOR", "2", POSITIVE, "axes.prefetch_factor", "Batches each worker prefetches, one value."),
+        Variable(
+            "SWEEP_PREFETCH_LIST",
+            "",
+            list_of(POSITIVE, "2,4"),
+            "axes.prefetch_factor",
+            "The same, several values; overrides the single one.",
+        ),
         *_group("SWEEP_", "100 1000000 1000000 false false false"),
     ),
 }
@@ -196,10 +338,10 @@ VARIABLES: dict[str, Variable] = {variable.name: variable for section in SECTION
 
 @dataclass(frozen=True, kw_only=True)
 class Variables:
-    """The value of every variable, and which of them the environment gave."""
+    """The value of every variable, and which of them were set."""
 
     values: Mapping[str, Any]
-    """By name; None where neither the environment nor a default gives one."""
+    """By name; None where there is neither a value nor a default."""
     given: frozenset[str]
 
     def __getitem__(self, name: str) -> Any:
@@ -207,39 +349,76 @@ class Variables:
 
 
 def read(environ: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> Variables:
-    """Every variable's value; `defaults` are another procedure's own and stand over the table's."""
+    """Every variable's value; `defaults` override the table's."""
     problems = misspelled_names(environ, VARIABLES)
-    others = {"DATASET_MANIFEST_PATH": environ.get(MANIFEST_ELSEWHERE, ""), **(defaults or {})}
-    asked = {name: environ.get(name) or others.get(name) or variable.default for name, variable in VARIABLES.items()}
+    others = {"DATASET_MANIFEST_PATH": environ.get(MANIFEST_VARIABLE, ""), **(defaults or {})}
+    texts = {name: environ.get(name) or others.get(name) or variable.default for name, variable in VARIABLES.items()}
     values: dict[str, Any] = {}
-    for name, text in asked.items():
+    for name, text in texts.items():
         try:
             values[name] = VARIABLES[name].kind.parse(text) if text else None
         except ValueError as error:
-            problems.append(_sentence(VARIABLES[name], text, error))
+            problems.append(_describe_error(VARIABLES[name], text, error))
     problems += _contradictions(values)
     if problems:
-        raise UsageError(problems[0] if len(problems) == 1 else "\n  ".join([f"{len(problems)} variables cannot be used:", *problems]))
+        raise UsageError(problems[0] if len(problems) == 1 else "\n  ".join([f"{len(problems)} variables are invalid:", *problems]))
     return Variables(values=values, given=frozenset(name for name in VARIABLES if environ.get(name)))
 
 
-def _sentence(variable: Variable, text: str, error: ValueError) -> str:
+def _describe_error(variable: Variable, text: str, error: ValueError) -> str:
     """`MODE is 'swep'; expected one of ab, sweep, both: did you mean 'sweep'?`"""
-    if isinstance(error, WrongValue):
+    if isinstance(error, InvalidValue):
         return f"{variable.name} is {text!r}, which {error}"
-    words = variable.kind.expected.removeprefix("one of ")
-    near = nearest(text.lower(), words.split(", ")) if words != variable.kind.expected else _nearest_flag(variable.kind, text)
+    choices = variable.kind.expected.removeprefix("one of ")
+    near = nearest(text.lower(), choices.split(", ")) if choices != variable.kind.expected else _nearest_flag(variable.kind, text)
     return f"{variable.name} is {text!r}; expected {variable.kind.expected}" + (f": did you mean '{near}'?" if near else "")
 
 
 def _nearest_flag(kind: Kind, text: str) -> str | None:
-    """What someone meant who wrote a flag as another program has it."""
-    words = {kinds.FLAG: ("true", "false"), kinds.SWITCH: ("1", "0")}.get(kind)
+    """The right spelling of a flag written as in other programs."""
+    spellings = {FLAG: ("true", "false"), SWITCH: ("1", "0")}.get(kind)
     on, off = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
-    return None if words is None else words[0] if text.lower() in on else words[1] if text.lower() in off else None
+    return None if spellings is None else spellings[0] if text.lower() in on else spellings[1] if text.lower() in off else None
 
 
 def _contradictions(values: Mapping[str, Any]) -> list[str]:
     if values.get("ENABLE_LENGTH_FIXED_SLICE") and "FIXED_SLICE_SECONDS" in values and values["FIXED_SLICE_SECONDS"] is None:
-        return ["FIXED_SLICE_SECONDS is not given, and ENABLE_LENGTH_FIXED_SLICE=true needs it: a number above 0, as in 2.0"]
+        return ["FIXED_SLICE_SECONDS is missing, but ENABLE_LENGTH_FIXED_SLICE=true needs it: a number above 0, such as 2.0"]
     return []
+
+
+WIDTH = 120
+WHAT = """\
+Stage 1 benchmark: runs train.py over a matrix of settings, watches every run, ranks the groups.
+Exit codes: 0 every run succeeded, 1 wrong use or an error, 2 a run failed or a check refused to start, 3 runs are missing,
+130 interrupted.
+"""
+USAGE = """\
+NAME=VALUE … ./scripts/{name} [--dry-run] [--yes] [--help]
+
+{what}
+Configured by variables; unset or empty ones have their defaults. Run the same command again to resume.
+
+  --dry-run  Print plans and commands and start nothing.
+  --yes      Confirm more than 1,000 runs.
+"""
+EXAMPLES = """\
+Examples:
+  MODE=sweep INCLUDE=localhost:0,1 SWEEP_ZERO_STAGES=0 SWEEP_MICRO_BATCHES=160,192 OUTPUT_ROOT=outputs/x ./scripts/{name}
+  INCLUDE=localhost WORLD_SIZE=2 SPEECH_MODEL_PATH=tiny TEXT_MODEL_PATH=tiny PRETRAINED_CKPT=none MAX_STEPS=20 ./scripts/{name} --dry-run"""
+
+
+def help_text(name: str, what: str = WHAT, defaults: Mapping[str, str] | None = None) -> str:
+    """The help text; `defaults` override the table's."""
+    own = defaults or {}
+    parts = [f"{title}\n{''.join(_entry(variable, own) for variable in variables)}" for title, variables in SECTIONS.items()]
+    return "\n".join([USAGE.format(name=name, what=what), *parts, EXAMPLES.format(name=name)])
+
+
+def _entry(variable: Variable, own: Mapping[str, str]) -> str:
+    value = own.get(variable.name, variable.default)
+    default = f"default {value}" if value else "no default"
+    text = f"{variable.text} Takes {variable.kind.expected}; {default}. Becomes: {variable.becomes}."
+    indent = " " * 6
+    body = textwrap.fill(text, WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return f"  {variable.name}\n{body}\n"

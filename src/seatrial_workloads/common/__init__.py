@@ -1,1 +1,1 @@
-"""What the workloads share: settings from a file or flags, lines for people, the process group, precision."""
+"""What the workloads share: settings, the training log, the process group, precision, checkpoints, engines."""

@@ -1,6 +1,7 @@
-"""Ranks and their process group. In: the launcher's variables, the wanted device, the probe that times it. Out: Ranks, and a clean end.
+"""Ranks, their process group, and what a rank trains with. In: the launcher's variables, the requested device. Out: Ranks or RankContext,
+and a clean shutdown.
 
-gloo between CPUs, NCCL between GPUs; a single process needs no group, unless a library insists (`ensure_group`). The device follows
+gloo for CPUs, NCCL for GPUs; a single process has no group unless a library needs one (`ensure_process_group`). The device follows
 LOCAL_RANK: the global rank would name a GPU that does not exist on the second node.
 """
 
@@ -13,16 +14,18 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 
 from seatrial.probe import Probe
-from seatrial_workloads.common.startup_error import StartupError
+from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.train_log import TimingLines, TrainLog
 
-# A group that waits for a rank that is gone is left after so long; launchers kill what is left a little later.
-LONGEST_END_S = 5.0
+# Destroying a group waits for ranks that may be gone; launchers kill the process a little later anyway.
+DESTROY_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +46,8 @@ class Ranks:
         if self.world_size > 1:
             dist.barrier()
 
-    def largest(self, values: Sequence[float]) -> list[float]:
-        """Of each number, the largest that any rank gave; all ranks must ask."""
+    def all_reduce_max(self, values: Sequence[float]) -> list[float]:
+        """Element-wise maximum over all ranks; a collective call."""
         if self.world_size == 1:
             return list(values)
         gathered = torch.tensor(values, dtype=torch.float64, device=self.device)
@@ -52,17 +55,35 @@ class Ranks:
         return [float(value) for value in gathered.tolist()]
 
 
+class RankContext(NamedTuple):
+    """What a rank trains with."""
+
+    run_dir: Path
+    probe: Probe
+    ranks: Ranks
+    log: TrainLog
+
+
 @contextlib.contextmanager
-def joined_ranks(device_wanted: str, probe: Probe) -> Iterator[Ranks]:
-    """The process group around a training. After an error among several ranks it ends with the process, when the error has been printed:
-    an end that fails or hangs, for ranks that never come, must not keep the reason back."""
+def rank_context(run_dir: Path, device: str, steps: int) -> Iterator[RankContext]:
+    """The order matters: the probe times the joining of the process group, and the log needs the rank."""
+    with Probe(run_dir) as probe, process_group(device, probe) as ranks:
+        timing = TimingLines(ranks.rank, steps, probe.recent, ranks.all_reduce_max)
+        with TrainLog(run_dir, ranks.rank, timing) as log:
+            yield RankContext(run_dir, probe, ranks, log)
+
+
+@contextlib.contextmanager
+def process_group(device: str, probe: Probe) -> Iterator[Ranks]:
+    """The process group around a training. After an error with several ranks it is destroyed at exit, when the error has been printed:
+    a shutdown that hangs must not hide the reason."""
     with probe.startup("process_group"):
-        ranks = _join(device_wanted)
+        ranks = _join(device)
     try:
         yield ranks
     except BaseException:
         if ranks.world_size > 1:
-            atexit.register(_end_group_in_time)
+            atexit.register(_destroy_group_with_timeout)
         elif dist.is_initialized():
             dist.destroy_process_group()
         raise
@@ -73,35 +94,35 @@ def joined_ranks(device_wanted: str, probe: Probe) -> Iterator[Ranks]:
         dist.destroy_process_group()
 
 
-def _end_group_in_time() -> None:
+def _destroy_group_with_timeout() -> None:
     ending = threading.Thread(target=dist.destroy_process_group, daemon=True)
     ending.start()
-    ending.join(LONGEST_END_S)
+    ending.join(DESTROY_TIMEOUT_S)
 
 
-def ensure_group(ranks: Ranks) -> None:
-    """A process group also for a rank alone: DeepSpeed cannot do without one. It needs no port, and `joined_ranks` ends it."""
+def ensure_process_group(ranks: Ranks) -> None:
+    """A process group for a single rank too, which DeepSpeed needs. It uses no port, and `process_group` destroys it."""
     if not dist.is_initialized():
         _init_group(ranks.device, store=dist.HashStore(), rank=0, world_size=1)
 
 
 def lowest_capability(ranks: Ranks) -> tuple[int, int] | None:
-    """Of the GPUs of all ranks, so that all of them decide alike; None on CPUs. All ranks must ask."""
+    """Over the GPUs of all ranks, so that all decide the same; None on CPUs. A collective call."""
     if ranks.device.type != "cuda":
         return None
     major, minor = torch.cuda.get_device_capability(ranks.device)
-    # One number for both, and its negative, since what is found is the largest.
-    negative = ranks.largest([-(100 * major + minor)])[0]
+    # Negative, since the reduction is a maximum.
+    negative = ranks.all_reduce_max([-(100 * major + minor)])[0]
     return divmod(int(-negative), 100)
 
 
-def _join(device_wanted: str) -> Ranks:
-    # torch's own variables alone: in a batch script Slurm's name tasks that nobody has started.
+def _join(device: str) -> Ranks:
+    # Only torch's variables: in a batch script Slurm's count tasks that were never started.
     local_rank, world_size = int(os.environ.get("LOCAL_RANK") or 0), int(os.environ.get("WORLD_SIZE") or 1)
-    device = _device(device_wanted, local_rank)
+    chosen = _device(device, local_rank)
     if world_size > 1:
-        _init_group(device)
-    return Ranks(rank=int(os.environ.get("RANK") or 0), local_rank=local_rank, world_size=world_size, device=device)
+        _init_group(chosen)
+    return Ranks(rank=int(os.environ.get("RANK") or 0), local_rank=local_rank, world_size=world_size, device=chosen)
 
 
 def _init_group(device: torch.device, **rendezvous: Any) -> None:
@@ -109,10 +130,10 @@ def _init_group(device: torch.device, **rendezvous: Any) -> None:
     dist.init_process_group("nccl" if on_gpu else "gloo", device_id=device if on_gpu else None, **rendezvous)
 
 
-def _device(wanted: str, local_rank: int) -> torch.device:
-    if wanted == "cpu" or (wanted == "auto" and not torch.cuda.is_available()):
+def _device(requested: str, local_rank: int) -> torch.device:
+    if requested == "cpu" or (requested == "auto" and not torch.cuda.is_available()):
         if "OMP_NUM_THREADS" not in os.environ:
-            # Ranks that each take every core slow one another down.
+            # Ranks that each use every core slow one another down.
             torch.set_num_threads(1)
         return torch.device("cpu")
     if not torch.cuda.is_available():
@@ -120,7 +141,7 @@ def _device(wanted: str, local_rank: int) -> torch.device:
     num_gpus = torch.cuda.device_count()
     if local_rank >= num_gpus:
         raise StartupError(
-            f"local rank {local_rank} has no GPU ({num_gpus} visible): start fewer ranks a node or widen CUDA_VISIBLE_DEVICES"
+            f"local rank {local_rank} has no GPU ({num_gpus} visible): start fewer ranks per node or extend CUDA_VISIBLE_DEVICES"
         )
     device = torch.device("cuda", local_rank)
     torch.cuda.set_device(device)

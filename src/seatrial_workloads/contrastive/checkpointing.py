@@ -1,6 +1,6 @@
-"""What a training of speech and text begins with and leaves: weights from elsewhere, a checkpoint to go on from, checkpoints on the way.
+"""Pretrained weights, resuming and saving of the contrastive trainer.
 
-In: settings, the model or its engine, the lines to say it in. Out: the model or engine as it goes on; folders under RUN_DIR/checkpoints.
+In: settings, the model or its engine, the log. Out: the model or engine restored; folders under RUN_DIR/checkpoints.
 """
 
 from __future__ import annotations
@@ -11,79 +11,81 @@ from pathlib import Path
 
 from torch import nn
 
-from seatrial_workloads.common.checkpoints.find import find_checkpoint, refuse_misfit, refuse_other_settings
-from seatrial_workloads.common.checkpoints.folder import Facts, tag_of
-from seatrial_workloads.common.checkpoints.pretrained import load_weights
-from seatrial_workloads.common.checkpoints.save import save_checkpoint
-from seatrial_workloads.common.due import is_due
+from seatrial_workloads.common.checkpoints import (
+    CheckpointInfo,
+    check_same,
+    find_checkpoint,
+    load_weights,
+    save_checkpoint,
+    tag_name,
+)
+from seatrial_workloads.common.distributed import RankContext
 from seatrial_workloads.common.engines import Engine
-from seatrial_workloads.common.human_lines import HumanLines
-from seatrial_workloads.common.one_rank import OneRank
-from seatrial_workloads.common.startup_error import StartupError
+from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.train_log import TrainLog, is_due
 from seatrial_workloads.contrastive.settings import Settings
 
-# What a checkpoint was made with and a training that goes on after it must have too: the frozen encoders come from models and seed, and
-# which utterances were seen already follows from seed and batch.
-SAME_ON_RESUME = ("seed", "speech_model", "text_model", "micro_batch", "length_buckets", "gather_negatives")
-# What may well be other, and is not worth a word.
+# Settings that a resumed training must share with its checkpoint: the engine writes its own files, the frozen encoders come from models
+# and seed, and the utterances seen so far follow from seed and batch.
+SAME_ON_RESUME = ("engine", "zero_stage", "seed", "speech_model", "text_model", "micro_batch", "length_buckets", "gather_negatives")
+# Settings that may change on resume without a line in the log.
 FREE_ON_RESUME = ("steps", "resume_from", "log_every", "num_workers", "prefetch_factor", "pretrained_checkpoint")
 
 
-def start_from_weights(model: nn.Module, settings: Settings, lines: HumanLines) -> None:
-    """Those of `pretrained_checkpoint`, where one was named; what did not find its place is said."""
+def load_pretrained_weights(model: nn.Module, settings: Settings, log: TrainLog) -> None:
+    """Load `pretrained_checkpoint`, if set, and log missing and unexpected keys."""
     if settings.pretrained_checkpoint is None:
         return
-    loaded = load_weights(model, Path(settings.pretrained_checkpoint))
-    lines.say(f"Weights from {settings.pretrained_checkpoint}")
+    missing, unexpected = load_weights(model, Path(settings.pretrained_checkpoint))
+    log.info(f"Weights from {settings.pretrained_checkpoint}")
     frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
-    for what, keys in (("missing in it", loaded.missing), ("unexpected in it", loaded.unexpected)):
+    for what, keys in (("missing", missing), ("unexpected", unexpected)):
         named = [key for key in keys if key not in frozen]
         if named:
-            lines.say(f"{len(named)} keys {what}: {', '.join(named)}")
+            log.info(f"{len(named)} {what} keys: {', '.join(named)}")
         if len(named) < len(keys):
             places = Counter(key.rsplit(".layer", 1)[0].rsplit(".conv_layers", 1)[0] for key in keys if key in frozen)
-            told = ", ".join(f"{place}.* ({count})" for place, count in places.items())
-            lines.say(f"keys of the frozen encoders {what}, which stay as they are: {told}")
+            counts = ", ".join(f"{place}.* ({count})" for place, count in places.items())
+            log.info(f"{what} keys of the frozen encoders, which stay unchanged: {counts}")
 
 
-def first_step(engine: Engine, settings: Settings, here: OneRank) -> int:
-    """The step to begin with; the engine goes on from `resume_from`, where that was named."""
+def resume_from_checkpoint(engine: Engine, settings: Settings, context: RankContext) -> int:
+    """Restore the engine from `resume_from`, if set; the first step to run."""
     if settings.resume_from is None:
         return 0
-    checkpoint = find_checkpoint(Path(settings.resume_from))
-    refuse_misfit(checkpoint, engine=settings.engine, zero_stage=settings.zero_stage, world_size=here.ranks.world_size)
-    refuse_other_settings(checkpoint, dataclasses.asdict(settings), SAME_ON_RESUME)
+    checkpoint, values = find_checkpoint(Path(settings.resume_from)), dataclasses.asdict(settings)
+    check_same(checkpoint, {"world_size": context.ranks.world_size, **{name: values[name] for name in SAME_ON_RESUME}})
     engine.load(checkpoint.folder)
-    done = checkpoint.facts.step
+    done = checkpoint.info.step
     if done + 1 >= settings.steps:
-        raise StartupError(f"{checkpoint.folder} is of step {done}, and steps is {settings.steps}: nothing is left to do")
-    here.lines.say(f"Going on after step {done} from {checkpoint.folder}")
-    for name, value in dataclasses.asdict(settings).items():
-        saved = checkpoint.facts.settings.get(name, value)
+        raise StartupError(f"{checkpoint.folder} is at step {done}, and steps is {settings.steps}: nothing left to do")
+    context.log.info(f"Resuming after step {done} from {checkpoint.folder}")
+    for name, value in values.items():
+        saved = checkpoint.info.settings.get(name, value)
         if saved != value and name not in FREE_ON_RESUME:
-            here.lines.say(f"{name} was {saved} and is {value} from here on")
+            context.log.info(f"{name} was {saved} and is now {value}")
     return done + 1
 
 
-def is_saved(step: int, settings: Settings) -> bool:
-    """Every so many steps, and after the last, unless they are farther apart than the run is long: that is how never is said of old."""
+def is_checkpoint_due(step: int, settings: Settings) -> bool:
+    """Every `checkpoint_every_steps`, and after the last step, unless the interval exceeds the run: the seeds' way to say never."""
     every = settings.checkpoint_every_steps
     is_last = every is not None and every <= settings.steps and step == settings.steps - 1
     return is_last or is_due(step, every)
 
 
-def save(engine: Engine, settings: Settings, here: OneRank, step: int) -> None:
-    """All ranks call it."""
-    facts = Facts(
+def save_training(engine: Engine, settings: Settings, context: RankContext, step: int) -> None:
+    """Called by all ranks."""
+    info = CheckpointInfo(
         engine=settings.engine,
         zero_stage=settings.zero_stage,
-        world_size=here.ranks.world_size,
+        world_size=context.ranks.world_size,
         step=step,
         seed=settings.seed,
         settings=dataclasses.asdict(settings),
     )
-    tag = tag_of(step, settings.checkpoint_tag_style)
+    tag = tag_name(step, settings.checkpoint_tag_style)
     folder = save_checkpoint(
-        here.run_dir, tag, facts, lambda part: engine.save(part, {"step": step}), here.ranks, keep=settings.checkpoint_keep
+        context.run_dir, tag, info, lambda part: engine.save(part, {"step": step}), context.ranks, keep=settings.checkpoint_keep
     )
-    here.lines.say(f"Checkpoint of step {step}: {folder}")
+    context.log.info(f"Checkpoint of step {step}: {folder}")

@@ -1,9 +1,9 @@
-"""Loaders of the contrastive trainer. In: Settings, Ranks, a tokenizer. Out: Batches, made ahead by worker processes.
+"""Loaders of the contrastive trainer. In: Settings, Ranks, a tokenizer. Out: Batches, prefetched by worker processes.
 
-Training: one pass of exactly as many batches as there are steps left, through as many epochs as that takes. The batches are the same, bit
-for bit, whatever num_workers is, and those from step k on are the same whether training began there or at 0.
-Validation: the same few batches each time and on every rank. Sharing them out would make ranks wait for each other's part; so none does,
-and the result does not depend on the number of ranks.
+Training: one pass of exactly as many batches as steps are left, over as many epochs as that takes. Batches are bit-identical for any
+num_workers, and those from step k on are the same whether training started there or at 0.
+Validation: the same few batches each time and on every rank, so that no rank waits for another and the result does not depend on the
+number of ranks.
 """
 
 from __future__ import annotations
@@ -21,18 +21,16 @@ from numpy.typing import NDArray
 from torch.utils.data import DataLoader
 from transformers import PreTrainedTokenizerBase
 
-from seatrial.kinship import end_with_parent
-from seatrial_workloads.common.choice import Choice
+from seatrial.core.linux import set_parent_death_signal
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.made_ahead import prefetch_for
+from seatrial_workloads.common.effective import Choice, prefetch_for
 from seatrial_workloads.contrastive.batch import Batch
 from seatrial_workloads.contrastive.loading.dataset import SpeechTextBatches
-from seatrial_workloads.contrastive.loading.order import Buckets, Rows, StepOrder, fixed_batches
-from seatrial_workloads.contrastive.loading.slices import SliceRule
+from seatrial_workloads.contrastive.loading.sampling import Buckets, Rows, SliceRule, StepOrder, fixed_batches
 from seatrial_workloads.contrastive.loading.tokens import load_tokenizer
 from seatrial_workloads.contrastive.loading.utterances import DatasetError, Utterances, find_utterances
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.librispeech.manifest import SAMPLE_RATE
+from seatrial_workloads.librispeech.tree import SAMPLE_RATE
 
 __all__ = ["BatchLoader", "DatasetError", "load_tokenizer", "train_loader", "validation_loader"]
 
@@ -43,7 +41,7 @@ BYTES_PER_SAMPLE = 4
 def train_loader(
     settings: Settings, ranks: Ranks, tokenizer: PreTrainedTokenizerBase, num_frames: Callable[[int], int], start_step: int = 0
 ) -> BatchLoader:
-    """Exactly steps - start_step batches of this rank, to be gone through once."""
+    """Exactly steps - start_step batches of this rank, for one pass."""
     utterances = find_utterances(settings, "train")
     if settings.length_buckets:
         utterances = utterances.with_lengths()
@@ -63,7 +61,7 @@ def train_loader(
 
 
 def validation_loader(settings: Settings, ranks: Ranks, tokenizer: PreTrainedTokenizerBase) -> BatchLoader:
-    """The batches of a validation, to be gone through as often as there are validations."""
+    """The batches of a validation, for any number of passes."""
     utterances = find_utterances(settings, "validation")
     seed = None if settings.eval_sequential else settings.seed
     batches = fixed_batches(len(utterances), settings.eval_batch_size, settings.eval_batches, seed)
@@ -72,9 +70,9 @@ def validation_loader(settings: Settings, ranks: Ranks, tokenizer: PreTrainedTok
 
 
 class BatchLoader:
-    """Batches of these rows. Every pass starts its own workers, which end with it: a training is one pass.
+    """Batches of these rows. Every pass starts its own workers, which end with it.
 
-    A pass must be started on the trainer's main thread: workers end with the thread that made them.
+    Start a pass on the trainer's main thread: workers get the parent-death signal of the thread that forked them.
     """
 
     def __init__(self, settings: Settings, ranks: Ranks, dataset: SpeechTextBatches, rows: StepOrder | list[Rows]) -> None:
@@ -83,26 +81,26 @@ class BatchLoader:
         self._loader: Iterable[Batch] = DataLoader(
             dataset,
             sampler=rows,
-            # A worker is given the rows of a whole batch and gives back the batch.
+            # The sampler yields the rows of a whole batch, and a worker returns the batch.
             batch_size=None,
-            collate_fn=_as_it_is,
+            collate_fn=_identity,
             num_workers=settings.num_workers,
             prefetch_factor=prefetch_for(settings.num_workers, settings.prefetch_factor),
             pin_memory=ranks.device.type == "cuda",
             worker_init_fn=_start_worker,
-            # Forked: 0.1 s to start, and the list of utterances is shared. A clean process would import torch again.
+            # Forked: 0.1 s to start, and the utterances are shared. A spawned process would import torch again.
             multiprocessing_context="fork" if settings.num_workers else None,
-            # Its seed is never used, but drawing it from torch's own generator would change what the model draws after it.
+            # Its seed is never used, but drawing one from the default generator would change the model's random numbers.
             generator=torch.Generator(),
         )
 
     def choices(self) -> dict[str, Choice]:
-        """Length buckets that put nothing apart from anything say so."""
+        """Report length buckets that all fall into one as having no effect."""
         buckets = self.order.buckets if isinstance(self.order, StepOrder) else None
         if buckets is None or buckets.num_used() > 1:
             return {}
         return {
-            "length_buckets": Choice(True, False, "every slice is in one bucket: set bucket_boundaries_s between the lengths that are fed")
+            "length_buckets": Choice(True, False, "every slice is in one bucket: set bucket_boundaries_s within the range of slice lengths")
         }
 
     def __len__(self) -> int:
@@ -110,22 +108,22 @@ class BatchLoader:
 
     def __iter__(self) -> Iterator[Batch]:
         with warnings.catch_warnings():
-            # Python 3.12 warns of forking beside threads: workers use none of the locks that the trainer's threads might hold.
+            # Python 3.12 warns about forking with threads: workers use none of the locks that the trainer's threads might hold.
             warnings.filterwarnings("ignore", message=".*fork", category=DeprecationWarning)
-            return _until_ended(iter(self._loader))
+            return _closing_workers(iter(self._loader))
 
 
-def _until_ended(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches; whatever ends the pass ends its workers at once.
+def _closing_workers(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches; the workers are shut down as soon as the pass ends.
 
-    Left to the garbage collector after an error, they are waited for in vain, 5 s each: it closes the queues before it tells them to end.
+    After an error the garbage collector would close the queues before telling the workers to exit, and then wait 5 s for each in vain.
     """
     try:
         yield from batches
     finally:
-        end_workers = getattr(batches, "_shutdown_workers", None)
-        if end_workers is not None:
-            end_workers()
+        shut_down = getattr(batches, "_shutdown_workers", None)
+        if shut_down is not None:
+            shut_down()
 
 
 def _dataset(
@@ -151,15 +149,15 @@ def _buckets(settings: Settings, utterances: Utterances, rule: SliceRule) -> Buc
     assert num_samples is not None
     indices = np.arange(len(utterances))
 
-    def fed_lengths(epoch: int) -> NDArray[np.int64]:
+    def slice_lengths(epoch: int) -> NDArray[np.int64]:
         return rule.cut(epoch, indices, num_samples).lengths
 
     upper_ends = np.array([round(seconds * SAMPLE_RATE) for seconds in settings.boundaries_s], dtype=np.int64)
-    return Buckets(upper_ends=upper_ends, fed_lengths=fed_lengths)
+    return Buckets(upper_ends=upper_ends, slice_lengths=slice_lengths)
 
 
 def _check_shared_memory(settings: Settings, num_batches: int, rows: int) -> None:
-    """Batches wait for the trainer in shared memory; a worker that finds it full dies of a bus error, which names nothing."""
+    """Prefetched batches wait in shared memory; a worker that fills it up dies of a bus error without a message."""
     if not settings.num_workers or not SHARED_MEMORY.is_dir():
         return
     num_ahead = min(num_batches, settings.num_workers * settings.prefetch_factor)
@@ -168,21 +166,21 @@ def _check_shared_memory(settings: Settings, num_batches: int, rows: int) -> Non
     free = state.f_bavail * state.f_frsize
     if needed > free:
         raise DatasetError(
-            f"{num_ahead} batches of {rows} utterances made ahead take up to {needed / 2**20:.0f} MiB of {SHARED_MEMORY}, which has "
+            f"{num_ahead} prefetched batches of {rows} utterances take up to {needed / 2**20:.0f} MiB of {SHARED_MEMORY}, which has "
             f"{free / 2**20:.0f} MiB free: lower num_workers ({settings.num_workers}), prefetch_factor ({settings.prefetch_factor}) or the "
             "batch, or give the container more (--shm-size)"
         )
 
 
-def _as_it_is(batch: Batch) -> Batch:
+def _identity(batch: Batch) -> Batch:
     return batch
 
 
 def _start_worker(worker: int) -> None:
-    """One thread a worker, and an end with the trainer: torch's own watch takes seconds, in which an orphan keeps the GPU's memory."""
+    """One thread per worker, killed with the trainer: torch's own check takes seconds, in which an orphan holds GPU memory."""
     torch.set_num_threads(1)
-    end_with_parent(signal.SIGKILL)
+    set_parent_death_signal(signal.SIGKILL)
     trainer = multiprocessing.parent_process()
     if trainer is None or os.getppid() != trainer.pid:
-        # It was gone before its end could be asked for.
+        # The trainer died before the signal was set.
         os._exit(1)

@@ -1,34 +1,49 @@
-"""Speech and text brought together. In: the parts of a Batch. Out: the contrastive loss of the batch.
-
-front end   audio → wav2vec2's CNN (frozen) → features
-tower       features → projection → transformer → attention pooling over time: what is trained
-text        tokens → BERT (frozen) → [CLS]
-loss        each row must find its own partner among the rows of the batch, in both directions; the temperature is learned
-
-The parts are transformers' own modules, called here one by one: what they compute together is the same as Wav2Vec2Model's forward (there
-is a test), and each can be exchanged for a faster one that computes the same (`fast/`).
-"""
+"""The contrastive model: speech and text towers, projections, and the loss over the rows of all ranks."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn import functional
 from transformers import BertModel, Wav2Vec2Model
 
 from seatrial_workloads.common.precision import torch_dtype
-from seatrial_workloads.contrastive.negatives import gather_rows
 from seatrial_workloads.contrastive.policies import Policies
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.contrastive.sources import speech_model, text_model
 
+
+def gather_rows(rows: Tensor) -> Tensor:
+    """(rows, width) of this rank → (world_size × rows, width)."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return rows
+    gathered: Tensor = _GatherRows.apply(rows.contiguous())
+    return gathered
+
+
+class _GatherRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor) -> Tensor:
+        parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
+        dist.all_gather(parts, rows)
+        return torch.cat(parts)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
+        summed = gradients[0].contiguous()
+        dist.all_reduce(summed)
+        return summed.chunk(dist.get_world_size())[dist.get_rank()]
+
+
 FIRST_TEMPERATURE = 0.07
-# As CLIP has it: beyond this the logits outgrow what fp16 can hold.
-LARGEST_SCALE = 100.0
+# As in CLIP: beyond this the logits overflow fp16.
+MAX_SCALE = 100.0
 
 FrontEnd = Callable[[Tensor], Tensor]
 """audio (rows, samples) → features (rows, frames, channels), no gradient."""
@@ -39,8 +54,8 @@ SpeechEncoder = Callable[[Tensor, Tensor | None, Tensor | None], Tensor]
 
 
 @dataclass
-class Paths:
-    """Who computes each part: the plain modules, or what `fast.choose` put in their place."""
+class ComputePaths:
+    """What computes each part: the plain modules, or their fast replacements (`fast.fast_paths`)."""
 
     front_end: FrontEnd
     speech: SpeechEncoder
@@ -54,13 +69,13 @@ class SpeechTextModel(nn.Module):
         super().__init__()
         self.tower = SpeechTower(speech, out_width=text.config.hidden_size)
         self.text = text.requires_grad_(False).eval()
-        # One number in a row of one: DeepSpeed cannot cut a scalar.
+        # Of shape (1,): DeepSpeed cannot shard a scalar.
         self.log_scale = nn.Parameter(torch.tensor([math.log(1 / FIRST_TEMPERATURE)]))
         self.gather_negatives = gather_negatives
-        self.paths = Paths(front_end=self.tower.plain_front_end, speech=self.tower, text=self.plain_text_encoder)
+        self.paths = ComputePaths(front_end=self.tower.plain_front_end, speech=self.tower, text=self.plain_text_encoder)
 
     def train(self, mode: bool = True) -> SpeechTextModel:
-        """The frozen text encoder never trains: its dropout would blur the targets."""
+        """The frozen text encoder stays in eval mode: dropout would blur the targets."""
         super().train(mode)
         self.text.eval()
         return self
@@ -73,38 +88,39 @@ class SpeechTextModel(nn.Module):
         num_samples: Tensor | None = None,
         time_mask: Tensor | None = None,
     ) -> Tensor:
-        """The loss. `num_samples` is None where every row fills the batch."""
+        """The loss. `num_samples` is None where no row is padded."""
         with torch.no_grad():
             features = self.paths.front_end(audio)
-            words = self.paths.text(token_ids, token_mask)
+            text = self.paths.text(token_ids, token_mask)
         frame_mask = None if num_samples is None else self.tower.frame_mask(num_samples, features.shape[1])
-        # What was compiled or captured for training is not made again for a validation.
+        # Compiled and captured paths are for training only; a validation would compile them again.
         encode = self.paths.speech if self.training else self.tower
-        return self.loss(encode(features, frame_mask, time_mask), words)
+        return self.loss(encode(features, frame_mask, time_mask), text)
 
-    def loss(self, speech: Tensor, words: Tensor) -> Tensor:
-        """Symmetric cross entropy, in fp32 whatever the encoders computed in."""
+    def loss(self, speech: Tensor, text: Tensor) -> Tensor:
+        """Symmetric cross entropy, always in fp32."""
         with torch.autocast(speech.device.type, enabled=False):
-            speech, words = functional.normalize(speech.float(), dim=-1), functional.normalize(words.float(), dim=-1)
-            scale = held_below(self.log_scale.float(), math.log(LARGEST_SCALE)).exp()
-            # A validation is the same on every rank: gathered, each row would meet itself as a stranger.
+            speech, text = functional.normalize(speech.float(), dim=-1), functional.normalize(text.float(), dim=-1)
+            scale = clamp_straight_through(self.log_scale.float(), math.log(MAX_SCALE)).exp()
+            # A validation is the same on every rank: gathered, each row would have itself as a negative.
             if self.gather_negatives and self.training:
-                return symmetric_loss(speech, words, scale, gather_rows(speech), gather_rows(words), own_first_row(speech.shape[0]))
-            return symmetric_loss(speech, words, scale, speech, words)
+                first_row = len(speech) * dist.get_rank() if dist.is_initialized() else 0
+                return symmetric_loss(speech, text, scale, gather_rows(speech), gather_rows(text), first_row)
+            return symmetric_loss(speech, text, scale, speech, text)
 
     def plain_text_encoder(self, token_ids: Tensor, token_mask: Tensor) -> Tensor:
         return self.text(input_ids=token_ids, attention_mask=token_mask).last_hidden_state[:, 0]
 
 
 class SpeechTower(nn.Module):
-    """One vector for each row of features; frames behind the end of a row count nowhere."""
+    """One vector for each row of features; padded frames are masked everywhere."""
 
     def __init__(self, speech: Wav2Vec2Model, out_width: int) -> None:
         super().__init__()
         self.speech = speech
         self.pooling = AttentionPooling(speech.config.hidden_size, out_width)
         speech.feature_extractor.requires_grad_(False)
-        # The flip of a coin for every layer: a rank whose layer was skipped has no gradient for it, and the others would wait.
+        # Layer drop is random per rank: a skipped layer has no gradient, and the other ranks would wait for it.
         speech.config.layerdrop = 0.0
 
     def forward(self, features: Tensor, frame_mask: Tensor | None, time_mask: Tensor | None) -> Tensor:
@@ -114,8 +130,8 @@ class SpeechTower(nn.Module):
         return self.pooling(self.transformed(hidden, frame_mask), frame_mask)
 
     def transformed(self, hidden: Tensor, frame_mask: Tensor | None) -> Tensor:
-        """The transformer. Its layers are called here: transformers' own loop flips a coin for each layer and asks the GPU whether a mask
-        masks anything, which a compiler cannot look through and a CUDA graph cannot contain."""
+        """The transformer, layer by layer: transformers' own loop draws a random number per layer and reads the mask back from the GPU,
+        which torch.compile cannot trace and a CUDA graph cannot contain."""
         encoder = self.speech.encoder
         if self.speech.config.do_stable_layer_norm:
             return encoder(hidden, attention_mask=frame_mask).last_hidden_state
@@ -128,14 +144,11 @@ class SpeechTower(nn.Module):
         return hidden
 
     def frame_mask(self, num_samples: Tensor, frames: int) -> Tensor:
-        """(rows, frames) bool: which frames come from audio, not from the zeros behind it."""
-        valid = num_samples
-        for kernel, stride in zip(self.speech.config.conv_kernel, self.speech.config.conv_stride, strict=True):
-            valid = torch.div(valid - kernel, stride, rounding_mode="floor") + 1
-        return torch.arange(frames, device=valid.device) < valid.unsqueeze(-1)
+        """(rows, frames) bool: which frames come from audio, not from padding."""
+        return torch.arange(frames, device=num_samples.device) < self.num_frames(num_samples).unsqueeze(-1)
 
-    def num_frames(self, num_samples: int) -> int:
-        """Frames that the CNN makes of so many samples."""
+    def num_frames(self, num_samples: Any) -> Any:
+        """Frames that the CNN outputs for this many samples, a number or a tensor."""
         frames = num_samples
         for kernel, stride in zip(self.speech.config.conv_kernel, self.speech.config.conv_stride, strict=True):
             frames = (frames - kernel) // stride + 1
@@ -147,7 +160,7 @@ class SpeechTower(nn.Module):
 
 
 def attention_mask(frame_mask: Tensor | None, dtype: torch.dtype, implementation: str) -> Tensor | None:
-    """Which frames may be looked at, in the form the attention takes."""
+    """The frame mask in the form the attention implementation takes."""
     if frame_mask is None or implementation == "flash_attention_2":
         return frame_mask
     attend = frame_mask[:, None, None, :]
@@ -170,26 +183,21 @@ class AttentionPooling(nn.Module):
         return self.project(torch.bmm(weights.unsqueeze(1), hidden).squeeze(1))
 
 
-def symmetric_loss(speech: Tensor, words: Tensor, scale: Tensor, all_speech: Tensor, all_words: Tensor, first_row: int = 0) -> Tensor:
+def symmetric_loss(speech: Tensor, text: Tensor, scale: Tensor, all_speech: Tensor, all_text: Tensor, first_row: int = 0) -> Tensor:
     """Row i of this rank belongs to row `first_row` + i of all."""
     own = torch.arange(first_row, first_row + speech.shape[0], device=speech.device)
-    to_words = functional.cross_entropy(scale * speech @ all_words.T, own)
-    to_speech = functional.cross_entropy(scale * words @ all_speech.T, own)
-    return (to_words + to_speech) / 2
+    to_text = functional.cross_entropy(scale * speech @ all_text.T, own)
+    to_speech = functional.cross_entropy(scale * text @ all_speech.T, own)
+    return (to_text + to_speech) / 2
 
 
-def held_below(value: Tensor, most: float) -> Tensor:
-    """At most `most`, with the gradient of the value itself: one that has grown beyond it can still come down."""
+def clamp_straight_through(value: Tensor, most: float) -> Tensor:
+    """Clamp to `most` with the gradient of the identity, so that a value beyond it can still come down."""
     return value + (value.clamp(max=most) - value).detach()
 
 
-def own_first_row(rows: int) -> int:
-    """Where this rank's rows begin among those of all ranks."""
-    return rows * torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-
-
 def new_model(settings: Settings, policies: Policies, vocab_size: int) -> SpeechTextModel:
-    """On the CPU, so that the same seed gives the same weights everywhere; the frozen parts in their own number format."""
+    """Created on the CPU, so that a seed gives the same weights everywhere; frozen parts in their load dtype."""
     model = SpeechTextModel(
         speech_model(settings.speech_model, policies.speech_attention),
         text_model(settings.text_model, policies.text_attention, vocab_size),
@@ -199,12 +207,12 @@ def new_model(settings: Settings, policies: Policies, vocab_size: int) -> Speech
     model.text.to(frozen)
     model.tower.speech.feature_extractor.to(frozen)
     if not settings.mask_time_prob:
-        # Nothing is masked, so what stands for masked frames has no gradient, and ranks would wait for one.
+        # Nothing is masked, so the mask embedding gets no gradient, and ranks would wait for one.
         model.tower.speech.masked_spec_embed.requires_grad_(False)
     return model
 
 
 def num_parameters(model: nn.Module) -> tuple[int, int]:
-    """Trained ones, and all; asked before ZeRO 3 shares them out."""
+    """Number of trained parameters and of all; call before ZeRO 3 shards them."""
     sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
     return sum(size for size, trains in sizes if trains), sum(size for size, _ in sizes)

@@ -1,17 +1,16 @@
-"""What the settings come to on these ranks: precision, attention, arithmetic, and the options of the engine.
+"""Effective settings on these ranks: precision, attention, arithmetic, and the engine's options.
 
-In: settings and ranks. Out: Policies, decided alike on every rank.
+In: settings and ranks. Out: Policies, the same on every rank.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial_workloads.common.attention import common_word, resolve_attention
-from seatrial_workloads.common.choice import Choice
+from seatrial_workloads.common.attention import choose_attention
 from seatrial_workloads.common.distributed import Ranks, lowest_capability
+from seatrial_workloads.common.effective import Choice, prefetch_without_workers
 from seatrial_workloads.common.engines import EngineOptions
-from seatrial_workloads.common.made_ahead import told_of_prefetch
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
 from seatrial_workloads.common.precision import Precision, choose_load_dtype, choose_precision
 from seatrial_workloads.contrastive.settings import Settings
@@ -19,7 +18,7 @@ from seatrial_workloads.contrastive.settings import Settings
 
 @dataclass(frozen=True, kw_only=True)
 class Policies:
-    """What is used; `choices` has each with what was asked for and why."""
+    """Effective values; `choices` has each with the requested value and the reason."""
 
     precision: Precision
     speech_attention: str
@@ -29,11 +28,11 @@ class Policies:
 
 
 def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
-    """Also sets torch's switches for the arithmetic."""
+    """Resolve the settings and configure torch's arithmetic."""
     lowest = lowest_capability(ranks)
     precision = choose_precision(settings.precision, lowest)
-    speech = resolve_attention(settings.speech_attention, precision.effective, lowest)
-    text = resolve_attention(settings.text_attention, precision.effective, lowest)
+    speech = choose_attention(settings.speech_attention, precision.effective, lowest)
+    text = choose_attention(settings.text_attention, precision.effective, lowest)
     load_dtype = choose_load_dtype(settings.model_load_dtype, precision, (speech.effective, text.effective), on_gpu=lowest is not None)
     choices = {
         "precision": precision,
@@ -43,8 +42,10 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
         "text_attn_impl": text,
         "device": Choice(settings.device, str(ranks.device), ranks.device_name),
         **set_math_backend(math_options(settings), lowest),
-        **_without_effect(settings),
+        **prefetch_without_workers(settings.num_workers, settings.prefetch_factor),
     }
+    if settings.dataset_use_trim and settings.dataset_offline_trimmed:
+        choices["dataset_use_trim"] = Choice(True, False, "dataset_offline_trimmed: the tree was trimmed beforehand")
     return Policies(
         precision=precision,
         speech_attention=speech.effective,
@@ -57,7 +58,7 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
 def _common_attention(settings: Settings, speech: Choice, text: Choice) -> Choice:
     if speech.effective == text.effective:
         return Choice(settings.attn_impl, speech.effective, speech.reason)
-    return Choice(settings.attn_impl, common_word((speech, text)), f"speech {speech.effective}, text {text.effective}")
+    return Choice(settings.attn_impl, "split", f"speech {speech.effective}, text {text.effective}")
 
 
 def math_options(settings: Settings) -> MathOptions:
@@ -87,11 +88,3 @@ def engine_options(settings: Settings) -> EngineOptions:
         bucket_size=settings.bucket_size,
         wall_clock_breakdown=settings.wall_clock_breakdown,
     )
-
-
-def _without_effect(settings: Settings) -> dict[str, Choice]:
-    """A setting that does nothing says so."""
-    told = told_of_prefetch(settings.num_workers, settings.prefetch_factor)
-    if settings.dataset_use_trim and settings.dataset_offline_trimmed:
-        told["dataset_use_trim"] = Choice(True, False, "dataset_offline_trimmed: the tree was trimmed beforehand")
-    return told

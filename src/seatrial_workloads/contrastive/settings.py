@@ -1,6 +1,6 @@
-"""What can be set of the contrastive speech–text trainer. Standard library only; checked when made.
+"""Settings of the contrastive speech–text trainer, checked on construction. Standard library only.
 
-Flat, so that a plan's axes reach every one of them; the nested keys of `train.py` are mapped onto these in `hydra_config`.
+Flat, so that a plan's axes can set each; the nested keys of `train.py` are mapped onto them in `hydra_config`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 from seatrial_workloads.common.attention import CHOICES as ATTENTIONS
 from seatrial_workloads.common.precision import CHOICES as DTYPES
 from seatrial_workloads.common.precision import FP16_ON_CPU
-from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
-from seatrial_workloads.contrastive.manifests_nearby import clause_of_others, problem_of
+from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
+from seatrial_workloads.contrastive.manifests import manifest_problem, suggest_manifests
 
 NEEDS_TORCH = True
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
@@ -30,78 +30,78 @@ class Settings:
     steps: int = 100
     """Number of optimiser steps."""
     micro_batch: int = 8
-    """Utterances of one rank in one step; the loss compares each with the others of its rank."""
+    """Utterances per rank and step; the loss compares each with the others of its rank."""
     seed: int = 123456
     """Seed of weights, order, slices and masks."""
     device: str = "auto"
-    """Where to train: auto (CUDA where there is one), cpu or cuda."""
+    """Where to train: auto (CUDA if available), cpu or cuda."""
     engine: str = "ddp"
-    """Who owns gradients and optimiser: ddp (torch) or deepspeed."""
+    """Training engine: ddp (torch) or deepspeed."""
     zero_stage: int = 0
-    """Stage of DeepSpeed's ZeRO, 0 to 3; other engines have none and refuse anything but 0."""
+    """DeepSpeed ZeRO stage, 0 to 3; must be 0 for ddp."""
 
     speech_model: str = "tiny"
-    """wav2vec2 with weights from a folder or hub id, or `base` or `tiny` for that shape with random weights."""
+    """wav2vec2 from a folder or hub id, or `base` or `tiny` for that shape with random weights."""
     text_model: str = "tiny"
-    """BERT with weights from a folder or hub id, or `base` or `tiny` for that shape with random weights and a tokenizer of its own."""
+    """BERT from a folder or hub id, or `base` or `tiny` for that shape with random weights and a built-in tokenizer."""
     pretrained_checkpoint: str | None = None
-    """A .pth with weights of the whole model to start from."""
+    """A .pth with weights of the full model to start from."""
     resume_from: str | None = None
-    """A checkpoint folder of an earlier run, or a run folder whose newest checkpoint is meant; training goes on after its step."""
+    """A checkpoint folder of an earlier run, or a run folder (its newest checkpoint); training resumes after its step."""
     gather_negatives: bool = False
-    """Compare with the utterances of all ranks instead of this rank's own."""
+    """Use the utterances of all ranks as negatives, not only this rank's."""
     mask_time_prob: float = 0.05
-    """Share of audio frames hidden from the speech encoder while it trains (SpecAugment)."""
+    """Share of audio frames masked in training (SpecAugment)."""
     fast_paths: bool = True
-    """Use the front end as matrix products and the text encoder as one CUDA graph where they apply; false for the plain modules."""
+    """Compute the front end as matrix products and the text encoder as a CUDA graph where possible; false for the plain modules."""
 
     dataset_root: str = "data/LibriSpeech/LibriSpeech"
     """A LibriSpeech tree: SPLIT/SPEAKER/CHAPTER/*.flac with transcripts."""
     dataset_manifest_path: str | None = None
     """Manifest of the tree as `seatrial prepare librispeech` writes it; without one the tree is scanned."""
     dataset_use_trim: bool = False
-    """Trim silence while loading; for a tree that was not trimmed beforehand."""
+    """Trim silence while loading, for a tree that was not trimmed offline."""
     dataset_offline_trimmed: bool = True
-    """The tree was trimmed beforehand: loading then never trims."""
+    """The tree was trimmed offline, so loading does not trim."""
     min_slice_s: float = 1.0
     """Shortest random slice."""
     max_slice_s: float = 3.0
-    """Longest random slice; an utterance shorter than this is fed whole."""
+    """Longest random slice; a shorter utterance is used in full."""
     fixed_slice_s: float | None = None
-    """One length for every slice, in place of the two above."""
+    """Fixed length of every slice, instead of the two above."""
     length_buckets: bool = False
-    """Make batches of slices of like length."""
+    """Batch slices of similar length."""
     bucket_boundaries_s: str = "1.0,1.5,2.0,2.5,3.0"
-    """Upper ends of the buckets, with commas between them."""
+    """Upper bounds of the buckets, comma-separated."""
     num_workers: int = 2
-    """Loader workers of a rank; 0 makes batches in the training process itself."""
+    """Loader workers per rank; 0 loads in the training process."""
     prefetch_factor: int = 2
-    """Batches each worker makes ahead; no effect without workers."""
+    """Batches each worker prefetches; no effect without workers."""
 
     precision: str = "auto"
     """Number format of the computation: auto, bf16, fp16 or fp32; auto is resolved on the node and reported."""
     model_load_dtype: str = "auto"
     """Number format of the frozen weights: auto follows precision."""
     attn_impl: str = "auto"
-    """Attention of both encoders: auto, eager, sdpa or flash_attention_2; what cannot be had is replaced, with the reason."""
+    """Attention of both encoders: auto, eager, sdpa or flash_attention_2; an unavailable one is replaced, with the reason."""
     speech_attn_impl: str | None = None
     """Attention of the speech encoder, where it differs."""
     text_attn_impl: str | None = None
     """Attention of the text encoder, where it differs."""
     tf32: bool = True
-    """Let fp32 products on CUDA use TF32."""
+    """Allow TF32 for fp32 matmuls on CUDA."""
     matmul_precision: str = "high"
     """torch's float32 matmul precision: highest, high or medium."""
     torch_compile: bool = False
-    """Use torch.compile; compiling is a named pause before the first step, and where it fails training goes on without, with the reason."""
+    """Use torch.compile; compiling is a named pause before the first step. If it fails, training continues without, with the reason."""
     torch_compile_mode: str = "default"
     """Mode of torch.compile."""
     torch_compile_dynamic: bool | None = None
-    """Compile for changing lengths; null lets the slices decide: fixed ones need it not."""
+    """Compile for dynamic shapes; null decides by the slices: not for fixed ones."""
     deterministic: bool = False
-    """Only algorithms that give the same bits each time."""
+    """Only deterministic algorithms."""
     cudnn_benchmark: bool = False
-    """Let cuDNN try its algorithms and keep the fastest."""
+    """Let cuDNN time its algorithms and keep the fastest."""
 
     lr: float = 1e-4
     """Learning rate of Adam at the end of the warm-up."""
@@ -110,36 +110,36 @@ class Settings:
     eps: float = 1e-8
     weight_decay: float = 3e-7
     warmup_steps: int = 10_000
-    """Steps over which the learning rate rises; it rises with the logarithm of the step, as DeepSpeed's WarmupCosineLR does."""
+    """Warm-up steps of the learning rate, logarithmic as in DeepSpeed's WarmupCosineLR."""
     schedule_steps: int = 100_000
-    """Steps after which the learning rate has come down to its least."""
+    """Steps until the learning rate reaches its minimum."""
     min_lr_ratio: float = 1e-4
-    """Least learning rate as a share of lr."""
+    """Minimum learning rate as a share of lr."""
     gradient_clipping: float = 1.0
-    """Largest norm of the gradient."""
+    """Maximum gradient norm."""
     torch_adam: bool | None = None
-    """True takes torch's own Adam under deepspeed, false insists on FusedAdam; null takes FusedAdam where it is built, else torch's."""
+    """True uses torch's Adam under deepspeed, false requires FusedAdam; null uses FusedAdam where it can be built, else torch's."""
     overlap_comm: bool = True
-    """Under ZeRO, let communication run beside the backward pass."""
+    """Overlap ZeRO communication with the backward pass."""
     bucket_size: int = 200_000_000
-    """Elements in one communication of ZeRO."""
+    """Elements per ZeRO collective."""
     wall_clock_breakdown: bool = False
-    """Let DeepSpeed time its own phases; it synchronises for that."""
+    """Let DeepSpeed time its own phases, which synchronises with the GPU."""
 
     log_every: int = 10
-    """Steps between two lines of loss; step 0 and the last step always have one. Reading a loss waits for the GPU."""
+    """Steps between two log lines; step 0 and the last step always have one. Reading the loss synchronises with the GPU."""
     validation_every_steps: int | None = None
     """Steps between two validations, which are named pauses; none comes after step 0."""
     eval_batch_size: int = 128
-    """Utterances in one batch of a validation; it ends earlier where the validation set does."""
+    """Utterances per validation batch, at most the validation set."""
     eval_batches: int | None = 16
-    """Most batches of one validation; null for the whole set."""
+    """Maximum number of batches per validation; null for the whole set."""
     eval_sequential: bool = False
-    """Validate in the order of the files instead of a fixed shuffled one."""
+    """Validate in file order instead of a fixed shuffle."""
     checkpoint_every_steps: int | None = None
     """Steps between two checkpoints, which are named pauses; none comes after step 0."""
     checkpoint_keep: int = 1
-    """How many checkpoints are kept; older ones are removed once a newer one is whole."""
+    """Number of checkpoints kept; older ones are removed once a newer one is complete."""
     checkpoint_exclude_frozen: bool = True
     """Leave the frozen encoders out of checkpoints."""
     checkpoint_tag_style: str = "iter"
@@ -152,39 +152,38 @@ class Settings:
         check_at_least(self, warmup_steps=0, schedule_steps=1, gradient_clipping=0, weight_decay=0, bucket_size=1, mask_time_prob=0)
         check_one_of(self, device=("auto", "cpu", "cuda"), engine=("ddp", "deepspeed"), precision=DTYPES, model_load_dtype=DTYPES)
         check_one_of(self, attn_impl=ATTENTIONS, matmul_precision=("highest", "high", "medium"), torch_compile_mode=COMPILE_MODES)
-        check_one_of(self, checkpoint_tag_style=("iter", "global_step"))
-        self._check_attention_of_one()
+        check_one_of(self, checkpoint_tag_style=("iter", "global_step"), speech_attn_impl=ATTENTIONS, text_attn_impl=ATTENTIONS)
         self._check_engine()
         self._check_slices()
         self._check_optimiser()
         if self.micro_batch == 1 and not self.gather_negatives:
-            raise ValueError("micro_batch is 1: an utterance alone has nothing to be told apart from; use 2 or more, or gather_negatives")
+            raise ValueError("micro_batch is 1: the contrastive loss needs negatives; use 2 or more, or gather_negatives")
         if self.device == "cpu" and self.precision == "fp16":
             raise ValueError(FP16_ON_CPU)
 
     def host_problems(self, *, num_gpus: int, cwd: Path) -> list[tuple[str, str]]:
-        """Settings that cannot work on this host, each with a sentence that says why and what to do; asked before anything is started."""
+        """(setting, problem) for each that cannot work on this host; called before anything is started."""
         found = (*self._missing_files(cwd), *self._folders_without_weights(cwd))
         problems = [(name, sentence) for name, sentence in found if sentence]
         if not num_gpus and self.precision == "fp16" and self.device != "cpu":
-            problems.append(("precision", f"no usable GPU here, and {FP16_ON_CPU}"))
+            problems.append(("precision", f"no usable GPU found, and {FP16_ON_CPU}"))
         if not num_gpus and self.device == "cuda":
-            problems.append(("device", "device is cuda, and no usable GPU was found here: use device=auto or cpu"))
+            problems.append(("device", "device is cuda, but no usable GPU was found: use device=auto or cpu"))
         return problems
 
     def _missing_files(self, cwd: Path) -> Iterator[tuple[str, str]]:
         if not (cwd / self.dataset_root).is_dir():
             yield (
                 "dataset_root",
-                f"there is no folder {self.dataset_root}: prepare LibriSpeech (seatrial prepare librispeech --input-root …), "
-                f"or make a small one to try things with (seatrial prepare librispeech --synthetic 200 --output-root {self.dataset_root})",
+                f"there is no folder {self.dataset_root}: run seatrial prepare librispeech --input-root …, "
+                f"or create a small synthetic one (seatrial prepare librispeech --synthetic 200 --output-root {self.dataset_root})",
             )
         manifest, checkpoint = self.dataset_manifest_path, self.pretrained_checkpoint
         if manifest is not None and not (cwd / manifest).is_file():
-            others = clause_of_others(self.dataset_root, cwd, "dataset_manifest_path")
+            others = suggest_manifests(self.dataset_root, cwd, "dataset_manifest_path")
             yield "dataset_manifest_path", f"there is no manifest {manifest}{others or ': correct dataset_manifest_path, or leave it out'}"
         if manifest is not None and (cwd / manifest).is_file():
-            yield "dataset_manifest_path", problem_of(cwd / manifest, cwd / self.dataset_root)
+            yield "dataset_manifest_path", manifest_problem(cwd / manifest, cwd / self.dataset_root)
         if checkpoint is not None and not (cwd / checkpoint).is_file():
             yield "pretrained_checkpoint", f"there is no file {checkpoint}: correct pretrained_checkpoint, or leave it out"
         if self.resume_from is not None and not (cwd / self.resume_from).is_dir():
@@ -194,7 +193,7 @@ class Settings:
         for name in ("speech_model", "text_model"):
             source = str(getattr(self, name))
             if source not in CONFIG_NAMES and (cwd / source).is_dir() and not (cwd / source / "config.json").is_file():
-                yield name, f"the folder {source} has no config.json in it: give the one that the model's files lie in"
+                yield name, f"the folder {source} has no config.json: use the folder with the model's files"
 
     @property
     def slice_range_s(self) -> tuple[float, float]:
@@ -203,7 +202,7 @@ class Settings:
 
     @property
     def boundaries_s(self) -> tuple[float, ...]:
-        """Upper ends of the length buckets, none where they are off."""
+        """Upper bounds of the length buckets; empty where buckets are off."""
         return tuple(map(float, self.bucket_boundaries_s.split(","))) if self.length_buckets else ()
 
     @property
@@ -213,11 +212,6 @@ class Settings:
     @property
     def text_attention(self) -> str:
         return self.text_attn_impl or self.attn_impl
-
-    def _check_attention_of_one(self) -> None:
-        for name in ("speech_attn_impl", "text_attn_impl"):
-            if getattr(self, name) is not None:
-                check_one_of(self, **{name: ATTENTIONS})
 
     def _check_engine(self) -> None:
         if self.zero_stage > 3:
@@ -230,7 +224,7 @@ class Settings:
             raise ValueError(f"fixed_slice_s is {self.fixed_slice_s}; it must be above 0, or null for slices of random length")
         if self.slice_range_s[0] < SHORTEST_SLICE_S:
             name = "min_slice_s" if self.fixed_slice_s is None else "fixed_slice_s"
-            raise ValueError(f"{name} is {self.slice_range_s[0]}: the speech encoder makes no frame of less than {SHORTEST_SLICE_S} s")
+            raise ValueError(f"{name} is {self.slice_range_s[0]}: the speech encoder needs at least {SHORTEST_SLICE_S} s")
         if not 0 < self.min_slice_s <= self.max_slice_s:
             raise ValueError(f"min_slice_s ({self.min_slice_s}) must be above 0 and at most max_slice_s ({self.max_slice_s})")
         try:
@@ -238,11 +232,13 @@ class Settings:
         except ValueError:
             bounds = []
         if not bounds or not all(map(math.isfinite, bounds)) or bounds != sorted(set(bounds)) or bounds[0] <= 0:
-            raise ValueError(f"bucket_boundaries_s is '{self.bucket_boundaries_s}'; expected rising seconds with commas, as in 1.0,1.5,2.0")
+            raise ValueError(
+                f"bucket_boundaries_s is '{self.bucket_boundaries_s}'; expected increasing seconds, comma-separated, as in 1.0,1.5,2.0"
+            )
         if self.length_buckets and self.dataset_use_trim and not self.dataset_offline_trimmed:
             raise ValueError(
-                "length_buckets need the length that is fed, and dataset_use_trim changes it while loading: "
-                "trim beforehand (seatrial prepare librispeech --trim) and set dataset_offline_trimmed"
+                "length_buckets need the final length, and dataset_use_trim changes it while loading: "
+                "trim offline (seatrial prepare librispeech --trim) and set dataset_offline_trimmed"
             )
 
     def _check_optimiser(self) -> None:

@@ -1,4 +1,4 @@
-"""Train speech and text encoders to agree. In: settings. Out: events, heartbeats, train.log, checkpoints where they were asked for.
+"""Train speech and text encoders to agree. In: settings. Out: events, heartbeats, train.log, checkpoints.
 
 torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.contrastive.train --dataset_root data/synthetic --steps 50
 
@@ -6,8 +6,8 @@ torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.contrastive.train
 2026-11-15 13:02:11,911 - seatrial - INFO - Step 0: Loss 2.0793
 2026-11-15 13:02:12,004 - seatrial - INFO - Timing(window=100): data_wait_ms:p50=0.95 p90=0.95 | … | iter_ms:p50=38.20 p90=38.20
 
-The order of things: policies (precision, attention, …) → model → weights → engine → checkpoint to go on from → fast parts → compile →
-CUDA graphs → steps. People who type Hydra's keys come in through `hydra_config.train`; both ways end in `train`.
+Order: policies (precision, attention, …) → model → weights → engine → resume → fast paths → compile → CUDA graphs → steps.
+`hydra_config.train` is the entry point with Hydra keys; both end in `train`.
 """
 
 from __future__ import annotations
@@ -21,42 +21,41 @@ import torch
 from torch import Tensor
 
 from seatrial.probe.identity import rank_and_world_size
-from seatrial_workloads.common.choice import Choice, record
-from seatrial_workloads.common.due import is_due, is_logged
-from seatrial_workloads.common.engines import make_engine
+from seatrial_workloads.common.distributed import RankContext, rank_context
+from seatrial_workloads.common.effective import Choice, record
+from seatrial_workloads.common.engines import create_engine
+from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.math_backend import prepare_determinism
-from seatrial_workloads.common.one_rank import OneRank, one_rank
-from seatrial_workloads.common.precision import refuse_fp16_without_gpu
-from seatrial_workloads.common.settings_file import load_settings
-from seatrial_workloads.common.startup_error import StartupError
-from seatrial_workloads.common.used_folder import refuse_used_folder
+from seatrial_workloads.common.precision import check_fp16_has_gpu
+from seatrial_workloads.common.run_folder import check_folder_unused
+from seatrial_workloads.common.settings import load_settings
+from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.contrastive.batch import Batch
-from seatrial_workloads.contrastive.checkpointing import first_step, is_saved, save, start_from_weights
+from seatrial_workloads.contrastive.checkpointing import is_checkpoint_due, load_pretrained_weights, resume_from_checkpoint, save_training
 from seatrial_workloads.contrastive.data import load_tokenizer, train_loader, validation_loader
-from seatrial_workloads.contrastive.fast.choose import capture_tower, longest_samples, padded, take_fast_parts
-from seatrial_workloads.contrastive.fast.compile_tower import compile_tower
+from seatrial_workloads.contrastive.fast.fast_paths import apply_fast_paths, capture_tower, compile_tower, longest_samples, pad_inputs
 from seatrial_workloads.contrastive.model import new_model, num_parameters
 from seatrial_workloads.contrastive.policies import engine_options, math_options, resolve_policies
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.sources import described, told_of_sources
+from seatrial_workloads.contrastive.sources import describe_source, random_weight_cautions
 
 
 def main(argv: list[str] | None = None) -> None:
     start = load_settings(Settings, argv)
     try:
         if rank_and_world_size(os.environ)[0] == 0:
-            refuse_used_folder(start.run_dir)
+            check_folder_unused(start.run_dir)
         train(start.settings, start.run_dir)
     except StartupError as error:
         sys.exit(f"contrastive: error: {error}")
 
 
 def train(settings: Settings, run_dir: Path, no_effect: Mapping[str, Choice] | None = None) -> None:
-    """One rank's training; `no_effect` are settings of the caller's that do nothing here, to be told with the others."""
-    refuse_fp16_without_gpu(settings.precision, settings.device)
+    """One rank's training; `no_effect` are the caller's settings without effect, logged with the others."""
+    check_fp16_has_gpu(settings.precision, settings.device)
     prepare_determinism(math_options(settings))
-    with one_rank(run_dir, settings.device, settings.steps) as here:
-        trainer = Trainer(settings, here)
+    with rank_context(run_dir, settings.device, settings.steps) as context:
+        trainer = Trainer(settings, context)
         try:
             trainer.train(no_effect or {})
         finally:
@@ -66,33 +65,33 @@ def train(settings: Settings, run_dir: Path, no_effect: Mapping[str, Choice] | N
 class Trainer:
     """Model, engine and loop of one rank."""
 
-    def __init__(self, settings: Settings, here: OneRank) -> None:
+    def __init__(self, settings: Settings, context: RankContext) -> None:
         torch.manual_seed(settings.seed)
-        self.settings, self.here = settings, here
-        self.probe, self.ranks, self.lines = probe, ranks, lines = here.probe, here.ranks, here.lines
+        self.settings, self.context = settings, context
+        self.probe, self.ranks, self.log = probe, ranks, log = context.probe, context.ranks, context.log
         self.policies = resolve_policies(settings, ranks)
-        self.choices: dict[str, Choice] = {**self.policies.choices, **told_of_sources(settings)}
+        self.choices: dict[str, Choice] = {**self.policies.choices, **random_weight_cautions(settings)}
         with probe.startup("model"):
             self.tokenizer = load_tokenizer(settings.text_model)
             self.model = new_model(settings, self.policies, len(self.tokenizer))
             self.num_parameters = num_parameters(self.model)
-            start_from_weights(self.model, settings, lines)
-            self.engine = make_engine(settings.engine, self.model, ranks, self.policies.precision, engine_options(settings))
-            self.start_step = first_step(self.engine, settings, here)
+            load_pretrained_weights(self.model, settings, log)
+            self.engine = create_engine(settings.engine, self.model, ranks, self.policies.precision, engine_options(settings))
+            self.start_step = resume_from_checkpoint(self.engine, settings, context)
             self.choices |= self.engine.choices
             self.choices["model_load_dtype"] = self._load_dtype()
-            self.choices |= take_fast_parts(self.model, settings, ranks.device, self.choices["model_load_dtype"].effective)
+            self.choices |= apply_fast_paths(self.model, settings, ranks.device, self.choices["model_load_dtype"].effective)
         with probe.startup("data"):
             self.loader = train_loader(settings, ranks, self.tokenizer, self.model.tower.num_frames, self.start_step)
-            # Made now: a validation set that is not there is told before the training, not in the middle of it.
             self.choices |= self.loader.choices()
+            # Created now, so that a missing validation set fails before the training and not in the middle of it.
             self.validation = validation_loader(settings, ranks, self.tokenizer) if settings.validation_every_steps else None
 
     def train(self, no_effect: Mapping[str, Choice]) -> None:
         settings, probe = self.settings, self.probe
         self.model.train()
         self._compile_and_capture()
-        self._tell(self.choices | dict(no_effect))
+        self._log_effective(self.choices | dict(no_effect))
         probe.resume_at(self.start_step)
         for step, batch in enumerate(probe.data(self.loader), start=self.start_step):
             with probe.step(samples=settings.micro_batch):
@@ -104,7 +103,7 @@ class Trainer:
         self.engine.close()
 
     def _load_dtype(self) -> Choice:
-        """What the frozen weights are in, once the engine has had its way with them."""
+        """Dtype of the frozen weights after the engine may have cast them."""
         choice, mixed = self.choices["model_load_dtype"], self.choices.get("mixed_precision")
         effective = self.policies.precision.effective
         if mixed is None or mixed.effective != "weights" or choice.effective == effective:
@@ -112,7 +111,7 @@ class Trainer:
         return Choice(choice.requested, effective, f"ZeRO {self.settings.zero_stage} casts the whole model to {effective}")
 
     def _compile_and_capture(self) -> None:
-        """What takes long once, before the first step and outside of its time."""
+        """One-time work before the first step, as a named pause."""
         if not self.settings.torch_compile and self.ranks.device.type != "cuda":
             return
         with self.probe.pause("compile"):
@@ -133,7 +132,7 @@ class Trainer:
         return loss.detach()
 
     def _inputs(self, batch: Batch) -> dict[str, Tensor | None]:
-        """What the model is given, on its device."""
+        """The model's inputs, on its device."""
         batch = batch.to(self.ranks.device)
         inputs = {
             "audio": batch.audio,
@@ -145,48 +144,48 @@ class Trainer:
         graphed = self.choices.get("tower_graph")
         if graphed is not None and graphed.effective and self.model.training:
             samples = longest_samples(self.settings)
-            return padded(inputs, samples, self.model.tower.num_frames(samples))
+            return pad_inputs(inputs, samples, self.model.tower.num_frames(samples))
         return inputs
 
     def _after_step(self, step: int, loss: Tensor) -> None:
-        """What is due after this step: lines, a validation, a checkpoint."""
+        """Log, validate and checkpoint where due."""
         settings = self.settings
         if is_logged(step, settings.log_every, settings.steps):
-            self.lines.step(step, loss.item())
+            self.log.step(step, loss.item())
             self.probe.memory()
         if is_due(step, settings.validation_every_steps):
             with self.probe.pause("eval"):
                 self._validate(step)
-        if is_saved(step, settings):
+        if is_checkpoint_due(step, settings):
             with self.probe.pause("checkpoint"):
-                save(self.engine, settings, self.here, step)
+                save_training(self.engine, settings, self.context, step)
 
     @torch.no_grad()
     def _validate(self, step: int) -> None:
-        """Every rank does the same validation: none waits for another in a place that is not timed."""
+        """Every rank runs the same validation, so that none waits for another outside a timed phase."""
         assert self.validation is not None
         self.model.eval()
         losses = []
         for number, batch in enumerate(self.validation, start=1):
             losses.append(self.engine.forward(**self._inputs(batch)).float())
-            self.lines.say(f"Val Step {number}/{len(self.validation)} Loss {losses[-1].item():.4f}")
+            self.log.info(f"Val Step {number}/{len(self.validation)} Loss {losses[-1].item():.4f}")
         self.model.train()
-        self.lines.say(f"Validation Finished for Step {step}. Avg Loss: {torch.stack(losses).mean().item():.4f}")
+        self.log.info(f"Validation Finished for Step {step}. Avg Loss: {torch.stack(losses).mean().item():.4f}")
 
-    def _tell(self, choices: Mapping[str, Choice]) -> None:
-        """What the settings came to on this machine, for the record and for people."""
+    def _log_effective(self, choices: Mapping[str, Choice]) -> None:
+        """Record and log the effective settings."""
         settings, ranks = self.settings, self.ranks
         record(choices, self.probe)
         trained, everything = self.num_parameters
-        self.lines.say(
-            f"contrastive: {trained:,} trained of {everything:,} parameters, speech {described(settings.speech_model)}, "
-            f"text {described(settings.text_model)}, batch {settings.micro_batch} x {ranks.world_size} ranks, "
+        self.log.info(
+            f"contrastive: {trained:,} trained of {everything:,} parameters, speech {describe_source(settings.speech_model)}, "
+            f"text {describe_source(settings.text_model)}, batch {settings.micro_batch} x {ranks.world_size} ranks, "
             f"{settings.engine}, {ranks.device_name}"
         )
-        self.lines.say(f"Training set: {self.loader.utterances.described()}")
+        self.log.info(f"Training set: {self.loader.utterances.summary()}")
         for name, choice in choices.items():
             if choice.requested != choice.effective:
-                self.lines.say(f"{name}: {choice.requested} -> {choice.effective} ({choice.reason})")
+                self.log.info(f"{name}: {choice.requested} -> {choice.effective} ({choice.reason})")
 
 
 if __name__ == "__main__":

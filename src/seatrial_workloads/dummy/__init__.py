@@ -1,1 +1,1 @@
-"""A training without a model: steps, waits, crashes and leaks to order. Standard library only."""
+"""A training without a model: configurable steps, waits, crashes and leaks. Standard library only."""

@@ -1,7 +1,7 @@
-"""What can go wrong with a training, to order. In: settings, run folder and rank. Out: a `Faults` that the training calls at its steps.
+"""Injected faults. In: settings, run folder and rank. Out: `Faults`, which the training calls in every step.
 
-Nothing here is played where the real thing can be had: a hang in C is a deadlock, a port in use is bound twice, memory that is not
-there is asked for. Only the text of a full GPU is made up.
+Faults are real where possible: a hang in C is a deadlock, a port in use is bound twice, an impossible allocation is requested. Only the
+CUDA OOM message is made up.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
+from seatrial.core.text import MIB
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN
-from seatrial.units import MIB
 from seatrial_workloads.dummy.settings import Settings
 
 SHARED_MEMORY = Path("/dev/shm")
 ORPHAN_S = 3600
-# A mutex of zeros is an open one; none is larger than this.
+# A zeroed mutex is unlocked; no pthread_mutex_t is larger than this.
 MUTEX_BYTES = 64
-CHATTER = b"".join(b"chatter %04d: nothing of use to anyone\n" % line for line in range(1000))
-# Half a character, the end of a string in C, a line that takes itself back, a terminal turned red, a title set.
+ENDLESS_LINES = b"".join(b"chatter %04d: nothing of use to anyone\n" % line for line in range(1000))
+# Half a UTF-8 character, NUL, a carriage return, ANSI colour, a terminal title.
 RUBBISH = b"\xe2\x82\x00\xff\xfe\r\x1b[31m\x1b]0;title\x07"
-NUM_LIES = 3
+NUM_FALSE_STEPS = 3
 
 
 class OutOfMemoryError(RuntimeError):
-    """Printed as torch's own, which needs a GPU."""
+    """Prints like torch's, which needs a GPU."""
 
     __module__ = "torch"
 
 
 class Faults:
-    """The faults of one rank. Use as a context manager around everything else, so that it begins first and ends last."""
+    """The faults of one rank. Use as the outermost context manager."""
 
     def __init__(self, settings: Settings, run_dir: Path, rank: int) -> None:
         self._settings = settings
@@ -54,14 +54,14 @@ class Faults:
         if self._settings.shared_memory:
             leave_shared_memory()
         if self._settings.output == "none":
-            fall_silent()
+            silence_output()
         if self._settings.output == "endless":
-            threading.Thread(target=chatter, daemon=True).start()
+            threading.Thread(target=print_endlessly, daemon=True).start()
         return self
 
     def __exit__(self, *exception: object) -> None:
         if self._settings.lies != "none":
-            tell_lies(self._settings.lies, self._run_dir, self._rank, self._settings.steps)
+            write_false_steps(self._settings.lies, self._run_dir, self._rank, self._settings.steps)
 
     def in_step(self, step: int) -> None:
         """Called in the middle of every step."""
@@ -111,7 +111,7 @@ def hang_in_python() -> NoReturn:
 
 
 def hang_in_c(library: ctypes.CDLL) -> NoReturn:
-    """Wait for a lock that this thread holds itself; a sleep would be ended by the first signal that has a handler."""
+    """Deadlock on a mutex that this thread holds; a sleep would be interrupted by a handled signal."""
     mutex = ctypes.create_string_buffer(MUTEX_BYTES)
     while True:
         library.pthread_mutex_lock(mutex)
@@ -119,7 +119,7 @@ def hang_in_c(library: ctypes.CDLL) -> NoReturn:
 
 def leave_orphan() -> None:
     argv = [sys.executable, "-c", f"import time; time.sleep({ORPHAN_S})"]
-    # Ignored before it begins: there is no moment in which it could be ended by them.
+    # Signals are ignored before exec, so that there is no race.
     left = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=ignore_signals)
     print(f"left behind: process {left.pid}", flush=True)
 
@@ -135,27 +135,27 @@ def leave_shared_memory() -> None:
     print(f"left behind: {segment}", flush=True)
 
 
-def fall_silent() -> None:
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, sys.stdout.fileno())
-    os.dup2(nowhere, sys.stderr.fileno())
+def silence_output() -> None:
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.dup2(devnull, sys.stderr.fileno())
 
 
-def chatter() -> None:
+def print_endlessly() -> None:
     try:
         while True:
-            os.write(sys.stdout.fileno(), CHATTER)
+            os.write(sys.stdout.fileno(), ENDLESS_LINES)
     except OSError:
-        # Nobody listens any more.
+        # The reader is gone.
         return
 
 
-def tell_lies(kind: str, run_dir: Path, rank: int, steps: int) -> None:
-    """Steps that never were, at a speed that stands out wherever they are believed."""
+def write_false_steps(kind: str, run_dir: Path, rank: int, steps: int) -> None:
+    """Append steps that never happened, with a speed that stands out if they are counted."""
     run, attempt = os.environ.get(ENV_RUN) or run_dir.name, int(os.environ.get(ENV_ATTEMPT) or 1)
     run, attempt = "somebody_elses_r1" if kind == "other_run" else run, attempt + (kind == "other_attempt")
     first = 0 if kind == "steps_back" else steps
     with open(run_dir / f"events_rank{rank}.jsonl", "a", encoding="utf-8") as events:
-        for step in range(first, first + NUM_LIES):
+        for step in range(first, first + NUM_FALSE_STEPS):
             now = {"v": 1, "run": run, "attempt": attempt, "rank": rank, "t": time.time(), "m": time.monotonic()}
             events.write(json.dumps({**now, "kind": "step", "step": step, "iter_ms": 0.001, "samples": 1_000_000, "loss": 0.0}) + "\n")

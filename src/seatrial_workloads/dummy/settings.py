@@ -1,10 +1,10 @@
-"""What can be ordered of the dummy workload. Standard library only; checked when made."""
+"""Settings of the dummy workload, checked on construction. Standard library only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
+from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
 
 NEEDS_TORCH = False
 CRASHES = ("exception", "exit", "sigkill", "segfault", "cuda_oom", "host_oom", "port_in_use")
@@ -16,48 +16,48 @@ PHASES = ("all", "data_wait", "fwd", "bwd", "step")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """A training that only sleeps: every effect a sweep should find, in the size that was ordered."""
+    """A training that only sleeps, with every effect that a sweep should find."""
 
     steps: int = 100
     """Number of steps."""
     step_ms: float = 20.0
     """Time of one step at micro_batch 8; half of it does not depend on the batch."""
     micro_batch: int = 8
-    """Samples of one rank in one step."""
+    """Samples per rank and step."""
     jitter_ratio: float = 0.05
-    """Each step is longer or shorter by up to this part of itself, the same way each time for one seed."""
+    """Relative random variation of each step's time, reproducible by seed."""
     warmup_steps: int = 0
-    """So many first steps are slow."""
+    """Number of slow first steps."""
     warmup_factor: float = 3.0
-    """How many times slower the warm-up steps are."""
+    """Slowdown factor of warm-up steps."""
     drift_ratio: float = 1.0
     """Time of the last step over that of the first; above 1 the run slows down as it goes."""
     shift_at_step: int | None = None
-    """The step from which on every step is slower, counted from 0."""
+    """First step, counted from 0, of a lasting slowdown."""
     shift_factor: float = 1.5
-    """How many times slower the steps are after the shift."""
+    """Slowdown factor after the shift."""
     uneven_every: int | None = None
-    """One step in so many is slow on every rank; step 0 is not."""
+    """Every n-th step is slow on every rank; step 0 is not."""
     uneven_factor: float = 4.0
-    """How many times slower such a step is."""
+    """Slowdown factor of such a step."""
     repeat_spread: float = 0.0
-    """Each run is faster or slower as a whole by up to this part of its step time, by chance of its name and the seed."""
+    """Relative random variation of a whole run's step time, by its name and the seed."""
     drift_per_run: float = 0.0
-    """Each run of a campaign is slower than the one begun before it by this part, counted by the runs' folders beside its own."""
+    """Relative slowdown of each run against the one started before it, counted by the run folders of the campaign."""
     data_wait_ms: float = 0.0
     """Wait for a batch of 8 without workers."""
     burst_every: int | None = None
-    """One batch in so many is long in coming; that of step 0 is not."""
+    """Every n-th batch is late; that of step 0 is not."""
     burst_ms: float = 100.0
-    """How much longer the wait for such a batch is."""
+    """Additional wait for such a batch."""
     num_workers: int = 0
     """Loader workers, which share the wait between them."""
     slow_rank: int | None = None
     """The rank that is slower than the others."""
     slow_factor: float = 2.0
-    """How many times slower the slow rank is."""
+    """Slowdown factor of the slow rank."""
     slow_phase: str = "all"
-    """Where its time goes: all phases alike, or data_wait, fwd, bwd or step alone."""
+    """Phase that is slow: all, data_wait, fwd, bwd or step."""
     crash_at_step: int | None = None
     """The step in which a rank fails, counted from 0."""
     crash_rank: int = 0
@@ -67,43 +67,43 @@ class Settings:
     exit_code: int = 1
     """Exit code of a crash by exit."""
     hang_at_step: int | None = None
-    """The step in which a rank stands still for ever, counted from 0."""
+    """The step in which a rank hangs, counted from 0."""
     hang_rank: int = 0
-    """The rank that stands still."""
+    """The rank that hangs."""
     hang_in: str = "python"
-    """Where it stands: python, c (a call that keeps the GIL, so that its heartbeat stops too) or c_released."""
+    """Where it hangs: python, c (holding the GIL, so that its heartbeat stops too) or c_released."""
     start_delay_s: float = 0.0
-    """Time that passes before the first step."""
+    """Delay before the first step."""
     skip_all_steps: bool = False
-    """End well without a single step."""
+    """Exit with 0 without a single step."""
     output: str = "normal"
-    """What is printed: normal, none, endless (as fast as it can) or rubbish (bytes that are no text)."""
+    """What is printed: normal, none, endless (as fast as possible) or rubbish (bytes that are not text)."""
     orphan: bool = False
-    """Each rank leaves a process of its own session that ignores TERM and HUP, and keeps the output open."""
+    """Each rank leaves a process in its own session that ignores TERM and HUP and keeps the output open."""
     shared_memory: bool = False
-    """Each rank leaves a piece of shared memory, named as torch names them."""
+    """Each rank leaves a shared memory segment named like torch's."""
     lies: str = "none"
-    """False steps at the end of each rank's events: none, steps_back, other_run or other_attempt."""
+    """False steps appended to each rank's events: none, steps_back, other_run or other_attempt."""
     pause_every: int | None = None
-    """Steps between two checkpoint pauses; none comes after step 0."""
+    """Steps between two checkpoint pauses; none after step 0."""
     pause_ms: float = 50.0
     """Length of a checkpoint pause."""
     loss: str = "falls"
     """The loss: falls, flat, or nan from the middle of the run on."""
     leak_mib_per_step: float = 0.0
-    """Memory that each step takes and never gives back."""
+    """Memory that each step leaks."""
     cache_mib: float = 0.0
-    """Memory of a cache that fills step by step and then stays full."""
+    """Size of a cache that fills step by step."""
     cache_steps: int = 50
-    """Steps that the cache takes to fill."""
+    """Steps until the cache is full."""
     saw_mib: float = 0.0
-    """Memory that is taken step by step and given back all at once, again and again."""
+    """Memory that grows step by step and is freed at once, periodically."""
     saw_every: int = 20
-    """Steps from one giving back to the next."""
+    """Steps between two frees."""
     seed: int = 0
     """Seed of the jitter."""
     log_every: int = 10
-    """Steps between two lines of loss; step 0 and the last step always have one."""
+    """Steps between two log lines; step 0 and the last step always have one."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -127,7 +127,7 @@ class Settings:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0 (1 means no change)")
 
         if self.slow_phase != "all" and self.slow_factor < 1:
-            raise ValueError(f"slow_factor is {self.slow_factor}; with a slow_phase it must be 1 or more: a phase can only be made longer")
+            raise ValueError(f"slow_factor is {self.slow_factor}; with a slow_phase it must be 1 or more: a phase can only become longer")
 
     def _check_faults(self) -> None:
         for name in ("crash_at_step", "hang_at_step", "shift_at_step"):
@@ -135,6 +135,6 @@ class Settings:
             if step is not None and step >= self.steps:
                 raise ValueError(f"{name} ({step}) lies after the last step ({self.steps - 1}): lower it or raise steps")
             if step is not None and self.skip_all_steps:
-                raise ValueError(f"{name} is {step}, but skip_all_steps leaves no step to fail in: take one of the two away")
+                raise ValueError(f"{name} is {step}, but skip_all_steps runs no step: remove one of the two")
         if not 0 <= self.exit_code <= 255:
-            raise ValueError(f"exit_code is {self.exit_code}; a process can only give back 0 to 255")
+            raise ValueError(f"exit_code is {self.exit_code}; a process can only return 0 to 255")

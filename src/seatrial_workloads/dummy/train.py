@@ -1,4 +1,4 @@
-"""The dummy training. In: settings and RANK, WORLD_SIZE from the environment. Out: events, heartbeats, train.log, an exit code to order.
+"""The dummy training. In: settings and RANK, WORLD_SIZE from the environment. Out: events, heartbeats, train.log, the configured exit code.
 
 python -m seatrial_workloads.dummy.train --steps 20 --step_ms 5
 torchrun --nproc_per_node 2 -m seatrial_workloads.dummy.train --slow_rank 1
@@ -15,15 +15,12 @@ from collections.abc import Iterator
 
 from seatrial.probe import Probe
 from seatrial.records.events import ENV_RUN
-from seatrial_workloads.common.due import is_due, is_logged
-from seatrial_workloads.common.human_lines import HumanLines
-from seatrial_workloads.common.settings_file import Start, load_settings
-from seatrial_workloads.common.timing_lines import TimingLines
+from seatrial_workloads.common.settings import Start, load_settings
+from seatrial_workloads.common.train_log import TimingLines, TrainLog, is_due, is_logged
 from seatrial_workloads.dummy.barrier import Barrier
 from seatrial_workloads.dummy.faults import Faults
-from seatrial_workloads.dummy.memory import Memory
-from seatrial_workloads.dummy.pace import Pace, compute_ms, run_factor
 from seatrial_workloads.dummy.settings import Settings
+from seatrial_workloads.dummy.timing import Memory, Pace, compute_ms, run_factor
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -34,16 +31,16 @@ def main(argv: list[str] | None = None) -> None:
     with Faults(settings, run_dir, rank) as faults, Probe(run_dir) as probe, Barrier(run_dir, rank, world_size) as barrier:
         with probe.startup("process_group"):
             barrier.join()
-        timing = TimingLines(rank, settings.steps, probe.recent, barrier.largest)
-        with HumanLines(run_dir, rank, timing) as lines:
-            lines.say(f"dummy: {settings.steps} steps of about {compute_ms(settings, rank, 0):.1f} ms, {world_size} ranks")
-            tell_idle_settings(settings, world_size, probe)
+        timing = TimingLines(rank, settings.steps, probe.recent, barrier.all_reduce_max)
+        with TrainLog(run_dir, rank, timing) as log:
+            log.info(f"dummy: {settings.steps} steps of about {compute_ms(settings, rank, 0):.1f} ms, {world_size} ranks")
+            record_settings_without_effect(settings, world_size, probe)
             time.sleep(settings.start_delay_s)
             pace = Pace(settings=settings, rank=rank, run_factor=run_factor(settings, run_dir))
-            train(pace, probe, lines, barrier, faults)
+            train(pace, probe, log, barrier, faults)
 
 
-def train(pace: Pace, probe: Probe, lines: HumanLines, barrier: Barrier, faults: Faults) -> None:
+def train(pace: Pace, probe: Probe, log: TrainLog, barrier: Barrier, faults: Faults) -> None:
     settings, memory = pace.settings, Memory(pace.settings)
     for step in probe.data(batches(pace)):
         with probe.step(samples=settings.micro_batch):
@@ -57,24 +54,24 @@ def train(pace: Pace, probe: Probe, lines: HumanLines, barrier: Barrier, faults:
                 time.sleep(pace.phase_ms(step, "step") / 1000.0)
         loss = loss_at(settings, step)
         probe.loss(loss)
-        memory.after(step)
+        memory.after_step(step)
         if is_logged(step, settings.log_every, settings.steps):
-            lines.step(step, loss)
+            log.step(step, loss)
             probe.memory()
         if is_due(step, settings.pause_every):
             with probe.pause("checkpoint"):
                 time.sleep(settings.pause_ms / 1000.0)
 
 
-def tell_idle_settings(settings: Settings, world_size: int, probe: Probe) -> None:
-    """A fault ordered of a rank that does not exist would otherwise pass for health."""
+def record_settings_without_effect(settings: Settings, world_size: int, probe: Probe) -> None:
+    """A fault of a rank that does not exist must not pass silently."""
     crash_rank = None if settings.crash_at_step is None else settings.crash_rank
     hang_rank = None if settings.hang_at_step is None else settings.hang_rank
-    for name, ordered in (("slow_rank", settings.slow_rank), ("crash_rank", crash_rank), ("hang_rank", hang_rank)):
-        if ordered is not None and ordered >= world_size:
-            probe.effective(name, requested=ordered, effective=None, reason=f"there are only {world_size} ranks, from 0 on")
+    for name, requested in (("slow_rank", settings.slow_rank), ("crash_rank", crash_rank), ("hang_rank", hang_rank)):
+        if requested is not None and requested >= world_size:
+            probe.effective(name, requested=requested, effective=None, reason=f"there are only {world_size} ranks, counted from 0")
     if settings.drift_per_run and not os.environ.get(ENV_RUN):
-        reason = "started by hand: there are no runs of a campaign to count"
+        reason = "started by hand: no campaign whose runs could be counted"
         probe.effective("drift_per_run", requested=settings.drift_per_run, effective=0.0, reason=reason)
 
 

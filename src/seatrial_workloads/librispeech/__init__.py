@@ -1,1 +1,1 @@
-"""LibriSpeech on disk: prepare it, check it, or make a small tree of its shape without a download."""
+"""LibriSpeech on disk: prepare it, verify it, or create a small synthetic tree of its shape."""

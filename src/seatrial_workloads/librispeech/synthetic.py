@@ -1,14 +1,4 @@
-"""A small tree of LibriSpeech's shape that can be learnt from. In: how many utterances, a seed. Out: FLAC files, transcripts, manifest.
-
-    root/train-clean-100/201/300/201-300-0000.flac      16 kHz, mono, 16 bit, a little silence at both ends
-    root/train-clean-100/201/300/201-300.trans.txt      201-300-0000 HARBOUR WIND NINE …
-    root/manifest.tsv
-
-Every word is a sound of its own, two tones that no other word has together, and every letter takes the same time. So a slice of the audio
-says what the same slice of the text says, and a speech–text model has something to learn. An utterance keeps to a handful of words:
-slices of it are like each other and unlike those of others. Each utterance is made from the seed and its own number, so the bytes are the
-same in whatever order and by however many processes they are made.
-"""
+"""A small learnable synthetic tree of LibriSpeech's shape: FLAC files, transcripts, manifest and prepare.json."""
 
 from __future__ import annotations
 
@@ -18,22 +8,35 @@ from pathlib import Path
 
 import numpy as np
 
-from seatrial.files import BY_UMASK, write_text
-from seatrial_workloads.librispeech.flac import write_flac
-from seatrial_workloads.librispeech.manifest import SAMPLE_RATE, write_manifest
-from seatrial_workloads.librispeech.record import FEWEST_UTTERANCES
+from seatrial.core.files import BY_UMASK, remove_partial_files, write_text
+from seatrial_workloads.librispeech.audio import write_flac
+from seatrial_workloads.librispeech.pool import Died, Pool
+from seatrial_workloads.librispeech.progress import progress
+from seatrial_workloads.librispeech.tree import (
+    MIN_UTTERANCES,
+    SAMPLE_RATE,
+    PrepareError,
+    SyntheticSpec,
+    TreePaths,
+    describe_differences,
+    locked_folder,
+    read_record,
+    write_error,
+    write_manifest,
+    write_record,
+)
 
 MEAN_S = 6.0
 SPLITS = ("train-clean-100", "dev-clean", "test-clean")
 UTTERANCES_PER_CHAPTER = 10
 CHAPTERS_PER_SPEAKER = 2
-# As people read aloud: about 14 letters a second.
+# Reading speed: about 14 letters a second.
 LETTER_SAMPLES = 1_150
 WORDS_OF_ONE_UTTERANCE = 6
-# Shortest and longest utterance and edge of silence, as LibriSpeech has them: utterances of 2 to 16 s where the mean is 6.
+# Range of utterance lengths and silence at the ends, as in LibriSpeech: 2 to 16 s with a mean of 6.
 LENGTH_RATIOS = (1 / 3, 8 / 3)
 SILENCE_S = (0.1, 0.5)
-# Full scale is 1. The hiss under the words makes the files as hard to compress as speech is; that of the silence is 60 dB below the words.
+# Full scale is 1. The hiss makes the files as hard to compress as speech; silence is 60 dB below the words.
 LOUDNESS = (0.08, 0.3)
 HISS, HUM = 6e-3, 3e-5
 FADE_SAMPLES = 160
@@ -45,14 +48,14 @@ LEMON LIGHT MARBLE MEADOW MOON NINE NORTH OCEAN ORCHARD PAPER PILOT QUIET RAIN R
 SEVEN SILVER SNOW STONE SUMMER TABLE THUNDER TIMBER VALLEY VIOLET WATER WHEEL WIND WINTER WONDER YELLOW
 """
 WORDS = ALL_WORDS.split()
-# Where the two tones lie: eight places for each, as far apart as the first two formants of vowels.
+# Frequencies of the two tones, in the range of the first two formants of vowels.
 LOW_HZ = np.geomspace(260.0, 900.0, 8)
 HIGH_HZ = np.geomspace(1_150.0, 3_500.0, 8)
 
 
 @dataclass(frozen=True)
 class Utterance:
-    """Where an utterance stands in the tree; its number is the seed of what it says."""
+    """An utterance's place in the tree; its number seeds its content."""
 
     number: int
     split: str
@@ -73,8 +76,8 @@ class Utterance:
         return f"{self.chapter_folder}/{self.id}.flac"
 
 
-def make_tree(root: Path, num_utterances: int, seed: int = 0, mean_s: float = MEAN_S) -> Path:
-    """Make the tree at `root` and return its manifest."""
+def write_tree(root: Path, num_utterances: int, seed: int = 0, mean_s: float = MEAN_S) -> Path:
+    """Write the tree at `root` in this process and return its manifest."""
     lengths = {utterance.rel_path: write_utterance(root, utterance, seed, mean_s) for utterance in utterances(num_utterances)}
     write_transcripts(root, num_utterances, seed, mean_s)
     manifest = root / "manifest.tsv"
@@ -83,15 +86,15 @@ def make_tree(root: Path, num_utterances: int, seed: int = 0, mean_s: float = ME
 
 
 def utterances(count: int) -> Iterator[Utterance]:
-    """Every utterance of a tree: most of them to train on, a few of other speakers to validate and test with."""
-    if count < FEWEST_UTTERANCES:
-        raise ValueError(f"{count} utterances were asked for; a tree has {FEWEST_UTTERANCES} or more, one for each of its splits")
+    """Every utterance of a tree: most for training, a few of other speakers for validation and test."""
+    if count < MIN_UTTERANCES:
+        raise ValueError(f"{count} utterances requested; a tree needs {MIN_UTTERANCES} or more, one per split")
     held_out = max(1, min(max(4, count // 10), count // 4))
     number = 0
     for index, (split, size) in enumerate(zip(SPLITS, (count - 2 * held_out, held_out, held_out), strict=True)):
         for place in range(size):
             chapter = place // UTTERANCES_PER_CHAPTER
-            # Far apart, so that speakers and chapters of one split are never those of another.
+            # Far apart, so that splits share no speaker or chapter.
             yield Utterance(
                 number=number,
                 split=split,
@@ -106,7 +109,7 @@ def write_utterance(root: Path, utterance: Utterance, seed: int, mean_s: float =
     """Write its FLAC file and return the number of samples."""
     path = root / utterance.rel_path
     path.parent.mkdir(parents=True, exist_ok=True)
-    audio = spoken(utterance, seed, mean_s)
+    audio = synthesize_audio(utterance, seed, mean_s)
     write_flac(path, audio, SAMPLE_RATE)
     return len(audio)
 
@@ -122,24 +125,24 @@ def write_transcripts(root: Path, num_utterances: int, seed: int, mean_s: float 
 
 
 def text_of(utterance: Utterance, seed: int, mean_s: float = MEAN_S) -> str:
-    """What is said: words from a handful of its own, never the same twice running, until the length it has drawn is full."""
+    """Transcript: random words from a small set, never the same twice in a row, up to a random length."""
     random = np.random.default_rng([seed, utterance.number, 0])
     ratio = float(np.clip(random.lognormal(-0.125, 0.5), *LENGTH_RATIOS))
     letters = round(ratio * mean_s * SAMPLE_RATE / LETTER_SAMPLES)
-    handful = random.choice(len(WORDS), WORDS_OF_ONE_UTTERANCE, replace=False)
-    said = [int(random.integers(WORDS_OF_ONE_UTTERANCE))]
-    text = str(WORDS[handful[said[0]]])
+    vocabulary = random.choice(len(WORDS), WORDS_OF_ONE_UTTERANCE, replace=False)
+    indices = [int(random.integers(WORDS_OF_ONE_UTTERANCE))]
+    text = str(WORDS[vocabulary[indices[0]]])
     while len(text) < letters:
-        said.append((said[-1] + 1 + int(random.integers(WORDS_OF_ONE_UTTERANCE - 1))) % WORDS_OF_ONE_UTTERANCE)
-        text = f"{text} {WORDS[handful[said[-1]]]}"
+        indices.append((indices[-1] + 1 + int(random.integers(WORDS_OF_ONE_UTTERANCE - 1))) % WORDS_OF_ONE_UTTERANCE)
+        text = f"{text} {WORDS[vocabulary[indices[-1]]]}"
     return text
 
 
-def spoken(utterance: Utterance, seed: int, mean_s: float = MEAN_S) -> np.ndarray:
-    """The audio as 16 bit samples: silence, the words, silence."""
+def synthesize_audio(utterance: Utterance, seed: int, mean_s: float = MEAN_S) -> np.ndarray:
+    """16-bit samples: silence, the words, silence."""
     random = np.random.default_rng([seed, utterance.number, 1])
     loudness = random.uniform(*LOUDNESS)
-    # A speaker is a little higher or lower than others, much less than words are apart.
+    # Speakers differ in pitch much less than words do.
     pitch = np.random.default_rng([seed, utterance.speaker, 2]).uniform(0.97, 1.03)
     words = np.concatenate([word_sound(word, pitch) for word in text_of(utterance, seed, mean_s).split(" ")])[:-LETTER_SAMPLES]
     words += HISS * random.standard_normal(len(words), dtype=np.float32)
@@ -150,7 +153,7 @@ def spoken(utterance: Utterance, seed: int, mean_s: float = MEAN_S) -> np.ndarra
 
 
 def word_sound(word: str, pitch: float) -> np.ndarray:
-    """The word's two tones for as long as its letters take, then a gap of one letter."""
+    """The word's two tones for the duration of its letters, then a gap of one letter."""
     number = WORDS.index(word)
     seconds = np.arange(len(word) * LETTER_SAMPLES) / SAMPLE_RATE
     low, high = (np.sin(2 * np.pi * pitch * hz * seconds) for hz in (LOW_HZ[number % 8], HIGH_HZ[number // 8]))
@@ -160,3 +163,60 @@ def word_sound(word: str, pitch: float) -> np.ndarray:
     sound[:FADE_SAMPLES] *= fade
     sound[len(seconds) - FADE_SAMPLES : len(seconds)] *= fade[::-1]
     return sound
+
+
+@dataclass(frozen=True)
+class WriteOne:
+    """A worker's task: write one utterance; the number of samples, or the disk's error."""
+
+    root: Path
+    seed: int
+
+    def __call__(self, utterance: Utterance) -> int | OSError:
+        try:
+            return write_utterance(self.root, utterance, self.seed)
+        except OSError as error:
+            return error
+
+
+def create_synthetic_tree(
+    root: Path, manifest_path: Path, spec: SyntheticSpec, *, num_workers: int = 1, log_every: int = 500, quiet: bool = False
+) -> int:
+    """Write every file, also those of an earlier attempt; returns the number of utterances."""
+    paths = TreePaths(root)
+    with locked_folder(root):
+        _check_record(paths, spec)
+        remove_partial_files(root, foreign=False)
+        manifest_path.unlink(missing_ok=True)
+        lengths = {}
+        with (
+            progress("creating", spec.num_utterances, log_every, quiet=quiet) as advance,
+            Pool(WriteOne(root, spec.seed), num_workers) as pool,
+        ):
+            for utterance, length in pool.results(list(utterances(spec.num_utterances))):
+                lengths[utterance.rel_path] = _checked(root, length)
+                advance("")
+        write_transcripts(root, spec.num_utterances, spec.seed)
+        manifest_path.parent.mkdir(parents=True, exist_ok=True)
+        write_manifest(manifest_path, lengths, SAMPLE_RATE)
+    return len(lengths)
+
+
+def _checked(root: Path, length: int | OSError | Died) -> int:
+    if isinstance(length, OSError):
+        raise write_error(root, length.errno, str(length))
+    if isinstance(length, Died):
+        raise PrepareError(f"a worker process {length.reason}, twice: run the same command again")
+    return length
+
+
+def _check_record(paths: TreePaths, spec: SyntheticSpec) -> None:
+    """Accept only an empty folder or an earlier attempt at the same tree, so that no real data is mixed with synthetic."""
+    existing = read_record(paths.record)
+    if existing == spec.record:
+        return
+    if existing is not None:
+        raise PrepareError(f"{paths.root} has another tree ({describe_differences(existing, spec.record)}): choose another --output-root")
+    if any(not path.name.startswith(".") for path in paths.root.iterdir()):
+        raise PrepareError(f"{paths.root} is not empty: choose another --output-root for the synthetic tree")
+    write_record(paths.record, spec.record)

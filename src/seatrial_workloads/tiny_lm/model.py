@@ -14,11 +14,12 @@ INIT_STD = 0.02
 class TinyLM(nn.Module):
     """Token and position embeddings, pre-norm blocks, a head that shares the token embedding."""
 
-    def __init__(self, *, vocab_size: int, seq_len: int, d_model: int, n_layers: int, n_heads: int) -> None:
+    def __init__(self, settings: Settings) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocab_size, d_model)
-        self.positions = nn.Embedding(seq_len, d_model)
-        self.blocks = nn.ModuleList(Block(d_model, n_heads) for _ in range(n_layers))
+        d_model = settings.d_model
+        self.tokens = nn.Embedding(settings.vocab_size, d_model)
+        self.positions = nn.Embedding(settings.seq_len, d_model)
+        self.blocks = nn.ModuleList(Block(d_model, settings.n_heads) for _ in range(settings.n_layers))
         self.norm = nn.LayerNorm(d_model)
         self.apply(_initialise)
 
@@ -34,7 +35,7 @@ class TinyLM(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a feed-forward layer, each on the normalised sum so far."""
+    """Pre-norm attention and feed-forward layer with residuals."""
 
     def __init__(self, d_model: int, n_heads: int) -> None:
         super().__init__()
@@ -49,7 +50,7 @@ class Block(nn.Module):
 
 
 class CausalAttention(nn.Module):
-    """Each token looks at itself and at those before it."""
+    """Multi-head causal self-attention."""
 
     def __init__(self, d_model: int, n_heads: int) -> None:
         super().__init__()
@@ -64,19 +65,8 @@ class CausalAttention(nn.Module):
         return self.out(mixed.transpose(1, 2).reshape(batch, seq_len, d_model))
 
 
-def new_model(settings: Settings) -> TinyLM:
-    """One as it was asked for, on the CPU."""
-    return TinyLM(
-        vocab_size=settings.vocab_size,
-        seq_len=settings.seq_len,
-        d_model=settings.d_model,
-        n_layers=settings.n_layers,
-        n_heads=settings.n_heads,
-    )
-
-
 def next_token_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross entropy, in fp32 whatever the model computed in."""
+    """Mean cross entropy, always in fp32."""
     return functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 

@@ -1,11 +1,11 @@
-"""What can be set of the tiny language model. Standard library only; checked when made."""
+"""Settings of the tiny language model, checked on construction. Standard library only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from seatrial_workloads.common.precision import FP16_ON_CPU
-from seatrial_workloads.common.settings_checks import check_at_least, check_one_of, check_types
+from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
 
 NEEDS_TORCH = True
 
@@ -17,21 +17,21 @@ class Settings:
     steps: int = 100
     """Number of optimiser steps."""
     micro_batch: int = 8
-    """Sequences of one rank in one step."""
+    """Sequences per rank and step."""
     seq_len: int = 128
-    """Tokens of a sequence."""
+    """Tokens per sequence."""
     d_model: int = 128
     """Width of the model; a multiple of n_heads."""
     n_layers: int = 2
     """Number of transformer blocks."""
     n_heads: int = 4
-    """Attention heads of a block."""
+    """Attention heads per block."""
     vocab_size: int = 256
-    """Number of different tokens."""
+    """Vocabulary size."""
     num_workers: int = 0
-    """Loader workers of a rank; 0 makes batches in the training process itself."""
+    """Loader workers per rank; 0 loads in the training process."""
     prefetch_factor: int = 2
-    """Batches each worker makes ahead; no effect without workers."""
+    """Batches each worker prefetches; no effect without workers."""
     lr: float = 3e-3
     """Learning rate of AdamW."""
     seed: int = 0
@@ -39,15 +39,15 @@ class Settings:
     precision: str = "auto"
     """Number format: auto, bf16, fp16 or fp32; auto is resolved on the node and reported."""
     compile: bool = False
-    """Use torch.compile; compiling is a named pause before the first step."""
+    """Use torch.compile, falling back to the plain model with the reason; compiling is a named pause before the first step."""
     log_every: int = 10
-    """Steps between two lines of loss; step 0 and the last step always have one. Reading a loss waits for the GPU."""
+    """Steps between two log lines; step 0 and the last step always have one. Reading the loss synchronises with the GPU."""
     eval_every: int | None = None
-    """Steps between two evaluations, which are named pauses; none comes after step 0."""
+    """Steps between two evaluations, which are named pauses; none after step 0."""
     checkpoint_every: int | None = None
-    """Steps between two checkpoints, which are named pauses; none comes after step 0, and only the newest is kept."""
+    """Steps between two checkpoints, which are named pauses; none after step 0, and only the newest is kept."""
     device: str = "auto"
-    """Where to train: auto (CUDA where there is one), cpu or cuda."""
+    """Where to train: auto (CUDA if available), cpu or cuda."""
 
     def __post_init__(self) -> None:
         check_types(self)

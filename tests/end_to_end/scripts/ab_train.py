@@ -1,4 +1,4 @@
-"""A training whose variants differ in speed and in a switch that times it from inside; it prints the lines of the seed."""
+"""A training script whose variants differ in speed and in a debug switch; it prints the log lines of the seed."""
 
 from __future__ import annotations
 

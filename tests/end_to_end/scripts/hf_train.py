@@ -1,4 +1,4 @@
-"""A Hugging Face Trainer script over a tiny random model. It knows nothing of Seatrial.
+"""A Hugging Face Trainer script over a tiny random model. It does not import Seatrial.
 
 python hf_train.py --per_device_train_batch_size 4 --max_steps 20
 """

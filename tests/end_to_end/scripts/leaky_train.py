@@ -1,4 +1,4 @@
-"""A user's script that prints what it should not: its arguments, its variables, and an address with a password. Fails when told to."""
+"""A user's script that prints secrets: its arguments, its environment, and an address with a password. Fails on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A character-level language model trained in the manner of small single-file trainers. It knows nothing of Seatrial.
+"""A character-level language model in the style of small single-file trainers. It does not import Seatrial.
 
 torchrun --standalone --nproc_per_node 2 nano_train.py --batch_size 8 --max_iters 30
 """

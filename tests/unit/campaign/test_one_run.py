@@ -1,52 +1,61 @@
-"""One run from its spec to its outcome, as far as no process is needed: what could not be started, what is written last, what is shown."""
+"""One run: what it records, how it is followed, what it leaves behind. No process is started."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from seatrial import files
 from seatrial.campaign import one_run
+from seatrial.campaign.ending import Ending, RankEndings, judge_ending
+from seatrial.campaign.follow import HOSTS_KILL_TIMEOUT_S, KILL_TIMEOUT_S, Follower, clock_offsets
 from seatrial.campaign.interrupts import Interrupts, Urgency
-from seatrial.campaign.one_run import link_current, new_attempt, run_one
-from seatrial.errors import LaunchError, PortTakenError, StoppedError
+from seatrial.campaign.one_run import code_folder, link_current, new_attempt, run_one, with_host_facts
+from seatrial.core import files
+from seatrial.core.control_connection.protocol import LEASE_S
+from seatrial.core.errors import LaunchError, PortTakenError, StoppedError
+from seatrial.core.hostfile import HostSpec
+from seatrial.core.paths import AttemptPaths, CampaignPaths, RunPaths
+from seatrial.launch.agent_group import CLEANUP_TIMEOUT_S
 from seatrial.launch.agents import Agents
-from seatrial.launch.places.registry import Taken
-from seatrial.paths import AttemptPaths, CampaignPaths, RunPaths
-from seatrial.records.command import AgentReport, Provenance
-from seatrial.records.nodes import NodeRecord
+from seatrial.launch.places import AllocatedRun
+from seatrial.machine.provenance import compute_fingerprint
+from seatrial.records.attempt import HostFacts, Provenance
+from seatrial.records.launch import AgentReport, NodeRecord
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
-from seatrial.records.run_spec import HostSpec, RunSpec
-from tests.unit.campaign.made_campaign import TOKEN, spec
+from seatrial.records.plan import RunSpec, WorkloadSpec
+from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
 from tests.unit.launch.factory import hosts_allocation, make_spec, on_hosts
+from tests.unit.results.campaigns import TOKEN, spec
 
 
-class NoWish(Interrupts):
-    """A user who asks for nothing."""
+class FixedUrgency(Interrupts):
+    """A user who asks for the same all the time."""
 
-    def __init__(self) -> None: ...
+    def __init__(self, urgency: Urgency = Urgency.NONE) -> None:
+        self._urgency = urgency
 
     @property
     def urgency(self) -> Urgency:
-        return Urgency.NONE
+        return self._urgency
 
 
 def refused(monkeypatch: pytest.MonkeyPatch, attempt: AttemptPaths, error: LaunchError, run: RunSpec | None = None) -> RunOutcome:
-    """The outcome where the place says no."""
+    """The outcome where the place cannot be allocated."""
 
     @contextlib.contextmanager
-    def take(*_: Any, **__: Any) -> Iterator[None]:
+    def allocate(*_: Any, **__: Any) -> Iterator[None]:
         raise error
         yield
 
-    monkeypatch.setattr(one_run, "take", take)
-    return run_one(run or spec("mb8", 1), attempt, NoWish(), lambda *told: None, lambda: None)
+    monkeypatch.setattr(one_run, "allocate", allocate)
+    return run_one(run or spec("mb8", 1), attempt, FixedUrgency(), lambda *_: None, lambda: None)
 
 
 def test_attempts_never_share_a_folder(tmp_path: Path) -> None:
@@ -95,20 +104,18 @@ class TwoHosts(Agents):
         return []
 
 
-def test_a_run_on_hosts_leaves_what_it_came_from_and_its_hosts_from_its_beginning_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_on_hosts_records_provenance_and_its_hosts_from_its_start_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = on_hosts(make_spec(tmp_path), (HostSpec(name="node1", ranks=1), HostSpec(name="node2", ranks=1)))
     attempt = new_attempt(CampaignPaths(tmp_path / "out").run(run.run))
     agents = TwoHosts(attempt)
 
     @contextlib.contextmanager
-    def take(*_: Any, **__: Any) -> Iterator[Taken]:
-        yield Taken(hosts_allocation(run, port=29650), lambda orders: agents, via="pdsh")
+    def allocate(*_: Any, **__: Any) -> Iterator[AllocatedRun]:
+        yield AllocatedRun(hosts_allocation(run, port=29650), lambda orders: agents, via="pdsh")
 
-    monkeypatch.setattr(one_run, "take", take)
-    monkeypatch.setattr(one_run, "gather", lambda cwd, devices, *, plan_hash, **_: Provenance(host="head", plan_hash=plan_hash))
-    outcome = run_one(run, attempt, NoWish(), lambda *told: None, lambda: None, "f00d")
+    monkeypatch.setattr(one_run, "allocate", allocate)
+    monkeypatch.setattr(one_run, "gather_provenance", lambda cwd, devices, *, plan_hash, **_: Provenance(host="head", plan_hash=plan_hash))
+    outcome = run_one(run, attempt, FixedUrgency(), lambda *_: None, lambda: None, "f00d")
     assert outcome.outcome is Outcome.OK
     came_from = files.read_json(attempt.provenance)
     assert (came_from["host"], came_from["plan_hash"]) == ("head", "f00d")
@@ -118,7 +125,7 @@ def test_a_run_on_hosts_leaves_what_it_came_from_and_its_hosts_from_its_beginnin
     assert [node["ended"] for node in agents.looked["nodes"]] == ["", ""]
 
 
-def test_one_that_was_broken_off_does_not_hide_the_one_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_attempt_does_not_hide_the_one_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = CampaignPaths(tmp_path).run("mb8_r1")
     refused(monkeypatch, new_attempt(run), LaunchError("no program"))
     shown = run.folder / "spec.json"
@@ -150,3 +157,115 @@ def test_a_file_of_the_users_under_such_a_name_is_not_written_over(tmp_path: Pat
     mine.write_text("mine")
     link_current(RunPaths(attempt.folder.parent), attempt)
     assert mine.read_text() == "mine"
+
+
+HEAD = Provenance(host="head", cpu="slow", cpu_count=2, gpu_uuid_list="GPU-1", git_commit_hash="abc", fingerprint="old")
+NODE1 = HostFacts(
+    name="node1", host="n1", cpu="fast", cpu_count=64, gpus=("H200", "H200"), driver_version="580", packages={"torch": "2.13"}
+)
+NODE2 = HostFacts(name="node2", host="n2", cpu="fast", cpu_count=64, gpus=("H200", "H200"), driver_version="570")
+
+
+def test_a_run_on_one_machine_is_left_as_it_is() -> None:
+    assert with_host_facts(HEAD, [], {"node1": NODE1}) is HEAD
+    assert with_host_facts(HEAD, ["node1"], {}) is HEAD
+
+
+def test_the_machine_is_that_of_node_0() -> None:
+    found = with_host_facts(HEAD, ["node1", "node2"], {"node2": NODE2, "node1": NODE1})
+    assert (found.host, found.cpu, found.cpu_count, found.gpu_name, found.driver_version) == ("n1", "fast", 64, "H200", "580")
+    assert found.gpu_uuid_list == "" and found.git_commit_hash == "abc"
+    assert list(found.hosts) == ["node1", "node2"] and found.hosts["node2"]["driver_version"] == "570"
+    assert found.fingerprint == compute_fingerprint(found) != compute_fingerprint(HEAD)
+
+
+def test_a_harness_on_node_0_keeps_its_own_facts() -> None:
+    found = with_host_facts(HEAD, ["a", "node2"], {"a": HostFacts(name="a", host="head", cpu="other"), "node2": NODE2})
+    assert found.gpu_uuid_list == "GPU-1" and found.cpu == "slow" and len(found.hosts) == 2
+
+
+def test_clock_offsets_by_rank_where_they_were_measured() -> None:
+    nodes = (
+        NodeRecord(name="a", first_rank=0, ranks=2, clock_offset_s=0.5),
+        NodeRecord(name="b", first_rank=2, ranks=1, clock_offset_s=None),
+        NodeRecord(name="c", first_rank=3, ranks=1, clock_offset_s=-3600.0),
+    )
+    assert clock_offsets(nodes) == {0: 0.5, 1: 0.5, 3: -3600.0}
+
+
+@pytest.mark.parametrize(
+    ("script", "args", "folder"),
+    [
+        ("train.py", (), "."),
+        ("repo/train.py", (), "repo"),
+        ("python", ("-u", "repo/train.py", "--data", "other.py"), "repo"),
+        ("repo/no_such.py", (), "."),
+        ("my_program", ("repo",), "."),
+    ],
+)
+def test_the_code_folder_is_that_of_the_script(tmp_path: Path, script: str, args: tuple[str, ...], folder: str) -> None:
+    (tmp_path / "repo").mkdir()
+    for name in ("train.py", "repo/train.py", "other.py"):
+        (tmp_path / name).write_text("")
+    run = replace(factory.spec(), cwd=str(tmp_path), workload=WorkloadSpec(name="x", script=script, args=args))
+    assert code_folder(run).resolve() == (tmp_path / folder).resolve()
+
+
+NODES = (NodeRecord(name="node1"), NodeRecord(name="node2", node_rank=1, first_rank=1))
+
+
+class ScriptedAgents:
+    """Give `reports` and then none; every wait lets one second go by on the test's clock."""
+
+    def __init__(self, nodes: tuple[NodeRecord, ...], reports: Sequence[AgentReport]) -> None:
+        self._nodes, self._reports = nodes, list(reports)
+        self.now_m = 0.0
+        self.killed_m: float | None = None
+
+    def wait(self, timeout_s: float) -> list[AgentReport]:
+        self.now_m += 1.0
+        reports, self._reports = self._reports, []
+        return reports
+
+    def nodes(self) -> tuple[NodeRecord, ...]:
+        return self._nodes
+
+    def kill(self) -> None:
+        self.killed_m = self.now_m
+
+    def stacks(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def follow(folder: Path, agents: ScriptedAgents, urgency: Urgency = Urgency.NONE) -> Ending:
+    given: Any = agents
+    interrupts = FixedUrgency(urgency)
+    follower = Follower(factory.spec(), AttemptPaths(folder), interrupts, lambda *_: None, lambda: None, monotonic=lambda: agents.now_m)
+    return follower.follow(lambda: given)
+
+
+@pytest.mark.parametrize(("silent", "signature"), [(False, "node_gone"), (True, "node_silent")])
+def test_whether_a_lost_host_was_silent_is_what_the_report_says_and_not_its_text(tmp_path: Path, silent: bool, signature: str) -> None:
+    text = "it closed; its last message: no heartbeat from the harness for 21 s"
+    lost = AgentReport(kind="node_lost", t=1.0, host="node2", detail=text, silent=silent)
+    ending = follow(tmp_path, ScriptedAgents(NODES, [lost, AgentReport(kind="gone", t=1.0)]))
+    assert [(host.host, host.silent) for host in ending.lost_hosts] == [("node2", silent)]
+    assert judge_ending(ending, RankEndings(), world_size=2, steps=None).signature == signature
+
+
+@pytest.mark.parametrize(("nodes", "timeout_s"), [((), KILL_TIMEOUT_S), (NODES, HOSTS_KILL_TIMEOUT_S)])
+def test_the_end_of_many_hosts_is_waited_for_longer(tmp_path: Path, nodes: tuple[NodeRecord, ...], timeout_s: float) -> None:
+    agents = ScriptedAgents(nodes, [])
+    ending = follow(tmp_path, agents, Urgency.KILL)
+    assert ending.agent_lost and agents.killed_m is not None
+    assert agents.now_m - agents.killed_m == pytest.approx(timeout_s, abs=1.0)
+    assert HOSTS_KILL_TIMEOUT_S > LEASE_S + CLEANUP_TIMEOUT_S
+
+
+def test_an_oom_counter_that_rose_is_part_of_the_ending(tmp_path: Path) -> None:
+    exited = AgentReport(kind="exited", t=1.0, returncode=-9, oom_kills="oom_kill 3 → 4 in its cgroup")
+    ending = follow(tmp_path, ScriptedAgents((), [exited, AgentReport(kind="gone", t=1.0)]))
+    assert (ending.returncode, ending.oom_kills) == (-9, "oom_kill 3 → 4 in its cgroup")

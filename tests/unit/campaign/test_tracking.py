@@ -1,43 +1,146 @@
-"""Trackers in processes of their own: what is sent, and what becomes of those that fail, hang, die or are not there."""
+"""Runs sent to trackers in processes of their own: what is sent, and what a tracker cannot break."""
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import itertools
 import json
+import math
 import os
+import shutil
 import signal
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import psutil
 import pytest
 from rich.console import Console
 
-from seatrial.campaign import tracker_handle, tracking
-from seatrial.campaign.owner import ask_to_stop
-from seatrial.campaign.owning import owned
-from seatrial.campaign.results import remake
-from seatrial.campaign.tracker_handle import TrackerProcess
-from seatrial.campaign.tracker_process import serve
-from seatrial.campaign.tracking import Tracking, TrackingListener, send_all
+from seatrial.campaign import tracking
+from seatrial.campaign import tracking as tracker_handle
+from seatrial.campaign.lock import hold_lock, request_stop
+from seatrial.campaign.tracking import TrackerProcess, Tracking, TrackingListener
 from seatrial.cli.live_view import PlainView
 from seatrial.cli.main import run_command
-from seatrial.cli.track import stop_wishes
-from seatrial.errors import UsageError
-from seatrial.paths import CampaignPaths
-from seatrial.records.exit_codes import STOP_SIGNALS
+from seatrial.cli.run import stop_requests
+from seatrial.collect.attempts import read_campaign
+from seatrial.collect.steps import read_steps
+from seatrial.core.errors import STOP_SIGNALS, UsageError
+from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.records.outcome import Outcome, RunOutcome
-from seatrial.report.trackers import registry
-from seatrial.report.trackers.registry import TRACKERS, chosen_trackers
-from seatrial.report.trackers.tracker import TrackedCampaign, TrackedRun
+from seatrial.records.telemetry import GPU_COLUMNS
+from seatrial.report import trackers
+from seatrial.report.trackers import TrackedCampaign, TrackedRun, chosen_trackers
+from seatrial.results.recompute import gather_results, recompute
+from seatrial.results.tracker_process import MAX_STEP_POINTS, MAX_TELEMETRY_POINTS, attempt_key, serve, thin, tracked_campaign, tracked_run
 from tests.processes import is_gone
-from tests.unit.campaign.made_campaign import RUNS, TOKEN, write_campaign
 from tests.unit.launch.factory import make_spec
+from tests.unit.results.campaigns import RUNS, STEPS, TOKEN, write_campaign, write_samples
 from tests.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> CampaignPaths:
+    return write_campaign(tmp_path_factory.mktemp("tracked") / "out")
+
+
+@pytest.fixture(scope="module")
+def run(campaign: CampaignPaths) -> TrackedRun:
+    measured = next(run for run in gather_results(campaign).runs if run.attempt.spec.run == "mb8_r2")
+    return tracked_run(measured, read_steps(measured.attempt))
+
+
+def test_names_figures_and_tags(run: TrackedRun) -> None:
+    assert (run.name, run.campaign, run.group, run.outcome, run.attempt) == ("mb8_r2", "factory", "mb8", "ok", 1)
+    assert run.params["micro_batch"] == 8 and run.params["loader"] == "fork" and run.params["d_model"] == 64
+    assert run.tags["hash"] == "hash-mb8-2" and run.tags["fingerprint"] == "f00d" and run.tags["gpu_name"] == "Example GPU"
+    assert run.figures["samples_per_s"] > 0 and run.figures["wall_p50_ms"] > 0 and all(map(math.isfinite, run.figures.values()))
+
+
+def test_nothing_secret_leaves(run: TrackedRun) -> None:
+    text = repr(run)
+    assert TOKEN not in text and "sesame-open" not in text
+    assert run.params["api_key"] == "***" and run.params["args"] == "--lr 0.1 --hub-token ***"
+
+
+def test_points_are_those_of_rank_0(run: TrackedRun) -> None:
+    assert [point.step for point in run.steps] == list(range(STEPS))
+    point = run.steps[30]
+    assert point.values["wall_iter_ms"] == 40.0 and point.values["samples_per_s"] == pytest.approx(200.0)
+    assert "bwd_ms" not in point.values and math.isnan(run.steps[5].values["loss"])
+
+
+def test_telemetry_is_by_time_since_launch(run: TrackedRun) -> None:
+    assert [point.step for point in run.telemetry] == [2, 2, 4, 4, 6]
+    assert run.telemetry[-1].values == {"host/cpu_user_pct": 12.5, "host/rss_kib": 1024.0}
+    assert {name for point in run.telemetry for name in point.values} >= {"gpu0/power_w", "gpu0/util_gpu_pct"}
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 8])
+def test_no_gpu_is_thinned_away(campaign: CampaignPaths, tmp_path: Path, gpus: int) -> None:
+    shutil.copytree(campaign.folder, tmp_path / "copy")
+    measured = next(run for run in gather_results(CampaignPaths(tmp_path / "copy")).runs if run.attempt.spec.run == "mb8_r2")
+    assert measured.attempt.outcome is not None
+    started_t = measured.attempt.outcome.started_t
+    rows = [
+        {"epoch_sec": started_t + 2 * at, "gpu_index": gpu, "power_w": 100 * gpu + at % 7}
+        for at in range(3 * MAX_TELEMETRY_POINTS)
+        for gpu in range(gpus)
+    ]
+    write_samples(AttemptPaths(Path(measured.attempt.folder)).gpu_telemetry, GPU_COLUMNS, rows)
+    points = tracked_run(measured, read_steps(measured.attempt)).telemetry
+    for gpu in range(gpus):
+        drawn = [point for point in points if f"gpu{gpu}/power_w" in point.values]
+        assert MAX_TELEMETRY_POINTS / 2 < len(drawn) <= MAX_TELEMETRY_POINTS
+        assert drawn[-1].t - drawn[0].t > 0.9 * (rows[-1]["epoch_sec"] - started_t)
+        assert all(100 * gpu <= point.values[f"gpu{gpu}/power_w"] < 100 * gpu + 7 for point in drawn)
+
+
+def test_thinning_keeps_the_extremes_the_order_and_the_ends() -> None:
+    times = [10.0 + at % 3 for at in range(100_000)]
+    times[31_417], times[77_777] = 5000.0, 0.5
+    frame = pl.DataFrame({"step": range(100_000), "iter_ms": times})
+    few = thin(frame, "iter_ms", MAX_STEP_POINTS)
+    assert MAX_STEP_POINTS / 2 < len(few) <= MAX_STEP_POINTS
+    assert few["iter_ms"].max() == 5000.0 and few["iter_ms"].min() == 0.5
+    assert few["step"].is_sorted() and few["step"].n_unique() == len(few)
+    assert few["step"][0] == 0 and few["step"][-1] == 99_999
+
+
+def test_thinning_steps_without_a_time() -> None:
+    frame = pl.DataFrame({"step": range(10_000), "iter_ms": [None] * 10_000}, schema={"step": pl.Int64, "iter_ms": pl.Float64})
+    few = thin(frame, "iter_ms", 100)
+    assert 40 < len(few) <= 100 and few["step"][-1] == 9_999
+
+
+def test_a_key_is_of_one_attempt_wherever_its_folder_lies(campaign: CampaignPaths, tmp_path: Path) -> None:
+    shutil.copytree(campaign.folder, tmp_path / "copy")
+    here, there = read_campaign(campaign), read_campaign(CampaignPaths(tmp_path / "copy"))
+    assert [attempt_key(attempt) for attempt in here] == [attempt_key(attempt) for attempt in there]
+    assert len({attempt_key(attempt) for attempt in here}) == len(here)
+    # The same settings another night are another run.
+    ended = here[0].outcome
+    assert ended is not None
+    later = dataclasses.replace(here[0], outcome=dataclasses.replace(ended, started_t=ended.started_t + 86_400))
+    assert attempt_key(later) != attempt_key(here[0])
+
+
+def test_the_campaign_brings_its_report(tmp_path: Path) -> None:
+    paths = write_campaign(tmp_path / "out", nan_step=None)
+    recompute(paths.folder)
+    sent = tracked_campaign(paths)
+    assert sent is not None and sent.name == "factory"
+    assert sent.tags["winner"] == "mb8" and "mb8" in sent.text
+    assert sent.tags["verdict"] == json.loads(paths.verdict.read_text())["verdict"]
+
+
+def test_a_campaign_without_a_finished_run_has_nothing_to_send(tmp_path: Path) -> None:
+    assert tracked_campaign(CampaignPaths(tmp_path)) is None
+
 
 # Answers the first order and then sleeps, with a child that sleeps too.
 HANGS = """
@@ -55,7 +158,7 @@ SAYS = "import sys, time; sys.stdin.readline(); sys.stdout.write({text}); sys.st
 EXITS = """
 import atexit, os, sys, time
 from pathlib import Path
-from seatrial.campaign import tracker_process as one
+from seatrial.results import tracker_process as one
 def leave(name, folder):
     atexit.register(time.sleep, 600)
     sys.exit("no licence")
@@ -66,8 +169,8 @@ one.serve("mlflow", Path("."), sys.stdin, one._private_stdout())
 LEAVES_CHILDREN = """
 import pathlib, subprocess, sys
 sys.stdin.readline()
-words = [sys.executable, "-c", "import time; time.sleep(600)"]
-children = [subprocess.Popen(words, stdout=subprocess.DEVNULL, **how) for how in (dict(env=dict()), dict(start_new_session=True))]
+argv = [sys.executable, "-c", "import time; time.sleep(600)"]
+children = [subprocess.Popen(argv, stdout=subprocess.DEVNULL, **how) for how in (dict(env=dict()), dict(start_new_session=True))]
 pathlib.Path({pids!r}).write_text(" ".join(str(child.pid) for child in children))
 {then}
 """
@@ -78,7 +181,7 @@ def process(tmp_path: Path, code: str) -> TrackerProcess:
 
 
 def tracking_through(tmp_path: Path, code: str, **more: Any) -> Tracking:
-    """One tracker whose process does as `code` says."""
+    """One tracker whose process runs `code`."""
     several = Tracking(["mlflow"], CampaignPaths(tmp_path), more.pop("warn", print), **more)
     several._trackers["mlflow"].process = process(tmp_path, code)
     return several
@@ -89,7 +192,7 @@ def outcome(how: Outcome) -> RunOutcome:
 
 
 class Recorder:
-    """A tracker that keeps what it is sent, and fails where it is told to."""
+    """A tracker that keeps what it is sent, and fails for one run."""
 
     where = "memory"
 
@@ -109,16 +212,16 @@ class Recorder:
 
 def test_orders_are_obeyed_and_failures_are_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     paths = write_campaign(tmp_path / "out")
-    remake(paths.folder)
+    recompute(paths.folder)
     recorder = Recorder(failing="mb8_r2")
-    monkeypatch.setattr("seatrial.campaign.tracker_process.open_tracker", lambda name, folder: recorder)
+    monkeypatch.setattr("seatrial.results.tracker_process.open_tracker", lambda name, folder: recorder)
     runs = [{"do": "run", "attempt": str(paths.run(name).attempt(1).folder)} for name in ("mb8_r2", "mb16_r1", "nothing_r1")]
     orders = [{"do": "open"}, *runs, {"do": "campaign"}]
     answers = io.StringIO()
     serve("mlflow", paths.folder, io.StringIO("".join(json.dumps(order) + "\n" for order in orders)), answers)
-    told = [json.loads(line) for line in answers.getvalue().splitlines()]
-    assert [answer["ok"] for answer in told] == [True, False, True, False, True]
-    assert told[1]["reason"] == "ConnectionError: refused" and "holds no attempt" in told[3]["reason"]
+    found = [json.loads(line) for line in answers.getvalue().splitlines()]
+    assert [answer["ok"] for answer in found] == [True, False, True, False, True]
+    assert found[1]["reason"] == "ConnectionError: refused" and "holds no finished attempt" in found[3]["reason"]
     assert [run.name for run in recorder.runs] == ["mb16_r1"] and recorder.campaigns[0].name == "factory"
 
 
@@ -136,7 +239,7 @@ def test_one_that_hangs_is_killed_with_what_it_started(tmp_path: Path) -> None:
     assert psutil.wait_procs(everyone, timeout=60)[1] == [] and len(everyone) == 2
 
 
-def test_one_that_dies_is_told_and_started_again(tmp_path: Path) -> None:
+def test_a_dead_process_is_reported_and_started_again(tmp_path: Path) -> None:
     dying = process(tmp_path, DIES)
     for _ in range(2):
         answer = dying.ask({"do": "open"}, 30)
@@ -144,7 +247,7 @@ def test_one_that_dies_is_told_and_started_again(tmp_path: Path) -> None:
     dying.close(10)
 
 
-def test_one_that_closes_its_output_and_lingers_is_told_and_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_closes_its_output_and_lingers_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracker_handle, "END_LIMIT_S", 0.2)
     lingering = process(tmp_path, LINGERS)
     lingering._started()
@@ -171,7 +274,7 @@ def test_a_library_that_exits_is_an_answer_and_its_end_is_not_waited_for(tmp_pat
     assert len(warned) == 2 and all("SystemExit: no licence" in line for line in warned)
 
 
-def test_what_nobody_foresaw_is_told_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warned: list[str] = []
     several = tracking_through(tmp_path, DIES, warn=warned.append)
     monkeypatch.setattr(several._trackers["mlflow"].process, "ask", lambda *_: 1 / 0)
@@ -195,20 +298,7 @@ def test_the_children_of_one_that_died_do_not_outlive_it(tmp_path: Path, unasked
     assert len(left) == 2
 
 
-def test_a_child_that_is_gone_saves_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pids = tmp_path / "pids"
-    busy = process(tmp_path, LEAVES_CHILDREN.format(pids=str(pids), then="""print('{"ok": true}', flush=True); sys.stdin.readline()"""))
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as ended:
-        gone = psutil.Process(ended.pid)
-    assert busy.ask({"do": "open"}, 30).ok
-    found = busy._started_by
-    monkeypatch.setattr(busy, "_started_by", lambda pid: [gone, *found(pid)])
-    busy.kill()
-    left = [int(pid) for pid in pids.read_text().split()]
-    wait_until(lambda: all(is_gone(pid) for pid in left), "both children are gone")
-
-
-def test_a_program_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     answer = TrackerProcess("mlflow", CampaignPaths(tmp_path), argv=(str(tmp_path / "none"),)).ask({"do": "open"}, 5)
     assert not answer.ok and "No such file" in answer.reason
 
@@ -219,13 +309,13 @@ def test_two_failures_in_a_row_and_it_is_left_alone(tmp_path: Path) -> None:
         for number in range(5):
             several.send_run(tmp_path / f"run-{number}")
         several.send_campaign()
-        (told,) = several.account()
+        (account,) = several.account()
     assert len(warned) == 2 and "left alone" in warned[1] and "left alone" not in warned[0]
-    assert told.startswith("mlflow: 0 of 5 runs sent; 5 not (its process ended with exit code 7)")
-    assert f"`seatrial report {tmp_path} --track mlflow`" in told
+    assert account.startswith("mlflow: 0 of 5 runs sent; 5 not (its process ended with exit code 7)")
+    assert f"`seatrial report {tmp_path} --track mlflow`" in account
 
 
-def test_whoever_interrupts_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_does_not_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "CLOSE_LIMIT_S", 600.0)
     with pytest.raises(KeyboardInterrupt), tracking_through(tmp_path, HANGS) as several:
         several.open()
@@ -234,22 +324,22 @@ def test_whoever_interrupts_does_not_wait(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_an_order_under_way_is_given_up_and_none_is_given_afterwards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tracking, "OPEN_LIMIT_S", 600.0)
-    monkeypatch.setattr(tracking, "ORDER_LIMIT_S", 600.0)
+    monkeypatch.setattr(tracking, "REQUEST_LIMIT_S", 600.0)
     monkeypatch.setattr(tracking, "CLOSE_LIMIT_S", 600.0)
-    monkeypatch.setattr(tracking, "HURRIED_CLOSE_LIMIT_S", 0.2)
+    monkeypatch.setattr(tracking, "INTERRUPTED_CLOSE_LIMIT_S", 0.2)
     paths, looks = CampaignPaths(tmp_path), itertools.count()
 
-    def asked_to_end() -> bool:
+    def stop_requested() -> bool:
         """Only while the second order is waited for: the first was answered with a place."""
         return several._trackers["mlflow"].where == "here" and next(looks) > 2
 
-    with tracking_through(tmp_path, HANGS, warn=pytest.fail, give_up=asked_to_end) as several:
+    with tracking_through(tmp_path, HANGS, warn=pytest.fail, stop_requested=stop_requested) as several:
         listener = TrackingListener(PlainView(Console(file=io.StringIO())), several)
         listener.started(make_spec(tmp_path), 1, 1, 2)
         several.send_run(paths.run("mb8_r1").attempt(1).folder)
         several.send_campaign()
-        (told,) = several.account()
-    assert told.startswith("mlflow: 0 of 1 runs sent; 1 not (interrupted): `seatrial report ")
+        (account,) = several.account()
+    assert account.startswith("mlflow: 0 of 1 runs sent; 1 not (interrupted): `seatrial report ")
 
 
 def test_a_run_cut_short_is_counted_and_not_sent(tmp_path: Path) -> None:
@@ -259,8 +349,8 @@ def test_a_run_cut_short_is_counted_and_not_sent(tmp_path: Path) -> None:
         listener.ended(make_spec(tmp_path), outcome(Outcome.INTERRUPTED), None)
         assert several._trackers["mlflow"].process._process is None and warned == []
         listener.ended(make_spec(tmp_path), outcome(Outcome.FAILED), None)
-        (told,) = several.account()
-    assert warned and told.startswith("mlflow: 0 of 2 runs sent; 2 not (")
+        (account,) = several.account()
+    assert warned and account.startswith("mlflow: 0 of 2 runs sent; 2 not (")
 
 
 @pytest.mark.parametrize("number", STOP_SIGNALS)
@@ -268,13 +358,13 @@ def test_a_stop_signal_is_heard_whoever_handles_it_and_stays_heard(tmp_path: Pat
     before = signal.signal(number, lambda *_: None)
     ordinary = signal.signal(signal.SIGUSR1, lambda *_: None)
     try:
-        with stop_wishes(tmp_path) as wished:
+        with stop_requests(tmp_path) as requested:
             os.kill(os.getpid(), signal.SIGUSR1)
-            assert not wished()
+            assert not requested()
             os.kill(os.getpid(), number)
-            assert wished() and wished()
-        with stop_wishes(tmp_path) as wished:
-            assert not wished()
+            assert requested() and requested()
+        with stop_requests(tmp_path) as requested:
+            assert not requested()
     finally:
         signal.signal(number, before)
         signal.signal(signal.SIGUSR1, ordinary)
@@ -282,29 +372,29 @@ def test_a_stop_signal_is_heard_whoever_handles_it_and_stays_heard(tmp_path: Pat
 
 def test_a_request_from_another_terminal_is_heard(tmp_path: Path) -> None:
     paths = CampaignPaths(tmp_path)
-    with stop_wishes(tmp_path) as wished:
-        with owned(paths):
-            assert not wished()
-            ask_to_stop(paths)
-            assert wished()
-        assert wished()
+    with stop_requests(tmp_path) as requested:
+        with hold_lock(paths):
+            assert not requested()
+            request_stop(paths)
+            assert requested()
+        assert requested()
 
 
 def test_every_attempt_that_is_over_through_real_processes(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
     paths = write_campaign(tmp_path / "out")
-    remake(paths.folder)
+    recompute(paths.folder)
     unfinished = paths.run("mb16_r9").attempt(1).folder
     unfinished.mkdir(parents=True)
     with Tracking(["tensorboard"], paths, pytest.fail) as several:
-        send_all(several, [attempt for run in paths.runs() for attempt in run.attempts()])
+        several.send_all([attempt for run in paths.runs() for attempt in run.attempts()])
         assert several.account() == [f"tensorboard: {RUNS + 1} of {RUNS + 1} runs sent to {paths.tensorboard}"]
     files = sorted(str(path.parent.relative_to(paths.tensorboard)) for path in paths.tensorboard.rglob("events.*"))
     assert files == ["campaign", "mb16_r1/attempt-1", "mb16_r2/attempt-1", "mb8_r1/attempt-1", "mb8_r1/attempt-2", "mb8_r2/attempt-1"]
     assert all(TOKEN.encode() not in path.read_bytes() for path in paths.tensorboard.rglob("events.*"))
 
 
-def test_report_sends_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_sends_and_prints_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("tensorboard")
     paths = write_campaign(tmp_path / "out")
     code = run_command(["report", str(paths.folder)])
@@ -324,17 +414,11 @@ def test_an_unknown_tracker_is_refused_before_anything(
 
 
 def test_one_that_is_not_installed_names_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    absent = registry.TrackerKind(package="seatrial_absent", module="", pip="mlflow")
-    monkeypatch.setitem(TRACKERS, "mlflow", absent)
-    with pytest.raises(UsageError, match="not installed; run `pip install mlflow`"):
-        chosen_trackers(["mlflow"])
+    monkeypatch.setattr(trackers, "TRACKERS", ("seatrial_absent",))
+    with pytest.raises(UsageError, match="not installed; run `pip install seatrial_absent`"):
+        chosen_trackers(["seatrial_absent"])
     # A folder of that name, as wandb leaves one where it runs, is no package.
     (tmp_path / "seatrial_absent").mkdir()
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(UsageError, match="not installed"):
-        chosen_trackers(["mlflow"])
-
-
-def test_a_tracker_named_twice_is_one() -> None:
-    pytest.importorskip("tensorboard")
-    assert chosen_trackers(["tensorboard", "tensorboard"]) == ["tensorboard"]
+        chosen_trackers(["seatrial_absent"])

@@ -1,4 +1,4 @@
-"""`-P` values reach the command as they were typed."""
+"""`sweep` and `init`: commands instead of plan files."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from seatrial.cli import carry_out
+from seatrial.cli import run
 from seatrial.cli.main import run_command
-from seatrial.cli.pernode import NodeWords
+from seatrial.cli.per_node import NodeOptions
 from seatrial.cli.sweep import parse_axes
-from seatrial.errors import UsageError
+from seatrial.core.errors import UsageError
+from seatrial.plan.load import load_plan
 
 
 @pytest.mark.parametrize(
@@ -31,7 +32,7 @@ def test_values(text: str, values: list[Any]) -> None:
 
 
 @pytest.mark.parametrize("parameters", [["bs"], ["=8"], ["bs=8", "bs=16"]])
-def test_what_is_no_axis_is_said(parameters: list[str]) -> None:
+def test_what_is_no_axis_is_reported(parameters: list[str]) -> None:
     with pytest.raises(UsageError, match="-P"):
         parse_axes(parameters)
 
@@ -41,7 +42,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What would be carried out."""
     found: dict[str, Any] = {}
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(carry_out, "carry_out_here", lambda plan, words, **how: found.update(plan=plan, words=words, **how) or 3)
+    monkeypatch.setattr(run, "execute_on_this_node", lambda plan, words, **how: found.update(plan=plan, words=words, **how) or 3)
     return found
 
 
@@ -53,7 +54,7 @@ def test_what_was_typed_becomes_a_plan(asked: dict[str, Any], tmp_path: Path) ->
     assert plan.output == str(tmp_path / "o") and plan.source == "seatrial sweep -- python train.py --bs '{bs}'"
     first = plan.runs[0]
     assert (first.steps, first.limits.run_s, first.env) == (50, 900.0, {"A": "b"})
-    assert asked["words"] == NodeWords() and asked["yes"] is False
+    assert asked["words"] == NodeOptions() and asked["yes"] is False
 
 
 def test_the_same_line_has_the_same_folder_and_another_on_nodes(asked: dict[str, Any]) -> None:
@@ -73,13 +74,41 @@ def test_the_same_line_has_the_same_folder_and_another_on_nodes(asked: dict[str,
     [
         (["--env", "A"], "--env A: write --env NAME=VALUE"),
         (["--budget", "soon"], "--budget: 'soon' is not a duration"),
-        (["--start-limit", "0"], "--start-limit 0: a limit of no time"),
+        (["--start-limit", "0"], "--start-limit 0: a limit must be positive"),
         (["--nodes", "2", "--out", "o-{time}"], "has {time} in it"),
         (["--only", "nobody"], "nobody"),
     ],
 )
-def test_what_cannot_be_is_said_and_nothing_is_carried_out(
+def test_what_cannot_be_is_reported_and_nothing_is_carried_out(
     words: list[str], says: str, asked: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run_command(["sweep", *words, "--", "python", "train.py"]) == 1
     assert says in capsys.readouterr().err and asked == {}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_init_writes_a_plan_that_loads(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["init", "-o", "mine.yaml", "--", "torchrun", "--nproc_per_node", "2", "train.py", "--bs", "8"]) == 0
+    assert capsys.readouterr().out.startswith("wrote mine.yaml\nnext: give it axes")
+    plan = load_plan(here / "mine.yaml")
+    assert (plan.launcher.kind, plan.place.ranks, plan.workload.args, plan.repeats) == ("torchrun", 2, ["--bs", "8"], 3)
+
+
+def test_init_overwrites_nothing_unasked(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "plan.yaml").write_text("mine")
+    (here / "folder").mkdir()
+    for words, says in (
+        ([], "plan.yaml exists already: choose another name with -o, or overwrite it with --force"),
+        (["-o", "folder"], "folder is a folder: name the file to write in it, as in -o folder/plan.yaml"),
+        (["-o", "no/such.yaml"], "there is no folder no to write such.yaml to"),
+    ):
+        assert run_command(["init", *words, "--", "python", "train.py"]) == 1
+        assert says in capsys.readouterr().err
+    assert (here / "plan.yaml").read_text() == "mine"
+    assert run_command(["init", "--force", "--", "python", "train.py"]) == 0
+    assert load_plan(here / "plan.yaml").workload.script == "train.py"

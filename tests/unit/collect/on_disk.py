@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seatrial import files
-from seatrial.paths import AttemptPaths
+from seatrial.core import files
+from seatrial.core.paths import AttemptPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.codec import to_json
 from seatrial.records.outcome import Outcome
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.plan import RunSpec
 from tests.unit.analyse import factory
 
 RECORDED = Path(__file__).parents[2] / "recorded" / "logs"

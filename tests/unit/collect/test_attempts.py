@@ -1,20 +1,37 @@
-"""Attempts on disk: what is read, what is current."""
+"""Attempts on disk: what is read, which are current, and the cautions about them."""
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from seatrial import files
+from seatrial.agent.node import write_environment
 from seatrial.collect import attempts
-from seatrial.collect.attempts import read_attempt, read_campaign
-from seatrial.collect.stored import read_plan
-from seatrial.paths import AttemptPaths, CampaignPaths
-from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.collect.attempt_files import clock_offset_s, read_plan
+from seatrial.collect.attempts import (
+    INSPECTED_BYTES,
+    MAX_HOST_WARNINGS,
+    SAMPLER_KILLED,
+    alarm_cautions,
+    binary_log_cautions,
+    clock_skew_cautions,
+    count_samples,
+    environment_cautions,
+    leftover_process_cautions,
+    preflight_cautions,
+    read_attempt,
+    read_campaign,
+)
+from seatrial.core import files
+from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
-from seatrial.records.outcome import Outcome
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.launch import SKEW_S, NodeRecord, NodesRecord
+from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.plan import CampaignPlan, RunSpec, TelemetrySpec
 from tests.unit.analyse import factory
 from tests.unit.collect.on_disk import write_attempt
 
@@ -23,13 +40,9 @@ def write_plan(out: Path, *runs: RunSpec, name: str = "demo") -> None:
     files.write_json(out / "plans" / f"{name}.json", to_json(CampaignPlan(name=name, output=str(out), runs=runs)))
 
 
-def current(out: Path) -> list[tuple[str, int]]:
-    return [(attempt.spec.run, attempt.number) for attempt in read_campaign(CampaignPaths(out)) if attempt.current]
-
-
 def test_an_attempt_comes_back_as_it_was_written(tmp_path: Path) -> None:
-    written = write_attempt(tmp_path, factory.spec(axes={"bs": 8}, settings={"lr": 0.1}))
-    assert read_attempt(AttemptPaths(Path(written.folder))) == written
+    attempt = write_attempt(tmp_path, factory.spec(axes={"bs": 8}, settings={"lr": 0.1}))
+    assert read_attempt(AttemptPaths(Path(attempt.folder))) == attempt
 
 
 def test_all_attempts_by_run_then_number(tmp_path: Path) -> None:
@@ -38,72 +51,60 @@ def test_all_attempts_by_run_then_number(tmp_path: Path) -> None:
     assert [(one.spec.run, one.number) for one in read_campaign(CampaignPaths(tmp_path))] == [("a_r1", 2), ("a_r1", 10), ("b_r1", 1)]
 
 
-@pytest.mark.parametrize("text", [None, "", "{", "[]", '{"run": "x"}', "null"])
+@pytest.mark.parametrize("text", [None, "{", '{"run": "x"}'])
 def test_an_unreadable_spec_is_no_attempt(tmp_path: Path, text: str | None) -> None:
-    written = write_attempt(tmp_path)
-    path = Path(written.folder) / "spec.json"
+    attempt = write_attempt(tmp_path)
+    path = Path(attempt.folder) / "spec.json"
     path.unlink() if text is None else path.write_text(text)
-    assert read_attempt(AttemptPaths(Path(written.folder))) is None
+    assert read_attempt(AttemptPaths(Path(attempt.folder))) is None
     assert read_campaign(CampaignPaths(tmp_path)) == []
 
 
 def test_an_unreadable_outcome_is_a_caution(tmp_path: Path) -> None:
-    written = write_attempt(tmp_path)
-    (Path(written.folder) / "outcome.json").write_text('{"outcome": "exploded", "run": "a"}')
-    found = read_attempt(AttemptPaths(Path(written.folder)))
+    attempt = write_attempt(tmp_path)
+    (Path(attempt.folder) / "outcome.json").write_text('{"outcome": "exploded", "run": "a"}')
+    found = read_attempt(AttemptPaths(Path(attempt.folder)))
     assert found is not None and found.outcome is None
     assert [caution.kind for caution in found.cautions] == ["unreadable_file"]
 
 
 def test_without_an_outcome_it_is_unfinished_and_not_a_fault(tmp_path: Path) -> None:
-    written = write_attempt(tmp_path, outcome=None)
-    found = read_attempt(AttemptPaths(Path(written.folder)))
+    attempt = write_attempt(tmp_path, outcome=None)
+    found = read_attempt(AttemptPaths(Path(attempt.folder)))
     assert found is not None and found.outcome is None and found.cautions == ()
 
 
-def test_only_what_a_plan_asks_for_is_current(tmp_path: Path) -> None:
-    asked, changed = factory.spec("a"), factory.spec("b", hash="old")
-    write_attempt(tmp_path, asked)
-    write_attempt(tmp_path, changed)
-    write_plan(tmp_path, asked, factory.spec("b", hash="new"))
-    assert current(tmp_path) == [("a_r1", 1)]
+OK, FAILED, CUT = Outcome.OK, Outcome.FAILED, Outcome.INTERRUPTED
 
 
-def test_the_newest_that_came_to_its_own_end_is_current(tmp_path: Path) -> None:
-    run = factory.spec("a")
-    write_plan(tmp_path, run)
-    for number, outcome in enumerate([Outcome.FAILED, Outcome.OK, Outcome.INTERRUPTED, None], start=1):
-        write_attempt(tmp_path, run, number=number, outcome=outcome)
-    assert current(tmp_path) == [("a_r1", 2)]
-    write_attempt(tmp_path, run, number=5, outcome=Outcome.FAILED)
-    assert current(tmp_path) == [("a_r1", 5)]
+@pytest.mark.parametrize(
+    ("written", "plans", "expected"),
+    [
+        pytest.param([("a", "h", OK), ("b", "old", OK)], [[("a", "h"), ("b", "new")]], [("a_r1", 1)], id="only what a plan has"),
+        pytest.param([("a", "h", FAILED), ("a", "h", OK), ("a", "h", CUT), ("a", "h", None)], [[("a", "h")]], [("a_r1", 2)], id="ended"),
+        pytest.param([("a", "h", OK), ("a", "h", FAILED)], [[("a", "h")]], [("a_r1", 2)], id="newest"),
+        pytest.param([("a", "h", CUT), ("a", "h", None)], [[("a", "h")]], [("a_r1", 2)], id="none ended"),
+        pytest.param([("a", "one", OK), ("a", "two", OK)], [[("a", "one")], [("a", "two")]], [("a_r1", 1), ("a_r1", 2)], id="two plans"),
+        pytest.param([("a", "one", OK), ("a", "two", OK), ("b", "h", OK)], [], [("a_r1", 2), ("b_r1", 1)], id="no plan"),
+    ],
+)
+def test_current_attempts(
+    tmp_path: Path,
+    written: list[tuple[str, str, Outcome | None]],
+    plans: list[list[tuple[str, str]]],
+    expected: list[tuple[str, int]],
+) -> None:
+    numbers: Counter[str] = Counter()
+    for group, hash, outcome in written:
+        numbers[group] += 1
+        write_attempt(tmp_path, factory.spec(group, hash=hash), number=numbers[group], outcome=outcome)
+    for number, runs in enumerate(plans):
+        write_plan(tmp_path, *(factory.spec(group, hash=hash) for group, hash in runs), name=f"plan{number}")
+    found = read_campaign(CampaignPaths(tmp_path))
+    assert [(attempt.spec.run, attempt.number) for attempt in found if attempt.current] == expected
 
 
-def test_where_none_came_to_its_end_the_newest_is_current(tmp_path: Path) -> None:
-    run = factory.spec("a")
-    write_plan(tmp_path, run)
-    for number, outcome in enumerate([Outcome.INTERRUPTED, None], start=1):
-        write_attempt(tmp_path, run, number=number, outcome=outcome)
-    assert current(tmp_path) == [("a_r1", 2)]
-
-
-def test_two_plans_that_share_a_run_name_each_have_a_current_attempt(tmp_path: Path) -> None:
-    one, other = factory.spec("a", hash="one"), factory.spec("a", hash="other")
-    write_attempt(tmp_path, one, number=1)
-    write_attempt(tmp_path, other, number=2)
-    write_plan(tmp_path, one, name="first")
-    write_plan(tmp_path, other, name="second")
-    assert current(tmp_path) == [("a_r1", 1), ("a_r1", 2)]
-
-
-def test_without_plans_the_newest_attempt_of_each_run_is_current(tmp_path: Path) -> None:
-    write_attempt(tmp_path, factory.spec("a", hash="one"), number=1)
-    write_attempt(tmp_path, factory.spec("a", hash="two"), number=2)
-    write_attempt(tmp_path, factory.spec("b"))
-    assert current(tmp_path) == [("a_r1", 2), ("b_r1", 1)]
-
-
-def test_the_latest_plan_is_read_once_where_its_copy_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_latest_plan_is_read_once_where_its_copy_is_equal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
 
     def counted(path: Path) -> tuple[CampaignPlan | None, str]:
@@ -120,3 +121,136 @@ def test_the_latest_plan_is_read_once_where_its_copy_is_the_same(tmp_path: Path,
     write_plan(tmp_path, factory.spec("b"))
     (plan,) = attempts.read_plans(paths)
     assert plan.runs == (factory.spec("b"),)
+
+
+def test_the_worst_alarm_of_each_kind_is_reported(tmp_path: Path) -> None:
+    path = tmp_path / "alarms.jsonl"
+    alarms = [
+        {"kind": "spike", "ratio": 2.5, "text": "steps take 50 ms"},
+        {"kind": "spike", "ratio": 4.0, "text": "steps take 80 ms"},
+        {"kind": "spike_over", "ratio": 1.0, "text": "over"},
+        {"kind": "silence", "ratio": 900.0, "text": "no step has ended for 18 s"},
+    ]
+    path.write_text("".join(json.dumps(alarm) + "\n" for alarm in alarms) + '{"kind": "spi')
+
+    malformed, spike, silence = alarm_cautions("mb8_r1", path)
+    assert (malformed.kind, malformed.numbers) == ("bad_rows", {"rows": 1})
+    assert (spike.kind, spike.subject, spike.numbers) == ("spike", "mb8_r1", {"alarms": 2, "ratio": 4.0})
+    assert "steps take 80 ms" in spike.text
+    assert silence.kind == "silence" and "no step has ended for 18 s" in silence.text
+
+
+def test_samples_of_a_killed_agent_are_counted(tmp_path: Path) -> None:
+    paths = AttemptPaths(tmp_path)
+    assert count_samples(paths, TelemetrySpec()) is None
+    paths.host_telemetry.write_text("timestamp,load1\na,1\nb,2\nc,")
+
+    account = count_samples(paths, TelemetrySpec(host_s=0.5))
+
+    assert account is not None and account.gpu is None and account.host is not None
+    assert (account.host.rows, account.host.interval_s, account.host.empty, account.host.note) == (2, 0.5, False, SAMPLER_KILLED)
+
+
+def ended(outcome: Outcome, killed: int) -> RunOutcome:
+    return RunOutcome(run="a_r1", attempt=1, hash="h", outcome=outcome, killed=killed)
+
+
+def test_processes_that_outlived_a_good_run_are_counted() -> None:
+    (caution,) = leftover_process_cautions("a_r1", ended(Outcome.OK, 2))
+    assert (caution.kind, caution.numbers) == ("left_behind", {"killed": 2})
+
+
+@pytest.mark.parametrize("outcome", [None, ended(Outcome.OK, 0), ended(Outcome.FAILED, 3)])
+def test_no_caution_for_a_run_that_left_none_or_failed(outcome: RunOutcome | None) -> None:
+    assert list(leftover_process_cautions("a_r1", outcome)) == []
+
+
+@pytest.mark.parametrize("place", ["beginning", "end"])
+def test_binary_data_is_counted_at_either_end(tmp_path: Path, place: str) -> None:
+    log, text, rubbish = tmp_path / "launcher.log", "step 1: ä\n".encode() * (INSPECTED_BYTES // 5), b"\xff\xfe\x00" * 100
+    log.write_bytes(rubbish + text if place == "beginning" else text + rubbish)
+    (caution,) = binary_log_cautions("a_r1", log)
+    assert caution.numbers == {"bytes": 300, "of": 2 * INSPECTED_BYTES}
+
+
+@pytest.mark.parametrize("content", [b"", "Übung ✓ 日本\n".encode() * 40_000, b"one odd byte \xff\n"])
+def test_text_cut_within_a_character_is_not_binary(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "launcher.log").write_bytes(content)
+    assert list(binary_log_cautions("a_r1", tmp_path / "launcher.log")) == []
+    assert list(binary_log_cautions("a_r1", tmp_path / "missing.log")) == []
+
+
+def record(*offsets_s: float | None) -> NodesRecord:
+    return NodesRecord(
+        nodes=tuple(NodeRecord(name=f"n{at}", node_rank=at, first_rank=at, ranks=1, clock_offset_s=one) for at, one in enumerate(offsets_s))
+    )
+
+
+@pytest.mark.parametrize("nodes", [None, NodesRecord(), record(None, 0.0, SKEW_S, -SKEW_S)])
+def test_no_caution_for_synchronised_clocks(nodes: NodesRecord | None) -> None:
+    assert list(clock_skew_cautions("mb8_r1", nodes)) == []
+
+
+def test_the_worst_clock_skew_comes_first() -> None:
+    (caution,) = clock_skew_cautions("mb8_r1", record(0.0, 2.0, -3600.0, 3.0, 4.0, 5.0))
+    assert "n2 1h 00m behind, n5 5.0 s ahead, n4 4.0 s ahead, n3 3.0 s ahead and 1 more" in caution.text
+    assert caution.numbers == {"host": "n2", "seconds": -3600.0, "hosts": 5}
+
+
+def test_an_unknown_clock_offset_is_zero() -> None:
+    assert [clock_offset_s(record(None, 7.0), rank) for rank in (0, 1, 9)] == [0.0, 7.0, 0.0] and clock_offset_s(None, 0) == 0.0
+
+
+def environment_texts(folder: Path, **hosts: dict[str, str]) -> list[str]:
+    attempt = AttemptPaths(folder / "attempt-1")
+    for name, variables in hosts.items():
+        attempt.node(name).folder.mkdir(parents=True, exist_ok=True)
+        write_environment(attempt.node(name), variables, {"OMP_NUM_THREADS": "1"})
+    return [caution.text for caution in environment_cautions("r", attempt)]
+
+
+def test_differing_variables_are_named_with_their_hosts(tmp_path: Path) -> None:
+    (text,) = environment_texts(tmp_path, a={"NCCL_ALGO": "Ring"}, b={"NCCL_ALGO": "Ring"}, c={"NCCL_ALGO": "Tree", "NCCL_DEBUG": "INFO"})
+    assert "NCCL_ALGO Tree on c, Ring elsewhere; NCCL_DEBUG INFO on c, not set elsewhere" in text
+
+
+def test_variables_of_a_host_may_differ(tmp_path: Path) -> None:
+    assert environment_texts(tmp_path, a={"CUDA_VISIBLE_DEVICES": "0", "HOME": "/a"}, b={"CUDA_VISIBLE_DEVICES": "1", "HOME": "/b"}) == []
+    assert environment_texts(tmp_path / "none") == []
+
+
+def test_a_host_without_a_record_is_not_compared(tmp_path: Path) -> None:
+    attempt = AttemptPaths(tmp_path / "attempt-1")
+    attempt.node("c").folder.mkdir(parents=True)
+    attempt.node("c").environment.write_text("[1")
+    assert environment_texts(tmp_path, a={"NCCL_ALGO": "Ring"}, b={"NCCL_ALGO": "Ring"}) == []
+
+
+def test_secrets_in_the_environment_are_masked(tmp_path: Path) -> None:
+    environment_texts(tmp_path, a={"HF_TOKEN": "hf_abcdefghijklmnopqrstuvwxyz", "MY_OWN": "x"})
+    stored = json.loads((tmp_path / "attempt-1" / "nodes" / "a" / "environment.json").read_text())["variables"]
+    assert [one["name"] for one in stored] == ["HF_TOKEN", "OMP_NUM_THREADS"] and "hf_abc" not in json.dumps(stored)
+    assert [one["set_by"] for one in stored] == ["host", "seatrial"]
+
+
+SLOW = Check(name="link speed on node2", ok=False, found="0.2 MiB/s", prevents="x", fix="See its cable", refuses=False, hosts=("node2",))
+SOUND = Check(name="link speed on node1", ok=True, found="900 MiB/s", prevents="x", hosts=("node1",))
+LOCAL = Check(name="load", ok=False, found="9", prevents="x", refuses=False)
+
+
+def preflight_texts(folder: Path, *checks: Check) -> list[str]:
+    (folder / "preflight.json").write_text(json.dumps([to_json(check) for check in checks]))
+    return [caution.text for caution in preflight_cautions(folder / "preflight.json")]
+
+
+def test_failed_checks_of_hosts_are_reported(tmp_path: Path) -> None:
+    (text,) = preflight_texts(tmp_path, SOUND, SLOW, LOCAL)
+    assert "link speed on node2: 0.2 MiB/s" in text and "See its cable" in text
+    assert len(preflight_texts(tmp_path, *[SLOW] * 40)) == MAX_HOST_WARNINGS
+
+
+@pytest.mark.parametrize("text", ["{", "3", "[1, {}]"])
+def test_an_unreadable_preflight_has_no_cautions(tmp_path: Path, text: str) -> None:
+    (tmp_path / "preflight.json").write_text(text)
+    assert list(preflight_cautions(tmp_path / "preflight.json")) == []
+    assert list(preflight_cautions(tmp_path / "none.json")) == []

@@ -6,9 +6,10 @@ import csv
 from pathlib import Path
 
 from seatrial.collect.manifest import append_manifest, manifest_row, read_manifest, timing_point_rows, write_manifest, write_timing_points
+from seatrial.records.attempt import Provenance
+from seatrial.records.caution import Scalar
 from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
-from seatrial.records.command import Provenance
-from seatrial.records.measure import Cell, TimingPoint
+from seatrial.records.measure import TimingPoint
 from seatrial.records.outcome import Cause, Outcome
 from tests.unit.analyse import factory
 
@@ -23,7 +24,7 @@ def header(path: Path) -> list[str]:
     return path.read_text().splitlines()[0].split("\t")
 
 
-def test_a_row_has_the_seed_s_columns_first_then_ours_then_the_axes() -> None:
+def test_a_row_has_the_seeds_columns_then_ours_then_the_axes() -> None:
     run = factory.measured(
         factory.spec("mb8", 2, axes={"micro_batch": 8, "opt": "adam"}, settings={"micro_batch": 8}, ranks=2),
         measure={
@@ -36,7 +37,7 @@ def test_a_row_has_the_seed_s_columns_first_then_ours_then_the_axes() -> None:
     )
     row = manifest_row(run.attempt, run.measure)
     assert list(row) == [*COLUMNS, "axis_opt"]
-    expected: dict[str, Cell] = {
+    expected: dict[str, Scalar] = {
         "status": "success",
         "outcome": "ok",
         "group": "mb8",
@@ -63,7 +64,7 @@ def test_a_row_has_the_seed_s_columns_first_then_ours_then_the_axes() -> None:
     assert {name: row[name] for name in expected} == expected
 
 
-def test_a_failed_run_without_a_measure_has_its_row_too() -> None:
+def test_a_failed_run_without_measures_has_a_row() -> None:
     attempt = factory.attempt(outcome=Outcome.TIMEOUT, cause=Cause.RUN_LIMIT)
     row = manifest_row(attempt, None)
     assert (row["status"], row["outcome"], row["cause"], row["wall_s"]) == ("failed", "timeout", "run_limit", None)
@@ -95,7 +96,7 @@ def test_a_manifest_of_the_seed_is_widened_and_keeps_its_rows(tmp_path: Path) ->
     assert [(row["mode"], row["group"], row["run"]) for row in rows_on_disk(path)] == [("ab", "tuned", ""), ("sweep", "mb8", "mb8_r1")]
 
 
-def test_a_torn_last_row_does_not_swallow_the_next(tmp_path: Path) -> None:
+def test_an_unfinished_last_row_does_not_swallow_the_next(tmp_path: Path) -> None:
     path = tmp_path / "run_manifest.tsv"
     append_manifest(path, manifest_row(factory.attempt(factory.spec("a")), None))
     path.write_text(path.read_text() + "sweep\ttorn")
@@ -110,7 +111,7 @@ def test_an_empty_file_gets_its_header(tmp_path: Path) -> None:
     assert len(rows_on_disk(path)) == 1
 
 
-def test_a_row_torn_inside_a_character_does_not_stop_the_next(tmp_path: Path) -> None:
+def test_a_row_truncated_inside_a_character_does_not_stop_the_next(tmp_path: Path) -> None:
     path = tmp_path / "run_manifest.tsv"
     append_manifest(path, manifest_row(factory.attempt(factory.spec("a")), None))
     path.write_bytes(path.read_bytes() + b"sweep\tgro\xc3")
@@ -125,7 +126,7 @@ def test_text_with_tabs_and_line_ends_stays_one_row(tmp_path: Path) -> None:
     assert [row["group"] for row in rows_on_disk(path)] == ["a b", "c d"]
 
 
-def test_timing_points_are_written_by_the_seed_s_columns(tmp_path: Path) -> None:
+def test_timing_points_have_the_seeds_columns(tmp_path: Path) -> None:
     points = (TimingPoint(index=0, step=50, values={"iter_ms_p50": 41.25, "iter_ms_p90": 44.0, "fwd_ms_p50": None}),)
     run = factory.measured(measure={"timing_points": points})
     assert run.measure is not None

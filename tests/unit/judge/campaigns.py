@@ -1,4 +1,4 @@
-"""Made-up campaigns for the judge: runs with memory, stragglers, faults and settings to order."""
+"""Campaigns for the tests of judge: runs with given memory trends, stragglers, faults and settings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 from seatrial.judge.verdict import judge
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Relation
-from seatrial.records.health import MemoryCourse, MemoryVerdict, Straggler, StragglerVerdict
-from seatrial.records.measure import Estimate
+from seatrial.records.measure import Estimate, MemoryTrend, MemoryVerdict, Straggler, StragglerVerdict
 from seatrial.records.outcome import Cause, Fault, Outcome
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import CampaignVerdict, Criterion, Finding
@@ -42,9 +41,9 @@ def statement(id: str, **facts: Any) -> Finding | None:
     return next((one for one in judged(**facts).statements if one.id == id), None)
 
 
-def course(verdict: MemoryVerdict, **changes: Any) -> MemoryCourse:
+def course(verdict: MemoryVerdict, **changes: Any) -> MemoryTrend:
     leaks = verdict is MemoryVerdict.LEAK
-    made = MemoryCourse(
+    made = MemoryTrend(
         kind="host",
         subject="process tree",
         verdict=verdict,
@@ -83,7 +82,7 @@ def straggler(verdict: StragglerVerdict, **changes: Any) -> Straggler:
     return dataclasses.replace(made, **changes)
 
 
-def spoilt(group: str, repeat: int) -> MeasuredRun:
+def platform_failed(group: str, repeat: int) -> MeasuredRun:
     """Failed by its storage."""
     return factory.measured(
         group,

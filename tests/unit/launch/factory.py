@@ -1,25 +1,26 @@
-"""Specs and attempts for tests of launch/ and agent/, and waiting for real processes without guessing times."""
+"""Specs, allocations and attempts for tests of launch/ and agent/, and running real agents to their end."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.launch.agent_process import AgentProcess
-from seatrial.launch.agents import Agents
-from seatrial.launch.nodes import as_seen_by, nodes_of
-from seatrial.launch.places.local import allocate
-from seatrial.launch.prepare import prepare
-from seatrial.paths import AttemptPaths
-from seatrial.records.command import AgentReport, Allocation
-from seatrial.records.run_spec import HostSpec, LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, WorkloadSpec
+from seatrial.core.hostfile import HostSpec
+from seatrial.core.paths import AttemptPaths
+from seatrial.launch.agents import AgentProcess, Agents
+from seatrial.launch.launchers import allocation_for_node
+from seatrial.launch.places.allocation import allocate_local, nodes_of
+from seatrial.launch.prepare import prepare_local
+from seatrial.launch.transports import StartRequest
+from seatrial.records.launch import AgentReport, Allocation
+from seatrial.records.plan import LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, WorkloadSpec
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 
 def make_spec(
@@ -57,11 +58,11 @@ def on_hosts(spec: RunSpec, hosts: Sequence[HostSpec], **more: Any) -> RunSpec:
 
 
 def hosts_allocation(spec: RunSpec, node_rank: int | None = None, port: int = 29650) -> Allocation:
-    """What `spec` gets on its hosts; as one node sees it where `node_rank` says which."""
+    """What `spec` gets on its hosts; with `node_rank`, that node's view."""
     nodes = nodes_of(spec.place)
     ranks = sum(node.ranks for node in nodes)
     whole = Allocation(ranks=ranks, master_addr=nodes[0].name, master_port=port, nodes=nodes)
-    return whole if node_rank is None else as_seen_by(whole, nodes[node_rank])
+    return whole if node_rank is None else allocation_for_node(whole, nodes[node_rank])
 
 
 def attempt_in(folder: Path) -> AttemptPaths:
@@ -72,22 +73,42 @@ def allocation_for(spec: RunSpec, port: int = 29650) -> Allocation:
     return Allocation(ranks=spec.place.ranks, devices=spec.place.devices, master_port=port)
 
 
+class FakeStarter:
+    """The server of a campaign without ssh, in a test: keeps what is to be started, and starts it by `start_by` where given."""
+
+    def __init__(self, start_by: Callable[[StartRequest], None] = lambda request: None, python: str = "") -> None:
+        self.master_addr = "127.0.0.1"
+        self.started: list[StartRequest] = []
+        self.problems: dict[str, str] = {}
+        self._start_by, self._python = start_by, python
+
+    def start(self, node: str, argv: Sequence[str], log: Path) -> None:
+        self.started.append(StartRequest(host=node, argv=tuple(argv), log=log))
+        self._start_by(self.started[-1])
+
+    def problem(self, node: str) -> str:
+        return self.problems.get(node, "")
+
+    def python_of(self, node: str) -> str:
+        return self._python
+
+
 @contextmanager
 def started(spec: RunSpec, attempt: AttemptPaths, caller: Mapping[str, str] = os.environ) -> Iterator[AgentProcess]:
     """A real agent on a prepared attempt."""
-    with allocate(spec) as allocation:
-        prepare(spec, attempt, allocation, caller)
+    with allocate_local(spec) as allocation:
+        prepare_local(spec, attempt, allocation, caller)
         with AgentProcess.start(attempt) as agent:
             yield agent
 
 
 def until_over(agents: Agents) -> list[AgentReport]:
-    """Everything that they say until no more can come."""
-    until_m, said = time.monotonic() + PATIENCE_S, []
+    """All reports until no more can come."""
+    until_m, reports = time.monotonic() + TIMEOUT_S, []
     while agents.alive:
-        said += agents.wait(1.0)
-        assert time.monotonic() < until_m, f"only {said}"
-    return said
+        reports += agents.wait(1.0)
+        assert time.monotonic() < until_m, f"only {reports}"
+    return reports
 
 
 def reports_until_over(agent: AgentProcess) -> dict[str, AgentReport]:

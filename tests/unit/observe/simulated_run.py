@@ -1,20 +1,35 @@
-"""A run without processes: ranks that step, stop, pause and beat to order, looked at once a second by a clock that is a number."""
+"""A run without processes: ranks that step, stop and pause to order, checked once a second by a clock that is a number."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from seatrial.observe.progress import Progress, RankMark, RankStanding
-from seatrial.observe.stall import Stall, StallWatch
-from seatrial.records.run_spec import LimitsSpec, StallSpec
+from seatrial.observe.progress import LastStep, Progress, RankState
+from seatrial.observe.stall import Stall, StallDetector
+from seatrial.records.plan import LauncherSpec, LimitsSpec, PlaceSpec, RunSpec, StallSpec, WorkloadSpec
 
 HEARTBEAT_S = 5.0
 # The harness was started long before, and its monotonic clock has nothing to do with the wall clock.
 MONOTONIC_0 = 50_000.0
 WALL_0 = 1_790_000_000.0
 LIMITS = LimitsSpec(start_s=900.0, stall=StallSpec(factor=20.0, floor_s=180.0))
+
+
+def spec(**changes: Any) -> RunSpec:
+    values: dict[str, Any] = {
+        "run": "mb8_r1",
+        "group": "mb8",
+        "repeat": 1,
+        "plan": "p",
+        "workload": WorkloadSpec(name="train.py", script="train.py"),
+        "launcher": LauncherSpec(kind="torchrun"),
+        "place": PlaceSpec(ranks=2),
+        "cwd": "/somewhere",
+    }
+    return RunSpec(**(values | changes))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,19 +76,26 @@ Clock = Callable[[float], float]
 
 def progress_at(t: float, ranks: Ranks, wall: Clock = lambda t: WALL_0 + t, total: int | None = None) -> Progress:
     """What ProgressReader would say."""
-    standings, marks = [], []
+    rank_states, last_steps = [], []
     for rank in ranks:
         beat_s = rank.beat_s(t)
         step, phase, ended_s = rank.state(beat_s)
-        standings.append(
-            RankStanding(rank=rank.rank, step=step, phase=phase, pid=100 + rank.rank, beat_ts=wall(beat_s), beat_bytes=round(300 * beat_s))
+        rank_states.append(
+            RankState(
+                rank=rank.rank, step=step, phase=phase, pid=100 + rank.rank, heartbeat_t=wall(beat_s), heartbeat_bytes=round(300 * beat_s)
+            )
         )
         if step is not None:
-            marks.append(RankMark(rank=rank.rank, step=step, step_t=wall(ended_s), iter_ms_p50=rank.iter_s * 1000))
-    steps = [standing.step for standing in standings if standing.step is not None]
-    everyone = len(steps) == len(standings)
+            last_steps.append(LastStep(rank=rank.rank, step=step, step_t=wall(ended_s), iter_ms_p50=rank.iter_s * 1000))
+    steps = [state.step for state in rank_states if state.step is not None]
+    everyone = len(steps) == len(rank_states)
     return Progress(
-        step=min(steps) if everyone else None, total=total, alive=everyone, ranks=tuple(marks), standings=tuple(standings), output_bytes=100
+        step=min(steps) if everyone else None,
+        total=total,
+        alive=everyone,
+        last_steps=tuple(last_steps),
+        rank_states=tuple(rank_states),
+        output_bytes=100,
     )
 
 
@@ -81,10 +103,10 @@ def watch(
     at: Callable[[float], Progress], until_s: float, limits: LimitsSpec = LIMITS, looks: Iterable[float] | None = None
 ) -> tuple[float, Stall, Progress] | None:
     """The first stall that is found, when, and in which progress."""
-    stalls = StallWatch(limits)
+    stalls = StallDetector(limits)
     for t in looks if looks is not None else map(float, range(int(until_s) + 1)):
         progress = at(t)
-        stall = stalls.look(progress, MONOTONIC_0 + t)
+        stall = stalls.check(progress, MONOTONIC_0 + t)
         if stall is not None:
             return t, stall, progress
     return None

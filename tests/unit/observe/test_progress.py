@@ -1,22 +1,21 @@
-"""Progress from heartbeats, else from the script's own lines, read as they grow."""
+"""Progress of a run: heartbeats, a script's own lines, memory and disk."""
 
 from __future__ import annotations
 
 import json
-import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from seatrial.disk import fallback
-from seatrial.observe.progress import ProgressReader, RankMark, RankStanding
-from seatrial.observe.row_file import RowFile
-from seatrial.paths import AttemptPaths
-from seatrial.records.run_spec import WorkloadSpec
+from seatrial.core import fallback
+from seatrial.core.fallback import FALLBACK_DIR
+from seatrial.core.paths import AttemptPaths
+from seatrial.observe.progress import DiskUsage, DiskUsageReader, LastStep, ProgressReader, RankState, latest_rss_bytes
+from seatrial.observe.sampler import CsvWriter
+from seatrial.records.plan import WorkloadSpec
 from seatrial.records.telemetry import HOST_COLUMNS
-from tests.unit.records.test_codec import spec
+from tests.unit.observe.simulated_run import spec
 
 
 def attempt(tmp_path: Path) -> AttemptPaths:
@@ -25,7 +24,7 @@ def attempt(tmp_path: Path) -> AttemptPaths:
     return AttemptPaths(folder)
 
 
-def beat(paths: AttemptPaths, rank: int, step: int | None, **more: object) -> None:
+def heartbeat(paths: AttemptPaths, rank: int, step: int | None, **more: object) -> None:
     with open(paths.heartbeat(rank), "a") as lines:
         lines.write(json.dumps({"rank": rank, "step": step, "phase": "step", **more}) + "\n")
 
@@ -44,37 +43,22 @@ def nano(*steps: int) -> str:
     return "".join(f"iter {step}: loss 2.0, time 5.0ms\n" for step in steps)
 
 
-def test_nothing_yet(tmp_path: Path) -> None:
-    look = ProgressReader(spec(), attempt(tmp_path)).look()
-    assert (look.step, look.alive) == (None, False)
-
-
 def test_slowest_rank_counts(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
-    beat(paths, 0, 7)
-    beat(paths, 1, None)
+    heartbeat(paths, 0, 7)
+    heartbeat(paths, 1, None)
     reader = ProgressReader(spec(steps=20), paths)
-    assert (reader.look().step, reader.look().alive) == (None, False)
-    beat(paths, 1, 5)
-    look = reader.look()
+    assert (reader.read().step, reader.read().alive) == (None, False)
+    heartbeat(paths, 1, 5)
+    look = reader.read()
     assert (look.step, look.total, look.alive, look.phase) == (5, 20, True, "step")
-
-
-def test_lines_of_a_script_are_read_on_from_where_the_last_look_ended(tmp_path: Path) -> None:
-    paths = attempt(tmp_path)
-    reader = ProgressReader(spec(), paths)
-    paths.launcher_log.write_text("[rank0]: loading\n[rank0]: iter 1: loss 2.0, time 5.0ms\n[rank0]: iter 2: lo")
-    assert reader.look().step == 1
-    with open(paths.launcher_log, "a") as log:
-        log.write("ss 1.9, time 5.0ms\n")
-    assert reader.look().step == 2
 
 
 def test_a_script_that_prints_no_step_is_alive_once_it_prints(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
     reader = ProgressReader(spec(), paths)
     paths.launcher_log.write_text("hello\n")
-    look = reader.look()
+    look = reader.read()
     assert (look.step, look.alive) == (None, True)
 
 
@@ -83,147 +67,144 @@ def test_own_pattern(tmp_path: Path) -> None:
     mine = WorkloadSpec(name="x", script="x.py", patterns=(r"tick (?P<step>\d+)",))
     reader = ProgressReader(spec(workload=mine), paths)
     paths.launcher_log.write_text("tick 4\niter 9: loss 1.0, time 1.0ms\n")
-    assert reader.look().step == 4
+    assert reader.read().step == 4
 
 
-def test_every_rank_that_has_ended_a_step_has_its_mark(tmp_path: Path) -> None:
+def test_every_rank_that_has_ended_a_step_has_its_step(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
-    beat(paths, 0, 7, ts=105.0, step_t=103.5, iter_ms_p50=12.5, paused_s=1.5)
-    beat(paths, 1, None, ts=105.0, step_t=None, iter_ms_p50=None, paused_s=None)
-    assert ProgressReader(spec(), paths).look().ranks == (RankMark(rank=0, step=7, step_t=103.5, paused_s=1.5, iter_ms_p50=12.5),)
+    heartbeat(paths, 0, 7, ts=105.0, step_t=103.5, iter_ms_p50=12.5, paused_s=1.5)
+    heartbeat(paths, 1, None, ts=105.0, step_t=None, iter_ms_p50=None, paused_s=None)
+    assert ProgressReader(spec(), paths).read().last_steps == (LastStep(rank=0, step=7, step_t=103.5, paused_s=1.5, iter_ms_p50=12.5),)
 
 
 def test_a_heartbeat_of_before_these_fields_marks_the_time_it_was_written(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
-    beat(paths, 0, 7, ts=105.0)
-    beat(paths, 1, 7)
-    assert ProgressReader(spec(), paths).look().ranks == (RankMark(rank=0, step=7, step_t=105.0),)
+    heartbeat(paths, 0, 7, ts=105.0)
+    heartbeat(paths, 1, 7)
+    assert ProgressReader(spec(), paths).read().last_steps == (LastStep(rank=0, step=7, step_t=105.0),)
 
 
-def test_a_script_s_mark_is_when_its_line_arrived_and_its_pace_that_between_lines(tmp_path: Path) -> None:
+def test_a_script_s_step_is_when_its_line_arrived_and_its_pace_that_between_lines(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
     reader = ProgressReader(spec(), paths)
     say(paths, "loading\n" + nano(0), t=10.0)
-    assert reader.look().ranks == (RankMark(rank=0, step=0, step_t=10.0),)
+    assert reader.read().last_steps == (LastStep(rank=0, step=0, step_t=10.0),)
     say(paths, nano(10), t=11.0)
     say(paths, nano(20), t=13.0)
     say(paths, nano(30) + "saving\n", t=14.0)
-    assert reader.look().ranks == (RankMark(rank=0, step=30, step_t=14.0, iter_ms_p50=100.0),)
-
-
-def test_lines_that_came_together_are_one_mark(tmp_path: Path) -> None:
-    paths = attempt(tmp_path)
-    reader = ProgressReader(spec(), paths)
-    for chunk in range(3):
-        say(paths, nano(*range(10 * chunk, 10 * chunk + 10)), t=10.0 + chunk)
-    (mark,) = reader.look().ranks
-    assert (mark.step, mark.step_t, mark.iter_ms_p50) == (29, 12.0, 100.0)
-
-
-def test_ranks_that_all_print_and_a_new_epoch_do_not_spoil_the_pace(tmp_path: Path) -> None:
-    paths = attempt(tmp_path)
-    reader = ProgressReader(spec(), paths)
-    for at, step in enumerate([0, 1, 2, 0, 1, 2]):
-        for rank in (0, 1):
-            say(paths, f"[rank{rank}]: {nano(step)}", t=10.0 + at + rank / 10)
-    (mark,) = reader.look().ranks
-    assert (mark.step, mark.step_t, mark.iter_ms_p50) == (2, 15.0, 1000.0)
-
-
-def test_a_counter_that_starts_anew_within_one_chunk_is_no_division_by_nothing(tmp_path: Path) -> None:
-    paths = attempt(tmp_path)
-    reader = ProgressReader(spec(), paths)
-    say(paths, nano(0, 1, 2, 3, 4), t=10.0)
-    reader.look()
-    say(paths, nano(0, 1, 2), t=12.0)
-    assert reader.look().step == 2
-
-
-def test_without_arrival_times_the_time_of_the_look_counts(tmp_path: Path) -> None:
-    paths = attempt(tmp_path)
-    paths.launcher_log.write_text(nano(3))
-    (mark,) = ProgressReader(spec(), paths).look().ranks
-    assert mark.step == 3
-    assert abs(mark.step_t - time.time()) < 60
+    assert reader.read().last_steps == (LastStep(rank=0, step=30, step_t=14.0, iter_ms_p50=100.0),)
 
 
 def test_where_each_rank_stands(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
-    beat(paths, 0, 7, ts=105.0, pid=31, host="a", attempt=1)
-    beat(paths, 1, None, ts=106.0, pid=32, host="b", attempt=1)
+    heartbeat(paths, 0, 7, ts=105.0, pid=31, host="a", attempt=1)
+    heartbeat(paths, 1, None, ts=106.0, pid=32, host="b", attempt=1)
     size = [paths.heartbeat(rank).stat().st_size for rank in (0, 1)]
-    assert ProgressReader(spec(), paths).look().standings == (
-        RankStanding(rank=0, step=7, phase="step", pid=31, host="a", beat_ts=105.0, beat_bytes=size[0]),
-        RankStanding(rank=1, step=None, phase="step", pid=32, host="b", beat_ts=106.0, beat_bytes=size[1]),
+    assert ProgressReader(spec(), paths).read().rank_states == (
+        RankState(rank=0, step=7, phase="step", pid=31, host="a", heartbeat_t=105.0, heartbeat_bytes=size[0]),
+        RankState(rank=1, step=None, phase="step", pid=32, host="b", heartbeat_t=106.0, heartbeat_bytes=size[1]),
     )
 
 
-def test_a_beat_of_another_attempt_is_nobody_s(tmp_path: Path) -> None:
-    paths = attempt(tmp_path)
-    beat(paths, 0, 7, attempt=1)
-    beat(paths, 0, 99, attempt=2)
-    assert ProgressReader(spec(), paths).look().step == 7
-
-
-def test_a_run_whose_ranks_were_started_anew_stays_alive(tmp_path: Path) -> None:
+def test_a_run_whose_ranks_were_restarted_stays_alive(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
     reader = ProgressReader(spec(), paths)
-    beat(paths, 0, 7, pid=31)
-    assert reader.look().alive
-    beat(paths, 0, None, pid=32)
-    look = reader.look()
+    heartbeat(paths, 0, 7, pid=31)
+    assert reader.read().alive
+    heartbeat(paths, 0, None, pid=32)
+    look = reader.read()
     assert (look.step, look.alive) == (None, True)
-    beat(paths, 1, None)
-    assert not reader.look().alive
+    heartbeat(paths, 1, None)
+    assert not reader.read().alive
 
 
 def test_what_it_holds(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
     paths.launcher_log.write_text("x" * 1000)
-    rows = RowFile(paths.host_telemetry, HOST_COLUMNS)
+    rows = CsvWriter(paths.host_telemetry, HOST_COLUMNS)
     rows.append([{"rss_kib": 2048}])
     rows.close()
-    look = ProgressReader(spec(), paths).look()
-    assert (look.output_bytes, look.memory_bytes, look.largest_file) == (1000, 2048 * 1024, "launcher.log")
-    assert look.written_bytes == 1000 + paths.host_telemetry.stat().st_size
+    look = ProgressReader(spec(), paths).read()
+    assert (look.output_bytes, look.memory_bytes, look.disk.largest_file) == (1000, 2048 * 1024, "launcher.log")
+    assert look.disk.bytes == 1000 + paths.host_telemetry.stat().st_size
 
 
 def test_output_that_a_failing_disk_sent_elsewhere_is_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(fallback.VARIABLE, str(tmp_path / "elsewhere"))
+    monkeypatch.setenv(FALLBACK_DIR, str(tmp_path / "elsewhere"))
     paths = attempt(tmp_path)
     say(paths, "loading\n", t=1.0)
     reader = ProgressReader(spec(), paths)
-    before = reader.look().output_bytes
-    assert fallback.keep(fallback.real(paths.launcher_log), b"more\n", "Input/output error", 0o644)
-    assert reader.look().output_bytes > before
+    before = reader.read().output_bytes
+    assert fallback.keep_bytes(fallback.real(paths.launcher_log), b"more\n", "Input/output error", 0o644)
+    assert reader.read().output_bytes > before
 
 
 def test_files_that_cannot_be_read_are_as_none(tmp_path: Path) -> None:
     paths = attempt(tmp_path)
     for path in (paths.launcher_log, paths.arrivals, paths.host_telemetry, paths.heartbeat(0)):
         path.mkdir()
-    look = ProgressReader(spec(), paths).look()
+    look = ProgressReader(spec(), paths).read()
     assert (look.step, look.alive, look.memory_bytes) == (None, False, None)
 
 
-def test_a_log_that_somebody_emptied_is_read_from_its_new_start(tmp_path: Path) -> None:
-    paths = attempt(tmp_path)
-    reader = ProgressReader(spec(), paths)
-    paths.launcher_log.write_text("loading a lot of things\n" + nano(1, 2, 3))
-    assert reader.look().step == 3
-    paths.launcher_log.write_text(nano(4))
-    look = reader.look()
-    assert (look.step, look.alive) == (4, True)
+@pytest.fixture
+def telemetry(tmp_path: Path) -> Path:
+    return tmp_path / "host_telemetry.csv"
 
 
-@given(st.binary(max_size=300), st.binary(max_size=300))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-def test_any_bytes_in_log_and_arrivals_are_read_without_a_word(tmp_path: Path, log: bytes, arrivals: bytes) -> None:
-    folder = tmp_path / "any" / "attempt-1"
-    folder.mkdir(parents=True, exist_ok=True)
-    paths = AttemptPaths(folder)
-    own = WorkloadSpec(name="x", script="x.py", patterns=(r"(?P<step>\S+)",))
-    paths.launcher_log.write_bytes(b"nan\ninf\n1e400\n-3\n" + b"[rank" + b"9" * 5000 + b"]: iter 3: loss 1, time 1ms\n" + log)
-    paths.arrivals.write_bytes(b"offset_bytes,t,m\n3,nan,0\n8,inf,0\n" + b"9" * 5000 + b",1,1\n" + arrivals)
-    for workload in (own, WorkloadSpec(name="x", script="x.py")):
-        ProgressReader(spec(workload=workload), paths).look()
+def sample(path: Path, *rss_kib: int | None) -> None:
+    rows = CsvWriter(path, HOST_COLUMNS)
+    rows.append([{"load1": 0.5, "rss_kib": value} for value in rss_kib])
+    rows.close()
+
+
+@pytest.mark.parametrize(("samples", "expected_kib"), [((100, 300, 200), 200), ((100, None), 100), (range(20_000), 19_999)])
+def test_the_newest_sample_with_memory_counts(telemetry: Path, samples: Sequence[int | None], expected_kib: int) -> None:
+    sample(telemetry, *samples)
+    assert latest_rss_bytes(telemetry) == expected_kib * 1024
+
+
+def test_a_torn_row_is_not_half_a_number(telemetry: Path) -> None:
+    sample(telemetry, 100, 987_654)
+    text = telemetry.read_bytes()
+    telemetry.write_bytes(text[: text.rindex(b"987") + 3])
+    assert latest_rss_bytes(telemetry) == 100 * 1024
+
+
+def test_no_file_no_rows_and_a_folder_in_its_place(telemetry: Path) -> None:
+    assert latest_rss_bytes(telemetry) is None
+    sample(telemetry)
+    assert latest_rss_bytes(telemetry) is None
+    assert latest_rss_bytes(telemetry.parent) is None
+
+
+@pytest.mark.parametrize("cell", [b"nan", b"inf", b"-5", b"1e300", b"x", b""])
+def test_a_number_that_cannot_be_is_none(telemetry: Path, cell: bytes) -> None:
+    telemetry.write_bytes(b",".join(cell if name == "rss_kib" else b"1" for name in HOST_COLUMNS) + b"\n")
+    assert latest_rss_bytes(telemetry) is None
+
+
+def test_what_an_attempt_has_written_is_counted_now_and_then(tmp_path: Path) -> None:
+    attempt, now = AttemptPaths(tmp_path / "attempt-1"), [0.0]
+    ranks = attempt.rank_logs / "x" / "attempt_0" / "1"
+    ranks.mkdir(parents=True)
+    attempt.stacks.mkdir()
+    (attempt.folder / "other").mkdir()
+    attempt.launcher_log.write_bytes(b"x" * 1000)
+    (ranks / "stdout.log").write_bytes(b"x" * 3000)
+    attempt.rank_stack(0).write_bytes(b"x" * 50)
+    (attempt.folder / "other" / "model.bin").write_bytes(b"x" * 9000)
+    (attempt.folder / "link.bin").symlink_to(attempt.folder / "other" / "model.bin")
+    count = DiskUsageReader(attempt, monotonic=lambda: now[0])
+
+    expected = DiskUsage(bytes=4050, largest_file="ranks/x/attempt_0/1/stdout.log", largest_bytes=3000)
+    assert count.read() == expected
+    attempt.launcher_log.write_bytes(b"x" * 5000)
+    now[0] = 4.9
+    assert count.read() == expected
+    now[0] = 5.0
+    assert count.read() == DiskUsage(bytes=8050, largest_file="launcher.log", largest_bytes=5000)
+
+
+def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
+    assert DiskUsageReader(AttemptPaths(tmp_path / "attempt-1")).read() == DiskUsage()

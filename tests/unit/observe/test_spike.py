@@ -1,18 +1,18 @@
-"""A spike is told when it begins and when it is over, and noise is not told at all."""
+"""Spike alarms: when a spike begins, when it is over, and none for noise."""
 
 from __future__ import annotations
 
-from seatrial.observe.progress import Progress, RankMark, RankStanding
-from seatrial.observe.spike import SpikeAlarm, SpikeWatch
+from seatrial.observe.progress import LastStep, Progress, RankState
+from seatrial.observe.spike import SpikeAlarm, SpikeDetector
 
 
 def alarms(paces_ms: list[float | None], ratio: float | None = 2.0, looks_a_beat: int = 1) -> list[SpikeAlarm]:
-    """What a watch says of one rank whose medians are these, a beat every ten steps."""
-    watch, found = SpikeWatch(ratio), []
+    """Alarms for one rank with these medians, a heartbeat every ten steps."""
+    detector, found = SpikeDetector(ratio), []
     for number, pace_ms in enumerate(paces_ms):
-        mark = RankMark(rank=0, step=10 * number, step_t=100.0 + number, iter_ms_p50=pace_ms)
+        mark = LastStep(rank=0, step=10 * number, step_t=100.0 + number, iter_ms_p50=pace_ms)
         for _ in range(looks_a_beat):
-            alarm = watch.look(Progress(step=mark.step, ranks=(mark,)), t=100.0 + number)
+            alarm = detector.check(Progress(step=mark.step, last_steps=(mark,)), t=100.0 + number)
             found += [alarm] if alarm else []
     return found
 
@@ -32,7 +32,7 @@ def test_one_alarm_when_it_begins_and_one_when_it_is_over() -> None:
     assert (ends.kind, ends.step, ends.iter_ms_p50, ends.before_ms) == ("spike_over", 80, 52, 50)
 
 
-def test_a_spike_that_stays_is_told_once_and_one_that_grows_again() -> None:
+def test_a_spike_that_stays_is_reported_once_and_one_that_grows_again() -> None:
     assert [alarm.step for alarm in alarms([50, 50, 50, 120, *[121] * 40])] == [30]
     assert [(alarm.step, alarm.ratio) for alarm in alarms([50, 50, 50, 120, 121, 300, 301])] == [(30, 2.4), (50, 6.0)]
 
@@ -53,41 +53,43 @@ def test_nothing_before_enough_is_known_and_nothing_where_it_is_switched_off() -
 
 
 def test_the_slowest_rank_is_named() -> None:
-    watch = SpikeWatch(2.0)
+    detector = SpikeDetector(2.0)
     for step, slow_ms in ((10, 50.0), (20, 50.0), (30, 50.0), (40, 400.0)):
-        marks = [RankMark(rank=rank, step=step, step_t=0.0, iter_ms_p50=slow_ms if rank == 3 else 49.0) for rank in range(4)]
-        alarm = watch.look(Progress(step=step, ranks=tuple(marks)), t=1.0)
+        last_steps = [LastStep(rank=rank, step=step, step_t=0.0, iter_ms_p50=slow_ms if rank == 3 else 49.0) for rank in range(4)]
+        alarm = detector.check(Progress(step=step, last_steps=tuple(last_steps)), t=1.0)
     assert alarm is not None
     assert alarm.rank == 3
 
 
-def test_a_step_that_does_not_end_is_told_once_and_again_when_it_has_lasted_twice_as_long() -> None:
-    watch, found = SpikeWatch(2.0), []
+def test_a_step_that_does_not_end_is_reported_once_and_again_when_it_has_lasted_twice_as_long() -> None:
+    detector, found = SpikeDetector(2.0), []
     for t in range(3):
-        mark = RankMark(rank=1, step=t, step_t=float(t), iter_ms_p50=50.0)
-        watch.look(Progress(step=t, ranks=(mark,)), t=float(t))
+        mark = LastStep(rank=1, step=t, step_t=float(t), iter_ms_p50=50.0)
+        detector.check(Progress(step=t, last_steps=(mark,)), t=float(t))
     for t in range(3, 60):
-        alarm = watch.look(Progress(step=2, ranks=(mark,)), t=float(t))
+        alarm = detector.check(Progress(step=2, last_steps=(mark,)), t=float(t))
         found += [alarm] if alarm else []
     assert [(alarm.t, alarm.kind) for alarm in found] == [(17.0, "silence"), (33.0, "silence")]
     assert found[0].text == "no step has ended for 15 s (the last was 2, rank 1); steps took 50.0 ms before"
 
 
 def test_slow_steps_are_no_silence() -> None:
-    watch = SpikeWatch(2.0)
+    detector = SpikeDetector(2.0)
     for step in range(6):
-        mark = RankMark(rank=0, step=step, step_t=20.0 * step, iter_ms_p50=20_000.0)
-        assert [watch.look(Progress(step=step, ranks=(mark,)), t=20.0 * step + late_s) for late_s in (0.0, 10.0, 19.0)] == [None] * 3
+        mark = LastStep(rank=0, step=step, step_t=20.0 * step, iter_ms_p50=20_000.0)
+        assert [detector.check(Progress(step=step, last_steps=(mark,)), t=20.0 * step + late_s) for late_s in (0.0, 10.0, 19.0)] == [
+            None
+        ] * 3
 
 
-def silence_alarms(times: list[tuple[float, float]], standings: tuple[RankStanding, ...] = ()) -> list[SpikeAlarm]:
-    """What a watch says of a rank that took three steps and then none, at these wall clocks and monotonic ones."""
-    watch, found = SpikeWatch(2.0), []
-    mark = RankMark(rank=1, step=2, step_t=times[0][0], iter_ms_p50=50.0)
+def silence_alarms(times: list[tuple[float, float]], rank_states: tuple[RankState, ...] = ()) -> list[SpikeAlarm]:
+    """Alarms for a rank that took three steps and then none, at these wall and monotonic times."""
+    detector, found = SpikeDetector(2.0), []
+    mark = LastStep(rank=1, step=2, step_t=times[0][0], iter_ms_p50=50.0)
     for step in range(3):
-        watch.look(Progress(step=step, ranks=(mark,)), *times[0])
+        detector.check(Progress(step=step, last_steps=(mark,)), *times[0])
     for t, now_m in times:
-        alarm = watch.look(Progress(step=2, ranks=(mark,), standings=standings), t, now_m)
+        alarm = detector.check(Progress(step=2, last_steps=(mark,), rank_states=rank_states), t, now_m)
         found += [alarm] if alarm else []
     return found
 
@@ -100,6 +102,6 @@ def test_silence_is_measured_by_the_monotonic_clock() -> None:
 
 
 def test_neither_a_pause_nor_a_suspended_harness_is_silence() -> None:
-    paused = (RankStanding(rank=1, step=2, phase="pause:eval"),)
+    paused = (RankState(rank=1, step=2, phase="pause:eval"),)
     assert silence_alarms([(1e9 + m, 50.0 + m) for m in range(300)], paused) == []
     assert silence_alarms([(1e9 + m, 50.0 + m) for m in (0, 1, 2, 602, 603, 604)]) == []

@@ -1,23 +1,68 @@
-"""Stalls are found, the right rank is named, and what is no stall is left alone."""
+"""Stalls: when a run counts as stalled, which rank the others wait for, and how the alarm describes it."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.observe.progress import Progress, RankMark, RankStanding
-from seatrial.observe.stall import APART_S, Stall, StallWatch
+from seatrial.observe.progress import BETWEEN_STEPS, LastStep, Progress, RankState
+from seatrial.observe.stall import (
+    BETWEEN_STEPS_CAUSES,
+    COLLECTIVE_CAUSES,
+    HEARTBEAT_SPREAD_S,
+    LOADER_CAUSES,
+    SILENT_CAUSES,
+    STALL_KEY,
+    START_KEY,
+    Stall,
+    advise_on_stall,
+    describe_stall,
+    find_culprit,
+    furthest_behind,
+)
 from seatrial.observe.watchdog import alarm
 from seatrial.records.outcome import Cause, Outcome
-from seatrial.records.run_spec import LimitsSpec, StallSpec
-from tests.unit.observe.simulated_run import LIMITS, MONOTONIC_0, WALL_0, Rank, progress_at, watch, watch_ranks
+from seatrial.records.plan import LimitsSpec, StallSpec
+from tests.unit.observe.simulated_run import LIMITS, WALL_0, Rank, progress_at, watch, watch_ranks
+
+
+def at(rank: int, step: int | None, phase: str = "fwd") -> RankState:
+    return RankState(rank=rank, step=step, phase=phase)
+
+
+def test_those_with_the_fewest_steps_are_behind() -> None:
+    ranks = [at(0, 7), at(1, 5), at(2, 5), at(3, 6)]
+    assert [state.rank for state in furthest_behind(ranks)] == [1, 2]
+    assert furthest_behind(ranks[:1]) == ranks[:1]
+
+
+def test_a_rank_before_its_first_step_is_behind_one_that_ended_step_0() -> None:
+    assert [state.rank for state in furthest_behind([at(0, 0), at(1, None)])] == [1]
+
+
+@pytest.mark.parametrize(
+    ("phases", "silent", "culprit"),
+    [
+        pytest.param({0: "fwd", 1: "bwd", 2: "bwd"}, {2}, 2, id="silent"),
+        pytest.param({0: "fwd", 1: "bwd", 2: "bwd"}, {1, 2}, 1, id="lowest of two silent"),
+        pytest.param({0: "bwd", 1: "bwd", 2: "step"}, (), 2, id="rarest phase"),
+        pytest.param({0: "bwd", 1: "data_wait"}, (), 1, id="earliest phase"),
+        pytest.param({0: "fwd", 1: BETWEEN_STEPS}, (), 1, id="between steps"),
+        pytest.param({0: "a phase of the user's", 1: "step"}, (), 1, id="unknown phase"),
+        pytest.param({3: "fwd", 1: "fwd", 2: "fwd"}, (), 1, id="lowest rank"),
+    ],
+)
+def test_the_culprit_among_ranks_at_one_step(phases: dict[int, str], silent: set[int], culprit: int) -> None:
+    assert find_culprit([at(rank, 5, phase) for rank, phase in phases.items()], frozenset(silent)).rank == culprit
+
 
 # From the stop to the stall at the latest: limit, heartbeats apart, and the steps and looks between.
-LATEST_S = 180.0 + APART_S + 7.0
+LATEST_S = 180.0 + HEARTBEAT_SPREAD_S + 7.0
 
 
 def found(result: tuple[float, Stall, Progress] | None) -> tuple[float, Stall, Progress]:
@@ -46,21 +91,7 @@ def test_a_rank_that_hangs_in_python_goes_on_beating_and_the_others_wait_for_it(
     assert 500 + 180 < t <= 500 + LATEST_S
     assert stall.culprit is not None
     assert (stall.culprit.rank, stall.culprit.phase, stall.silent_s, stall.key) == (3, "fwd", None, "limits.stall")
-    assert text(watch_ranks(ranks)) == (
-        "no step for 187 s (limit 180 s: limits.stall; steps took 1.0 s before); "
-        "rank 3 stands at step 490 in 'fwd', the others at the same step in 'bwd'"
-    )
-
-
-def test_a_rank_that_hangs_in_c_stops_beating_and_is_the_one() -> None:
-    ranks = eight(Rank(rank=5, stops_s=500.0, beats_until_s=500.0), stops_s=501.0)
-    t, stall, _ = found(watch_ranks(ranks))
-    assert t <= 500 + LATEST_S
-    assert stall.culprit is not None
-    assert stall.culprit.rank == 5
-    assert stall.silent_s is not None
-    assert 180 < stall.silent_s < 200
-    assert "rank 5 has not been heard of for 18" in text(watch_ranks(ranks))
+    assert "rank 3" in text(watch_ranks(ranks))
 
 
 @pytest.mark.parametrize("suspended", [0, 3, 7])
@@ -69,7 +100,7 @@ def test_a_suspended_rank_is_named_and_never_one_that_waits_for_it(suspended: in
         ranks = eight(Rank(rank=suspended, stops_s=stops_s, beats_until_s=stops_s, phase="bwd"), stops_s=stops_s + 0.4, phase="bwd")
         _, stall, _ = found(watch_ranks(ranks))
         assert stall.culprit is not None
-        assert (stall.culprit.rank, stall.silent_s is not None) == (suspended, True)
+        assert stall.culprit.rank == suspended and stall.silent_s is not None and 180 < stall.silent_s < 200
 
 
 def test_a_rank_that_was_suspended_for_less_than_the_limit_is_no_stall() -> None:
@@ -77,26 +108,14 @@ def test_a_rank_that_was_suspended_for_less_than_the_limit_is_no_stall() -> None
     assert watch_ranks(held, 2000) is None
 
 
-def test_one_rank_behind_is_the_one_whatever_its_phase() -> None:
-    ranks = eight(Rank(rank=3, stops_s=500.0), stops_s=501.0)
-    assert text(watch_ranks(ranks)) == (
-        "no step for 187 s (limit 180 s: limits.stall; steps took 1.0 s before); rank 3 stands at step 490 in 'bwd', the others at 491"
-    )
-
-
-def test_all_that_stop_at_one_step_are_told_as_one() -> None:
-    assert text(watch_ranks(eight(stops_s=500.0))).endswith("; all 8 ranks stand at step 490 in 'bwd'")
-    assert text(watch_ranks([Rank(rank=0, stops_s=500.0)])).endswith("; rank 0 stands at step 490 in 'bwd'")
-
-
-def test_ranks_that_do_not_wait_for_the_one_that_stands_are_told_to_go_on() -> None:
+def test_ranks_that_still_take_steps_are_reported() -> None:
     fast = Rank(rank=1, iter_s=0.1, stops_s=500.0, phase="data_wait")
     _, stall, progress = found(watch_ranks([Rank(rank=0), fast, Rank(rank=2)]))
     assert stall.culprit is not None
     assert (stall.culprit.rank, stall.moving) == (1, frozenset({0, 2}))
     raised = alarm(progress, 700.0, LIMITS, stall)
     assert raised is not None
-    assert "rank 1 stands at step 4900 in 'data_wait', the others go on at 6" in raised.text
+    assert "rank 1 is at step 4900 in 'data_wait', the others still take steps, at 6" in raised.text
     assert "data loader" in raised.action
 
 
@@ -113,7 +132,6 @@ def test_steps_of_ten_minutes_need_hours() -> None:
     t, stall, _ = found(watch(lambda t: progress_at(t, slow), 40_000, looks=map(float, range(0, 40_000, 20))))
     assert stall.limit_s == 12_000
     assert t > 18_000
-    assert "steps took 10m 00s before" in text((t, stall, progress_at(t, slow)))
 
 
 def test_a_pause_of_an_hour_is_quiet_and_the_limit_counts_from_its_end() -> None:
@@ -123,12 +141,12 @@ def test_a_pause_of_an_hour_is_quiet_and_the_limit_counts_from_its_end() -> None
     def stays(t: float) -> Progress:
         """The pause ends, and nothing follows."""
         progress = progress_at(t, paused if t < 4100 else [replace(rank, resumes_s=math.inf) for rank in paused])
-        after = tuple(replace(standing, phase="loop" if standing.rank else "bwd") for standing in progress.standings)
-        return progress if t < 4100 else replace(progress, standings=after)
+        after = tuple(replace(state, phase="loop" if state.rank else "bwd") for state in progress.rank_states)
+        return progress if t < 4100 else replace(progress, rank_states=after)
 
     t, stall, _ = found(watch(stays, 9000, LimitsSpec(start_s=60, stall=StallSpec())))
     assert 4100 + 180 <= t <= 4100 + LATEST_S
-    assert stall.still_s < LATEST_S
+    assert stall.stalled_s < LATEST_S
 
 
 def test_a_pause_whose_heartbeat_stopped_is_not_quiet() -> None:
@@ -137,20 +155,19 @@ def test_a_pause_whose_heartbeat_stopped_is_not_quiet() -> None:
     assert 1500 + 180 <= t <= 1500 + 15 + LATEST_S
     assert stall.culprit is not None
     assert (stall.culprit.rank, stall.culprit.phase) == (2, "pause:eval")
-    assert "has not been heard of" in text(watch_ranks(ranks, 4000))
+    assert "has sent no heartbeat" in text(watch_ranks(ranks, 4000))
 
 
 @pytest.mark.parametrize("num_ranks", [2, 8])
-def test_an_evaluation_between_steps_has_the_patience_of_a_start(num_ranks: int) -> None:
+def test_an_evaluation_between_steps_has_the_timeout_of_a_start(num_ranks: int) -> None:
     evaluating = Rank(rank=0, stops_s=500.0, phase="loop", resumes_s=1390.0)
     waiting = [Rank(rank=rank, stops_s=500.0, phase="bwd", resumes_s=1390.0) for rank in range(1, num_ranks)]
     assert watch_ranks([evaluating, *waiting], 2500) is None
 
     for_ever = [replace(rank, resumes_s=math.inf) for rank in (evaluating, *waiting)]
     t, stall, _ = found(watch_ranks(for_ever))
-    assert 1400 <= t <= 1400 + APART_S + 7
+    assert 1400 <= t <= 1400 + HEARTBEAT_SPREAD_S + 7
     assert (stall.key, stall.culprit and stall.culprit.rank) == ("limits.start_s", 0)
-    assert "(limit 15m 00s: limits.start_s, the larger of it and limits.stall; " in text(watch_ranks(for_ever))
 
 
 def test_without_a_start_limit_what_happens_between_steps_has_none() -> None:
@@ -163,11 +180,7 @@ def test_the_end_that_hangs_after_the_last_step() -> None:
     ranks = [Rank(rank=rank, total=100, phase="loop") for rank in range(2)]
     t, _, _ = found(watch_ranks(ranks, total=100))
     assert t > 110 + 900
-    assert text(watch_ranks(ranks, total=100)) == (
-        "all 100 steps are taken, but for 15m 07s the run has not come to its end "
-        "(limit 15m 00s: limits.start_s, the larger of it and limits.stall; steps took 1.0 s before); "
-        "all 2 ranks stand at step 99 in 'loop'"
-    )
+    assert "all 100 steps" in text(watch_ranks(ranks, total=100))
 
 
 def test_the_end_that_hangs_after_every_rank_is_done() -> None:
@@ -175,10 +188,7 @@ def test_the_end_that_hangs_after_every_rank_is_done() -> None:
     t, stall, progress = found(watch_ranks(ranks, total=100))
     assert t > 110 + 900
     assert (stall.culprit, stall.num_done) == (None, 2)
-    assert text((t, stall, progress)) == (
-        "every rank is done, but for 15m 00s the run has neither ended nor printed anything "
-        "(limit 15m 00s: limits.start_s, the larger of it and limits.stall)"
-    )
+    assert "every rank is done" in text((t, stall, progress))
     talks = watch(lambda t: replace(progress_at(t, ranks, total=100), output_bytes=int(t)), 5000)
     assert talks is None
 
@@ -189,10 +199,9 @@ def test_a_rank_that_is_done_while_the_others_go_on_does_not_count() -> None:
     stuck = [done, Rank(rank=1, stops_s=500.0), Rank(rank=2, stops_s=500.0, phase="step")]
     _, stall, _ = found(watch_ranks(stuck))
     assert (stall.culprit and stall.culprit.rank, stall.num_done) == (1, 1)
-    assert text(watch_ranks(stuck)).endswith("rank 1 stands at step 490 in 'bwd', the other at the same step in 'step'; 1 rank is done")
 
 
-def test_a_rank_that_fell_silent_before_it_told_a_step_is_the_one() -> None:
+def test_a_rank_that_fell_silent_before_its_first_step_is_the_culprit() -> None:
     """In C and with the interpreter's lock, within its first steps: its last beat knows of none."""
     silent = Rank(rank=3, stops_s=0.0, beats_until_s=1.0)
     t, stall, _ = found(watch_ranks(eight(silent, stops_s=20.0)))
@@ -218,12 +227,12 @@ def test_a_wall_clock_that_is_set_changes_nothing(jump_s: float) -> None:
     assert (stall.culprit.rank, stall.silent_s) == (1, None)
 
 
-def test_a_clock_that_stands_still_is_no_silence() -> None:
+def test_a_stopped_wall_clock_is_no_silence() -> None:
     ranks = [Rank(rank=0, stops_s=500.0), Rank(rank=1, stops_s=500.0, phase="pause:checkpoint", resumes_s=1500.0)]
     assert watch(lambda t: progress_at(t, ranks, lambda _: WALL_0), 1499) is None
 
 
-def test_a_harness_that_was_suspended_starts_its_clocks_anew() -> None:
+def test_a_harness_that_was_suspended_starts_its_clocks_again() -> None:
     looks = [*map(float, range(600)), *map(float, range(1200, 2400))]
     frozen = [replace(rank, resumes_s=1201.0) for rank in eight(stops_s=599.0)]
     assert watch(lambda t: progress_at(t, frozen), 0, looks=looks) is None
@@ -231,7 +240,7 @@ def test_a_harness_that_was_suspended_starts_its_clocks_anew() -> None:
     hung = eight(stops_s=599.0)
     t, stall, _ = found(watch(lambda t: progress_at(t, hung), 0, looks=looks))
     assert 1200 + 180 <= t <= 1200 + LATEST_S
-    assert stall.still_s < LATEST_S
+    assert stall.stalled_s < LATEST_S
 
 
 def test_a_short_suspension_counts_too_where_the_floor_is_small() -> None:
@@ -241,7 +250,7 @@ def test_a_short_suspension_counts_too_where_the_floor_is_small() -> None:
     assert watch(lambda t: progress_at(t, frozen), 0, limits, looks) is None
 
 
-def test_ranks_that_were_started_anew_make_progress_and_have_the_patience_of_a_start() -> None:
+def test_ranks_that_were_restarted_make_progress_and_have_the_timeout_of_a_start() -> None:
     def restarted(t: float, again: float) -> Progress:
         """At 500 s all ranks die at step 490, are started anew and take `again` seconds to their first step."""
         ranks = (
@@ -250,14 +259,14 @@ def test_ranks_that_were_started_anew_make_progress_and_have_the_patience_of_a_s
             else [Rank(rank=rank, first_s=505 + again) for rank in range(2)]
         )
         progress = progress_at(t, ranks)
-        pids = tuple(replace(standing, pid=standing.rank + (100 if t < 505 else 200)) for standing in progress.standings)
-        return replace(progress, standings=pids, alive=True)
+        pids = tuple(replace(state, pid=state.rank + (100 if t < 505 else 200)) for state in progress.rank_states)
+        return replace(progress, rank_states=pids, alive=True)
 
     assert watch(lambda t: restarted(t, 600.0), 3000) is None
     t, stall, progress = found(watch(lambda t: restarted(t, math.inf), 3000))
     assert 505 + 900 <= t <= 505 + 920
     assert text((t, stall, progress)).startswith("no step for 15m 0")
-    assert "since a rank was started anew" in text((t, stall, progress))
+    assert "since a rank was restarted" in text((t, stall, progress))
 
 
 def test_a_rank_that_is_late_to_its_first_step_is_waited_for() -> None:
@@ -274,12 +283,12 @@ def test_steps_that_jump_or_go_back_are_progress() -> None:
     assert watch_ranks([Rank(rank=0, first_step=10**6, stride=-1)], 2000) is None
 
 
-def test_a_pace_that_nobody_knows_has_the_patience_of_a_start() -> None:
+def test_an_unknown_step_time_has_the_timeout_of_a_start() -> None:
     ranks = [Rank(rank=0, stops_s=500.0), Rank(rank=1, stops_s=500.0)]
 
     def paceless(t: float) -> Progress:
         progress = progress_at(t, ranks)
-        return replace(progress, ranks=tuple(replace(mark, iter_ms_p50=None) for mark in progress.ranks))
+        return replace(progress, last_steps=tuple(replace(mark, iter_ms_p50=None) for mark in progress.last_steps))
 
     t, _, _ = found(watch(paceless, 3000))
     assert t >= 1400
@@ -292,28 +301,24 @@ def test_switched_off() -> None:
 def script_at(t: float, *, until_s: float = math.inf, every_s: float = 1.0, iter_s: float = 1.0, silent_s: float | None = None) -> Progress:
     """A script without the probe that prints a step every `every_s` until `until_s`, and other output until `silent_s`."""
     lines = math.floor(min(t, until_s) / every_s)
-    step, told_s = int(lines * every_s / iter_s), lines * every_s
+    step, printed_s = int(lines * every_s / iter_s), lines * every_s
     printed = min(t, until_s if silent_s is None else silent_s)
-    mark = RankMark(rank=0, step=step, step_t=WALL_0 + told_s, iter_ms_p50=iter_s * 1000 if lines > 1 else None)
-    return Progress(step=step, alive=True, ranks=(mark,), output_bytes=int(printed / every_s) * 30)
+    mark = LastStep(rank=0, step=step, step_t=WALL_0 + printed_s, iter_ms_p50=iter_s * 1000 if lines > 1 else None)
+    return Progress(step=step, alive=True, last_steps=(mark,), output_bytes=int(printed / every_s) * 30)
 
 
-def test_a_script_that_tells_steps_has_the_patience_of_a_start() -> None:
+def test_a_script_that_prints_steps_has_the_timeout_of_a_start() -> None:
     assert watch(lambda t: script_at(t, until_s=500.0), 1390) is None
     t, stall, progress = found(watch(lambda t: script_at(t, until_s=500.0), 3000))
     assert 1400 <= t <= 1402
-    assert text((t, stall, progress)) == (
-        "no step and no output for 15m 00s (limit 15m 00s: limits.start_s, the larger of it and limits.stall; steps took 1.0 s before); "
-        "the last it told was step 500"
-    )
-    assert stall.culprit is None
+    assert stall.culprit is None and "last step printed: 500" in text((t, stall, progress))
 
 
-def test_a_script_that_prints_while_it_evaluates_does_not_stand_still() -> None:
+def test_a_script_that_prints_while_it_evaluates_is_no_stall() -> None:
     assert watch(lambda t: script_at(t, until_s=500.0, silent_s=math.inf), 5000) is None
 
 
-def test_a_script_that_tells_steps_seldom_is_judged_by_the_time_between_its_lines() -> None:
+def test_a_script_that_prints_steps_seldom_is_judged_by_the_time_between_its_lines() -> None:
     assert watch(lambda t: script_at(t, every_s=250.0, iter_s=5.0), 5000, LimitsSpec(start_s=300)) is None
     t, stall, _ = found(watch(lambda t: script_at(t, every_s=250.0, iter_s=5.0, until_s=2500.0), 5000, LimitsSpec(start_s=300)))
     assert 2500 + 750 <= t <= 2500 + 755
@@ -339,19 +344,6 @@ def test_a_script_before_its_first_output_is_the_start_limit_s() -> None:
     assert watch(lambda t: Progress(), 5000, LimitsSpec(stall=StallSpec(quiet_s=60.0))) is None
 
 
-def test_steps_that_changed_between_two_looks_of_one_rank_only_are_enough_for_it_alone() -> None:
-    stalls = StallWatch(LIMITS)
-    for t in range(400):
-        standings = (RankStanding(rank=0, step=t, phase="fwd", beat_bytes=t), RankStanding(rank=1, step=7, phase="fwd", beat_bytes=t))
-        marks = tuple(RankMark(rank=rank, step=7, step_t=0.0, iter_ms_p50=1000.0) for rank in (0, 1))
-        stall = stalls.look(Progress(step=7, alive=True, ranks=marks, standings=standings), MONOTONIC_0 + t)
-        if stall:
-            break
-    assert stall is not None
-    assert stall.culprit is not None
-    assert (stall.culprit.rank, stall.moving) == (1, frozenset({0}))
-
-
 @given(
     st.integers(2, 6),
     st.data(),
@@ -371,6 +363,84 @@ def test_whenever_and_however_one_rank_stops_it_is_found_and_named(
         hung = Rank(rank=culprit, iter_s=iter_s, stops_s=stops_s, phase=how)
     ranks = [hung if rank == culprit else Rank(rank=rank, iter_s=iter_s, stops_s=stops_s, phase="bwd") for rank in range(num_ranks)]
     t, stall, _ = found(watch_ranks(ranks, 300, limits))
-    assert stops_s + floor_s - 5 <= t <= stops_s + max(floor_s, 4 * iter_s) + APART_S + 8
+    assert stops_s + floor_s - 5 <= t <= stops_s + max(floor_s, 4 * iter_s) + HEARTBEAT_SPREAD_S + 8
     assert stall.culprit is not None
     assert stall.culprit.rank == culprit
+
+
+AT_5 = Progress(step=5, total=100)
+STALL = Stall(stalled_s=90.0, limit_s=60.0, key=STALL_KEY, culprit=at(1, 5, "bwd"))
+
+
+@pytest.mark.parametrize(
+    ("changes", "progress", "expected"),
+    [
+        ({}, AT_5, "no step for 90 s (limit 60 s: limits.stall); rank 1 is at step 5 in 'bwd'"),
+        ({"num_done": 1}, AT_5, "no step for 90 s (limit 60 s: limits.stall); rank 1 is at step 5 in 'bwd'; 1 rank is done"),
+        ({"culprit": None}, Progress(), "no output for 90 s (limit 60 s: limits.stall)"),
+        ({"culprit": None}, AT_5, "no step and no output for 90 s (limit 60 s: limits.stall); last step printed: 5"),
+        (
+            {"culprit": None, "num_done": 4},
+            AT_5,
+            "every rank is done, but for 90 s the run has neither ended nor printed anything (limit 60 s: limits.stall)",
+        ),
+        (
+            {"iter_ms_p50": 1500.0, "key": START_KEY},
+            AT_5,
+            "no step for 90 s (limit 60 s: limits.start_s, the larger of it and limits.stall; steps took 1.5 s before); "
+            "rank 1 is at step 5 in 'bwd'",
+        ),
+        (
+            {"culprit": at(0, None, "bwd")},
+            AT_5,
+            "no step for 90 s since a rank was restarted (limit 60 s: limits.stall); rank 0 is before its first step in 'bwd'",
+        ),
+        (
+            {"culprit": at(0, 99, "bwd")},
+            Progress(step=99, total=100),
+            "all 100 steps are taken, but the run has not ended for 90 s (limit 60 s: limits.stall); rank 0 is at step 99 in 'bwd'",
+        ),
+    ],
+)
+def test_description_of_a_stall(changes: dict[str, Any], progress: Progress, expected: str) -> None:
+    assert describe_stall(replace(STALL, **changes), progress) == expected
+
+
+@pytest.mark.parametrize(
+    ("others", "moving", "expected"),
+    [
+        ((at(0, 5, "bwd"),), (), "all 2 ranks are at step 5 in 'bwd'"),
+        ((at(0, 5, "fwd"), at(2, 5, "step")), (), "the others at the same step in 'fwd' or 'step'"),
+        ((at(0, 6),), (), "the other at 6"),
+        ((at(0, 6), at(2, 8)), (), "the others at 6 to 8"),
+        ((at(0, 6),), (0,), "the other still takes steps, at 6"),
+        ((at(0, 6), at(2, 8)), (0, 2), "the others still take steps, at 6 to 8"),
+        ((at(0, None),), (), "the other before the first step"),
+    ],
+)
+def test_where_the_other_ranks_are(others: tuple[RankState, ...], moving: tuple[int, ...], expected: str) -> None:
+    assert describe_stall(replace(STALL, others=others, moving=frozenset(moving)), AT_5).endswith(expected)
+
+
+def test_a_silent_rank() -> None:
+    silent = replace(STALL, silent_s=700.0, others=(at(0, 5, "bwd"),))
+    text = describe_stall(silent, AT_5)
+    assert "rank 1 has sent no heartbeat for " in text and "it was at step 5 in 'bwd'" in text
+    assert "700 s" not in text, "beyond ten minutes seconds are hard to read"
+    assert SILENT_CAUSES in advise_on_stall(silent)
+
+
+@pytest.mark.parametrize(
+    ("phase", "key", "causes"),
+    [
+        ("data_wait", STALL_KEY, LOADER_CAUSES),
+        (BETWEEN_STEPS, STALL_KEY, BETWEEN_STEPS_CAUSES),
+        ("bwd", STALL_KEY, COLLECTIVE_CAUSES),
+        ("a phase of the user's", STALL_KEY, COLLECTIVE_CAUSES),
+    ],
+)
+def test_advice_names_usual_causes_and_the_limit_to_raise(phase: str, key: str, causes: str) -> None:
+    action = advise_on_stall(replace(STALL, culprit=at(1, 5, phase), key=key))
+    limit = "limits.stall.floor_s" if key == STALL_KEY else key
+    assert causes in action and action.endswith(f"raise {limit}.") and "seatrial logs RUN --rank 1" in action
+    assert "--rank" not in advise_on_stall(replace(STALL, culprit=None))

@@ -1,19 +1,21 @@
-"""Limits, judged without a clock."""
+"""Limits of a run, and the step at which all ranks can stop."""
 
 from __future__ import annotations
 
 import pytest
 
-from seatrial.observe.progress import Progress, RankStanding
+from seatrial.observe.progress import DiskUsage, LastStep, Progress, RankState
 from seatrial.observe.stall import Stall
-from seatrial.observe.watchdog import GIB, alarm
+from seatrial.observe.watchdog import GIB, alarm, halt_step
 from seatrial.records.outcome import Cause, Outcome
-from seatrial.records.run_spec import LimitsSpec
+from seatrial.records.plan import LimitsSpec
+from tests.unit.observe.simulated_run import WALL_0, Rank, progress_at
 
 SILENT, STEPPING = Progress(), Progress(step=3, total=10, alive=True)
 HEAVY = Progress(step=3, alive=True, memory_bytes=61 * GIB)
-WORDY = Progress(step=3, total=10, alive=True, written_bytes=20 * GIB + GIB // 2, largest_file="launcher.log", largest_bytes=19 * GIB)
-STALL = Stall(still_s=204.0, limit_s=180.0, key="limits.stall", culprit=RankStanding(rank=3, step=3, phase="bwd"), iter_ms_p50=1200.0)
+FULL_DISK = DiskUsage(bytes=20 * GIB + GIB // 2, largest_file="launcher.log", largest_bytes=19 * GIB)
+LARGE = Progress(step=3, total=10, alive=True, disk=FULL_DISK)
+STALL = Stall(stalled_s=204.0, limit_s=180.0, key="limits.stall", culprit=RankState(rank=3, step=3, phase="bwd"), iter_ms_p50=1200.0)
 
 
 @pytest.mark.parametrize(
@@ -29,9 +31,9 @@ STALL = Stall(still_s=204.0, limit_s=180.0, key="limits.stall", culprit=RankStan
         (HEAVY, 11.0, LimitsSpec(memory_gib=61), None),
         (HEAVY, 11.0, LimitsSpec(memory_gib=60.5), Cause.MEMORY_LIMIT),
         (STEPPING, 11.0, LimitsSpec(memory_gib=0.001), None),
-        (WORDY, 11.0, LimitsSpec(), Cause.DISK_LIMIT),
-        (WORDY, 11.0, LimitsSpec(disk_gib=21), None),
-        (WORDY, 11.0, LimitsSpec(disk_gib=None), None),
+        (LARGE, 11.0, LimitsSpec(), Cause.DISK_LIMIT),
+        (LARGE, 11.0, LimitsSpec(disk_gib=21), None),
+        (LARGE, 11.0, LimitsSpec(disk_gib=None), None),
     ],
 )
 def test_alarm(progress: Progress, elapsed_s: float, limits: LimitsSpec, cause: Cause | None) -> None:
@@ -41,7 +43,7 @@ def test_alarm(progress: Progress, elapsed_s: float, limits: LimitsSpec, cause: 
 
 
 def test_a_run_out_of_bounds_has_failed_and_one_out_of_time_timed_out() -> None:
-    assert [raised.outcome for raised in (alarm(HEAVY, 1, LimitsSpec(memory_gib=1)), alarm(WORDY, 1, LimitsSpec())) if raised] == [
+    assert [raised.outcome for raised in (alarm(HEAVY, 1, LimitsSpec(memory_gib=1)), alarm(LARGE, 1, LimitsSpec())) if raised] == [
         Outcome.FAILED,
         Outcome.FAILED,
     ]
@@ -50,27 +52,21 @@ def test_a_run_out_of_bounds_has_failed_and_one_out_of_time_timed_out() -> None:
     assert late.outcome is Outcome.TIMEOUT
 
 
-def test_memory_and_disk_are_told_with_their_numbers() -> None:
-    heavy, wordy = alarm(HEAVY, 1, LimitsSpec(memory_gib=60.5)), alarm(WORDY, 1, LimitsSpec())
-    assert heavy is not None
-    assert heavy.text == "its processes hold 61.0 GiB of memory (limit 60.5 GiB: limits.memory_gib; rss_kib, the newest sample), at step 3"
-    assert wordy is not None
-    assert wordy.text == "its logs and events take 20.5 GiB, 19.0 GiB of it launcher.log (limit 20.0 GiB: limits.disk_gib), at step 3 of 10"
+def test_memory_and_disk_alarms_name_use_and_limit() -> None:
+    heavy, large = alarm(HEAVY, 1, LimitsSpec(memory_gib=60.5)), alarm(LARGE, 1, LimitsSpec())
+    assert heavy is not None and "61.0 GiB of memory (limit 60.5 GiB: limits.memory_gib" in heavy.text
+    assert large is not None and "20.5 GiB, 19.0 GiB of it launcher.log (limit 20.0 GiB: limits.disk_gib)" in large.text
 
 
-def test_a_stall_is_told_with_rank_and_phase() -> None:
+def test_a_stall_alarm_names_rank_and_phase() -> None:
     raised = alarm(STEPPING, 300.0, LimitsSpec(), STALL)
     assert raised is not None
     assert (raised.cause, raised.outcome, raised.rank, raised.phase) == (Cause.STALL, Outcome.STALLED, 3, "bwd")
-    assert raised.text == "no step for 204 s (limit 180 s: limits.stall; steps took 1.2 s before); rank 3 stands at step 3 in 'bwd'"
-    assert raised.action == (
-        "read stacks/ in the attempt's folder for where each rank stands, and its last lines (seatrial logs RUN --rank 3); usual causes: "
-        "a collective that not every rank reaches, a network or GPU that does not answer, a rank with more batches than another; "
-        "raise limits.stall.floor_s where this is no fault"
-    )
+    assert raised.text == "no step for 204 s (limit 180 s: limits.stall; steps took 1.2 s before); rank 3 is at step 3 in 'bwd'"
+    assert "seatrial logs RUN --rank 3" in raised.action and "raise limits.stall.floor_s" in raised.action
 
 
-def test_a_passed_limit_of_time_is_told_before_a_stall() -> None:
+def test_a_passed_limit_of_time_is_reported_before_a_stall() -> None:
     raised = alarm(STEPPING, 300.0, LimitsSpec(run_s=250), STALL)
     assert raised is not None
     assert raised.cause is Cause.RUN_LIMIT
@@ -84,21 +80,87 @@ def test_a_passed_limit_of_time_is_told_before_a_stall() -> None:
     ],
 )
 def test_who_has_not_begun_is_named(phases: dict[int, str | None], text: str, rank: int) -> None:
-    standings = tuple(RankStanding(rank=rank, step=0 if phase is None else None, phase=phase or "fwd") for rank, phase in phases.items())
-    raised = alarm(Progress(standings=standings), 11.0, LimitsSpec(start_s=10))
+    rank_states = tuple(RankState(rank=rank, step=0 if phase is None else None, phase=phase or "fwd") for rank, phase in phases.items())
+    raised = alarm(Progress(rank_states=rank_states), 11.0, LimitsSpec(start_s=10))
     assert raised is not None
     assert (raised.text, raised.rank, raised.outcome) == (text, rank, Outcome.TIMEOUT)
 
 
 def test_at_the_start_a_rank_that_never_came_is_the_one() -> None:
-    standings = tuple(RankStanding(rank=rank, step=None, phase="startup:process_group") for rank in (0, 2))
-    raised = alarm(Progress(standings=standings, num_ranks=3), 11.0, LimitsSpec(start_s=10))
+    rank_states = tuple(RankState(rank=rank, step=None, phase="startup:process_group") for rank in (0, 2))
+    raised = alarm(Progress(rank_states=rank_states, num_ranks=3), 11.0, LimitsSpec(start_s=10))
     assert raised is not None
-    assert raised.text == "no first step within 10.0 s (limits.start_s): 2 of 3 ranks came to their probe, rank 1 did not"
+    assert raised.text == "no first step within 10.0 s (limits.start_s): 2 of 3 ranks reached their probe, rank 1 did not"
     assert raised.rank == 1
 
 
 def test_at_the_start_a_rank_that_fell_silent_is_the_one() -> None:
-    standings = tuple(RankStanding(rank=rank, step=None, phase=phase) for rank, phase in ((0, "bwd"), (1, "fwd"), (2, "fwd")))
-    raised = alarm(Progress(standings=standings, num_ranks=3), 11.0, LimitsSpec(start_s=10), None, frozenset({2}))
+    rank_states = tuple(RankState(rank=rank, step=None, phase=phase) for rank, phase in ((0, "bwd"), (1, "fwd"), (2, "fwd")))
+    raised = alarm(Progress(rank_states=rank_states, num_ranks=3), 11.0, LimitsSpec(start_s=10), None, frozenset({2}))
     assert raised is not None and raised.rank == 2
+
+
+def at(
+    step: int, *, step_t: float = 100.0, iter_ms: float | None = 50.0, beat_t: float = 100.0, phase: str = "bwd", rank: int = 0
+) -> Progress:
+    return Progress(
+        step=step,
+        last_steps=(LastStep(rank=rank, step=step, step_t=step_t, iter_ms_p50=iter_ms),),
+        rank_states=(RankState(rank=rank, step=step, phase=phase, heartbeat_t=beat_t),),
+    )
+
+
+def both(one: Progress, other: Progress) -> Progress:
+    return Progress(last_steps=one.last_steps + other.last_steps, rank_states=one.rank_states + other.rank_states)
+
+
+@pytest.mark.parametrize(
+    ("progress", "now_t", "expected"),
+    [
+        (at(10), 100.0, 10 + 40),
+        (at(10), 103.0, 10 + 60 + 40),
+        (at(10, iter_ms=5000.0), 103.0, 10 + 2),
+        (at(10, iter_ms=5000.0), 105.1, 10 + 1 + 2),
+        (at(10, iter_ms=None), 103.0, 12),
+        (at(0), 100.0, 40),
+        (Progress(), 100.0, 2),
+    ],
+    ids=["now", "unseen", "slow", "slow-unseen", "paceless", "first", "none"],
+)
+def test_two_seconds_of_steps_beyond_the_furthest(progress: Progress, now_t: float, expected: int) -> None:
+    assert halt_step(progress, now_t) == expected
+
+
+def test_the_rank_that_is_furthest_decides() -> None:
+    assert halt_step(both(at(10), at(500, rank=1)), 100.0) == 540
+    assert halt_step(both(at(10, iter_ms=1.0), at(500, rank=1)), 100.0) == 2010
+
+
+def test_a_rank_that_is_done_does_not_unless_all_are() -> None:
+    done = at(999, phase="done", rank=1)
+    assert halt_step(both(at(10), done), 100.0) == 50
+    assert halt_step(done, 100.0) == 1039
+
+
+def test_a_rank_that_has_not_moved_for_long_is_not_far_ahead() -> None:
+    """Its heartbeat of a second ago was still in the step after 1850."""
+    assert halt_step(at(1850, step_t=100.0, beat_t=400.0), 401.0) == 1850 + 21 + 40
+
+
+@pytest.mark.parametrize("now_t", [-1e9, 0.0, 99.0, 100.0 + 1e9])
+def test_a_clock_that_was_set_gives_no_absurd_number(now_t: float) -> None:
+    assert 10 + 40 <= halt_step(at(10), now_t) <= 10 + 1200 + 40
+    assert halt_step(at(10, iter_ms=1e-9), now_t) <= 10 + 620_000
+
+
+def test_a_heartbeat_from_the_future_is_not_believed() -> None:
+    assert halt_step(at(10, step_t=100.0, beat_t=9e9), 101.0) == 10 + 20 + 40
+
+
+def test_no_rank_has_begun_it_in_a_run_that_goes_on() -> None:
+    ranks = [Rank(rank=rank, iter_s=0.05) for rank in range(4)]
+    for t in (20.0, 63.3, 124.9):
+        chosen = halt_step(progress_at(t, ranks), WALL_0 + t)
+        soon = max(rank.state(t + 1.0)[0] or 0 for rank in ranks)
+        late = max(rank.state(t + 3.0)[0] or 0 for rank in ranks)
+        assert soon + 1 < chosen <= late

@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from seatrial.plan.load import load_plan, plan_from_mapping
-from seatrial.plan.resolve import resolve
-from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.plan.resolve import resolve_plan
+from seatrial.records.plan import CampaignPlan
 
 PlanFile = Callable[..., Path]
+# A busy machine is no failure.
+ANY_SPEED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.fixture
@@ -34,19 +37,19 @@ def resolved(tmp_path: Path) -> Callable[..., CampaignPlan]:
     """A campaign plan from a mapping, in an empty folder."""
 
     def build(mapping: dict[str, Any], **options: Any) -> CampaignPlan:
-        return resolve(plan_from_mapping(mapping, "test"), source="test", cwd=options.pop("cwd", tmp_path), **options)
+        return resolve_plan(plan_from_mapping(mapping, "test"), source="test", cwd=options.pop("cwd", tmp_path), **options)
 
     return build
 
 
 @pytest.fixture
-def complaint(plan_file: PlanFile) -> Callable[..., str]:
+def message_of(plan_file: PlanFile) -> Callable[..., str]:
     """What loading and resolving a text complains about; the test fails when it complains of nothing."""
 
     def of(text: str, *overrides: str) -> str:
         path = plan_file(text)
         with pytest.raises(Exception) as caught:
-            resolve(load_plan(path, overrides), source="p.yaml", cwd=Path.cwd())
+            resolve_plan(load_plan(path, overrides), source="p.yaml", cwd=Path.cwd())
         assert type(caught.value).__name__ == "PlanError", repr(caught.value)
         return str(caught.value)
 

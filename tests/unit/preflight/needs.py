@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from seatrial.preflight.need import Need
-from seatrial.records.check import Check
-from seatrial.records.run_spec import LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
+from seatrial.preflight.definitions import Need
+from seatrial.records.caution import Check
+from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
 
 BUNDLED = "seatrial_workloads.{}.train"
 

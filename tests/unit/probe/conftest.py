@@ -1,4 +1,4 @@
-"""A clock that stands still until told, a probe on it, and the lines it wrote."""
+"""A clock moved by hand, a probe on it, and the lines it wrote."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial.probe import Probe
+from seatrial.probe.identity import LAUNCHERS
 
 
 class FakeClock:
@@ -52,17 +53,16 @@ def _refuse(constant: str) -> None:
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tests say themselves who they are."""
-    names = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "TORCHELASTIC_RUN_ID")
-    for name in ("LOCAL_RANK", "SLURM_LOCALID", "OMPI_COMM_WORLD_LOCAL_RANK", "CUDA_VISIBLE_DEVICES"):
-        monkeypatch.delenv(name, raising=False)
-    for name in (*names, "SEATRIAL_RUN_DIR", "SEATRIAL_RUN", "SEATRIAL_ATTEMPT", "SEATRIAL_RANK_SCOPE", "SEATRIAL_STACK_SIGNAL"):
+    """Each test sets rank and run itself."""
+    names = [name for launcher in LAUNCHERS for name in launcher]
+    ours = [f"SEATRIAL_{name}" for name in ("RUN_DIR", "RUN", "ATTEMPT", "RANK_SCOPE", "STACK_SIGNAL")]
+    for name in (*names, *ours, "TORCHELASTIC_RUN_ID", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture(autouse=True)
 def fallback(fallback_folder: Path) -> Path:
-    """Of every test here: none may write into the machine's own."""
+    """No test here writes into the machine's own."""
     return fallback_folder
 
 
@@ -79,13 +79,12 @@ def lines(tmp_path: Path) -> Lines:
 @pytest.fixture
 def make_probe(lines: Lines, clock: FakeClock) -> Iterator[Callable[..., Probe]]:
     """Probes without a thread, on the fake clock, closed when the test is over."""
-    made: list[Probe] = []
+    probes: list[Probe] = []
 
     def make(**options: Any) -> Probe:
-        probe = Probe(lines.run_dir, **{"heartbeat_s": None, "monotonic": clock, "wall": lambda: clock.now_s + 5e8, **options})
-        made.append(probe)
-        return probe
+        probes.append(Probe(lines.run_dir, **{"heartbeat_s": None, "monotonic": clock, "wall": lambda: clock.now_s + 5e8, **options}))
+        return probes[-1]
 
     yield make
-    for probe in made:
+    for probe in probes:
         probe.close()

@@ -1,4 +1,4 @@
-"""As much of torch.cuda as the probe touches: a device whose work takes a time to order and is done when the test says so."""
+"""As much of torch.cuda as the probe uses: a device whose queued work takes a set time and is done when the test lets it."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
-"""Device times without waiting: taken on one step in so many, written when they are there, given up when they never come."""
+"""Device times without waiting: on every n-th step, written when they have arrived, dropped when they never do."""
 
 from __future__ import annotations
 
 import pytest
 
 from seatrial.probe.contexts import PHASE_INDEX, PauseContext, PhaseContext, StepContext
-from seatrial.probe.cuda import NUM_BATCHES, STEPS_A_BATCH, Cuda
-from seatrial.probe.timeline import LONGEST_WAIT_STEPS, Timeline
+from seatrial.probe.cuda import LOSSES_PER_BATCH, NUM_BATCHES, Cuda
+from seatrial.probe.timeline import MAX_WAIT_STEPS, Timeline
 from tests.unit.probe.fake_torch import FakeDevice, FakeLoss
 
 FWD = PHASE_INDEX["fwd"]
@@ -48,8 +48,8 @@ def test_phases_are_device_time_and_the_step_is_wall_time(loop):
     assert loop.records[0].iter_ms == pytest.approx(1.0)
 
 
-def test_a_step_is_let_go_only_when_the_device_has_passed_it(loop):
-    for _ in range(STEPS_A_BATCH):
+def test_a_step_is_released_only_when_the_device_has_passed_it(loop):
+    for _ in range(LOSSES_PER_BATCH):
         loop.step()
     loop.device.done_ms = 45.0
     assert loop.records == []
@@ -58,17 +58,17 @@ def test_a_step_is_let_go_only_when_the_device_has_passed_it(loop):
     assert loop.device.syncs == 0
 
 
-def test_a_step_is_let_go_with_nulls_at_the_first_look_after_sixteen_more(loop):
-    looks_after = LONGEST_WAIT_STEPS + STEPS_A_BATCH
-    for _ in range(looks_after):
+def test_a_step_is_released_with_nulls_at_the_first_check_after_sixteen_more(loop):
+    checked_after = MAX_WAIT_STEPS + LOSSES_PER_BATCH
+    for _ in range(checked_after):
         loop.step(loss=1.0)
     assert loop.records == []
     loop.step(loss=1.0)
-    assert [record.step for record in loop.records] == list(range(STEPS_A_BATCH))
-    assert (loop.fwd_ms(), {record.loss for record in loop.records}) == ([None] * STEPS_A_BATCH, {None})
+    assert [record.step for record in loop.records] == list(range(LOSSES_PER_BATCH))
+    assert (loop.fwd_ms(), {record.loss for record in loop.records}) == ([None] * LOSSES_PER_BATCH, {None})
 
 
-def test_phases_are_taken_on_one_step_in_so_many(clock):
+def test_phases_are_timed_on_every_nth_step(clock):
     loop = Loop(clock, phase_every=3)
     for _ in range(7):
         loop.step()
@@ -77,7 +77,7 @@ def test_phases_are_taken_on_one_step_in_so_many(clock):
     assert loop.fwd_ms() == [20.0, None, None, 20.0, None, None, 20.0]
 
 
-def test_those_who_ask_see_the_phases_that_have_come_and_every_step_is_still_written_whole(clock):
+def test_known_steps_have_arrived_phases_and_every_step_is_still_written_complete(clock):
     loop = Loop(clock, window=10)
     loop.step(loss=3.0)
     assert [record.phases_ms[FWD] for record in loop.timeline.known_steps()] == [None], "the device is not there yet"
@@ -86,7 +86,7 @@ def test_those_who_ask_see_the_phases_that_have_come_and_every_step_is_still_wri
     assert [record.phases_ms[FWD] for record in loop.timeline.known_steps()] == [20.0, None]
     loop.device.catch_up()
     assert [record.phases_ms[FWD] for record in loop.timeline.known_steps()] == [20.0, 20.0]
-    assert loop.records == [], "their losses have not come: to ask let no step go"
+    assert loop.records == [], "their losses have not arrived: a query releases no step"
     loop.timeline.drain(1.0)
     assert [(record.phases_ms[FWD], record.loss) for record in loop.records] == [(20.0, 3.0), (20.0, 2.0)]
     assert loop.device.syncs == 0
@@ -96,52 +96,43 @@ def test_events_are_pooled(loop):
     for _ in range(50):
         loop.step(loss=1.0)
         loop.device.catch_up()
-    assert loop.device.events_made <= NUM_BATCHES + 2 * 2 * STEPS_A_BATCH, "a mark for each batch, and those of the steps under way"
+    assert loop.device.events_made <= NUM_BATCHES + 2 * 2 * LOSSES_PER_BATCH, "one for each batch, and those of the open steps"
 
 
-def test_a_loss_is_read_when_it_has_come(loop):
-    loop.step(loss=3.5)
-    loop.step(loss=2.5)
-    assert loop.records == []
-    loop.device.catch_up()
-    loop.timeline.drain(1.0)
-    assert [record.loss for record in loop.records] == [3.5, 2.5]
-
-
-def test_losses_are_sent_together_and_none_is_read_before_they_have_come(loop):
-    losses = [float(step) for step in range(1, STEPS_A_BATCH + 1)]
+def test_losses_are_copied_in_batches_and_none_is_read_before_it_has_arrived(loop):
+    losses = [float(step) for step in range(1, LOSSES_PER_BATCH + 1)]
     for loss in losses:
         loop.step(loss=loss)
         loop.device.catch_up()
-    assert loop.records == [], "they are not sent yet"
+    assert loop.records == [], "they are not copied yet"
     loop.device.queue(1.0)
     for _ in losses:
         loop.step(loss=99.0)
-        assert loop.records == [], "they are sent, and the device has not come so far"
+        assert loop.records == [], "they are copied, and the device is not there yet"
     loop.device.catch_up()
     loop.step()
-    assert [record.loss for record in loop.records][:STEPS_A_BATCH] == losses
+    assert [record.loss for record in loop.records][:LOSSES_PER_BATCH] == losses
 
 
-@pytest.mark.parametrize("told", [2, 16, 40])
-def test_of_many_losses_told_for_a_step_the_last_is_its_own(loop, told):
-    for step in range(3 * STEPS_A_BATCH):
+@pytest.mark.parametrize("count", [2, 40])
+def test_the_last_loss_of_a_step_counts(loop, count):
+    for step in range(3 * LOSSES_PER_BATCH):
         loop.step(loss=float(step))
-        for number in range(told):
+        for number in range(count):
             loop.timeline.loss(FakeLoss(step + number / 100))
         loop.device.catch_up()
     loop.timeline.drain(1.0)
-    assert [record.loss for record in loop.records] == [step + (told - 1) / 100 for step in range(3 * STEPS_A_BATCH)]
+    assert [record.loss for record in loop.records] == [step + (count - 1) / 100 for step in range(3 * LOSSES_PER_BATCH)]
 
 
-def test_slow_steps_are_written_as_they_come(loop):
+def test_slow_steps_are_written_as_they_end(loop):
     for step in range(4):
         loop.step(launch_ms=2000, loss=float(step))
         loop.device.catch_up()
     assert [record.loss for record in loop.records] == [0.0, 1.0, 2.0]
 
 
-def test_every_loss_of_a_long_run_is_its_own(loop):
+def test_every_loss_of_a_long_run_belongs_to_its_step(loop):
     for step in range(1, 301):
         loop.step(loss=float(step))
         loop.device.catch_up()
@@ -162,7 +153,7 @@ def test_closing_waits_for_the_device_but_not_for_ever(loop, clock):
     assert (loop.fwd_ms(), loop.records[0].loss) == ([None], None)
 
 
-def test_closing_takes_what_comes_while_it_waits(loop):
+def test_closing_reads_what_arrives_while_it_waits(loop):
     loop.step(loss=1.0)
     loop.timeline.drain(1.0, lambda _: loop.device.catch_up())
     assert (loop.fwd_ms(), loop.records[0].loss) == ([20.0], 1.0)
@@ -216,11 +207,11 @@ def test_a_loss_of_many_numbers_is_refused_with_the_remedy(loop):
         def numel(self) -> int:
             return 8
 
-    with pytest.raises(ValueError, match=r"not a tensor of shape \(8,\): give its mean\(\)"):
+    with pytest.raises(ValueError, match=r"not a tensor of shape \(8,\): pass its mean\(\)"):
         loop.timeline.loss(Many(1.0))
 
 
-def test_losses_told_on_changing_streams_are_each_read_as_they_were(loop):
+def test_losses_on_alternating_streams(loop):
     for number in range(40):
         loop.device.stream = f"stream {number % 2}"
         loop.step(loss=float(number))

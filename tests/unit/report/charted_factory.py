@@ -6,8 +6,8 @@ from __future__ import annotations
 import dataclasses
 import math
 
-from seatrial.records.charts import PHASES, RANKS, STEP_TIMES, STEPS, Columns, RunCharts
-from seatrial.records.measure import RankedGroup
+from seatrial.records.columns import PHASES, RANKS, STEP_TIMES, STEPS, Columns, RunCharts
+from seatrial.records.measure import Estimate, RankedGroup
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import CampaignResults, MeasuredRun
 from tests.unit.report import factory
@@ -32,7 +32,11 @@ def many_groups(count: int) -> CampaignResults:
     for at, name in enumerate(names):
         summary = factory.summary("mb16_nw2", group_key=f"key-{name}", axes={"micro_batch": at}, counted=1)
         groups.append(dataclasses.replace(summary, group=name))
-        places.append(RankedGroup(rank=at + 1, group=name, value=1270.0 - at, tied=at > 0, reason="not told apart by the data"))
+        places.append(
+            RankedGroup(
+                rank=at + 1, summary=groups[-1], estimate=Estimate(mean=1270.0 - at), tied=at > 0, reason="not told apart by the data"
+            )
+        )
         spec = dataclasses.replace(template.attempt.spec, run=f"{name}_r1", group=name, group_key=f"key-{name}", axes={"micro_batch": at})
         attempt = dataclasses.replace(template.attempt, spec=spec, folder=f"out/{name}_r1/attempt-1")
         runs.append(dataclasses.replace(template, attempt=attempt, charts=charts(25.0 + at)))

@@ -12,9 +12,8 @@ import dataclasses
 from typing import Any
 
 from seatrial.judge.verdict import judge
-from seatrial.records.attempt import Attempt
+from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import Caution
-from seatrial.records.command import Provenance
 from seatrial.records.eta import EtaPoint, EtaQuality
 from seatrial.records.measure import (
     Estimate,
@@ -28,8 +27,8 @@ from seatrial.records.measure import (
     Window,
 )
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.plan import CampaignPlan, LauncherSpec, PlaceSpec, RunSpec, TimingSpec, WorkloadSpec
 from seatrial.records.results import CampaignResults, MeasuredRun
-from seatrial.records.run_spec import LauncherSpec, PlaceSpec, RunSpec, TimingSpec, WorkloadSpec
 from seatrial.records.verdict import Criterion
 
 GENERATED_T = 1_767_225_600.0
@@ -303,24 +302,27 @@ def groups() -> tuple[GroupSummary, ...]:
     )
 
 
+def ranked(rank: int, group: GroupSummary, **more: Any) -> RankedGroup:
+    return RankedGroup(rank=rank, summary=group, estimate=group.figures.get("samples_per_s"), **more)
+
+
 def ranking(**changes: Any) -> Ranking:
     made = Ranking(
         metric="samples_per_s",
         unit="samples/s",
         higher_is_better=True,
         groups=(
-            RankedGroup(rank=1, group="mb16_nw2", value=1270.0, tied=True),
-            RankedGroup(
-                rank=2,
-                group="mb16_nw0",
-                value=1251.0,
+            ranked(1, summary("mb16_nw2"), tied=True),
+            ranked(
+                2,
+                summary("mb16_nw0", spread=0.02),
                 ratio=Estimate(mean=0.985, low=0.96, high=1.011, n=4),
                 tied=True,
                 reason="the interval of its ratio to the best mean holds 1",
             ),
-            RankedGroup(rank=3, group="mb8_nw2", value=840.0, can_win=False, reason="1 of 2 runs failed"),
+            ranked(3, summary("mb8_nw2", failed=1, counted=1), can_win=False, reason="1 of 2 runs failed"),
         ),
-        off_lane=(RankedGroup(rank=1, group=ODD, value=790.5),),
+        off_lane=(ranked(1, summary(ODD, counted=1)),),
         winner="mb16_nw2",
         latency_winner="mb16_nw2",
         decided=False,
@@ -334,7 +336,7 @@ def results(**changes: Any) -> CampaignResults:
     pending = (f"{ODD}_r2",)
     made = CampaignResults(
         output="out",
-        plans=("demo",),
+        plans=(CampaignPlan(name="demo", output="out"),),
         generated_t=GENERATED_T,
         baseline_group="old_like",
         runs=runs(),
@@ -344,7 +346,31 @@ def results(**changes: Any) -> CampaignResults:
         verdict=judge(CRITERIA, runs(), groups(), ranking(), pending),
         cautions=(Caution(kind="drift", text="The machine grew 3 % slower over the campaign."),),
     )
-    return dataclasses.replace(made, **changes)
+    return with_groups(dataclasses.replace(made, **changes))
+
+
+def with_groups(found: CampaignResults) -> CampaignResults:
+    """The same with the rows of its ranking made of its own groups; those of other groups are left out."""
+    own = {group.group: group for group in found.groups}
+    lanes = {
+        lane: tuple(
+            dataclasses.replace(row, summary=own[row.group], estimate=own[row.group].figures.get("samples_per_s"))
+            for row in getattr(found.ranking, lane)
+            if row.group in own
+        )
+        for lane in ("groups", "off_lane")
+    }
+    return dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, **lanes))
+
+
+def renamed(found: CampaignResults, old: str, new: str) -> CampaignResults:
+    """The campaign with another name for one of its groups, which then is the winner."""
+    groups = tuple(dataclasses.replace(group, group=new if group.group == old else group.group) for group in found.groups)
+    rows = tuple(
+        dataclasses.replace(row, summary=dataclasses.replace(row.summary, group=new if row.group == old else row.group))
+        for row in found.ranking.groups
+    )
+    return dataclasses.replace(found, groups=groups, ranking=dataclasses.replace(found.ranking, groups=rows, winner=new))
 
 
 def empty_results() -> CampaignResults:

@@ -9,12 +9,11 @@ from typing import Any
 
 import pytest
 
-from seatrial.machine.fingerprint import fingerprint
+from seatrial.machine.provenance import compute_fingerprint
 from seatrial.records.attempt import Attempt
 from seatrial.records.outcome import Cause, Outcome
-from seatrial.records.run_spec import LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
-from seatrial.report.run_diff import Difference, RunDiff, RunSide, diff_runs, word_differences
-from seatrial.report.run_diff_text import ALIKE, diff_json, diff_lines
+from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
+from seatrial.report.run_diff import ALIKE, Difference, RunDiff, RunSide, argv_differences, diff_json, diff_lines, diff_runs
 from tests.unit.report.factory import outcome, provenance, spec
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -36,7 +35,7 @@ def side(
         number=1,
         spec=run_spec,
         outcome=outcome(run_spec, 1, **{"how": Outcome.OK, **(how or {})}),
-        provenance=dataclasses.replace(recorded, fingerprint=facts.get("fingerprint", fingerprint(recorded))),
+        provenance=dataclasses.replace(recorded, fingerprint=facts.get("fingerprint", compute_fingerprint(recorded))),
     )
     return RunSide(attempt=attempt, effective=effective or {}, environment=environment or {})
 
@@ -52,7 +51,7 @@ def test_two_repeats_are_alike_and_say_so() -> None:
     assert diff_lines(diff, 80)[-2:] == [ALIKE, "Fingerprints equal: may be averaged."]
 
 
-def test_each_difference_stands_in_its_section() -> None:
+def test_each_difference_is_in_its_section() -> None:
     other = spec("mb8_nw2", 1, steps=400, env={"NCCL_ALGO": "Ring"}, place=PlaceSpec(ranks=4), script_sha256="ab" * 32)
     diff = diff_runs(
         side(effective={"attn": ("auto", "flash", "")}, nics={"eth0": "up"}, environment={"HF_HOME": "/a"}),
@@ -123,14 +122,14 @@ def test_why_two_runs_are_not_averaged(before: RunSide, after: RunSide, says: st
     assert diff.says.startswith(says) and not diff.may_be_averaged
 
 
-def test_words_of_a_command_are_told_under_their_option() -> None:
+def test_words_of_a_command_are_reported_under_their_option() -> None:
     before = ["train.py", "--bs", "8", "--lr=0.1", "--name", "a b"]
     after = ["train.py", "--bs", "16", "--lr=0.2", "--name", "a b", "--compile"]
-    assert list(word_differences("args", before, after)) == [
+    assert list(argv_differences("args", before, after)) == [
         Difference(section="settings", name="args --bs", before="8 --lr=0.1", after="16 --lr=0.2"),
         Difference(section="settings", name="args", before=None, after="--compile"),
     ]
-    assert list(word_differences("args", before, before)) == []
+    assert list(argv_differences("args", before, before)) == []
 
 
 def test_unfinished_run_is_called_so() -> None:
@@ -145,7 +144,7 @@ def test_a_masked_difference_is_not_passed_over_in_silence() -> None:
     shown = spec("mb16_nw2", 1, env={"HF_TOKEN": "***"})
     diff = diff_runs(side(run_spec=shown), side(run_spec=dataclasses.replace(shown, group_key="key-other", hash="other")))
     assert diff.differences == ()
-    assert "a value that is masked does" in " ".join(diff_lines(diff, 80))
+    assert "a masked value differs" in " ".join(diff_lines(diff, 80))
 
 
 def _golden_case() -> RunDiff:

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from seatrial.plan.load import plan_from_mapping
-from seatrial.plan.resolve import resolve
-from seatrial.records.campaign_plan import CampaignPlan
+from seatrial.plan.resolve import resolve_plan
+from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.stage1.to_plan import plan_mappings
 from seatrial_runbooks.stage1.variables import read
-from seatrial_workloads.librispeech.manifest import write_manifest
+from seatrial_workloads.librispeech.tree import write_manifest
 
 NOW = datetime(2026, 2, 18, 17, 56, 21)
 SMALL = {
@@ -56,6 +56,6 @@ def plans(folder: Path) -> Callable[..., list[CampaignPlan]]:
 
     def made(**environ: str) -> list[CampaignPlan]:
         mappings = plan_mappings(read({**SMALL, **environ}), folder, NOW)
-        return [resolve(plan_from_mapping(mapping, "test"), source="test", cwd=folder) for mapping in mappings]
+        return [resolve_plan(plan_from_mapping(mapping, "test"), source="test", cwd=folder) for mapping in mappings]
 
     return made

@@ -1,8 +1,11 @@
-"""The driver: from variables and words to plans that are run, with the harness stood in for."""
+"""The benchmark driver from variables to campaigns."""
 
 from __future__ import annotations
 
+import csv
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,13 +13,19 @@ from typing import Any
 import pytest
 import yaml
 
-from seatrial.cli import carry_out as harness
-from seatrial.disk.fallback import VARIABLE as FALLBACK_DIR
-from seatrial.errors import RefusedError
-from seatrial.records.campaign_plan import CampaignPlan
-from seatrial_runbooks.stage1 import driver
-from seatrial_runbooks.stage1.plan_words import in_driver_words
-from seatrial_runbooks.stage1.variables import VARIABLES
+from seatrial.cli import run as harness
+from seatrial.cli.run import execute
+from seatrial.core.errors import RefusedError, UsageError
+from seatrial.core.fallback import FALLBACK_DIR
+from seatrial.plan.load import plan_from_mapping
+from seatrial.plan.resolve import resolve_plan
+from seatrial.records.plan import CampaignPlan
+from seatrial_runbooks.stage1 import driver, preflight
+from seatrial_runbooks.stage1.driver_output import DriverView, driver_view, plan_terms_as_variables
+from seatrial_runbooks.stage1.preflight import check_baseline, check_runnable
+from seatrial_runbooks.stage1.to_plan import plan_mappings
+from seatrial_runbooks.stage1.variables import VARIABLES, read
+from tests.unit.runbooks.conftest import NOW, SMALL
 
 Call = tuple[CampaignPlan, dict[str, Any]]
 
@@ -43,13 +52,13 @@ class Harness:
 @pytest.fixture
 def stand_in(monkeypatch: pytest.MonkeyPatch) -> Harness:
     made = Harness()
-    monkeypatch.setattr(harness, "carry_out", made.carry_out)
+    monkeypatch.setattr(harness, "execute", made.carry_out)
     return made
 
 
 @pytest.fixture
 def drive(folder: Path, small: dict[str, str]) -> Callable[..., int]:
-    return lambda *words, **environ: driver.main({**small, **environ}, words)
+    return lambda *argv, **environ: driver.main({**small, **environ}, argv)
 
 
 def test_a_sweep_is_run_and_its_code_returned(drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str]) -> None:
@@ -58,11 +67,11 @@ def test_a_sweep_is_run_and_its_code_returned(drive: Callable[..., int], stand_i
     ((plan, options),) = stand_in.calls
     assert [run.run for run in plan.runs] == ["sweep_z0_mb4_nw2_pf2_r1"]
     assert (options["heartbeat_s"], options["again"], options["yes"]) == (7.0, False, True)
-    said = capsys.readouterr().out
-    assert said.startswith(
+    text = capsys.readouterr().out
+    assert text.startswith(
         f"[INFO] Output root: {Path.cwd() / 'out'}\n[INFO] Mode=sweep, REPEATS=1, MAX_STEPS=3, INCLUDE=localhost, WORLD_SIZE=2\n"
     )
-    assert "[INFO] Dataset: root=tree, manifest=tree/manifest.tsv, use_trim=false, offline_trimmed=true\n" in said
+    assert "[INFO] Dataset: root=tree, manifest=tree/manifest.tsv, use_trim=false, offline_trimmed=true\n" in text
 
 
 def test_no_resuming_is_running_again(drive: Callable[..., int], stand_in: Harness) -> None:
@@ -106,7 +115,7 @@ def test_the_fallback_path_names_a_folder(
     environ = {**small, "MANIFEST_FALLBACK_PATH": "/scratch/me/manifest.tsv"}
     driver.main(environ, [])
     assert environ == {FALLBACK_DIR: f"/scratch/me/seatrial-fallback-{os.getuid()}"}
-    assert f"kept in the folder /scratch/me/seatrial-fallback-{os.getuid()}" in capsys.readouterr().out
+    assert f"go to /scratch/me/seatrial-fallback-{os.getuid()}" in capsys.readouterr().out
     environ = {**small, "MANIFEST_FALLBACK_PATH": "/scratch/me/manifest.tsv", FALLBACK_DIR: "/mine"}
     driver.main(environ, [])
     assert environ == {FALLBACK_DIR: "/mine"}
@@ -114,20 +123,22 @@ def test_the_fallback_path_names_a_folder(
 
 
 @pytest.mark.parametrize(
-    ("environ", "said"),
+    ("environ", "text"),
     [
-        ({"SWEEP_MICRO_BATCH": "160"}, "[ERROR] SWEEP_MICRO_BATCH is no variable of this driver: did you mean SWEEP_MICRO_BATCHES?\n"),
-        ({"INCLUDE": "localhost:0", "WORLD_SIZE": "2"}, "[ERROR] WORLD_SIZE is 2, and INCLUDE=localhost:0 names 1 GPUs"),
+        ({"SWEEP_MICRO_BATCH": "160"}, "[ERROR] SWEEP_MICRO_BATCH is not a variable of this driver: did you mean SWEEP_MICRO_BATCHES?\n"),
+        ({"INCLUDE": "localhost:0", "WORLD_SIZE": "2"}, "[ERROR] WORLD_SIZE is 2, and INCLUDE=localhost:0 has 1 GPUs"),
         ({"SPEECH_MODEL_PATH": "data/x/y"}, "[ERROR] SPEECH_MODEL_PATH is data/x/y, and there is no such folder"),
-        ({"REPEATS": "2000"}, "[ERROR] 2,000 runs are asked for"),
-        ({"OUTPUT_ROOT": "x" * 300}, "[ERROR] "),
+        ({"REPEATS": "2000"}, "[ERROR] 2,000 runs requested"),
+        ({"OUTPUT_ROOT": "x" * 300}, "[ERROR] OUTPUT_ROOT: "),
+        ({"INCLUDE": "localhost:1,0"}, "[ERROR] INCLUDE: launcher deepspeed takes GPUs in rising order; write localhost:0,1"),
+        ({"DRIVER_LOG_PATH": "tree"}, "[ERROR] DRIVER_LOG_PATH is tree, which is a folder: give a file, such as tree/driver.log"),
     ],
 )
-def test_wrong_use_is_told_and_nothing_is_run(
-    drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], environ: dict[str, str], said: str
+def test_wrong_use_is_reported_and_nothing_is_run(
+    drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], environ: dict[str, str], text: str
 ) -> None:
     assert drive(**environ) == 1
-    assert capsys.readouterr().err.startswith(said)
+    assert capsys.readouterr().err.startswith(text)
     assert stand_in.calls == [] and sorted(path.name for path in Path.cwd().iterdir()) == ["tree"]
 
 
@@ -137,15 +148,17 @@ def test_many_runs_that_are_meant_are_run(drive: Callable[..., int], stand_in: H
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("argument", "text"),
     [
-        ("--dryrun", "unknown word '--dryrun': did you mean '--dry-run'?"),
-        ("MODE=ab", "unknown word 'MODE=ab': MODE is a variable: put it before the command"),
+        ("--dryrun", "unknown argument '--dryrun': did you mean '--dry-run'?"),
+        ("MODE=ab", "unknown argument 'MODE=ab': MODE is a variable: put it before the command"),
     ],
 )
-def test_unknown_words(drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], word: str, said: str) -> None:
-    assert drive(word) == 1
-    assert said in capsys.readouterr().err
+def test_unknown_arguments(
+    drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], argument: str, text: str
+) -> None:
+    assert drive(argument) == 1
+    assert text in capsys.readouterr().err
 
 
 def test_help_needs_no_variables(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -154,15 +167,15 @@ def test_help_needs_no_variables(folder: Path, capsys: pytest.CaptureFixture[str
     assert not Path("log").exists()
 
 
-@pytest.mark.parametrize(("words", "environ"), [(["--dry-run"], {}), ([], {"DRY_RUN": "1"})])
+@pytest.mark.parametrize(("argv", "environ"), [(["--dry-run"], {}), ([], {"DRY_RUN": "1"})])
 def test_a_dry_run_prints_plans_and_commands_and_starts_nothing(
-    drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], words: list[str], environ: dict[str, str]
+    drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], argv: list[str], environ: dict[str, str]
 ) -> None:
-    assert drive(*words, MODE="both", DRIVER_LOG_PATH="out/driver.log", SWEEP_NUM_WORKERS="0", SWEEP_NUM_WORKERS_LIST="1", **environ) == 0
-    said = capsys.readouterr().out
-    assert "[WARN] SWEEP_NUM_WORKERS has no effect" in said
-    assert "   1  old_like_r1\n" in said and "   1  sweep_z0_mb4_nw1_pf2_r1\n" in said
-    assert "deepspeed.launcher.runner" in said and "deepspeed_config_yaml.train_micro_batch_size_per_gpu=4" in said
+    assert drive(*argv, MODE="both", DRIVER_LOG_PATH="out/driver.log", SWEEP_NUM_WORKERS="0", SWEEP_NUM_WORKERS_LIST="1", **environ) == 0
+    text = capsys.readouterr().out
+    assert "[WARN] SWEEP_NUM_WORKERS has no effect" in text
+    assert "   1  old_like_r1\n" in text and "   1  sweep_z0_mb4_nw1_pf2_r1\n" in text
+    assert "deepspeed.launcher.runner" in text and "deepspeed_config_yaml.train_micro_batch_size_per_gpu=4" in text
     assert stand_in.calls == [] and sorted(path.name for path in Path.cwd().iterdir()) == ["tree"]
 
 
@@ -182,12 +195,7 @@ def test_everything_that_is_printed_is_in_the_log(drive: Callable[..., int], sta
     assert "[ERROR] MODE is 'wrong'" in shown.err
 
 
-def test_a_log_that_is_a_folder_is_refused(drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str]) -> None:
-    assert drive(DRIVER_LOG_PATH="tree") == 1
-    assert "DRIVER_LOG_PATH is tree, which is a folder" in capsys.readouterr().err
-
-
-def test_the_trainer_lies_in_the_runbook_that_was_started(
+def test_the_trainer_is_in_the_runbook_that_was_started(
     drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("book").mkdir()
@@ -198,26 +206,307 @@ def test_the_trainer_lies_in_the_runbook_that_was_started(
     assert stand_in.calls[0][0].runs[0].workload.script == str(Path.cwd() / "book" / "train.py")
 
 
-def test_a_refusal_is_said_in_variables_too(
+def test_a_refusal_is_reported_in_variables_too(
     drive: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusing(plan: CampaignPlan, **options: Any) -> int:
         raise RefusedError("refused before anything was started:\n  GPUs: 0 here. Fix: use place: {kind: local, ranks: N}.")
 
-    monkeypatch.setattr(harness, "carry_out", refusing)
+    monkeypatch.setattr(harness, "execute", refusing)
     assert drive() == 2
-    assert capsys.readouterr().err.endswith(
-        "\n  (Here place.include is INCLUDE; CPU ranks are asked for by INCLUDE=localhost and WORLD_SIZE=N.)\n"
-    )
+    assert capsys.readouterr().err.endswith("\n  (Here place.include is INCLUDE; for CPU ranks use INCLUDE=localhost and WORLD_SIZE=N.)\n")
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("text", "meant"),
     [
         ("place.ranks: must be at most 4096", "WORLD_SIZE: must be at most 4096"),
         ("output: one of its names has 300 bytes", "OUTPUT_ROOT: one of its names has 300 bytes"),
         ("the output folder x is a file; choose another with --out", "the output folder x is a file; choose another OUTPUT_ROOT"),
     ],
 )
-def test_what_the_harness_says_of_a_plan_is_said_of_variables(said: str, meant: str) -> None:
-    assert in_driver_words(said) == meant
+def test_what_the_harness_says_of_a_plan_is_reported_of_variables(text: str, meant: str) -> None:
+    assert plan_terms_as_variables(text) == meant
+
+
+SCRIPTS = Path(__file__).parents[3] / "runbooks" / "stage1" / "scripts"
+DRIVER, PHASEB = SCRIPTS / "run_stage1_ab_bench.sh", SCRIPTS / "run_phaseb_4090_stability.sh"
+LONGEST_S = 60
+# Tells who it is and what it was started with; says yes where it is asked for an import.
+PYTHON = """#!/usr/bin/env bash
+[[ ${2:-} == -c ]] && exit "${CANNOT_IMPORT:-0}"
+printf '%s|' "$0" "$$" "$@"
+"""
+# Knows the environment `training`, whose folder is beside it.
+CONDA = """#!/usr/bin/env bash
+[[ $1 == run && $3 == training ]] || { echo "EnvironmentLocationNotFound: Not a conda environment: $3" >&2; exit 1; }
+shift 3
+PATH="$ENV_BIN:$PATH" CONDA_PREFIX=training FROM_CONDA="two
+lines 'quoted'" exec "$@"
+"""
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A folder with programs of our own, in a path that needs quotes."""
+    folder = tmp_path / "my programs"
+    (folder / "env").mkdir(parents=True)
+    for name, text in (("python", PYTHON), ("conda", CONDA), ("env/python", PYTHON)):
+        program = folder / name
+        program.write_text(text)
+        program.chmod(0o755)
+    return folder
+
+
+def started(script: Path, *argv: str, cwd: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("CONDA", "SEATRIAL_"))}
+    command = ["bash", "-eu", str(script), *argv]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, env={**kept, **environ}, timeout=LONGEST_S)
+
+
+@pytest.mark.parametrize(("script", "module"), [(DRIVER, "driver"), (PHASEB, "phaseb")])
+def test_the_driver_takes_the_place_of_the_script(script: Path, module: str, programs: Path) -> None:
+    environment = {**os.environ, "SEATRIAL_PYTHON": str(programs / "python")}
+    process = subprocess.Popen([str(script), "--dry-run", "a b"], stdout=subprocess.PIPE, text=True, cwd=programs, env=environment)
+    name, pid, *argv = process.communicate(timeout=LONGEST_S)[0].split("|")
+    assert (name, int(pid)) == (str(programs / "python"), process.pid)
+    assert argv[:-1] == ["-P", "-m", f"seatrial_runbooks.stage1.{module}", "--runbook", str(SCRIPTS.parent), "--dry-run", "a b"]
+
+
+def test_a_link_to_the_scripts_finds_the_runbook(programs: Path) -> None:
+    (programs / "scripts").symlink_to(SCRIPTS)
+    done = started(programs / "scripts" / DRIVER.name, cwd=programs, SEATRIAL_PYTHON=str(programs / "python"))
+    assert f"--runbook|{SCRIPTS.parent}|" in done.stdout
+
+
+def test_the_environments_variables_and_python_are_taken_over(programs: Path) -> None:
+    environ = {"PATH": f"{programs}:{os.environ['PATH']}", "ENV_BIN": str(programs / "env"), "CONDA_ENV": "training"}
+    (programs / "env" / "python").write_text(PYTHON + 'printf \'%s|\' "$CONDA_PREFIX" "$FROM_CONDA"\n')
+    done = started(DRIVER, cwd=programs, **environ)
+    assert done.stdout.startswith(f"{programs / 'env' / 'python'}|")
+    assert done.stdout.endswith("|training|two\nlines 'quoted'|")
+
+
+def test_an_environment_that_is_not_there_is_reported(programs: Path) -> None:
+    done = started(DRIVER, cwd=programs, CONDA_EXE=str(programs / "conda"), CONDA_ENV="csref_2")
+    assert done.returncode == 1
+    assert done.stderr.startswith("[ERROR] CONDA_ENV is csref_2, and conda cannot use such an environment (EnvironmentLocationNotFound: ")
+    assert "`conda env list` shows those there are" in done.stderr
+
+
+def test_no_conda_is_reported(programs: Path) -> None:
+    path = ":".join(folder for folder in os.environ["PATH"].split(":") if not (Path(folder) / "conda").exists())
+    done = started(DRIVER, cwd=programs, PATH=path, CONDA_ENV="csref_2")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "[ERROR] CONDA_ENV is csref_2, and there is no conda on PATH nor in CONDA_EXE: activate conda, or leave CONDA_ENV out\n",
+    )
+
+
+def test_a_python_without_seatrial_names_the_command_to_get_it(programs: Path) -> None:
+    done = started(DRIVER, cwd=programs, SEATRIAL_PYTHON=str(programs / "python"), CANNOT_IMPORT="1")
+    assert done.returncode == 1
+    assert f"{programs / 'python'} cannot import seatrial_runbooks: {programs / 'python'} -m pip install -e '" in done.stderr
+    assert done.stderr.endswith("[stage1]'\n")
+
+
+def test_a_python_that_is_not_there_is_reported(programs: Path) -> None:
+    done = started(DRIVER, cwd=programs, SEATRIAL_PYTHON="/nowhere/python")
+    assert (done.returncode, "SEATRIAL_PYTHON is /nowhere/python, and no such program can be started" in done.stderr) == (1, True)
+
+
+def test_the_real_thing_answers_from_any_folder(tmp_path: Path) -> None:
+    done = started(DRIVER, cwd=tmp_path, SEATRIAL_PYTHON=sys.executable, SWEEP_MICRO_BATCH="160")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "[ERROR] SWEEP_MICRO_BATCH is not a variable of this driver: did you mean SWEEP_MICRO_BATCHES?\n",
+    )
+
+
+def test_what_activation_prints_is_no_variable(programs: Path) -> None:
+    noisy = programs / "conda"
+    noisy.write_text(noisy.read_text().replace("#!/usr/bin/env bash\n", "#!/usr/bin/env bash\necho 'Loading module cuda/12'\n", 1))
+    environ = {"PATH": f"{programs}:{os.environ['PATH']}", "ENV_BIN": str(programs / "env"), "CONDA_ENV": "training"}
+    done = started(DRIVER, cwd=programs, **environ)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{programs / 'env' / 'python'}|")
+
+
+TRAINER = """
+import os, sys
+from seatrial.probe import Probe
+words = dict(word.split("=", 1) for word in sys.argv[1:])
+if words["deepspeed_config_yaml.train_micro_batch_size_per_gpu"] == os.environ.get("FAIL_AT"):
+    sys.exit("ValueError: asked to fail")
+probe = Probe()
+for step in range(int(words["++train.max_step_iterations"])):
+    with probe.step(samples=4):
+        pass
+    probe.loss(1.0)
+probe.close()
+"""
+
+
+@pytest.fixture
+def command(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, list[str]]]:
+    """One command of the driver: its exit code, and what it said of runs."""
+    (folder / "train.py").write_text(TRAINER)
+
+    def run(again: bool = False, **environ: str) -> tuple[int, list[str]]:
+        code, views = 0, list[DriverView]()
+        for mapping in plan_mappings(read({**SMALL, "WORLD_SIZE": "1", **environ}), folder, NOW, folder / "train.py"):
+            plan = resolve_plan(plan_from_mapping({**mapping, "launcher": "python"}, "test"), source="test", cwd=folder)
+            code = execute(plan, again=again, view=driver_view(Path(plan.output), 3, views))
+        text = capsys.readouterr().out.splitlines()
+        return code, [" ".join(line.split()[1:4]) for line in text if line.startswith(("[INFO] START", "[INFO] SKIP", "[INFO] DONE"))]
+
+    return run
+
+
+def groups_in_report(folder: Path) -> list[str]:
+    with open(folder / "out" / "group_summary.csv", newline="") as file:
+        return sorted(row["group"] for row in csv.DictReader(file))
+
+
+def manifest(folder: Path) -> list[tuple[str, str, str]]:
+    with open(folder / "out" / "run_manifest.tsv", newline="") as file:
+        return sorted((row["run"], row["attempt"], row["status"]) for row in csv.DictReader(file, delimiter="\t"))
+
+
+def text(argument: str, *groups: str) -> list[str]:
+    return [f"{argument} sweep_{group}_nw2_pf2 r1:" for group in groups]
+
+
+def test_a_second_sentinel_is_appended_and_a_longer_list_resumes(folder: Path, command: Callable[..., tuple[int, list[str]]]) -> None:
+    first = command(SWEEP_MICRO_BATCHES="4")
+    second = command(SWEEP_ZERO_STAGES="1", SWEEP_MICRO_BATCHES="6")
+    assert (first, second) == (
+        (0, [*text("START", "z0_mb4"), *text("DONE", "z0_mb4")]),
+        (0, [*text("START", "z1_mb6"), *text("DONE", "z1_mb6")]),
+    )
+    assert groups_in_report(folder) == ["sweep_z0_mb4_nw2_pf2", "sweep_z1_mb6_nw2_pf2"]
+
+    code, lines = command(SWEEP_ZERO_STAGES="0,1", SWEEP_MICRO_BATCHES="4,6")
+    assert code == 0
+    # What is finished is said first, then the rest is run.
+    assert lines[:2] == text("SKIP", "z0_mb4", "z1_mb6")
+    assert lines[2:] == [line for group in ("z0_mb6", "z1_mb4") for line in (*text("START", group), *text("DONE", group))]
+    assert len(groups_in_report(folder)) == 4
+    assert manifest(folder) == [(f"sweep_z{z}_mb{mb}_nw2_pf2_r1", "1", "success") for z in (0, 1) for mb in (4, 6)]
+
+
+def test_other_steps_are_other_runs_and_the_old_ones_stay_on_disk(folder: Path, command: Callable[..., tuple[int, list[str]]]) -> None:
+    command(SWEEP_MICRO_BATCHES="4")
+    code, lines = command(SWEEP_MICRO_BATCHES="4", MAX_STEPS="5")
+    assert (code, lines[0]) == (0, "START sweep_z0_mb4_nw2_pf2 r1:")
+    # The same matrix: the newer plan takes the place of the older one, whose attempt no longer counts.
+    assert groups_in_report(folder) == ["sweep_z0_mb4_nw2_pf2"]
+    assert manifest(folder) == [("sweep_z0_mb4_nw2_pf2_r1", "1", "success"), ("sweep_z0_mb4_nw2_pf2_r1", "2", "success")]
+
+
+def test_plans_that_overlap_are_both_reported(folder: Path, command: Callable[..., tuple[int, list[str]]]) -> None:
+    command(SWEEP_MICRO_BATCHES="4")
+    command(SWEEP_MICRO_BATCHES="4,6", MAX_STEPS="5")
+    names = groups_in_report(folder)
+    assert len(names) == 3 and [name.partition("~")[0] for name in names] == ["sweep_z0_mb4_nw2_pf2"] * 2 + ["sweep_z0_mb6_nw2_pf2"]
+
+
+def test_a_failure_of_the_first_command_counts_in_the_second(
+    folder: Path, command: Callable[..., tuple[int, list[str]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIL_AT", "4")
+    assert command(SWEEP_MICRO_BATCHES="4")[0] == 2
+    assert command(SWEEP_MICRO_BATCHES="6")[0] == 2
+    monkeypatch.delenv("FAIL_AT")
+    assert command(SWEEP_MICRO_BATCHES="4")[0] == 0
+    assert ("sweep_z0_mb4_nw2_pf2_r1", "2", "success") in manifest(folder)
+
+
+Plans = Callable[..., list[CampaignPlan]]
+
+
+@pytest.fixture
+def problem(plans: Plans, folder: Path) -> Callable[..., str]:
+    """What is said of some variables; empty for nothing."""
+
+    def of(**environ: str) -> str:
+        try:
+            check_runnable(plans(**environ), read({**SMALL, **environ}), folder)
+        except UsageError as error:
+            return str(error)
+        return ""
+
+    return of
+
+
+def test_what_can_work_is_let_pass(problem: Callable[..., str]) -> None:
+    assert problem() == problem(MODE="both") == ""
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        (
+            {"DATASET_ROOT": "nowhere", "DATASET_MANIFEST_PATH": ""},
+            "DATASET_ROOT: there is no folder nowhere: run seatrial prepare librispeech",
+        ),
+        (
+            {"DATASET_MANIFEST_PATH": "wrong.tsv"},
+            "DATASET_MANIFEST_PATH: there is no manifest wrong.tsv; tree has one: use DATASET_MANIFEST_PATH=tree/manifest.tsv",
+        ),
+        (
+            {"DATASET_MANIFEST_PATH": "", "LIBRISPEECH_MANIFEST_PATH": "wrong.tsv"},
+            "LIBRISPEECH_MANIFEST_PATH: there is no manifest wrong.tsv; tree has one: use LIBRISPEECH_MANIFEST_PATH=tree/manifest.tsv",
+        ),
+        (
+            {"PRETRAINED_CKPT": "gone.pth"},
+            "PRETRAINED_CKPT is gone.pth, and there is no such file: correct it, or use none",
+        ),
+        (
+            {"SPEECH_MODEL_PATH": "data/weights/wav2vec2-base"},
+            "SPEECH_MODEL_PATH is data/weights/wav2vec2-base, and there is no such folder: put its weights there, or use base or tiny for "
+            "random weights",
+        ),
+        ({"TEXT_MODEL_PATH": "tinny"}, "TEXT_MODEL_PATH is tinny, and there is no such folder: did you mean 'tiny'?"),
+        ({"TEXT_MODEL_PATH": "tree/bert"}, "TEXT_MODEL_PATH is tree/bert, and there is no such folder: put its weights there"),
+        ({"PRECISION_MODE": "fp16"}, "PRECISION_MODE is fp16, and INCLUDE=localhost runs on the CPU"),
+        ({"MODEL_LOAD_DTYPE": "fp16"}, "MODEL_LOAD_DTYPE is fp16, and INCLUDE=localhost runs on the CPU"),
+        ({"EXPERIMENT": "limit_longest_1-3_stage"}, "EXPERIMENT: there is no experiment 'limit_longest_1-3_stage': did you mean"),
+        ({"SWEEP_MICRO_BATCHES": "4,1"}, "SWEEP_MICRO_BATCHES is 1: the contrastive loss needs negatives"),
+        ({"MODE": "ab", "AB_MICRO_BATCH": "1"}, "AB_MICRO_BATCH is 1: the contrastive loss needs negatives"),
+        ({"LENGTH_BUCKET_BOUNDARIES_SEC": "2,1"}, "LENGTH_BUCKET_BOUNDARIES_SEC is '2.0,1.0'; expected increasing seconds"),
+        ({"ENABLE_LENGTH_FIXED_SLICE": "true", "FIXED_SLICE_SECONDS": "0.01"}, "FIXED_SLICE_SECONDS is 0.01: the speech encoder"),
+        (
+            {"ENABLE_LENGTH_BUCKET": "true", "DATASET_USE_TRIM": "true", "DATASET_OFFLINE_TRIMMED": "false"},
+            "ENABLE_LENGTH_BUCKET need the final length, and DATASET_USE_TRIM changes it while loading",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_work_names_its_variable(problem: Callable[..., str], environ: dict[str, str], expected: str) -> None:
+    assert problem(**environ).startswith(expected)
+
+
+def test_a_model_that_may_be_on_a_hub_is_let_pass(problem: Callable[..., str]) -> None:
+    assert problem(SPEECH_MODEL_PATH="facebook/wav2vec2-base", TEXT_MODEL_PATH="bert-base-uncased") == ""
+
+
+def test_all_of_it_is_reported_each_once(problem: Callable[..., str]) -> None:
+    text = problem(MODE="both", SWEEP_MICRO_BATCHES="4,8", DATASET_ROOT="nowhere", PRETRAINED_CKPT="gone.pth").splitlines()
+    assert text[0] == "the runs would fail:"
+    assert [line.split()[0] for line in text[1:]] == ["DATASET_ROOT:", "PRETRAINED_CKPT"]
+
+
+def test_a_baseline_must_be_a_group(plans: Callable[..., list[CampaignPlan]], folder: Path) -> None:
+    made = plans()
+    for baseline in ("sweep_z0_mb4_nw2_pf2", "old_like"):
+        check_baseline(made, read({**SMALL, "BASELINE_GROUP": baseline}))
+    with pytest.raises(UsageError, match="BASELINE_GROUP is sweep_z0_mb4_nw2_pf3, and there is no such group: did you mean"):
+        check_baseline(made, read({**SMALL, "BASELINE_GROUP": "sweep_z0_mb4_nw2_pf3"}))
+    (Path(made[0].output) / "sweep_z0_mb4_nw2_pf3_r1").mkdir(parents=True)
+    check_baseline(made, read({**SMALL, "BASELINE_GROUP": "sweep_z0_mb4_nw2_pf3"}))
+
+
+def test_a_python_without_hydra_names_what_to_install(problem: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hydra", None)
+    monkeypatch.delitem(sys.modules, "seatrial_workloads.contrastive.hydra_config.compose", raising=False)
+    assert problem() == preflight.NEEDS_HYDRA

@@ -1,4 +1,4 @@
-"""The leak diagnosis on campaigns and runs, ours and the original's: every layout, every way to name a run, and what it says."""
+"""The leak diagnosis as a command."""
 
 from __future__ import annotations
 
@@ -7,50 +7,80 @@ import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seatrial.files import link_relative, write_json
+from seatrial.collect.original.runs import Span
+from seatrial.core.files import link_relative, write_json
+from seatrial.core.paths import AttemptPaths
+from seatrial.core.tables import write_table
 from seatrial.records.columns import MANIFEST_OURS, MANIFEST_SEED, TIMING_POINTS
 from seatrial.records.telemetry import HOST_COLUMNS
-from seatrial.tables import write_table
-from seatrial_runbooks.stage1 import leak_check
 from seatrial_runbooks.stage1.leak_check import COLUMNS, diagnose, main
-from seatrial_runbooks.stage1.leak_verdict import LeakThresholds
+from seatrial_runbooks.stage1.leak_inputs import LeakRun, RunFinder, run_span
 from tests.original_campaign import OriginalAttempt, sweep_run, write_original_campaign
-from tests.unit.runbooks.leak_inputs import LONG, T0, Diagnose, diagnosed, figures, host_file
 
 SCRIPT = Path(__file__).parents[3] / "runbooks" / "stage1" / "scripts" / "quick_leak_diagnose.py"
+T0 = 1_771_408_580.0
+LONG = OriginalAttempt(max_steps=1000, log_every=50)
+"""535 s: 268 samples of telemetry, 215 after the warm-up, 21 in head and tail each; 21 timing points."""
 FAILED = OriginalAttempt(status="failed", exit_code=1, max_steps=1000, last_step=400, iter_p50_ms=9000.0)
 SEED_COLUMNS = (
     "output_root,group,status,duration_sec,attn_impl,speech_attn_impl,text_attn_impl,model_load_dtype,tf32_enabled,zero_stage,"
     "tail_iter_ms,gpu_mem_tail_slope_max_mib_min,gpu_mem_tail_drift_max_mib,host_rss_tail_slope_mib_min,host_rss_tail_drift_mib,"
     "iter_tail_vs_head_pct,verdict"
 )
+Output = tuple[list[dict[str, str]], str]
+Command = Callable[..., Output]
 
 
 @pytest.fixture
-def said(capsys: pytest.CaptureFixture[str]) -> Diagnose:
-    return diagnosed(capsys)
+def command(capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs the command: its rows, and its notes."""
+
+    def run(*argv: object, code: int = 0) -> Output:
+        assert main([str(argument) for argument in argv]) == code
+        output = capsys.readouterr()
+        assert output.out.partition("\n")[0] == SEED_COLUMNS
+        return list(csv.DictReader(io.StringIO(output.out))), output.err
+
+    return run
 
 
-def test_the_columns_are_the_seeds_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    root = write_original_campaign(tmp_path / "bench", sweep_run(attempts=(LONG,)))
-    assert main([str(root)]) == 0
-    assert capsys.readouterr().out.splitlines()[0] == SEED_COLUMNS
+def figures(row: dict[str, str]) -> list[str]:
+    return [row[name] for name in COLUMNS[-6:]]
 
 
-def test_an_original_campaign_that_grows(tmp_path: Path, said: Diagnose) -> None:
+def host_file(path: Path, rows: Iterable[tuple[float, int, int]]) -> None:
+    """Rows of seconds since T0, number of processes and memory in MiB."""
+    lines = [f"{T0 + at:.0f},16777216,{count},{rss_mib * 1024}\n" for at, count, rss_mib in rows]
+    path.write_text("".join(["epoch_sec,mem_total_kib,train_proc_count,train_rss_kib\n", *lines]))
+
+
+def test_a_manifest_without_rows_gives_a_header_and_a_note(tmp_path: Path, command: Command) -> None:
+    write_table(tmp_path / "run_manifest.tsv", MANIFEST_SEED, [], "\t")
+    rows, notes = command(tmp_path)
+    assert rows == [] and "its manifest has no rows" in notes
+
+
+def test_thresholds_of_the_command_line_count(tmp_path: Path, command: Command) -> None:
+    root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,), gpu_mem_growth_mib_per_min=30))
+    rows, _ = command("--gpu-tail-slope-thr", 40, "--gpu-tail-drift-thr=100", root)
+    assert {row["verdict"] for row in rows} == {"suspected_leak_or_contention(gpu_tail_drift)"}
+
+
+def test_an_original_campaign_that_grows(tmp_path: Path, command: Command) -> None:
     growing = OriginalAttempt(max_steps=1000, log_every=50, iter_p50_growth_ms=10.0)
     runs = [
         sweep_run(0, 128, repeat=1, attempts=(LONG,)),
         sweep_run(1, 160, attempts=(growing,), gpu_mem_growth_mib_per_min=30, rss_growth_mib_per_min=120, attn_impl="eager"),
         sweep_run(0, 128, repeat=2, attempts=(FAILED, LONG)),
     ]
-    rows, notes = said(write_original_campaign(tmp_path / "bench", *runs, torn_line=True))
+    rows, notes = command(write_original_campaign(tmp_path / "bench", *runs, torn_line=True))
     assert [(row["group"], row["status"], row["zero_stage"]) for row in rows] == [
         ("sweep_z0_mb128_nw6_pf4", "success", "0"), ("sweep_z0_mb128_nw6_pf4", "success", "0"), ("sweep_z1_mb160_nw6_pf4", "success", "1"),
     ]  # fmt: skip
@@ -77,37 +107,32 @@ def test_an_original_campaign_that_grows(tmp_path: Path, said: Diagnose) -> None
     assert "_r2: iter: train.log of the run: 17 timing points" in notes
 
 
-def test_a_run_folder_finds_its_campaign(tmp_path: Path, said: Diagnose, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_folder_finds_its_campaign(tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,)), sweep_run(0, 160, attempts=(LONG,)))
-    whole, _ = said(root)
+    whole, _ = command(root)
     monkeypatch.chdir(tmp_path)
-    rows, _ = said("bench/sweep_z0_mb128_nw6_pf4_r1", "bench/sweep_z0_mb160_nw6_pf4_r1/")
+    rows, _ = command("bench/sweep_z0_mb128_nw6_pf4_r1", "bench/sweep_z0_mb160_nw6_pf4_r1/")
     assert rows == [{**row, "output_root": "bench"} for row in whole]
-    mixed, _ = said(root, "bench/sweep_z0_mb128_nw6_pf4_r1")
+    mixed, _ = command(root, "bench/sweep_z0_mb128_nw6_pf4_r1")
     assert len(mixed) == 3
-    monkeypatch.chdir("bench/sweep_z0_mb128_nw6_pf4_r1")
-    assert said(".")[0] == [{**whole[0], "output_root": ".."}]
-
-
-def test_a_link_to_a_run_finds_its_campaign(tmp_path: Path, said: Diagnose) -> None:
-    root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,)))
     (tmp_path / "newest").symlink_to(root / "sweep_z0_mb128_nw6_pf4_r1")
-    rows, _ = said(tmp_path / "newest")
-    assert (rows[0]["output_root"], rows[0]["status"]) == (str(root), "success")
+    assert command(tmp_path / "newest")[0] == whole[:1], "the campaign is where the run is"
+    monkeypatch.chdir("bench/sweep_z0_mb128_nw6_pf4_r1")
+    assert command(".")[0] == [{**whole[0], "output_root": ".."}]
 
 
-def test_a_run_folder_alone_has_no_cells_of_the_manifest(tmp_path: Path, said: Diagnose) -> None:
+def test_a_run_folder_alone_has_no_cells_of_the_manifest(tmp_path: Path, command: Command) -> None:
     root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(FAILED, LONG)), manifest=False)
-    rows, notes = said(root / "sweep_z0_mb128_nw6_pf4_r1")
+    rows, notes = command(root / "sweep_z0_mb128_nw6_pf4_r1")
     assert rows[0]["group"] == "sweep_z0_mb128_nw6_pf4_r1" and rows[0]["status"] == rows[0]["duration_sec"] == rows[0]["zero_stage"] == ""
     assert figures(rows[0]) == ["0", "0", "0", "0", "0", "no_obvious_leak"]
-    assert "there is no run_manifest.tsv above it" in notes
+    assert "no run_manifest.tsv above it" in notes
 
 
-def test_a_run_without_a_row_stands_alone(tmp_path: Path, said: Diagnose) -> None:
+def test_a_run_without_a_row_stands_alone(tmp_path: Path, command: Command) -> None:
     cut_short = OriginalAttempt(max_steps=1000, has_row=False)
     root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,)), sweep_run(0, 160, attempts=(cut_short,)))
-    rows, notes = said(root / "sweep_z0_mb160_nw6_pf4_r1")
+    rows, notes = command(root / "sweep_z0_mb160_nw6_pf4_r1")
     assert (rows[0]["output_root"], rows[0]["status"], rows[0]["verdict"]) == (str(root), "", "no_obvious_leak")
     assert "it has no row of this run" in notes
 
@@ -122,13 +147,13 @@ def test_a_run_without_a_row_stands_alone(tmp_path: Path, said: Diagnose) -> Non
     ],
 )
 def test_a_root_file_of_the_hand_made_sampler_is_cut_to_the_run(
-    tmp_path: Path, said: Diagnose, left: dict[str, object], source: str
+    tmp_path: Path, command: Command, left: dict[str, object], source: str
 ) -> None:
     runs = [
         sweep_run(0, 128, attempts=(LONG,), host_telemetry="none", rss_growth_mib_per_min=120, **left),
         sweep_run(0, 160, attempts=(LONG,), host_telemetry="header", **left),
     ]
-    rows, notes = said(write_original_campaign(tmp_path / "bench", *runs, root_host_telemetry=True))
+    rows, notes = command(write_original_campaign(tmp_path / "bench", *runs, root_host_telemetry=True))
     slopes = [float(row["host_rss_tail_slope_mib_min"]) for row in rows]
     assert slopes == pytest.approx([120, 0], abs=0.01), "times of both logs are eight hours ahead of UTC"
     assert (
@@ -140,19 +165,26 @@ def test_a_root_file_of_the_hand_made_sampler_is_cut_to_the_run(
     assert "from the first to the last sample with 10 or more processes" in notes
 
 
-def test_a_root_file_is_not_used_for_a_run_of_unknown_time(tmp_path: Path, said: Diagnose) -> None:
+def test_a_root_file_is_not_used_for_a_run_of_unknown_time(tmp_path: Path, command: Command) -> None:
     without = {"attempts": (LONG,), "host_telemetry": "none", "gpu_telemetry": "none", "train_log": False, "launcher_log": False}
     root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, **without), sweep_run(0, 160, **without), root_host_telemetry=True)
-    rows, notes = said(root)
+    rows, notes = command(root)
     assert [figures(row) for row in rows] == [["", "", "", "", "", "not_enough_data"]] * 2
-    assert notes.count("neither outcome.json nor a log nor gpu_telemetry.csv tells when this one ran") == 2
-    alone, _ = said(write_original_campaign(tmp_path / "one", sweep_run(0, 128, **without), root_host_telemetry=True))
+    assert notes.count("no outcome.json, log or gpu_telemetry.csv has the time of this one") == 2
+    alone, _ = command(write_original_campaign(tmp_path / "one", sweep_run(0, 128, **without), root_host_telemetry=True))
     assert alone[0]["host_rss_tail_slope_mib_min"] == "0", "the only run of a campaign is all that its file can be of"
 
 
 def ours(root: Path) -> Path:
     """A campaign of ours: a run of two attempts, the first of which failed, and one that was never measured."""
-    good = {"status": "success", "duration_sec": 400.0, "zero_stage": 0, "attn_impl_effective": "sdpa", "current": True}
+    good = {
+        "status": "success",
+        "duration_sec": 400.0,
+        "zero_stage": 0,
+        "attn_impl_effective": "sdpa",
+        "current": True,
+        "startup_sec": 100.0,
+    }
     rows = [
         our_row(root, attempt=1) | {"status": "failed", "current": False},
         our_row(root, attempt=2) | good,
@@ -160,8 +192,8 @@ def ours(root: Path) -> Path:
     ]
     write_table(root / "run_manifest.tsv", [*MANIFEST_SEED, *MANIFEST_OURS], rows, "\t")
     points = [(attempt, at, ms * (1.5 if at == 19 else 1.0)) for attempt, ms in ((1, 9000.0), (2, 100.0)) for at in range(20)]
-    told = [our_row(root, attempt=attempt) | {"index": at, "step": at * 10, "iter_ms_p50": ms} for attempt, at, ms in points]
-    write_table(root / "timing_points.csv", TIMING_POINTS, told)
+    message = [our_row(root, attempt=attempt) | {"index": at, "step": at * 10, "iter_ms_p50": ms} for attempt, at, ms in points]
+    write_table(root / "timing_points.csv", TIMING_POINTS, message)
     attempt = root / "mb8_r1" / "attempt-2"
     memory_kib = [2**20 + at * 1024 for at in range(200)]
     same = {"mem_total_kib": 2**24, "train_proc_count": 12}
@@ -179,9 +211,9 @@ def our_row(root: Path, attempt: int, repeat: int = 1) -> dict[str, object]:
     return {"mode": "sweep", "group": "mb8", "repeat": repeat, "run": run, "run_dir": str(root / run), "attempt": attempt}
 
 
-def test_our_campaign_is_read_by_the_attempt_that_counts(tmp_path: Path, said: Diagnose) -> None:
+def test_our_campaign_is_read_by_the_attempt_that_counts(tmp_path: Path, command: Command) -> None:
     root = ours(tmp_path / "out")
-    rows, notes = said(root)
+    rows, notes = command(root)
     assert [(row["group"], row["status"], row["verdict"]) for row in rows] == [
         ("mb8", "success", "suspected_leak_or_contention(iter_drift)"), ("mb8", "failed", "not_enough_data"),
     ]  # fmt: skip
@@ -190,30 +222,31 @@ def test_our_campaign_is_read_by_the_attempt_that_counts(tmp_path: Path, said: D
     assert "mb8_r1/attempt-2: host: host_telemetry.csv of the run, our layout (rss_kib, train_proc_count)" in notes
     assert "iter: timing_points.csv of the campaign: 16 timing points after the warm-up" in notes
     assert "gpu: no figures: gpu_telemetry.csv: there is no such file" in notes
-    assert f"its folder {root / 'mb8_r2'} is not there" in notes
+    assert notes.count("growth may be start-up: the first step came after 100 of 400 s") == 1
+    assert f"its folder {root / 'mb8_r2'} does not exist" in notes
 
 
-def test_our_run_folder_and_one_of_its_attempts(tmp_path: Path, said: Diagnose) -> None:
+def test_our_run_folder_and_one_of_its_attempts(tmp_path: Path, command: Command) -> None:
     root = ours(tmp_path / "out")
-    whole, _ = said(root)
-    by_run, _ = said(root / "mb8_r1")
-    by_attempt, _ = said(root / "mb8_r1" / "attempt-2", root / "mb8_r1" / "attempt-1")
+    whole, _ = command(root)
+    by_run, _ = command(root / "mb8_r1")
+    by_attempt, _ = command(root / "mb8_r1" / "attempt-2", root / "mb8_r1" / "attempt-1")
     assert by_run == whole[:1] and by_attempt[:1] == whole[:1]
     assert (by_attempt[1]["status"], by_attempt[1]["iter_tail_vs_head_pct"]) == ("failed", "50"), "of the attempt that was named"
     (root / "run_manifest.tsv").unlink()
-    alone, _ = said(root / "mb8_r1")
+    alone, _ = command(root / "mb8_r1")
     assert alone[0]["host_rss_tail_slope_mib_min"] == "30" and alone[0]["status"] == ""
     for name in ("host_telemetry.csv", "outcome.json"):
         (root / "mb8_r1" / name).unlink()
-    assert said(root / "mb8_r1")[0] == alone, "links get lost when a folder is copied"
+    assert command(root / "mb8_r1")[0] == alone, "links get lost when a folder is copied"
 
 
-def test_a_root_file_beside_our_own_runs_is_cut_by_the_outcome(tmp_path: Path, said: Diagnose) -> None:
+def test_a_root_file_beside_our_own_runs_is_cut_by_the_outcome(tmp_path: Path, command: Command) -> None:
     root = ours(tmp_path / "out")
     (root / "mb8_r1" / "attempt-2" / "host_telemetry.csv").unlink()
     other = [(at * 5.0 - 1000, 14, 9000 - at) for at in range(200)]
     host_file(root / "host_telemetry.csv", [*other, *((at * 5.0, 14, 1000 + at) for at in range(81))])
-    rows, notes = said(root / "mb8_r1")
+    rows, notes = command(root / "mb8_r1")
     assert rows[0]["host_rss_tail_slope_mib_min"] == "12"
     assert (
         "host_telemetry.csv of the campaign, the hand-made sampler's layout (train_rss_kib), cut to the time of the run by outcome.json"
@@ -221,7 +254,7 @@ def test_a_root_file_beside_our_own_runs_is_cut_by_the_outcome(tmp_path: Path, s
     )
 
 
-def test_timing_points_of_the_original_s_own_table_are_those_of_one_run(tmp_path: Path, said: Diagnose) -> None:
+def test_timing_points_of_the_original_s_own_table_are_those_of_one_run(tmp_path: Path, command: Command) -> None:
     root = write_original_campaign(
         tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,), train_log=False), sweep_run(0, 160, attempts=(LONG,))
     )
@@ -231,82 +264,60 @@ def test_timing_points_of_the_original_s_own_table_are_those_of_one_run(tmp_path
     lines += [f"sweep,sweep_z0_mb128_nw6_pf4,1,{at + 4},{at * 50},{100 if at < 15 else 130},x" for at in range(20)]
     lines += [f"sweep,sweep_z0_mb160_nw6_pf4,1,{at},{at * 50},700,x" for at in range(20)]
     (root / "timing_points.csv").write_text("\n".join([*lines, ""]))
-    rows, notes = said(root)
+    rows, notes = command(root)
     assert [row["iter_tail_vs_head_pct"] for row in rows] == ["30", "0"] and rows[0][
         "verdict"
     ] == "suspected_leak_or_contention(iter_drift)"
     assert notes.count("iter: timing_points.csv of the campaign: 16 timing points") == 2
 
 
-def test_half_a_line_at_the_end_of_a_log_is_no_timing(tmp_path: Path, said: Diagnose) -> None:
+def test_half_a_line_at_the_end_of_a_log_is_no_timing(tmp_path: Path, command: Command) -> None:
     root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,)))
     log = root / "sweep_z0_mb128_nw6_pf4_r1" / "train.log"
     with open(log, "a") as more:
         more.write("2026-02-18 18:05:30,000 - train - INFO - Step 1050: Loss 3.5\n")
         more.write("2026-02-18 18:05:30,000 - train - INFO - Timing(window=100): iter_ms:p50=40.00 p90=4")
-    assert said(root)[0][0]["tail_iter_ms"] == "400"
+    assert command(root)[0][0]["tail_iter_ms"] == "400"
 
 
-def test_thresholds_of_the_command_line_count(tmp_path: Path, said: Diagnose) -> None:
-    root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,), gpu_mem_growth_mib_per_min=30))
-    assert said(root, "--gpu-tail-slope-thr", 40)[0][0]["verdict"] == "no_obvious_leak"
-    assert (
-        said("--gpu-tail-slope-thr=40", "--gpu-tail-drift-thr=100", root)[0][0]["verdict"] == "suspected_leak_or_contention(gpu_tail_drift)"
-    )
-
-
-def test_a_manifest_without_rows_gives_a_header_and_a_note(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_table(tmp_path / "run_manifest.tsv", MANIFEST_SEED, [], "\t")
-    assert main([str(tmp_path)]) == 0
-    told = capsys.readouterr()
-    assert told.out == f"{SEED_COLUMNS}\n" and "its manifest has no rows" in told.err
-
-
-def test_a_campaign_that_never_got_a_manifest_is_no_run(tmp_path: Path, said: Diagnose) -> None:
+def test_a_campaign_that_never_got_a_manifest_is_no_run(tmp_path: Path, command: Command) -> None:
     root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,)), manifest=False, root_host_telemetry=True)
-    rows, told = said(root, code=1)
-    assert rows == [] and "runs in it: sweep_z0_mb128_nw6_pf4_r1" in told
-
-
-def test_a_root_file_of_another_time_gives_no_figure(tmp_path: Path, said: Diagnose) -> None:
-    root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,), host_telemetry="none"))
-    host_file(root / "host_telemetry.csv", [(at * 5.0 - 1e6, 14, 9000) for at in range(200)])
-    rows, told = said(root)
-    assert rows[0]["host_rss_tail_slope_mib_min"] == "" and "no figures: no sample is of that time" in told
+    rows, notes = command(root, code=1)
+    assert rows == [] and "runs in it: sweep_z0_mb128_nw6_pf4_r1" in notes
 
 
 def test_a_folder_that_cannot_be_read_is_a_problem(tmp_path: Path) -> None:
-    found = diagnose([tmp_path / ("x" * 300)], LeakThresholds())
+    found = diagnose([tmp_path / ("x" * 300)])
     assert found.rows == () and "File name too long" in found.problems[0]
 
 
-def test_one_bad_path_does_not_hide_the_others(tmp_path: Path, said: Diagnose) -> None:
+def test_one_bad_path_does_not_hide_the_others(tmp_path: Path, command: Command) -> None:
     root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,)))
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "run_manifest.tsv").write_text("")
-    rows, told = said(tmp_path / "benck", root, tmp_path / "empty", tmp_path, root / "run_manifest.tsv", tmp_path / "broken", code=1)
+    rows, notes = command(tmp_path / "benck", root, tmp_path / "empty", tmp_path, root / "run_manifest.tsv", tmp_path / "broken", code=1)
     assert len(rows) == 1
-    problems = [line for line in told.splitlines() if line.startswith("quick_leak_diagnose.py: ")]
+    problems = [line for line in notes.splitlines() if line.startswith("quick_leak_diagnose.py: ")]
     assert len(problems) == 5
     assert f"it does not exist; did you mean {root}?" in problems[0]
-    assert "name the folder that OUTPUT_ROOT was" in problems[1] and "campaigns in it: bench, broken" in problems[2]
-    assert "it is a file; name the folder it lies in" in problems[3] and "run_manifest.tsv cannot be used: it is empty" in problems[4]
+    assert "give the OUTPUT_ROOT folder" in problems[1] and "campaigns in it: bench, broken" in problems[2]
+    assert "it is a file; give its folder" in problems[3] and "run_manifest.tsv cannot be used: it is empty" in problems[4]
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("argv", "message"),
     [
         ([], "the following arguments are required: PATH"),
         (["x", "--gpu-slope-thr", "3"], "did you mean '--gpu-tail-slope-thr'?"),
-        (["x", "--iter-drift-thr-pct", "20%"], "argument --iter-drift-thr-pct: '20%' is no limit"),
-        (["x", "--host-tail-drift-thr", "inf"], "argument --host-tail-drift-thr: 'inf' is no limit"),
+        (["x", "--iter-drift-thr-pct", "20%"], "argument --iter-drift-thr-pct: '20%' is not a limit"),
+        (["x", "--host-tail-drift-thr", "inf"], "argument --host-tail-drift-thr: 'inf' is not a limit"),
     ],
 )
-def test_wrong_use_is_1(words: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 1
-    said = capsys.readouterr()
-    assert told in said.err and said.out == ""
+def test_wrong_use_is_1(argv: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(argv) == 1
+    output = capsys.readouterr()
+    assert message in output.err and output.out == ""
 
 
 def test_names_that_are_no_text_do_not_break_it(tmp_path: Path) -> None:
@@ -329,12 +340,6 @@ def test_the_script_writes_csv_to_stdout_and_notes_to_stderr_with_the_standard_l
     assert len(done.stderr.splitlines()) == 3
 
 
-def test_the_function_gives_rows_notes_and_problems(tmp_path: Path) -> None:
-    root = write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(LONG,)))
-    found = diagnose([root, tmp_path / "none"], LeakThresholds())
-    assert [tuple(row) for row in found.rows] == [COLUMNS] and len(found.notes) == 3 and len(found.problems) == 1
-
-
 HEADERS = {
     "gpu_telemetry.csv": b"timestamp,epoch_sec,gpu_index,mem_used_mib,mem_total_mib\n",
     "host_telemetry.csv": b"timestamp,epoch_sec,mem_total_kib,train_proc_count,train_rss_kib\n",
@@ -348,9 +353,49 @@ HEADERS = {
 def test_arbitrary_bytes_are_taken(tmp_path: Path, data: list[bytes]) -> None:
     for (name, header), tail in zip(HEADERS.items(), data, strict=True):
         (tmp_path / name).write_bytes(header + tail)
-    assert [row["verdict"] for row in diagnose([tmp_path], LeakThresholds()).rows] == ["not_enough_data"]
+    assert [row["verdict"] for row in diagnose([tmp_path]).rows] == ["not_enough_data"]
 
 
-@pytest.mark.parametrize(("startup_sec", "is_told"), [("70", True), ("20", False), ("", False)])
-def test_a_run_that_is_mostly_start_up_is_told(startup_sec: str, is_told: bool) -> None:
-    assert bool(leak_check._slow_start({"startup_sec": startup_sec, "duration_sec": "100"})) is is_told
+def test_too_little_of_everything_is_no_verdict(tmp_path: Path, command: Command) -> None:
+    short = OriginalAttempt(max_steps=20, log_every=10, startup_s=5)
+    rows, notes = command(write_original_campaign(tmp_path / "bench", sweep_run(0, 128, attempts=(short,))))
+    assert figures(rows[0]) == ["", "", "", "", "", "not_enough_data"] and rows[0]["tail_iter_ms"] == "400"
+    assert "gpu: no figures: gpu_telemetry.csv: 9 samples after the warm-up, at least 10 are needed" in notes
+    assert "no drift: 3 timing points after the warm-up" in notes
+
+
+SHORT = OriginalAttempt(max_steps=20, log_every=10)
+GROUP = "sweep_z0_mb128_nw6_pf4"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    runs = (sweep_run(0, 160, attempts=(SHORT,)), sweep_run(0, 128, repeat=2, attempts=(SHORT,)), sweep_run(0, 128, attempts=(SHORT,)))
+    return write_original_campaign(tmp_path / "bench", *runs)
+
+
+def test_of_a_campaign_each_run_comes_once_groups_as_written_and_repeats_in_order(bench: Path) -> None:
+    runs = RunFinder().runs(bench)
+    assert [run.name for run in runs] == ["sweep_z0_mb160_nw6_pf4_r1", f"{GROUP}_r1", f"{GROUP}_r2"]
+    assert {(run.output_root, run.notes) for run in runs} == {(str(bench), ())}
+    assert all(run.cells["status"] == "success" and not run.is_numbered for run in runs)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> LeakRun:
+    root = write_original_campaign(tmp_path / "bench", sweep_run(attempts=(OriginalAttempt(max_steps=100, log_every=50),)))
+    (one,) = RunFinder().runs(root)
+    return one
+
+
+def span_of(run: LeakRun) -> Span | None:
+    assert run.campaign is not None
+    return run_span(run, run.campaign)
+
+
+@pytest.mark.parametrize("outcome", [[], {"started_t": 9.0, "ended_t": 8.0}, {"started_t": "1", "ended_t": 2.0}])
+def test_an_outcome_that_has_no_time_leaves_it_to_the_logs(run: LeakRun, outcome: object) -> None:
+    by_logs = span_of(run)
+    assert by_logs is not None and by_logs.source == "launcher.log"
+    write_json(AttemptPaths(run.folder).outcome, outcome)
+    assert span_of(run) == by_logs

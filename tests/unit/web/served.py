@@ -10,15 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from seatrial.records.live import LiveState
+from seatrial.records.results import LiveState
 from seatrial.web.app import make_app
-from seatrial.web.looker import Looker, Shown, Source
-from seatrial.web.now import Now
-from seatrial.web.pace import Pace
-from seatrial.web.packed import Packed
-from seatrial.web.serve import Door, open_door, server_for
+from seatrial.web.compressed_text import CompressedText
+from seatrial.web.refresher import PageVersion, Refresher, RefreshPace, Source
+from seatrial.web.server import Listener, open_listener, server_for
+from seatrial.web.state import CampaignState
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 PAGE = (
     '<!doctype html><html><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "connect-src 'self'\"></head><body><main>{}</main></body></html>"
@@ -36,15 +35,15 @@ class Answer:
 class Client:
     """Asks one server."""
 
-    door: Door
+    listener: Listener
     cookie: str = ""
     host: str = ""
 
     def ask(self, path: str = "/", method: str = "GET", **headers: str) -> Answer:
-        connection = http.client.HTTPConnection("127.0.0.1", self.door.port, timeout=PATIENCE_S)
+        connection = http.client.HTTPConnection("127.0.0.1", self.listener.port, timeout=TIMEOUT_S)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-            connection.putheader("Host", self.host or f"127.0.0.1:{self.door.port}")
+            connection.putheader("Host", self.host or f"127.0.0.1:{self.listener.port}")
             if self.cookie:
                 connection.putheader("Cookie", self.cookie)
             for name, value in headers.items():
@@ -57,7 +56,7 @@ class Client:
 
     def enter(self) -> Client:
         """Come in by the address that was printed."""
-        given = self.ask(f"/?token={self.door.token}").headers["Set-Cookie"]
+        given = self.ask(f"/?token={self.listener.token}").headers["Set-Cookie"]
         self.cookie = given.split(";")[0]
         return self
 
@@ -66,15 +65,15 @@ def live_state(**changes: Any) -> LiveState:
     return LiveState(**{"t": 1.0, "pid": 7, "host": "node-1", "plan": "demo", "count": 4, **changes})
 
 
-def shown(version: str) -> Shown:
-    return Shown(page=lambda: PAGE.format(version), parts=Packed(json.dumps({"version": version})))
+def shown(version: str) -> PageVersion:
+    return PageVersion(page=lambda: PAGE.format(version), parts=CompressedText(json.dumps({"version": version})))
 
 
 def fake_source(**ways: Any) -> Source:
     """A campaign that says the same whenever it is read."""
     return Source(
         **{
-            "now": lambda: Now(state=live_state(), is_run=True, line="demo: between runs"),
+            "now": lambda: CampaignState(state=live_state(), is_run=True, line="demo: between runs"),
             "mark": lambda: 1,
             "shown": shown,
             **ways,
@@ -83,20 +82,20 @@ def fake_source(**ways: Any) -> Source:
 
 
 @contextlib.contextmanager
-def served(source: Source | None = None, pace: Pace | None = None) -> Iterator[Client]:
+def served(source: Source | None = None, pace: RefreshPace | None = None) -> Iterator[Client]:
     """A server in a thread of its own; all its threads are gone when the block ends."""
     before = set(threading.enumerate())
-    door = open_door()
-    with Looker(source or fake_source(), pace or Pace(every_s=0, largest_share=1)) as looker:
-        server = server_for(make_app(looker, token=door.token, port=door.port))
-        thread = threading.Thread(target=server.run, kwargs={"sockets": [door.listening]})
+    listener = open_listener()
+    with Refresher(source or fake_source(), pace or RefreshPace(every_s=0, largest_share=1)) as refresher:
+        server = server_for(make_app(refresher, token=listener.token, port=listener.port))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener.listening]})
         thread.start()
         try:
-            yield Client(door)
+            yield Client(listener)
         finally:
             server.should_exit = True
-            thread.join(PATIENCE_S)
+            thread.join(TIMEOUT_S)
     left = [thread for thread in threading.enumerate() if thread not in before]
     for thread in left:
-        thread.join(PATIENCE_S)
+        thread.join(TIMEOUT_S)
     assert not any(thread.is_alive() for thread in left)

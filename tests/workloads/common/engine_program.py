@@ -1,4 +1,4 @@
-"""What one rank does in the tests of engines. In: the name of an act and a folder. Out: FOLDER/told_rank{r}.json.
+"""One rank of the tests of engines. In: the name of an action and a folder. Out: FOLDER/result_rank{r}.json.
 
 python -m tests.workloads.common.engine_program train FOLDER
 """
@@ -14,13 +14,17 @@ from typing import Any
 import torch
 
 from seatrial.probe import Probe
-from seatrial_workloads.common.checkpoints.find import find_checkpoint
-from seatrial_workloads.common.checkpoints.folder import Facts, tag_of
-from seatrial_workloads.common.checkpoints.random_states import random_states, restore_random_states
-from seatrial_workloads.common.checkpoints.save import save_checkpoint
-from seatrial_workloads.common.checkpoints.saved_tensors import CheckpointError
-from seatrial_workloads.common.distributed import Ranks, joined_ranks
-from seatrial_workloads.common.engines import Engine, EngineOptions, make_engine
+from seatrial_workloads.common.checkpoints import (
+    CheckpointError,
+    CheckpointInfo,
+    find_checkpoint,
+    random_states,
+    restore_random_states,
+    save_checkpoint,
+    tag_name,
+)
+from seatrial_workloads.common.distributed import Ranks, process_group
+from seatrial_workloads.common.engines import Engine, EngineOptions, create_engine
 from seatrial_workloads.common.precision import choose_precision
 from tests.workloads.common.small_model import ROWS, batch, new_model
 
@@ -28,59 +32,59 @@ STEPS, SAVED_AFTER = 4, 1
 
 
 def main() -> None:
-    act, folder = sys.argv[1], Path(sys.argv[2])
-    with joined_ranks("cpu", Probe()) as ranks:
-        told = ACTS[act](folder, ranks)
-    (folder / f"told_rank{ranks.rank}.json").write_text(json.dumps(told))
+    action, folder = sys.argv[1], Path(sys.argv[2])
+    with process_group("cpu", Probe()) as ranks:
+        result = ACTIONS[action](folder, ranks)
+    (folder / f"result_rank{ranks.rank}.json").write_text(json.dumps(result))
 
 
 def train(folder: Path, ranks: Ranks) -> dict[str, Any]:
-    """Both engines and all stages in fp32, then in bf16, each saved on the way and taken up again."""
-    told: dict[str, Any] = {}
+    """Both engines and all stages in fp32, then in bf16, each saved half-way and resumed."""
+    result: dict[str, Any] = {}
     for name, zero_stage in (("ddp", 0), ("deepspeed", 0), ("deepspeed", 1), ("deepspeed", 2), ("deepspeed", 3)):
-        told[f"{name}{zero_stage}"] = whole_and_resumed(folder / f"{name}{zero_stage}", ranks, name, zero_stage)
-    told["full_disk"] = with_a_full_disk(folder / "full", ranks)
+        result[f"{name}{zero_stage}"] = whole_and_resumed(folder / f"{name}{zero_stage}", ranks, name, zero_stage)
+    result["full_disk"] = with_a_full_disk(folder / "full", ranks)
     # Autocast last: DeepSpeed remembers it for every later engine of the process.
     for name, zero_stage in (("ddp", 0), ("deepspeed", 1), ("deepspeed", 2), ("deepspeed", 3), ("deepspeed", 0)):
-        told[f"{name}{zero_stage}_bf16"] = whole_and_resumed(folder / f"{name}{zero_stage}_bf16", ranks, name, zero_stage, "bf16")
-    return told
+        result[f"{name}{zero_stage}_bf16"] = whole_and_resumed(folder / f"{name}{zero_stage}_bf16", ranks, name, zero_stage, "bf16")
+    return result
 
 
 def whole_and_resumed(folder: Path, ranks: Ranks, name: str, zero_stage: int, precision: str = "fp32") -> dict[str, Any]:
-    engine = made(name, ranks, zero_stage, precision=precision)
-    warmed_up(engine, ranks)
+    engine = new_engine(name, ranks, zero_stage, precision=precision)
+    warm_up(engine, ranks)
     first = losses(engine, ranks, range(SAVED_AFTER + 1))
     saved = saved_checkpoint(folder, engine, ranks, SAVED_AFTER)
     rest = losses(engine, ranks, range(SAVED_AFTER + 1, STEPS))
     validated = validation(engine, ranks)
-    told = {"losses": first + rest, "validation": validated, "choices": choices(engine), "frozen": frozen_sum(engine)}
+    result = {"losses": first + rest, "validation": validated, "choices": choices(engine), "frozen": frozen_sum(engine)}
     engine.close()
     # Trained weights of another seed, the same frozen ones.
-    again = made(name, ranks, zero_stage, precision=precision, other_weights=True)
+    again = new_engine(name, ranks, zero_stage, precision=precision, other_weights=True)
     extra = again.load(find_checkpoint(folder).folder)
-    told["resumed"] = losses(again, ranks, range(SAVED_AFTER + 1, STEPS))
-    told["extra"], told["files"] = extra, sorted(path.name for path in saved.iterdir())
-    told["frozen_resumed"] = frozen_sum(again)
+    result["resumed"] = losses(again, ranks, range(SAVED_AFTER + 1, STEPS))
+    result["extra"], result["files"] = extra, sorted(path.name for path in saved.iterdir())
+    result["frozen_resumed"] = frozen_sum(again)
     again.close()
-    return told
+    return result
 
 
 def saved_checkpoint(folder: Path, engine: Engine, ranks: Ranks, step: int) -> Path:
-    facts = Facts(engine=engine.name, zero_stage=0, world_size=ranks.world_size, step=step, seed=0, settings={})
-    return save_checkpoint(folder, tag_of(step, "iter"), facts, lambda part: engine.save(part, {"seen": [1, 2]}), ranks, keep=1)
+    facts = CheckpointInfo(engine=engine.name, zero_stage=0, world_size=ranks.world_size, step=step, seed=0, settings={})
+    return save_checkpoint(folder, tag_name(step, "iter"), facts, lambda part: engine.save(part, {"seen": [1, 2]}), ranks, keep=1)
 
 
 def with_a_full_disk(folder: Path, ranks: Ranks) -> dict[str, Any]:
-    """The disk of rank 1 fills up while ZeRO 1 saves: nobody hangs, and training could go on."""
-    engine = made("deepspeed", ranks, zero_stage=1)
+    """The disk of rank 1 fills up while ZeRO 1 saves: no rank hangs, and training could continue."""
+    engine = new_engine("deepspeed", ranks, zero_stage=1)
     saved_checkpoint(folder, engine, ranks, 1)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if ranks.rank == 1 else soft, hard))
     try:
         saved_checkpoint(folder, engine, ranks, 2)
         error = None
-    except CheckpointError as told:
-        error = str(told)
+    except CheckpointError as failure:
+        error = str(failure)
     resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     ranks.barrier()
     left = sorted(path.name for path in (folder / "checkpoints").iterdir())
@@ -89,7 +93,7 @@ def with_a_full_disk(folder: Path, ranks: Ranks) -> dict[str, Any]:
     return {"error": error, "left": left, "newest": find_checkpoint(folder).folder.name}
 
 
-def made(name: str, ranks: Ranks, zero_stage: int, *, precision: str = "fp32", other_weights: bool = False) -> Engine:
+def new_engine(name: str, ranks: Ranks, zero_stage: int, *, precision: str = "fp32", other_weights: bool = False) -> Engine:
     model = new_model()
     if other_weights:
         with torch.no_grad():
@@ -102,19 +106,19 @@ def made(name: str, ranks: Ranks, zero_stage: int, *, precision: str = "fp32", o
         weight_decay=0.01,
         warmup_steps=2,
         schedule_steps=20,
-        # Low enough to be felt.
+        # Low enough to have an effect.
         gradient_clipping=0.1,
         zero_stage=zero_stage,
         micro_batch=ROWS,
         bucket_size=20_000,
-        # Small as the weights are, they are to be cut up all the same.
+        # Shards even these small weights.
         persistence_threshold=0,
     )
-    return make_engine(name, model.train(), ranks, choose_precision(precision, None), options)
+    return create_engine(name, model.train(), ranks, choose_precision(precision, None), options)
 
 
-def warmed_up(engine: Engine, ranks: Ranks) -> None:
-    """Of its traces only random numbers are left, and those are put back."""
+def warm_up(engine: Engine, ranks: Ranks) -> None:
+    """It uses random numbers, so their state is restored."""
     states = random_states()
     engine.warm_up(**batch(7, ranks.rank))
     restore_random_states(states)
@@ -143,22 +147,22 @@ def choices(engine: Engine) -> dict[str, list[Any]]:
 
 
 def frozen_sum(engine: Engine) -> float:
-    """Of the weights that nothing may change; under ZeRO 3 of this rank's part of them."""
+    """Sum of the frozen weights; under ZeRO 3 of this rank's shards."""
     parts = [getattr(parameter, "ds_tensor", parameter) for parameter in engine.model.parameters() if not parameter.requires_grad]
     return sum(float(part.detach().double().sum()) for part in parts)
 
 
 def alone(folder: Path, ranks: Ranks) -> dict[str, Any]:
     """One process, without a launcher."""
-    told: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name in ("ddp", "deepspeed"):
-        engine = made(name, ranks, zero_stage=0)
-        told[name] = losses(engine, ranks, range(STEPS))
+        engine = new_engine(name, ranks, zero_stage=0)
+        result[name] = losses(engine, ranks, range(STEPS))
         engine.close()
-    return told
+    return result
 
 
-ACTS = {"train": train, "alone": alone}
+ACTIONS = {"train": train, "alone": alone}
 
 if __name__ == "__main__":
     main()

@@ -6,11 +6,11 @@ import torch
 import torch.distributed as dist
 
 from seatrial.probe import Probe
-from seatrial_workloads.common.distributed import joined_ranks
+from seatrial_workloads.common.distributed import process_group
 
 
 def main() -> None:
-    with joined_ranks("cpu", Probe()) as ranks:
+    with process_group("cpu", Probe()) as ranks:
         dist.all_reduce(torch.ones(4))
         if ranks.rank == 1:
             raise ValueError("this rank breaks")

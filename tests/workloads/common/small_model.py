@@ -1,4 +1,4 @@
-"""A small model with everything that gives engines trouble, and batches for it.
+"""A small model with everything that is difficult for engines, and batches for it.
 
 A wav2vec2 (its positional convolution is parametrised), a frozen BERT called under no_grad, frozen weights that no forward uses, a learned
 scale, a child's weight read by its parent, and dropout.
@@ -15,7 +15,7 @@ ROWS = 4
 
 
 class SmallModel(nn.Module):
-    """Its forward gives the loss."""
+    """Its forward returns the loss."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,10 +29,10 @@ class SmallModel(nn.Module):
         self.log_scale = nn.Parameter(torch.full((1,), 2.0))
 
     def forward(self, audio: Tensor, token_ids: Tensor) -> Tensor:
-        heard = self.dropout(self.speech(audio).last_hidden_state.mean(dim=1))
+        speech = self.dropout(self.speech(audio).last_hidden_state.mean(dim=1))
         with torch.no_grad():
             words = self.text(token_ids).last_hidden_state[:, 0]
-        speech = functional.normalize(functional.linear(heard, self.project.weight).float(), dim=-1)
+        speech = functional.normalize(functional.linear(speech, self.project.weight).float(), dim=-1)
         scores = self.log_scale.float().exp() * speech @ functional.normalize(words.float(), dim=-1).T
         return functional.cross_entropy(scores, torch.arange(len(scores), device=scores.device))
 

@@ -1,4 +1,4 @@
-"""A small tree of speech that the tests of this folder share. Nothing needs torch before a test asks for it."""
+"""A small tree of speech, shared by the tests of this folder. torch is imported only where a test needs it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ NUM_UTTERANCES = 40
 @pytest.fixture(scope="session")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tree with its manifest; read only."""
-    from seatrial_workloads.librispeech.synthetic import make_tree
+    from seatrial_workloads.librispeech.synthetic import write_tree
 
     root = tmp_path_factory.mktemp("speech") / "LibriSpeech"
-    make_tree(root, NUM_UTTERANCES, seed=3, mean_s=4.0)
+    write_tree(root, NUM_UTTERANCES, seed=3, mean_s=4.0)
     return root
 
 
 @pytest.fixture(scope="session")
 def tokenizer() -> Any:
-    """The one that is made here; read only."""
+    """The built-in one; read only."""
     from seatrial_workloads.contrastive.loading.tokens import load_tokenizer
 
     return load_tokenizer("tiny")
@@ -38,7 +38,7 @@ def own_tree(tree: Path, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def speech_settings(tree: Path) -> Callable[..., Any]:
-    """Settings that train on the tree, by its manifest unless told otherwise."""
+    """Settings that train on the tree, by its manifest unless changed."""
     from seatrial_workloads.contrastive.settings import Settings
 
     def make(root: Path = tree, **changes: Any) -> Settings:

@@ -1,15 +1,24 @@
-"""The speech–text model against transformers' own forward, and its parts against plain arithmetic."""
+"""The model against transformers' own forward, its loss, and the policies."""
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
+
+from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.precision import choose_precision
+from seatrial_workloads.contrastive import checkpointing, model
+from seatrial_workloads.contrastive.model import AttentionPooling, SpeechTextModel, attention_mask, symmetric_loss
+from seatrial_workloads.contrastive.policies import engine_options, math_options, resolve_policies
+from seatrial_workloads.contrastive.settings import Settings
+from seatrial_workloads.contrastive.sources import speech_model, text_model
+from tests.workloads.cpu_ranks import cpu_ranks
 
 pytestmark = pytest.mark.torch
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from seatrial_workloads.contrastive.model import AttentionPooling, SpeechTextModel, attention_mask, symmetric_loss  # noqa: E402
-from seatrial_workloads.contrastive.sources import described, speech_model, text_model  # noqa: E402
 
 VOCABULARY = 40
 
@@ -45,7 +54,6 @@ def test_hidden_states_are_those_of_transformers_own_forward(attention, lengths)
 
 def test_masked_frames_are_those_transformers_would_mask():
     model = make().train()
-    model.tower.speech.config.hidden_dropout = 0.0
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.p = 0.0
@@ -60,7 +68,7 @@ def test_masked_frames_are_those_transformers_would_mask():
     torch.testing.assert_close(model.tower(features, None, time_mask), actual, rtol=1e-4, atol=1e-5)
 
 
-def test_zeros_behind_a_row_change_nothing_for_the_pooling_and_little_for_the_row():
+def test_pooling_ignores_padding():
     pooling = AttentionPooling(16, 8)
     hidden = torch.randn(2, 12, 16)
     frame_mask = torch.arange(12) < torch.tensor([[12], [7]])
@@ -71,23 +79,24 @@ def test_zeros_behind_a_row_change_nothing_for_the_pooling_and_little_for_the_ro
     torch.testing.assert_close(pooling(hidden[1:, :7], None)[0], pooled[1])
 
 
-def test_only_speech_tower_and_temperature_learn():
+def test_only_speech_tower_and_temperature_have_gradients():
     model = make().train()
     audio, ids, mask = some_batch()
     time_mask = torch.zeros(3, model.paths.front_end(audio).shape[1], dtype=torch.bool)
     time_mask[:, 2:5] = True
     model(audio, ids, mask, None, time_mask).backward()
-    learning = {name for name, parameter in model.named_parameters() if parameter.grad is not None and parameter.grad.abs().sum() > 0}
-    still = {name for name, _ in model.named_parameters()} - learning
+    trained = {name for name, parameter in model.named_parameters() if parameter.grad is not None and parameter.grad.abs().sum() > 0}
+    untrained = {name for name, _ in model.named_parameters()} - trained
     # A shift of all scores changes no softmax: that bias has no gradient but rounding.
-    still.discard("tower.pooling.score.2.bias")
-    assert all(name.startswith(("text.", "tower.speech.feature_extractor.")) for name in still)
-    assert "log_scale" in learning
-    assert not any(name.startswith("text.") for name in learning)
+    untrained.discard("tower.pooling.score.2.bias")
+    assert all(name.startswith(("text.", "tower.speech.feature_extractor.")) for name in untrained)
+    assert "log_scale" in trained
+    assert model.tower.speech.config.layerdrop == 0
+    assert not any(name.startswith("text.") for name in trained)
     assert not model.text.training
 
 
-def test_loss_of_an_untrained_model_is_near_that_of_a_guess_and_of_one_row_is_zero():
+def test_loss_of_a_guess_of_a_match_and_of_one_row():
     speech, words = torch.eye(8), torch.eye(8)
     assert symmetric_loss(speech, words, torch.tensor(0.0), speech, words).item() == pytest.approx(torch.log(torch.tensor(8.0)).item())
     assert symmetric_loss(speech, words, torch.tensor(100.0), speech, words).item() == pytest.approx(0, abs=1e-6)
@@ -96,25 +105,26 @@ def test_loss_of_an_untrained_model_is_near_that_of_a_guess_and_of_one_row_is_ze
     assert model(audio, ids, mask).item() == 0
 
 
-def test_scale_stops_growing_at_a_hundred():
+def test_the_scale_is_limited_but_keeps_its_gradient():
     model = make()
     with torch.no_grad():
         model.log_scale.fill_(50.0)
     loss = model.loss(torch.randn(4, 64), torch.randn(4, 64))
     loss.backward()
     assert torch.isfinite(loss)
-    assert model.log_scale.grad.item() > 0, "and can come down again"
+    assert model.log_scale.grad.item() > 0
 
 
-def test_frames_of_a_row_are_counted_as_transformers_counts_them():
+def test_the_number_of_frames_is_that_of_transformers():
     model = make()
     num_samples = torch.tensor([400, 719, 720, 9000, 16000])
     frames = int(model.tower.speech._get_feat_extract_output_lengths(num_samples).max())
-    counted = model.tower.frame_mask(num_samples, frames).sum(dim=1)
-    assert counted.tolist() == model.tower.speech._get_feat_extract_output_lengths(num_samples).tolist()
+    expected = model.tower.speech._get_feat_extract_output_lengths(num_samples).tolist()
+    assert model.tower.frame_mask(num_samples, frames).sum(dim=1).tolist() == expected
+    assert [model.tower.num_frames(samples) for samples in num_samples.tolist()] == expected
 
 
-def test_mask_has_the_form_each_attention_takes():
+def test_the_mask_has_the_form_of_each_attention():
     frame_mask = torch.tensor([[True, False]])
     assert attention_mask(None, torch.float32, "sdpa") is None
     assert attention_mask(frame_mask, torch.float32, "flash_attention_2") is frame_mask
@@ -122,11 +132,7 @@ def test_mask_has_the_form_each_attention_takes():
     assert attention_mask(frame_mask, torch.float32, "eager").tolist() == [[[[0.0, torch.finfo(torch.float32).min]]]]
 
 
-def test_layers_are_never_skipped_at_random():
-    assert make().tower.speech.config.layerdrop == 0
-
-
-def test_weights_come_from_a_folder_of_the_hubs_layout(tmp_path):
+def test_weights_are_loaded_from_a_folder(tmp_path):
     speech_model("tiny", "sdpa").save_pretrained(tmp_path / "speech")
     text_model("tiny", "sdpa", VOCABULARY).save_pretrained(tmp_path / "text")
     speech, text = speech_model(str(tmp_path / "speech"), "eager"), text_model(str(tmp_path / "text"), "sdpa", VOCABULARY)
@@ -136,17 +142,77 @@ def test_weights_come_from_a_folder_of_the_hubs_layout(tmp_path):
 
 
 @pytest.mark.parametrize(("load", "setting"), [(speech_model, "speech_model"), (lambda s, a: text_model(s, a, 9), "text_model")])
-def test_missing_weights_name_the_setting_and_the_remedy(load, setting, tmp_path, monkeypatch):
+def test_missing_weights_are_refused_by_setting(load, setting, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    with pytest.raises(ValueError, match=f"{setting} is '.*nothing'.*use 'base' or 'tiny'"):
+    with pytest.raises(ValueError, match=f"{setting} is '.*nothing'"):
         load(str(tmp_path / "nothing"), "sdpa")
 
 
-def test_a_misspelled_shape_is_not_looked_for_on_a_hub():
-    with pytest.raises(ValueError, match="speech_model is 'tinny', and there is no such folder: did you mean 'tiny'"):
+def test_a_misspelled_shape_is_not_sought_on_the_hub():
+    with pytest.raises(ValueError, match="did you mean 'tiny'"):
         speech_model("tinny", "sdpa")
 
 
-def test_random_weights_are_said():
-    assert described("base") == "base (random weights)"
-    assert described("data/weights/wav2vec2-base") == "data/weights/wav2vec2-base"
+def test_every_policy_is_recorded():
+    policies = resolve_policies(Settings(device="cpu", precision="bf16"), cpu_ranks())
+    assert policies.choices["precision"] == policies.precision == choose_precision("bf16", None)
+    assert policies.choices["device"].effective == "cpu"
+    assert policies.choices["attn_impl"].effective == policies.speech_attention == policies.text_attention
+    assert {"model_load_dtype", "speech_attn_impl", "text_attn_impl"} <= policies.choices.keys()
+
+
+def test_encoders_with_different_attention_are_split():
+    policies = resolve_policies(Settings(device="cpu", speech_attn_impl="eager", text_attn_impl="sdpa"), cpu_ranks())
+    assert (policies.speech_attention, policies.text_attention) == ("eager", "sdpa")
+    assert policies.choices["attn_impl"] == Choice("auto", "split", "speech eager, text sdpa")
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"num_workers": 2}, set()),
+        ({"num_workers": 0}, {"prefetch_factor"}),
+        ({"num_workers": 2, "dataset_use_trim": True, "dataset_offline_trimmed": True}, {"dataset_use_trim"}),
+        ({"num_workers": 2, "dataset_use_trim": True, "dataset_offline_trimmed": False}, set()),
+    ],
+)
+def test_a_setting_without_effect_is_recorded(given, named):
+    choices = resolve_policies(Settings(device="cpu", **given), cpu_ranks()).choices
+    assert {"prefetch_factor", "dataset_use_trim"} & choices.keys() == named
+
+
+def test_engine_options_come_from_the_settings():
+    settings = Settings(lr=0.01, beta1=0.8, micro_batch=3, zero_stage=2, engine="deepspeed", torch_adam=True, overlap_comm=False)
+    options = engine_options(settings)
+    assert (options.lr, options.betas, options.micro_batch, options.zero_stage) == (0.01, (0.8, settings.beta2), 3, 2)
+    assert (options.torch_adam, options.overlap_comm, options.exclude_frozen) == (True, False, settings.checkpoint_exclude_frozen)
+    assert math_options(settings).tf32 == settings.tf32
+
+
+@pytest.mark.parametrize(("every", "saved"), [(None, []), (2, [2, 4, 5]), (5, [5]), (6, [5]), (7, [])])
+def test_steps_with_a_checkpoint(every, saved):
+    settings = dataclasses.replace(Settings(steps=6), checkpoint_every_steps=every)
+    assert [step for step in range(6) if checkpointing.is_checkpoint_due(step, settings)] == saved
+
+
+def test_a_single_rank_gathers_nothing():
+    rows = torch.ones(2, 3)
+    assert model.gather_rows(rows) is rows
+
+
+def test_rows_are_gathered_in_rank_order_and_gradients_returned(monkeypatch):
+    """Rank 1 of two; rank 0 is simulated: it has twos, and its loss has the same gradients."""
+
+    def all_gather(parts, rows):
+        parts[0].fill_(2.0)
+        parts[1].copy_(rows)
+
+    for name, answer in (("is_initialized", True), ("get_world_size", 2), ("get_rank", 1)):
+        monkeypatch.setattr(model.dist, name, lambda answer=answer: answer)
+    monkeypatch.setattr(model.dist, "all_gather", all_gather)
+    monkeypatch.setattr(model.dist, "all_reduce", lambda summed: summed.mul_(2))
+    rows = torch.ones(1, 3, requires_grad=True)
+    gathered = model.gather_rows(rows)
+    assert gathered.tolist() == [[2.0] * 3, [1.0] * 3]
+    (gathered * torch.tensor([[1.0], [5.0]])).sum().backward()
+    assert rows.grad.tolist() == [[10.0] * 3]

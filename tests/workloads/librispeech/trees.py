@@ -1,4 +1,4 @@
-"""What the tests of preparing share: the real program, the bytes of a whole tree, and functions that workers of a pool can import."""
+"""Shared by the tests of this folder: the real program, the bytes of a tree, and functions that pool workers can import."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from pathlib import Path
 from seatrial_workloads.librispeech.prepare_tree import ConvertOne
 
 COMMAND = [sys.executable, "-m", "seatrial_workloads.librispeech.prepare"]
-PATIENCE_S = 120
+TIMEOUT_S = 120
 
 
 def bytes_of(root: Path) -> dict[str, bytes]:
-    """Every file under `root`, ours and hidden ones too."""
+    """Every file under `root`, hidden ones too."""
     return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
-def prepare(*words: str | Path, code: int = 0) -> str:
+def prepare(*arguments: str | Path, code: int = 0) -> str:
     """Run the program to its end; stdout and stderr together."""
     done = subprocess.run(
-        [*COMMAND, *map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=PATIENCE_S, check=False
+        [*COMMAND, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=TIMEOUT_S, check=False
     )
     assert done.returncode == code, f"exit code {done.returncode}, expected {code}:\n{done.stdout}"
     return done.stdout
@@ -37,7 +37,7 @@ def rejected(root: Path) -> dict[str, str]:
 
 
 def square_or_die(number: int) -> int:
-    """Seven takes the process with it, as the kernel's OOM killer would."""
+    """Seven kills the process, as the OOM killer would."""
     if number == 7:
         os.kill(os.getpid(), signal.SIGKILL)
     return number * number
@@ -45,13 +45,13 @@ def square_or_die(number: int) -> int:
 
 @dataclass(frozen=True)
 class DieOnce:
-    """Dies the first time it is asked for 3."""
+    """Dies at the first call with 3."""
 
-    memory: Path
+    marker: Path
 
     def __call__(self, number: int) -> int:
-        if number == 3 and not self.memory.exists():
-            self.memory.touch()
+        if number == 3 and not self.marker.exists():
+            self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
         return -number
 
@@ -66,7 +66,7 @@ def crash_at_start() -> None:
 
 @dataclass(frozen=True)
 class CannotStart:
-    """Cannot even be taken out of its wrapping."""
+    """Cannot be unpickled."""
 
     def __call__(self, number: int) -> int:
         return number

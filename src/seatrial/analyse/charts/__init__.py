@@ -1,1 +1,1 @@
-"""What can be drawn of a run: see records.charts."""
+"""What can be drawn of a run: see records.columns."""

@@ -1,8 +1,8 @@
-"""Which points of a series are enough to draw it.
+"""Which points of a series are enough to draw it, and numbers as cells of a table.
 
 In: values in their order, and how many points may be kept. Out: the places of those kept, in order: the first and the last, of each of
-equally long stretches the lowest and the highest, and the first one of a stretch that is no number (NaN, inf: a loss that broke), so that
-where it began is seen to the very step. Nothing is averaged: every point that is drawn was measured.
+equally long stretches the lowest and the highest, and the first one of a stretch that is not finite (a loss that broke), so that where it
+began is seen to the very step. Nothing is averaged: every point that is drawn was measured.
 """
 
 from __future__ import annotations
@@ -10,22 +10,23 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from seatrial.records.caution import Scalar
+
 Floats = npt.NDArray[np.float64]
 Places = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
-
 LEAST_POINTS = 5
 """The two ends and one stretch, with a mark in it: fewer would lose an extreme."""
 
 
-def kept_places(values: Floats, most: int, told: Mask | None = None) -> Places:
-    """At most `most` places, or LEAST_POINTS where that is more. `told` says which values are there at all; the others are kept for
-    nothing but being the first or the last."""
+def kept_places(values: Floats, most: int, present: Mask | None = None) -> Places:
+    """At most `most` places, or LEAST_POINTS where that is more. `present` says which values are there at all; the others are kept
+    only as the first or the last."""
     most = max(most, LEAST_POINTS)
     if len(values) <= most:
         return np.arange(len(values))
     finite = np.isfinite(values)
-    usable = finite if told is None else finite & told
+    usable = finite if present is None else finite & present
     kept = np.zeros(len(values), dtype=np.bool_)
     kept[[0, -1]] = True
     if usable.all():
@@ -34,7 +35,7 @@ def kept_places(values: Floats, most: int, told: Mask | None = None) -> Places:
         _mark(kept, table.argmin(axis=1), table)
         _mark(kept, table.argmax(axis=1), table)
         return np.flatnonzero(kept)
-    broken = ~finite if told is None else told & ~finite
+    broken = ~finite if present is None else present & ~finite
     kinds = [np.where(usable, values, np.inf), np.where(usable, -values, np.inf)] if usable.any() else []
     kinds += [np.where(broken, 0.0, np.inf)] if broken.any() else []
     for kind in kinds:
@@ -67,3 +68,19 @@ def longest_kept(lengths: Floats, most: int) -> Places:
     table = _laid_out(lengths, max(most, 1), -np.inf)
     _mark(kept, table.argmax(axis=1), table)
     return np.flatnonzero(kept)
+
+
+def cells(values: Floats) -> list[Scalar]:
+    """None for NaN and what is infinite."""
+    if np.isfinite(values).all():
+        return list(values.tolist())
+    return [value if np.isfinite(value) else None for value in values.tolist()]
+
+
+def cells_with_marks(values: Floats, present: Mask) -> list[Scalar]:
+    """None where there is no value; NaN and infinities stay, since they are values."""
+    return (
+        list(values.tolist())
+        if present.all()
+        else [value if known else None for value, known in zip(values.tolist(), present, strict=True)]
+    )

@@ -1,7 +1,8 @@
-"""A folder that the original stage-1 scripts wrote, translated once into a campaign of ours, so that every tool reads it.
+"""A folder that the original stage-1 scripts wrote, translated once into a campaign of ours, so that every tool can read it.
 
-    sources → manifests, launcher_log, train_log → pairing → runs → run_specs, spans, endings, samples, merged_log → write → translate
+    manifests → runs → attempt_records → translate
 
-Nothing of the original folder is changed: what is made of it lies in FOLDER/seatrial, and `translation.json` there says from what. The
-readers, up to `runs` and `spans`, need the standard library only: the small checks of the runbooks read such folders by them too.
+The original files are only read: the translation is in FOLDER/seatrial, and `translation.json` there lists its sources. Four modules,
+because damaged manifests, interrupted attempts and unknown time zones each need their own rules, and the runbooks' checks use them without
+the translation; for those checks no module here imports numpy or polars.
 """

@@ -1,30 +1,268 @@
-"""All manifests of one folder.
+"""run_manifest.tsv files: the original driver's, of any version, or ours, which has its columns and more; intact or damaged.
 
-In: the folder. Out: `Manifests`: their rows, oldest first, and what to say of them. A manifest that the driver set aside because its
-header had changed (`run_manifest.tsv.bak_<time>`) is read first.
+In: a file or a folder. Out: `Manifests`: every row that names a run and its status, as cells by column name, and cautions. A repeated
+header, possibly another version's, applies from there on; without any header a row of all the driver's columns is read by position. A
+truncated row is skipped and counted; a row appended to it is still read. The last cell of a file without a final newline is ignored.
+
+Ours has a row for each attempt, the original's one for each start of a run: `current_rows` and `newest` select the one that counts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from seatrial.collect.original.manifest_rows import NO_FILE, Manifest, Row, read_manifest
-from seatrial.paths import OriginalPaths
+from seatrial.collect.attempt_files import bounded_lines, skipped_bytes
+from seatrial.core.paths import OriginalPaths
+from seatrial.core.text import MIB, MOST_NAMED, count_were
 from seatrial.records.caution import Caution
 from seatrial.records.columns import MANIFEST_SEED
-from seatrial.wording import MOST_NAMED, were
+from seatrial.records.outcome import Outcome
+
+LARGEST_BYTES = 64 * MIB
+BYTE_ORDER_MARK = "\ufeff"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextFile:
+    """Lines of a text file from another machine; no lines and no problem without a file."""
+
+    lines: tuple[str, ...] = ()
+    ends_whole: bool = True
+    """False without a final newline: its writer was killed, or the disk was full."""
+    left_out_bytes: int = 0
+    problem: str = ""
+
+    @property
+    def whole_lines(self) -> tuple[str, ...]:
+        """Without an unfinished last line: half a number looks like a whole one."""
+        return self.lines if self.ends_whole else self.lines[:-1]
+
+
+def read_lines(path: Path, max_bytes: int = LARGEST_BYTES) -> TextFile:
+    """Lines without line ends and byte order mark; bytes that are no UTF-8 are replaced. Of a very large file the middle is left out."""
+    try:
+        found = [piece.text for piece in bounded_lines(path, max_bytes)]
+        left_out = skipped_bytes(path, max_bytes)
+    except FileNotFoundError:
+        return TextFile()
+    except OSError as error:
+        return TextFile(problem=error.strerror or "it cannot be read")
+    lines = [text.decode("utf-8", errors="replace").rstrip("\r\n") for text in found]
+    if lines:
+        lines[0] = lines[0].removeprefix(BYTE_ORDER_MARK)
+    return TextFile(lines=tuple(lines), ends_whole=not found or found[-1].endswith(b"\n"), left_out_bytes=left_out)
+
+
+LARGEST_NUMBER = 1e15
+"""Beyond anything that a cell of a campaign holds."""
+_FLAGS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def number(text: str | None) -> float | None:
+    """The number in a cell; None for an empty or missing cell, for NaN, and for anything else."""
+    try:
+        value = float(text) if text else None
+    except ValueError:
+        return None
+    return value if value is not None and abs(value) <= LARGEST_NUMBER else None
+
+
+def whole(text: str | None) -> int | None:
+    """An integer, however it is written."""
+    value = number(text)
+    return int(value) if value is not None and value.is_integer() else None
+
+
+def flag(text: str | None) -> bool | None:
+    """None where the cell is neither true nor false."""
+    return _FLAGS.get(text.lower()) if text else None
+
+
+Columns = tuple[str, ...]
+RunKey = tuple[str, int]
+"""Group and repeat: what a run's folder is named after."""
+NEEDED = ("group", "repeat", "status")
+FIRST = MANIFEST_SEED[0]
+MODES = ("sweep", "ab")
+SUCCESS, FAILED = Outcome.OK.seed_status, Outcome.FAILED.seed_status
+ABSENT = ("", "nan", "none", "null", "n/a", "[n/a]", "unknown")
+"""How the driver writes an unknown value."""
+# A single folder name: no separator, no dot at its head.
+NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+=@-]{0,180}")
+MAX_REPEATS = 10**6
+NO_FILE = "there is no such file"
+NO_HEADER = "it has no header with the column names"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One row; unknown cells are left out."""
+
+    cells: dict[str, str]
+
+    @property
+    def group(self) -> str:
+        return self.cells["group"]
+
+    @property
+    def repeat(self) -> int:
+        return int(self.cells["repeat"])
+
+    @property
+    def key(self) -> RunKey:
+        return self.group, self.repeat
+
+    @property
+    def run(self) -> str:
+        return f"{self.group}_r{self.repeat}"
+
+    @property
+    def exit_code(self) -> int | None:
+        return whole(self.cells.get("exit_code"))
+
+    @property
+    def says_success(self) -> bool:
+        return self.cells["status"].lower() == SUCCESS
+
+    @property
+    def is_success(self) -> bool:
+        """By its status, unless the exit code contradicts it."""
+        return self.says_success and self.exit_code in (None, 0)
+
+    @property
+    def status(self) -> str:
+        """As the seeds write it."""
+        return SUCCESS if self.is_success else FAILED
+
+    @property
+    def duration_s(self) -> float | None:
+        found = number(self.cells.get("duration_sec"))
+        return found if found is not None and found >= 0 else None
+
+    @property
+    def attempt(self) -> int:
+        """0 in the original's rows, which do not number attempts."""
+        return whole(self.cells.get("attempt")) or 0
+
+    @property
+    def is_current(self) -> bool:
+        """False for one of ours whose attempt a newer plan or attempt has replaced; the original's have no such mark."""
+        return flag(self.cells.get("current")) is not False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What could be read of one file."""
+
+    path: Path
+    rows: tuple[Row, ...] = ()
+    headers: tuple[Columns, ...] = ()
+    """Each header once; none where it was lost."""
+    num_torn: int = 0
+    """Rows that were skipped: truncated, or without the name of a run."""
+    problem: str = ""
+    """Why it cannot be used."""
+
+
+def read_manifest(path: Path) -> Manifest:
+    text = read_lines(path)
+    if not text.lines:
+        return Manifest(path=path, problem=text.problem or ("it is empty" if path.exists() else NO_FILE))
+    rows: list[Row] = []
+    headers: dict[Columns, None] = {}
+    columns: Columns = ()
+    num_torn, is_usable = 0, False
+    for index, line in enumerate(text.lines):
+        if not line.strip("\t "):
+            continue
+        cells = [cell.strip() for cell in line.split("\t")]
+        if _is_header(cells):
+            # A driver of another version that went on in the same file: its header applies from here on.
+            columns = tuple(cells) if all(name in cells for name in NEEDED) else ()
+            headers |= {columns: None} if columns else {}
+        else:
+            columns = columns or (MANIFEST_SEED if not headers and _is_whole_row(cells) else ())
+            if not text.ends_whole and index == len(text.lines) - 1:
+                # Half a number looks like a whole one.
+                cells[-1] = ""
+            row = _parse_row(_last_row(cells, columns), columns)
+            rows += [row] if row else []
+            num_torn += row is None or len(cells) > len(columns)
+        is_usable = is_usable or bool(columns)
+    if not is_usable:
+        first = [cell.strip() for cell in text.lines[0].split("\t")]
+        missing = next(name for name in NEEDED if name not in first)
+        is_header = any(name in first for name in NEEDED)
+        return Manifest(path=path, problem=f"its header has no column '{missing}'" if is_header else NO_HEADER)
+    return Manifest(path=path, rows=tuple(rows), headers=tuple(headers), num_torn=num_torn)
+
+
+def is_original_manifest(path: Path) -> bool:
+    """Whether the file begins with a header of the original driver, or at least with a row of it."""
+    head = read_lines(path, max_bytes=1 << 20).lines[:1]
+    cells = [cell.strip() for cell in head[0].split("\t")] if head else []
+    return "hash" not in cells and (all(name in cells for name in NEEDED) or _is_whole_row(cells))
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """With all needed columns, or without some of them: rows below it then name no run."""
+    needed = [name in cells for name in NEEDED]
+    return all(needed) or (any(needed) and FIRST in cells)
+
+
+def _is_whole_row(cells: Sequence[str]) -> bool:
+    """Whether it is a row of all the driver's columns, in their order."""
+    return len(cells) == len(MANIFEST_SEED) and cells[MANIFEST_SEED.index("status")].lower() in (SUCCESS, FAILED)
+
+
+def _last_row(cells: Sequence[str], columns: Columns) -> Sequence[str]:
+    """Where a row was appended to a truncated one: its cells are the last ones, and its first is glued to what was there."""
+    if len(cells) <= len(columns) or columns[:1] != (FIRST,):
+        return cells
+    first, *others = cells[-len(columns) :]
+    return [next((mode for mode in MODES if first.endswith(mode)), first), *others]
+
+
+def _parse_row(cells: Sequence[str], columns: Columns) -> Row | None:
+    """None for a row that is truncated, or names no run."""
+    if not columns or len(cells) != len(columns):
+        return None
+    known = {name: cell for name, cell in zip(columns, cells, strict=True) if cell.lower() not in ABSENT}
+    repeat = whole(known.get("repeat"))
+    if not NAME.fullmatch(known.get("group", "")) or repeat is None or not 0 < repeat <= MAX_REPEATS or "status" not in known:
+        return None
+    return Row(cells=known | {"repeat": str(repeat)})
+
+
+def by_run(rows: Iterable[Row]) -> dict[RunKey, list[Row]]:
+    """Rows of each run, runs in the order in which they first appear."""
+    found: dict[RunKey, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.key, []).append(row)
+    return found
+
+
+def current_rows(rows: Iterable[Row]) -> list[Row]:
+    """Without those of attempts that no longer count."""
+    return [row for row in rows if row.is_current]
+
+
+def newest(rows: Sequence[Row]) -> Row | None:
+    """The row of the highest attempt, among equals the last in the file; None without rows."""
+    return max(enumerate(rows), key=lambda placed: (placed[1].attempt, placed[0]))[1] if rows else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Manifests:
-    """What a folder's manifests hold, or one that was named by itself."""
+    """All manifests of a folder, or a single file."""
 
     path: Path
     """Of the one that is written now."""
     files: tuple[Manifest, ...] = ()
-    """Oldest first; those that are not there are not among them."""
+    """Oldest first; missing ones are left out."""
 
     @property
     def rows(self) -> tuple[Row, ...]:
@@ -36,7 +274,7 @@ class Manifests:
 
     @property
     def problem(self) -> str:
-        """Why the one that is written now is of no use; empty where it is, and where others stand in for it."""
+        """Why the newest cannot be used."""
         return self.files[-1].problem if self.files else NO_FILE
 
     @property
@@ -52,18 +290,16 @@ class Manifests:
 
 
 def manifests_of(folder: Path) -> list[Path]:
-    """Every manifest there is, those that were set aside first, by the time in their names."""
+    """Every manifest there is: those that the driver set aside because its header had changed (`run_manifest.tsv.bak_<time>`) first."""
     paths = OriginalPaths(folder)
     return [path for path in (*paths.set_aside_manifests(), paths.manifest) if path.is_file()]
 
 
 def read_manifests(folder: Path) -> Manifests:
-    """All of a folder."""
     return Manifests(path=OriginalPaths(folder).manifest, files=tuple(map(read_manifest, manifests_of(folder))))
 
 
 def read_one_manifest(path: Path) -> Manifests:
-    """The one that was named, and no other."""
     return Manifests(path=path, files=(read_manifest(path),))
 
 
@@ -73,17 +309,17 @@ def _cautions(file: Manifest) -> Iterator[Caution]:
         yield _caution(f"{name} cannot be used ({file.problem}): runs are known by their folders alone")
         return
     if file.num_torn:
-        why = "torn, as when a driver is killed or a disk fails, or without the name of a run"
-        yield _caution(f"In {name} {were(file.num_torn, 'row')} passed over, of {len(file.rows) + file.num_torn}: {why}", file.num_torn)
+        why = "truncated, as when a driver is killed or a disk fails, or without the name of a run"
+        yield _caution(f"In {name} {count_were(file.num_torn, 'row')} skipped, of {len(file.rows) + file.num_torn}: {why}", file.num_torn)
     if not file.headers:
-        yield _caution(f"{name} has lost its header; its rows were read by the order of the columns that the driver writes")
+        yield _caution(f"{name} has lost its header; its rows were read by the order of the driver's columns")
         return
-    lacking = [column for column in MANIFEST_SEED if not all(column in columns for columns in file.headers)]
-    if lacking:
-        named = f"{', '.join(lacking[:MOST_NAMED])}{' …' if len(lacking) > MOST_NAMED else ''}"
+    missing = [column for column in MANIFEST_SEED if not all(column in columns for columns in file.headers)]
+    if missing:
+        names = f"{', '.join(missing[:MOST_NAMED])}{' …' if len(missing) > MOST_NAMED else ''}"
         yield _caution(
-            f"{name} is of another version of the driver: {len(lacking)} of its {len(MANIFEST_SEED)} columns are not there ({named}); "
-            "what the logs say of them was taken instead"
+            f"{name} is of another version of the driver: {len(missing)} of {len(MANIFEST_SEED)} columns are missing ({names}) and were "
+            "filled from the logs where possible"
         )
 
 

@@ -1,102 +1,122 @@
-"""From a folder of the original scripts to a campaign of ours in FOLDER/seatrial.
+"""A folder of the original scripts translated into a campaign of ours in FOLDER/seatrial.
 
-In: the folder. Out: plan.json, plans/ and every attempt, with translation.json last; `seatrial report` and every other reader of a
-campaign then work on it. Where no file of the original has changed since, nothing is done. The original files are only read. Two that
-want it at once do it one after the other, and the second finds it done.
+In: the folder. Out: plan.json, plans/ and every attempt, with translation.json last, as every reader of a campaign expects them. Unless a
+file of the original has changed, nothing is written again. Of two processes at once, the second waits for the first.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seatrial import files
-from seatrial.collect.original.cautions import made_from, run_cautions, stray_cautions
-from seatrial.collect.original.endings import outcome_of
-from seatrial.collect.original.lock import translating
-from seatrial.collect.original.manifest_rows import NAME
-from seatrial.collect.original.manifests import Manifests, read_manifests
-from seatrial.collect.original.pairing import OriginalAttempt
-from seatrial.collect.original.run_specs import PLAN, identified, provenance_of, spec_of
-from seatrial.collect.original.runs import OriginalRun, OriginalRuns, read_runs
-from seatrial.collect.original.samples import RunSamples, read_run_samples, read_sample_rows
-from seatrial.collect.original.sources import source_marks
-from seatrial.collect.original.spans import Span, span_of
-from seatrial.collect.original.translation import VERSION, Translation, read_translation, write_translation
-from seatrial.collect.original.write import Translated, write_attempt
-from seatrial.collect.original.zones import first_known, named_zones_s, zone_of
-from seatrial.collect.stored import read_plan
-from seatrial.errors import CampaignError
-from seatrial.paths import AttemptPaths, CampaignPaths, OriginalPaths, RunPaths
-from seatrial.records.campaign_plan import CampaignPlan
-from seatrial.records.caution import Caution
-from seatrial.records.codec import to_json
-from seatrial.records.criteria_catalog import METRICS
-from seatrial.records.run_spec import RunSpec, Scalar, TimingSpec
-from seatrial.records.verdict import Criterion
+import filelock
 
+from seatrial.collect.attempt_files import read_plan
+from seatrial.collect.original.attempt_records import (
+    PLAN,
+    RunSamples,
+    SampleFile,
+    account_of,
+    effective_of,
+    first_known,
+    identified,
+    merge_logs,
+    named_zones_s,
+    outcome_of,
+    provenance_of,
+    read_run_samples,
+    read_sample_rows,
+    spec_of,
+    world_size,
+    zone_of_run,
+)
+from seatrial.collect.original.manifests import NAME, TextFile, read_manifests
+from seatrial.collect.original.runs import OriginalAttempt, OriginalRun, Span, read_runs, source_marks, span_of
+from seatrial.core import files
+from seatrial.core.errors import CampaignError
+from seatrial.core.files import acquire_lock
+from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths, CampaignPaths, OriginalPaths, RunPaths
+from seatrial.core.text import format_bytes, join_names
+from seatrial.records.attempt import Provenance
+from seatrial.records.caution import Caution
+from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.columns import ORIGINAL_SCRIPTS
+from seatrial.records.events import EVENT_VERSION
+from seatrial.records.outcome import RunOutcome
+from seatrial.records.plan import CampaignPlan, RunSpec, TimingSpec
+from seatrial.records.telemetry import TelemetryAccount
+from seatrial.records.verdict import METRICS, Criterion
+
+VERSION = 2
+"""Raised with every change of what is written: folders translated before are then translated again."""
+LOCK_TIMEOUT_S = 300.0
+"""Longer than the translation of any folder; who holds the lock longer hangs."""
 NO_FAILURES = Criterion(metric="failed_runs", scope=METRICS["failed_runs"].default_scope, at_most=0)
+NAMED_STRAYS = 4
 Specs = Mapping[str, Sequence[RunSpec]]
 """Run → the specs of its attempts, oldest first."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Source:
-    """The original folder as it was read."""
+class Translation:
+    """translation.json, written last, so that an interrupted translation is repeated."""
 
-    folder: Path
-    marks: dict[str, str]
-    manifests: Manifests
-    found: OriginalRuns
+    version: int = VERSION
+    source: str
+    """The original folder, absolute."""
+    files: dict[str, str] = field(default_factory=dict)
+    """What was read, with size and mtime."""
+    runs: dict[str, int] = field(default_factory=dict)
+    """How many attempts were written of each run."""
+    cautions: tuple[Caution, ...] = ()
+
+
+def read_translation(paths: CampaignPaths) -> Translation | None:
+    """None for a campaign that was run, and for one whose translation was cut short."""
+    return from_json_or_none(Translation, files.read_json(paths.translation))
+
+
+def translation_cautions(paths: CampaignPaths) -> tuple[Caution, ...]:
+    """Cautions about a campaign that was translated; () for any other."""
+    found = read_translation(paths)
+    return found.cautions if found else ()
 
 
 def translate(folder: Path) -> Path:
-    """The folder of the campaign that was made of it, made anew where something has changed."""
+    """The folder of the translated campaign, written again where something has changed."""
     target = CampaignPaths(OriginalPaths(folder).translated)
     _refuse_if_taken(target)
     # Somebody who may only read the folder can still have a report of what was translated before.
-    if not _is_fresh(target, folder):
-        source = _read(folder)
-        with translating(target):
-            if not _is_fresh(target, folder):
-                _write(target, source)
+    if not _is_current(target, folder):
+        # Before anything is read: what changes meanwhile is then translated the next time.
+        marks = source_marks(folder)
+        manifests = read_manifests(folder)
+        runs, strays = read_runs(folder, manifests.rows)
+        if not runs:
+            raise CampaignError(
+                f"{folder} holds no run that can be read: its run_manifest.tsv has no whole row, and no folder in it has a log"
+            )
+        with locked(target):
+            if not _is_current(target, folder):
+                cautions = (*manifests.cautions, *_stray_cautions(strays))
+                _write(target, folder, runs, Translation(source=str(folder.resolve()), files=marks, cautions=cautions))
     return target.folder
 
 
-def _is_fresh(target: CampaignPaths, folder: Path) -> bool:
+def _is_current(target: CampaignPaths, folder: Path) -> bool:
     before = read_translation(target)
     now = (VERSION, str(folder.resolve()), source_marks(folder))
     return before is not None and (before.version, before.source, before.files) == now and target.plan.is_file()
 
 
-def _read(folder: Path) -> _Source:
-    # Before anything is read: what changes meanwhile is then translated the next time.
-    marks = source_marks(folder)
-    manifests = read_manifests(folder)
-    found = read_runs(folder, manifests.rows)
-    if not found.runs:
-        raise CampaignError(f"{folder} holds no run that can be read: its run_manifest.tsv has no whole row, and no folder in it has a log")
-    return _Source(folder=folder, marks=marks, manifests=manifests, found=found)
-
-
-def _write(target: CampaignPaths, source: _Source) -> None:
-    before, runs, at = read_translation(target), source.found.runs, source.folder.resolve()
-    asked = _asked(source.folder)
-    specs = _specs(runs, asked.tail_points)
-    said = list(_write_runs(target, source.folder, runs, specs))
-    _write_plan(target, at, specs, asked.baseline)
-    written = {run.name: len(run.attempts) for run in runs}
-    _remove_stale(target, before.runs if before else {}, written)
-    cautions = (made_from(at, target.folder.resolve()), *source.manifests.cautions, *stray_cautions(source.found.strays), *said)
-    write_translation(target, Translation(source=str(at), files=source.marks, runs=written, cautions=cautions))
-
-
 def _refuse_if_taken(target: CampaignPaths) -> None:
-    """What stands there and is not ours to write over."""
+    """What is there and not ours to overwrite."""
     if target.folder.exists() and not target.folder.is_dir():
-        raise CampaignError(f"{target.folder} is a file, and that is where the campaign made of this folder goes: move it")
+        raise CampaignError(f"{target.folder} is a file, and the translation of this folder goes there: move it")
     plan, _ = read_plan(target.plan)
     if plan is not None and plan.name != PLAN:
         raise CampaignError(
@@ -104,98 +124,206 @@ def _refuse_if_taken(target: CampaignPaths) -> None:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Asked:
-    """What the original summariser was asked for."""
+@contextlib.contextmanager
+def locked(target: CampaignPaths) -> Iterator[None]:
+    """Hold the campaign's lock; a second process waits. Without locks on the file system both write, and write the same."""
+    target.folder.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(target.lock)
+    try:
+        acquire_lock(lock, LOCK_TIMEOUT_S)
+    except filelock.Timeout:
+        raise CampaignError(
+            f"{target.folder} is being written by another process, which holds {target.lock}: wait for it, or end it"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
-    tail_points: int = TimingSpec.tail_points
-    baseline: str = CampaignPlan.baseline
+
+def _write(target: CampaignPaths, folder: Path, runs: Sequence[OriginalRun], translation: Translation) -> None:
+    before = read_translation(target)
+    tail_points, baseline = _summary_settings(folder)
+    # Hashes are computed over all runs, as the attempts of one group are compared.
+    flat = iter(identified([spec_of(attempt, run.group, run.repeat, tail_points) for run in runs for attempt in run.attempts]))
+    specs = {run.name: [next(flat) for _ in run.attempts] for run in runs}
+    run_cautions = list(_write_runs(target, folder, runs, specs))
+    _write_plan(target, translation.source, specs, baseline)
+    written = {run.name: len(run.attempts) for run in runs}
+    _remove_stale(target, before.runs if before else {}, written)
+    head = Caution(
+        kind=ORIGINAL_SCRIPTS,
+        text=f"Translated from the folder of the original stage-1 scripts, {translation.source}, which was not changed, into "
+        f"{target.folder.resolve()}. Times are those between the timestamps of train.log; there are no events of single steps.",
+    )
+    cautions = (head, *translation.cautions, *run_cautions)
+    files.write_json(target.translation, to_json(replace(translation, runs=written, cautions=cautions)))
 
 
-def _asked(folder: Path) -> _Asked:
-    """As its own summary.json tells; its defaults where there is none."""
-    told = files.read_json(OriginalPaths(folder).summary_json)
-    summary = told if isinstance(told, dict) else {}
-    tail, baseline, usual = summary.get("tail_points"), summary.get("baseline_group"), _Asked()
-    return _Asked(
-        tail_points=tail if isinstance(tail, int) and tail > 0 else usual.tail_points,
-        baseline=baseline if isinstance(baseline, str) and baseline else usual.baseline,
+def _summary_settings(folder: Path) -> tuple[int, str]:
+    """Tail points and baseline of the original summariser, by its own summary.json; its defaults without one."""
+    stored = files.read_json(OriginalPaths(folder).summary_json)
+    summary = stored if isinstance(stored, dict) else {}
+    tail, baseline = summary.get("tail_points"), summary.get("baseline_group")
+    return (
+        tail if isinstance(tail, int) and tail > 0 else TimingSpec.tail_points,
+        baseline if isinstance(baseline, str) and baseline else CampaignPlan.baseline,
     )
 
 
-def _specs(runs: Sequence[OriginalRun], tail_points: int) -> Specs:
-    """Identities are made over all runs, as the attempts of one group are compared."""
-    flat = identified([spec_of(attempt, run.group, run.repeat, tail_points) for run in runs for attempt in run.attempts])
-    left = iter(flat)
-    return {run.name: [next(left) for _ in run.attempts] for run in runs}
-
-
 def _write_runs(target: CampaignPaths, folder: Path, runs: Sequence[OriginalRun], specs: Specs) -> Iterator[Caution]:
-    """Each run's samples are read when it is written: all of them at once may not fit into memory."""
+    """Each run's samples are read only when it is written: those of all runs may not fit into memory."""
     shared_host = read_sample_rows(OriginalPaths(folder).host_telemetry)
     elsewhere_s = first_known(shared_host.zone_s(), *named_zones_s(runs))
     for run in runs:
         samples = read_run_samples(run.folder, shared_host)
-        zone_s = zone_of(run, samples, elsewhere_s)
+        zone_s = zone_of_run(run, samples, elsewhere_s)
         yield from run_cautions(run, zone_s)
-        for number, made in enumerate(_translated(run, specs[run.name], samples, zone_s or 0.0), start=1):
-            write_attempt(target.run(run.name).attempt(number), made)
-
-
-def _translated(run: OriginalRun, specs: Sequence[RunSpec], samples: RunSamples, zone_s: float) -> Iterator[Translated]:
-    # The trainer writes its context anew at every start, so what lies there is the newest one's.
-    context = files.read_json(AttemptPaths(run.folder).run_context) if run.folder else None
-    for number, (attempt, spec) in enumerate(zip(run.attempts, specs, strict=True), start=1):
-        is_newest = attempt is run.newest
-        span = _span(attempt, zone_s, samples if is_newest else None)
-        gpu, host = samples.of_attempt(span, alone=len(run.attempts) == 1, is_newest=is_newest)
-        yield Translated(
-            original=attempt,
-            spec=spec,
-            outcome=outcome_of(attempt, number, spec, span),
-            provenance=provenance_of(attempt.cells, context if is_newest else None),
-            zone_s=zone_s,
-            gpu=gpu,
-            host=host,
-        )
+        # The trainer rewrites its context at every start, so it is the newest attempt's.
+        context = files.read_json(AttemptPaths(run.folder).run_context) if run.folder else None
+        for number, (attempt, spec) in enumerate(zip(run.attempts, specs[run.name], strict=True), start=1):
+            is_newest = attempt is run.newest
+            span = _span(attempt, zone_s or 0.0, samples if is_newest else None)
+            gpu, host = samples.of_attempt(span, alone=len(run.attempts) == 1, is_newest=is_newest)
+            write_attempt(
+                target.run(run.name).attempt(number),
+                attempt,
+                spec,
+                outcome_of(attempt, number, spec, span),
+                provenance_of(attempt.cells, context if is_newest else None),
+                zone_s=zone_s or 0.0,
+                gpu=gpu,
+                host=host,
+            )
 
 
 def _span(attempt: OriginalAttempt, zone_s: float, own: RunSamples | None) -> Span:
     """By its logs, else by the samples in the run's folder, which are the newest attempt's."""
-    told = span_of(attempt, zone_s)
-    sampled = own.gpu.span() if own and told.first_t is None else None
-    return replace(sampled, duration_s=told.duration_s) if sampled else told
+    logged = span_of(attempt, zone_s)
+    sampled = own.gpu.span() if own and logged.first_t is None else None
+    return replace(sampled, duration_s=logged.duration_s) if sampled else logged
 
 
-def _write_plan(target: CampaignPaths, source: Path, specs: Specs, baseline: str) -> None:
-    """A plan that asks for every run as its newest attempt was made."""
-    wanted = tuple(own[-1] for own in specs.values())
+def write_attempt(
+    paths: AttemptPaths,
+    attempt: OriginalAttempt,
+    spec: RunSpec,
+    outcome: RunOutcome,
+    provenance: Provenance,
+    *,
+    zone_s: float = 0.0,
+    gpu: SampleFile | None = None,
+    host: SampleFile | None = None,
+) -> None:
+    """Every file of the attempt, the outcome last, without stale files of an earlier translation. Events hold effective settings only."""
+    log, arrivals = merge_logs(attempt, zone_s)
+    account = TelemetryAccount(gpu=account_of(gpu, spec.telemetry.gpu_s), host=account_of(host, spec.telemetry.host_s))
+    files.write_json(paths.spec, to_json(spec))
+    files.write_json(paths.provenance, to_json(provenance))
+    files.write_text(paths.launcher_log, log)
+    files.write_text(paths.arrivals, arrivals)
+    files.write_text(paths.events(0), "".join(_effective_lines(attempt, outcome)))
+    files.write_json(paths.telemetry, to_json(account))
+    texts = {
+        paths.train_log: "".join(f"{line}\n" for line in attempt.segment.lines) if attempt.segment else None,
+        paths.gpu_telemetry: gpu.text() if gpu and gpu.columns else None,
+        paths.host_telemetry: host.text() if host and host.columns else None,
+    }
+    for path, text in texts.items():
+        if text is None:
+            path.unlink(missing_ok=True)
+        else:
+            files.write_text(path, text)
+    files.write_json(paths.outcome, to_json(outcome))
+
+
+def _effective_lines(attempt: OriginalAttempt, outcome: RunOutcome) -> Iterator[str]:
+    t = outcome.started_t
+    common = {"v": EVENT_VERSION, "run": outcome.run, "attempt": outcome.attempt, "rank": 0, "t": t, "m": t}
+    for setting, (requested, effective, reason) in effective_of(attempt.cells).items():
+        event = {**common, "kind": "effective", "setting": setting, "requested": requested, "effective": effective, "reason": reason}
+        yield json.dumps(event) + "\n"
+
+
+def _write_plan(target: CampaignPaths, source: str, specs: Specs, baseline: str) -> None:
+    """A plan of every run, with the settings of its newest attempt."""
+    requested = tuple(own[-1] for own in specs.values())
+    names = dict.fromkeys(name for spec in requested for name in spec.axes)
     plan = CampaignPlan(
         name=PLAN,
         output=str(target.folder.resolve()),
-        source=str(source),
-        axes=_axes(wanted),
-        repeats=max(spec.repeat for spec in wanted),
+        source=source,
+        axes={name: tuple(dict.fromkeys(spec.axes[name] for spec in requested if name in spec.axes)) for name in names},
+        repeats=max(spec.repeat for spec in requested),
         order="nested",
         baseline=baseline,
         criteria=(NO_FAILURES,),
-        runs=wanted,
+        runs=requested,
     )
     files.write_json(target.plans / f"{PLAN}.json", to_json(plan))
     files.write_json(target.plan, to_json(plan))
 
 
-def _axes(specs: Sequence[RunSpec]) -> dict[str, tuple[Scalar, ...]]:
-    names = dict.fromkeys(name for spec in specs for name in spec.axes)
-    return {name: tuple(dict.fromkeys(spec.axes[name] for spec in specs if name in spec.axes)) for name in names}
-
-
 def _remove_stale(target: CampaignPaths, before: Mapping[str, int], now: Mapping[str, int]) -> None:
-    """Attempts that an earlier translation wrote and that the folder no longer tells of."""
+    """Attempts of an earlier translation that are no longer in the folder."""
     for name, count in before.items():
         if not NAME.fullmatch(name):
             continue
-        run = RunPaths(target.folder / name)
-        for attempt in run.attempts():
+        for attempt in RunPaths(target.folder / name).attempts():
             if now.get(name, 0) < attempt.number <= count:
                 shutil.rmtree(attempt.folder, ignore_errors=True)
+
+
+def _stray_cautions(strays: Sequence[str]) -> Iterator[Caution]:
+    """Folders with logs whose run is unknown."""
+    if strays:
+        yield Caution(
+            kind="original_stray",
+            numbers={"folders": len(strays)},
+            text=f"{join_names(strays, NAMED_STRAYS)}: skipped, as no row names the folder, and its launcher.log names no run without one.",
+        )
+
+
+def run_cautions(run: OriginalRun, zone_s: float | None) -> Iterator[Caution]:
+    """What is wrong with the files of one run. The same fault has the same text for all runs, so that a report shows it once."""
+    for kind, text in (
+        *_missing_files(run),
+        *_unreadable(ATTEMPT_FILES.launcher_log.name, run.launcher),
+        *_unreadable(ATTEMPT_FILES.train_log.name, run.train),
+        *_contradictions(run, zone_s),
+    ):
+        yield Caution(kind=kind, subject=run.name, text=text)
+
+
+def _missing_files(run: OriginalRun) -> Iterator[tuple[str, str]]:
+    if run.folder is None:
+        yield "original_log_missing", "The run's folder is missing: only its row in run_manifest.tsv is known."
+        return
+    if not run.launcher.lines and not run.launcher.problem:
+        yield "original_log_missing", "launcher.log is missing, so the start of the run, and why it failed if it did, are unknown."
+    if not run.train.lines and not run.train.problem and run.newest.row is not None and run.newest.row.is_success:
+        yield "original_log_missing", "train.log is missing, so steps are known from launcher.log only."
+
+
+def _unreadable(name: str, text: TextFile) -> Iterator[tuple[str, str]]:
+    if text.problem:
+        yield "unreadable_file", f"{name} cannot be read ({text.problem}) and was skipped."
+    if text.left_out_bytes:
+        yield "large_log", f"{name} is so large that {format_bytes(text.left_out_bytes)} in its middle were not read."
+
+
+def _contradictions(run: OriginalRun, zone_s: float | None) -> Iterator[tuple[str, str]]:
+    row = run.newest.row
+    if sum(attempt.segment is not None for attempt in run.attempts) > 1:
+        yield "original_appended", "train.log holds the lines of several attempts: only those of the newest count."
+    if row is None:
+        yield (
+            "original_no_row",
+            "run_manifest.tsv has no row of the newest attempt, which counts as interrupted; an older row of the run still counts.",
+        )
+    elif row.says_success and not row.is_success:
+        yield "original_status", "Its row says success, but its exit code does not: it counts as failed."
+    if world_size(run.newest) is None:
+        yield "original_world_size", "Neither row nor command gives the number of ranks: figures are of one rank."
+    if zone_s is None and any(attempt.segment for attempt in run.attempts):
+        yield "original_zone", "No file gives the time zone of its machine: its times were taken for UTC."

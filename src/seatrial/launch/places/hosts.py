@@ -1,166 +1,280 @@
-"""Many hosts: an agent is started on each and calls; then what the run gets is known, ranks, devices, address and port.
+"""Many hosts: an agent is started on each and connects; then the run's ranks, devices, address and port are known.
 
-    open a switchboard → nodes/<name>/call.json for each → transports start the agents → all have called → Allocation
+    open a control server → nodes/<name>/call.json for each → transports start the agents → all have connected → Allocation
     start(orders): `go` to each
 
-Whatever goes wrong on the way, the lines are closed: agents that wait for their order end by themselves.
+No rank is started before all have connected: with a host missing, a job would hang at its rendezvous for minutes. Whatever goes wrong on
+the way, the connections are closed: agents that wait for their order end by themselves.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import socket
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from seatrial.errors import HostError, LaunchError
-from seatrial.launch import own_programs
-from seatrial.launch.agent_group import AgentGroup
-from seatrial.launch.environment import inherited
-from seatrial.launch.nodes import nodes_of
-from seatrial.launch.places.addresses import master_address
-from seatrial.launch.places.calling import all_called
-from seatrial.launch.places.calls import calls_for, nodes_here, write_calls
-from seatrial.launch.places.identity import refuse_doubles
-from seatrial.launch.transports.choose import Chosen, choose
-from seatrial.launch.transports.leftovers import Leftovers
-from seatrial.launch.transports.pernode import NodeStarter
-from seatrial.launch.transports.transport import Ended, Start
-from seatrial.line.protocol import Message, new_token
-from seatrial.line.switchboard import Switchboard
-from seatrial.machine.handles import make_room
-from seatrial.paths import AttemptPaths
-from seatrial.records.command import AgentOrder, Allocation, Node
-from seatrial.records.run_spec import PERNODE, RunSpec
+from seatrial.core.control_connection.protocol import Message, new_token
+from seatrial.core.control_connection.server import ControlServer
+from seatrial.core.errors import HostError, LaunchError, StoppedError
+from seatrial.core.files import write_private_json
+from seatrial.core.linux import raise_fd_limit
+from seatrial.core.paths import AttemptPaths
+from seatrial.launch.agent_group import AgentGroup, RemoteCleanup
+from seatrial.launch.agents import agent_argv
+from seatrial.launch.launchers.commands import portable_environment
+from seatrial.launch.pernode_server import own_addresses
+from seatrial.launch.places.allocation import harness_addresses, hosts_allocation, is_reachable_address, master_address, nodes_of
+from seatrial.launch.transports import Exit, StartRequest
+from seatrial.launch.transports.select import NodeStarter, TransportChoice, choose_transports
+from seatrial.launch.transports.ssh import connect_timeout_error, disconnect_error, start_error
+from seatrial.machine.network import LOOPBACK, THIS_MACHINE, is_this_host, local_addresses
+from seatrial.records.codec import to_json
+from seatrial.records.launch import AgentEndpoint, AgentOrder, Allocation, Node
+from seatrial.records.plan import PERNODE, PlaceSpec, RunSpec
 
+# A host under load takes this long to start an interpreter from a shared disk.
+CONNECT_TIMEOUT_S = 60.0
+# When one host cannot be started, others often cannot for the same reason: all are named at once.
+GATHER_S = 0.5
+POLL_S = 0.2
+# Names that are looked up in parallel: a slow name server is waited for once, and not once per host.
+MAX_LOOKUPS = 64
+# Beside one file descriptor per connection: logs, pipes and whatever else a harness has open.
+OTHER_DESCRIPTORS = 512
 PYTHON_PATH = "PYTHONPATH"
-# Beside one handle a line: logs, pipes and whatever else a harness has open.
-OTHER_HANDLES = 512
+
+Identity = tuple[str, frozenset[str]]
+"""A host's own name and all its addresses: either alone may be the same on many."""
 
 
 @dataclass(frozen=True)
-class TakenHosts:
-    """Agents that have called and wait for their orders."""
+class AllocatedHosts:
+    """Agents that have connected and wait for their orders."""
 
     allocation: Allocation
-    chosen: Chosen
+    transports: TransportChoice
     group: AgentGroup
     sends_environment: bool
-    """Whether ranks get the variables of the harness, alike on every host; not where each node's own command started its agent."""
+    """Whether ranks get the variables of the harness, the same on every host; not where each node's own command started its agent."""
 
     def start(self, orders: Sequence[AgentOrder], environ: Mapping[str, str] = os.environ) -> AgentGroup:
         """Send every node its order, in the order of the allocation's nodes."""
-        sent = inherited(environ) if self.sends_environment else None
-        named = zip(self.allocation.nodes, orders, strict=True)
-        self.group.go({node.name: (order, sent) for node, order in named})
+        sent = portable_environment(environ) if self.sends_environment else None
+        self.group.start({node.name: (order, sent) for node, order in zip(self.allocation.nodes, orders, strict=True)})
         return self.group
 
 
 @contextlib.contextmanager
-def take_hosts(spec: RunSpec, attempt: AttemptPaths, gate: NodeStarter | None, should_stop: Callable[[], bool]) -> Iterator[TakenHosts]:
-    """Agents on all hosts of the run until the block ends; HostError for a host that cannot be had."""
-    if spec.place.kind == PERNODE and gate is None:
+def allocate_hosts(
+    spec: RunSpec, attempt: AttemptPaths, pernode_server: NodeStarter | None, should_stop: Callable[[], bool]
+) -> Iterator[AllocatedHosts]:
+    """Agents on all hosts of the run until the block ends; HostError for a host that cannot be used."""
+    if spec.place.kind == PERNODE and pernode_server is None:
         raise LaunchError(
             "place 'pernode' needs the command on every node: seatrial run PLAN --node-rank R --master-addr A --master-port P"
         )
     nodes = nodes_of(spec.place)
-    # Its usual 1,024 are too few for a thousand hosts.
-    make_room(len(nodes) + OTHER_HANDLES)
-    here = nodes_here(nodes, gate)
-    token = new_token()
-    with contextlib.ExitStack() as opened:
-        board = opened.enter_context(Switchboard(token, [node.name for node in nodes]))
-        write_calls(attempt, calls_for(spec.place, attempt, nodes, here, gate, board.port, token))
-        chosen = _started(spec, attempt, nodes, here, gate, opened, board)
-        logs = {node.name: attempt.node(node.name).start_log for node in nodes}
-        hellos = all_called(board, logs, functools.partial(_ended, chosen), should_stop)
-        if gate is None:
-            # Without ssh no name was looked up, and who tries it out may well type both commands on one machine.
-            refuse_doubles(nodes, here, hellos)
-        names = {name: str(hello.get("host", "")) for name, hello in hellos.items()}
-        leftovers = Leftovers(chosen.by, functools.partial(_end_start, spec, attempt, gate))
-        group = AgentGroup(board, attempt, nodes, names, [transport for transport, _ in chosen.by], leftovers)
-        opened.callback(group.close)
-        yield TakenHosts(_allocation(spec, nodes, hellos, here, gate), chosen, group, sends_environment=gate is None)
-
-
-def call_words(spec: RunSpec, attempt: AttemptPaths, gate: NodeStarter | None, name: str) -> tuple[str, ...]:
-    """What starts the agent of one host."""
-    return (*_agent(spec, gate, name), "--call", str(attempt.node(name).call))
-
-
-def _end_start(spec: RunSpec, attempt: AttemptPaths, gate: NodeStarter | None, name: str) -> Start:
-    """What ends on one host all that the attempt still runs there."""
-    return Start(host=name, words=(*_agent(spec, gate, name), "--end", str(attempt.folder)), log=attempt.node(name).start_log)
-
-
-def _agent(spec: RunSpec, gate: NodeStarter | None, name: str) -> tuple[str, ...]:
-    python = spec.place.python or (gate.python_of(name) if gate else "")
-    # A share has its own.
-    path = os.environ.get(PYTHON_PATH) if gate is None else None
-    given = ("env", f"{PYTHON_PATH}={path}") if path else ()
-    return (*given, *own_programs.agent_words(python))
-
-
-def is_meant_for_cpu(spec: RunSpec) -> bool:
-    """Whether DeepSpeed is to be told that it must leave GPUs alone.
-
-    Only where the plan says so by its `device` and no host names GPUs: that this machine has none says nothing of the nodes, and on
-    each of them DeepSpeed looks by itself.
-    """
-    names_gpus = bool(spec.place.devices) or any(host.devices for host in spec.place.hosts)
-    return spec.launcher.kind == "deepspeed" and not names_gpus and spec.settings.get("device") == "cpu"
-
-
-def allocation_on(spec: RunSpec, nodes: tuple[Node, ...], master_addr: str, master_port: int) -> Allocation:
-    """What the nodes of a run share; `as_seen_by` makes it one node's."""
-    ranks = sum(node.ranks for node in nodes)
-    return Allocation(ranks=ranks, master_addr=master_addr, master_port=master_port, cpu_only=is_meant_for_cpu(spec), nodes=nodes)
-
-
-def _started(
-    spec: RunSpec,
-    attempt: AttemptPaths,
-    nodes: Sequence[Node],
-    here: frozenset[str],
-    gate: NodeStarter | None,
-    opened: contextlib.ExitStack,
-    board: Switchboard,
-) -> Chosen:
-    """Agents on their way, by the transports that `opened` will close."""
-    words_for = functools.partial(call_words, spec, attempt, gate)
+    # The usual limit of 1,024 is too low for a thousand hosts.
+    raise_fd_limit(len(nodes) + OTHER_DESCRIPTORS)
+    here = nodes_here(nodes, pernode_server)
     others = [node.name for node in nodes if node.name not in here]
-    chosen = choose(spec.place, others, [node.name for node in nodes if node.name in here], attempt.folder, words_for, gate)
-    opened.callback(_release, board, chosen)
-    for transport, names in chosen.by:
-        transport.start([Start(host=name, words=words_for(name), log=attempt.node(name).start_log) for name in names])
-    return chosen
-
-
-def _ended(chosen: Chosen) -> dict[str, Ended]:
-    return {name: how for transport, _ in chosen.by for name, how in transport.ended().items()}
-
-
-def _release(board: Switchboard, chosen: Chosen) -> None:
-    """Lines are closed before what started the agents: they end by that."""
-    board.close()
-    for transport, _ in chosen.by:
-        transport.close(after_run=False)
+    logs = {node.name: attempt.node(node.name).start_log for node in nodes}
+    start_argv = partial(agent_start_argv, spec, attempt, pernode_server)
+    end_argv = partial(_end_argv, spec, attempt, pernode_server)
+    token = new_token()
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(ControlServer(token, list(logs)))
+        write_connection_files(attempt, agent_endpoints(spec.place, attempt, nodes, here, pernode_server, server.port, token))
+        own = [name for name in logs if name in here]
+        choice = choose_transports(spec.place, others, own, attempt.folder, start_argv, pernode_server)
+        stack.callback(_release, server, choice)
+        for transport, names in choice.by:
+            transport.start([StartRequest(host=name, argv=start_argv(name), log=logs[name]) for name in names])
+        hellos = wait_for_agents(server, logs, choice.exits, should_stop)
+        if pernode_server is None:
+            # Without ssh no name was looked up, and a user who tries it out may start both commands on one machine.
+            check_distinct_hosts(nodes, here, hellos)
+        hostnames = {name: str(hello.get("host", "")) for name, hello in hellos.items()}
+        cleanup = RemoteCleanup(choice.by, lambda name: StartRequest(host=name, argv=end_argv(name), log=logs[name]))
+        group = AgentGroup(server, attempt, nodes, hostnames, [transport for transport, _ in choice.by], cleanup)
+        stack.callback(group.close)
+        allocation = _allocation(spec, nodes, others, pernode_server, hellos[nodes[0].name])
+        yield AllocatedHosts(allocation, choice, group, sends_environment=pernode_server is None)
 
 
 def _allocation(
-    spec: RunSpec, nodes: tuple[Node, ...], hellos: Mapping[str, Message], here: frozenset[str], gate: NodeStarter | None
+    spec: RunSpec, nodes: tuple[Node, ...], others: Sequence[str], pernode_server: NodeStarter | None, hello: Message
 ) -> Allocation:
-    first = nodes[0].name
-    port, told = hellos[first].get("port"), hellos[first].get("addresses")
+    """`hello` is node 0's, which reserves the port."""
+    first, place = nodes[0].name, spec.place
+    port, interfaces = hello.get("port"), hello.get("addresses")
     if not isinstance(port, int):
-        why = hellos[first].get("trouble") or "it did not say why"
-        problem = f"{first} could not reserve the port at which ranks meet ({why}): leave place.port out, so that a free one is taken"
+        why = hello.get("trouble") or "reason unknown"
+        problem = f"{first} could not reserve the port at which ranks meet ({why}): leave place.port out, so that a free one is used"
         raise HostError(problem, host=first, cause="port_in_use")
-    if gate is not None:
-        address = spec.place.master_addr or gate.master_addr
+    if pernode_server is not None:
+        address = place.master_addr or pernode_server.master_addr
     else:
-        others = [node.name for node in nodes if node.name not in here]
-        address = master_address(spec.place, first, told if isinstance(told, dict) else {}, others, first in here)
-    return allocation_on(spec, nodes, address, port)
+        address = master_address(place, first, interfaces if isinstance(interfaces, dict) else {}, others, first not in others)
+    return hosts_allocation(spec, nodes, address, port)
+
+
+def agent_start_argv(spec: RunSpec, attempt: AttemptPaths, pernode_server: NodeStarter | None, name: str) -> tuple[str, ...]:
+    return (*_agent_argv(spec, pernode_server, name), "--call", str(attempt.node(name).call))
+
+
+def _end_argv(spec: RunSpec, attempt: AttemptPaths, pernode_server: NodeStarter | None, name: str) -> tuple[str, ...]:
+    """Ends on one host everything that the attempt still runs there."""
+    return (*_agent_argv(spec, pernode_server, name), "--end", str(attempt.folder))
+
+
+def _agent_argv(spec: RunSpec, pernode_server: NodeStarter | None, name: str) -> tuple[str, ...]:
+    python = spec.place.python or (pernode_server.python_of(name) if pernode_server else "")
+    # A node's own command has a PYTHONPATH of its own.
+    path = os.environ.get(PYTHON_PATH) if pernode_server is None else None
+    return (*(("env", f"{PYTHON_PATH}={path}") if path else ()), *agent_argv(python))
+
+
+def _release(server: ControlServer, choice: TransportChoice) -> None:
+    """Connections are closed before what started the agents: they end by that."""
+    server.close()
+    for transport, _ in choice.by:
+        transport.close(after_run=False)
+
+
+def nodes_here(nodes: Sequence[Node], pernode_server: NodeStarter | None) -> frozenset[str]:
+    """The nodes that are this machine; without ssh that is node 0, which runs the campaign."""
+    if pernode_server is not None:
+        return frozenset({nodes[0].name})
+    names = [node.name for node in nodes]
+    own = local_addresses()
+    with ThreadPoolExecutor(min(MAX_LOOKUPS, len(names))) as pool:
+        found = pool.map(partial(is_this_host, own_addresses=own), names)
+        return frozenset(name for name, is_here in zip(names, found, strict=True) if is_here)
+
+
+def agent_endpoints(
+    place: PlaceSpec,
+    attempt: AttemptPaths,
+    nodes: Sequence[Node],
+    here: frozenset[str],
+    pernode_server: NodeStarter | None,
+    port: int,
+    token: str,
+) -> Iterator[AgentEndpoint]:
+    """How every node's agent connects; the control server listens at `port`."""
+    for node, addresses in zip(nodes, _addresses(place, nodes, here, pernode_server), strict=True):
+        first = node.node_rank == 0
+        yield AgentEndpoint(
+            addresses=addresses,
+            port=port,
+            token=token,
+            node=node.name,
+            campaign=str(attempt.folder.parent.parent),
+            attempt=str(attempt.folder),
+            holds_port=first,
+            rendezvous_port=place.port if first else None,
+            port_base=place.port_base if first else None,
+        )
+
+
+def write_connection_files(attempt: AttemptPaths, endpoints: Iterable[AgentEndpoint]) -> None:
+    """nodes/<name>/call.json, which only its user can read: it holds the authentication token."""
+    for endpoint in endpoints:
+        own = attempt.node(endpoint.node)
+        try:
+            own.folder.mkdir(parents=True, exist_ok=True)
+            # The log of an earlier start.
+            own.start_log.unlink(missing_ok=True)
+            write_private_json(own.call, to_json(endpoint))
+        except OSError as error:
+            raise LaunchError(f"{own.folder} cannot be written ({error.strerror}): free space or choose another output folder") from error
+
+
+def _addresses(place: PlaceSpec, nodes: Sequence[Node], here: frozenset[str], pernode_server: NodeStarter | None) -> list[tuple[str, ...]]:
+    """Of this machine, for each node."""
+    if pernode_server is not None:
+        shared = tuple(own_addresses(pernode_server.master_addr))
+        return [(LOOPBACK,) if node.name in here else shared for node in nodes]
+    own_name = socket.gethostname()
+
+    def addresses_for(node: Node) -> tuple[str, ...]:
+        return (LOOPBACK,) if node.name in here else harness_addresses(node.name, own_name, place.interface)
+
+    with ThreadPoolExecutor(min(MAX_LOOKUPS, len(nodes))) as pool:
+        return list(pool.map(addresses_for, nodes))
+
+
+def wait_for_agents(
+    server: ControlServer,
+    logs: Mapping[str, Path],
+    exits: Callable[[], Mapping[str, Exit]],
+    should_stop: Callable[[], bool],
+    timeout_s: float = CONNECT_TIMEOUT_S,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> dict[str, Message]:
+    """Every agent's hello; HostError for one that cannot connect, StoppedError when `should_stop` first."""
+    hellos: dict[str, Message] = {}
+    until_m = monotonic() + timeout_s
+
+    def failed_starts() -> dict[str, Exit]:
+        found = exits()
+        return {name: found[name] for name in logs if name in found and name not in hellos}
+
+    while missing := [name for name in logs if name not in hellos]:
+        _receive_hellos(server, POLL_S, hellos, logs)
+        if server.failed:
+            raise LaunchError(f"{server.failed}: start the same command again, and report it")
+        if should_stop():
+            raise StoppedError(f"stopped while the agents of {len(missing)} of {len(logs)} hosts were being started; nothing was run")
+        if failed_starts():
+            _receive_hellos(server, GATHER_S, hellos, logs)
+            # An agent that connected at the last moment counts, even if its ssh has ended since.
+            if failed := failed_starts():
+                raise start_error(failed, logs)
+        if monotonic() >= until_m and (late := [name for name in logs if name not in hellos]):
+            raise connect_timeout_error(late, logs, timeout_s)
+    return hellos
+
+
+def _receive_hellos(server: ControlServer, timeout_s: float, hellos: dict[str, Message], logs: Mapping[str, Path]) -> None:
+    for name, message in server.wait(timeout_s):
+        if message["kind"] == "hello":
+            hellos[name] = message
+        elif message["kind"] == "lost" and name in hellos:
+            raise disconnect_error(name, str(message.get("why")), logs)
+
+
+def check_distinct_hosts(nodes: Sequence[Node], here: Collection[str], hellos: Mapping[str, Message], own: Identity | None = None) -> None:
+    """HostError for a name that led to this machine, or to the same host as another; `here` may name this machine several times.
+
+    A name that resolves wrongly here (to loopback, to a neighbour) takes ssh to another machine, and a run that should use two hosts
+    would silently use one twice.
+    """
+    seen = {own or _identity(socket.gethostname(), local_addresses()): THIS_MACHINE}
+    for node in nodes:
+        if node.name in here:
+            continue
+        identity = identity_in_hello(hellos[node.name])
+        other = seen.setdefault(identity, node.name)
+        if other != node.name and identity[1]:
+            problem = f"{node.name} led to {other}: the agent that was started there runs on '{identity[0]}'"
+            fix = f"correct the name here (`getent hosts {node.name}`, ~/.ssh/config), or remove the line from the hostfile"
+            raise HostError(f"{problem}; {fix}", host=node.name, cause="name_unknown")
+
+
+def identity_in_hello(hello: Mapping[str, Any]) -> Identity:
+    interfaces = hello.get("addresses")
+    lists = interfaces.values() if isinstance(interfaces, dict) else ()
+    return _identity(str(hello.get("host")), (str(address) for addresses in lists if isinstance(addresses, list) for address in addresses))
+
+
+def _identity(hostname: str, addresses: Iterable[str]) -> Identity:
+    return hostname, frozenset(address for address in addresses if is_reachable_address(address))

@@ -1,6 +1,6 @@
-"""Who owns gradients and optimiser of a training: torch's DDP or DeepSpeed, behind one small interface.
+"""Training engines: torch's DDP or DeepSpeed, behind one small interface.
 
-    engine = make_engine("ddp", model, ranks, precision, EngineOptions(lr=1e-4))
+    engine = create_engine("ddp", model, ranks, precision, EngineOptions(lr=1e-4))
     loss = engine.forward(**inputs)
     engine.backward(loss)
     engine.step()
@@ -8,6 +8,27 @@
 For the same seed both give the same losses, within rounding.
 """
 
-from seatrial_workloads.common.engines.engine import Engine, EngineOptions, make_engine
+from __future__ import annotations
 
-__all__ = ["Engine", "EngineOptions", "make_engine"]
+from typing import TYPE_CHECKING
+
+from seatrial_workloads.common.engines.engine import Engine, EngineOptions
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from seatrial_workloads.common.distributed import Ranks
+    from seatrial_workloads.common.precision import Precision
+
+__all__ = ["Engine", "EngineOptions", "create_engine"]
+
+
+def create_engine(name: str, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions) -> Engine:
+    """The engine called `name`, ddp or deepspeed; only that one is imported."""
+    if name == "ddp":
+        from seatrial_workloads.common.engines.ddp import DdpEngine
+
+        return DdpEngine(model, ranks, precision, options)
+    from seatrial_workloads.common.engines.deepspeed_engine import DeepSpeedEngine
+
+    return DeepSpeedEngine(model, ranks, precision, options)

@@ -1,7 +1,7 @@
-"""Which AdamW updates the weights. In: the option, the device, what can be built here. Out: the optimiser, and why.
+"""AdamW implementation. In: the option, the device, what can be built here. Out: the optimiser, and why.
 
-ddp has torch's own. DeepSpeed's FusedAdam is compiled on first use: under DeepSpeed it is taken on a GPU where that can be done, else
-torch's own (fused on a GPU), which computes the same. On a CPU nothing is compiled unless FusedAdam is insisted on.
+ddp uses torch's. Under DeepSpeed a GPU uses FusedAdam where it can be compiled, else torch's (fused on a GPU), which computes the same.
+On a CPU nothing is compiled unless FusedAdam is requested.
 """
 
 from __future__ import annotations
@@ -11,17 +11,16 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, MutableMapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
 import torch
 from torch import nn
 
-from seatrial_workloads.common.choice import AS_REQUESTED, Choice
-from seatrial_workloads.common.compiling import first_words
 from seatrial_workloads.common.distributed import Ranks
+from seatrial_workloads.common.effective import AS_REQUESTED, Choice
 from seatrial_workloads.common.engines.engine import EngineOptions
+from seatrial_workloads.common.errors import summarize_error
 
 TORCH, FUSED = "AdamW", "FusedAdam"
 ARCHITECTURES = "TORCH_CUDA_ARCH_LIST"
@@ -29,49 +28,27 @@ LETTERED = re.compile(r"(\d+\.\d+)[a-z]")
 REQUESTED = {None: "auto", True: TORCH, False: FUSED}
 
 
-@dataclass(frozen=True, kw_only=True)
-class FusedAdamFacts:
-    """What FusedAdam would meet here."""
-
-    on_gpu: bool
-    installed: bool
-    """Its op was compiled when DeepSpeed was installed."""
-    cannot_build: str | None
-    """Why it cannot be compiled here."""
-
-
-def choose_adam(torch_adam: bool | None, facts: FusedAdamFacts) -> Choice:
-    """The policy itself."""
+def choose_adam(torch_adam: bool | None, *, on_gpu: bool, installed: bool, build_problem: str | None) -> Choice:
+    """The policy; `installed` if the op was compiled with DeepSpeed, `build_problem` is why it cannot be compiled here."""
     requested = REQUESTED[torch_adam]
     if torch_adam is True:
         return Choice(requested, TORCH, AS_REQUESTED)
-    if facts.installed:
-        return Choice(requested, FUSED, "its op is installed")
+    if installed:
+        return Choice(requested, FUSED, "the op is installed")
     if torch_adam is False:
-        return Choice(requested, FUSED, "as requested; its op is compiled on first use, which takes a minute")
-    if not facts.on_gpu:
-        return Choice(requested, TORCH, f"no GPU: {FUSED} would first have to be compiled for the CPU (torch_adam=false does that)")
-    if facts.cannot_build:
-        return Choice(requested, TORCH, f"{FUSED} cannot be compiled here: {facts.cannot_build}")
-    return Choice(requested, FUSED, "its op is compiled on first use")
+        return Choice(requested, FUSED, "as requested; the op is compiled on first use, which takes a minute")
+    if not on_gpu:
+        return Choice(requested, TORCH, f"no GPU: {FUSED} would have to be compiled for the CPU (torch_adam=false does that)")
+    if build_problem:
+        return Choice(requested, TORCH, f"{FUSED} cannot be compiled here: {build_problem}")
+    return Choice(requested, FUSED, "the op is compiled on first use")
 
 
-def read_facts(deepspeed: ModuleType, ranks: Ranks) -> FusedAdamFacts:
-    from deepspeed.git_version_info import installed_ops
-
-    on_gpu = ranks.device.type == "cuda"
-    return FusedAdamFacts(
-        on_gpu=on_gpu,
-        installed=bool(installed_ops.get("fused_adam")),
-        cannot_build=_why_not_built(deepspeed) if on_gpu else None,
-    )
-
-
-def _why_not_built(deepspeed: ModuleType) -> str | None:
+def _build_problem(deepspeed: ModuleType) -> str | None:
     from torch.utils import cpp_extension
 
     if not deepspeed.ops.__compatible_ops__.get("fused_adam"):
-        return "DeepSpeed finds it not compatible with this machine"
+        return "DeepSpeed reports it as incompatible with this machine"
     if cpp_extension.CUDA_HOME is None or not (Path(cpp_extension.CUDA_HOME) / "bin" / "nvcc").exists():
         return "no CUDA compiler (nvcc)"
     if shutil.which("ninja") is None:
@@ -79,50 +56,54 @@ def _why_not_built(deepspeed: ModuleType) -> str | None:
     return None
 
 
-def make_adam(
+def create_adam(
     deepspeed: ModuleType, parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks
 ) -> tuple[torch.optim.Optimizer, Choice]:
-    """The optimiser. Where FusedAdam does not build on one rank, all take torch's, unless it was insisted on."""
-    choice = choose_adam(options.torch_adam, read_facts(deepspeed, ranks))
+    """The optimiser. If FusedAdam does not build on one rank, all use torch's, unless FusedAdam was requested."""
+    from deepspeed.git_version_info import installed_ops
+
+    on_gpu = ranks.device.type == "cuda"
+    problem = _build_problem(deepspeed) if on_gpu else None
+    choice = choose_adam(options.torch_adam, on_gpu=on_gpu, installed=bool(installed_ops.get("fused_adam")), build_problem=problem)
     if choice.effective == FUSED:
         fused, failure = _try_fused(parameters, options)
-        if not ranks.largest([float(fused is None)])[0] and fused is not None:
+        if not ranks.all_reduce_max([float(fused is None)])[0] and fused is not None:
             return fused, choice
         if options.torch_adam is False:
-            raise RuntimeError(f"torch_adam is false, and {FUSED} could not be made ({failure}): leave torch_adam out, or set it to true")
-        choice = Choice(choice.requested, TORCH, f"{FUSED} could not be made: {failure}")
-    return make_torch_adam(parameters, options, ranks), choice
+            raise RuntimeError(f"torch_adam is false, and {FUSED} could not be built ({failure}): leave torch_adam out, or set it to true")
+        choice = Choice(choice.requested, TORCH, f"{FUSED} could not be built: {failure}")
+    return create_torch_adam(parameters, options, ranks), choice
 
 
 def _try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[torch.optim.Optimizer | None, str]:
     from deepspeed.ops.adam import FusedAdam
 
     try:
-        with plain_architectures(os.environ):
-            return FusedAdam(parameters, adam_w_mode=True, **_update(options)), "another rank could not build it"
-    # A compiler can fail in every way; subprocess errors, missing headers and mismatched versions among them.
+        with without_architecture_letters(os.environ):
+            return FusedAdam(parameters, adam_w_mode=True, **_hyperparameters(options)), "another rank failed to build it"
+    # A build can fail in any way: subprocess errors, missing headers, mismatched versions.
     except Exception as error:
-        return None, first_words(error)
+        return None, summarize_error(error)
 
 
 @contextlib.contextmanager
-def plain_architectures(environment: MutableMapping[str, str]) -> Iterator[None]:
-    """GPUs to compile for without the letter behind their number (9.0a), at which DeepSpeed 0.19 stumbles."""
+def without_architecture_letters(environment: MutableMapping[str, str]) -> Iterator[None]:
+    """Target architectures without the letter suffix (9.0a), which DeepSpeed 0.19 cannot parse."""
     given = environment.get(ARCHITECTURES)
     if given is not None:
         environment[ARCHITECTURES] = LETTERED.sub(r"\1", given)
     try:
         yield
     finally:
-        # The build writes its own list there.
+        # The build overwrites it.
         if given is not None:
             environment[ARCHITECTURES] = given
 
 
-def make_torch_adam(parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks) -> torch.optim.Optimizer:
-    """torch's own, fused on a GPU."""
-    return torch.optim.AdamW(parameters, fused=ranks.device.type == "cuda", **_update(options))
+def create_torch_adam(parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks) -> torch.optim.Optimizer:
+    """torch's AdamW, fused on a GPU."""
+    return torch.optim.AdamW(parameters, fused=ranks.device.type == "cuda", **_hyperparameters(options))
 
 
-def _update(options: EngineOptions) -> dict[str, object]:
+def _hyperparameters(options: EngineOptions) -> dict[str, object]:
     return {"lr": options.lr, "betas": options.betas, "eps": options.eps, "weight_decay": options.weight_decay}

@@ -1,7 +1,7 @@
-"""torch's own way: DistributedDataParallel between ranks, AdamW, autocast and loss scaling. In: see engine.py. Out: an Engine.
+"""The DDP engine: DistributedDataParallel, AdamW, autocast and loss scaling. Checkpoint files:
 
-model.pt              weights (without the frozen ones where that was asked for); also good as pretrained_checkpoint
-training.pt           optimiser, scaler, number of updates, and what the trainer adds
+model.pt              weights (without frozen ones if so configured); also usable as pretrained_checkpoint
+training.pt           optimiser, scaler, number of updates, the trainer's extra
 random_states_rank*.pt
 """
 
@@ -15,26 +15,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from seatrial_workloads.common.checkpoints.saved_tensors import load_tensors, save_tensors
-from seatrial_workloads.common.choice import Choice
+from seatrial_workloads.common.checkpoints import load_random_states, load_tensors, save_random_states, save_tensors
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.engines.adam import FUSED, REQUESTED, TORCH, make_torch_adam
-from seatrial_workloads.common.engines.engine import EngineOptions, trainable
-from seatrial_workloads.common.engines.engine_files import (
+from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.engines.adam import FUSED, REQUESTED, TORCH, create_torch_adam
+from seatrial_workloads.common.engines.engine import (
     TRAINING,
-    load_own_random_states,
+    EngineOptions,
+    forward_and_backward,
+    frozen_names,
     load_trained_weights,
-    save_own_random_states,
-    trained_weights,
+    trainable,
 )
-from seatrial_workloads.common.engines.warm_up import forward_and_backward
 from seatrial_workloads.common.precision import Precision
 
 MODEL = "model.pt"
 
 
 class DdpEngine:
-    """A rank alone trains the bare model."""
+    """A single rank trains the bare model."""
 
     name = "ddp"
     cannot_compile = None
@@ -44,7 +43,7 @@ class DdpEngine:
         self._ranks, self._precision, self._options = ranks, precision, options
         self._parameters = trainable(self.model)
         self._wrapped = self._wrap()
-        self._optimizer = make_torch_adam(self._parameters, options, ranks)
+        self._optimizer = create_torch_adam(self._parameters, options, ranks)
         self._scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision.needs_scaler)
         self._updates = 0
         self.choices = ddp_choices(options, on_gpu=ranks.device.type == "cuda")
@@ -52,12 +51,12 @@ class DdpEngine:
     def _wrap(self) -> nn.Module:
         if self._ranks.world_size == 1:
             return self.model
-        # No static graph: a weight that only some batches use would be counted on for ever after the first one.
+        # No static graph: it would expect a weight that only some batches use in every step after the first.
         return DistributedDataParallel(
             self.model,
             device_ids=[self._ranks.device.index] if self._ranks.device.type == "cuda" else None,
             gradient_as_bucket_view=True,
-            **_buffers_stay(),
+            **_no_buffer_sync(),
         )
 
     def forward(self, **inputs: Any) -> Tensor:
@@ -84,10 +83,12 @@ class DdpEngine:
 
     def save(self, folder: Path, extra: dict[str, Any]) -> None:
         if self._ranks.rank == 0:
-            save_tensors(folder / MODEL, {"model": trained_weights(self.model, exclude_frozen=self._options.exclude_frozen)})
+            excluded = frozen_names(self.model) if self._options.exclude_frozen else set()
+            weights = {name: value for name, value in self.model.state_dict().items() if name not in excluded}
+            save_tensors(folder / MODEL, {"model": weights})
             training = {"optimizer": self._optimizer.state_dict(), "scaler": self._scaler.state_dict(), "updates": self._updates}
             save_tensors(folder / TRAINING, {**training, "extra": extra})
-        save_own_random_states(folder, self._ranks.rank)
+        save_random_states(folder, self._ranks.rank)
 
     def load(self, folder: Path) -> dict[str, Any]:
         load_trained_weights(self.model, load_tensors(folder / MODEL)["model"], folder / MODEL)
@@ -96,7 +97,7 @@ class DdpEngine:
         if training["scaler"] and self._scaler.is_enabled():
             self._scaler.load_state_dict(training["scaler"])
         self._updates = training["updates"]
-        load_own_random_states(folder, self._ranks.rank)
+        load_random_states(folder, self._ranks.rank)
         extra: dict[str, Any] = training["extra"]
         return extra
 
@@ -104,16 +105,16 @@ class DdpEngine:
         self._wrapped = self.model
 
 
-def _buffers_stay() -> dict[str, bool]:
-    """No rank changes a buffer, so none is sent at every forward; the switch got another name in torch 2.13."""
+def _no_buffer_sync() -> dict[str, bool]:
+    """Do not broadcast buffers at every forward, since none changes; the argument was renamed in torch 2.13."""
     names = inspect.signature(DistributedDataParallel).parameters
     return {"forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers": False}
 
 
 def ddp_choices(options: EngineOptions, *, on_gpu: bool) -> dict[str, Choice]:
-    """The optimiser, and what was asked for that only DeepSpeed has."""
+    """The optimiser, and requested settings that only DeepSpeed has."""
     kind = f"{TORCH}, fused" if on_gpu else TORCH
-    reason = f"ddp has torch's own; {FUSED} is DeepSpeed's" if options.torch_adam is False else "torch's own"
+    reason = f"ddp uses torch's; {FUSED} is DeepSpeed's" if options.torch_adam is False else "torch's"
     choices = {"optimizer": Choice(REQUESTED[options.torch_adam], kind, reason)}
     if options.wall_clock_breakdown:
         choices["wall_clock_breakdown"] = Choice(True, False, "only DeepSpeed times its own phases")

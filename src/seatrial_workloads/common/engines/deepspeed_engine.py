@@ -1,55 +1,194 @@
-"""DeepSpeed, ZeRO 0 to 3. In: see engine.py. Out: an Engine.
-
-A checkpoint is DeepSpeed's own (`mp_rank_00_model_states.pt`, `zero_pp_rank_*_optim_states.pt`; `zero_to_fp32.py` beside the checkpoints
-turns one into plain weights), with two files of ours: training.pt and random_states_rank*.pt.
-"""
+"""The DeepSpeed engine, ZeRO 0 to 3: configuration, start on this rank, and safe checkpoint files."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from seatrial_workloads.common.checkpoints.saved_tensors import CheckpointError, load_tensors, save_tensors
-from seatrial_workloads.common.choice import Choice
-from seatrial_workloads.common.compiling import first_words
-from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.engines.adam import make_adam
-from seatrial_workloads.common.engines.deepspeed_config import choose_mixed_precision, deepspeed_config
-from seatrial_workloads.common.engines.deepspeed_files import CheckpointFiles, put_in_place
-from seatrial_workloads.common.engines.deepspeed_start import start_deepspeed
-from seatrial_workloads.common.engines.engine import EngineOptions, trainable
-from seatrial_workloads.common.engines.engine_files import (
-    TRAINING,
-    load_own_random_states,
-    load_trained_weights,
-    save_own_random_states,
-)
-from seatrial_workloads.common.engines.warm_up import forward_and_backward
-from seatrial_workloads.common.precision import Precision
+from seatrial_workloads.common.checkpoints import CheckpointError, load_random_states, load_tensors, save_random_states, save_tensors
+from seatrial_workloads.common.distributed import Ranks, ensure_process_group
+from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.engines.adam import create_adam
+from seatrial_workloads.common.engines.engine import TRAINING, EngineOptions, forward_and_backward, load_trained_weights, trainable
+from seatrial_workloads.common.errors import summarize_error
+from seatrial_workloads.common.precision import TORCH_NAMES, Precision
 
-ZERO_3_IS_HOOKS = "ZeRO 3 brings weights together in hooks that torch.compile cannot follow"
+
+def deepspeed_config(options: EngineOptions, precision: str, mixed: str) -> dict[str, Any]:
+    """DeepSpeed's configuration; `mixed` is the effective mixed precision mode: autocast or weights."""
+    return {
+        "train_micro_batch_size_per_gpu": options.micro_batch,
+        "gradient_accumulation_steps": 1,
+        "gradient_clipping": options.gradient_clipping,
+        "zero_optimization": _zero_section(options),
+        # The optimiser is created here, and DeepSpeed lists only its own as tested.
+        "zero_allow_untested_optimizer": True,
+        "wall_clock_breakdown": options.wall_clock_breakdown,
+        "steps_per_print": None,
+        # The throughput timer synchronises with the GPU twice per step.
+        "timers": {"throughput": {"enabled": False, "synchronized": False}},
+        **_precision_section(precision, mixed),
+    }
+
+
+def _zero_section(options: EngineOptions) -> dict[str, Any]:
+    if options.zero_stage == 0:
+        return {"stage": 0}
+    section: dict[str, Any] = {
+        "stage": options.zero_stage,
+        "overlap_comm": options.overlap_comm,
+        "reduce_bucket_size": options.bucket_size,
+        "allgather_bucket_size": options.bucket_size,
+    }
+    if options.zero_stage == 3:
+        section["stage3_param_persistence_threshold"] = options.persistence_threshold
+    return section
+
+
+def _precision_section(precision: str, mixed: str) -> dict[str, Any]:
+    if precision == "fp32":
+        return {}
+    if mixed == "autocast":
+        return {"torch_autocast": {"enabled": True, "dtype": TORCH_NAMES[precision]}}
+    if precision == "bf16":
+        # bf16 has the range of fp32: an overflow check would only synchronise with the GPU, and ddp has none either.
+        return {"bf16": {"enabled": True, "check_grad_overflow": False}}
+    return {"fp16": {"enabled": True}}
+
+
+def choose_mixed_precision(zero_stage: int, precision: str) -> Choice:
+    """Autocast with fp32 weights for ZeRO 0, as ddp does; 16-bit weights for the others, which save memory that way."""
+    if precision == "fp32":
+        return Choice("auto", "none", "fp32: no mixed precision")
+    if zero_stage == 0:
+        return Choice("auto", "autocast", "ZeRO 0 keeps weights in fp32, as ddp does")
+    return Choice("auto", "weights", f"ZeRO {zero_stage} keeps weights in {precision} and their fp32 copies in the optimiser")
+
+
+class CheckpointFiles:
+    """Replaces how DeepSpeed's engine writes and reads files: fsync, safe load, errors raised after all ranks have finished."""
+
+    def __init__(self, engine: Any) -> None:
+        self._failure: Exception | None = None
+        self._copy_recovery_script = engine._copy_recovery_script
+        replace_attribute(engine, "_copy_recovery_script", self.copy_recovery_script)
+        replace_attribute(engine.checkpoint_engine, "save", self.save)
+        replace_attribute(engine.checkpoint_engine, "load", self.load)
+
+    def save(self, state_dict: Any, path: str) -> None:
+        with self._deferring_errors():
+            save_tensors(Path(path), state_dict)
+
+    def copy_recovery_script(self, folder: str) -> None:
+        """Copy zero_to_fp32.py next to the checkpoints."""
+        with self._deferring_errors():
+            self._copy_recovery_script(folder)
+
+    def load(self, path: str, map_location: Any = None) -> Any:
+        return load_tensors(Path(path), safe_classes=deepspeed_classes())
+
+    @contextlib.contextmanager
+    def raising_deferred(self) -> Iterator[None]:
+        """Raise at the end the first error of the block's file operations."""
+        self._failure = None
+        yield
+        if self._failure is not None:
+            raise self._failure
+
+    @contextlib.contextmanager
+    def _deferring_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, RuntimeError) as error:
+            self._failure = self._failure or error
+
+
+def replace_attribute(owner: Any, name: str, value: Any) -> None:
+    """Replace a private attribute of DeepSpeed; raise if it does not exist, since the patch would silently do nothing."""
+    if not hasattr(owner, name):
+        import deepspeed
+
+        raise RuntimeError(f"DeepSpeed {deepspeed.__version__} has no {type(owner).__name__}.{name}: install 0.19.8, the tested version")
+    setattr(owner, name, value)
+
+
+def deepspeed_classes() -> list[type]:
+    """Classes in DeepSpeed's files besides tensors and plain values; all are plain data."""
+    from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler, LossScaler
+    from deepspeed.runtime.zero.config import ZeroStageEnum
+    from deepspeed.utils.tensor_fragment import fragment_address
+
+    return [DynamicLossScaler, LossScaler, ZeroStageEnum, fragment_address]
+
+
+_DEPRECATION_WARNING = r"`torch\.distributed\.(all_gather_into_tensor|reduce_scatter_tensor)` is deprecated"
+
+
+def start_deepspeed(ranks: Ranks, *, verbose: bool) -> ModuleType:
+    """Import DeepSpeed and give it the process group; `verbose` lets it print its measurements."""
+    if ranks.device.type == "cpu":
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
+    # DeepSpeed needs these for a single process started by hand too.
+    for name, value in (("RANK", ranks.rank), ("LOCAL_RANK", ranks.local_rank), ("WORLD_SIZE", ranks.world_size)):
+        os.environ.setdefault(name, str(value))
+    deepspeed = _import_deepspeed()
+    _check_accelerator(deepspeed, ranks)
+    if ranks.device.type == "cpu":
+        deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.utils.logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    # DeepSpeed 0.19 uses deprecated names, and torch 2.13 warns on every call.
+    warnings.filterwarnings("ignore", message=_DEPRECATION_WARNING, category=FutureWarning)
+    ensure_process_group(ranks)
+    deepspeed.init_distributed(dist_init_required=False)
+    return deepspeed
+
+
+def _import_deepspeed() -> ModuleType:
+    try:
+        import deepspeed
+    except ModuleNotFoundError as error:
+        if error.name != "deepspeed":
+            raise
+        raise RuntimeError("engine is deepspeed, but the deepspeed package is not installed: install it, or use engine=ddp") from error
+    return deepspeed
+
+
+def _check_accelerator(deepspeed: ModuleType, ranks: Ranks) -> None:
+    chosen = deepspeed.get_accelerator().device_name().split(":")[0]
+    if chosen != ranks.device.type:
+        raise RuntimeError(
+            f"DeepSpeed was started for {chosen}, and this rank is on {ranks.device.type}: "
+            f"set DS_ACCELERATOR={ranks.device.type}, or unset it"
+        )
+
+
+ZERO_3_CANNOT_COMPILE = "ZeRO 3 gathers weights in hooks that torch.compile cannot trace"
 
 
 class DeepSpeedEngine:
-    """DeepSpeed's engine around the model."""
+    """The model wrapped by DeepSpeed."""
 
     name = "deepspeed"
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions) -> None:
-        refuse_scalars(model)
+        check_no_scalars(model)
         self.model = model.to(ranks.device)
         self._ranks, self._precision, self._options = ranks, precision, options
         self._updates = 0
-        deepspeed = start_deepspeed(ranks, talkative=options.wall_clock_breakdown)
+        deepspeed = start_deepspeed(ranks, verbose=options.wall_clock_breakdown)
         parameters = trainable(self.model)
-        optimizer, adam = make_adam(deepspeed, parameters, options, ranks)
-        mixed = choose_mixed_precision(options.mixed_precision, options.zero_stage, precision.effective)
+        optimizer, adam = create_adam(deepspeed, parameters, options, ranks)
+        mixed = choose_mixed_precision(options.zero_stage, precision.effective)
         self._autocasts_inside = mixed.effective == "weights"
         if self._autocasts_inside:
             self.model.forward = autocast_inside(self.model.forward, ranks.device.type, precision.dtype)
@@ -57,16 +196,18 @@ class DeepSpeedEngine:
         self._engine: Any = deepspeed.initialize(model=self.model, optimizer=optimizer, config=config, dist_init_required=False)[0]
         self._files = CheckpointFiles(self._engine)
         if options.zero_stage == 0:
-            self._make_lean(parameters)
-        self.cannot_compile = ZERO_3_IS_HOOKS if options.zero_stage == 3 else None
-        self.choices = {"optimizer": adam, "mixed_precision": mixed, **without_effect(options)}
+            self._drop_zero_0_overhead(parameters)
+        self.cannot_compile = ZERO_3_CANNOT_COMPILE if options.zero_stage == 3 else None
+        self.choices = {"optimizer": adam, "mixed_precision": mixed}
+        if options.zero_stage == 0 and options.overlap_comm:
+            self.choices["overlap_comm"] = Choice(True, False, "ZeRO 0 reduces gradients after the backward pass")
 
-    def _make_lean(self, parameters: list[nn.Parameter]) -> None:
-        """ZeRO 0 without what costs time and gives nothing: DeepSpeed's clipping takes weights one by one and waits for the GPU, and its
-        all-reduce copies every gradient twice also where a rank is alone."""
+    def _drop_zero_0_overhead(self, parameters: list[nn.Parameter]) -> None:
+        """DeepSpeed's clipping handles weights one by one and synchronises with the GPU, and its all-reduce copies every gradient twice
+        even on a single rank."""
         clip = functools.partial(nn.utils.clip_grad_norm_, parameters, self._options.gradient_clipping)
-        put_in_place(self._engine, "clip_fp32_gradients", clip)
-        put_in_place(self._engine, "enable_backward_allreduce", self._ranks.world_size > 1)
+        replace_attribute(self._engine, "clip_fp32_gradients", clip)
+        replace_attribute(self._engine, "enable_backward_allreduce", self._ranks.world_size > 1)
 
     def forward(self, **inputs: Any) -> Tensor:
         loss: Tensor = self._engine(**inputs)
@@ -82,53 +223,52 @@ class DeepSpeedEngine:
         self._updates += 1
 
     def warm_up(self, **inputs: Any) -> None:
-        computing = contextlib.nullcontext() if self._autocasts_inside else self._precision.autocast(self._ranks.device)
-        forward_and_backward(self.model, computing, inputs)
+        autocast = contextlib.nullcontext() if self._autocasts_inside else self._precision.autocast(self._ranks.device)
+        forward_and_backward(self.model, autocast, inputs)
 
     def save(self, folder: Path, extra: dict[str, Any]) -> None:
-        """Nothing is raised before all ranks are through: DeepSpeed has them wait for each other on the way."""
-        with self._files.failing_later():
+        """Errors are raised after DeepSpeed's collective save, since it has barriers inside."""
+        with self._files.raising_deferred():
             self._engine.save_checkpoint(
                 str(folder.parent), tag=folder.name, save_latest=False, exclude_frozen_parameters=self._options.exclude_frozen
             )
         if self._ranks.rank == 0:
-            save_tensors(folder / TRAINING, {"updates": self._updates, "scaler": self._scaler_state(), "extra": extra})
-        save_own_random_states(folder, self._ranks.rank)
+            save_tensors(
+                folder / TRAINING,
+                {"updates": self._updates, "scaler": self._scaler.state_dict() if self._scaler is not None else {}, "extra": extra},
+            )
+        save_random_states(folder, self._ranks.rank)
 
     def load(self, folder: Path) -> dict[str, Any]:
         training = load_tensors(folder / TRAINING)
-        self._load_deepspeeds_own(folder)
+        self._load_engine(folder)
         if training["scaler"] and self._scaler is not None:
             self._scaler.load_state_dict(training["scaler"])
         self._updates = training["updates"]
-        load_own_random_states(folder, self._ranks.rank)
+        load_random_states(folder, self._ranks.rank)
         extra: dict[str, Any] = training["extra"]
         return extra
 
-    def _load_deepspeeds_own(self, folder: Path) -> None:
-        """Frozen weights may be left out of a checkpoint, others may not: DeepSpeed by itself knows only all or anything."""
-
-        def load_weights(src: dict[str, Tensor], dst: nn.Module) -> None:
-            load_trained_weights(dst, src, folder)
-
+    def _load_engine(self, folder: Path) -> None:
+        """Only frozen weights may be missing from a checkpoint; DeepSpeed itself allows either none or any."""
         try:
             loaded, _ = self._engine.load_checkpoint(
-                str(folder.parent), tag=folder.name, load_lr_scheduler_states=False, custom_load_fn=load_weights
+                str(folder.parent),
+                tag=folder.name,
+                load_lr_scheduler_states=False,
+                custom_load_fn=lambda src, dst: load_trained_weights(dst, src, folder),
             )
-        # It asserts that there are files, and looks into them without asking.
+        # DeepSpeed asserts that the files exist and reads keys unchecked.
         except (AssertionError, KeyError) as error:
-            raise CheckpointError(f"{folder} cannot be loaded ({first_words(error)}): not whole, or of another ZeRO stage") from error
+            raise CheckpointError(f"{folder} cannot be loaded ({summarize_error(error)}): incomplete, or of another ZeRO stage") from error
         if loaded is None:
-            raise CheckpointError(f"{folder} has no weights of DeepSpeed's: the checkpoint is not whole, take an older one")
+            raise CheckpointError(f"{folder} has no DeepSpeed weights: the checkpoint is incomplete, use an older one")
 
     @property
     def _scaler(self) -> torch.amp.GradScaler | None:
-        """That of fp16 autocast under ZeRO 0, which DeepSpeed does not save; its other scalers it does."""
+        """Scaler of fp16 autocast under ZeRO 0, the only one that DeepSpeed does not save."""
         scaler: torch.amp.GradScaler | None = self._engine.torch_autocast_z0_gradscaler
         return scaler
-
-    def _scaler_state(self) -> dict[str, Any]:
-        return self._scaler.state_dict() if self._scaler is not None else {}
 
     def close(self) -> None:
         if self._engine is not None:
@@ -137,8 +277,8 @@ class DeepSpeedEngine:
 
 
 def autocast_inside(forward: Callable[..., Tensor], device_type: str, dtype: torch.dtype) -> Callable[..., Tensor]:
-    """Weights in 16 bits want inputs in 16 bits: autocast brings each operation's together. It stands inside, since DeepSpeed turns off
-    one that stands around it."""
+    """Wrap `forward` in autocast, since 16-bit weights need 16-bit inputs. Inside the forward, because DeepSpeed disables autocast
+    around it."""
 
     @functools.wraps(forward)
     def with_autocast(*args: Any, **kwargs: Any) -> Tensor:
@@ -148,14 +288,7 @@ def autocast_inside(forward: Callable[..., Tensor], device_type: str, dtype: tor
     return with_autocast
 
 
-def refuse_scalars(model: nn.Module) -> None:
+def check_no_scalars(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if parameter.dim() == 0:
-            raise ValueError(f"{name} is a weight without dimensions, which DeepSpeed cannot send between ranks: give it the shape (1,)")
-
-
-def without_effect(options: EngineOptions) -> dict[str, Choice]:
-    """What was asked for and plays no part."""
-    if options.zero_stage == 0 and options.overlap_comm:
-        return {"overlap_comm": Choice(True, False, "ZeRO 0 brings gradients together after the backward pass")}
-    return {}
+            raise ValueError(f"{name} is a scalar weight, which DeepSpeed cannot communicate: give it the shape (1,)")

@@ -1,28 +1,31 @@
-"""What an engine is. In: a model whose forward gives the loss, the ranks, the precision, the options. Out: an Engine.
+"""The engine interface: gradients, optimiser and checkpoint files of a training, by DDP or DeepSpeed.
 
-The model's weights that require gradients are trained with AdamW, clipped and scheduled the same way by every engine; the others are
-left as they are.
+In: a model whose forward returns the loss, the ranks, the precision, the options. Every engine trains the weights that require gradients
+with AdamW and the same clipping and schedule.
 """
 
 from __future__ import annotations
 
+import contextlib
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor, nn
 
-from seatrial_workloads.common.choice import Choice
-from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.precision import Precision
-from seatrial_workloads.common.schedule import lr_factor
+from seatrial.core.text import join_names
+from seatrial_workloads.common.checkpoints import CheckpointError
+from seatrial_workloads.common.effective import Choice
 
-NAMES = ("ddp", "deepspeed")
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """How the update is made; the fields from `zero_stage` on are DeepSpeed's alone."""
+    """Optimiser, schedule and checkpoint options; the fields from `zero_stage` on apply to DeepSpeed only."""
 
     lr: float
     """Learning rate of AdamW at the end of the warm-up."""
@@ -32,95 +35,115 @@ class EngineOptions:
     warmup_steps: int = 0
     """Steps over which the learning rate rises."""
     schedule_steps: int = 100_000
-    """Steps after which it has come down to its least."""
+    """Steps until it reaches its minimum."""
     min_lr_ratio: float = 1e-4
-    """Least learning rate as a share of lr."""
+    """Minimum learning rate as a share of lr."""
     gradient_clipping: float = 1.0
-    """Largest norm of the gradient; 0 for none."""
+    """Maximum gradient norm; 0 for no clipping."""
     exclude_frozen: bool = True
-    """Leave weights that do not train out of checkpoints."""
+    """Leave frozen weights out of checkpoints."""
     micro_batch: int = 1
     """Rows of one rank in one step."""
 
     zero_stage: int = 0
     """Stage of ZeRO, 0 to 3."""
     torch_adam: bool | None = None
-    """True takes torch's AdamW, false insists on FusedAdam; None takes FusedAdam where it can be had."""
+    """True uses torch's AdamW, false requires FusedAdam; None uses FusedAdam where it is available."""
     overlap_comm: bool = True
-    """Let communication run beside the backward pass."""
+    """Overlap communication with the backward pass."""
     bucket_size: int = 200_000_000
-    """Elements in one communication."""
+    """Elements per collective."""
     persistence_threshold: int = 100_000
-    """Weights of fewer elements stay whole on every rank under ZeRO 3."""
+    """Weights with fewer elements are not sharded under ZeRO 3."""
     wall_clock_breakdown: bool = False
     """Let DeepSpeed time its own phases and print them; it synchronises for that."""
-    mixed_precision: str = "auto"
-    """How bf16 and fp16 are computed: autocast (weights in fp32), weights (weights in 16 bits, fp32 copies in the optimiser), or auto:
-    autocast for ZeRO 0, where it is what ddp does, and weights for the others, where it is what they save memory with."""
 
     def lr_at(self, step: int) -> float:
-        """Learning rate of the update after step `step`, counted from 0."""
-        return self.lr * lr_factor(step, warmup_steps=self.warmup_steps, schedule_steps=self.schedule_steps, min_ratio=self.min_lr_ratio)
+        """Learning rate of step `step`, counted from 0: logarithmic warm-up, then cosine decay."""
+        # log(1) is 0: as in DeepSpeed, the shortest warm-up is two steps.
+        warmup_steps = max(2, self.warmup_steps) if self.warmup_steps else 0
+        if step < warmup_steps:
+            return self.lr * (math.log(step + 1) / math.log(warmup_steps))
+        decay_steps = max(1, self.schedule_steps - warmup_steps)
+        progress = min(1.0, (step - warmup_steps + 1) / decay_steps)
+        return self.lr * (self.min_lr_ratio + (1 - self.min_lr_ratio) * (1 + math.cos(math.pi * progress)) / 2)
 
 
 class Engine(Protocol):
-    """One rank's side of a training. All ranks make the same calls in the same order."""
+    """One rank's engine. All ranks make the same calls in the same order."""
 
     name: str
     model: nn.Module
-    """The bare model: for train() and eval(), and to look at."""
+    """The unwrapped model."""
     choices: dict[str, Choice]
-    """What settings came to: optimizer, and those that have no effect here."""
+    """Effective settings: the optimiser, and those without effect."""
     cannot_compile: str | None
     """Why torch.compile cannot work with it; None where it can."""
 
     def forward(self, **inputs: Any) -> Tensor:
-        """The loss, computed in the effective precision; under torch.no_grad also for a validation."""
+        """The loss in the effective precision; also used for validation, under torch.no_grad."""
         ...
 
     def backward(self, loss: Tensor) -> None:
-        """Gradients of the loss, brought together over all ranks."""
+        """Gradients of the loss, reduced over all ranks."""
         ...
 
     def step(self) -> None:
-        """Clip, update with this step's learning rate, clear the gradients."""
+        """Clip, update with this step's learning rate, zero the gradients."""
         ...
 
     def warm_up(self, **inputs: Any) -> None:
-        """Forward and backward of this rank alone, as in training, without a trace in weights or gradients: what a compiler needs to see.
-        A model that talks to other ranks in its forward needs all of them here."""
+        """Local forward and backward as in training, leaving weights and gradients unchanged, to trigger compilation. A model with
+        collectives in its forward needs all ranks here."""
         ...
 
     def save(self, folder: Path, extra: dict[str, Any]) -> None:
-        """Weights, optimiser, scaler, step and random numbers into a folder; every rank calls it. `extra` is the trainer's own, of plain
-        values and tensors."""
+        """Write weights, optimiser, scaler, step and random states into a folder; called by every rank. `extra` is the trainer's, of
+        plain values and tensors."""
         ...
 
     def load(self, folder: Path) -> dict[str, Any]:
-        """Go on from what `save` wrote; gives back `extra`."""
+        """Restore what `save` wrote; returns `extra`."""
         ...
 
     def close(self) -> None:
-        """Let go of everything that uses the process group."""
+        """Release everything that uses the process group."""
         ...
 
 
-def make_engine(name: str, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions) -> Engine:
-    """The engine called `name`; only the one asked for is imported."""
-    if name == "ddp":
-        from seatrial_workloads.common.engines.ddp import DdpEngine
-
-        return DdpEngine(model, ranks, precision, options)
-    if name == "deepspeed":
-        from seatrial_workloads.common.engines.deepspeed_engine import DeepSpeedEngine
-
-        return DeepSpeedEngine(model, ranks, precision, options)
-    raise ValueError(f"engine is '{name}'; expected one of {', '.join(NAMES)}")
-
-
 def trainable(model: nn.Module) -> list[nn.Parameter]:
-    """What the optimiser is given, in the model's order."""
+    """Trainable parameters, in the model's order."""
     found = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not found:
-        raise ValueError("no weight of the model requires a gradient: there is nothing to train")
+        raise ValueError("no weight of the model requires a gradient: nothing to train")
     return found
+
+
+# Engine state besides weights; written by rank 0.
+TRAINING = "training.pt"
+
+
+def frozen_names(model: nn.Module) -> set[str]:
+    """Names of frozen weights, including every alias of shared ones."""
+    return {name for name, parameter in model.named_parameters(remove_duplicate=False) if not parameter.requires_grad}
+
+
+def load_trained_weights(model: nn.Module, weights: dict[str, Tensor], source: Path) -> None:
+    """Load weights that include every trainable one, and no unknown one."""
+    own = model.state_dict().keys()
+    differences = {"lacks": own - weights.keys() - frozen_names(model), "has also": weights.keys() - own}
+    named = [f"{what} {join_names(sorted(names), MOST_NAMED)}" for what, names in differences.items() if names]
+    if named:
+        raise CheckpointError(f"{source} is of another model: it {', and '.join(named)}; resume with the settings it was saved with")
+    try:
+        model.load_state_dict(weights, strict=False)
+    except RuntimeError as error:
+        why = " ".join(str(error).split())
+        raise CheckpointError(f"{source} does not fit this model ({why}): resume with the settings it was saved with") from error
+
+
+def forward_and_backward(model: nn.Module, autocast: contextlib.AbstractContextManager[object], inputs: Mapping[str, Any]) -> None:
+    """Compute gradients without storing them."""
+    with autocast:
+        loss = model(**inputs)
+    torch.autograd.grad(loss, trainable(model), allow_unused=True)

@@ -1,1 +1,1 @@
-"""Parts of the model computed the fast way, each beside the plain one it stands for; `choose` decides which are taken."""
+"""Fast implementations of parts of the model, each next to its plain reference; `fast_paths` decides which are used."""

@@ -1,17 +1,4 @@
-"""wav2vec2's frozen CNN as matrix products. In: audio (rows, samples). Out: the features its own modules give, (rows, frames, channels).
-
-The plain way is `SpeechTextModel.plain_front_end`. Two facts make this one faster:
-
-- A convolution whose kernel is at most twice its stride is two matrix products on memory that is already in order, once time comes before
-  channels: each output frame needs the `stride` frames of its own block, and the first `kernel - stride` of the next block. No copy is
-  made, and no layer changes the layout.
-- The first layer's group norm has one channel a group: mean and variance over time of a linear map of windows of `kernel` samples. Both
-  follow from the windows' mean and covariance (10 x 10 numbers a row), so the norm is folded into weights of each row's own, and the
-  largest tensor of the model is written once instead of being read again twice.
-
-Time is padded to whole blocks; frames beyond the end are computed from whatever stands there and cut off at the end: no frame that is
-kept depends on them.
-"""
+"""wav2vec2's convolutional front end as matrix products, and its positional convolution by FFT."""
 
 from __future__ import annotations
 
@@ -22,12 +9,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import Wav2Vec2Config, Wav2Vec2Model
 
-# Rows of a matrix product must begin at multiples of 16 bytes, or a slower kernel is taken.
+# Rows of a matmul must be 16-byte aligned, or a slower kernel is used.
 ALIGNED = 8
 
 
-def applies_to(config: Wav2Vec2Config) -> str:
-    """Why these products cannot stand for the CNN of such a model; empty when they can."""
+def why_not_matrix(config: Wav2Vec2Config) -> str:
+    """Why the matrix form does not apply to this CNN; empty when it does."""
     if config.feat_extract_norm != "group":
         return f"the CNN normalises by {config.feat_extract_norm}, not by group"
     if config.feat_extract_activation != "gelu":
@@ -39,7 +26,7 @@ def applies_to(config: Wav2Vec2Config) -> str:
 
 
 class MatrixFrontEnd(nn.Module):
-    """The frozen CNN. It holds copies of the weights, in the layout the products need: make it after weights are loaded."""
+    """The frozen CNN as matmuls. Holds copies of the weights in the matmul layout: construct it after weights are loaded."""
 
     def __init__(self, speech: Wav2Vec2Model, dtype: torch.dtype) -> None:
         super().__init__()
@@ -48,17 +35,17 @@ class MatrixFrontEnd(nn.Module):
         first = layers[0]
         self.eps = first.layer_norm.eps
         self.dtype = dtype
-        # float64: windows of low hum and a filter that hears only treble leave little of large numbers.
-        self._keep("filters", first.conv.weight.squeeze(1).T.double())
-        self._keep("gain", first.layer_norm.weight.double())
-        self._keep("shift", first.layer_norm.bias.double())
+        # float64: low-frequency windows through a high-pass filter cancel almost completely.
+        self._register("filters", first.conv.weight.squeeze(1).T.double())
+        self._register("gain", first.layer_norm.weight.double())
+        self._register("shift", first.layer_norm.bias.double())
         for number, layer in enumerate(layers[1:], start=1):
             taps = layer.conv.weight.permute(2, 1, 0)
-            self._keep(f"block{number}", taps[: self.strides[number]].flatten(0, 1).to(dtype))
-            self._keep(f"next{number}", taps[self.strides[number] :].flatten(0, 1).to(dtype))
-            self._keep(f"bias{number}", None if layer.conv.bias is None else layer.conv.bias.to(dtype))
+            self._register(f"block{number}", taps[: self.strides[number]].flatten(0, 1).to(dtype))
+            self._register(f"next{number}", taps[self.strides[number] :].flatten(0, 1).to(dtype))
+            self._register(f"bias{number}", None if layer.conv.bias is None else layer.conv.bias.to(dtype))
 
-    def _keep(self, name: str, value: Tensor | None) -> None:
+    def _register(self, name: str, value: Tensor | None) -> None:
         self.register_buffer(name, None if value is None else value.detach().contiguous(), persistent=False)
 
     @torch.no_grad()
@@ -72,7 +59,7 @@ class MatrixFrontEnd(nn.Module):
             return hidden[:, :frames]
 
     def _first_layer(self, audio: Tensor, frames: int) -> Tensor:
-        """Convolution, group norm and gelu at once: one product a row with weights of its own."""
+        """Convolution, group norm and gelu in one batched matmul, with the norm folded into per-row weights."""
         blocks = math.prod(self.strides[1:])
         padded_frames = -(-frames // blocks) * blocks
         kernel, stride = self.kernels[0], self.strides[0]
@@ -80,7 +67,7 @@ class MatrixFrontEnd(nn.Module):
         windows = functional.pad(audio, (0, max(missing, 0))).unfold(1, kernel, stride)[:, :padded_frames]
         weights, offset = self._folded_norm(windows[:, :frames])
         width = -(-(kernel + 1) // ALIGNED) * ALIGNED
-        # One more column of ones carries the offset through the product.
+        # A column of ones adds the offset.
         columns = torch.zeros(*windows.shape[:2], width, dtype=self.dtype, device=audio.device)
         columns[..., :kernel] = windows
         columns[..., kernel] = 1
@@ -90,7 +77,7 @@ class MatrixFrontEnd(nn.Module):
         return functional.gelu(torch.bmm(columns, matrix))
 
     def _folded_norm(self, windows: Tensor) -> tuple[Tensor, Tensor]:
-        """Filters and offset of each row that give the normalised output of the first convolution."""
+        """Per-row filters and offset that give the normalised output of the first convolution."""
         count = windows.shape[1]
         exact = windows.double()
         mean = exact.mean(dim=1)
@@ -108,6 +95,47 @@ class MatrixFrontEnd(nn.Module):
         block_weight, next_weight = getattr(self, f"block{number}"), getattr(self, f"next{number}")
         out = blocks @ block_weight if bias is None else torch.addmm(bias, blocks, block_weight)
         if kernel > stride:
-            # The last block of a row looks into the next row: that frame is beyond the end and is cut off.
+            # The last block of a row reads into the next row; that frame is beyond the end and is cut off.
             out[:-1].addmm_(blocks[1:, : (kernel - stride) * channels], next_weight)
         return functional.gelu(out.view(rows, frames // stride, -1))
+
+
+class FourierPositions(nn.Module):
+    """The positional convolution by FFT, sharing the plain module's parameters."""
+
+    def __init__(self, plain: nn.Module) -> None:
+        super().__init__()
+        self.conv = plain.conv
+        self.activation = plain.activation
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        with torch.autocast(hidden.device.type, enabled=False):
+            positions = self._convolved(hidden.float()) + self.conv.bias.float()
+        return self.activation(positions.to(hidden.dtype))
+
+    def _convolved(self, hidden: Tensor) -> Tensor:
+        rows, frames, width = hidden.shape
+        groups, kernel = self.conv.groups, self.conv.kernel_size[0]
+        before = self.conv.padding[0]
+        length = smooth_length(frames + kernel - 1)
+        spectrum = torch.fft.rfft(hidden, n=length, dim=1)
+        # (out, in / groups, taps): conv1d is a correlation, hence the conjugate.
+        filters = torch.fft.rfft(self.conv.weight.float(), n=length, dim=2).conj()
+        by_group = spectrum.view(rows, -1, groups, width // groups).permute(1, 2, 0, 3)
+        filters = filters.view(groups, width // groups, width // groups, -1).permute(3, 0, 2, 1)
+        product = torch.matmul(by_group, filters).permute(2, 0, 1, 3).reshape(rows, -1, width)
+        correlated = torch.fft.irfft(product, n=length, dim=1)
+        # Frame t begins `before` frames earlier; negative indices wrap around.
+        return correlated.roll(before, dims=1)[:, :frames]
+
+
+def smooth_length(least: int) -> int:
+    """The next length with only the factors 2, 3 and 5, for which FFTs are fast."""
+    length, rest = least - 1, 0
+    while rest != 1:
+        length += 1
+        rest = length
+        for factor in (2, 3, 5):
+            while rest % factor == 0:
+                rest //= factor
+    return length

@@ -1,1 +1,1 @@
-"""The trainer by Hydra's keys: configs/, checked after compose and mapped onto the flat Settings; `train` is the program."""
+"""The trainer with Hydra keys: configs/, checked after composing and mapped onto the flat Settings; `train` is the program."""

@@ -1,8 +1,4 @@
-"""Batches made from files. In: the Rows of one step. Out: its Batch, ready for the model; this is what a loader worker does.
-
-Only the slice is decoded: of a 12 s file, seeking to 2 s and decoding those takes a quarter of the time of the whole. Where silence is
-trimmed while loading, the whole file has to be heard first, and the slice is cut from what is left.
-"""
+"""The dataset: audio slices of a prepared tree with token ids and time masks."""
 
 from __future__ import annotations
 
@@ -11,40 +7,70 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import soundfile
 import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 from transformers import PreTrainedTokenizerBase
 
 from seatrial_workloads.contrastive.batch import Batch
-from seatrial_workloads.contrastive.loading.order import Rows
-from seatrial_workloads.contrastive.loading.slices import FEWEST_SAMPLES, SliceRule, Slices, cut_text
-from seatrial_workloads.contrastive.loading.time_masks import time_mask
+from seatrial_workloads.contrastive.loading.sampling import (
+    MIN_SAMPLES,
+    Rows,
+    SliceRule,
+    Slices,
+    Stream,
+    cut_text,
+    random_words,
+    uniforms,
+)
 from seatrial_workloads.contrastive.loading.tokens import tokenise
-from seatrial_workloads.contrastive.loading.utterances import DatasetError, Utterances, header_samples, unreadable
-from seatrial_workloads.librispeech.manifest import SAMPLE_RATE
-from seatrial_workloads.librispeech.trim import trim_bounds
+from seatrial_workloads.contrastive.loading.utterances import DatasetError, Utterances, header_samples, open_audio, unreadable
+from seatrial_workloads.librispeech.audio import trim_bounds
 
-# As wav2vec2's feature extractor has it: a row of silence is not divided by zero.
+SPAN_FRAMES = 10
+MIN_SPANS = 2
+
+
+def time_mask(
+    num_frames: NDArray[np.int64], width: int, *, prob: float, seed: int, epoch: int, indices: NDArray[np.integer]
+) -> NDArray[np.bool_]:
+    """(rows, width): True for masked frames; padding beyond `num_frames` of a row is never masked."""
+    # Randomly rounded; at most as many as fit side by side.
+    num_spans = (prob * num_frames / SPAN_FRAMES + uniforms(Stream.NUM_SPANS, seed, epoch, indices)).astype(np.int64)
+    num_spans = np.minimum(np.maximum(num_spans, MIN_SPANS), num_frames // SPAN_FRAMES)
+    places = np.arange(width)
+    keys = random_words(Stream.SPAN_STARTS, seed, epoch, indices[:, None], places)
+    # The places with the smallest keys are the starts: a draw without replacement. No full span fits at the last few frames.
+    keys[places > (num_frames - SPAN_FRAMES)[:, None]] = np.iinfo(np.uint64).max
+    most = int(num_spans.max(initial=0))
+    first_keys = np.argsort(keys, axis=1, kind="stable")[:, :most]
+    is_start = np.zeros(keys.shape, dtype=bool)
+    np.put_along_axis(is_start, first_keys, np.arange(most) < num_spans[:, None], axis=1)
+    mask = is_start.copy()
+    for offset in range(1, SPAN_FRAMES):
+        mask[:, offset:] |= is_start[:, :-offset]
+    return mask
+
+
+# As in wav2vec2's feature extractor: avoids division by zero for silence.
 VARIANCE_FLOOR = 1e-7
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpeechTextBatches(Dataset[Batch]):
-    """Rows → Batch. The same for the same rows, whoever asks."""
+    """Rows → Batch; a pure function of the rows."""
 
     utterances: Utterances
     rule: SliceRule
     tokenizer: PreTrainedTokenizerBase = field(repr=False)
     trims: bool = False
-    """Cut silence off both ends before the slice is chosen."""
+    """Trim silence at both ends before slicing."""
     mask_time_prob: float = 0.0
     num_frames: Callable[[int], int] | None = None
-    """Samples → frames that the speech encoder makes of them; needed for a time mask."""
+    """Samples → frames of the speech encoder; needed for a time mask."""
 
     def __getitem__(self, rows: Rows) -> Batch:
-        num_samples, slices, audio = self._trimmed_audio(rows) if self.trims else self._audio(rows)
+        num_samples, slices, audio = self._audio(rows)
         token_ids, token_mask = tokenise(self.tokenizer, self._texts(rows, num_samples, slices))
         mask = self._time_mask(rows, slices.lengths, audio.shape[1])
         return Batch(
@@ -57,41 +83,34 @@ class SpeechTextBatches(Dataset[Batch]):
         )
 
     def _audio(self, rows: Rows) -> tuple[NDArray[np.int64], Slices, NDArray[np.float32]]:
-        """Length of each utterance, the slices, and their audio, of which nothing else is decoded."""
-        num_samples = self._lengths(rows)
+        """Utterance lengths, slices and their audio. Only the slices are decoded, unless silence is trimmed before slicing."""
+        paths = [self.utterances.path(int(index)) for index in rows.indices]
+        trimmed = [read_trimmed(path) for path in paths] if self.trims else None
+        if trimmed is not None:
+            num_samples = np.array([len(samples) for samples in trimmed], dtype=np.int64)
+        elif self.utterances.num_samples is not None:
+            num_samples = self.utterances.num_samples[rows.indices]
+        else:
+            num_samples = np.array([header_samples(path) for path in paths], dtype=np.int64)
         slices = self.rule.cut(rows.epoch, rows.indices, num_samples)
         self._check_lengths(rows, slices.lengths)
         audio = padded(slices.lengths)
-        for row, index, whole, start, length in zip(audio, rows.indices, num_samples, slices.starts, slices.lengths, strict=True):
-            read_slice(self.utterances.path(int(index)), int(whole), int(start), row[:length])
-            normalise(row[:length])
+        for number, (start, length) in enumerate(zip(slices.starts.tolist(), slices.lengths.tolist(), strict=True)):
+            row = audio[number, :length]
+            if trimmed is None:
+                read_slice(paths[number], int(num_samples[number]), start, row)
+            else:
+                row[:] = trimmed[number][start : start + length]
+            normalise(row)
         return num_samples, slices, audio
-
-    def _trimmed_audio(self, rows: Rows) -> tuple[NDArray[np.int64], Slices, NDArray[np.float32]]:
-        """The same, with slices of what is left without silence."""
-        spoken = [read_trimmed(self.utterances.path(int(index))) for index in rows.indices]
-        num_samples = np.array([len(one) for one in spoken], dtype=np.int64)
-        slices = self.rule.cut(rows.epoch, rows.indices, num_samples)
-        self._check_lengths(rows, slices.lengths)
-        audio = padded(slices.lengths)
-        for row, one, start, length in zip(audio, spoken, slices.starts, slices.lengths, strict=True):
-            row[:length] = one[start : start + length]
-            normalise(row[:length])
-        return num_samples, slices, audio
-
-    def _lengths(self, rows: Rows) -> NDArray[np.int64]:
-        known = self.utterances.num_samples
-        if known is not None:
-            return known[rows.indices]
-        return np.array([header_samples(self.utterances.path(int(index))) for index in rows.indices], dtype=np.int64)
 
     def _check_lengths(self, rows: Rows, lengths: NDArray[np.int64]) -> None:
-        for row in np.flatnonzero(lengths < FEWEST_SAMPLES):
+        for row in np.flatnonzero(lengths < MIN_SAMPLES):
             path = self.utterances.path(int(rows.indices[row]))
             left = "has speech of" if self.trims else "has"
             raise DatasetError(
-                f"{path} {left} {lengths[row]} samples, and the speech encoder makes no frame of less than {FEWEST_SAMPLES}: "
-                "take it out of the tree and the manifest"
+                f"{path} {left} {lengths[row]} samples, and the speech encoder needs at least {MIN_SAMPLES}: "
+                "remove it from the tree and the manifest"
             )
 
     def _texts(self, rows: Rows, num_samples: NDArray[np.int64], slices: Slices) -> list[str]:
@@ -114,7 +133,7 @@ class SpeechTextBatches(Dataset[Batch]):
 
 
 def padded(lengths: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Room for rows of these lengths, zeros behind the end of each."""
+    """Uninitialised rows of these lengths with zero padding."""
     audio = np.empty((len(lengths), int(lengths.max())), dtype=np.float32)
     for row, length in zip(audio, lengths, strict=True):
         row[length:] = 0.0
@@ -122,45 +141,28 @@ def padded(lengths: NDArray[np.int64]) -> NDArray[np.float32]:
 
 
 def read_slice(path: Path, num_samples: int, start: int, out: NDArray[np.float32]) -> None:
-    """Fill `out` with the file's samples from `start` on; `num_samples` is what the file is believed to hold."""
-    try:
-        with soundfile.SoundFile(path) as file:
-            _check_format(path, file)
-            if file.frames != num_samples:
-                raise DatasetError(
-                    f"{path} has {file.frames} samples, and dataset_manifest_path says {num_samples}: the manifest belongs to another tree "
-                    "or an older one; write it again with seatrial prepare librispeech"
-                )
-            file.seek(start)
-            filled = len(file.read(out=out))
-    except (soundfile.SoundFileError, OSError) as error:
-        raise DatasetError(unreadable(path, error)) from error
+    """Fill `out` with the file's samples from `start` on; `num_samples` is its expected length."""
+    with open_audio(path) as file:
+        if file.frames != num_samples:
+            raise DatasetError(
+                f"{path} has {file.frames} samples, and dataset_manifest_path says {num_samples}: the manifest is outdated or of "
+                "another tree; write it again with seatrial prepare librispeech"
+            )
+        file.seek(start)
+        filled = len(file.read(out=out))
     if filled != len(out):
         raise DatasetError(unreadable(path, f"it ends at sample {start + filled} of {num_samples}"))
 
 
 def read_trimmed(path: Path) -> NDArray[np.float32]:
-    """The file's samples without the silence at both ends."""
-    try:
-        with soundfile.SoundFile(path) as file:
-            _check_format(path, file)
-            audio = file.read(dtype="float32")
-    except (soundfile.SoundFileError, OSError) as error:
-        raise DatasetError(unreadable(path, error)) from error
-    first, behind = trim_bounds(audio)
-    return audio[first:behind]
-
-
-def _check_format(path: Path, file: soundfile.SoundFile) -> None:
-    if file.samplerate == SAMPLE_RATE and file.channels == 1:
-        return
-    raise DatasetError(
-        f"{path} has {file.channels} channels at {file.samplerate} Hz; expected one at {SAMPLE_RATE} Hz: "
-        "prepare the tree with seatrial prepare librispeech --input-root … --output-root …"
-    )
+    """The file's samples, trimmed of silence at both ends."""
+    with open_audio(path) as file:
+        audio = file.read(dtype="float32")
+    start, end = trim_bounds(audio)
+    return audio[start:end]
 
 
 def normalise(row: NDArray[np.float32]) -> None:
-    """Mean 0 and variance 1, in place; operation for operation what wav2vec2's feature extractor does, so that both round alike."""
+    """Mean 0 and variance 1, in place; the same operations as wav2vec2's feature extractor, so that both round the same."""
     row -= row.mean()
     row /= np.sqrt(np.square(row).sum() / len(row) + VARIANCE_FLOOR)

@@ -1,29 +1,40 @@
-"""What there is to train on. In: a LibriSpeech tree, with or without its manifest. Out: Utterances of a split set, sorted by path.
-
-    train        train-clean-100 train-clean-360 train-other-500       those of them that are there
-    validation   dev-clean dev-other
-    test         test-clean test-other
-
-With a manifest nothing is looked for on disk but the transcripts, and the lengths are known. Without one the tree is scanned, and a length
-is read from a file's header where somebody needs it. Both ways give the same utterances in the same order.
-"""
+"""Utterances of a prepared LibriSpeech tree: audio files and transcripts, packed in memory that forked workers share."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import numpy as np
 import soundfile
 from numpy.typing import NDArray
 
-from seatrial_workloads.common.startup_error import StartupError
-from seatrial_workloads.contrastive.loading.packed import PackedTexts
+from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.librispeech.manifest import ManifestError, read_manifest
+from seatrial_workloads.librispeech.tree import SAMPLE_RATE, ManifestError, is_inside_tree, read_manifest
+
+
+class PackedTexts:
+    """Texts by index, in one bytes object."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        encoded = [text.encode() for text in texts]
+        self._bytes = b"".join(encoded)
+        self._ends = np.cumsum([0, *map(len, encoded)], dtype=np.int64)
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def __getitem__(self, index: int) -> str:
+        if not 0 <= index < len(self):
+            raise IndexError(f"text {index} of {len(self)}")
+        return self._bytes[self._ends[index] : self._ends[index + 1]].decode()
+
 
 SPLITS = {
     "train": ("train-clean-100", "train-clean-360", "train-other-500"),
@@ -39,7 +50,7 @@ class DatasetError(StartupError):
 
 @dataclass(frozen=True, kw_only=True)
 class Utterances:
-    """Files and what is said in them. Compact: every loader worker has this in its memory."""
+    """Files and their transcripts. Compact, since every loader worker holds it."""
 
     root: Path
     split_set: str
@@ -47,9 +58,9 @@ class Utterances:
     """Relative to `root`."""
     texts: PackedTexts
     num_samples: NDArray[np.int64] | None
-    """None where they were not needed so far (see `with_lengths`)."""
+    """None where unknown (see `with_lengths`)."""
     num_without_text: int
-    """Files left out since no transcript has them."""
+    """Files skipped for lack of a transcript."""
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -57,13 +68,13 @@ class Utterances:
     def path(self, index: int) -> Path:
         return self.root / self.paths[index]
 
-    def described(self) -> str:
-        """For people: how many there are, and what was left out."""
-        left_out = f"; {self.num_without_text:,} files without a transcript left out" if self.num_without_text else ""
+    def summary(self) -> str:
+        """One line for the log."""
+        left_out = f"; {self.num_without_text:,} files without a transcript skipped" if self.num_without_text else ""
         return f"{self.split_set}: {len(self):,} utterances in {self.root}{left_out}"
 
     def with_lengths(self) -> Utterances:
-        """The same with every length known; reads the header of each file, and no more of it."""
+        """The same with every length known, read from the files' headers."""
         if self.num_samples is not None:
             return self
         lengths = (header_samples(self.path(index)) for index in range(len(self)))
@@ -73,52 +84,59 @@ class Utterances:
 def find_utterances(settings: Settings, split_set: str) -> Utterances:
     """The utterances of `train`, `validation` or `test`."""
     root = Path(settings.dataset_root)
-    _check_root(root)
+    if not root.is_dir():
+        raise DatasetError(
+            f"dataset_root {root} does not exist; expected a folder with SPLIT/SPEAKER/CHAPTER/*.flac and transcripts; {REMEDY}"
+        )
     if settings.dataset_manifest_path is None:
-        found: Iterable[tuple[str, int | None]] = ((path, None) for path in sorted(_scanned(root, split_set)))
+        found: Iterable[tuple[str, int | None]] = ((path, None) for path in sorted(_scan_tree(root, split_set)))
     else:
-        found = sorted(_listed(root, Path(settings.dataset_manifest_path), split_set))
+        found = sorted(_read_listed(Path(settings.dataset_manifest_path), split_set))
     return _with_texts(settings, split_set, found)
 
 
 def header_samples(path: Path) -> int:
-    """Length of a file by its header."""
+    """Number of samples by the file's header."""
+    with open_audio(path) as file:
+        return int(file.frames)
+
+
+@contextlib.contextmanager
+def open_audio(path: Path) -> Iterator[soundfile.SoundFile]:
+    """The open file, one channel at the sample rate of the encoder; a DatasetError where it cannot be read."""
     try:
         with soundfile.SoundFile(path) as file:
-            return int(file.frames)
+            if (file.channels, file.samplerate) != (1, SAMPLE_RATE):
+                raise DatasetError(
+                    f"{path} has {file.channels} channels at {file.samplerate} Hz; expected one at {SAMPLE_RATE} Hz: "
+                    "prepare the tree with seatrial prepare librispeech --input-root … --output-root …"
+                )
+            yield file
     except (soundfile.SoundFileError, OSError) as error:
         raise DatasetError(unreadable(path, error)) from error
 
 
 def unreadable(path: Path, error: object) -> str:
     return (
-        f"{path} cannot be read ({error}); training leaves no data out by itself: make it again (seatrial prepare librispeech "
-        "--overwrite), which lists what cannot be made in rejected.tsv, and check the tree with --verify"
+        f"{path} cannot be read ({error}); training skips no data silently: prepare the tree again (seatrial prepare librispeech "
+        "--overwrite), which lists bad files in rejected.tsv, and check it with --verify"
     )
 
 
-def _check_root(root: Path) -> None:
-    if root.is_dir():
-        return
-    raise DatasetError(
-        f"dataset_root {root} is not there; expected a folder with SPLIT/SPEAKER/CHAPTER/*.flac and transcripts; {REMEDY.format(root=root)}"
-    )
-
-
-def _scanned(root: Path, split_set: str) -> Iterator[str]:
-    """Relative paths of all FLAC files of the splits."""
+def _scan_tree(root: Path, split_set: str) -> Iterator[str]:
+    """Relative paths of all FLAC files in the splits."""
     for split in SPLITS[split_set]:
         for folder, _, names in os.walk(root / split):
             relative = Path(folder).relative_to(root).as_posix()
             yield from (f"{relative}/{name}" for name in names if name.endswith(".flac") and not name.startswith("."))
 
 
-def _listed(root: Path, manifest: Path, split_set: str) -> Iterator[tuple[str, int]]:
-    """Relative path and length of each row of the splits."""
+def _read_listed(manifest: Path, split_set: str) -> Iterator[tuple[str, int]]:
+    """Relative path and length of each row in the splits."""
     if not manifest.is_file():
         raise DatasetError(
-            f"dataset_manifest_path {manifest} is not there; expected the manifest.tsv that seatrial prepare librispeech writes, "
-            f"or null to scan dataset_root; {REMEDY.format(root=root)}"
+            f"dataset_manifest_path {manifest} does not exist; expected the manifest.tsv that seatrial prepare librispeech writes, "
+            f"or null to scan dataset_root; {REMEDY}"
         )
     try:
         rows = read_manifest(manifest)
@@ -126,27 +144,25 @@ def _listed(root: Path, manifest: Path, split_set: str) -> Iterator[tuple[str, i
         raise DatasetError(f"dataset_manifest_path cannot be used: {error}; write it again with seatrial prepare librispeech") from error
     seen: set[str] = set()
     for number, row in enumerate(rows, start=2):
-        if row.num_samples < 1 or row.rel_path in seen or not _is_below_root(row.rel_path):
+        if row.num_samples < 1 or row.rel_path in seen or not is_inside_tree(row.rel_path):
             raise DatasetError(
-                f"{manifest}:{number}: '{row.rel_path}' with {row.num_samples} samples; expected a path below dataset_root that no row "
-                "before has, and at least one sample; write it again with seatrial prepare librispeech"
+                f"{manifest}:{number}: '{row.rel_path}' with {row.num_samples} samples; expected a unique path below dataset_root "
+                "and at least one sample; write it again with seatrial prepare librispeech"
             )
         seen.add(row.rel_path)
         if row.rel_path.partition("/")[0] in SPLITS[split_set]:
             yield row.rel_path, row.num_samples
 
 
-def _is_below_root(rel_path: str) -> bool:
-    path = PurePosixPath(rel_path)
-    return bool(path.name) and not path.is_absolute() and ".." not in path.parts
-
-
 def _with_texts(settings: Settings, split_set: str, found: Iterable[tuple[str, int | None]]) -> Utterances:
     root = Path(settings.dataset_root)
-    transcripts = _Transcripts(root)
+    # Sorted files of one chapter follow each other.
+    read_transcripts = functools.lru_cache(maxsize=1)(_read_transcripts)
     paths, texts, lengths, num_without_text = [], [], [], 0
     for path, num_samples in found:
-        text = transcripts.of(path)
+        folder, _, name = path.rpartition("/")
+        file_id = name.removesuffix(".flac")
+        text = read_transcripts(root / folder / f"{file_id.rpartition('-')[0]}.trans.txt").get(file_id)
         if text is None:
             num_without_text += 1
             continue
@@ -154,7 +170,7 @@ def _with_texts(settings: Settings, split_set: str, found: Iterable[tuple[str, i
         texts.append(text)
         lengths.append(num_samples)
     if not paths:
-        raise DatasetError(_nothing_found(settings, split_set, num_without_text))
+        raise DatasetError(_describe_empty(settings, split_set, num_without_text))
     if not (root / paths[0]).is_file():
         raise DatasetError(
             f"{settings.dataset_manifest_path} lists {paths[0]}, which is not below dataset_root {root}: they belong to different trees; "
@@ -170,8 +186,8 @@ def _with_texts(settings: Settings, split_set: str, found: Iterable[tuple[str, i
     )
 
 
-def _nothing_found(settings: Settings, split_set: str, num_without_text: int) -> str:
-    """Why there is nothing to train on, and the nearest folder that has something."""
+def _describe_empty(settings: Settings, split_set: str, num_without_text: int) -> str:
+    """Why there are no utterances, and a nearby folder that has some."""
     root = Path(settings.dataset_root)
     expected = " ".join(SPLITS[split_set])
     where = f"dataset_root {root}"
@@ -180,32 +196,15 @@ def _nothing_found(settings: Settings, split_set: str, num_without_text: int) ->
     if num_without_text:
         return (
             f"{where}: none of the {num_without_text:,} {split_set} files has a transcript; expected SPEAKER-CHAPTER.trans.txt beside the "
-            f"FLAC files, with a line for each; {REMEDY.format(root=root)}"
+            f"FLAC files, with a line for each; {REMEDY}"
         )
     below = root / "LibriSpeech"
     near = f"; {below} has them: set dataset_root to it" if any((below / split).is_dir() for split in SPLITS[split_set]) else ""
-    return f"{where} has no {split_set} utterance; expected FLAC files below {expected}{near}; {REMEDY.format(root=root)}"
-
-
-class _Transcripts:
-    """Texts by file; keeps one chapter at a time, which is enough for files that come sorted."""
-
-    def __init__(self, root: Path) -> None:
-        self._root = root
-        self._chapter: str | None = None
-        self._texts: dict[str, str] = {}
-
-    def of(self, rel_path: str) -> str | None:
-        folder, _, name = rel_path.rpartition("/")
-        file_id = name.removesuffix(".flac")
-        chapter = f"{folder}/{file_id.rpartition('-')[0]}.trans.txt"
-        if chapter != self._chapter:
-            self._chapter, self._texts = chapter, _read_transcripts(self._root / chapter)
-        return self._texts.get(file_id)
+    return f"{where} has no {split_set} utterance; expected FLAC files below {expected}{near}; {REMEDY}"
 
 
 def _read_transcripts(path: Path) -> dict[str, str]:
-    """File id → text; nothing where there is no such file."""
+    """File id → text; empty if the file does not exist."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What can be drawn of a run, against runs of known truth."""
+"""Tables that are drawn of a run, and how they are thinned."""
 
 from __future__ import annotations
 
@@ -9,24 +9,32 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from seatrial.analyse.charts.eta import eta_table
-from seatrial.analyse.charts.first_rank import first_rank
-from seatrial.analyse.charts.ranks import rank_table
-from seatrial.analyse.charts.run import run_charts
-from seatrial.analyse.charts.steps import step_table
+from seatrial.analyse.charts.run_charts import (
+    QUANTILES,
+    detail_for,
+    eta_table,
+    phase_table,
+    rank_table,
+    run_charts,
+    step_table,
+    step_time_table,
+)
+from seatrial.analyse.charts.thinning import LEAST_POINTS, cells, cells_with_marks, kept_places, longest_kept
+from seatrial.analyse.charts.timeline import first_rank
 from seatrial.analyse.measure import measure_run
-from seatrial.analyse.straggler import LEAST_STEPS
-from seatrial.analyse.straggler_work import rank_work
-from seatrial.records.attempt import Attempt
-from seatrial.records.charts import CHART_TABLES, Columns, Detail
+from seatrial.analyse.stragglers import LEAST_STEPS, RankWork, rank_work
+from seatrial.records.attempt import Attempt, StepTables
+from seatrial.records.columns import CHART_TABLES, Columns, Detail
 from seatrial.records.eta import EtaPoint
-from seatrial.records.health import RankPlace
-from seatrial.records.measure import RunMeasure, Window
-from seatrial.records.run_spec import TimingSpec
-from seatrial.records.steps import StepTables
+from seatrial.records.measure import RankPlace, RunMeasure, Window
+from seatrial.records.plan import TimingSpec
 from seatrial.records.telemetry import TelemetryTables
-from tests.unit.analyse import factory, meeting_ranks
+from tests.unit.analyse import factory
+from tests.unit.analyse import factory as meeting_ranks
+from tests.unit.analyse.factory import STARTED_T, pauses_of, steps_of, tables
 
 DETAIL = Detail(steps=120, telemetry=8, eta=10)
 T = factory.STARTED_T
@@ -95,11 +103,11 @@ def test_steps_keep_the_slowest_the_quickest_and_the_first_broken_loss() -> None
 @pytest.mark.parametrize("loss", [3.0, None])
 def test_the_slowest_and_quickest_step_that_count_stay_beside_slower_ones_that_do_not(loss: float | None) -> None:
     times = [100.0 + 0.001 * (step % 7) for step in range(600)]
-    told = [(0, step, "eval", 9.0) for step in range(55, 600, 10)]
-    for _, step, _, _ in told:
+    pauses = [(0, step, "eval", 9.0) for step in range(55, 600, 10)]
+    for _, step, _, _ in pauses:
         times[step] = 1000.0 if step % 20 == 15 else 10.0
     times[303], times[404] = 160.0, 60.0
-    table = drawn(factory.tables(factory.steps_of(times, loss=loss), pauses=factory.pauses_of(*told)))["steps"]
+    table = drawn(factory.tables(factory.steps_of(times, loss=loss), pauses=factory.pauses_of(*pauses)))["steps"]
     counted = [row["iter_ms"] for row in rows(table) if row["counted"]]
     others = [row["iter_ms"] for row in rows(table) if not row["counted"]]
     assert len(table["step"]) <= DETAIL.steps
@@ -144,25 +152,18 @@ def test_a_row_that_reaches_out_of_the_window_counts_for_no_rank() -> None:
 
 def test_steps_that_held_a_pause_are_in_no_rank_s_figures() -> None:
     slow = [500.0 if step % 2 else 100.0 for step in range(60)]
-    told = factory.pauses_of(*((0, step, "eval", 9.0) for step in range(1, 60, 2)))
-    table = drawn(factory.tables(factory.steps_of(slow), factory.steps_of(slow, rank=1), pauses=told))["ranks"]
+    pauses = factory.pauses_of(*((0, step, "eval", 9.0) for step in range(1, 60, 2)))
+    table = drawn(factory.tables(factory.steps_of(slow), factory.steps_of(slow, rank=1), pauses=pauses))["ranks"]
     assert table["iter_p50_ms"] == [100.0, 100.0]
     assert max(table["n"]) <= 30
 
 
-def test_a_step_that_held_a_pause_on_any_rank_does_not_count() -> None:
-    tables = factory.tables(
-        factory.steps_of([100.0] * 60), factory.steps_of([100.0] * 60, rank=1), pauses=factory.pauses_of((1, 50, "eval", 9.0))
-    )
-    assert [row["step"] for row in rows(drawn(tables)["steps"]) if not row["counted"] and row["step"] > 40] == [50]
-
-
 def test_quantiles_are_those_of_the_measure() -> None:
-    for tables in (
+    for found_tables in (
         factory.tables(factory.steps_of(times_ms())),
         factory.tables(factory.steps_of(times_ms()), factory.steps_of(times_ms()[::-1], rank=1)),
     ):
-        measure, table = measured(tables), drawn(tables)["step_times"]
+        measure, table = measured(found_tables), drawn(found_tables)["step_times"]
         assert measure.window is not None
         by_quantile = dict(zip(table["quantile"], table["iter_ms"], strict=True))
         assert by_quantile[0.5] == pytest.approx(measure.wall_p50_ms)
@@ -170,27 +171,6 @@ def test_quantiles_are_those_of_the_measure() -> None:
         assert set(zip(table["first_step"], table["last_step"], table["n"], strict=True)) == {
             (measure.window.first_step, measure.window.last_step, measure.window.n)
         }
-
-
-def test_phases_add_up_to_the_step_and_what_none_explains_is_other() -> None:
-    steps = factory.steps_of([100.0] * 100, data_wait_ms=5.0, fwd_ms=30.0, bwd_ms=50.0)
-    found = {row["phase"]: row for row in rows(drawn(factory.tables(steps))["phases"])}
-    assert {name: row["mean_ms"] for name, row in found.items()} == pytest.approx({"data_wait": 5, "fwd": 30, "bwd": 50, "other": 15})
-    assert sum(row["share_pct"] for row in found.values()) == pytest.approx(100)
-    assert found["other"]["n"] == measured(factory.tables(steps)).window.n  # type: ignore[union-attr]
-
-
-def test_phases_of_launches_that_run_ahead_are_shares_of_their_sum() -> None:
-    steps = factory.steps_of([10.0] * 100, fwd_ms=30.0, bwd_ms=50.0)
-    table = drawn(factory.tables(steps))["phases"]
-    assert dict(zip(table["phase"], table["share_pct"], strict=True)) == pytest.approx({"fwd": 37.5, "bwd": 62.5, "other": 0.0})
-
-
-def test_phases_told_of_every_tenth_step_say_of_how_many_they_are() -> None:
-    tables = meeting_ranks.run(2, 400, phase_every=10)
-    window, table = measured(tables).window, drawn(tables)["phases"]
-    assert window is not None
-    assert 0 < table["n"][0] <= window.n // 10 + 1  # type: ignore[operator]
 
 
 def test_the_slow_rank_works_longer_and_the_others_wait() -> None:
@@ -212,7 +192,7 @@ def test_ranks_without_phases_have_step_times_only_and_a_single_rank_no_row() ->
     assert "ranks" not in drawn(factory.tables(factory.steps_of([100.0] * 60)))
 
 
-def test_waiting_is_told_apart_only_where_enough_steps_tell_their_phases() -> None:
+def test_waiting_is_separated_only_where_enough_steps_have_their_phases() -> None:
     for count, is_told in ((LEAST_STEPS + 40, True), (LEAST_STEPS - 2, False)):
         tables = meeting_ranks.run(2, count, extra={(1, "fwd"): 20.0})
         window = Window(first_step=0, last_step=count - 1, n=count, warmup_steps=0)
@@ -227,7 +207,7 @@ def test_of_very_many_ranks_the_slowest_stays() -> None:
     assert 777 in table["rank"]
 
 
-def test_estimates_are_those_of_the_asked_mode_by_time_since_launch() -> None:
+def test_estimates_are_those_of_the_plans_mode_by_time_since_launch() -> None:
     table = drawn(factory.tables(factory.steps_of(times_ms())))["eta"]
     assert len(table["step"]) <= DETAIL.eta
     first = rows(table)[0]
@@ -271,3 +251,135 @@ def test_lines_of_a_script_without_times_are_drawn_by_step() -> None:
     found = drawn(factory.tables(steps, source="log:seed"))
     assert found["steps"]["t_s"] == nothing
     assert "spans" not in found
+
+
+WINDOW = Window(first_step=1, last_step=4, n=4, warmup_steps=1)
+
+
+def table(*parts: pl.DataFrame, window: Window = WINDOW, pauses: pl.DataFrame | None = None) -> Columns:
+    made = tables(*parts, pauses=pauses)
+    return step_time_table(made, first_rank(made, STARTED_T, jumped=False), window)
+
+
+def at(found: Columns, quantile: float) -> object:
+    return found["iter_ms"][list(QUANTILES).index(quantile)]
+
+
+def test_only_steps_of_the_window_count_and_ends_are_the_extremes() -> None:
+    found = table(steps_of([999.0, 10.0, 20.0, 30.0, 40.0, 999.0]))
+    assert (at(found, 0.0), at(found, 0.5), at(found, 1.0)) == (10.0, 25.0, 40.0)
+    assert found["quantile"] == list(QUANTILES) and found["n"] == [4] * len(QUANTILES)
+    assert (found["first_step"][0], found["last_step"][0]) == (1, 4)
+    slower = table(steps_of([1.0, 10.0, 20.0, 30.0, 40.0]), steps_of([1.0, 50.0, 10.0, 10.0, 10.0], rank=1))
+    assert (at(slower, 0.0), at(slower, 1.0)) == (20.0, 50.0), "a step takes as long as its slowest rank"
+    one = steps_of([1.0, 10.0, 20.0, 30.0, 400.0])
+    assert at(table(one, pauses=pauses_of((0, 4, "eval", 5.0))), 1.0) == 30.0, "a step with a pause does not count"
+    assert table(one, window=Window(first_step=50, last_step=60, n=0, warmup_steps=0)) == {}
+
+
+PHASE_WINDOW = Window(first_step=5, last_step=6, n=2, warmup_steps=5)
+
+
+def work(phases: dict[str, list[list[float]]], iter_ms: list[list[float]] | None = None, steps: int = 2) -> RankWork:
+    tables = {name: np.array(values, dtype=float).reshape(2, steps) for name, values in phases.items()}
+    known = None if iter_ms is None else np.array(iter_ms)
+    return RankWork(ranks=np.arange(2), steps=np.arange(5, 5 + steps), phases=tables, shared=tuple(phases), iter_ms=known)
+
+
+def test_shares_are_of_the_step_and_other_is_what_no_phase_explains() -> None:
+    found = phase_table(work({"fwd": [[10, 20], [30, 20]], "bwd": [[40, 40], [40, 40]]}, [[100, 100], [100, 100]]), PHASE_WINDOW)
+    assert found == {
+        "phase": ["fwd", "bwd", "other"],
+        "mean_ms": [20.0, 40.0, 40.0],
+        "share_pct": [20.0, 40.0, 40.0],
+        "first_step": [5] * 3,
+        "last_step": [6] * 3,
+        "n": [2] * 3,
+    }
+
+
+def test_phases_longer_than_the_step_are_shares_of_their_sum() -> None:
+    found = phase_table(work({"fwd": [[60, 60], [60, 60]], "bwd": [[60, 60], [60, 60]]}, [[100, 100], [100, 100]]), PHASE_WINDOW)
+    assert found["share_pct"] == [50.0, 50.0, 0.0]
+    assert sum(found["share_pct"]) == pytest.approx(100.0)
+
+
+def test_nothing_of_no_steps_no_phases_or_no_time() -> None:
+    assert phase_table(work({"fwd": [[], []]}, steps=0), PHASE_WINDOW) == {}
+    assert phase_table(work({}, [[1.0, 1.0], [1.0, 1.0]]), PHASE_WINDOW) == {}
+    assert phase_table(work({"fwd": [[0, 0], [0, 0]]}), PHASE_WINDOW) == {}
+
+
+def test_what_is_no_number_is_none() -> None:
+    assert cells(np.array([1.0, np.nan, np.inf, -np.inf, 2.5])) == [1.0, None, None, None, 2.5]
+    assert cells(np.array([1.0, 2.0])) == [1.0, 2.0] and cells(np.array([])) == []
+    assert all(type(value) is float for value in cells(np.array([1.0, 2.0]))), "plain numbers travel between processes"
+
+
+def test_what_was_reported_stays_whatever_it_is() -> None:
+    found = cells_with_marks(np.array([np.nan, np.inf, np.nan]), np.array([True, True, False]))
+    assert math.isnan(found[0]) and found[1:] == [math.inf, None]
+    assert cells_with_marks(np.array([1.0, np.inf]), np.array([True, True])) == [1.0, math.inf]
+
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False, width=32)
+CELLS = st.one_of(st.none(), NUMBERS, st.sampled_from([math.nan, math.inf, -math.inf]))
+
+
+def series(cells: list[float | None]) -> tuple[np.ndarray, np.ndarray]:
+    """Values, and which of them are there."""
+    return np.array([math.nan if cell is None else cell for cell in cells]), np.array([cell is not None for cell in cells], dtype=bool)
+
+
+@given(st.lists(CELLS, min_size=1, max_size=300), st.integers(1, 60))
+def test_extremes_ends_and_marks_stay(cells: list[float | None], most: int) -> None:
+    values, present = series(cells)
+    kept = kept_places(values, most, present)
+    assert len(kept) <= max(most, LEAST_POINTS)
+    assert (np.diff(kept) > 0).all()
+    assert kept[0] == 0
+    assert kept[-1] == len(cells) - 1
+    finite = values[present & np.isfinite(values)]
+    if len(finite):
+        drawn = values[kept][present[kept]]
+        assert finite.min() in drawn
+        assert finite.max() in drawn
+    broken = np.flatnonzero(present & ~np.isfinite(values))
+    assert not len(broken) or broken[0] in kept
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=300), st.integers(1, 60))
+def test_every_stretch_keeps_its_lowest_and_highest(numbers: list[float], most: int) -> None:
+    values, most = np.array(numbers), max(most, LEAST_POINTS)
+    kept = set(kept_places(values, most).tolist())
+    assert len(kept) <= most
+    if len(values) <= most:
+        assert kept == set(range(len(values)))
+        return
+    length = -(-len(values) // ((most - 2) // 2))
+    for begin in range(0, len(values), length):
+        part = values[begin : begin + length]
+        drawn = [value for place, value in enumerate(part, begin) if place in kept]
+        assert part.min() in drawn
+        assert part.max() in drawn
+
+
+def test_values_that_are_not_there_are_kept_only_at_the_ends() -> None:
+    values, present = series([None] * 50 + [3.0] + [None] * 50)
+    assert kept_places(values, 20, present).tolist() == [0, 50, 100]
+    assert kept_places(np.full(100, math.nan), 20, np.zeros(100, dtype=bool)).tolist() == [0, 99]
+    assert 90 <= len(kept_places(np.full(1000, math.nan), 100)) <= 100, "broken values use all points"
+    assert kept_places(np.array([2.0, math.nan, 1.0]), 1).tolist() == [0, 1, 2]
+
+
+@given(st.lists(st.floats(0, 1e6), max_size=200), st.integers(1, 50))
+def test_of_many_lengths_the_longest_stays(lengths: list[float], most: int) -> None:
+    kept = longest_kept(np.array(lengths), most)
+    assert len(kept) <= most
+    assert not lengths or max(lengths) in np.array(lengths)[kept]
+
+
+@pytest.mark.parametrize(("runs", "expected"), [(0, (1500, 400, 150)), (4, (1500, 400, 150)), (1000, (100, 8, 10)), (100_000, (16, 8, 5))])
+def test_a_few_runs_are_drawn_in_full_and_many_still_fit(runs: int, expected: tuple[int, int, int]) -> None:
+    detail = detail_for(runs)
+    assert (detail.steps, detail.telemetry, detail.eta) == expected

@@ -1,7 +1,7 @@
-"""A page's data, made by arithmetic: groups on two axes, three repeats of each, two GPUs, every table filled. The same every time.
+"""A campaign made by arithmetic, with everything a page can draw: groups on two axes, three repeats of each, two GPUs, every table filled.
 
-`made_page()` has 4 groups and 12 runs: g1 wins and is tied with g2, g3 is behind, g4 cannot win (its third repeat ran out of memory).
-`made_page(groups=100)` and the other arguments make what a page must stand as well. Nothing is random: noise is a sine of many turns.
+`made_page()` has 4 groups and 12 runs: g1 leads and is tied with g2, g3 is behind, g4 cannot win (its third repeat ran out of memory).
+`made_page(groups=100)` and the other arguments make what a page must bear as well. Nothing is random: noise is a sine of many turns.
 """
 
 from __future__ import annotations
@@ -10,11 +10,19 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from seatrial.records.charts import CHART_TABLES, DRAWN_GPU, DRAWN_HOST, WHOSE, Columns
-from seatrial.records.measure import Cell
-from seatrial.report.html.page_data import PageData
+from seatrial.judge.verdict import judge
+from seatrial.records.attempt import Attempt
+from seatrial.records.caution import Caution, Scalar
+from seatrial.records.columns import CHART_TABLES, DRAWN_GPU, DRAWN_HOST, Columns, RunCharts
+from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking, RunMeasure, Straggler, StragglerVerdict, Window
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.results import CampaignResults, MeasuredRun
+from seatrial.records.verdict import Criterion
+from seatrial.report.html.data import ChartData, PageData, page_data
+from tests.unit.report import factory
 
-Row = dict[str, Cell]
+Row = dict[str, Scalar]
 
 HOSTILE = "</script><script>alert(1)</script>\"'[a].b\\\u2028\u202e{x}"
 QUANTILES = (0.0, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0)
@@ -28,7 +36,15 @@ USUAL = {
 }  # fmt: skip
 
 
-def made_page(
+def made_page(**how: Any) -> PageData:
+    return page_data(made_results(**how))
+
+
+def made_charts(**how: Any) -> ChartData:
+    return made_page(**how).drawn
+
+
+def made_results(
     *,
     groups: int = 4,
     repeats: int = 3,
@@ -39,22 +55,31 @@ def made_page(
     telemetry: bool = True,
     nan_loss: bool = False,
     name: str = "g",
-) -> PageData:
+) -> CampaignResults:
     """`name` begins every group's name, so that hostile text can be put there."""
-    runs = [
-        (f"{name}{place}_r{repeat}", f"{name}{place}", place, repeat) for place in range(1, groups + 1) for repeat in range(1, repeats + 1)
-    ]
-    made: dict[str, list[Row]] = {table: [] for table in CHART_TABLES}
-    for run, group, place, repeat in runs:
-        if not _failed(place, repeat):
-            for table, rows in _of_run(place, repeat, gpus=gpus, ranks=ranks, steps=steps, telemetry=telemetry, nan_loss=nan_loss):
-                made[table] += [{"run": run, "group": group, "repeat": repeat, **row} for row in rows]
-    tables = {
-        "groups": columns([_group(name, place, repeats, steps, _levels(place, groups, axes)) for place in range(1, groups + 1)]),
-        "runs": columns([_run(*run, steps) for run in runs]),
-        **{table: columns(rows, (*WHOSE, *CHART_TABLES[table])) for table, rows in made.items() if rows},
-    }
-    return PageData(summary=made_summary(tables, steps), tables=tables)
+    places = range(1, groups + 1)
+    runs = []
+    for place in places:
+        levels = _levels(place, groups, axes)
+        for repeat in range(1, repeats + 1):
+            tables = dict(_of_run(place, repeat, gpus=gpus, ranks=ranks, steps=steps, telemetry=telemetry, nan_loss=nan_loss))
+            charts = RunCharts(tables={table: columns(rows, CHART_TABLES[table]) for table, rows in tables.items()})
+            runs.append(_run(f"{name}{place}", place, repeat, steps, levels, charts))
+    summaries = tuple(_group(f"{name}{place}", place, repeats, steps, _levels(place, groups, axes)) for place in places)
+    ranking = _ranking(summaries)
+    criteria = (Criterion(metric="failed_runs", scope="campaign", at_most=0),)
+    return CampaignResults(
+        output="outputs/made",
+        plans=(CampaignPlan(name="made", output="outputs/made"),),
+        generated_t=factory.GENERATED_T,
+        baseline_group="",
+        runs=tuple(runs),
+        pending=(),
+        groups=summaries,
+        ranking=ranking,
+        verdict=judge(criteria, tuple(runs), summaries, ranking, ()),
+        cautions=(Caution(kind="one_repeat", text="Too few repeats were made.", subject=summaries[0].group),),
+    )
 
 
 def columns(rows: Sequence[Row], names: Sequence[str] = ()) -> Columns:
@@ -80,34 +105,91 @@ def _noise(*at: float) -> float:
     return math.sin(sum((index + 1) * 12.9898 * value for index, value in enumerate(at)) * 78.233)
 
 
-def _levels(place: int, groups: int, axes: Sequence[str]) -> Row:
+def _levels(place: int, groups: int, axes: Sequence[str]) -> dict[str, Scalar]:
     """The first two axes span a square; the third has two levels that follow no pattern."""
     side = math.ceil(math.sqrt(groups))
-    levels: tuple[Cell, ...] = (8 * 2 ** ((place - 1) % side), 2 * ((place - 1) // side), ("eager", "compiled")[place % 2])
-    return {f"axis_{axis}": levels[index % 3] for index, axis in enumerate(axes)}
+    levels: tuple[Scalar, ...] = (8 * 2 ** ((place - 1) % side), 2 * ((place - 1) // side), ("eager", "compiled")[place % 2])
+    return {axis: levels[index % 3] for index, axis in enumerate(axes)}
 
 
-def _group(name: str, place: int, repeats: int, steps: int, levels: Row) -> Row:
-    value = 16_000 / _iter_ms(place)
-    figures: Row = {"value": value, "low": value * 0.97, "high": value * 1.03, "ratio": value / (16_000 / _iter_ms(1))}
-    return {
-        "rank": place, "group": f"{name}{place}", "mode": "sweep", "lane": True, **figures,
-        "ratio_low": None if place == 1 else 0.9, "ratio_high": None if place == 1 else 0.99, "unit": "samples/s",
-        "note": {2: "not told apart from the best mean by the data", 4: "cannot win: a run failed"}.get(place, ""),
-        "runs": repeats - _failed(place, repeats), "failed": int(_failed(place, repeats)), "p90_over_p50": 1.05 + 0.01 * (place % 7),
-        "startup_s": sum(STARTUP.values()) + place % 5, "window": f"steps 20–{steps - 1}", "n": (steps - 20) * repeats,
-        **levels,
-    }  # fmt: skip
+def _value(place: int) -> float:
+    return 16_000 / _iter_ms(place)
 
 
-def _run(run: str, group: str, place: int, repeat: int, steps: int) -> Row:
-    failed = _failed(place, repeat)
-    value = 16_000 / _iter_ms(place) * (1 + 0.004 * repeat)
-    return {
-        "run": run, "group": group, "repeat": repeat, "outcome": "out_of_memory" if failed else "ok", "value": None if failed else value,
-        "unit": "samples/s", "p50_ms": None if failed else _iter_ms(place), "p90_over_p50": None if failed else 1.07,
-        "window": "" if failed else f"steps 20–{steps - 1}", "n": None if failed else steps - 20,
-    }  # fmt: skip
+def _run(group: str, place: int, repeat: int, steps: int, levels: dict[str, Scalar], charts: RunCharts) -> MeasuredRun:
+    spec = factory.spec(group, repeat, axes=levels, settings=levels, labels={})
+    if _failed(place, repeat):
+        ended = factory.outcome(
+            spec,
+            1,
+            Outcome.FAILED,
+            cause=Cause.CUDA_OOM,
+            detail="ran out of GPU memory",
+            action="Lower micro_batch.",
+            duration_s=21.0,
+            log_tail=("torch.OutOfMemoryError: CUDA out of memory. <script>alert(1)</script>",),
+        )
+        return MeasuredRun(attempt=_attempt(spec, ended), measure=None)
+    measure = RunMeasure(
+        source="events",
+        window=Window(first_step=20, last_step=steps - 1, n=steps - 20, warmup_steps=20),
+        samples_per_s=_value(place) * (1 + 0.004 * repeat),
+        wall_p50_ms=_iter_ms(place),
+        wall_p90_over_p50=1.07,
+        startup={part: seconds + 0.1 * repeat for part, seconds in STARTUP.items()},
+        straggler=Straggler(verdict=StragglerVerdict.NAMED, reason="", rank=1),
+    )
+    return MeasuredRun(attempt=_attempt(spec, factory.outcome(spec, 1, Outcome.OK)), measure=measure, charts=charts)
+
+
+def _attempt(spec: RunSpec, ended: RunOutcome) -> Attempt:
+    return Attempt(folder=f"out/{spec.run}/attempt-1", number=1, spec=spec, outcome=ended, provenance=factory.provenance(), current=True)
+
+
+def _group(group: str, place: int, repeats: int, steps: int, levels: dict[str, Scalar]) -> GroupSummary:
+    value, failed = _value(place), int(_failed(place, repeats))
+    startup_s = sum(STARTUP.values()) + place % 5
+    return GroupSummary(
+        group=group,
+        group_key=f"key-{group}",
+        mode="sweep",
+        lane=True,
+        axes=levels,
+        runs=repeats - failed,
+        failed_runs=failed,
+        figures={
+            "samples_per_s": Estimate(mean=value, low=value * 0.97, high=value * 1.03, n=repeats),
+            "wall_p90_over_p50": Estimate(mean=1.05 + 0.01 * (place % 7)),
+            "startup_s": Estimate(mean=startup_s),
+        },
+        window_n=(steps - 20) * repeats,
+    )
+
+
+def _ranking(groups: Sequence[GroupSummary]) -> Ranking:
+    best = groups[0].figures["samples_per_s"].mean
+    rows = [
+        RankedGroup(
+            rank=place,
+            summary=group,
+            estimate=(estimate := group.figures["samples_per_s"]),
+            ratio=None if place == 1 else Estimate(mean=estimate.mean / best, low=0.9, high=0.99, n=3),
+            tied=place <= 2,
+            can_win=place != 4,
+            reason={2: "the interval of its ratio to the best mean holds 1", 4: "1 of 3 runs failed"}.get(place, ""),
+        )
+        for place, group in enumerate(groups, start=1)
+    ]
+    winner = groups[0].group
+    return Ranking(
+        metric="samples_per_s",
+        unit="samples/s",
+        higher_is_better=True,
+        groups=tuple(rows),
+        winner=winner,
+        latency_winner=winner,
+        reason=f"{winner} is tied.",
+    )
 
 
 def _of_run(
@@ -170,85 +252,4 @@ def _eta(step: int, steps: int, ms: float) -> Row:
     guess = left + 0.5 * wide
     return {
         "step": step, "elapsed_s": 20.0 + step * ms / 1000, "eta_s": guess, "low_s": guess - wide, "high_s": guess + wide, "actual_s": left,
-    }  # fmt: skip
-
-
-def made_summary(tables: dict[str, Columns], steps: int) -> dict[str, Any]:
-    """The keys of summary.json that the page reads."""
-    groups = rows_of(tables["groups"])
-    ok = [row for row in rows_of(tables["runs"]) if row["outcome"] == "ok"]
-    failed = [str(row["run"]) for row in rows_of(tables["runs"]) if row["outcome"] != "ok"]
-    winner = str(groups[0]["group"])
-    windows = {
-        str(row["run"]): {"first_step": 20, "last_step": steps - 1, "n": steps - 20, "warmup_steps": 20, "steady": True} for row in ok
-    }
-    return {
-        "generated_at": "2026-01-01T00:00:00Z", "output_root": "outputs/made", "plans": ["made"], "groups": groups, "ranked_groups": groups,
-        "best": {"group": winner, "value": groups[0]["value"], "rank_unit": "samples/s", "decided": False},
-        "runs": [_summary_run(row) for row in ok], "skipped_runs": [], "verdict": _verdict(winner, failed),
-        "ranking": {
-            "metric": "samples_per_s", "unit": "samples/s", "higher_is_better": True, "groups": [_ranked(row) for row in groups],
-            "off_lane": [], "winner": winner, "latency_winner": winner, "decided": False, "reason": f"{winner} is not told apart.",
-            "cautions": [],
-        },
-        "winners": f"Throughput winner: {winner}.",
-        "cautions": [{"kind": "one_repeat", "text": "Too few repeats were made.", "subjects": [winner]}],
-        "failures": [_failure(failed)] if failed else [], "pending": [], "windows": windows,
-        "standings": [_standing(row) for row in groups],
-        "current_runs": [{**_whose(row), "attempt": 1, "outcome": row["outcome"], "cause": ""} for row in rows_of(tables["runs"])],
-        "eta_quality": {"all": None, "text": "ETA: off by 0.4 s in the median.", "runs": {}}, "old_attempts": [], "health": None,
-    }  # fmt: skip
-
-
-def _whose(row: Row) -> Row:
-    return {"run": row["run"], "group": row["group"], "repeat": row["repeat"]}
-
-
-def _standing(row: Row) -> dict[str, Any]:
-    axes = {name.removeprefix("axis_"): value for name, value in row.items() if name.startswith("axis_")}
-    told = {name: value for name, value in row.items() if not name.startswith("axis_")}
-    return {**told, "reason": row["note"], "runs_text": str(row["runs"]), "axes": axes}
-
-
-def _summary_run(row: Row) -> dict[str, Any]:
-    startup = {f"startup_{part}_sec": seconds + 0.1 * float(row["repeat"] or 0) for part, seconds in STARTUP.items()}
-    return {
-        **_whose(row), **startup, "startup_compile_sec": None,
-        "startup_sec": sum(startup.values()), "window_first_step": 20, "window_last_step": 119, "window_n": row["n"],
-        "straggler": "named", "straggler_rank": 1,
-    }  # fmt: skip
-
-
-def _ranked(row: Row) -> dict[str, Any]:
-    ratio = None if row["rank"] == 1 else {"mean": row["ratio"], "low": row["ratio_low"], "high": row["ratio_high"], "n": 3}
-    tied = row["rank"] in (1, 2)
-    return {
-        "rank": row["rank"], "group": row["group"], "value": row["value"], "ratio": ratio, "tied": tied, "can_win": row["rank"] != 4,
-        "reason": row["note"],
-    }  # fmt: skip
-
-
-def _verdict(winner: str, failed: list[str]) -> dict[str, Any]:
-    judged = "FAIL" if failed else "PASS"
-    return {
-        "verdict": judged,
-        "findings": [{
-            "id": "1-failed_runs-campaign", "kind": "criterion",
-            "criterion": {"metric": "failed_runs", "scope": "campaign", "at_most": 0.0, "at_least": None, "reason": ""}, "verdict": judged,
-            "text": f"failed_runs at most 0: {len(failed)} failed.", "evidence": [], "advice": [],
-        }],
-        "statements": [{
-            "id": f"winner:{winner}", "kind": "winner", "criterion": None, "verdict": "PASS", "text": f"{winner} is fastest.",
-            "evidence": [{"subject": winner, "value": 150.0, "file": "ranked_groups.csv", "unit": "samples/s", "window": "", "n": 300}],
-            "advice": [],
-        }],
-        "partial": False, "notes": {},
-    }  # fmt: skip
-
-
-def _failure(runs: list[str]) -> dict[str, Any]:
-    return {
-        "runs": runs, "outcome": "failed", "cause": "out_of_memory", "detail": "ran out of GPU memory", "action": "Lower micro_batch.",
-        "duration_s": 21.0, "log_tail": ["torch.OutOfMemoryError: CUDA out of memory. <script>alert(1)</script>"], "fault": "user",
-        "telling": [], "fits": [],
     }  # fmt: skip

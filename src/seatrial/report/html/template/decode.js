@@ -1,5 +1,5 @@
-// The tables of the page, as they lie in it: columns of numbers, or of codes with their words, unpacked when they are first asked for.
-// Rows are told apart by the codes of their runs; an object is made of a row only when it is drawn or shown.
+// The tables of the page, as they are encoded in it: columns of numbers, or of codes with their words, decoded on first use.
+// Rows are selected by the codes of their runs; a row becomes an object only when it is drawn or shown.
 
 class Column {
   constructor(packed, rows) {
@@ -41,20 +41,20 @@ class Table {
 
   // Places of all rows, or of those of some runs.
   places(runs = null) {
-    const whose = this.columns.get("run");
-    if (!runs || !whose?.words) return Array.from({ length: this.rows }, (_, place) => place);
-    const wanted = new Set(runs.map((run) => whose.words.indexOf(run)));
+    const runColumn = this.columns.get("run");
+    if (!runs || !runColumn?.words) return Array.from({ length: this.rows }, (_, place) => place);
+    const wanted = new Set(runs.map((run) => runColumn.words.indexOf(run)));
     const found = [];
-    whose.values.forEach((code, place) => {
+    runColumn.values.forEach((code, place) => {
       if (wanted.has(code)) found.push(place);
     });
     return found;
   }
 
   row(place) {
-    const made = {};
-    for (const [name, column] of this.columns) made[name] = column.at(place);
-    return made;
+    const cells = {};
+    for (const [name, column] of this.columns) cells[name] = column.at(place);
+    return cells;
   }
 }
 

@@ -1,13 +1,10 @@
 // Charts: the rows that are picked go into the chart's document, and Vega draws it. One is drawn at a time, the nearest to what is seen first,
-// when the browser has nothing better to do. `data-state` says how each stands. Which rows are whose is told in rows_for.py.
+// when the browser is idle. `data-state` is the state of each. Which rows a chart draws is declared in its fields (`Chart` in vega.py).
 
-// Of its complaints only errors are told: the rest is about charts that have nothing to show in one of their layers.
+// Errors only: warnings are about layers that have nothing to show.
 const OPTIONS = { ast: true, actions: false, renderer: "svg", logLevel: 1 };
 const IDLE_WITHIN_MS = 200;
-const SERIES = ["steps", "loss"];
-const BY = { step: ["step", "step"], time: ["t_s", "seconds since launch"] };
-const OF_TIMELINE = { telemetry: "telemetry", spans: "span", steps: "step" };
-// Beside panels that Vega-Lite cannot fit to the page stand their labels.
+// Room for the labels beside panels, which Vega-Lite cannot fit to the page.
 const BESIDE_PANELS_PX = 118;
 const NARROWEST_PX = 180;
 
@@ -18,12 +15,13 @@ let hurried = false;
 const figures = () => [...document.querySelectorAll("figure.chart")];
 const plotOf = (figure) => figure.querySelector("[data-plot]");
 
-// The tables a chart draws from, and where in them its rows are: whose they are depends on what is picked.
+const isSeries = (chart) => picks.by in chart.x_by;
+
+// The tables a chart draws from, and where in them its rows are: of which runs depends on what is picked.
 function partsOf(chart) {
-  const whose = { runs: [...picks.runs], run: [picks.timeline] }[chart.picks] ?? null;
-  const names = chart.table === "timeline" ? Object.keys(OF_TIMELINE) : [chart.table];
-  const parts = names.filter((name) => data.tables.has(name)).map((name) => ({ name, table: data.tables.get(name) }));
-  return parts.map((part) => ({ ...part, places: part.table.places(whose) })).filter((part) => part.places.length);
+  const runs = { runs: [...picks.runs], run: [picks.timeline] }[chart.picks] ?? null;
+  const parts = chart.tables.filter((name) => data.tables.has(name)).map((name) => ({ name, table: data.tables.get(name) }));
+  return parts.map((part) => ({ ...part, places: part.table.places(runs) })).filter((part) => part.places.length);
 }
 
 function rowsOf(chart) {
@@ -31,22 +29,22 @@ function rowsOf(chart) {
     const chosen = Object.entries(columnsOf(chart)).map(([where, column]) => [where, table.columns.get(column)]);
     return places.map((place) => {
       const row = table.row(place);
-      if (chart.table === "timeline") row.kind = OF_TIMELINE[name];
+      if (chart.tables.length > 1) row.kind = name;
       for (const [where, column] of chosen) row[where] = chart.axes.length ? level(column?.at(place)) : column?.at(place);
       return row;
     });
   });
 }
 
-// Where the reader chooses what is across or down, a row says it as `x` and `y`.
+// Where the reader chooses what is across or down, a row has it as `x` and `y`.
 function columnsOf(chart) {
-  if (SERIES.includes(chart.id)) return { x: BY[picks.by][0] };
+  if (isSeries(chart)) return { x: chart.x_by[picks.by][0] };
   if (chart.axes.length > 1) return { x: `${data.axis}${picks.x}`, y: `${data.axis}${picks.y}` };
   return chart.axes.length ? { x: `${data.axis}${chart.axes[0]}` } : {};
 }
 
 function titlesOf(chart) {
-  if (SERIES.includes(chart.id)) return { "{x}": BY[picks.by][1] };
+  if (isSeries(chart)) return { "{x}": chart.x_by[picks.by][1] };
   return chart.axes.length > 1 ? { "{x}": picks.x, "{y}": picks.y } : { "{x}": chart.axes[0] };
 }
 
@@ -78,7 +76,7 @@ async function draw(figure) {
   const outcome = rows.length ? await embedded(figure, chart, rows) : nothingToDraw(figure);
   // What was picked meanwhile is drawn next.
   if (figure.turn === turn) figure.dataset.state = outcome;
-  sayWhose(figure, chart);
+  showRuns(figure, chart);
   refill(figure);
 }
 
@@ -89,7 +87,7 @@ function nothingToDraw(figure) {
 
 async function embedded(figure, chart, rows) {
   const plot = plotOf(figure);
-  // Held while it is drawn anew, so that nothing below it moves.
+  // Held while it is redrawn, so that nothing below it moves.
   plot.style.minHeight = plot.firstChild ? `${plot.offsetHeight}px` : "";
   try {
     forget(chart.id);
@@ -104,11 +102,11 @@ async function embedded(figure, chart, rows) {
   }
 }
 
-// Vega-Lite tells of every chart with a row a name that it cannot fit its height, which nobody asked it to; its logger cannot be set here.
+// Vega-Lite warns of every chart with a row a name that it cannot fit its height, though only the width is to fit; its logger cannot be set.
 async function withoutNoise(act) {
   const warn = console.warn;
-  console.warn = (...told) => {
-    if (!told.some((part) => String(part).includes('Dropping "fit-'))) warn.apply(console, told);
+  console.warn = (...parts) => {
+    if (!parts.some((part) => String(part).includes('Dropping "fit-'))) warn.apply(console, parts);
   };
   try {
     return await act();
@@ -129,7 +127,7 @@ function forget(id) {
   views.delete(id);
 }
 
-function sayWhose(figure, chart) {
+function showRuns(figure, chart) {
   const place = figure.querySelector("[data-whose]");
   if (!place || !chart) return;
   const runs = chart.picks === "run" ? [picks.timeline] : [...picks.runs];
@@ -140,7 +138,7 @@ function sayWhose(figure, chart) {
 function redraw(wanted = () => true) {
   for (const figure of figures()) {
     const chart = data.charts.get(figure.dataset.chart);
-    // A page made without Vega has its rows only, and says so.
+    // A page without Vega has its rows only.
     if (!chart || !wanted(chart) || figure.hasAttribute("data-rows-only")) continue;
     figure.turn = (figure.turn ?? 0) + 1;
     figure.dataset.state = "waiting";

@@ -1,6 +1,6 @@
 // What the page has besides when it is served while a campaign runs: bars that move, and new data when there are some.
-// Asks the server that the page came from every two seconds, less often when nobody sees it or nobody answers. All that it shows is put in
-// as text; the one piece of HTML (the inside of <main>) is made by the server, which escapes every name, and no script in it may run.
+// Polls the server of the page every two seconds, less often when the tab is hidden or the server does not answer. All that it shows is put in
+// as text; the one piece of HTML (the inside of <main>) is rendered by the server, which escapes every name, and no script in it may run.
 "use strict";
 (() => {
   const EVERY_MS = 2000;
@@ -21,7 +21,7 @@
     #live .name { overflow: hidden; text-overflow: ellipsis; white-space: nowrap; max-width: 18rem; font-weight: 600; }
     #live progress { width: 100%; height: .75rem; accent-color: #0072B2; }
     #live .words { text-align: right; color: var(--quiet); }
-    #live .said { grid-column: 1 / -1; overflow-wrap: anywhere; }
+    #live .message { grid-column: 1 / -1; overflow-wrap: anywhere; }
     #live .alarm, #live .trouble { padding: .3rem .75rem; border-left: 4px solid var(--open); background: var(--open-ground); border-radius: 4px; }
     @media (min-width: 1320px) { #live { max-width: calc(1100px + 10.5rem); } }
     #live .trouble { position: fixed; z-index: 9; left: 50%; bottom: .75rem; transform: translateX(-50%); width: max-content;
@@ -33,14 +33,14 @@
     }
     @media print { #live { display: none; } }`;
 
-  const made = (name, className) => {
+  const hiddenElement = (name, className) => {
     const element = document.createElement(name);
     element.className = className;
     element.hidden = true;
     return element;
   };
 
-  // Written only where it differs: what is selected, and what a screen reader stands on, stays as it is.
+  // Written only where it differs, so that a selection and the place of a screen reader stay.
   const say = (element, text) => {
     if (element.textContent !== text) element.textContent = text;
     element.hidden = !text;
@@ -48,9 +48,9 @@
 
   class Bar {
     constructor(parent) {
-      this.name = made("span", "bar name");
-      this.progress = made("progress", "bar");
-      this.words = made("span", "bar words");
+      this.name = hiddenElement("span", "bar name");
+      this.progress = hiddenElement("progress", "bar");
+      this.words = hiddenElement("span", "bar words");
       parent.append(this.name, this.progress, this.words);
     }
 
@@ -75,8 +75,8 @@
       const style = document.createElement("style");
       style.textContent = STYLE;
       document.head.append(style);
-      // In the bar that stays in sight, and read out by screen readers: so it says only what seldom changes.
-      this.short = made("span", "");
+      // In the bar that stays in sight, and announced by screen readers: only what seldom changes.
+      this.short = hiddenElement("span", "");
       this.short.id = "live-short";
       this.short.setAttribute("role", "status");
       const top = document.querySelector("header");
@@ -86,22 +86,22 @@
       this.element.setAttribute("aria-label", "The campaign as it runs");
       this.campaign = new Bar(this.element);
       this.run = new Bar(this.element);
-      this.alarm = made("span", "said alarm");
-      this.status = made("span", "said status");
-      this.trouble = made("span", "said trouble");
+      this.alarm = hiddenElement("span", "message alarm");
+      this.status = hiddenElement("span", "message status");
+      this.trouble = hiddenElement("span", "message trouble");
       this.trouble.setAttribute("role", "status");
       this.element.append(this.alarm, this.status, this.trouble);
       top.after(this.element);
     }
 
-    show(told) {
+    show(state) {
       // The folder has not been read yet.
-      if (!("runs_now" in told)) return;
-      this.campaign.show(told.campaign);
-      this.run.show(told.run);
-      say(this.alarm, told.alarm || "");
-      say(this.status, standing(told));
-      this.be(stateOf(told), told.campaign);
+      if (!("runs_now" in state)) return;
+      this.campaign.show(state.campaign);
+      this.run.show(state.run);
+      say(this.alarm, state.alarm || "");
+      say(this.status, statusText(state));
+      this.be(stateOf(state), state.campaign);
     }
 
     be(state, campaign) {
@@ -114,29 +114,29 @@
 
   const missing = (campaign) => Math.max(campaign.of - campaign.done, 0);
 
-  // A campaign that nobody runs is over when all its runs are, and else was stopped.
-  function stateOf(told) {
-    if (told.runs_now) return "running";
-    if (told.campaign && missing(told.campaign)) return "stopped";
-    return told.over ? "over" : "idle";
+  // A campaign that is not running is over when all its runs are, and was stopped otherwise.
+  function stateOf(state) {
+    if (state.runs_now) return "running";
+    if (state.campaign && missing(state.campaign)) return "stopped";
+    return state.over ? "over" : "idle";
   }
 
-  function standing(told) {
-    if (stateOf(told) === "stopped") return "Nobody runs this campaign now, and not all of it was run: the same command resumes it.";
-    if (told.over) return "The campaign is over. This page shows how it ended, and stays until its server is stopped.";
-    if (!told.runs_now) return `Nobody runs this campaign now. ${told.line}.`;
-    return told.run ? "" : told.line || "";
+  function statusText(state) {
+    if (stateOf(state) === "stopped") return "The campaign is not running, and runs are left: the same command resumes it.";
+    if (state.over) return "The campaign is over. This page shows how it ended, and stays until its server is stopped.";
+    if (!state.runs_now) return `The campaign is not running. ${state.line}.`;
+    return state.run ? "" : state.line || "";
   }
 
-  // Asks, and says how it went: the answer, or why there is none.
-  async function asked(path) {
+  // The answer as JSON, or an error with the reason.
+  async function fetchJson(path) {
     const answer = await fetch(path, { credentials: "same-origin", cache: "no-store", redirect: "error" });
     if (answer.status === 403) throw new Error("refused");
     if (!answer.ok) throw new Error(`answered ${answer.status}`);
     return answer.json();
   }
 
-  // Where somebody reads, types and what is open stays so, though everything inside <main> is new.
+  // Scroll position, focus, typed text and opened details stay, though everything inside <main> is replaced.
   function kept(main) {
     const opened = new Set([...main.querySelectorAll("details[open]")].map(address));
     const aside = [...main.querySelectorAll(".scroll, #run-list")].map((one) => [address(one), one.scrollLeft, one.scrollTop]);
@@ -187,7 +187,7 @@
     return null;
   }
 
-  // What somebody has marked to copy, or a list that may be open, is not taken away under their hands.
+  // A selection to copy, or a list that may be open, is not replaced under the reader's hands.
   function isBusy() {
     const marked = window.getSelection();
     return (marked && !marked.isCollapsed) || document.activeElement?.matches("main select");
@@ -206,7 +206,7 @@
         return;
       }
       this.waited = 0;
-      const parts = await asked("/data.json");
+      const parts = await fetchJson("/data.json");
       const main = document.querySelector("main");
       const restore = kept(main);
       // Held until all charts are drawn again, or a page that is shorter for a moment would scroll.
@@ -224,7 +224,7 @@
     }
   }
 
-  // This server has the page and nothing beside it: what lies in the campaign's folder is named, not linked.
+  // This server has the page and nothing beside it: files in the campaign's folder are named, not linked.
   function unlink() {
     for (const link of document.querySelectorAll("#files a")) link.removeAttribute("href");
   }
@@ -242,24 +242,24 @@
     clearTimeout(timer);
     let next = EVERY_MS;
     try {
-      const told = await asked("/state.json");
-      banner.show(told);
-      await page.follow(told.version);
+      const state = await fetchJson("/state.json");
+      banner.show(state);
+      await page.follow(state.version);
       failed = 0;
-      say(banner.trouble, told.problem || "");
+      say(banner.trouble, state.problem || "");
       // The last results come a moment after the end.
-      looksSinceOver = told.over ? looksSinceOver + 1 : 0;
+      looksSinceOver = state.over ? looksSinceOver + 1 : 0;
       next = looksSinceOver > LAST_LOOKS ? OVER_MS : EVERY_MS;
     } catch (error) {
       failed += 1;
       next = Math.min(EVERY_MS * 2 ** failed, LONGEST_MS);
       if (error.message === "refused") {
-        say(banner.trouble, "This page's server was started anew: open the address that it printed, with its token.");
+        say(banner.trouble, "The server of this page was restarted: open the address that it printed, with its token.");
         banner.be("lost", null);
       } else if (error.message.startsWith("answered")) {
-        say(banner.trouble, "The page could not be made anew: this is what came last. Trying again.");
+        say(banner.trouble, "The page could not be refreshed: this is the last version. Trying again.");
       } else if (failed >= LOST_AFTER) {
-        say(banner.trouble, "The connection to `seatrial watch --web` is lost: this is what it said last. Trying again.");
+        say(banner.trouble, "The connection to `seatrial watch --web` is lost: this is the last version. Trying again.");
         banner.be("lost", null);
       }
     }

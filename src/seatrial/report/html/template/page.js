@@ -1,4 +1,4 @@
-// The page itself: takes the data that lie in it, draws, hears the reader, and becomes another page when a live one brings news.
+// The page itself: reads the data inside it, draws, handles input, and is replaced in place when a live page has new data.
 
 const THEMES = ["auto", "light", "dark"];
 const THEME_KEY = "seatrial-theme";
@@ -19,7 +19,7 @@ function take(payload) {
   redraw();
 }
 
-// A live page: new texts and new data; what is drawn stays until it is drawn anew.
+// A live page: new texts and new data; what is drawn stays until it is redrawn.
 async function replace({ main, payload }) {
   const before = new Map(figures().map((figure) => [figure.dataset.chart, plotOf(figure)]));
   document.querySelector("main").innerHTML = main;
@@ -84,8 +84,8 @@ function markSection(entries) {
   }
 }
 
-// On paper nothing can be opened: all is open, save the rows behind charts, which would be a book, and the numbers behind findings, which
-// would stand for pages before the first chart.
+// On paper nothing can be opened: all is open, except the rows behind charts, which would be a book, and the numbers behind findings, which
+// would fill pages before the first chart.
 const PRINTED = 'details:not(.rows):not(.why):not([open]), details.rows[data-table="runs"]:not([open])';
 
 function openForPrint() {

@@ -1,4 +1,4 @@
-// What the reader picks: runs, the run of the timeline, axes of the heat map, steps by step or by time. Events are heard at the document,
+// What the reader picks: runs, the run of the timeline, axes of the heat map, steps by step or by time. Event listeners are on the document,
 // since a live page gets new controls now and then.
 
 const MOST_LISTED = 100;
@@ -8,7 +8,7 @@ const say = (text) => {
   byId("status").textContent = text;
 };
 
-// What the reader picked stays so with new data, as far as it is still there; what nobody picked follows the data.
+// What the reader picked stays so with new data, as far as it is still there; what was not picked follows the data.
 function pickAnew(before) {
   const runs = runsToPick();
   const kept = [...(before?.chosen ? before.runs : [])].filter((run) => runs.has(run));
@@ -30,7 +30,7 @@ function runsToPick() {
   const found = new Map();
   for (const chart of data.charts.values()) {
     if (chart.picks !== "runs") continue;
-    for (const run of data.tables.get(chart.table)?.runs ?? []) found.set(run, "");
+    for (const name of chart.tables) for (const run of data.tables.get(name)?.runs ?? []) found.set(run, "");
   }
   const table = data.tables.get("runs");
   for (const place of table?.places() ?? []) {
@@ -44,8 +44,7 @@ function timelineRuns() {
   const found = new Set();
   for (const chart of data.charts.values()) {
     if (chart.picks !== "run") continue;
-    const names = chart.table === "timeline" ? Object.keys(OF_TIMELINE) : [chart.table];
-    for (const name of names) for (const run of data.tables.get(name)?.runs ?? []) found.add(run);
+    for (const name of chart.tables) for (const run of data.tables.get(name)?.runs ?? []) found.add(run);
   }
   return [...found];
 }
@@ -90,10 +89,10 @@ function runBox(run) {
 }
 
 function sentence(text) {
-  const made = document.createElement("p");
-  made.className = "quiet";
-  made.textContent = text;
-  return made;
+  const element = document.createElement("p");
+  element.className = "quiet";
+  element.textContent = text;
+  return element;
 }
 
 function countRuns(matching) {
@@ -137,6 +136,6 @@ function changed(event) {
   } else if (id === "steps-by") {
     picks.by = value;
     say(`Steps by ${value}`);
-    redraw((chart) => SERIES.includes(chart.id));
+    redraw(isSeries);
   }
 }

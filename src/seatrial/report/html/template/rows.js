@@ -1,9 +1,9 @@
-// The rows behind a chart as a table, made when somebody opens it: one page of one table at a time, of telemetry one metric at a time.
-// What there is to press is made once, so that it keeps the focus when a page is turned.
+// The rows behind a chart as a table, built when it is opened: one page of one table at a time, of telemetry one metric at a time.
+// The controls are created once, so that they keep the focus when a page is turned.
 
 const PAGE_ROWS = 500;
 
-// Table → the page and the choice somebody turned to; a live page makes everything else anew.
+// Table → the page and the choice that the reader turned to; a live page rebuilds everything else.
 const turned = new Map();
 
 function turnedTo(details) {
@@ -73,15 +73,15 @@ function pager(details) {
 }
 
 function turner(word, details, by) {
-  const made = document.createElement("button");
-  made.type = "button";
-  made.textContent = word;
-  made.setAttribute("aria-label", `${word} rows`);
-  made.addEventListener("click", () => {
+  const element = document.createElement("button");
+  element.type = "button";
+  element.textContent = word;
+  element.setAttribute("aria-label", `${word} rows`);
+  element.addEventListener("click", () => {
     turnedTo(details).page += by;
     fill(details);
   });
-  return made;
+  return element;
 }
 
 function turn(details, choice) {
@@ -98,8 +98,8 @@ function turn(details, choice) {
   // A button that can be pressed no more would keep the keys to itself.
   if (had === previous && previous.disabled) next.focus();
   if (had === next && next.disabled) previous.focus();
-  const told = howMany(from, Math.min(from + PAGE_ROWS, rows), rows);
-  if (count.textContent !== told) count.textContent = told;
+  const text = howMany(from, Math.min(from + PAGE_ROWS, rows), rows);
+  if (count.textContent !== text) count.textContent = text;
   place.replaceChildren(...(rows ? [scrolling(tableOf(choice.table, choice.places.slice(from, from + PAGE_ROWS)), choice.name)] : []));
 }
 
@@ -110,22 +110,22 @@ function howMany(from, to, rows) {
 }
 
 function scrolling(table, name) {
-  const made = document.createElement("div");
-  made.className = "scroll";
-  made.tabIndex = 0;
-  made.setAttribute("role", "region");
-  made.setAttribute("aria-label", `Rows of ${name}`);
-  made.append(table);
-  return made;
+  const element = document.createElement("div");
+  element.className = "scroll";
+  element.tabIndex = 0;
+  element.setAttribute("role", "region");
+  element.setAttribute("aria-label", `Rows of ${name}`);
+  element.append(table);
+  return element;
 }
 
 function tableOf(table, places) {
-  const made = document.createElement("table");
+  const element = document.createElement("table");
   const all = [...table.columns, ...columnsOfRun(table)];
   const columns = all.filter(([, column]) => places.some((place) => column.at(place) !== null));
-  const head = made.createTHead().insertRow();
+  const head = element.createTHead().insertRow();
   for (const [name, column] of columns) head.append(heading(name, !column.words));
-  const body = made.createTBody();
+  const body = element.createTBody();
   for (const place of places) {
     const row = body.insertRow();
     for (const [, column] of columns) {
@@ -134,28 +134,28 @@ function tableOf(table, places) {
       if (!column.words) cell.className = "num";
     }
   }
-  return made;
+  return element;
 }
 
-// Window and n of a row's run, for tables that tell none of their own.
+// Window and n of a row's run, for tables that have none of their own.
 function columnsOfRun(table) {
   const runs = data.tables.get("runs");
-  const whose = table.columns.get("run");
-  if (!runs || !whose || table.columns.has("n")) return [];
+  const runColumn = table.columns.get("run");
+  if (!runs || !runColumn || table.columns.has("n")) return [];
   const placeOf = new Map(runs.places().map((place) => [runs.columns.get("run").at(place), place]));
   return ["window", "n"].map((name) => {
     const column = runs.columns.get(name);
-    const at = (place) => (placeOf.has(whose.at(place)) ? (column?.at(placeOf.get(whose.at(place))) ?? null) : null);
+    const at = (place) => (placeOf.has(runColumn.at(place)) ? (column?.at(placeOf.get(runColumn.at(place))) ?? null) : null);
     return [`run's ${name}`, { words: column?.words ?? null, at }];
   });
 }
 
 function heading(name, isNumber) {
-  const made = document.createElement("th");
-  made.scope = "col";
-  made.textContent = name;
-  if (isNumber) made.className = "num";
-  return made;
+  const element = document.createElement("th");
+  element.scope = "col";
+  element.textContent = name;
+  if (isNumber) element.className = "num";
+  return element;
 }
 
 function shown(value) {

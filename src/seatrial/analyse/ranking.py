@@ -1,0 +1,368 @@
+"""The order of the groups, and which one wins.
+
+In: group summaries and `rank_by`. Out: `Ranking`. The best is the group with the best mean on logs among those that can win: at least one
+run, none failed. A group whose Welch interval against the best includes 1 is tied with it. The tie goes to the lower p90/p50 among those
+whose mean lies inside the best one's own interval and within 10 % of it, and that are not significantly worse than a better one: scatter,
+of a group or of its rival, must not win. A group of one run has no interval: it keeps its place by value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from seatrial.analyse.groups import BATCH_NAME, ITER_P50, cell_number, debug_levels
+from seatrial.analyse.stability import THROUGHPUT
+from seatrial.analyse.statistics import contains_one, ratio_of
+from seatrial.core.errors import UsageError, did_you_mean
+from seatrial.core.text import count, join_names
+from seatrial.records.caution import Caution, Scalar
+from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking
+from seatrial.records.plan import SENTINEL
+
+# The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.
+CLOSE = 0.10
+MOST_TIED_NAMED = 8
+"""The ranking has them all."""
+MOST_REFUSALS = 4
+NO_INTERVAL = "no interval, so its place is not evidence"
+NOT_ENDED = "no run has ended yet"
+ANY_THROUGHPUT = "throughput"
+"""The first of THROUGHPUT that most groups have."""
+# What must be equal for two groups to be compared; seeds' columns, so that they are in every summary.
+MACHINE = ("gpu_name", "gpu_cc", "gpu_power_limit_w", "driver_version", "git_commit_short")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """One figure to order by."""
+
+    name: str
+    unit: str
+    higher_is_better: bool
+    seed_column: str | None = None
+    """Set where the figure is one of the seeds' columns, which carry no interval."""
+
+    def of(self, group: GroupSummary) -> Estimate | None:
+        """The group's figure, None where it has none."""
+        if self.seed_column is None:
+            return group.figures.get(self.name)
+        value = cell_number(group.seed.get(self.seed_column))
+        return Estimate(mean=value, n=1) if value is not None and value > 0 else None
+
+
+METRICS = {
+    metric.name: metric
+    for metric in (
+        Metric(name="samples_per_s", unit="samples/s", higher_is_better=True),
+        Metric(name="tokens_per_s", unit="tokens/s", higher_is_better=True),
+        Metric(name="steps_per_s", unit="steps/s", higher_is_better=True),
+        Metric(name="wall_p50_ms", unit="ms a step", higher_is_better=False),
+        Metric(name="wall_p90_over_p50", unit="p90/p50", higher_is_better=False),
+        Metric(name="startup_s", unit="s to the first step", higher_is_better=False),
+        Metric(name="duration_s", unit="s a run", higher_is_better=False),
+        Metric(name="iter_p50", unit="ms iter p50", higher_is_better=False, seed_column=ITER_P50),
+        Metric(name="stability", unit="stability score", higher_is_better=False, seed_column="stability_score"),
+        Metric(name="balanced", unit="balanced place", higher_is_better=False, seed_column="rank_balanced"),
+    )
+}
+
+
+def rank_groups(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
+    """The main lane's order, the order of the groups off it, and the winners. A sentinel watches the platform and has no place."""
+    groups = [group for group in groups if group.mode != SENTINEL]
+    metric, cautions = _choose_metric(groups, rank_by)
+    main = [group for group in groups if group.lane]
+    order = _order(main, metric)
+    winner = next((row for row in order if row.can_win), None)
+    return Ranking(
+        metric=metric.name,
+        unit=metric.unit,
+        higher_is_better=metric.higher_is_better,
+        groups=order,
+        off_lane=_order([group for group in groups if not group.lane], metric),
+        winner=winner.group if winner else None,
+        latency_winner=_latency_winner(main),
+        decided=_is_decided(order, winner),
+        reason=_reason(order, winner, metric),
+        cautions=(*cautions, *_ranking_cautions(groups, metric)),
+    )
+
+
+def _order(groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup, ...]:
+    """First the best and those inside its interval and indistinguishable from it, by p90/p50; the rest by value."""
+    plain = any(group.runs and not group.debug for group in groups)
+    rows = [_unranked(group, metric, _refusal(group, metric, plain=plain)) for group in groups]
+    candidates = [row for row in rows if row.can_win]
+    if not candidates:
+        return _numbered(sorted(rows, key=lambda row: _by_value(row, metric)))
+    best = min(candidates, key=lambda row: _by_value(row, metric))
+    rows = [_against_best(row, best) for row in rows]
+    tied = _may_win([row for row in rows if row.can_win and _differs(row) is False and _is_inside(row, best)], metric)
+    rest = sorted((row for row in rows if row not in tied), key=lambda row: _by_value(row, metric))
+    # Only groups that cannot win come before the best.
+    ahead = [row for row in rest if _by_value(row, metric) < _by_value(best, metric)]
+    behind = rest[len(ahead) :]
+    return _numbered([*ahead, *sorted(tied, key=lambda row: (_jitter(row.summary), _by_value(row, metric))), *behind])
+
+
+def _unranked(group: GroupSummary, metric: Metric, refusal: str) -> RankedGroup:
+    """A row before it is compared with the best; `_numbered` gives it its rank."""
+    return RankedGroup(rank=0, summary=group, estimate=metric.of(group), can_win=not refusal, reason=refusal)
+
+
+def _may_win(tied: list[RankedGroup], metric: Metric) -> list[RankedGroup]:
+    """Those not significantly worse than a better one: a best group that scatters must not lift a slower one over others."""
+    best_first = sorted(tied, key=lambda row: _by_value(row, metric))
+    return [row for at, row in enumerate(best_first) if not any(_is_different(row, better) for better in best_first[:at])]
+
+
+def _against_best(row: RankedGroup, best: RankedGroup) -> RankedGroup:
+    if row is best or row.estimate is None or best.estimate is None:
+        return row
+    return replace(row, ratio=ratio_of(row.estimate, best.estimate))
+
+
+def _differs(row: RankedGroup) -> bool | None:
+    """Significantly different from the best; None without an interval."""
+    if row.is_best:
+        return False
+    within = contains_one(row.ratio) if row.ratio else None
+    return None if within is None else not within
+
+
+def _is_inside(row: RankedGroup, best: RankedGroup) -> bool:
+    """Its mean lies inside the best one's own interval, and close to its mean."""
+    if row is best:
+        return True
+    if row.estimate is None or best.estimate is None or best.estimate.low is None or best.estimate.high is None:
+        return False
+    close = abs(math.log(row.estimate.mean / best.estimate.mean)) <= -math.log1p(-CLOSE)
+    return best.estimate.low <= row.estimate.mean <= best.estimate.high and close
+
+
+def _refusal(group: GroupSummary, metric: Metric, *, plain: bool) -> str:
+    """Why a group cannot win; empty when it can. `plain`: some group was measured without debug and tracing."""
+    if group.failed_runs:
+        return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
+    if group.runs == 0:
+        return "the platform failed its runs" if group.infrastructure_failures else NOT_ENDED
+    if group.broken_losses:
+        return f"the loss of {group.broken_losses} of {group.runs} runs is not finite"
+    if metric.of(group) is None:
+        return f"not every run has {metric.name}"
+    return f"measured with {', '.join(group.debug)} on" if group.debug and plain else ""
+
+
+def _by_value(row: RankedGroup, metric: Metric) -> tuple[bool, float, str]:
+    if row.value is None:
+        return True, 0.0, row.group
+    return False, -row.value if metric.higher_is_better else row.value, row.group
+
+
+def _jitter(group: GroupSummary) -> float:
+    figure = group.figures.get("wall_p90_over_p50")
+    return figure.mean if figure else math.inf
+
+
+def _numbered(order: Sequence[RankedGroup]) -> tuple[RankedGroup, ...]:
+    """The rows with their ranks, and which are tied and why."""
+    best = next((row for row in order if row.is_best), None)
+    others_tied = any(_is_tied(row) for row in order if row is not best)
+    return tuple(
+        replace(row, rank=number, tied=_is_tied(row) and (row is not best or others_tied), reason=row.reason or _tie_reason(row, best))
+        for number, row in enumerate(order, start=1)
+    )
+
+
+def _is_tied(row: RankedGroup) -> bool:
+    return row.can_win and not _differs(row)
+
+
+def _tie_reason(row: RankedGroup, best: RankedGroup | None) -> str:
+    differs = _differs(row)
+    if row is best or differs:
+        return ""
+    if differs is None:
+        return NO_INTERVAL
+    return f"indistinguishable from {best.group} at 95 %" if best else ""
+
+
+def _latency_winner(groups: Sequence[GroupSummary]) -> str | None:
+    timed = [
+        (value, group.group)
+        for group in groups
+        if group.runs and not group.failed_runs and (value := cell_number(group.seed.get(ITER_P50)))
+    ]
+    return min(timed)[1] if timed else None
+
+
+def _is_decided(order: Sequence[RankedGroup], winner: RankedGroup | None) -> bool:
+    if winner is None or winner.summary.unsteady_runs or any(row.summary.infrastructure_failures for row in order):
+        return False
+    rivals = [row for row in order if row.can_win and row is not winner]
+    same = all(_conditions(row) == _conditions(winner) for row in rivals)
+    return bool(rivals) and same and all(_differs(row) for row in rivals)
+
+
+def _conditions(row: RankedGroup) -> tuple[str, frozenset[tuple[str, str]]]:
+    return row.summary.fingerprint, debug_levels(row.summary.debug)
+
+
+def _reason(order: Sequence[RankedGroup], winner: RankedGroup | None, metric: Metric) -> str:
+    """One sentence on how the winner won."""
+    if winner is None:
+        return f"No group can win: {_refusals(order) or 'there are none'}."
+    name, candidates = winner.group, [row for row in order if row.can_win]
+    if len(candidates) == 1:
+        if len(order) > 1 and all(row.reason == NOT_ENDED for row in order if row is not winner):
+            return f"{name} is the only group with a finished run."
+        return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
+    tied = [row for row in candidates if row is not winner and not _is_different(row, winner)]
+    leads = f"{name} has the {'highest' if metric.higher_is_better else 'lowest'} {metric.unit}"
+    if not tied and winner.summary.unsteady_runs:
+        return f"{leads}, but {winner.summary.unsteady_runs} of its {winner.summary.runs} runs had no steady state: run more steps."
+    if not tied:
+        return f"{leads}, significantly better than every other group.{_still_to_repeat(order)}"
+    if any(_differs(row) is None for row in tied):
+        remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
+        return f"{leads}, but without an interval the order is not evidence: {remedy}."
+    names = join_names([row.group for row in tied], MOST_TIED_NAMED)
+    best = next(row for row in candidates if row.is_best)
+    jitter_decided = any(_is_inside(row, best) for row in tied) and math.isfinite(_jitter(winner.summary))
+    by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it comes first by its {metric.unit}"
+    return f"{name} is indistinguishable from {names} at 95 %; {by}."
+
+
+def _refusals(order: Sequence[RankedGroup]) -> str:
+    """`a, b: 2 of 2 runs failed; c: not run yet`."""
+    groups: dict[str, list[str]] = {}
+    for row in order:
+        groups.setdefault(row.reason, []).append(row.group)
+    reasons = [f"{join_names(names, MOST_TIED_NAMED)}: {refusal}" for refusal, names in groups.items()]
+    more = [f"and {len(reasons) - MOST_REFUSALS} more reasons"] if len(reasons) > MOST_REFUSALS else []
+    return "; ".join([*reasons[:MOST_REFUSALS], *more])
+
+
+def _still_to_repeat(order: Sequence[RankedGroup]) -> str:
+    failed = sum(len(row.summary.infrastructure_failures) for row in order)
+    if not failed:
+        return ""
+    return f" The platform failed {count(failed, 'run')}: run the same command again before that is put down to the settings."
+
+
+def _is_different(row: RankedGroup, other: RankedGroup) -> bool:
+    if row.estimate is None or other.estimate is None:
+        return False
+    return contains_one(ratio_of(row.estimate, other.estimate)) is False
+
+
+def _choose_metric(groups: Sequence[GroupSummary], rank_by: str) -> tuple[Metric, list[Caution]]:
+    """The metric, and a caution where some groups lack it, or have a better one that most lack.
+
+    `throughput` is samples/s where most groups of the main lane have it, else tokens/s, else steps/s, else the duration: one metric for
+    all groups. A group that lacks it cannot win, so that one poor run does not change what all the others are ranked by.
+    """
+    if rank_by != ANY_THROUGHPUT:
+        if rank_by not in METRICS:
+            raise UsageError(f"rank_by: '{rank_by}' is not a metric to rank by; {did_you_mean(rank_by, [ANY_THROUGHPUT, *METRICS])}")
+        return METRICS[rank_by], []
+    running = [group for group in groups if group.runs]
+    deciding = [group for group in running if group.lane] or running
+    name = next((name for name in THROUGHPUT if 2 * sum(name in group.figures for group in deciding) > len(deciding)), THROUGHPUT[-1])
+    better = [other for other in THROUGHPUT[: THROUGHPUT.index(name)] if any(other in group.figures for group in running)]
+    lacked = [*better[:1], *([name] if any(name not in group.figures for group in running) else [])]
+    return METRICS[name], [_mixed(which, name, running) for which in lacked[-1:]]
+
+
+def _mixed(lacked: str, used: str, running: Sequence[GroupSummary]) -> Caution:
+    lacking = [group.group for group in running if lacked not in group.figures]
+    effect = "they cannot win" if lacked == used else f"so all are ranked by {used}"
+    return Caution(
+        kind="mixed_figures",
+        numbers={"groups": len(running), "lacking": len(lacking)},
+        text=f"Not every run of {', '.join(lacking[:5])} has {lacked}: {effect}. Run more steps, let every script report it, or set "
+        "samples_per_step or tokens_per_step in the plan.",
+    )
+
+
+def _ranking_cautions(groups: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
+    """Everything that weakens the order, the gravest first."""
+    running = [group for group in groups if group.runs]
+    yield from _steps_compared(running, metric)
+    yield from _one_repeat(running)
+    yield from _unlike_groups(running)
+    yield from _failed_by_platform(groups)
+    yield from _mixed_debug(running)
+
+
+def _steps_compared(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
+    axes = _varying_batch_axes(running)
+    if not axes or metric.name not in ("steps_per_s", "wall_p50_ms", "duration_s", "iter_p50"):
+        return
+    if metric.name == "duration_s":
+        text = (
+            f"Groups are ranked by run duration while '{axes[0]}' varies: a run may not do the same work in every group. Let the script "
+            "report its steps, and set samples_per_step."
+        )
+    else:
+        text = (
+            f"Groups are ranked by {metric.unit} while '{axes[0]}' varies: a step does not do the same work in every group. Set "
+            f'samples_per_step (for example samples_per_step: "{{{axes[0]}}}"), or let the script report samples.'
+        )
+    yield Caution(kind="steps_compared", numbers={"axis": axes[0]}, text=text)
+
+
+def _varying_batch_axes(groups: Sequence[GroupSummary]) -> list[str]:
+    """Axes with several values that set how much work one step does."""
+    values: dict[str, set[Scalar]] = {}
+    for group in groups:
+        for name, value in group.axes.items():
+            values.setdefault(name, set()).add(value)
+    return [name for name, seen in values.items() if len(seen) > 1 and BATCH_NAME.search(name)]
+
+
+def _one_repeat(running: Sequence[GroupSummary]) -> Iterator[Caution]:
+    single = [group.group for group in running if group.runs == 1]
+    if single and len(running) > 1:
+        which = "Every group has" if len(single) == len(running) else f"{len(single)} of {len(running)} groups have"
+        yield Caution(
+            kind="one_repeat",
+            numbers={"groups": len(single)},
+            text=f"{which} one run only, so there is no interval and the order is not evidence: use repeats: 3 or more.",
+        )
+
+
+def _unlike_groups(running: Sequence[GroupSummary]) -> Iterator[Caution]:
+    if len({group.fingerprint for group in running}) > 1:
+        differing = [name for name in MACHINE if len({group.seed.get(name) for group in running}) > 1] or [
+            "host, Python, torch or environment"
+        ]
+        yield Caution(
+            kind="unlike_groups",
+            text=f"The groups ran under different conditions ({', '.join(differing)}), so a difference may not be due to their settings: "
+            "run them again together.",
+        )
+
+
+def _failed_by_platform(groups: Sequence[GroupSummary]) -> Iterator[Caution]:
+    failed = [run for group in groups for run in group.infrastructure_failures]
+    if failed:
+        yield Caution(
+            kind="failed_by_platform",
+            numbers={"runs": len(failed)},
+            text=f"The platform failed {count(len(failed), 'run')} ({join_names(failed)}); they count against no group. Run the same "
+            "command again before a difference is put down to the code.",
+        )
+
+
+def _mixed_debug(running: Sequence[GroupSummary]) -> Iterator[Caution]:
+    if len({debug_levels(group.debug) for group in running}) > 1:
+        having = [f"{group.group} ({', '.join(group.debug)})" for group in running if group.debug]
+        yield Caution(
+            kind="mixed_debug",
+            numbers={"groups": len(having)},
+            text=f"Only some groups were measured with debug or tracing on ({join_names(having)}), so they cannot be compared: turn it off "
+            "and run them again.",
+        )

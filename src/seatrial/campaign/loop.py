@@ -1,0 +1,231 @@
+"""The campaign loop: every run of a plan, one after another, resuming what an earlier invocation finished.
+
+In: a CampaignPlan. Out: how the invocation ended; everything else is on disk. Plans that share a folder are kept in OUT/plans, and old
+attempts stay where they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from seatrial.campaign.interrupts import Interrupts
+from seatrial.campaign.lock import hold_lock
+from seatrial.campaign.one_run import code_folder, new_attempt, run_one
+from seatrial.campaign.preflight import run_preflight
+from seatrial.campaign.resume import changes_since, finished_attempt, recover_folder
+from seatrial.campaign.schedule import Schedule
+from seatrial.core import files
+from seatrial.core.durable import DISK_ERRNOS
+from seatrial.core.paths import CampaignPaths
+from seatrial.launch.pernode_server import PernodeServer
+from seatrial.launch.prepare import masked_spec
+from seatrial.machine.secrets import mask_text
+from seatrial.machine.software import read_git_state
+from seatrial.observe.eta import CurrentRun, RunEstimate, RunEtaTracker, TimeLeft
+from seatrial.observe.progress import Progress
+from seatrial.records.attempt import HostFacts
+from seatrial.records.caution import Check
+from seatrial.records.codec import to_json
+from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.results import LiveState, MeasuredRun
+from seatrial.results.recompute import RunRecorder
+
+PLAN_HASH_DIGITS = 16
+
+
+class Listener(Protocol):
+    """Called from the campaign's own thread: `warned` first, then for each run started, progress…, ended."""
+
+    def warned(self, checks: Sequence[Check]) -> None:
+        """Failed preflight checks that do not refuse the campaign."""
+
+    def skipped(self, spec: RunSpec, changes: str) -> None:
+        """`spec` is finished and is not run again; `changes` names what of code and environment changed since, empty for nothing."""
+
+    def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
+        """A run was launched; it is the `position`-th of `count`."""
+
+    def progress(self, state: LiveState) -> None:
+        """About once a second."""
+
+    def stopping(self, spec: RunSpec) -> None:
+        """The user requested a stop; the current run is being ended."""
+
+    def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
+        """A run is over; `measured` is None where this machine cannot measure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CampaignEnd:
+    """How one invocation ended."""
+
+    interrupted: bool = False
+    stopped_on_error: bool = False
+    out_of_budget: bool = False
+    disk_trouble: str = ""
+    """Why no further run could be prepared: the disk's error."""
+    left: int = 0
+    """Runs still to be run, an interrupted one included."""
+
+
+def run_campaign(
+    plan: CampaignPlan,
+    listener: Listener,
+    *,
+    again: bool = False,
+    server: PernodeServer | None = None,
+    recorder: RunRecorder | None = None,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> CampaignEnd:
+    """Run what is not finished yet of `plan`, or all of it `again`. `server` has the other nodes' commands where there is no ssh;
+    `recorder` keeps what was measured for the report."""
+    paths = CampaignPaths(Path(plan.output))
+    with hold_lock(paths) as owner, Interrupts(paths, owner).installed() as interrupts:
+        if server is not None:
+            server.wait_for_nodes(interrupts.stop_requested)
+        preflight = run_preflight(plan, paths, server)
+        listener.warned(preflight.warnings)
+        recover_folder(paths)
+        plan_hash = save_plan(plan, paths)
+        campaign = _Campaign(plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths))
+        return campaign.run(again, monotonic)
+
+
+def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
+    """Keep the plan in the folder: as the latest, and under its name beside the plans that ran here before. Returns its short hash."""
+    stored = to_json(replace(plan, source=mask_text(plan.source), runs=tuple(masked_spec(spec) for spec in plan.runs)))
+    files.write_json(paths.plans / f"{plan.name}.json", stored)
+    files.write_json(paths.plan, stored)
+    # Selecting other runs of it, or another output folder, does not make it another plan.
+    same = {name: value for name, value in stored.items() if name not in ("selected", "output", "source")}
+    return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:PLAN_HASH_DIGITS]
+
+
+@dataclass
+class _Campaign:
+    plan: CampaignPlan
+    plan_hash: str
+    paths: CampaignPaths
+    interrupts: Interrupts
+    listener: Listener
+    server: PernodeServer | None
+    hosts: Mapping[str, HostFacts]
+    recorder: RunRecorder
+
+    def __post_init__(self) -> None:
+        self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=self.plan.name, count=0)
+
+    def run(self, again: bool, monotonic: Callable[[], float]) -> CampaignEnd:
+        schedule = self._schedule(again, monotonic)
+        self._state = replace(self._state, count=schedule.num_left)
+        try:
+            return self._run_all(schedule)
+        finally:
+            self._publish(run=None, over=True)
+
+    def _schedule(self, again: bool, monotonic: Callable[[], float]) -> Schedule:
+        """What is left to run; finished runs are skipped, and estimate the length of their groups."""
+        todo: list[RunSpec] = []
+        durations_s: dict[str, list[float]] = {}
+        code = cache(lambda folder: read_git_state(folder, self.paths.folder))
+        for spec in self.plan.chosen:
+            done = finished_attempt(self.paths.run(spec.run), spec.hash)
+            if done is not None:
+                durations_s.setdefault(spec.group_key, []).append(done.duration_s)
+            if done is None or again:
+                todo.append(spec)
+            else:
+                self.listener.skipped(spec, changes_since(self.paths.run(spec.run), spec, done, code(code_folder(spec)), os.environ))
+        return Schedule(todo, durations_s, self.plan.budget_s, monotonic)
+
+    def _run_all(self, schedule: Schedule) -> CampaignEnd:
+        while schedule.num_left:
+            if self.interrupts.stop_requested():
+                return CampaignEnd(interrupted=True, left=schedule.num_left)
+            spec = schedule.next()
+            if spec is None:
+                return CampaignEnd(out_of_budget=True, left=schedule.num_left)
+            try:
+                outcome = self._run(spec, schedule)
+            except OSError as error:
+                if error.errno not in DISK_ERRNOS:
+                    raise
+                # A run under way survives a bad disk; one that cannot be prepared has nowhere to go.
+                return CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}", left=schedule.num_left)
+            schedule.ended(spec, outcome)
+            if outcome.outcome is Outcome.INTERRUPTED or self.interrupts.stop_requested():
+                return CampaignEnd(interrupted=True, left=schedule.num_left)
+            if outcome.outcome is not Outcome.OK and self.plan.stop_on_error:
+                return CampaignEnd(stopped_on_error=True, left=schedule.num_left)
+        return CampaignEnd()
+
+    def _run(self, spec: RunSpec, schedule: Schedule) -> RunOutcome:
+        if self.server is not None:
+            self.server.wait_for_reconnect(self.interrupts.stop_requested)
+        attempt = new_attempt(self.paths.run(spec.run))
+        self.listener.started(spec, attempt.number, self._state.count - schedule.num_left + 1, self._state.count)
+        eta = RunEtaTracker(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
+
+        def on_progress(progress: Progress, elapsed_s: float, alarm: str) -> None:
+            run_left = eta.update(progress.last_steps, time.time())
+            campaign_left = schedule.time_left(CurrentRun(group_key=spec.group_key, elapsed_s=elapsed_s, left=run_left.left))
+            self._publish(
+                run=spec.run,
+                group=spec.group,
+                repeat=spec.repeat,
+                attempt=attempt.number,
+                step=progress.step,
+                total_steps=progress.total,
+                phase=progress.phase,
+                elapsed_s=elapsed_s,
+                alarm=alarm,
+                **_eta_fields(run_left, campaign_left),
+            )
+
+        try:
+            outcome = run_one(
+                spec,
+                attempt,
+                self.interrupts,
+                on_progress,
+                lambda: self.listener.stopping(spec),
+                self.plan_hash,
+                server=self.server,
+                hosts=self.hosts,
+            )
+        except OSError:
+            # Nothing of it is on disk, so there was no attempt.
+            with contextlib.suppress(OSError):
+                attempt.folder.rmdir()
+            raise
+        how = outcome.outcome
+        self._publish(run=None, finished=self._state.finished + (not how.is_cut_short), failed=self._state.failed + how.is_failure)
+        self.listener.ended(spec, outcome, self.recorder.record(attempt))
+        return outcome
+
+    def _publish(self, **changes: object) -> None:
+        self._state = replace(self._state, t=time.time(), **changes)  # type: ignore[arg-type]
+        # For `watch`: a full disk must not cost the run.
+        with contextlib.suppress(OSError):
+            files.write_json(self.paths.progress, to_json(self._state))
+        self.listener.progress(self._state)
+
+
+def _eta_fields(run: RunEstimate, campaign: TimeLeft | None) -> dict[str, object]:
+    """The fields of a LiveState that hold the time to go."""
+    fields: dict[str, object] = {"iter_ms_p50": run.iter_ms_p50, "eta_mode": run.mode}
+    for name, left in (("run", run.left), ("campaign", campaign)):
+        values = (left.eta_s, left.low_s, left.high_s) if left else (None, None, None)
+        fields.update(zip((f"{name}_eta_s", f"{name}_eta_low_s", f"{name}_eta_high_s"), values, strict=True))
+    return fields

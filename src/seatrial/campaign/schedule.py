@@ -1,0 +1,56 @@
+"""What runs next: the plan's unfinished runs in the plan's order, as long as the budget lasts.
+
+In: the runs that are left, how long runs of each group took so far, and the budget. Out: the next run, and the time to go. Small and with
+one importer, but kept apart as the seam "what runs next" of the design: the loop calls `next`, `ended`, `num_left` and `time_left`, so a
+race between groups, or several runs in flight, is another class with these methods.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+
+from seatrial.observe.eta import CurrentRun, TimeLeft, campaign_eta
+from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.plan import RunSpec
+
+
+class Schedule:
+    """A fixed list."""
+
+    def __init__(
+        self,
+        runs: Sequence[RunSpec],
+        durations_s: Mapping[str, Sequence[float]],
+        budget_s: float | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._left = list(runs)
+        self._durations_s = {group_key: list(durations) for group_key, durations in durations_s.items()}
+        self._budget_s, self._monotonic, self._started_m = budget_s, monotonic, monotonic()
+
+    @property
+    def num_left(self) -> int:
+        """Runs that are not finished, including the current one."""
+        return len(self._left)
+
+    def next(self) -> RunSpec | None:
+        """The run to start now; None where it would end beyond the budget, by the mean of its group so far."""
+        spec, left_s = self._left[0], self._budget_left_s()
+        durations_s = self._durations_s.get(spec.group_key)
+        return None if left_s is not None and (fmean(durations_s) if durations_s else 0.0) > left_s else spec
+
+    def ended(self, spec: RunSpec, outcome: RunOutcome) -> None:
+        """The run is over; one that was interrupted is still to be run."""
+        if outcome.outcome is Outcome.OK:
+            self._durations_s.setdefault(spec.group_key, []).append(outcome.duration_s)
+        if outcome.outcome is not Outcome.INTERRUPTED:
+            self._left.remove(spec)
+
+    def time_left(self, current: CurrentRun) -> TimeLeft | None:
+        """Of the campaign, while the first of the remaining runs is in progress."""
+        return campaign_eta(self._left[1:], self._durations_s, current, budget_left_s=self._budget_left_s())
+
+    def _budget_left_s(self) -> float | None:
+        return None if self._budget_s is None else self._budget_s - (self._monotonic() - self._started_m)

@@ -1,0 +1,246 @@
+"""How much each line of a failed run's log counts as evidence of the cause.
+
+In: lines split from their prefixes. Out: a `Weight` for each, which lines end a traceback, the most relevant lines where no signature
+matches, and the table of harmless lines.
+
+Python prints tracebacks of exceptions it ignores (`Exception ignored in …`, `--- Logging error ---`), a thread may die while the run
+goes on, a warning reports what was handled, and a rank that takes further steps has survived what it printed before.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seatrial.collect.launcher_log import PrefixedLine, without_host
+from seatrial.records.signatures.registry import DEEPSPEED, STAGE1
+
+
+@dataclass(frozen=True, kw_only=True)
+class HarmlessPattern:
+    """A line that looks bad and is not: it ends no run, explains no failure, and nothing needs doing about it.
+
+    Patterns are searched in text and in bytes: what they match without a bound must be ASCII."""
+
+    id: str
+    symptom: str
+    """The line as it is printed, in Markdown."""
+    patterns: dict[str, bytes]
+    """Pattern → a keyword that every such line has: searched for first, which is much faster."""
+    meaning: str
+    """Why it is there, and why it does no harm."""
+    topics: tuple[str, ...] = ()
+
+
+HARMLESS: tuple[HarmlessPattern, ...] = (
+    HarmlessPattern(
+        id="triton_autotune",
+        symptom="`df: /root/.triton/autotune: No such file or directory`",
+        patterns={r"\bdf: \S{0,300}triton\S{0,300}: No such file or directory": b"triton"},
+        meaning="DeepSpeed asks which disk Triton's cache is on before the folder exists.",
+        topics=(STAGE1, DEEPSPEED),
+    ),
+    HarmlessPattern(
+        id="lr_scheduler_early",
+        symptom="`Attempting to get learning rate from scheduler before it has started`, ``Detected call of `lr_scheduler.step()` before "
+        "`optimizer.step()` ``",
+        patterns={
+            r"Attempting to get learning rate from scheduler before it has started": b"scheduler before it has started",
+            r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`": b"`lr_scheduler.step()` before",
+        },
+        meaning="The learning rate was read before the first step, or fp16's loss scale skipped that step; at most the schedule is one "
+        "step ahead, and no time changes.",
+        topics=(STAGE1, DEEPSPEED),
+    ),
+    HarmlessPattern(
+        id="no_hostfile",
+        symptom="`Unable to find hostfile, will proceed with training with local resources only`",
+        patterns={r"Unable to find hostfile, will proceed with training with local resources only": b"Unable to find hostfile"},
+        meaning="`deepspeed` prints it for every run on one machine, where there is no hostfile. On several machines it means that the "
+        "hostfile is not where the command looks.",
+        topics=(STAGE1, DEEPSPEED),
+    ),
+    HarmlessPattern(
+        id="destroy_process_group",
+        symptom="`destroy_process_group() was not called before program exit`, `process group has NOT been destroyed before we destruct "
+        "ProcessGroupNCCL`",
+        patterns={
+            r"destroy_process_group\(\) was not called before program exit": b"destroy_process_group() was not",
+            r"process group has NOT been destroyed before we destruct ProcessGroupNCCL": b"group has NOT been destroyed",
+        },
+        meaning="The script left the process group to the end of its process; no step is affected.",
+        topics=(STAGE1, DEEPSPEED),
+    ),
+)
+_ANY = re.compile("|".join(pattern for entry in HARMLESS for pattern in entry.patterns))
+_IN_BYTES = tuple((entry.id, keyword, re.compile(pattern.encode())) for entry in HARMLESS for pattern, keyword in entry.patterns.items())
+
+
+def without_harmless(text: str) -> str:
+    """The line without harmless text; ranks that share a line may have printed something else there too."""
+    rest = _ANY.sub("", text)
+    # What stood after it must not look like an indented line.
+    return rest.lstrip() if len(rest) < len(text) and not text[:1].isspace() else rest
+
+
+def count_harmless(block: bytes) -> dict[str, int]:
+    """How often each entry matches in a block of a log, by id."""
+    counts: dict[str, int] = {}
+    for id, keyword, pattern in _IN_BYTES:
+        found = len(pattern.findall(block)) if keyword in block else 0
+        if found:
+            counts[id] = counts.get(id, 0) + found
+    return counts
+
+
+MAX_LINES = 5
+LONGEST_SHOWN = 240
+EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Iteration)(?:: |$)")
+ERROR_WORDS = re.compile(
+    r"\b(?:errors?|fatal|fail(?:ed|ure|s)?|abort(?:ed|ing)?|panic|cannot|can't|could not|unable|refused|denied|invalid|killed)\b",
+    re.IGNORECASE,
+)
+# Lines without an error, or that mention one in passing: `0 errors`, `error rate`, a loss of that name, a warning.
+NO_ERROR = re.compile(
+    r"\b(?:no|0|without) (?:errors?|failures?)\b|\berror[ _]rate\b|\b(?:mean|abs|squared)[ _]\w*error\b|warn", re.IGNORECASE
+)
+
+
+def error_lines(lines: Sequence[PrefixedLine]) -> tuple[str, ...]:
+    """The first lines that mention an error, since what comes later mostly follows from them; at most MAX_LINES, none twice, shortened."""
+    found: dict[str, None] = {}
+    for line in lines:
+        text = line.text
+        if not is_indented(text) and (EXCEPTION.match(text) or ERROR_WORDS.search(text)) and not NO_ERROR.search(text):
+            found[text.strip()] = None
+    return tuple(_short(text) for text in list(found)[:MAX_LINES])
+
+
+def final_lines(lines: Sequence[PrefixedLine], ended_first: str = "") -> tuple[str, ...]:
+    """The last lines of the source that ended first, where it printed any; else the last of all."""
+    printed = [line for line in lines if line.text.strip()]
+    own = [line for line in printed if without_host(line.source) == ended_first] if ended_first else []
+    return tuple(_short(line.text) for line in (own or printed)[-MAX_LINES:])
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= LONGEST_SHOWN else text[: LONGEST_SHOWN - 1] + "…"
+
+
+HEAD = "Traceback (most recent call last):"
+ANY_NAME = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: |:?$)")
+CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
+
+
+def ends_traceback(lines: Sequence[PrefixedLine]) -> list[bool]:
+    """Whether each line is what a traceback ends with, or looks like that by itself.
+
+    Exceptions are recognised by how their names end; after the head of a traceback any name counts (`Exception: …`, `socket.gaierror:
+    …`), if it is the first line of that source that is not indented."""
+    within: set[str] = set()
+    return [_ends_traceback(line, within) for line in lines]
+
+
+def is_indented(text: str) -> bool:
+    """Whether it is blank, source quoted in a traceback, or a row of a report."""
+    return not text[:1].strip()
+
+
+def _ends_traceback(line: PrefixedLine, within: set[str]) -> bool:
+    """`within`: the sources whose traceback has begun and not ended; kept up to date here."""
+    if is_indented(line.text):
+        return False
+    if line.text.startswith(HEAD):
+        within.add(line.source)
+        return False
+    is_first = line.source in within
+    within.discard(line.source)
+    return bool(EXCEPTION.match(line.text) or (is_first and ANY_NAME.match(line.text)))
+
+
+class Weight(enum.IntEnum):
+    """How much a line counts as evidence of the cause."""
+
+    IGNORED = 0
+    """An exception that Python ignores."""
+    SURVIVED = 1
+    """A warning, or the run went on after it."""
+    DOUBTFUL = 2
+    """A thread's: it may have died without harm."""
+    FULL = 3
+
+
+IGNORED = re.compile(r"^Exception ignored (?:in|on)\b|^--- Logging error ---")
+IN_THREAD = re.compile(r"^Exception in thread ")
+# What logging prints after the traceback of its own error.
+LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: )")
+# NCCL calls everything a warning, what ends a run included.
+WARNING = re.compile(r"^.{0,80}?(?<!NCCL )\b(?:WARN|WARNING)\b|^\[?W\d{4} \d\d:")
+# A bar does not count: it is drawn once more when the run is over. Nor does wandb's summary of a finished run.
+STEP = re.compile(r"\b(?:step|iter|iteration)s?\b\W{0,4}\d|\bTiming(?:ETA|Rank)\b|^\{'loss': ", re.IGNORECASE)
+SUMMARY = "wandb: "
+# Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in.
+STEPS_WITHOUT_SOURCE = 2
+
+
+@dataclass
+class _Block:
+    """A traceback under a heading that gives its weight."""
+
+    weight: Weight
+    has_begun: bool = False
+    has_ended: bool = False
+
+    def takes(self, text: str) -> bool:
+        if CHAINED.search(text):
+            self.has_ended = False
+            return True
+        if is_indented(text) or LOGGING_DETAILS.match(text):
+            return True
+        if self.has_ended or not (self.has_begun or text.startswith(HEAD)):
+            return False
+        self.has_ended = self.has_begun and not text.startswith(HEAD)
+        self.has_begun = True
+        return True
+
+
+def weigh_lines(lines: Sequence[PrefixedLine]) -> list[Weight]:
+    return [min(pair) for pair in zip(_by_blocks(lines), _by_what_followed(lines), strict=True)]
+
+
+def _by_blocks(lines: Sequence[PrefixedLine]) -> list[Weight]:
+    blocks: dict[str, _Block] = {}
+    found = []
+    for line in lines:
+        if IGNORED.match(line.text):
+            blocks[line.source] = _Block(Weight.IGNORED)
+        elif IN_THREAD.match(line.text):
+            blocks[line.source] = _Block(Weight.DOUBTFUL)
+        elif line.source in blocks and not blocks[line.source].takes(line.text):
+            del blocks[line.source]
+        block = blocks.get(line.source)
+        found.append(block.weight if block else Weight.FULL)
+    return found
+
+
+def _by_what_followed(lines: Sequence[PrefixedLine]) -> list[Weight]:
+    """Backwards, with the steps that each source took after a line."""
+    steps: Counter[str] = Counter()
+    found = []
+    for line in reversed(lines):
+        source = " ".join(dict.fromkeys(line.source.split()))
+        went_on = steps[source] >= (1 if without_host(source) else STEPS_WITHOUT_SOURCE)
+        is_warning = WARNING.match(line.text) or "WARNING" in line.source
+        found.append(Weight.SURVIVED if went_on or is_warning else Weight.FULL)
+        steps[source] += _is_step(line.text)
+    return found[::-1]
+
+
+def _is_step(text: str) -> bool:
+    if is_indented(text) or text.startswith(SUMMARY) or not STEP.search(text):
+        return False
+    return not (EXCEPTION.match(text) or ERROR_WORDS.search(text) or WARNING.match(text))

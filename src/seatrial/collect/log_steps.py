@@ -1,0 +1,435 @@
+"""Steps in the lines a script prints.
+
+In: lines of launcher.log and the run's spec. Out: `best_reading`: the steps by the log format that fits best, or None where no format
+finds two consecutive steps. Handles progress bars (which of several is the training's), step numbers that restart with an epoch, lines of
+several ranks, and a Hugging Face Trainer without its bar.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from seatrial.collect.launcher_log import StampedLine
+from seatrial.core.errors import UsageError
+from seatrial.core.log_lines import (
+    BARS,
+    LARGEST_STEP,
+    LOG_FORMATS,
+    NUMBER,
+    LinePattern,
+    LogPatterns,
+    compile_patterns,
+    parse_line,
+    strip_colours,
+    timed_out_patterns,
+    timed_patterns,
+)
+from seatrial.records.caution import Caution
+from seatrial.records.plan import RunSpec, WorkloadSpec
+
+# Beyond this share of late lines a lower number is no sign of a new epoch.
+MAX_LATE_SHARE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineValues:
+    """What the patterns of a format found in one line."""
+
+    line: StampedLine
+    at: int
+    """Number of the line."""
+    values: dict[str, float]
+    pattern: int | None = None
+    """Index of the pattern that found the step."""
+
+    @property
+    def number(self) -> int | None:
+        """The step as printed; None for a line without one."""
+        step = self.values.get("step", math.nan)
+        return int(step) if 0 <= step <= LARGEST_STEP else None
+
+    @property
+    def total(self) -> int | None:
+        """Length of the bar; None where it is not shown."""
+        total = self.values.get("total", math.nan)
+        return int(total) if 0 <= total <= LARGEST_STEP else None
+
+    @property
+    def extras(self) -> dict[str, float]:
+        return {name: value for name, value in self.values.items() if name not in ("step", "total")}
+
+
+@dataclass
+class PrintedStep:
+    """One step as its lines show it."""
+
+    step: int
+    number: int
+    """The step as printed: numbers restart with each epoch, `step` goes on."""
+    line: StampedLine
+    at: int
+    """Number of its first line."""
+    values: dict[str, float]
+    restarts: bool = False
+    """Whether it is the first of a new epoch."""
+
+
+@dataclass(kw_only=True)
+class NumberedSteps:
+    """Steps in order, and what was odd about their numbers."""
+
+    printed: list[PrintedStep] = field(default_factory=list)
+    lines: int = 0
+    """Lines with a step."""
+    num_late: int = 0
+    """Lines with an earlier number than the line before, which were skipped."""
+    increasing_only: bool = False
+    """Whether so many were late that only increasing numbers were kept."""
+
+    @property
+    def restarts(self) -> int:
+        return sum(each.restarts for each in self.printed)
+
+
+def number_steps(found: Sequence[LineValues], *, is_bar: bool = False) -> NumberedSteps:
+    """Steps in order, numbered on over epochs. A bar is drawn again and again and shows steps done, so step k is at k+1.
+
+    A number may go back for two reasons. At the start of the numbering it is a new epoch: how many steps lie between its first line and the
+    line before is unknown. Anywhere else it is a late line of another process, and is skipped. Where many lines are late, a new epoch
+    cannot be recognised, and only increasing numbers are kept."""
+    steps = _follow(found, interval=usual_interval(found), is_bar=is_bar)
+    if steps.num_late > MAX_LATE_SHARE * steps.lines:
+        steps = _follow(found, interval=None, is_bar=is_bar)
+        steps.increasing_only = True
+    if is_bar:
+        steps.printed = _steps_done(steps.printed)
+    return steps
+
+
+def usual_interval(found: Iterable[LineValues]) -> int:
+    """Median of the steps from one line to the next; 0 for numbers that never grow."""
+    numbers = [each.number for each in found if each.number is not None]
+    grown = [later - one for one, later in itertools.pairwise(numbers) if later > one]
+    return statistics.median_low(grown) if grown else 0
+
+
+def _follow(found: Sequence[LineValues], *, interval: int | None, is_bar: bool) -> NumberedSteps:
+    counter = _StepCounter(interval=interval, is_bar=is_bar)
+    for each in found:
+        counter.take(each)
+    return counter.steps
+
+
+@dataclass(kw_only=True)
+class _StepCounter:
+    """Follows the numbers line by line."""
+
+    interval: int | None
+    """None where numbers may not restart."""
+    is_bar: bool
+    steps: NumberedSteps = field(default_factory=NumberedSteps)
+    number: int = 0
+    """The newest number as printed."""
+    first: int = 0
+    """The first number of this epoch."""
+    before: int = 0
+    """Steps of the epochs before."""
+    total: int | None = None
+    patterns: set[int | None] = field(default_factory=set)
+    """Those that found the newest number."""
+
+    def take(self, each: LineValues) -> None:
+        number = each.number
+        if number is None:
+            self._add_values(each)
+            return
+        self.steps.lines += 1
+        if not self.steps.printed:
+            self.first = number
+            self._add_step(each, number)
+        elif number > self.number:
+            self._add_step(each, number)
+        elif number == self.number and (self.is_bar or each.pattern not in self.patterns):
+            self.patterns.add(each.pattern)
+            self._add_values(each)
+        elif number < self.number and self.interval is not None and number <= self.first + self.interval:
+            self._begin_epoch(number)
+            self._add_step(each, number, restarts=True)
+        else:
+            self.steps.num_late += 1
+
+    def _add_values(self, each: LineValues) -> None:
+        if self.steps.printed:
+            self.steps.printed[-1].values.update(each.extras)
+
+    def _add_step(self, each: LineValues, number: int, *, restarts: bool = False) -> None:
+        self.number, self.total, self.patterns = number, each.total, {each.pattern}
+        self.steps.printed.append(PrintedStep(self.before + number, number, each.line, each.at, each.extras, restarts))
+
+    def _begin_epoch(self, number: int) -> None:
+        """A bar shows how long the epoch was; else its next line would have come one interval later."""
+        if self.is_bar:
+            self.before += self.number if self.total is None else max(self.total, self.number)
+        else:
+            self.before += self.number + max(self.interval or 0, 1) - number
+        self.first = number
+
+
+def _steps_done(printed: Sequence[PrintedStep]) -> list[PrintedStep]:
+    """Steps by a bar's numbers, which count steps done: 0 is no step."""
+    steps: list[PrintedStep] = []
+    restarts = False
+    for each in printed:
+        restarts = restarts or each.restarts
+        if each.number > 0:
+            steps.append(replace(each, step=each.step - 1, restarts=restarts and bool(steps)))
+            restarts = False
+    return steps
+
+
+@dataclass
+class ProgressBar:
+    """One bar from its first drawing to its last."""
+
+    total: int | None
+    drawn: list[LineValues] = field(default_factory=list)
+    losses: list[LineValues] = field(default_factory=list)
+    """Lines with a loss, in the bar itself or between two drawings of it."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it never got beyond its start."""
+        return not any(each.number for each in self.drawn)
+
+    @property
+    def wall_s(self) -> float:
+        wall_s = self.drawn[-1].line.m - self.drawn[0].line.m
+        return wall_s if math.isfinite(wall_s) else 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingBar:
+    """Lines of the training's bar and the losses between them, in order."""
+
+    found: list[LineValues]
+    total: int | None = None
+    left_out: tuple[int | None, ...] = ()
+    """Lengths of the other bars; None for one that showed no length."""
+
+
+def training_bar(found: Sequence[LineValues], steps: int | None) -> TrainingBar:
+    """The training's bar among others: tokenising and evaluation draw bars of the same kind.
+
+    Bars are distinguished by their length. The one as long as the plan's number of `steps` is the training's, else the one during which
+    losses were printed, else the one that took the longest. Of several bars of that length (an evaluation as long as the training) only
+    those with losses count, where there are any."""
+    bars = [bar for bar in _bars(found) if not bar.is_empty]
+    if not bars:
+        return TrainingBar(found=[])
+    by_total: dict[int | None, list[ProgressBar]] = {}
+    for bar in bars:
+        by_total.setdefault(bar.total, []).append(bar)
+    total = max(by_total, key=lambda total: _evidence(by_total[total], is_planned=total is not None and total == steps))
+    kept = [bar for bar in by_total[total] if bar.losses] or by_total[total]
+    lines = {each.at: each for bar in kept for each in (*bar.drawn, *bar.losses)}
+    others = {bar.total for bar in bars if not any(bar is one for one in kept)}
+    left_out = tuple(sorted(others, key=lambda total: (total is None, total)))
+    return TrainingBar(found=[lines[at] for at in sorted(lines)], total=total, left_out=left_out)
+
+
+def _evidence(bars: Sequence[ProgressBar], *, is_planned: bool) -> tuple[bool, int, float, int]:
+    """Evidence that bars of one length are the training's."""
+    return is_planned, sum(len(bar.losses) for bar in bars), sum(bar.wall_s for bar in bars), sum(len(bar.drawn) for bar in bars)
+
+
+def _bars(found: Sequence[LineValues]) -> list[ProgressBar]:
+    """Every bar, with the losses that were printed while it was drawn."""
+    drawn: dict[int | None, list[LineValues]] = {}
+    for each in found:
+        if each.number is not None:
+            drawn.setdefault(each.total, []).append(each)
+    bars = [bar for total, lines in drawn.items() for bar in _split_bars(total, lines)]
+    _assign_losses(found, {each.at: bar for bar in bars for each in bar.drawn})
+    return bars
+
+
+def _split_bars(total: int | None, lines: Sequence[LineValues]) -> Iterator[ProgressBar]:
+    """Consecutive bars of one length: each begins near where the one before it began."""
+    interval = usual_interval(lines)
+    bar = ProgressBar(total)
+    for each in lines:
+        number = each.number or 0
+        first = (bar.drawn[0].number or 0) if bar.drawn else 0
+        if bar.drawn and number < (bar.drawn[-1].number or 0) and number <= first + interval:
+            yield bar
+            bar = ProgressBar(total)
+        bar.drawn.append(each)
+    yield bar
+
+
+def _assign_losses(found: Sequence[LineValues], bar_of: dict[int, ProgressBar]) -> None:
+    """A loss is a bar's when the bar is drawn before it and again after it: one that has ended has none.
+
+    Only the last of its losses need not be followed by a drawing."""
+    last: ProgressBar | None = None
+    waiting: list[LineValues] = []
+    for each in found:
+        bar = bar_of.get(each.at)
+        if bar is None:
+            waiting += [each] if "loss" in each.values else []
+            continue
+        if last is not None and (bar is last or last.losses):
+            last.losses += waiting
+        bar.losses += [each] if "loss" in each.values else []
+        last, waiting = bar, []
+    if last is not None and last.losses:
+        last.losses += waiting
+
+
+LOSS = re.compile(rf"\{{'loss': '?({NUMBER}|nan|inf)'?[,}}]")
+SUMMARY = re.compile(r"\{'train_runtime':")
+FIELD = re.compile(rf"'(\w+)': '?({NUMBER})'?[,}}]")
+
+
+def steps_by_epoch(lines: Sequence[StampedLine]) -> list[LineValues]:
+    """Step and loss of each `{'loss': …, 'epoch': …}` line of a Hugging Face Trainer without its progress bar; [] when the run did not
+    come to its summary.
+
+    Those lines have an epoch and no step; the last line gives run time, steps a second and the last epoch, from which the number of steps
+    and so the step of every line follow. Steps count from 0, though the Trainer counts steps done. It prints four digits, so above some
+    thousand steps one may be off by a few: no matter for the times between them."""
+    logged = [(number, strip_colours(line.text)) for number, line in enumerate(lines) if "{'" in line.text]
+    summary = next((_fields(text) for _, text in reversed(logged) if SUMMARY.search(text)), {})
+    steps = summary.get("train_runtime", 0.0) * summary.get("train_steps_per_second", 0.0)
+    epochs = summary.get("epoch", 0.0)
+    if not 1 <= steps <= LARGEST_STEP or epochs <= 0:
+        return []
+    found = []
+    for number, text in logged:
+        epoch = _fields(text).get("epoch", -1.0)
+        # A loss without an epoch, or with one beyond the last (both were rounded), has no step.
+        if (match := LOSS.search(text)) and 0 <= epoch <= 1.01 * epochs:
+            values = {"step": round(epoch / epochs * round(steps)) - 1, "loss": float(match.group(1))}
+            found.append(LineValues(line=lines[number], at=number, values=values, pattern=0))
+    return found
+
+
+def count_losses(lines: Sequence[StampedLine]) -> int:
+    """Lines with a loss as the Trainer prints it, whether or not their steps can be found."""
+    return sum(LOSS.search(strip_colours(line.text)) is not None for line in lines if "{'loss'" in line.text)
+
+
+def _fields(text: str) -> dict[str, float]:
+    """Numbers by name; one with too large an exponent is left out."""
+    return {name: number for name, value in FIELD.findall(text) if math.isfinite(number := float(value))}
+
+
+MIN_STEPS = 2
+OWN = "plan"
+SEED = "seed"
+# Rank 0's line of a step for which there are TimingRank lines.
+RANK_LINES = LogPatterns(name=SEED, lines=(rf"\bTimingRank step=(?P<step>\d+) rank=0(?: loss=(?P<loss>{NUMBER}|-?nan|-?inf))?\b",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What one format finds in the lines."""
+
+    name: str
+    numbered: NumberedSteps = field(default_factory=NumberedSteps)
+    bar: TrainingBar | None = None
+    """Which bar was read, where there were bars."""
+    timed_out: tuple[str, ...] = ()
+    """Patterns of the plan that took too long for a line: what they found before is not used."""
+
+    @property
+    def printed(self) -> list[PrintedStep]:
+        return self.numbered.printed
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether some step follows another in one epoch: numbers that only go back give no time."""
+        return not self.timed_out and len(self.printed) >= MIN_STEPS and any(not each.restarts for each in self.printed[1:])
+
+    @property
+    def has_loss(self) -> bool:
+        return any("loss" in each.values for each in self.printed)
+
+
+def best_reading(lines: Sequence[StampedLine], spec: RunSpec) -> tuple[Reading | None, list[Caution]]:
+    """The reading to use, and what is wrong with the plan's own patterns.
+
+    The plan's own patterns come first, then the format the plan names. Among the ready formats one that finds losses comes before one that
+    finds steps alone, and that before a mere bar; then the one that finds the most steps. Where none finds any, `TimingRank` lines alone
+    give the steps."""
+    formats, cautions = _candidates(spec.workload)
+    readings = [read_format(lines, fmt, spec.steps) for fmt in formats]
+    cautions += [_slow_pattern_caution(pattern) for reading in readings for pattern in reading.timed_out]
+    if not any(reading.is_enough for reading in readings) and spec.workload.reads in ("auto", SEED):
+        readings.append(read_format(lines, RANK_LINES, spec.steps))
+    return max((reading for reading in readings if reading.is_enough), key=_preference, default=None), cautions
+
+
+def _preference(reading: Reading) -> tuple[bool, bool, bool, int]:
+    return reading.name == OWN, reading.has_loss, reading.name not in BARS, len(reading.printed)
+
+
+def _slow_pattern_caution(pattern: str) -> Caution:
+    return Caution(
+        kind="slow_pattern",
+        text=f"The plan's pattern {pattern!r} took too long for a line of launcher.log and was not used; write it without a repeat inside "
+        "a repeat, such as (a+)+.",
+    )
+
+
+def _candidates(workload: WorkloadSpec) -> tuple[list[LogPatterns], list[Caution]]:
+    """Formats to try, and what is wrong with the plan's own patterns."""
+    own, cautions = [], []
+    if workload.patterns:
+        try:
+            timed_patterns(workload.patterns)
+            own = [LogPatterns(name=OWN, lines=workload.patterns)]
+        except UsageError as error:
+            cautions = [Caution(kind="bad_pattern", text=f"The plan's own patterns were not used: {error}.")]
+    if workload.reads == "auto":
+        return [*own, *LOG_FORMATS.values()], cautions
+    return [*own, *([LOG_FORMATS[workload.reads]] if workload.reads in LOG_FORMATS else [])], cautions
+
+
+def read_format(lines: Sequence[StampedLine], fmt: LogPatterns, steps: int | None = None) -> Reading:
+    """Steps by one format, from the lines without a rank, else from the lowest rank whose lines hold two."""
+    patterns: Sequence[LinePattern] = timed_patterns(fmt.lines) if fmt.name == OWN else compile_patterns(fmt.lines)
+    by_rank = _values_by_rank(lines, patterns)
+    if timed_out := timed_out_patterns(patterns):
+        return Reading(name=fmt.name, timed_out=timed_out)
+    readings = [_read_values(by_rank[rank], fmt.name, steps) for rank in sorted(by_rank)]
+    found = next((reading for reading in readings if reading.is_enough), Reading(name=fmt.name))
+    if found.has_loss or fmt.name != "hf_trainer":
+        return found
+    # A bar without losses is one of something else: the Trainer's own may be switched off.
+    without_bar = Reading(name=fmt.name, numbered=number_steps(steps_by_epoch(lines)))
+    return without_bar if without_bar.is_enough else found
+
+
+def _values_by_rank(lines: Sequence[StampedLine], patterns: Sequence[LinePattern]) -> dict[int, list[LineValues]]:
+    """What is found in the lines of each rank, -1 for lines without one."""
+    found: dict[int, list[LineValues]] = {}
+    for number, line in enumerate(lines):
+        values, pattern = parse_line(line.text, patterns)
+        if values:
+            rank = -1 if line.rank is None else line.rank
+            found.setdefault(rank, []).append(LineValues(line=line, at=number, values=values, pattern=pattern))
+    return found
+
+
+def _read_values(found: list[LineValues], name: str, steps: int | None) -> Reading:
+    is_bar = name in BARS
+    if not is_bar and not any(each.total for each in found):
+        return Reading(name=name, numbered=number_steps(found))
+    bar = training_bar(found, steps)
+    return Reading(name=name, numbered=number_steps(bar.found, is_bar=is_bar), bar=bar)

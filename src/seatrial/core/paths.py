@@ -1,0 +1,228 @@
+"""Every file name of a campaign, once; and the environment variables that are Seatrial's own.
+
+    OUT/                        CampaignPaths(OUT)
+    OUT/<group>_r<n>/           RunPaths: relative links to the current attempt, under the seeds' names
+    OUT/<group>_r<n>/attempt-1/ AttemptPaths: what one attempt wrote; attempts never share a file
+
+    BENCH/                      OriginalPaths: a folder of the original stage-1 scripts; BENCH/seatrial is the campaign it becomes
+
+docs/files.md describes each of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.core.fallback import FALLBACK_DIR
+
+PREFIX = "SEATRIAL_"
+HISTORY = f"{PREFIX}HISTORY"
+"""The file of history rows."""
+SET_BY_USERS = frozenset({FALLBACK_DIR, HISTORY})
+"""All others are set by Seatrial for each rank, and must not be set in the shell that starts a campaign."""
+
+# Of small files that preflight writes for a moment, to check that a folder is shared and writable.
+TRIAL_PREFIX = ".seatrial-trial-"
+BY_HAND = "by-hand"
+"""Folder for the output of a command.sh that a person runs, in an attempt or one of its nodes."""
+ATTEMPT_NAME = r"attempt-(\d+)"
+"""Pattern of the name of an attempt's folder, with its number."""
+ANY_ATTEMPT = "attempt-*"
+"""As a glob, which may match other names too."""
+_ATTEMPT = re.compile(ATTEMPT_NAME)
+
+
+class _InFolder:
+    """Descriptor: the path of this name in the owner's folder."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, owner: Any, owner_type: type | None = None) -> Path:
+        folder: Path = owner.folder
+        return folder / self.name
+
+
+@dataclass(frozen=True)
+class AttemptPaths:
+    """One attempt of one run."""
+
+    folder: Path
+
+    spec = _InFolder("spec.json")
+    settings = _InFolder("settings.json")
+    command = _InFolder("command.sh")
+    agent_order = _InFolder("agent.json")
+    agent_log = _InFolder("agent.log")
+    call = _InFolder("call.json")
+    start_log = _InFolder("start.log")
+    environment = _InFolder("environment.json")
+    provenance = _InFolder("provenance.json")
+    launcher_log = _InFolder("launcher.log")
+    arrivals = _InFolder("launcher_arrivals.csv")
+    rank_logs = _InFolder("ranks")
+    train_log = _InFolder("train.log")
+    resolved_config = _InFolder("resolved_config.yaml")
+    run_context = _InFolder("run_context.json")
+    checkpoints = _InFolder("checkpoints")
+    gpu_telemetry = _InFolder("gpu_telemetry.csv")
+    host_telemetry = _InFolder("host_telemetry.csv")
+    telemetry = _InFolder("telemetry.json")
+    alarms = _InFolder("alarms.jsonl")
+    halt = _InFolder("halt.json")
+    watchdog_halt = _InFolder(".HALT")
+    stacks = _InFolder("stacks")
+    recovered = _InFolder("recovered.json")
+    nodes_record = _InFolder("nodes.json")
+    nodes = _InFolder("nodes")
+    hostfile = _InFolder("hostfile")
+    outcome = _InFolder("outcome.json")
+
+    def node(self, name: str) -> AttemptPaths:
+        """What one host's agent writes, under the same names: launcher.log, ranks/, telemetry, stacks, agent.json, agent.log, command.sh.
+
+        Node 0 of a run on many hosts writes launcher.log, telemetry and stacks to the attempt's folder itself, so that what reads a run on
+        one host reads it too.
+        """
+        return AttemptPaths(self.nodes / name)
+
+    @property
+    def number(self) -> int:
+        match = _ATTEMPT.fullmatch(self.folder.name)
+        return int(match.group(1)) if match else 0
+
+    @property
+    def run(self) -> str:
+        return self.folder.parent.name
+
+    def events(self, rank: int) -> Path:
+        return self.folder / f"events_rank{rank}.jsonl"
+
+    def heartbeat(self, rank: int) -> Path:
+        return self.folder / f"heartbeat_rank{rank}.jsonl"
+
+    def rank_stack(self, rank: int) -> Path:
+        """Written by the rank itself at the stack signal."""
+        return self.stacks / f"rank{rank}.txt"
+
+    def process_stack(self, pid: int) -> Path:
+        """Taken from outside, by py-spy."""
+        return self.stacks / f"pid{pid}.txt"
+
+    def all_events(self) -> list[Path]:
+        return self._rank_files("events_rank")
+
+    def all_heartbeats(self) -> list[Path]:
+        return self._rank_files("heartbeat_rank")
+
+    def _rank_files(self, prefix: str) -> list[Path]:
+        """In a fifth of the time of `glob`: it is called several times for every attempt."""
+        try:
+            with os.scandir(self.folder) as entries:
+                names = [entry.name for entry in entries if entry.name.startswith(prefix) and entry.name.endswith(".jsonl")]
+        except OSError:
+            return []
+        return [self.folder / name for name in sorted(names, key=lambda name: int("0" + re.sub(r"\D", "", name)))]
+
+    def linked(self) -> Iterator[Path]:
+        """Files of the current attempt that the run folder links to."""
+        yield from (self.launcher_log, self.train_log, self.command, self.outcome, self.spec)
+        yield from (self.resolved_config, self.run_context, self.checkpoints)
+        yield from (self.gpu_telemetry, self.host_telemetry, self.telemetry, self.alarms)
+        yield from self.all_events()
+        yield from self.all_heartbeats()
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """All attempts of one run."""
+
+    folder: Path
+
+    def attempt(self, number: int) -> AttemptPaths:
+        return AttemptPaths(self.folder / f"attempt-{number}")
+
+    def next_attempt(self) -> AttemptPaths:
+        """The one after the newest; not created."""
+        return self.attempt(max((attempt.number for attempt in self.attempts()), default=0) + 1)
+
+    def attempts(self) -> list[AttemptPaths]:
+        """Oldest first."""
+        found = [AttemptPaths(child) for child in self.folder.glob(ANY_ATTEMPT) if _ATTEMPT.fullmatch(child.name)]
+        return sorted(found, key=lambda attempt: attempt.number)
+
+
+@dataclass(frozen=True)
+class CampaignPaths:
+    """One output folder."""
+
+    folder: Path
+
+    plan = _InFolder("plan.json")
+    plans = _InFolder("plans")
+    lock = _InFolder(".owner.lock")
+    owner = _InFolder(".owner.json")
+    stop_request = _InFolder(".stop.json")
+    gate = _InFolder(".gate.json")
+    progress = _InFolder("progress.json")
+    recovered = _InFolder("recovered.json")
+    translation = _InFolder("translation.json")
+    preflight = _InFolder("preflight.json")
+    manifest = _InFolder("run_manifest.tsv")
+    timing_points = _InFolder("timing_points.csv")
+    eta_points = _InFolder("eta_points.csv")
+    per_run_metrics = _InFolder("per_run_metrics.csv")
+    group_summary = _InFolder("group_summary.csv")
+    ranked_groups = _InFolder("ranked_groups.csv")
+    skipped_runs = _InFolder("skipped_runs.tsv")
+    verdict = _InFolder("verdict.json")
+    summary_json = _InFolder("summary.json")
+    summary_md = _InFolder("summary.md")
+    summary_html = _InFolder("summary.html")
+    summary_pdf = _InFolder("summary.pdf")
+    charts = _InFolder("charts")
+    best_config_json = _InFolder("best_config.json")
+    best_config_env = _InFolder("best_config.env")
+    best_overrides = _InFolder("best_overrides.txt")
+    tracking_log = _InFolder("tracking.log")
+    tensorboard = _InFolder("tensorboard")
+    mlruns = _InFolder("mlruns")
+    wandb = _InFolder("wandb")
+
+    def chart_table(self, name: str) -> Path:
+        """One of records.columns.CHART_TABLES."""
+        return self.charts / f"{name}.csv"
+
+    def run(self, name: str) -> RunPaths:
+        return RunPaths(self.folder / name)
+
+    def runs(self) -> list[RunPaths]:
+        """Every folder that holds at least one attempt, by name."""
+        found = {attempt.parent for attempt in self.folder.glob(f"*/{ANY_ATTEMPT}") if attempt.is_dir()}
+        return [RunPaths(folder) for folder in sorted(found)]
+
+
+@dataclass(frozen=True)
+class OriginalPaths:
+    """A folder that the original stage-1 scripts wrote. Files of its runs have the names that AttemptPaths gives them."""
+
+    folder: Path
+
+    manifest = _InFolder("run_manifest.tsv")
+    summary_json = _InFolder("summary.json")
+    host_telemetry = _InFolder("host_telemetry.csv")
+    translated = _InFolder("seatrial")
+
+    def set_aside_manifests(self) -> list[Path]:
+        """Manifests that the driver kept when its header had changed, oldest first."""
+        return sorted(self.folder.glob(f"{self.manifest.name}.bak_*"))
+
+
+# For naming a file without opening one: `ATTEMPT_FILES.launcher_log.name`.
+ATTEMPT_FILES, CAMPAIGN_FILES = AttemptPaths(Path()), CampaignPaths(Path())
+EVENTS_OF_ALL_RANKS = "events_rank*.jsonl"

@@ -1,1 +1,0 @@
-"""Writing that survives a bad disk: `append` tries again, then writes elsewhere (`fallback`), and `merging` brings that back."""

@@ -1,0 +1,474 @@
+"""Criteria over several runs: counts of runs, groups against a baseline, scaling and drift of the campaign.
+
+In: a criterion and the campaign's facts. Out: readings. A count is that of the runs known to match; runs of which it is unknown widen it
+upwards and prevent a pass. A comparison has an interval, which decides: a speed-up of at least 20 % passes when the lower end of its
+interval is at 20 % or above, fails when the upper end is below, and is inconclusive in between.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from seatrial.core.text import count
+from seatrial.judge.evidence import (
+    FILES,
+    NO_SAMPLES,
+    ONE_RANK,
+    Facts,
+    Reading,
+    failed_by_platform,
+    how_it_ended,
+    inconclusive_text,
+    interval_text,
+    is_single_rank,
+    listed,
+    missing,
+    outcome_file,
+    run_window,
+    slope_text,
+    straggler_evidence,
+    trend_evidence,
+    without_numbers,
+)
+from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Scaling, ScalingPoint
+from seatrial.records.measure import (
+    CONFIDENCE,
+    LEAST_REPEATS,
+    GroupSummary,
+    MemoryTrend,
+    MemoryVerdict,
+    SentinelDrift,
+    StragglerVerdict,
+)
+from seatrial.records.outcome import Outcome
+from seatrial.records.results import MeasuredRun
+from seatrial.records.verdict import CAMPAIGN, HOW_TO_NAME_A_BASELINE, Baseline, Criterion, Evidence
+
+VERBS = {
+    "failed_runs": ("failed", "failed"),
+    "halted_runs": ("halted", "halted"),
+    "leaking_runs": ("leaks", "leak"),
+    "straggling_runs": ("has a straggler", "have stragglers"),
+}
+"""Singular and plural."""
+PCT_DIGITS = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunCheck:
+    """Whether one run counts; None where unknown, with the reason in `what`."""
+
+    counts: bool | None
+    what: str = ""
+    evidence: tuple[Evidence, ...] = ()
+
+
+def count_of_campaign(metric: str, facts: Facts) -> list[Reading]:
+    """[] where no run has ended."""
+    return [_reading(metric, CAMPAIGN, facts.finished)] if facts.finished else []
+
+
+def count_of_group(metric: str, group: GroupSummary, facts: Facts) -> Reading:
+    runs = facts.runs_of(group)
+    if not runs:
+        return missing(group.group, f"no run of {group.group} has ended: run the plan", FILES.group_summary.name)
+    return _reading(metric, group.group, runs)
+
+
+def _reading(metric: str, subject: str, runs: Sequence[MeasuredRun]) -> Reading:
+    seen = [(run, COUNTED[metric](run)) for run in runs]
+    counted = [(run, one) for run, one in seen if one.counts]
+    unknown = [(run, one) for run, one in seen if one.counts is None]
+    return Reading(
+        subject=subject,
+        value=len(counted),
+        unit="runs",
+        file=FILES.manifest.name if metric == "failed_runs" else FILES.per_run_metrics.name,
+        window="whole runs" if metric == "failed_runs" else "the window of each run",
+        n=len(seen),
+        low=len(counted),
+        high=len(counted) + len(unknown),
+        unsettled=_unknown_text(unknown),
+        detail=listed([f"{run.attempt.spec.run} ({one.what})" for run, one in counted]) or _notes([one for _, one in seen]),
+        further=tuple(evidence for _, one in seen for evidence in one.evidence),
+    )
+
+
+def count_text(metric: str, reading: Reading) -> str:
+    """'1 of 7 runs failed: mb8_r2 (failed: cuda_oom)'; of a group, its name too."""
+    where = "" if reading.subject == CAMPAIGN else f" in {reading.subject}"
+    one, more = VERBS[metric]
+    text = f"{reading.value} of {count(reading.n or 0, 'run')} {one if reading.value == 1 else more}{where}"
+    return f"{text}: {reading.detail}" if reading.detail else text
+
+
+def _notes(seen: Sequence[RunCheck]) -> str:
+    """'one rank only', with the number of runs unless it is all."""
+    notes = [one.what for one in seen if one.counts is False and one.what]
+    distinct = dict.fromkeys(notes)
+    return "; ".join(note if notes.count(note) == len(seen) else f"{count(notes.count(note), 'run')}: {note}" for note in distinct)
+
+
+def _unknown_text(unknown: Sequence[tuple[MeasuredRun, RunCheck]]) -> str:
+    """Reasons that differ only in numbers once, with their runs."""
+    reasons: dict[str, tuple[str, list[str]]] = {}
+    for run, one in unknown:
+        reasons.setdefault(without_numbers(one.what), (one.what, []))[1].append(run.attempt.spec.run)
+    return listed([f"{listed(runs)}: {why}" for why, runs in reasons.values()], "; ")
+
+
+def _failed(run: MeasuredRun) -> RunCheck:
+    if run.outcome is Outcome.OK:
+        return RunCheck(counts=False)
+    outcome = run.attempt.outcome
+    at = Evidence(
+        subject=run.attempt.spec.run,
+        name="cause",
+        value=outcome.cause.value if outcome else None,
+        file=outcome_file(run),
+        window="whole run",
+        n=1,
+    )
+    if failed_by_platform(run):
+        return RunCheck(counts=None, what=f"failed by the platform ({at.value}): run it again", evidence=(at,))
+    return RunCheck(counts=True, what=how_it_ended(run), evidence=(at,))
+
+
+def _halted(run: MeasuredRun) -> RunCheck:
+    health = run.measure.health if run.measure else None
+    if run.outcome is Outcome.STALLED or (health and health.halted):
+        at = Evidence(subject=run.attempt.spec.run, name="halted", value=True, file=outcome_file(run), window="whole run", n=1)
+        return RunCheck(counts=True, what=how_it_ended(run), evidence=(at,))
+    if health is None:
+        return RunCheck(counts=None, what="how its ranks ended is unknown: run the report again with its event files in place")
+    return _cut_short(run) or RunCheck(counts=False)
+
+
+def _leaking(run: MeasuredRun) -> RunCheck:
+    trends = run.measure.memory if run.measure else ()
+    leaks = [trend for trend in trends if trend.verdict is MemoryVerdict.LEAK]
+    if leaks:
+        leaking = listed([f"{trend.subject} {slope_text(trend)}" for trend in leaks])
+        return RunCheck(counts=True, what=leaking, evidence=_trend_evidence(run, leaks))
+    if short := _cut_short(run):
+        return short
+    if not trends:
+        return RunCheck(counts=None, what=NO_SAMPLES)
+    undecided = [trend for trend in trends if trend.verdict is MemoryVerdict.INCONCLUSIVE]
+    if undecided:
+        return RunCheck(counts=None, what=inconclusive_text(undecided[0]), evidence=_trend_evidence(run, undecided))
+    return RunCheck(counts=False, evidence=_trend_evidence(run, trends))
+
+
+def _trend_evidence(run: MeasuredRun, trends: Sequence[MemoryTrend]) -> tuple[Evidence, ...]:
+    return tuple(evidence for trend in trends for evidence in trend_evidence(run, trend))
+
+
+def _straggling(run: MeasuredRun) -> RunCheck:
+    found = run.measure.straggler if run.measure else None
+    if found and found.verdict is StragglerVerdict.NAMED:
+        return RunCheck(counts=True, what=f"rank {found.rank}", evidence=(straggler_evidence(run, found),))
+    if short := _cut_short(run):
+        return short
+    if is_single_rank(run.measure):
+        return RunCheck(counts=False, what=ONE_RANK)
+    if found is None:
+        return RunCheck(counts=None, what="its ranks were not measured: let every rank report its steps through the probe")
+    return RunCheck(counts=False) if found.verdict is StragglerVerdict.NONE else RunCheck(counts=None, what=found.reason.rstrip("."))
+
+
+def _cut_short(run: MeasuredRun) -> RunCheck | None:
+    """A run that did not end ok may have ended before it showed."""
+    if run.outcome is Outcome.OK:
+        return None
+    window, _ = run_window(run)
+    return RunCheck(counts=None, what=f"it ended early ({how_it_ended(run)}, {window}): fix it and run it again")
+
+
+def comparison_reading(criterion: Criterion, group: GroupSummary, facts: Facts) -> Reading | None:
+    """The group against the criterion's baseline; None for the baseline itself."""
+    name, baseline = group.group, criterion.baseline
+    if baseline is None or not baseline.text:
+        return missing(name, f"no baseline is named: {HOW_TO_NAME_A_BASELINE}")
+    if baseline.text == name:
+        return None
+    if not_run := _not_run(baseline, facts):
+        return missing(name, not_run, FILES.group_summary.name)
+    found = facts.comparisons.get((name, baseline.text), f"{name} was not compared with {baseline.shown}: run the report again")
+    if isinstance(found, str):
+        return missing(name, found.rstrip("."), FILES.group_summary.name)
+    if found.blocked:
+        return missing(name, found.blocked.rstrip("."), FILES.group_summary.name)
+    if criterion.metric == "loss_comparable":
+        return _loss_reading(name, found)
+    return _speed_reading(criterion, baseline, name, found)
+
+
+def _not_run(baseline: Baseline, facts: Facts) -> str:
+    """Why a baseline of this plan has no runs; empty where it has some, or is not a group of this plan."""
+    name = baseline.group
+    if baseline.campaign or baseline.history or facts.group(name):
+        return ""
+    if facts.left_out_of(name):
+        return f"{name} is in the plan and was not run: run the plan without `--only`, or with `--only {name}` too"
+    return f"{name} is pending" if facts.pending_of(name) else ""
+
+
+def winner_reading(criterion: Criterion, winner: GroupSummary, facts: Facts) -> Reading:
+    """The winner against the baseline. Where it is the baseline itself, the best other group shows the possible gain: the two may be
+    indistinguishable."""
+    reading = comparison_reading(criterion, winner, facts)
+    if reading is not None:
+        return reading
+    if criterion.metric == "loss_comparable":
+        return _own_loss(winner, facts)
+    other = _best_other(winner, facts)
+    other_reading = comparison_reading(criterion, other, facts) if other and criterion.metric == "speedup_pct" else None
+    if other_reading is None:
+        return _own_baseline(winner, 0.0, "%")
+    won = f"{winner.group}, the baseline itself, ranks first"
+    if other_reading.missing:
+        return replace(other_reading, missing=f"{won}; {other_reading.missing}")
+    return replace(other_reading, unsettled="so it is not the winner's", detail=f"{other_reading.detail}; {won}")
+
+
+def _best_other(winner: GroupSummary, facts: Facts) -> GroupSummary | None:
+    """The best of the others that can win."""
+    ranking = facts.ranking
+    rivals = [(place.value, place.group) for place in ranking.groups if place.can_win and place.value is not None]
+    others = [(value, name) for value, name in rivals if name != winner.group and value is not None]
+    best = (max if ranking.higher_is_better else min)(others, default=None)
+    return facts.group(best[1]) if best else None
+
+
+def _own_loss(group: GroupSummary, facts: Facts) -> Reading:
+    """Comparable with itself, if it has a loss."""
+    measures = [run.measure for run in facts.runs_of(group) if run.measure]
+    failed = [run.attempt.spec.run for run in facts.runs_of(group) if run.measure and run.measure.loss_finite is False]
+    if failed:
+        return replace(_own_baseline(group, False, ""), detail=f"it is the baseline itself, and the loss of {listed(failed)} is not finite")
+    if all(measure.last_loss is None for measure in measures):
+        why = f"{group.group} is the baseline itself and has no loss: report the loss in each step"
+        return missing(group.group, why, FILES.group_summary.name)
+    return _own_baseline(group, True, "")
+
+
+def _own_baseline(group: GroupSummary, value: float | bool, unit: str) -> Reading:
+    window = f"the windows of {count(group.runs, 'run')}"
+    detail = "it is the baseline itself"
+    return Reading(subject=group.group, value=value, unit=unit, file=FILES.group_summary.name, window=window, n=group.runs, detail=detail)
+
+
+def _speed_reading(criterion: Criterion, baseline: Baseline, name: str, found: Comparison) -> Reading:
+    ratio = found.ratio
+    if ratio is None:
+        return missing(name, found.reason.rstrip("."), FILES.group_summary.name)
+    if ratio.low is None or ratio.high is None:
+        against = f"{name} against {found.a}: {_pct(criterion, found, ratio.mean):+.3g} % {found.unit}"
+        why = f"{against}, without an interval: set repeats to {LEAST_REPEATS} or more"
+        return missing(name, why, FILES.group_summary.name)
+    ends = sorted(_pct(criterion, found, end) for end in (ratio.low, ratio.high))
+    return Reading(
+        subject=name,
+        value=_pct(criterion, found, ratio.mean),
+        unit="%",
+        file=FILES.verdict.name,
+        window=found.method or "the windows of both",
+        n=ratio.n,
+        low=ends[0],
+        high=ends[1],
+        confidence=found.confidence,
+        repeats=min((value.n for value in (found.value_a, found.value_b) if value), default=ratio.n),
+        # A speed-up with a worse loss is none; an unknown loss has a criterion of its own.
+        violation=found.loss.reason if found.loss and found.loss.verdict is LossVerdict.WORSE else "",
+        detail=_detail(found, ends),
+        further=_both_groups(baseline, found),
+    )
+
+
+def _pct(criterion: Criterion, found: Comparison, ratio: float) -> float:
+    """How much faster B is, or slower, in per cent of A."""
+    speed = ratio if found.higher_is_better else 1 / ratio if ratio else math.inf
+    gained = (speed - 1) * 100
+    # 1.2 less 1 is a hair under 0.2, and a bound of 20 % that is met must hold.
+    return round(-gained if criterion.metric == "regression_pct" else gained, PCT_DIGITS)
+
+
+def _detail(found: Comparison, ends: list[float]) -> str:
+    """Metric, interval, and all that weakens it."""
+    parts = [f"against {found.a} by {found.unit}", f"{interval_text(found.confidence)} {ends[0]:.3g} to {ends[1]:.3g} %"]
+    parts += [found.method] if found.method else []
+    if found.loss and found.loss.verdict is LossVerdict.UNKNOWN:
+        parts.append(f"loss {found.loss.verdict.value}: {found.loss.reason.rstrip('.')}")
+    weak = [caution.rstrip(".") for caution in found.cautions]
+    differs = [f"what differs: {listed(found.differs)}"] if found.differs else []
+    return "; ".join([", ".join(parts), *differs, *weak])
+
+
+def _both_groups(baseline: Baseline, found: Comparison) -> tuple[Evidence, ...]:
+    groups = ((found.a, found.value_a, baseline_file(baseline)), (found.b, found.value_b, FILES.group_summary.name))
+    return tuple(
+        Evidence(subject=name, name=found.metric, value=value.mean, unit=found.unit, file=file, window="the windows of its runs", n=value.n)
+        for name, value, file in groups
+        if value is not None
+    )
+
+
+def baseline_file(baseline: Baseline) -> str:
+    """The file with a baseline's figures: this campaign's table, another one's, or a row of history."""
+    if baseline.history:
+        return baseline.text
+    return str(Path(baseline.campaign) / FILES.group_summary.name)
+
+
+def _loss_reading(name: str, found: Comparison) -> Reading:
+    loss = found.loss
+    if loss is None or loss.verdict is LossVerdict.UNKNOWN:
+        why = loss.reason.rstrip(".") if loss else "the losses were not compared: let both report them in each step"
+        return missing(name, f"{name} against {found.a}: {why}", FILES.group_summary.name)
+    window = f"to step {loss.last_step}" if loss.last_step is not None else "the steps both have"
+    return Reading(
+        subject=name,
+        value=loss.verdict is LossVerdict.COMPARABLE,
+        file=FILES.verdict.name,
+        window=window,
+        n=loss.n,
+        detail=loss.reason.rstrip("."),
+        further=tuple(_loss_evidence(name, loss, window)),
+    )
+
+
+def _loss_evidence(name: str, loss: LossParity, window: str) -> Iterator[Evidence]:
+    values = (
+        ("loss difference", loss.difference),
+        ("loss of the baseline", loss.loss_a),
+        ("loss of the group", loss.loss_b),
+        ("difference allowed", loss.allowed),
+    )
+    for what, value in values:
+        if value is not None:
+            yield Evidence(subject=name, name=what, value=value, file=FILES.verdict.name, window=window, n=loss.n)
+
+
+def campaign_reading(criterion: Criterion, facts: Facts) -> list[Reading]:
+    """Scaling and drift: one value for the whole campaign."""
+    if not facts.finished:
+        return []
+    return [_scaling_reading(facts) if criterion.metric == "scaling_efficiency" else _drift_reading(facts)]
+
+
+def _scaling_reading(facts: Facts) -> Reading:
+    """The efficiency at the largest number, of the family of groups that scales worst."""
+    found = facts.scaling
+    if found is None or not found.is_measured:
+        why = found.reason.rstrip(".") if found and found.reason else "all groups ran on the same number of ranks"
+        return missing(CAMPAIGN, f"{why}: run the same group on 1, 2, 4 … ranks into one folder", FILES.group_summary.name)
+    points = sorted(found.points, key=lambda point: point.gpus)
+    first, last = points[0], points[-1]
+    estimate, sizes = last.efficiency, f"{first.gpus} → {count(last.gpus, found.worker)}"
+    if estimate.low is None or estimate.high is None:
+        why = f"{estimate.mean:.3g} at {count(last.gpus, found.worker)} has no interval: set repeats to {LEAST_REPEATS} or more"
+        return missing(CAMPAIGN, why, FILES.group_summary.name)
+    family = f", the worst of several: {found.family}" if found.family else ""
+    return Reading(
+        subject=last.group,
+        value=estimate.mean,
+        file=FILES.group_summary.name,
+        window=f"{sizes}, the windows of {first.runs} and {count(last.runs, 'run')}",
+        n=estimate.n,
+        low=estimate.low,
+        high=estimate.high,
+        confidence=CONFIDENCE,
+        repeats=min(first.runs, last.runs),
+        detail=f"{sizes}{family}, {interval_text()} {estimate.low:.3g} to {estimate.high:.3g}",
+        further=tuple(_point_evidence(point, found) for point in points),
+    )
+
+
+def _point_evidence(point: ScalingPoint, found: Scaling) -> Evidence:
+    return Evidence(
+        subject=point.group,
+        name=f"total at {count(point.gpus, found.worker)}",
+        value=point.value.mean,
+        unit=found.unit,
+        file=FILES.group_summary.name,
+        window="the windows of its runs",
+        n=point.runs,
+    )
+
+
+def _drift_reading(facts: Facts) -> Reading:
+    drift = facts.drift
+    if drift is None:
+        return missing(CAMPAIGN, "the plan has no sentinel: set `sentinel`")
+    ends = _drift_ends(drift)
+    if drift.drift_pct is None or ends is None:
+        return replace(missing(CAMPAIGN, drift.reason.rstrip("."), FILES.per_run_metrics.name), further=drift_evidence(drift))
+    return Reading(
+        subject=drift.group,
+        value=max(abs(drift.drift_pct), abs(drift.level_change_pct or 0.0)),
+        unit="%",
+        file=FILES.per_run_metrics.name,
+        window=drift_window(drift.first_t, drift.last_t),
+        n=drift.runs,
+        low=ends[0],
+        high=ends[1],
+        confidence=CONFIDENCE,
+        repeats=drift.runs,
+        detail=_drift_detail(drift),
+        further=drift_evidence(drift),
+    )
+
+
+def _drift_ends(drift: SentinelDrift) -> tuple[float, float] | None:
+    """The interval of how far the platform drifted, either way; at least as far as its level changed."""
+    if drift.drift_low is None or drift.drift_high is None:
+        return None
+    far = sorted((abs(drift.drift_low), abs(drift.drift_high)))
+    near = 0.0 if drift.drift_low <= 0.0 <= drift.drift_high else far[0]
+    level = abs(drift.level_change_pct or 0.0)
+    return max(near, level), max(far[1], level)
+
+
+def _drift_detail(drift: SentinelDrift) -> str:
+    parts = []
+    if drift.drift_pct is not None:
+        parts.append(f"{drift.drift_pct:+.3g} % from the first to the last")
+    if drift.drift_low is not None and drift.drift_high is not None:
+        parts.append(f"{interval_text()} {drift.drift_low:.3g} to {drift.drift_high:.3g} %")
+    if drift.level_change_pct is not None:
+        parts.append(f"its level changed by {drift.level_change_pct:+.3g} % in between")
+    return ", ".join([*parts, count(drift.runs, "sentinel run")])
+
+
+def drift_evidence(drift: SentinelDrift) -> tuple[Evidence, ...]:
+    values = (
+        ("drift", drift.drift_pct),
+        ("drift, lower end", drift.drift_low),
+        ("drift, upper end", drift.drift_high),
+        ("change of level", drift.level_change_pct),
+        ("spread", drift.spread_pct),
+    )
+    window = drift_window(drift.first_t, drift.last_t)
+    return tuple(
+        Evidence(subject=drift.group, name=name, value=value, unit="%", file=FILES.per_run_metrics.name, window=window, n=drift.runs)
+        for name, value in values
+        if value is not None
+    )
+
+
+def drift_window(first_t: float | None, last_t: float | None) -> str:
+    if first_t is None or last_t is None:
+        return "over the campaign"
+    return f"over {(last_t - first_t) / 60:.0f} min of the campaign"
+
+
+COUNTED: dict[str, Callable[[MeasuredRun], RunCheck]] = {
+    "failed_runs": _failed,
+    "halted_runs": _halted,
+    "leaking_runs": _leaking,
+    "straggling_runs": _straggling,
+}

@@ -1,0 +1,348 @@
+"""What is judged, and the values a verdict rests on.
+
+In: measured runs, groups, ranking, names of pending runs, comparisons, scaling, drift. Out: `Facts`, the current runs by how they ended;
+`Reading`, one value that a criterion checks, with its evidence; evidence of memory growth and of stragglers. A reading's value decides,
+unless it has ends: then the whole span between them (an interval) must meet the bound, or violate it.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+from seatrial.core.paths import CAMPAIGN_FILES
+from seatrial.core.text import count, join_names
+from seatrial.records.caution import Scalar
+from seatrial.records.comparison import Comparison, Scaling
+from seatrial.records.measure import (
+    CONFIDENCE,
+    GroupSummary,
+    MemoryTrend,
+    MemoryVerdict,
+    Ranking,
+    RunMeasure,
+    SentinelDrift,
+    Straggler,
+    Window,
+)
+from seatrial.records.outcome import Fault, Outcome
+from seatrial.records.plan import SENTINEL
+from seatrial.records.results import MeasuredRun
+from seatrial.records.signatures.registry import fault_of
+from seatrial.records.verdict import Criterion, Evidence
+
+Compared = Comparison | str
+"""A group against a baseline, or why there is no comparison."""
+FILES = CAMPAIGN_FILES
+_NUMBERS = re.compile(r"\d+(?:[.,]\d+)*")
+# Sentences name this many runs; the evidence has them all.
+MOST_NAMED = 5
+# Statements list up to this many runs one by one, more of them together.
+MOST_APART = 3
+LOWER_END, UPPER_END = "lower end", "upper end"
+NO_SAMPLES = "no memory samples: leave `telemetry` on and run longer"
+ONE_RANK = "one rank only"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """A campaign as it is judged; old attempts are left out."""
+
+    ok: tuple[MeasuredRun, ...]
+    failed: tuple[MeasuredRun, ...]
+    """By their own settings or code, or for an unknown reason."""
+    platform_failed: tuple[MeasuredRun, ...] = ()
+    """Failed by the platform: they do not count against their group and have to be run again."""
+    pending: tuple[str, ...]
+    """Runs without a result: never started, running, interrupted or skipped."""
+    left_out: tuple[str, ...] = ()
+    """Runs of the plan that `--only` did not select and that were not run before either."""
+    groups: tuple[GroupSummary, ...]
+    """Without sentinels, which are judged as the drift of the platform."""
+    ranking: Ranking
+    comparisons: Mapping[tuple[str, str], Compared] = field(default_factory=lambda: MappingProxyType({}))
+    """By group and `Baseline.text`."""
+    scaling: Scaling | None = None
+    drift: SentinelDrift | None = None
+
+    @property
+    def finished(self) -> tuple[MeasuredRun, ...]:
+        return (*self.ok, *self.failed, *self.platform_failed)
+
+    def group(self, name: str | None) -> GroupSummary | None:
+        return next((group for group in self.groups if group.group == name), None)
+
+    def runs_of(self, group: GroupSummary) -> tuple[MeasuredRun, ...]:
+        return tuple(self._by_key.get(group.group_key, ()))
+
+    def pending_of(self, group: str) -> tuple[str, ...]:
+        return _runs_named(group, self.pending)
+
+    def left_out_of(self, group: str) -> tuple[str, ...]:
+        return _runs_named(group, self.left_out)
+
+    @property
+    def platform_failures(self) -> tuple[str, ...]:
+        """Runs that the platform failed, each with its cause."""
+        return tuple(run for group in self.groups for run in group.infrastructure_failures)
+
+    @cached_property
+    def _by_key(self) -> dict[str, list[MeasuredRun]]:
+        # Every criterion looks up a thousand groups of a thousand runs.
+        found: dict[str, list[MeasuredRun]] = {}
+        for run in self.finished:
+            found.setdefault(run.attempt.spec.key, []).append(run)
+        return found
+
+
+class BoundStatus(enum.Enum):
+    """How one value compares with its bounds."""
+
+    MET = "met"
+    VIOLATED = "violated"
+    UNDECIDED = "undecided"
+    """No value, a span that reaches over the bound, or runs that may still change it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """One value a criterion checks, or why there is none."""
+
+    subject: str
+    value: Scalar = None
+    unit: str = ""
+    file: str = ""
+    window: str = ""
+    n: int | None = None
+    low: float | None = None
+    """With `high` the span that decides: an interval, or the least and the most a count can be."""
+    high: float | None = None
+    confidence: float | None = None
+    """Of the interval; None where `low` and `high` are not the ends of one."""
+    repeats: int | None = None
+    """Runs of each group that the interval rests on."""
+    violation: str = ""
+    """Why it is violated regardless of its value: a speed-up with a worse loss."""
+    unsettled: str = ""
+    """Why the value may still change; it is then never a pass."""
+    missing: str = ""
+    """Set when `value` is None: what is missing and how to get it."""
+    detail: str = ""
+    """Beside the value: first and last loss, the runs that failed, the interval."""
+    note: str = ""
+    """A note even where it is met: that only some ranks reported."""
+    further: tuple[Evidence, ...] = ()
+    """Numbers that the value was computed from."""
+
+    def evidence(self) -> tuple[Evidence, ...]:
+        if self.missing:
+            # The file in which the value should be.
+            gap = Evidence(subject=self.subject, value=None, file=self.file, window="no value", n=0)
+            return (gap, *self.further) if self.file else self.further
+        own = Evidence(subject=self.subject, value=self.value, file=self.file, unit=self.unit, window=self.window, n=self.n)
+        if self.confidence is None:
+            return (own, *self.further)
+        interval = interval_text(self.confidence)
+        ends = (replace(own, name=f"{name} of the {interval}", value=end) for name, end in ((LOWER_END, self.low), (UPPER_END, self.high)))
+        return (own, *ends, *self.further)
+
+    def status(self, criterion: Criterion, *, needs_bound: bool) -> BoundStatus:
+        if self.missing:
+            return BoundStatus.UNDECIDED
+        if self.violation:
+            return BoundStatus.VIOLATED
+        if not needs_bound:
+            return BoundStatus.VIOLATED if not self.value else BoundStatus.UNDECIDED if self.unsettled else BoundStatus.MET
+        low, high = self._span()
+        if (criterion.at_most is not None and low > criterion.at_most) or (criterion.at_least is not None and high < criterion.at_least):
+            return BoundStatus.VIOLATED
+        return BoundStatus.MET if self.is_inside(criterion) and not self.unsettled else BoundStatus.UNDECIDED
+
+    def is_inside(self, criterion: Criterion) -> bool:
+        """Whether the whole span is within the bounds."""
+        low, high = self._span()
+        return (criterion.at_least is None or low >= criterion.at_least) and (criterion.at_most is None or high <= criterion.at_most)
+
+    def _span(self) -> tuple[float, float]:
+        value = float(self.value or 0)
+        return (value if self.low is None else self.low), (value if self.high is None else self.high)
+
+
+def collect_facts(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], ranking: Ranking, pending: Sequence[str]) -> Facts:
+    """The current attempts by how they ended; a run that was interrupted or skipped is pending, whatever `pending` says."""
+    # Runs that ended ok under other conditions than their group's figures are not averaged, so they are not judged.
+    counted = {group.group_key: group.counted for group in groups if group.set_aside_runs}
+    current = [
+        run
+        for run in runs
+        if run.attempt.current
+        and (run.outcome is not Outcome.OK or run.attempt.spec.run in counted.get(run.attempt.spec.key, (run.attempt.spec.run,)))
+    ]
+    ok = tuple(run for run in current if run.outcome is Outcome.OK)
+    bad = [run for run in current if run.outcome and run.outcome.is_failure]
+    finished = {run.attempt.spec.run for run in (*ok, *bad)}
+    without_result = [run.attempt.spec.run for run in current if run.attempt.spec.run not in finished]
+    return Facts(
+        ok=ok,
+        failed=tuple(run for run in bad if not failed_by_platform(run)),
+        platform_failed=tuple(run for run in bad if failed_by_platform(run)),
+        pending=tuple(dict.fromkeys([*pending, *without_result])),
+        groups=tuple(group for group in groups if group.mode != SENTINEL),
+        ranking=ranking,
+    )
+
+
+def _runs_named(group: str, runs: Sequence[str]) -> tuple[str, ...]:
+    """A run that never began is known by its name alone, which is its group's and the repeat; `~` separates groups of one name."""
+    return tuple(run for run in runs if run.rpartition("_r")[0] == group.partition("~")[0])
+
+
+def failed_by_platform(run: MeasuredRun) -> bool:
+    return fault(run) is Fault.INFRASTRUCTURE
+
+
+def fault(run: MeasuredRun) -> Fault:
+    return fault_of(run.attempt.outcome) if run.attempt.outcome else Fault.UNKNOWN
+
+
+def missing(subject: str, why: str, file: str = "") -> Reading:
+    return Reading(subject=subject, missing=why, file=file)
+
+
+def listed(parts: Sequence[str], separator: str = ", ") -> str:
+    """The first few, and how many more there are."""
+    return join_names(parts, MOST_NAMED, separator)
+
+
+def without_numbers(text: str) -> str:
+    """Reasons that differ only in numbers are given once."""
+    return _NUMBERS.sub("#", text)
+
+
+def interval_text(confidence: float = CONFIDENCE) -> str:
+    """'95 % interval'."""
+    return f"{confidence * 100:.4g} % interval"
+
+
+def failures_text(group: GroupSummary) -> list[str]:
+    """Its figures are those of the runs that survived."""
+    platform_failed = len(group.infrastructure_failures)
+    tried = count(group.runs + group.failed_runs + group.set_aside_runs + platform_failed, "run")
+    failed = [f"{group.failed_runs} of {tried} failed"] if group.failed_runs else []
+    return [*failed, *([f"the platform failed {platform_failed} of {tried}"] if platform_failed else [])]
+
+
+def debug_text(settings: Sequence[str]) -> list[str]:
+    return [f"measured with {listed(settings)} on"] if settings else []
+
+
+def window_text(window: Window | None) -> str:
+    return f"steps {window.first_step}–{window.last_step}" if window else "whole run"
+
+
+def run_window(run: MeasuredRun) -> tuple[str, int | None]:
+    """The window of a run and how many of its steps count."""
+    window = run.measure.window if run.measure else None
+    return window_text(window), window.n if window else None
+
+
+def how_it_ended(run: MeasuredRun) -> str:
+    outcome = run.attempt.outcome
+    return f"{outcome.outcome.value}: {outcome.cause.value}" if outcome else "not ended"
+
+
+def attempt_file(run: MeasuredRun, name: str) -> str:
+    """A file of the run's attempt, as seen from the campaign's folder; `name` may be a path to it from anywhere."""
+    return str(FILES.run(run.attempt.spec.run).attempt(run.attempt.number).folder / Path(name).name)
+
+
+def outcome_file(run: MeasuredRun) -> str:
+    return str(FILES.run(run.attempt.spec.run).attempt(run.attempt.number).outcome)
+
+
+def leak_reading(run: MeasuredRun) -> Reading:
+    """The growth of the fastest leak; 0 where there is none."""
+    name = run.attempt.spec.run
+    trends = run.measure.memory if run.measure else ()
+    leaks = [trend for trend in trends if trend.verdict is MemoryVerdict.LEAK and trend.slope_mib_per_min is not None]
+    inconclusive = [trend for trend in trends if trend.verdict is MemoryVerdict.INCONCLUSIVE]
+    if not leaks and (inconclusive or not trends):
+        return missing(name, f"{name}: {inconclusive_text(inconclusive[0]) if inconclusive else NO_SAMPLES}", FILES.per_run_metrics.name)
+    worst = max(leaks, key=lambda trend: trend.slope_mib_per_min or 0.0, default=trends[0])
+    at = trend_evidence(run, worst)[0]
+    return Reading(
+        subject=name,
+        value=worst.slope_mib_per_min if leaks else 0.0,
+        unit=at.unit,
+        file=at.file,
+        window=at.window,
+        n=at.n,
+        detail=f"{worst.subject} {slope_text(worst)}" if leaks else "no growth",
+        unsettled=inconclusive_text(inconclusive[0]) if inconclusive else "",
+        further=tuple(evidence for trend in trends for evidence in trend_evidence(run, trend)),
+    )
+
+
+def slope_text(trend: MemoryTrend) -> str:
+    """'grows by 12.1 MiB/min (11.8 to 12.4)'."""
+    if trend.slope_mib_per_min is None:
+        return "grows"
+    ends = f" ({trend.slope_low:.4g} to {trend.slope_high:.4g})" if trend.slope_low is not None and trend.slope_high is not None else ""
+    return f"grows by {trend.slope_mib_per_min:.4g} MiB/min{ends}"
+
+
+def inconclusive_text(trend: MemoryTrend) -> str:
+    return f"{trend.subject}: {trend.reason.rstrip('.')}"
+
+
+def trend_evidence(run: MeasuredRun, trend: MemoryTrend) -> tuple[Evidence, ...]:
+    """The slope first; for a leak all its numbers."""
+    numbers: list[tuple[str, float | None, str]] = [(f"slope of {trend.subject}", trend.slope_mib_per_min, "MiB/min")]
+    if trend.verdict is MemoryVerdict.LEAK:
+        more = (
+            (f"slope of {trend.subject}, lower end", trend.slope_low, "MiB/min"),
+            (f"slope of {trend.subject}, upper end", trend.slope_high, "MiB/min"),
+            (f"growth of {trend.subject} in 1,000 steps", trend.mib_per_1000_steps, "MiB"),
+            (f"limit of {trend.subject}", trend.limit_mib, "MiB"),
+            (f"hours until {trend.subject} is full", trend.hours_left, "h"),
+            (f"hours until {trend.subject} is full, at the steepest", trend.hours_low, "h"),
+        )
+        numbers += [number for number in more if number[1] is not None]
+    seconds = trend.last_t - trend.first_t if trend.first_t is not None and trend.last_t is not None else None
+    return tuple(
+        Evidence(
+            subject=run.attempt.spec.run,
+            name=name,
+            value=value,
+            unit=unit,
+            file=attempt_file(run, trend.file) if trend.file else FILES.per_run_metrics.name,
+            window=f"{seconds:.0f} s after warm-up" if seconds is not None else "after warm-up",
+            n=trend.n,
+        )
+        for name, value, unit in numbers
+    )
+
+
+def is_single_rank(measure: RunMeasure | None) -> bool:
+    """A run of a single rank has no straggler."""
+    return measure is not None and measure.world_size == 1 and measure.straggler is None
+
+
+def straggler_evidence(run: MeasuredRun, found: Straggler) -> Evidence:
+    name = f"straggler score of rank {found.rank}" if found.rank is not None else "straggler score"
+    return Evidence(
+        subject=run.attempt.spec.run, name=name, value=found.score, file=FILES.per_run_metrics.name, window=steps_text(found), n=found.n
+    )
+
+
+def held_up_evidence(run: MeasuredRun, found: Straggler) -> Evidence:
+    return replace(straggler_evidence(run, found), name="time that a step is held up", value=found.held_up_ms, unit="ms")
+
+
+def steps_text(found: Straggler) -> str:
+    return f"steps {found.first_step}–{found.last_step}" if found.first_step is not None else "no steps"

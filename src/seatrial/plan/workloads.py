@@ -1,0 +1,101 @@
+"""Bundled workloads: which there are, and their settings checked against the dataclass that owns them.
+
+Only `<workload>/settings.py` is imported, which is standard library only; the trainer is started by name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import re
+import types
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seatrial.core.errors import did_you_mean
+from seatrial.plan.yaml_text import format_value, wrong_type_text
+from seatrial.records.caution import Scalar
+
+PACKAGE = "seatrial_workloads"
+# The folder of what workloads share.
+SHARED = "common"
+_KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
+
+
+class SettingProblem(ValueError):
+    """A setting that the workload refuses; `key` is its name, None where the problem is the workload itself."""
+
+    def __init__(self, key: str | None, problem: str):
+        self.key = key
+        super().__init__(problem)
+
+
+def available_workloads() -> list[str]:
+    """Names of the bundled workloads: the folders with settings."""
+    spec = importlib.util.find_spec(PACKAGE)
+    folders = spec.submodule_search_locations or [] if spec else []
+    return sorted({found.parent.name for folder in folders for found in Path(folder).glob("*/settings.py")} - {SHARED})
+
+
+def short_name(module: str) -> str:
+    """`tiny_lm` for `tiny_lm` and for `seatrial_workloads.tiny_lm.train`."""
+    return module.removeprefix(f"{PACKAGE}.").removesuffix(".train")
+
+
+def trainer_module(name: str) -> str:
+    return f"{PACKAGE}.{name}.train"
+
+
+def settings_class(name: str) -> type[Any]:
+    """The dataclass that owns the settings of workload `name`."""
+    if name not in available_workloads():
+        hint = "; for a module of your own write `script: PKG.MODULE` and `launcher: {kind: python, args: [-m]}`" if "." in name else ""
+        raise SettingProblem(None, f"no workload '{name}'; {did_you_mean(name, available_workloads())}{hint}")
+    found: type[Any] = importlib.import_module(f"{PACKAGE}.{name}.settings").Settings
+    return found
+
+
+def typed_setting(owner: type[Any], key: str, value: Scalar) -> Scalar:
+    """`value` as the setting's own type (8 for a float setting is 8.0); SettingProblem when it is unknown or of another type."""
+    hints = typing.get_type_hints(owner)
+    known = [field.name for field in dataclasses.fields(owner) if field.init]
+    if key not in known:
+        raise SettingProblem(key, f"unknown setting; {did_you_mean(key, known)}")
+    choices = _choices(hints[key])
+    if any(_fits(choice, value) for choice in choices):
+        return float(value) if float in choices and int not in choices and type(value) is int else value
+    names = [_KINDS.get(choice, choice.__name__) if isinstance(choice, type) else format_value(choice) for choice in choices]
+    raise SettingProblem(key, wrong_type_text(" or ".join(names), value))
+
+
+def complete_settings(owner: type[Any], values: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """All settings with defaults filled, checked by the dataclass itself."""
+    try:
+        built = owner(**values)
+    except (ValueError, TypeError) as error:
+        raise SettingProblem(_key_in(str(error), values), str(error)) from error
+    return {field.name: getattr(built, field.name) for field in dataclasses.fields(owner)}
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    origin = typing.get_origin(hint)
+    if origin in (typing.Union, types.UnionType):
+        return tuple(choice for part in typing.get_args(hint) for choice in _choices(part))
+    return typing.get_args(hint) if origin is typing.Literal else (hint,)
+
+
+def _fits(choice: Any, value: Scalar) -> bool:
+    if not isinstance(choice, type):
+        return type(choice) is type(value) and choice == value
+    if choice is float:
+        return type(value) in (int, float)
+    return type(value) is choice
+
+
+def _key_in(text: str, values: Mapping[str, Scalar]) -> str | None:
+    """The setting that a message names first."""
+    named = [(found.start(), key) for key in values if (found := re.search(rf"\b{re.escape(key)}\b", text))]
+    return min(named)[1] if named else None

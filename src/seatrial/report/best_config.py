@@ -1,0 +1,141 @@
+"""The winner as files to use: best_config.json, best_config.env and best_overrides.txt.
+
+In: CampaignResults. Out: the three files, or none (and those of an earlier report removed) where there is no winner.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.core import files
+from seatrial.core.paths import CampaignPaths
+from seatrial.core.tables import format_cell
+from seatrial.records.codec import to_json
+from seatrial.records.columns import BEST_CONFIG, BEST_ENV
+from seatrial.records.measure import GroupSummary
+from seatrial.records.plan import RunSpec
+from seatrial.records.results import CampaignResults
+from seatrial.report.tables import Row, group_rows
+from seatrial.report.text import one_line
+
+# The seeds' trainer takes these; a workload with a ZeRO stage is started by the same names.
+HYDRA_KEYS = (
+    ("zero_stage", "deepspeed_config_yaml.zero_optimization.stage"),
+    ("micro_batch", "deepspeed_config_yaml.train_micro_batch_size_per_gpu"),
+    ("num_workers", "train.data.num_workers"),
+    ("prefetch_factor", "train.data.prefetch_factor"),
+    ("speech_attn_impl_effective", "model.speech_encoder.attn_implementation"),
+    ("text_attn_impl_effective", "model.text_encoder.attn_implementation"),
+    ("model_load_dtype_effective", "model.speech_encoder.torch_dtype"),
+    ("model_load_dtype_effective", "model.text_encoder.torch_dtype"),
+    ("tf32_enabled", "train.enable_tf32"),
+)
+# Plain scalars that YAML reads as text, and those among them that it reads as something else.
+_PLAIN_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_./+-]*")
+_NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Best:
+    """The winning group, its row in the tables and what its runs had to do."""
+
+    group: GroupSummary
+    row: Row
+    spec: RunSpec | None
+
+
+def find_best(results: CampaignResults) -> Best | None:
+    """None when the campaign has no winner."""
+    winner = next((group for group in results.groups if group.group == results.ranking.winner), None)
+    if winner is None:
+        return None
+    row = next(row for row in group_rows(results) if row["group"] == winner.group)
+    specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.key == winner.group_key)
+    return Best(group=winner, row=row, spec=next(specs, None))
+
+
+def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
+    """Write all three, or remove them."""
+    best = find_best(results)
+    if best is None:
+        for path in (paths.best_config_json, paths.best_config_env, paths.best_overrides):
+            path.unlink(missing_ok=True)
+        return
+    files.write_json(paths.best_config_json, best_config(results, best))
+    files.write_text(paths.best_config_env, best_env(best))
+    files.write_text(paths.best_overrides, best_overrides(best))
+
+
+def best_config(results: CampaignResults, best: Best) -> dict[str, Any]:
+    """The seeds' 36 keys, then the settings themselves and how sure the choice is."""
+    ranking = results.ranking
+    estimate = best.group.figures.get(ranking.metric)
+    place = next((place for place in ranking.groups if place.group == best.group.group), None)
+    config = {
+        **{key: best.row.get(key) for key in BEST_CONFIG},
+        "settings": best.spec.settings if best.spec else {},
+        "axes": best.group.axes,
+        "rank_metric": ranking.metric,
+        "rank_unit": ranking.unit,
+        "value": place.value if place else None,
+        "value_low": estimate.low if estimate else None,
+        "value_high": estimate.high if estimate else None,
+        "n_runs": best.group.runs,
+        "n_steps": best.group.window_n,
+        "decided": ranking.decided,
+        "reason": ranking.reason,
+        "latency_winner": ranking.latency_winner,
+        "caution": _caution(best) or None,
+    }
+    plain: dict[str, Any] = to_json(config)
+    return plain
+
+
+def best_env(best: Best) -> str:
+    """`NAME=value` lines that a shell can source."""
+    values = dict(zip(BEST_ENV, (format_cell(best.row.get(key), key) for key in BEST_CONFIG), strict=True))
+    values |= {"BEST_AXIS_" + re.sub(r"[^A-Z0-9_]", "_", name.upper()): format_cell(value) for name, value in best.group.axes.items()}
+    return _comment(best) + "".join(f"{name}={shlex.quote(value)}\n" for name, value in values.items())
+
+
+def best_overrides(best: Best) -> str:
+    """One comment, then the seeds' hydra lines where the workload has a ZeRO stage, else lines for `seatrial run --set`."""
+    for_trainer = best.row.get("zero_stage") is not None
+    command = "the trainer's command" if for_trainer else "`seatrial run PLAN --set LINE`"
+    lines = [f"# {format_cell(best.group.group)}: each line is for {command}"]
+    if for_trainer:
+        lines += [f"{key}={_yaml(best.row[column])}" for column, key in HYDRA_KEYS if best.row.get(column) is not None]
+        if (precision := best.row.get("precision_mode_effective")) is not None:
+            lines += [f"deepspeed_config_yaml.{kind}.enabled={_yaml(precision == kind)}" for kind in ("bf16", "fp16")]
+    # A bundle is chosen by its name: the axis takes no values.
+    bundles = {name: value for name, value in best.group.axes.items() if best.spec and best.spec.labels.get(name) == ""}
+    lines += [
+        f"# {name} {format_cell(value)} is a bundle of the plan: `--only {format_cell(best.group.group)}`"
+        for name, value in bundles.items()
+    ]
+    chosen = [f"axes.{name}=[{_yaml(value)}]" for name, value in best.group.axes.items() if name not in bundles]
+    # The trainer takes every line that is no comment.
+    lines += [f"# with a plan: --set {line}" for line in chosen] if for_trainer else chosen
+    return _comment(best) + "\n".join(lines) + "\n"
+
+
+def _caution(best: Best) -> str:
+    """What must be known before its figures are believed; empty where nothing was on that slows a run down."""
+    if not best.group.debug:
+        return ""
+    return f"measured with {one_line(', '.join(best.group.debug))} on: its figures are not those of a plain run"
+
+
+def _comment(best: Best) -> str:
+    return f"# {_caution(best)}\n" if best.group.debug else ""
+
+
+def _yaml(value: Any) -> str:
+    """A value on one line, as YAML reads it back; JSON is YAML, and plain scalars need no quotes."""
+    if isinstance(value, str) and _PLAIN_WORD.fullmatch(value) and value.lower() not in _NOT_TEXT:
+        return value
+    return json.dumps(to_json(value), ensure_ascii=False)

@@ -1,0 +1,358 @@
+"""compare_NAME.html: two campaigns side by side, one file that needs no other.
+
+In: the data of both, what `seatrial compare` says of them (or why it refuses), and what differs between a run of each. Out: the page.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from seatrial.core.text import count, join_names
+from seatrial.records.caution import Scalar
+from seatrial.records.columns import CHART_TABLES, Columns
+from seatrial.records.comparison import Comparison, Relation
+from seatrial.report.comparison import APART, REACH, facts
+from seatrial.report.html import vega
+from seatrial.report.html.data import Chart, ChartData, PageData, Picks
+from seatrial.report.html.group_charts import figure_title
+from seatrial.report.html.page import all_charts, assemble, environment, payload, vega_bundle
+from seatrial.report.html.sections import NOTHING, SECTIONS, VERDICTS, machine_lines, ranking_tables, title
+from seatrial.report.html.vega import Spec
+from seatrial.report.run_diff import RunDiff, shown_value
+from seatrial.report.text import plain_line
+from seatrial.report.view import campaign
+from seatrial.report.view.campaign import LEADS, NOTE_TEXTS
+from seatrial.report.view.problems import failures
+
+SIDES = ("A", "B")
+PREFIXED = ("run", "group")
+ROWS_OF_A_SIDE = 150_000
+"""Half of what a page of one large campaign holds."""
+RUNS_PICKED = 2
+"""Of each side's winner."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergedData:
+    """Two campaigns as one for the charts: groups and runs have A or B before their names, and rows a column `side`."""
+
+    drawn: ChartData
+    remarks: tuple[str, ...] = ()
+    """What a reader must know about the merge."""
+
+
+def merge_campaigns(a: ChartData, b: ChartData) -> MergedData:
+    """B's rows after A's. Figures in different units are not put on one scale: then there are no groups to draw. Of large campaigns the
+    runs of the best groups are drawn, so that the page stays small enough to open."""
+    sides = dict(zip(SIDES, (a, b), strict=True))
+    kept = {side: _best_rows(side, data) for side, data in sides.items()}
+    same_unit = a.unit == b.unit or not all("groups" in data.tables for data in sides.values())
+    names = [name for name in dict.fromkeys([*a.tables, *b.tables]) if same_unit or name != "groups"]
+    remarks = [remark for _, remark in kept.values() if remark]
+    if not same_unit:
+        remarks.append(f"A is ranked by {a.unit} and B by {b.unit}: their figures are not drawn on one scale.")
+    merged = ChartData(
+        tables={name: _stacked([(side, tables[name]) for side, (tables, _) in kept.items() if name in tables]) for name in names},
+        picks=_merged_picks(sides),
+        unit=a.unit,
+        higher_is_better=a.higher_is_better,
+        stragglers={side_name(side, run): rank for side, data in sides.items() for run, rank in data.stragglers.items()},
+    )
+    return MergedData(drawn=merged, remarks=tuple(remarks))
+
+
+def side_name(side: str, name: object) -> str:
+    """A group or run as it is called in the charts of both."""
+    return f"{side} {name}"
+
+
+def _stacked(parts: Sequence[tuple[str, Columns]]) -> Columns:
+    columns = list(dict.fromkeys(name for _, table in parts for name in table))
+    stacked: Columns = {name: [] for name in columns}
+    stacked["side"] = []
+    for side, table in parts:
+        rows = _length(table)
+        for name in columns:
+            values = table.get(name, [None] * rows)
+            stacked[name] += [side_name(side, value) for value in values] if name in PREFIXED else values
+        stacked["side"] += [side] * rows
+    return stacked
+
+
+def _best_rows(side: str, data: ChartData) -> tuple[dict[str, Columns], str]:
+    """The tables with as many runs as fit, those of the best groups first; and a sentence where some are left out."""
+    drawn = {name: table for name, table in data.tables.items() if name in CHART_TABLES}
+    rows_of: dict[Scalar, int] = {}
+    for table in drawn.values():
+        for run in table["run"]:
+            rows_of[run] = rows_of.get(run, 0) + 1
+    kept: set[Scalar] = set()
+    left = ROWS_OF_A_SIDE
+    for run in _runs_by_rank(data, rows_of):
+        left -= rows_of[run]
+        if left < 0 and kept:
+            break
+        kept.add(run)
+    if len(kept) == len(rows_of):
+        return data.tables, ""
+    thinner = {}
+    for name, table in drawn.items():
+        at = [place for place, run in enumerate(table["run"]) if run in kept]
+        thinner[name] = {column: [values[place] for place in at] for column, values in table.items()}
+    remark = f"Of {side}, the {len(kept)} runs of the best groups are drawn; there are {len(rows_of)}."
+    return {**data.tables, **{name: table for name, table in thinner.items() if _length(table)}}, remark
+
+
+def _runs_by_rank(data: ChartData, rows_of: dict[Scalar, int]) -> list[Scalar]:
+    """Runs that have rows: those picked, then by the place of their group."""
+    places = {str(group): place for place, group in enumerate(data.tables.get("groups", {}).get("group", []))}
+    group_of = _groups_of_runs(data)
+    return sorted(rows_of, key=lambda run: (run not in data.picks.runs, places.get(str(group_of.get(run)), len(places))))
+
+
+def _length(table: Columns) -> int:
+    return len(next(iter(table.values()), []))
+
+
+def _merged_picks(sides: Mapping[str, ChartData]) -> Picks:
+    """The winners' runs, side by side; the timeline is A's."""
+    runs = [side_name(side, run) for side, data in sides.items() for run in _of_first_group(data, data.picks.runs)]
+    timelines = [side_name(side, data.picks.timeline) for side, data in sides.items() if data.picks.timeline]
+    return Picks(runs=tuple(runs), timeline=next(iter(timelines), ""))
+
+
+def _of_first_group(data: ChartData, runs: Sequence[str]) -> list[str]:
+    group_of = _groups_of_runs(data)
+    return [run for run in runs if group_of.get(run) == group_of.get(runs[0])][:RUNS_PICKED]
+
+
+def _groups_of_runs(data: ChartData) -> dict[Scalar, Scalar]:
+    runs = data.tables.get("runs", {})
+    return dict(zip(runs.get("run", []), runs.get("group", []), strict=False))
+
+
+SINGLE_CAMPAIGN_CHARTS = ("ranking", "heat")
+COLOURS, SHAPES = (vega.BLUE, vega.ORANGE), ("circle", "diamond")
+
+
+def compare_charts(data: ChartData) -> list[Chart]:
+    """The charts that have rows."""
+    ranking = merged_ranking_chart(data)
+    others = [chart for chart in all_charts(data) if chart.id not in SINGLE_CAMPAIGN_CHARTS]
+    return [ranking, *others] if ranking else others
+
+
+def merged_ranking_chart(data: ChartData) -> Chart | None:
+    """Every group of both with its interval, best first; None where no group has a figure."""
+    groups = [row for row in vega.table_rows(data.tables.get("groups")) if vega.is_number(row.get("value"))]
+    groups.sort(key=lambda row: float(row["value"] or 0), reverse=data.higher_is_better)
+    if not groups:
+        return None
+    drawn = groups[: vega.MOST_NAMES]
+    return Chart(
+        id="ranking",
+        section="ranking",
+        title="Both rankings",
+        caption="Each group's figure with its 95 % interval, best first, over the steps that count; A and B by colour and shape."
+        + vega.best_only_note(len(drawn), len(groups), "groups"),
+        tables=("groups",),
+        spec=vega.document(
+            height=vega.row_height(len(drawn)),
+            transform=[
+                *vega.lookup_rows("group", [{"group": row["group"], "place": place} for place, row in enumerate(drawn)]),
+                vega.interval_text("low", "high", "interval"),
+                {"calculate": f"split(datum.note, ',')[0] === '{LEADS}' ? '{NOTE_TEXTS[LEADS]}' : datum.note", "as": "note"},
+            ],
+            encoding={
+                "y": vega.named_y("group"),
+                "color": _by_side("range", COLOURS),
+                "tooltip": _ranking_tooltip(str(drawn[0].get("unit") or "")),
+            },
+            layer=_ranking_layers(data),
+        ),
+    )
+
+
+def _by_side(kind: str, values: tuple[str, str]) -> Spec:
+    return {"field": "side", "type": "nominal", "scale": {"domain": list(SIDES), kind: list(values)}, "legend": vega.legend()}
+
+
+def _ranking_layers(data: ChartData) -> list[Spec]:
+    x = vega.quantity("value", figure_title(data), zero=False)
+    shape = _by_side("range", SHAPES)
+    return [
+        {"mark": {"type": "rule", "strokeWidth": 2}, "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}}},
+        {"mark": {"type": "point", "filled": True, "opacity": 1, "size": 100}, "encoding": {"x": x, "shape": shape}},
+    ]
+
+
+def _ranking_tooltip(unit: str) -> list[Spec]:
+    shown = [
+        vega.text_field("group", "group"),
+        vega.text_field("rank", "rank on its side"),
+        vega.number_field("value", unit or "figure"),
+        vega.text_field("interval", "95 % interval"),
+    ]
+    return vega.tooltip([*shown, vega.text_field("runs", "runs"), vega.text_field("note", "note")])
+
+
+MARKS = {Relation.FASTER: ("▲", "pass"), Relation.SLOWER: ("▼", "fail"), Relation.SAME: ("=", "pass"), Relation.AMBIGUOUS: ("?", "open")}
+NOT_COMPARED = ("NOT COMPARED", "!", "open")
+SHOWN_AT_ONCE = 6
+RANKED_COLUMNS = ("group", "95 % interval", "p90/p50", "runs", "note")
+LONGEST_NAME = 80
+HASH_DIGITS = 6
+OWN_SECTIONS = (("verdict", "Comparison"), ("sides", "Both"), ("differences", "What differs"))
+DRAWN = ("steps", "distribution", "phases", "startup", "timeline", "ranks", "eta")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What `seatrial compare A B` reports, or why it refuses."""
+
+    comparisons: tuple[Comparison, ...] = ()
+    note: str = ""
+    refused: str = ""
+
+
+def page_name(out: Path, other: Path) -> str:
+    """The page's file in OUT, named after the other campaign. Only a folder beside OUT is identified by its name alone: others get a few
+    digits of a hash of their path."""
+    folder = other.resolve()
+    name = re.sub(r"[^\w.-]+", "_", folder.name)[:LONGEST_NAME].strip(".")
+    is_neighbour = name and name == folder.name and folder.parent == out.resolve().parent
+    more = "" if is_neighbour else f"-{hashlib.sha256(os.fsencode(folder)).hexdigest()[:HASH_DIGITS]}"
+    return f"compare_{name or 'other'}{more}.html"
+
+
+def compare_page(*, a: PageData, b: PageData, names: tuple[str, str], compared: Compared, diff: RunDiff | None) -> str:
+    """The whole page. `names` are the folders as the user gave them."""
+    both = merge_campaigns(a.drawn, b.drawn)
+    charts = compare_charts(both.drawn)
+    values = {
+        "names": dict(zip(SIDES, names, strict=True)),
+        "word": _word(compared),
+        "refused": compared.refused,
+        "note": compared.note,
+        "comparisons": [_comparison(one) for one in compared.comparisons],
+        "shown_at_once": SHOWN_AT_ONCE,
+        "sides": [_side(side, name, data) for side, name, data in zip(SIDES, names, (a, b), strict=True)],
+        "diff": _differences(diff) if diff else None,
+        **_drawn(charts, both, has_bundle=vega_bundle() is not None),
+    }
+    parts = {
+        "title": plain_line(" and ".join(dict.fromkeys(title(data.results) for data in (a, b)))),
+        "main": environment().get_template("compare.html.j2").render(values),
+        "payload": payload(both.drawn, charts),
+        "sections": [{"id": id, "title": name} for id, name in (*OWN_SECTIONS, *_titles().items())],
+    }
+    return assemble(parts)
+
+
+def _drawn(charts: Sequence[Chart], both: MergedData, *, has_bundle: bool) -> Row:
+    return {
+        "has_bundle": has_bundle,
+        "charts": {section: [chart for chart in charts if chart.section == section] for section in ("ranking", *DRAWN)},
+        "nothing": {**NOTHING, "ranking": "No group of either has a figure to draw."},
+        "drawn": DRAWN,
+        "titles": _titles(),
+        "remarks": both.remarks,
+    }
+
+
+def _titles() -> dict[str, str]:
+    titles = dict(SECTIONS)
+    return {section: titles[section] for section in ("ranking", *DRAWN)}
+
+
+def _word(compared: Compared) -> Row:
+    """The heading of the page: the relation, or how many of each."""
+    found = [one.relation for one in compared.comparisons]
+    if not found:
+        word, mark, style = NOT_COMPARED
+        return {"text": word, "mark": mark, "style": style}
+    mark, style = MARKS[found[0]] if len(set(found)) == 1 else ("", "open")
+    counts = [f"{found.count(relation)} {relation.value}" for relation in Relation if relation in found]
+    return {"text": found[0].value if len(found) == 1 else ", ".join(counts), "mark": mark, "style": style}
+
+
+def _comparison(one: Comparison) -> Row:
+    mark, style = MARKS[one.relation]
+    return {
+        "sides": f"{one.b} against {one.a}",
+        "relation": one.relation.value,
+        "mark": mark,
+        "style": style,
+        "reason": one.reason,
+        "facts": [(label, text.split(APART)) for label, text in facts(one)],
+        "bar": _bar(one),
+    }
+
+
+def _bar(one: Comparison) -> Row | None:
+    """Positions in per cent on a scale with a ratio of 1 in its middle; None where there is no ratio."""
+    if one.ratio is None or one.ratio.mean <= 0:
+        return None
+    log_margin = math.log1p(one.margin_pct / 100)
+    ends = {name: math.log(end) for name in ("mean", "low", "high") if (end := getattr(one.ratio, name)) and end > 0}
+    reach = max(*map(abs, ends.values()), 2 * log_margin, 1e-6) * REACH
+    places = {name: round(50 + 50 * value / reach, 2) for name, value in ends.items()}
+    return {"low": None, "high": None, **places, "margin_low": round(50 - 50 * log_margin / reach, 2), "margin": f"{one.margin_pct:g}"}
+
+
+def _side(side: str, name: str, data: PageData) -> Row:
+    results = data.results
+    mark, meaning = VERDICTS[results.verdict.verdict]
+    return {
+        "side": side,
+        "name": name,
+        "title": title(results),
+        "verdict": results.verdict.verdict.value,
+        "mark": mark,
+        "meaning": meaning,
+        "pending": campaign.pending_sentence(results),
+        "winners": campaign.winners_sentence(results),
+        "ranking": [_compact(table) for table in ranking_tables(results)],
+        "machines": machine_lines(results),
+        "failures": [f"{join_names(one.runs)}: {one.cause}" for one in failures(results)],
+        "cautions": [one.text for one in campaign.shown_cautions(results)],
+        "runs": count(len(data.drawn.tables.get("runs", {}).get("run", [])), "run"),
+    }
+
+
+def _compact(table: Row) -> Row:
+    """The columns that fit beside another table: names carry the axes."""
+    columns: list[str] = table["columns"]
+    figure_at = columns.index("95 % interval") - 1
+    kept = [at for at, column in enumerate(columns) if column in RANKED_COLUMNS or at == figure_at]
+    return {
+        "title": table["title"],
+        "columns": [table["titles"][at] for at in kept],
+        "rows": [[row["cells"][at] for at in kept] for row in table["rows"]],
+        "right": [place for place, at in enumerate(kept) if at in table["right"]],
+        "name": kept.index(table["name"]),
+    }
+
+
+def _differences(diff: RunDiff) -> Row:
+    """Between a run of each side."""
+    rows = [
+        [one.section, f"{one.name}{' *' if one.parts else ''}", shown_value(one.name, one.before), shown_value(one.name, one.after)]
+        for one in diff.differences
+    ]
+    return {
+        "runs": [side.attempt.spec.run for side in (diff.before, diff.after)],
+        "rows": rows,
+        "columns": ["of", "what", *SIDES],
+        "says": diff.says,
+        "parts": any(one.parts for one in diff.differences),
+    }

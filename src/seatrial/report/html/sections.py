@@ -1,0 +1,384 @@
+"""The sections of the page as plain values for the templates, which escape every text.
+
+In: the page's data and its charts. Out: one dict with what the templates name; for a section of charts that is empty, the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from seatrial.core.paths import CampaignPaths
+from seatrial.core.text import MOST_NAMED, count, join_names
+from seatrial.records.columns import CHART_TABLES
+from seatrial.records.measure import RankedGroup
+from seatrial.records.results import CampaignResults, MeasuredRun
+from seatrial.records.verdict import Evidence, Finding, Verdict
+from seatrial.report.html.data import Chart, PageData, unit_of
+from seatrial.report.text import NONE, figure, margin, ratio, utc_time
+from seatrial.report.view import campaign, machine, problems, steps
+
+SECTIONS = (
+    ("verdict", "Verdict"), ("ranking", "Ranking"), ("found", "Also found"), ("heat", "Across the axes"), ("steps", "Steps"),
+    ("distribution", "Step times"), ("phases", "Phases"), ("startup", "Start-up"), ("timeline", "Timeline"), ("ranks", "Ranks"),
+    ("eta", "Time to go"), ("failures", "Failures"), ("cautions", "Cautions"), ("machine", "Machine"), ("files", "Files"),
+)  # fmt: skip
+"""Id and title, in the page's order."""
+DRAWN = ("heat", "steps", "distribution", "phases", "startup", "timeline", "ranks", "eta")
+NO_TABLES = "There are no tables to draw: `seatrial report` on the campaign's folder writes them."
+NOTHING = {
+    "steps": "No run recorded its steps.",
+    "distribution": steps.NO_STEPS,
+    "phases": steps.NO_PHASES,
+    "startup": steps.NO_STARTUP,
+    "timeline": machine.NO_TELEMETRY,
+    "ranks": "No run that counts had several ranks that recorded their steps.",
+    "eta": "No run has an estimate of the time to go.",
+}
+VERDICTS = {
+    Verdict.PASS: ("✓", "Every criterion holds."),
+    Verdict.FAIL: ("✗", "At least one criterion does not hold."),
+    Verdict.INCONCLUSIVE: ("?", "The data do not decide."),
+}
+NO_RUN_YET = "No run has ended yet."
+LONGEST_SENTENCE = 420
+MOST_GROUPS_NAMED = 6
+MOST_HOST_ROWS = 256
+MOST_NUMBERS = 30
+"""Rows of evidence shown for a finding, which may have one for each of a thousand runs; `seatrial why` shows them all."""
+STATEMENT_TITLES = {Verdict.FAIL: "To look at", Verdict.INCONCLUSIVE: "Undecided", Verdict.PASS: "Holds"}
+CRITERIA_VERBS = {Verdict.FAIL: ("does not hold", "do not hold"), Verdict.INCONCLUSIVE: ("is undecided", "are undecided")}
+"""For one criterion, and for several."""
+EVIDENCE_COLUMNS = ("of", "what", "value", "window", "n", "file")
+NOTE_CLASSES = {
+    campaign.WINNER: "good",
+    **dict.fromkeys((campaign.LEADS, campaign.TIED, campaign.NO_INTERVAL), "open"),
+    campaign.CANNOT_WIN: "bad",
+    **dict.fromkeys((campaign.OFF_LANE, campaign.NOT_RUN, campaign.NOT_ENDED), "quiet"),
+}
+RANKING_COLUMNS = ("#", "group", "note", "95 % interval", "to best", "p90/p50", "start-up", "runs", "window", "n")
+# Criteria may be about the seeds' phases, so the ratio says that it is wall clock.
+COLUMN_TITLES = {"p90/p50": "wall p90/p50"}
+
+Row = dict[str, Any]
+
+
+def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row:
+    """Everything that the template names."""
+    results, health, found = data.results, problems.health_of(data.results), problems.failures(data.results)
+    causes = list(dict.fromkeys(failure.cause for failure in found))
+    return {
+        "title": title(results),
+        "head": {"made": utc_time(results.generated_t), "output": _folder(results), "origin": campaign.origin_sentence(results)},
+        "has_bundle": has_bundle,
+        "verdict": _verdict(data),
+        "tiles": list(_key_figures(results)),
+        "criteria": criteria(results),
+        "statements": statements(results),
+        "decides": _statements_note(results),
+        "ranking": ranking_tables(results),
+        "reasons": [
+            f"{join_names(groups, MOST_GROUPS_NAMED)}: {reason}"
+            for groups, reason in campaign.grouped_reasons(campaign.ranking_rows(results))
+        ],
+        "reading": campaign.figures_explained(higher_is_better=results.ranking.higher_is_better),
+        "charts": {section: [chart for chart in charts if chart.section == section] for section in ("ranking", *DRAWN)},
+        "nothing": {section: _why_empty(section, data) for section in DRAWN},
+        "has_runs": "runs" in data.drawn.tables,
+        "startup": _startup(results),
+        "eta": {"text": machine.eta_line(results), "explained": machine.ETA_EXPLAINED},
+        "failures": [failure_row(failure) for failure in found],
+        "failed": f"What failed, and what to do: {join_names(causes)}" if causes else "",
+        "health": {
+            "facts": list(problems.health_sentences(health)) if health.runs else [],
+            "harmless": [[one.id, str(one.runs), str(one.lines), one.meaning] for one in health.harmless],
+        },
+        "cautions": [_caution(caution) for caution in campaign.shown_cautions(results)],
+        "machines": machine_lines(results),
+        "did": _telemetry(results),
+        "hosts": hosts_table(results),
+        "smoke": smoke_table(results),
+        "files": list(_file_descriptions()),
+        "sections": [{"id": id, "title": name} for id, name in SECTIONS],
+        "titles": dict(SECTIONS),
+    }
+
+
+def title(results: CampaignResults) -> str:
+    """The plans, or the folder they were run in."""
+    return ", ".join(plan.name for plan in results.plans) or _folder(results) or "campaign"
+
+
+def _folder(results: CampaignResults) -> str:
+    """The name of the campaign's folder, without its path: the page may be sent to others."""
+    return PurePath(results.output).name
+
+
+def _verdict(data: PageData) -> Row:
+    results, running = data.results, data.running
+    waiting = len(results.pending)
+    # Advice on missing runs only where the campaign is not running.
+    pending = campaign.pending_sentence(results) if running is None else f"{count(waiting, 'run')} still to be run." if waiting else ""
+    left_out = campaign.left_out_sentence(results)
+    return {
+        "word": results.verdict.verdict.value,
+        "mark": VERDICTS[results.verdict.verdict][0],
+        "running": "" if running is None else f"RUNNING, {running[0]} of {running[1]}",
+        "meaning": _meaning(data),
+        **_winners(NO_RUN_YET if running is not None and not running[0] else campaign.winners_sentence(results)),
+        "partial": [f"Partial: {pending}"] if pending else [],
+        "notes": [left_out] if left_out else [],
+    }
+
+
+def _meaning(data: PageData) -> str:
+    """What the verdict rests on: which criteria do not hold or are undecided, and whether runs are missing."""
+    verdict = data.results.verdict
+    if not verdict.findings:
+        return "The plan has no criteria."
+    # While it runs they are not missing, only not run yet.
+    waiting = 0 if data.running else len(data.results.pending)
+    missing = f" {count(waiting, 'run')} {'is' if waiting == 1 else 'are'} missing." if waiting else ""
+    return (_criteria_sentence(verdict.findings) or VERDICTS[verdict.verdict][1]) + missing
+
+
+def _criteria_sentence(findings: Sequence[Finding]) -> str:
+    """Which criteria do not hold and which are undecided; '' where all hold."""
+    parts: list[str] = []
+    for verdict, verbs in CRITERIA_VERBS.items():
+        found = [finding for finding in findings if finding.verdict is verdict]
+        if found:
+            out_of = "" if parts else f" of {len(findings)} {'criterion' if len(findings) == 1 else 'criteria'}"
+            names = dict.fromkeys(finding.criterion.metric if finding.criterion else finding.id for finding in found)
+            parts.append(f"{len(found)}{out_of} {verbs[len(found) > 1]}: {', '.join(names)}")
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _winners(sentence: str) -> dict[str, str]:
+    """A sentence that names a hundred groups is cut after the winner; the rest can be opened."""
+    won, stop, rest = sentence.partition(". ")
+    return {"winners": won + stop.strip(), "others": rest} if len(sentence) > LONGEST_SENTENCE else {"winners": sentence, "others": ""}
+
+
+def _key_figures(results: CampaignResults) -> Iterator[tuple[str, str, str]]:
+    """The first figures one looks for: name, figure, what it is."""
+    first = next((row for row in campaign.ranking_rows(results) if campaign.is_first(row)), None)
+    if first:
+        window = campaign.window_text(campaign.runs_by_group(results).get(first.summary.group_key, ()))
+        rests_on = ", ".join([*([f"n = {first.n:,}"] if first.n is not None else []), count(first.summary.runs, "run")])
+        heading = campaign.note_text(first).split(", debug")[0].capitalize()
+        yield heading, first.group, f"by {results.ranking.metric}, {rests_on}"
+        yield "Its figure", f"{figure(first.value)} {unit_of(results)}", f"{margin(first.estimate) or campaign.NO_INTERVAL}, {window}"
+        yield "Its wall p90/p50", ratio(campaign.mean_of(first.summary, "wall_p90_over_p50")), f"step time, {window}"
+    if ended := results.verdict.notes.get("runs", ""):
+        head, _, rest = ended.partition(", ")
+        yield "Runs", head, rest
+
+
+def ranking_tables(results: CampaignResults) -> list[Row]:
+    """A table for each lane that has groups; a row is its cells, the class of its note and whether it won."""
+    rows = campaign.ranking_rows(results)
+    main, off_lane = [row for row in rows if row.summary.lane], [row for row in rows if not row.summary.lane]
+    lanes = (("Main lane" if off_lane else "", main), (campaign.OFF_LANE_TITLE, off_lane))
+    return [_ranking_table(results, heading, in_lane) for heading, in_lane in lanes if in_lane]
+
+
+def _ranking_table(results: CampaignResults, heading: str, rows: Sequence[RankedGroup]) -> Row:
+    axes, runs = campaign.axis_names(rows), campaign.runs_by_group(results)
+    # What one looks for comes first, so that a phone shows it without scrolling.
+    columns = ["#", "group", "note", unit_of(results) or "figure", "95 % interval", "to best"]
+    columns += [*(f"{name} (axis)" if name in RANKING_COLUMNS else name for name in axes), "p90/p50", "start-up", "runs", "window", "n"]
+    after_axes = 6 + len(axes)
+    return {
+        "title": heading,
+        "columns": columns,
+        "titles": [COLUMN_TITLES.get(column, column) for column in columns],
+        "rows": [
+            {
+                "cells": _ranking_cells(row, axes, runs.get(row.summary.group_key, ())),
+                "class": NOTE_CLASSES.get(row.note, ""),
+                "won": row.note == campaign.WINNER,
+            }
+            for row in rows
+        ],
+        "right": [0, 3, 4, 5, after_axes, after_axes + 1, len(columns) - 1],
+        "wraps": [5, len(columns) - 2],
+        "name": 1,
+        "note": 2,
+    }
+
+
+def _ranking_cells(row: RankedGroup, axes: Sequence[str], runs: Sequence[MeasuredRun]) -> list[str]:
+    levels, (value, spread, to_best, *others) = campaign.ranking_cells(row, axes, runs)
+    n = NONE if row.n is None else f"{row.n:,}"
+    return [str(row.rank), row.group, campaign.note_text(row), value, spread, to_best, *levels, *others, n]
+
+
+def criteria(results: CampaignResults) -> list[Row]:
+    """The findings that decide: what does not hold, what is undecided, what holds; each in the plan's order."""
+    order = list(STATEMENT_TITLES)
+    return [_finding(finding) for finding in sorted(results.verdict.findings, key=lambda finding: order.index(finding.verdict))]
+
+
+def statements(results: CampaignResults) -> list[Row]:
+    """What was found beside the criteria, by verdict: `{"verdict", "title", "findings"}`."""
+    rows = []
+    for verdict, heading in STATEMENT_TITLES.items():
+        found = [_finding(finding) for finding in results.verdict.statements if finding.verdict is verdict]
+        if verdict is Verdict.FAIL:
+            # A statement does not change the verdict, so it does not say FAIL in red.
+            found = [{**row, "word": "to look at", "class": "look", "mark": "!"} for row in found]
+        if found:
+            rows.append({"verdict": verdict.value, "title": heading, "findings": found})
+    return rows
+
+
+def _statements_note(results: CampaignResults) -> str:
+    """That statements do not change the verdict; '' where it is FAIL and failed runs are among them, which a criterion may count."""
+    failed = any(finding.kind == "failure" for finding in results.verdict.statements)
+    return "" if failed and results.verdict.verdict is Verdict.FAIL else problems.DECIDES_NOTHING
+
+
+def _finding(finding: Finding) -> Row:
+    verdict = finding.verdict.value
+    return {
+        "id": finding.id,
+        "word": verdict,
+        "class": verdict.lower(),
+        "mark": VERDICTS[finding.verdict][0],
+        "text": finding.text,
+        "criterion": problems.criterion_text(finding.criterion) if finding.criterion else "",
+        "because": finding.criterion.reason if finding.criterion else "",
+        "advice": [advice.text for advice in finding.advice],
+        "evidence": _evidence(finding),
+    }
+
+
+def _evidence(finding: Finding) -> Row | None:
+    """The table of its numbers, without empty columns; None where it rests on none."""
+    if not finding.evidence:
+        return None
+    metric = finding.criterion.metric if finding.criterion else ""
+    shown = [_evidence_cells(one, metric) for one in finding.evidence[:MOST_NUMBERS]]
+    kept = [at for at in range(len(EVIDENCE_COLUMNS)) if any(cells[at] != NONE for cells in shown)]
+    left_out = len(finding.evidence) - len(shown)
+    return {
+        "title": count(len(finding.evidence), "number"),
+        "columns": [EVIDENCE_COLUMNS[at] for at in kept],
+        "rows": [[cells[at] for at in kept] for cells in shown],
+        "right": [at for at, column in enumerate(kept) if EVIDENCE_COLUMNS[column] in ("value", "n")],
+        "more": f"and {count(left_out, 'number')} more: `seatrial why` with this id and --json lists them all" if left_out else "",
+    }
+
+
+def _evidence_cells(one: Evidence, metric: str) -> list[str]:
+    return [
+        one.subject or NONE,
+        one.name or metric or NONE,
+        problems.value_text(one.value, one.unit),
+        one.window or NONE,
+        NONE if one.n is None else f"{one.n:,}",
+        one.file or NONE,
+    ]
+
+
+def failure_row(failure: problems.Failure) -> Row:
+    return {
+        "cause": failure.cause,
+        "runs": join_names(failure.runs),
+        "all_runs": failure.runs if len(failure.runs) > MOST_NAMED else (),
+        "ended": f"Ended {failure.outcome} after {failure.after}.",
+        "detail": failure.detail,
+        "action": failure.action,
+        "remarks": failure.remarks,
+        "telling": failure.telling,
+        "log_tail": failure.log_tail,
+        "first_run": failure.runs[0],
+    }
+
+
+def _caution(caution: campaign.SharedCaution) -> Row:
+    return {
+        "kind": caution.kind.replace("_", " "),
+        "text": caution.text,
+        "subjects": join_names(caution.subjects),
+        "all": caution.subjects if len(caution.subjects) > MOST_NAMED else (),
+    }
+
+
+def machine_lines(results: CampaignResults) -> list[str]:
+    """One line for each kind of machine and code, with its number of runs."""
+    return [f"{text} ({count(runs, 'run')})" for text, runs in machine.machines(results)]
+
+
+def _telemetry(results: CampaignResults) -> Row | None:
+    """What the machine did, by group; None where nothing was sampled."""
+    columns, rows = machine.telemetry_table(results)
+    return _table(columns, rows, machine.TELEMETRY_EXPLAINED) if rows else None
+
+
+def _startup(results: CampaignResults) -> Row | None:
+    """Seconds before the first step, part by part; None where no run recorded them."""
+    columns, rows = steps.startup_table(results)
+    return _table(columns, rows, steps.STARTUP_EXPLAINED) if rows else None
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[object]], explained: str) -> Row:
+    return {"columns": columns, "rows": rows, "right": range(1, len(columns)), "explained": explained}
+
+
+def hosts_table(results: CampaignResults) -> Row | None:
+    """One row for each host of each run, the odd ones first where there are too many; None for a campaign on one host."""
+    runs = machine.hosts_of(results)
+    if not runs:
+        return None
+    rows = [row for run in runs for row in run.hosts]
+    shown = rows if len(rows) <= MOST_HOST_ROWS else sorted(rows, key=lambda row: not row.odd)[:MOST_HOST_ROWS]
+    left_out = f" {count(len(rows) - len(shown), 'more row')} in summary.json." if len(shown) < len(rows) else ""
+    return {
+        "sentences": [machine.hosts_sentence(run) for run in runs[: machine.MOST_RUNS]],
+        "columns": machine.HOST_COLUMNS,
+        "rows": [machine.host_cells(row) for row in shown],
+        "right": machine.HOST_RIGHT_ALIGNED,
+        "explained": machine.HOSTS_EXPLAINED + left_out,
+    }
+
+
+def smoke_table(results: CampaignResults) -> Row | None:
+    """The smoke records of the first runs side by side."""
+    records = machine.smoke_records(results)
+    if not records:
+        return None
+    columns, rows = machine.smoke_table(records)
+    left_out = f" {count(len(records) - machine.MOST_RECORDS, 'more run')} in summary.json." if len(records) > machine.MOST_RECORDS else ""
+    return {"columns": columns, "rows": rows, "right": (), "explained": machine.SMOKE_EXPLAINED + left_out}
+
+
+def _why_empty(section: str, data: PageData) -> str:
+    """Why a section has no chart."""
+    if section == "heat":
+        axes = len(campaign.axis_names(campaign.ranking_rows(data.results)))
+        return f"A heat map takes groups over two axes or more; this campaign has {count(axes, 'axis') if axes == 1 else f'{axes} axes'}."
+    if section == "eta":
+        return machine.eta_line(data.results)
+    return NOTHING[section] if set(data.drawn.tables) & set(CHART_TABLES) else NO_TABLES
+
+
+def _file_descriptions() -> Iterator[tuple[str, str]]:
+    """File names and what they hold; the links work while the page is in the campaign's folder."""
+    names = CampaignPaths.__dict__
+    for field, description in (
+        ("summary_json", "this page's content in one document, for programs"),
+        ("verdict", "the verdict alone, with every finding"),
+        ("summary_md", "the same report as Markdown, for a pull request"),
+        ("charts", "the tables that the charts are drawn from, as CSV"),
+        ("ranked_groups", "the ranking as a table"),
+        ("group_summary", "every group with its figures"),
+        ("per_run_metrics", "every run that counts, with its figures"),
+        ("manifest", "every attempt, how it ended and why"),
+        ("timing_points", "rolling percentiles of the step time"),
+        ("eta_points", "every estimate of the time to go"),
+        ("best_config_json", "the winner's settings"),
+    ):
+        yield names[field].name, description

@@ -1,1 +1,0 @@
-"""The charts of the page, each as a Vega-Lite document."""

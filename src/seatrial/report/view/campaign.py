@@ -1,0 +1,370 @@
+"""The campaign as every renderer shows it: ranking rows, unique labels, sentences about the whole, cautions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seatrial.core.text import count, format_duration, join_names
+from seatrial.records.caution import Caution, Scalar
+from seatrial.records.columns import ORIGINAL_SCRIPTS
+from seatrial.records.measure import GroupSummary, RankedGroup
+from seatrial.records.outcome import Outcome
+from seatrial.records.plan import SENTINEL, RunSpec
+from seatrial.records.results import CampaignResults, MeasuredRun
+from seatrial.records.run_table import qualified_name
+from seatrial.report.text import NONE, axis_level, figure, interval, margin, ratio
+from seatrial.report.view.problems import WHAT_FITS
+
+DEBUG_ON = "debug on"
+WINNER, LEADS, ONLY_GROUP = "winner", "leads", "only group"
+TIED, NO_INTERVAL, CANNOT_WIN, OFF_LANE = "tied", "no interval", "cannot win", "off lane"
+NOT_RUN, NOT_ENDED = "not run yet", "no run ended"
+"""Notes of a ranking row, in every report and in summary.json."""
+NOTE_TEXTS = {LEADS: "leads, not proven"}
+"""Notes that are longer for a reader than in summary.json."""
+OFF_LANE_TITLE = "Off the main lane, ranked apart"
+FIGURES_ARE = (
+    "Figures are wall clock over the window, geometric means over the runs that ended ok; intervals are 95 %, taken on logs; n is the "
+    "number of steps counted, for figures of whole runs the number of runs."
+)
+
+
+def ranking_rows(results: CampaignResults) -> list[RankedGroup]:
+    """The main lane in order, then the groups off it, each with its note; in each lane groups that have not started come last."""
+    first = ONLY_GROUP if is_only_group(results) else LEADS if is_undecided(results) else WINNER
+    rows = []
+    for off_lane, ranked in ((False, results.ranking.groups), (True, results.ranking.off_lane)):
+        waiting = [group for group in results.not_started if group.lane != off_lane]
+        places = enumerate(waiting, len(ranked) + 1)
+        not_started = [RankedGroup(rank=rank, summary=group, can_win=False, reason=NOT_RUN) for rank, group in places]
+        for row in (*ranked, *not_started):
+            rows.append(replace(row, note=_note(row, first if row.group == results.ranking.winner else "", off_lane=off_lane)))
+    return rows
+
+
+def _note(row: RankedGroup, first: str, *, off_lane: bool) -> str:
+    """`first` is the note of the group in first place, '' for the others."""
+    group = row.summary
+    if not (group.runs or group.failed_runs or group.set_aside_runs or group.infrastructure_failures):
+        return NOT_RUN if row.reason == NOT_RUN else NOT_ENDED
+    if off_lane:
+        return OFF_LANE
+    if first:
+        return first
+    if not row.can_win:
+        return CANNOT_WIN
+    if not row.tied:
+        return ""
+    # The group with the best mean, which the others are compared with, has no ratio of its own.
+    return TIED if row.ratio is None or row.ratio.low is not None else NO_INTERVAL
+
+
+def is_first(row: RankedGroup) -> bool:
+    """The winner, or the group that would win as things are."""
+    return row.note in (WINNER, LEADS, ONLY_GROUP)
+
+
+def note_with_debug(row: RankedGroup) -> str:
+    """The note as summary.json has it: debug settings are named beside every figure measured with them."""
+    return ", ".join(part for part in (row.note, DEBUG_ON if row.summary.debug else "") if part)
+
+
+def note_text(row: RankedGroup) -> str:
+    """`note_with_debug` as readers see it."""
+    return note_with_debug(row).replace(row.note, NOTE_TEXTS.get(row.note, row.note), 1)
+
+
+def mean_of(group: GroupSummary, metric: str) -> float | None:
+    found = group.figures.get(metric)
+    return found.mean if found else None
+
+
+def axis_names(rows: Iterable[RankedGroup]) -> list[str]:
+    """In the order they first occur."""
+    return list(dict.fromkeys(name for row in rows for name in row.summary.axes))
+
+
+def axis_labels(results: CampaignResults) -> dict[str, str]:
+    """Axis → its short label in group names."""
+    return {axis: label for run in results.runs for axis, label in run.attempt.spec.labels.items()}
+
+
+def ratio_text(row: RankedGroup) -> str:
+    """'0.986 (0.971 to 1.002)' of the best mean, '1' for the best itself."""
+    if row.ratio is None:
+        return "1" if row.is_best else NONE
+    spread = NO_INTERVAL if row.ratio.low is None else f"{ratio(row.ratio.low)} to {ratio(row.ratio.high)}"
+    return f"{ratio(row.ratio.mean)} ({spread})"
+
+
+def ranking_cells(row: RankedGroup, axes: Sequence[str], runs: Sequence[MeasuredRun]) -> tuple[list[str], list[str]]:
+    """The texts of a row, in the order of every table: its level on each axis; its figure, interval, ratio to the best, p90/p50, start-up,
+    runs and window. `runs` are the group's."""
+    group = row.summary
+    levels = [axis_level(group.axes.get(name)) for name in axes]
+    figures = [
+        figure(row.value),
+        interval(row.estimate),
+        ratio_text(row),
+        ratio(mean_of(group, "wall_p90_over_p50")),
+        format_duration(mean_of(group, "startup_s")),
+        runs_text(group),
+        NONE if row.n is None else window_text(runs),
+    ]
+    return levels, figures
+
+
+def ranking_values(results: CampaignResults) -> list[dict[str, Any]]:
+    """The ranking rows as plain values, under the names of `standings` in summary.json and of the chart table `groups`."""
+    runs = runs_by_group(results)
+    return [_ranking_row_values(row, window_text(runs.get(row.summary.group_key, ()))) for row in ranking_rows(results)]
+
+
+def _ranking_row_values(row: RankedGroup, window: str) -> dict[str, Any]:
+    group, estimate, to_best = row.summary, row.estimate, row.ratio
+    return {
+        "rank": row.rank,
+        "group": group.group,
+        "mode": group.mode,
+        "lane": group.lane,
+        "value": row.value,
+        "low": estimate.low if estimate else None,
+        "high": estimate.high if estimate else None,
+        "ratio": to_best.mean if to_best else (1.0 if row.is_best else None),
+        "ratio_low": to_best.low if to_best else None,
+        "ratio_high": to_best.high if to_best else None,
+        "note": note_with_debug(row),
+        "reason": row.reason,
+        "runs": group.runs,
+        "failed": group.failed_runs,
+        "runs_text": runs_text(group),
+        "p90_over_p50": mean_of(group, "wall_p90_over_p50"),
+        "startup_s": mean_of(group, "startup_s"),
+        "window": window,
+        "n": row.n,
+        "axes": group.axes,
+    }
+
+
+def figures_explained(*, higher_is_better: bool) -> str:
+    """Which way is better, and what the figures of a ranking are."""
+    return f"{'Higher' if higher_is_better else 'Lower'} is better. {FIGURES_ARE}"
+
+
+def grouped_reasons(rows: Iterable[RankedGroup]) -> list[tuple[list[str], str]]:
+    """Why groups have their places: groups with the same note and reason, and the sentence about them."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.note and row.reason:
+            by_reason.setdefault((row.note, row.reason), []).append(row.group)
+    return [(groups, reason if reason.startswith(note) else f"{note}, {reason}") for (note, reason), groups in by_reason.items()]
+
+
+def is_undecided(results: CampaignResults) -> bool:
+    """Whether first place may still go to another group: they are statistically indistinguishable, or runs are missing."""
+    return bool(not results.ranking.decided or results.pending or infrastructure_failures(results))
+
+
+def infrastructure_failures(results: CampaignResults) -> list[str]:
+    """Runs that failed by a fault of the platform; those of sentinels do not count."""
+    return [run for group in results.groups if group.mode != SENTINEL for run in group.infrastructure_failures]
+
+
+def groups_in_order(results: CampaignResults) -> list[GroupSummary]:
+    """Best first, then what is off the lane, then what has no place."""
+    ranked = [row.summary for row in ranking_rows(results)]
+    keys = {group.group_key for group in ranked}
+    return [*ranked, *(group for group in results.groups if group.group_key not in keys)]
+
+
+def runs_by_group(results: CampaignResults) -> dict[str, list[MeasuredRun]]:
+    """Group key → the runs its figures are computed from."""
+    found: dict[str, list[MeasuredRun]] = {}
+    for run in results.counted:
+        found.setdefault(run.attempt.spec.key, []).append(run)
+    return found
+
+
+def window_text(runs: Iterable[MeasuredRun]) -> str:
+    """The windows of a group's counted runs; most often they are one and the same."""
+    windows = (run.measure.window for run in runs if run.measure and run.measure.window)
+    spans = dict.fromkeys(f"{window.first_step}–{window.last_step}" for window in windows)
+    return f"steps {join_names(list(spans))}" if spans else "whole run"
+
+
+def is_only_group(results: CampaignResults) -> bool:
+    """Whether the campaign has one group and no run is missing."""
+    return sum(group.mode != SENTINEL for group in results.groups) == 1 and not (
+        results.not_started or results.pending or infrastructure_failures(results)
+    )
+
+
+def runs_text(group: GroupSummary) -> str:
+    """'2 ok', '1 ok, 1 failed', with runs set aside named."""
+    parts = [f"{group.runs} ok"]
+    parts += [f"{group.failed_runs} failed"] if group.failed_runs else []
+    parts += [f"{len(group.infrastructure_failures)} failed by the platform"] if group.infrastructure_failures else []
+    parts += [f"{group.set_aside_runs} set aside"] if group.set_aside_runs else []
+    return ", ".join(parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labels:
+    """Unique names of runs and groups in charts and summary.json.
+
+    Plans that share a folder may give one name to two configurations. Such a group has digits of its key behind its name, and a run whose
+    name another configuration uses too gets the same digits: `mb16_r1~427b`.
+    """
+
+    groups: dict[str, str]
+    """By key."""
+    runs: dict[tuple[Scalar, Scalar], str]
+    """By the run's own name and its group's label; only runs whose name is not unique."""
+
+    def group(self, spec: RunSpec) -> str:
+        return self.groups.get(spec.key, spec.group)
+
+    def run(self, spec: RunSpec) -> str:
+        return self.runs.get((spec.run, self.group(spec)), spec.run)
+
+    def run_key(self, spec: RunSpec) -> tuple[Scalar, ...]:
+        """The cells of records.columns.RUN_KEY_COLUMNS."""
+        return self.run(spec), self.group(spec), spec.repeat
+
+    def labelled(self, rows: Iterable[dict[str, Scalar]]) -> list[dict[str, Scalar]]:
+        """Rows of runs, whose groups have unique names already, with unique run names."""
+        return [{**row, "run": self.runs.get((row["run"], row["group"]), row["run"])} for row in rows]
+
+
+def labels_of(results: CampaignResults) -> Labels:
+    specs = {(run.attempt.spec.run, run.attempt.spec.key): run.attempt.spec for run in results.runs if run.attempt.current}
+    labels = Labels(groups={group.group_key: group.group for group in results.groups}, runs={})
+    uses = Counter(run for run, _ in specs)
+    for spec in specs.values():
+        if uses[spec.run] > 1:
+            label = labels.group(spec)
+            # Groups with different names may still build the same run name with their repeats.
+            digits = label.removeprefix(spec.group) if label.startswith(spec.group) else ""
+            labels.runs[spec.run, label] = f"{spec.run}{digits}" if digits else qualified_name(spec.run, spec.key)
+    return labels
+
+
+def origin_sentence(results: CampaignResults) -> str:
+    """What the campaign was translated from, or ''; shown at the top of a report."""
+    return next((caution.text for caution in results.cautions if caution.kind == ORIGINAL_SCRIPTS), "")
+
+
+def winners_sentence(results: CampaignResults) -> str:
+    """The winner by the ranked figure and by latency, and whether that is statistically decided."""
+    ranking = results.ranking
+    first = next((row for row in ranking_rows(results) if row.group == ranking.winner), None)
+    if first is None:
+        return f"No winner. {ranking.reason or 'No group could be ranked.'}"
+    return f"{_winner_clause(results, first)} {_latency_clause(results)}".strip()
+
+
+def _winner_clause(results: CampaignResults, first: RankedGroup) -> str:
+    ranking = results.ranking
+    value = f"{figure(first.value)} {ranking.unit}".strip()
+    precise = " ".join(part for part in (value, margin(first.estimate)) if part)
+    won = f"{_title(results)}: {first.group} ({precise})"
+    won += f", measured with {', '.join(first.summary.debug)} on" if first.summary.debug else ""
+    reason = (ranking.reason or "It is statistically indistinguishable from the others.").rstrip(".")
+    if results.not_started and len(ranking.groups) == 1:
+        reason = "No run of another group has ended yet"
+    if failed := infrastructure_failures(results):
+        return f"{won}. {reason}; but the platform failed {join_names(failed)}: no winner is final before that is run again."
+    if results.pending:
+        return f"{won}. {reason}. {count(len(results.pending), 'run')} still to be run."
+    rivals = [row for row in ranking.groups if row.can_win and row.group != ranking.winner]
+    if ranking.decided and rivals:
+        return f"{won}, ahead of every other group by more than the noise."
+    if is_only_group(results):
+        return f"{won}."
+    return f"{won}. {reason}."
+
+
+def _title(results: CampaignResults) -> str:
+    """What first place is called: a winner only where the ranking is decided and no run is missing."""
+    metric = results.ranking.metric
+    is_throughput = metric.endswith("_per_s")
+    if is_only_group(results):
+        return "Throughput of the only group" if is_throughput else f"{metric} of the only group"
+    if is_undecided(results):
+        return f"Leads by {'throughput' if is_throughput else metric}, not proven"
+    return "Throughput winner" if is_throughput else f"Winner by {metric}"
+
+
+def _latency_clause(results: CampaignResults) -> str:
+    name = results.ranking.latency_winner
+    group = next((group for group in results.groups if group.group == name), None)
+    if group is None:
+        return "Latency winner: none, as no run gave timing points."
+    p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
+    seeds = [run.measure.seed for run in results.counted if run.measure and run.attempt.spec.group == group.group]
+    # Of runs that recorded forward and backward, timing points are sums of phases, else whole steps.
+    has_phases = any(seed.get("last_fwd_p50_ms") is not None and seed.get("last_bwd_p50_ms") is not None for seed in seeds)
+    what = "sum of phases" if has_phases else "step"
+    value = f" ({figure(p50_ms)} ms median {what} over the last timing points)" if isinstance(p50_ms, float) else ""
+    same = "the same, " if name == results.ranking.winner else ""
+    return f"Latency winner: {same}{name}{value}."
+
+
+def left_out_sentence(results: CampaignResults) -> str:
+    """What `--only` left out, or ''."""
+    return results.verdict.notes.get("left_out", "")
+
+
+def pending_sentence(results: CampaignResults) -> str:
+    """What is still to be run, or ''."""
+    if not results.pending:
+        return ""
+    waiting = f"{count(len(results.pending), 'run')} still to be run: {join_names(results.pending)}."
+    if origin_sentence(results):
+        return f"{waiting} The original manifest does not say how that ended, so it counts in no figure."
+    return f"{waiting} The same command again runs only what is missing."
+
+
+PAGE_NOT_DRAWN = "page_not_drawn"
+"""The kind of caution of a report without its page."""
+REPORT_NOT_WRITTEN = "report_not_written"
+"""The kind of caution of a report that could not be written; the caller prints why."""
+SHOWN_ELSEWHERE = (ORIGINAL_SCRIPTS, WHAT_FITS, REPORT_NOT_WRITTEN)
+"""The origin is at the top of a report, and what fits is shown with the failures."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedCaution:
+    """One caution and all the runs or groups it is about."""
+
+    kind: str
+    text: str
+    subjects: tuple[str, ...]
+
+
+def shown_cautions(results: CampaignResults) -> list[SharedCaution]:
+    """The cautions that no other section shows."""
+    return [caution for caution in all_cautions(results) if caution.kind not in SHOWN_ELSEWHERE]
+
+
+def all_cautions(results: CampaignResults) -> list[SharedCaution]:
+    """Cautions of the campaign, its groups and its current runs; the same caution on several subjects is one."""
+    together: dict[tuple[str, str], dict[str, None]] = {}
+    for caution, owner in _all_cautions(results):
+        subject = caution.subject or owner
+        together.setdefault((caution.kind, caution.text), {}).update({subject: None} if subject else {})
+    return [SharedCaution(kind=kind, text=text, subjects=tuple(subjects)) for (kind, text), subjects in together.items()]
+
+
+def _all_cautions(results: CampaignResults) -> Iterable[tuple[Caution, str]]:
+    yield from ((caution, "") for caution in (*results.cautions, *results.ranking.cautions))
+    for group in results.groups:
+        yield from ((caution, group.group) for caution in group.cautions)
+    for run in results.runs:
+        if run.attempt.current:
+            # Figures of a run that failed count nowhere, so their cautions would only distract from its cause.
+            measured = run.measure.cautions if run.measure and run.outcome is Outcome.OK else ()
+            yield from ((caution, run.attempt.spec.run) for caution in (*run.attempt.cautions, *measured))

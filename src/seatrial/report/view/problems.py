@@ -1,0 +1,333 @@
+"""What went wrong and what was found: failures, health, statements, and the findings of `seatrial why`."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.core.log_lines import lines_to_show
+from seatrial.core.text import count, format_duration, join_names
+from seatrial.records.caution import Scalar
+from seatrial.records.codec import to_json
+from seatrial.records.measure import HarmlessCount, RunHealth
+from seatrial.records.outcome import Fault, Outcome, RunOutcome
+from seatrial.records.results import CampaignResults, MeasuredRun
+from seatrial.records.signatures.registry import fault_of
+from seatrial.records.verdict import Criterion, Evidence, Finding, Verdict
+from seatrial.report.text import figure, one_line
+
+PORT = re.compile(r"(\bport[ :=]+|\blocalhost:|\b\d{1,3}(?:\.\d{1,3}){3}:|\]:)\d{4,5}\b", re.IGNORECASE)
+"""`port 29501`, `localhost:29501`, `10.0.0.1:29501`, `[::1]:29501`; not the line number in `train.py:1200`."""
+WHAT_FITS = "what_fits"
+"""The kind of caution that is shown with the failures."""
+RUN_AGAIN = (
+    "The platform's fault: it does not count against its group. Repair it and run the same command again; until then attribute no "
+    "difference to the code."
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Runs that ended the same way for the same reason; `detail`, `log_tail` and `telling` are the first one's."""
+
+    runs: tuple[str, ...]
+    outcome: str
+    cause: str
+    detail: str
+    action: str
+    duration_s: float
+    """Of the run that ended soonest."""
+    log_tail: tuple[str, ...]
+    fault: str = Fault.UNKNOWN.value
+    """Whose fault it is."""
+    telling: tuple[str, ...] = ()
+    """The most telling lines, where no signature explains the end."""
+    fits: tuple[str, ...] = ()
+    """What fits, for a run that was out of memory."""
+    longest_s: float | None = None
+    """Of the run that ended last."""
+
+    @property
+    def after(self) -> str:
+        """`12.0 s`, `12.0 s to 1m 04s`."""
+        times_s = (self.duration_s, self.longest_s)
+        return " to ".join(dict.fromkeys(format_duration(time_s) for time_s in times_s if time_s is not None))
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """That the platform was at fault; what fits."""
+        return (*([RUN_AGAIN] if self.fault == Fault.INFRASTRUCTURE.value else []), *self.fits)
+
+
+def failures(results: CampaignResults) -> list[Failure]:
+    """Failed current runs, those of one cause and message together."""
+    together: dict[tuple[str, str, str], list[MeasuredRun]] = {}
+    for run, ended in _failed(results):
+        together.setdefault((ended.outcome.value, ended.cause.value, _detail_without_ports(ended)), []).append(run)
+    return [_failure(runs, results) for runs in together.values()]
+
+
+def _detail_without_ports(ended: RunOutcome) -> str:
+    """The message without ports, which every start chooses again: the run's own anywhere, others where they are called a port."""
+    detail = re.sub(rf"(?<!\d){ended.port}(?!\d)", "…", ended.detail) if ended.port else ended.detail
+    return PORT.sub(r"\1…", detail)
+
+
+def _failed(results: CampaignResults) -> Iterator[tuple[MeasuredRun, RunOutcome]]:
+    for run in results.runs:
+        ended = run.attempt.outcome
+        if run.attempt.current and ended is not None and ended.outcome.is_failure:
+            yield run, ended
+
+
+def _failure(runs: list[MeasuredRun], results: CampaignResults) -> Failure:
+    ended = runs[0].attempt.outcome
+    assert ended is not None
+    lengths_s = [run.attempt.outcome.duration_s for run in runs if run.attempt.outcome]
+    groups = {run.attempt.spec.group for run in runs}
+    fits = (caution.text for caution in results.cautions if caution.kind == WHAT_FITS and caution.subject in groups)
+    return Failure(
+        runs=tuple(run.attempt.spec.run for run in runs),
+        outcome=ended.outcome.value,
+        cause=ended.cause.value,
+        detail=ended.detail,
+        action=ended.action,
+        duration_s=min(lengths_s),
+        longest_s=max(lengths_s),
+        log_tail=tuple(lines_to_show(ended.log_tail)),
+        fault=fault_of(ended).value,
+        telling=tuple(lines_to_show(ended.telling)),
+        fits=tuple(dict.fromkeys(fits)),
+    )
+
+
+NO_HEALTH = "Nothing is known: no run has ended by itself yet, or the output could not be read."
+HARMLESS = "Harmless warnings; nothing needs doing:"
+# deepspeed prints it in every run on one machine: the summary lists it, the terminal does not.
+IN_EVERY_RUN = frozenset({"no_hostfile"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarningSeen:
+    """One kind of harmless warning over all runs."""
+
+    id: str
+    meaning: str
+    runs: int
+    lines: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """The health of all current runs together."""
+
+    runs: int
+    """Runs that were examined."""
+    fatal_tracebacks: tuple[str, ...]
+    """Failed runs with a traceback in their output."""
+    other_tracebacks: tuple[str, ...]
+    """Runs that ended ok and printed one all the same."""
+    ranks_started: int
+    """Of the runs that recorded how their ranks ended."""
+    ranks_ended_well: int
+    ranks_unknown: tuple[str, ...]
+    """Failed runs that did not record it."""
+    harmless: tuple[WarningSeen, ...]
+    harmless_runs: int
+    """Runs that printed at least one of them."""
+
+
+def health_of(results: CampaignResults) -> Health:
+    examined = list(_examined(results))
+    printed = [(run, is_ok) for run, is_ok, health in examined if health.tracebacks]
+    known = [(health.ranks, health.ranks_ended_well) for _, _, health in examined if health.ranks_ended_well is not None]
+    return Health(
+        runs=len(examined),
+        fatal_tracebacks=tuple(run for run, is_ok in printed if not is_ok),
+        other_tracebacks=tuple(run for run, is_ok in printed if is_ok),
+        ranks_started=sum(started for started, _ in known),
+        ranks_ended_well=sum(well for _, well in known),
+        ranks_unknown=tuple(run for run, _, health in examined if health.ranks_ended_well is None),
+        harmless=_warnings([one for _, _, health in examined for one in health.harmless]),
+        harmless_runs=sum(bool(health.harmless) for _, _, health in examined),
+    )
+
+
+def health_line(results: CampaignResults) -> str:
+    """One line for the terminal; '' where there is nothing to add to failures and cautions."""
+    health = health_of(results)
+    parts = []
+    kinds = ", ".join(one.id for one in health.harmless)
+    if {one.id for one in health.harmless} - IN_EVERY_RUN:
+        parts.append(f"harmless warnings in {count(health.harmless_runs, 'run')} ({kinds}), nothing to do")
+    if health.other_tracebacks:
+        parts.append(_printed_and_ok(health))
+    return f"Health: {'; '.join(parts)}." if parts else ""
+
+
+def _examined(results: CampaignResults) -> Iterator[tuple[str, bool, RunHealth]]:
+    """Run, whether it ended ok, and its health."""
+    for run in results.runs:
+        health = run.measure.health if run.measure else None
+        if run.attempt.current and health and run.outcome and not run.outcome.is_cut_short:
+            yield run.attempt.spec.run, run.outcome is Outcome.OK, health
+
+
+def _warnings(seen: list[HarmlessCount]) -> tuple[WarningSeen, ...]:
+    kinds = {one.id: one.meaning for one in seen}
+    of_kind = {id: [one.lines for one in seen if one.id == id] for id in kinds}
+    return tuple(WarningSeen(id=id, meaning=kinds[id], runs=len(lines), lines=sum(lines)) for id, lines in of_kind.items())
+
+
+def health_sentences(health: Health) -> Iterator[str]:
+    """One sentence each."""
+    fatal = f"{count(len(health.fatal_tracebacks), 'run')}: {join_names(health.fatal_tracebacks)}" if health.fatal_tracebacks else "none"
+    yield f"Fatal tracebacks: {fatal}."
+    if health.other_tracebacks:
+        yield f"Not fatal: {_printed_and_ok(health)}."
+    unknown = f"; unknown of {join_names(health.ranks_unknown)}" if health.ranks_unknown else ""
+    yield f"Ranks: {health.ranks_ended_well} of {health.ranks_started} ended well{unknown}."
+    if not health.harmless:
+        yield "Harmless warnings: none."
+
+
+def _printed_and_ok(health: Health) -> str:
+    return f"{count(len(health.other_tracebacks), 'run')} printed a traceback and ended well ({join_names(health.other_tracebacks)})"
+
+
+DECIDES_NOTHING = "None of these changes the verdict; a criterion can."
+# These have sections or sentences of their own: failures, the winners' sentence, cautions.
+STATED_ELSEWHERE = frozenset({"failure", "winner", "steady_state", "debug"})
+# By kind: what holds, and what is undecided.
+HOLDS = {
+    "leak": "no leak",
+    "straggler": "no straggler",
+    "stability": "stable",
+    "drift": "no drift",
+    "steady_state": "steady state",
+    "slow_steps": "few slow steps",
+}
+OPEN = {"leak": "leaks", "straggler": "stragglers", "stability": "stability", "drift": "drift"}
+
+
+def short_id(finding: Finding) -> str:
+    """The number of a criterion, which `why` takes; else the whole id."""
+    return finding.id.split("-")[0] if finding.criterion else finding.id
+
+
+def failed_statements(results: CampaignResults) -> list[Finding]:
+    """Statements that do not hold and that no other section shows."""
+    return [one for one in results.verdict.statements if one.verdict is Verdict.FAIL and one.kind not in STATED_ELSEWHERE]
+
+
+def open_kinds(results: CampaignResults) -> list[str]:
+    """Kinds of statements that cannot be decided, mostly since the runs were too short."""
+    found = (one.kind for one in results.verdict.statements if one.verdict is Verdict.INCONCLUSIVE and one.kind not in STATED_ELSEWHERE)
+    return list(dict.fromkeys(OPEN.get(kind, kind) for kind in found))
+
+
+def holding_kinds(results: CampaignResults) -> list[str]:
+    """Kinds of statements that hold, with a remark where they hold in some runs only."""
+    statements = results.verdict.statements
+    doubtful = {one.kind for one in statements if one.verdict is not Verdict.PASS}
+    holding = dict.fromkeys(one.kind for one in statements if one.verdict is Verdict.PASS and one.kind in HOLDS)
+    return [f"{HOLDS[kind]} in the rest" if kind in doubtful else HOLDS[kind] for kind in holding]
+
+
+# A finding over a thousand runs has as many numbers; --json has them all.
+MOST_NUMBERS = 8
+MOST_FILES = 4
+LABEL_COLUMNS = 10
+MARKS = {Verdict.PASS: "+", Verdict.FAIL: "x", Verdict.INCONCLUSIVE: "?"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TracedNumber:
+    """One number, how it is computed, and the raw files it comes from, relative to the campaign's folder."""
+
+    evidence: Evidence
+    computed: str
+    raw: tuple[str, ...]
+
+
+def findings_lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
+    """Every finding: its id, then its text."""
+    for finding in findings:
+        yield f"{MARKS[finding.verdict]} {one_line(finding.id)}  {finding.verdict.value}"
+        yield from _wrapped(finding.text, width, "    ")
+
+
+def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: str, width: int) -> Iterator[str]:
+    """One finding in full."""
+    yield f"{one_line(finding.id)}: {finding.verdict.value}"
+    yield from _wrapped(finding.text, width, "")
+    if finding.criterion:
+        yield from _labelled("criterion", criterion_text(finding.criterion), width)
+        if finding.criterion.reason:
+            yield from _labelled("because", finding.criterion.reason, width)
+    for advice in finding.advice:
+        yield from _labelled("try", f"{advice.text} [{advice.id}]", width)
+    yield ""
+    if not numbers:
+        yield "It rests on no number; the text says what is missing."
+    for number in numbers[:MOST_NUMBERS]:
+        yield from _number(finding, number, width)
+    if len(numbers) > MOST_NUMBERS:
+        yield f"and {count(len(numbers) - MOST_NUMBERS, 'number')} more: --json has them all"
+    yield from _labelled("remake", command, width)
+
+
+def criterion_text(criterion: Criterion) -> str:
+    """'samples_per_s, scope winner, at least 1,300 samples/s, against mb16, from stage1_speed'."""
+    unit = f" {criterion.unit}" if criterion.unit and criterion.unit != "ratio" else ""
+    parts = [criterion.metric, f"scope {criterion.scope}"]
+    parts += [f"at least {criterion.at_least:,.10g}{unit}"] if criterion.at_least is not None else []
+    parts += [f"at most {criterion.at_most:,.10g}{unit}"] if criterion.at_most is not None else []
+    parts += [f"against {criterion.baseline.shown}"] if criterion.baseline and criterion.baseline.text else []
+    parts += [f"from {criterion.ready}"] if criterion.ready else []
+    return ", ".join(parts)
+
+
+def _number(finding: Finding, number: TracedNumber, width: int) -> Iterator[str]:
+    evidence = number.evidence
+    name = evidence.name or (finding.criterion.metric if finding.criterion else finding.kind)
+    yield from _wrapped(f"{evidence.subject}: {name} = {value_text(evidence.value, evidence.unit)}", width, "")
+    yield from _labelled("file", evidence.file or "none", width)
+    yield from _labelled("window", evidence.window or "whole", width)
+    yield from _labelled("n", "not counted" if evidence.n is None else str(evidence.n), width)
+    yield from _labelled("computed", number.computed, width)
+    none = "no file that is there: its files are gone, or those of the other campaign or of history are"
+    yield from _labelled("made of", join_names(number.raw, MOST_FILES) if number.raw else none, width)
+    yield ""
+
+
+def value_text(value: Scalar, unit: str) -> str:
+    """'1,270 samples/s', 'none', 'true'."""
+    if value is None:
+        return "none"
+    shown = str(value).lower() if isinstance(value, bool) else figure(value) if isinstance(value, float) else str(value)
+    return f"{one_line(shown)} {unit}".rstrip()
+
+
+def _labelled(label: str, text: str, width: int) -> Iterator[str]:
+    lines = list(_wrapped(text, width, " " * (LABEL_COLUMNS + 2)))
+    yield f"  {label:{LABEL_COLUMNS}}{lines[0].strip()}" if lines else f"  {label}"
+    yield from lines[1:]
+
+
+def _wrapped(text: str, width: int, indent: str) -> list[str]:
+    # Names of runs and files are copied and pasted: none is broken in two.
+    return textwrap.wrap(
+        one_line(text), max(width, 40), initial_indent=indent, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+
+
+def finding_json(finding: Finding, numbers: Sequence[TracedNumber], command: str) -> dict[str, Any]:
+    """The finding with every number, for programs."""
+    document: dict[str, Any] = to_json(finding)
+    document["numbers"] = [{**to_json(one.evidence), "computed": one.computed, "raw": list(one.raw)} for one in numbers]
+    document["remake"] = command
+    return document

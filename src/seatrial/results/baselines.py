@@ -1,0 +1,103 @@
+"""The comparisons that a plan's criteria ask for.
+
+In: the criteria and the grouped campaign. Out: for each group and each baseline that a criterion names, the `Comparison` (baseline = A,
+group = B), or why there is none and how to get one. All groups are compared, also where only the winner is asked for: it was found among
+them, and is corrected for them all. Where a baseline names a campaign and no group, each group is compared with the one of its name
+there, else with the winner there, which then counts as often as it had rivals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.core.errors import CampaignError, RefusedError, SeatrialError, UsageError, did_you_mean
+from seatrial.records.comparison import ComparedGroup, Comparison
+from seatrial.records.plan import SENTINEL
+from seatrial.records.results import GroupedCampaign
+from seatrial.records.verdict import HOW_TO_NAME_A_BASELINE, Baseline, Criterion
+from seatrial.results.compare import HISTORY_PREFIX, Resolver, comparable_groups, compared_group, full_name
+
+Compared = dict[tuple[str, str], Comparison | str]
+"""By group and `Baseline.text`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """A baseline and a group of this campaign."""
+
+    baseline: ComparedGroup
+    group: ComparedGroup
+    picked_from: int
+    """Groups that the baseline is the best of; 1 where it was named."""
+
+
+def comparisons_for(criteria: Sequence[Criterion], mine: GroupedCampaign, *, folder: Path, history: Path | None = None) -> Compared:
+    """Every comparison that the criteria ask for."""
+    found: Compared = {}
+    for baseline in dict.fromkeys(criterion.baseline for criterion in criteria if criterion.baseline is not None):
+        found |= _against(mine, baseline, folder, history)
+    return found
+
+
+def _against(mine: GroupedCampaign, baseline: Baseline, folder: Path, history: Path | None) -> Compared:
+    from seatrial.analyse.comparison import compare_pairs
+
+    found: Compared = {}
+    pairs: list[_Pair] = []
+    resolver = Resolver(history=history)
+    # Without a campaign of its own a baseline's group is one of these, and is not compared with itself.
+    own = baseline.group if not baseline.campaign and not baseline.history else ""
+    for name in [group.group for group in mine.groups if group.runs and group.mode != SENTINEL and group.group != own]:
+        try:
+            pairs.append(_pair(resolver, mine, baseline, folder, name))
+        except SeatrialError as error:
+            found[name, baseline.text] = str(error)
+    compared = compare_pairs([(pair.baseline, pair.group) for pair in pairs], family=sum(pair.picked_from for pair in pairs))
+    return found | {(pair.group.group, baseline.text): comparison for pair, comparison in zip(pairs, compared, strict=True)}
+
+
+def _pair(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline, folder: Path, name: str) -> _Pair:
+    """A group with its baseline; a SeatrialError with the reason where the two cannot be compared."""
+    from seatrial.analyse.comparison import common_metric
+    from seatrial.analyse.groups import why_not_comparable
+    from seatrial.analyse.ranking import ANY_THROUGHPUT
+
+    a, picked_from = _find_baseline(resolver, mine, baseline, folder, name)
+    if not a.runs:
+        raise CampaignError(f"the baseline {a.name} has no counted run")
+    b = compared_group(mine, name)
+    refused = why_not_comparable(a, b)
+    if refused:
+        raise RefusedError(refused)
+    common_metric(a, b, ANY_THROUGHPUT)
+    return _Pair(baseline=a, group=b, picked_from=picked_from)
+
+
+def _find_baseline(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline, folder: Path, name: str) -> tuple[ComparedGroup, int]:
+    """The baseline of the group of that name, and from how many groups it was picked by its figures."""
+    if baseline.history:
+        return resolver.group(f"{HISTORY_PREFIX}{baseline.history}"), 1
+    if baseline.campaign:
+        return _find_in_campaign(resolver, _folder_of(baseline.campaign, folder), baseline.group, name)
+    if not any(group.group == baseline.group for group in mine.groups):
+        near = did_you_mean(baseline.group, [group.group for group in mine.groups])
+        raise UsageError(f"there is no group '{baseline.group}' here to compare with ({near}); {HOW_TO_NAME_A_BASELINE}")
+    return compared_group(mine, baseline.group), 1
+
+
+def _find_in_campaign(resolver: Resolver, other: Path, group: str, name: str) -> tuple[ComparedGroup, int]:
+    """The named group of another campaign; else the one with the same name as the group it is compared with; else the winner."""
+    campaign = resolver.campaign(other)
+    namesake = name if any(one.group == name and one.mode != SENTINEL for one in campaign.groups) else ""
+    if group or namesake:
+        return compared_group(campaign, group or namesake, full_name(other, group or namesake)), 1
+    return resolver.best_of(other), max(len(comparable_groups(campaign)), 1)
+
+
+def _folder_of(campaign: str, folder: Path) -> Path:
+    """The folder as given; else beside this campaign's folder: a plan may name its neighbour, and two campaigns may have moved together."""
+    named = Path(campaign).expanduser()
+    beside = folder.parent / (named.name if named.is_absolute() else named)
+    return beside if not named.is_dir() and beside.is_dir() else named

@@ -1,0 +1,126 @@
+"""A campaign read, measured, grouped and ranked, before anything is judged.
+
+In: a campaign's folder. Out: a `GroupedCampaign`; nothing is written. Criteria are not looked at, so that a baseline in another campaign
+can be read while this one is judged, and two campaigns that name each other do not recurse.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from seatrial.collect.attempts import StoredPlans, read_stored, read_stored_plans
+from seatrial.core.errors import CampaignError
+from seatrial.core.paths import ANY_ATTEMPT, CampaignPaths
+from seatrial.records.attempt import Attempt
+from seatrial.records.caution import Caution
+from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.results import GroupedCampaign, MeasuredRun
+from seatrial.results.folders import find_campaign
+from seatrial.results.measure import MeasureCache, Workers
+
+NO_POLARS = "polars is not installed here, so no tables can be computed; copy the folder to a machine that has it and run `seatrial report`"
+
+
+def read_campaign_at(folder: Path) -> GroupedCampaign:
+    """The campaign in `folder`, ours or of the original stage-1 scripts."""
+    return replace(group_campaign(CampaignPaths(find_campaign(folder))), output=str(folder))
+
+
+def group_campaign(
+    paths: CampaignPaths,
+    *,
+    tail_points: int | None = None,
+    baseline: str | None = None,
+    charts: bool = False,
+    cache: MeasureCache | None = None,
+) -> GroupedCampaign:
+    """The campaign as it is on disk now. `tail_points` (timing points that the seeds' tail columns average) and `baseline` (the group
+    that speed-ups are against) are the plan's where they are not given. With `charts`, current runs are drawn too."""
+    if not can_measure():
+        raise CampaignError(NO_POLARS)
+    # Workers start while this process imports what it needs itself, and reads the attempts.
+    with Workers(0 if cache else sum(1 for _ in paths.folder.glob(f"*/{ANY_ATTEMPT}"))) as workers:
+        from seatrial.analyse.charts.run_charts import detail_for
+        from seatrial.analyse.groups import summarise_groups
+        from seatrial.analyse.ranking import rank_groups
+
+        read = require_plans(paths)
+        plans = read.plans
+        specs = planned_specs(plans)
+        stored = read_stored(paths, plans)
+        attempts = [_with_tail(with_current_spec(attempt, specs), tail_points) for attempt in stored.attempts]
+        detail = detail_for(sum(attempt.current for attempt in attempts)) if charts else None
+        runs = (cache or workers).measure_all(attempts, detail)
+    baseline = plans[-1].baseline if baseline is None else baseline
+    groups = summarise_groups(runs, baseline)
+    rank_by, unknown = _rank_by(plans[-1])
+    return GroupedCampaign(
+        output=str(paths.folder),
+        baseline_group=baseline,
+        runs=runs,
+        pending=_pending(plans, runs),
+        groups=groups,
+        ranking=rank_groups(groups, rank_by),
+        plans=tuple(plans),
+        cautions=(*read.cautions, *stored.cautions, *unknown),
+    )
+
+
+def can_measure() -> bool:
+    """Whether this machine has what the tables need: campaigns can run without it and be read elsewhere."""
+    return importlib.util.find_spec("polars") is not None
+
+
+def require_plans(paths: CampaignPaths) -> StoredPlans:
+    """The folder's plans, the latest last; a CampaignError where there is none."""
+    read = read_stored_plans(paths)
+    if read.plans:
+        return read
+    if any(os.path.lexists(path) for path in (paths.plan, *paths.plans.glob("*.json"))):
+        raise CampaignError(
+            f"no plan in {paths.folder} can be read: plan.json and plans/ are damaged; run the plan again into this folder, which keeps "
+            "every finished run, or restore plan.json from a copy"
+        )
+    raise CampaignError(f"{paths.folder} holds no campaign: there is no plan in it; name the folder that `seatrial run` wrote to")
+
+
+Specs = Mapping[tuple[str, str], RunSpec]
+"""By run and hash."""
+
+
+def planned_specs(plans: Sequence[CampaignPlan]) -> Specs:
+    """Every run that the plans ask for."""
+    return {(spec.run, spec.hash): spec for plan in plans for spec in plan.runs}
+
+
+def with_current_spec(attempt: Attempt, specs: Specs) -> Attempt:
+    """The attempt with the plan's present spec: window, patterns and lane may change without a run being run again."""
+    spec = specs.get((attempt.spec.run, attempt.spec.hash))
+    return attempt if spec is None else replace(attempt, spec=spec)
+
+
+def _with_tail(attempt: Attempt, tail_points: int | None) -> Attempt:
+    if tail_points is None:
+        return attempt
+    timing = replace(attempt.spec.timing, tail_points=tail_points)
+    return replace(attempt, spec=replace(attempt.spec, timing=timing))
+
+
+def _pending(plans: Sequence[CampaignPlan], runs: tuple[MeasuredRun, ...]) -> tuple[str, ...]:
+    """Runs that a plan asks for without an attempt that came to its own end, in the plans' order."""
+    ended = {run.attempt.spec.hash for run in runs if run.outcome is not None and not run.outcome.is_cut_short}
+    return tuple(spec.run for plan in plans for spec in plan.chosen if spec.hash not in ended)
+
+
+def _rank_by(plan: CampaignPlan) -> tuple[str, list[Caution]]:
+    """What to rank by; throughput where the plan, of a later version or damaged, names a metric that is not known here."""
+    from seatrial.analyse.ranking import ANY_THROUGHPUT, METRICS
+
+    if plan.rank_by in (ANY_THROUGHPUT, *METRICS):
+        return plan.rank_by, []
+    text = f"The plan ranks by '{plan.rank_by[:40]}', which this version does not know; {ANY_THROUGHPUT} is used instead."
+    return ANY_THROUGHPUT, [Caution(kind="unknown_figure", text=text)]

@@ -1,0 +1,307 @@
+"""Measuring attempts: on every core where there are many, from the cache where the same were measured before.
+
+In: attempts as read from disk, and how much of each is to be drawn, where anything is. Out: `MeasuredRun`s in the same order. What can be
+drawn of a run is computed here too, while its tables are in memory; only current attempts are drawn. `python -m seatrial.results.measure
+PIPE PARENT` is one worker.
+
+Workers are programs of their own and not concurrent.futures: children of `multiprocessing` read what to do before any line of ours, hold
+both ends of their queue, and so print a traceback on the user's terminal, or stay behind, where the parent is killed meanwhile. Each worker
+here is at the end of its own pipe, without threads, locks or semaphores that an interrupt could leave held. A worker costs half a second to
+start, so a few attempts are measured in this process; both ways give the same.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import gc
+import importlib
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass, replace
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from seatrial.core.linux import set_parent_death_signal
+from seatrial.core.paths import AttemptPaths
+from seatrial.core.shell import KILL_TIMEOUT_S, wait_for_exit
+from seatrial.launch.agents import module_argv
+from seatrial.machine.host import usable_cpu_count
+from seatrial.records.attempt import Attempt, StepTables
+from seatrial.records.caution import Caution
+from seatrial.records.columns import Detail, RunCharts
+from seatrial.records.measure import RunMeasure
+from seatrial.records.results import CampaignResults, MeasuredRun
+from seatrial.records.telemetry import TelemetryTables
+
+if TYPE_CHECKING:
+    from seatrial.collect.steps import ReadAhead
+
+# Below this many attempts a worker costs more than it saves.
+MIN_ATTEMPTS_PER_WORKER = 100
+MAX_WORKERS = 8
+BATCH_SIZE = 16
+# A measured run with its charts takes about 100 KiB: what the harness holds while it waits for runs stays below 20 MiB. Beyond that,
+# workers measure the rest at the end.
+MAX_KEPT_RUNS = 200
+# A live page takes charts up to this much finer than needed, so that a long campaign is redrawn a few times and not after every run.
+LIVE_FINER_RATIO = 1.5
+WORKER_IMPORTS = ("seatrial.analyse.measure", "seatrial.analyse.charts.run_charts", "seatrial.collect.steps")
+"""What a worker loads before there is anything to measure."""
+
+Found = tuple[RunMeasure | None, RunCharts | None]
+"""A MeasuredRun without its attempt: a worker need not send back what the parent has."""
+
+
+def measure_all(attempts: Sequence[Attempt], detail: Detail | None = None) -> tuple[MeasuredRun, ...]:
+    """Measure every attempt; draw the current ones in that detail."""
+    with Workers(len(attempts)) as workers:
+        return workers.measure_all(attempts, detail)
+
+
+def measure_batch(attempts: Sequence[Attempt], detail: Detail | None) -> list[Found]:
+    """Measure attempts whose files are read together."""
+    from seatrial.collect.steps import NOTHING, read_ahead
+
+    try:
+        ahead = read_ahead(attempts)
+    except Exception:
+        # Then each is read by itself, and what is odd about one is reported for that one.
+        ahead = NOTHING
+    return [(run.measure, run.charts) for run in (measure(attempt, detail, ahead) for attempt in attempts)]
+
+
+def measure(attempt: Attempt, detail: Detail | None = None, ahead: ReadAhead | None = None) -> MeasuredRun:
+    """Measure one attempt; `ahead` is what has been read of its files already."""
+    from seatrial.analyse.measure import measure_run
+    from seatrial.collect.steps import read_steps
+    from seatrial.collect.telemetry import read_telemetry
+
+    if attempt.outcome is None:
+        return MeasuredRun(attempt=attempt, measure=None)
+    try:
+        tables = read_steps(attempt, ahead.events if ahead else None)
+        samples = read_telemetry(attempt, ahead.samples if ahead else None)
+        found = measure_run(attempt, tables, samples)
+    except Exception as error:
+        # What one odd run wrote must not end a night's campaign, nor keep the others from being reported.
+        whole = RunMeasure(source="whole", world_size=attempt.spec.place.ranks, duration_s=attempt.outcome.duration_s)
+        caution = Caution(
+            kind="not_measured",
+            subject=attempt.spec.run,
+            text=f"The files of this run could not be read ({type(error).__name__}: {error}); it has no figures. Please report this with "
+            "its launcher.log and event files.",
+        )
+        return MeasuredRun(attempt=attempt, measure=replace(whole, cautions=(caution,)))
+    if detail is None or not attempt.current:
+        return MeasuredRun(attempt=attempt, measure=found)
+    return _draw(MeasuredRun(attempt=attempt, measure=found), found, tables, samples, detail)
+
+
+def _draw(run: MeasuredRun, found: RunMeasure, tables: StepTables, samples: TelemetryTables, detail: Detail) -> MeasuredRun:
+    """The run with its charts; where that fails, with a caution, and its figures stay."""
+    from seatrial.analyse.charts.run_charts import run_charts
+
+    try:
+        return replace(run, charts=run_charts(run.attempt, tables, samples, found, detail))
+    except Exception as error:
+        caution = Caution(
+            kind="not_drawn",
+            subject=run.attempt.spec.run,
+            text=f"No chart could be drawn of this run ({type(error).__name__}: {error}); its figures are not affected. Please report this "
+            "with its event files and telemetry.",
+        )
+        return replace(run, measure=replace(found, cautions=(*found.cautions, caution)))
+
+
+class Workers:
+    """Processes that measure. They may be started before the attempts are known, and load what they need meanwhile."""
+
+    def __init__(self, attempts: int) -> None:
+        """As many workers as pay off for about `attempts`; none for a few."""
+        count = min(usable_cpu_count(), MAX_WORKERS, attempts // MIN_ATTEMPTS_PER_WORKER)
+        self._count = count if count > 1 else 0
+        self._started: dict[Connection, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Workers:
+        # No process to be had: slower is better than not at all.
+        with contextlib.suppress(OSError):
+            for _ in range(self._count):
+                self._start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Kill them: all is measured, or the rest is not needed."""
+        for worker in self._started.values():
+            worker.kill()
+        until_m = time.monotonic() + KILL_TIMEOUT_S
+        for ours, worker in self._started.items():
+            wait_for_exit(worker, until_m - time.monotonic())
+            ours.close()
+
+    def measure_all(self, attempts: Sequence[Attempt], detail: Detail | None = None) -> tuple[MeasuredRun, ...]:
+        """See the module's `measure_all`."""
+        try:
+            found = self._map(attempts, detail) if self._started else _one_by_one(attempts, detail)
+        except (OSError, EOFError):
+            # A worker ran out of memory and was killed: slower is better than not at all.
+            found = _one_by_one(attempts, detail)
+        return tuple(
+            MeasuredRun(attempt=attempt, measure=one, charts=charts) for attempt, (one, charts) in zip(attempts, found, strict=True)
+        )
+
+    def _map(self, attempts: Sequence[Attempt], detail: Detail | None) -> list[Found]:
+        """In the order of the attempts; an EOFError when a worker is lost."""
+        measures: list[Found] = [(None, None)] * len(attempts)
+        waiting = collections.deque(range(0, len(attempts), BATCH_SIZE))
+        busy: dict[Connection, int] = {worker: waiting.popleft() for worker in list(self._started)[: len(waiting)]}
+        for worker, first in busy.items():
+            worker.send((attempts[first : first + BATCH_SIZE], detail))
+        while busy:
+            for worker in [one for one in wait(list(busy)) if isinstance(one, Connection)]:
+                found = worker.recv()
+                first = busy.pop(worker)
+                measures[first : first + len(found)] = found
+                if waiting:
+                    busy[worker] = waiting.popleft()
+                    worker.send((attempts[busy[worker] : busy[worker] + BATCH_SIZE], detail))
+        return measures
+
+    def _start(self) -> None:
+        ours, theirs = multiprocessing.Pipe()
+        with theirs:
+            argv = (*module_argv("seatrial.results.measure"), str(theirs.fileno()), str(os.getpid()))
+            # The other cores have workers of their own. In its own process group: Ctrl-C is for this process to act on.
+            env = {**os.environ, "POLARS_MAX_THREADS": "1"}
+            self._started[ours] = subprocess.Popen(argv, stdin=subprocess.DEVNULL, env=env, pass_fds=(theirs.fileno(),), process_group=0)
+
+
+def _one_by_one(attempts: Sequence[Attempt], detail: Detail | None) -> list[Found]:
+    starts = range(0, len(attempts), BATCH_SIZE)
+    return [found for start in starts for found in measure_batch(attempts[start : start + BATCH_SIZE], detail)]
+
+
+class MeasureCache:
+    """Attempts measured once: while a campaign runs, for its report at the end, and for a live page.
+
+    An entry holds as long as the attempt reads the same and its files have the same sizes and times. `finer_ratio` is how much finer than
+    needed its charts may be.
+    """
+
+    def __init__(self, finer_ratio: float = 1.0) -> None:
+        self._finer_ratio = finer_ratio
+        self._kept: dict[str, _Kept] = {}
+
+    def measure_all(self, attempts: Sequence[Attempt], detail: Detail | None = None) -> tuple[MeasuredRun, ...]:
+        """See the module's `measure_all`. Entries of other attempts are dropped."""
+        stamps = {attempt.folder: _file_stamps(attempt.folder) for attempt in attempts}
+        missing = [attempt for attempt in attempts if not self._holds(attempt, detail, stamps[attempt.folder])]
+        for run in measure_all(missing, detail):
+            self._kept[run.attempt.folder] = _Kept(run=run, detail=detail, stamps=stamps[run.attempt.folder])
+        self._kept = {attempt.folder: self._kept[attempt.folder] for attempt in attempts}
+        return tuple(self._kept[attempt.folder].run for attempt in attempts)
+
+    def add(self, attempt: Attempt, detail: Detail | None) -> MeasuredRun:
+        """Measure one more attempt, and keep it while there are at most MAX_KEPT_RUNS."""
+        stamps = _file_stamps(attempt.folder)
+        run = measure(attempt, detail)
+        if len(self._kept) < MAX_KEPT_RUNS:
+            self._kept[attempt.folder] = _Kept(run=run, detail=detail, stamps=stamps)
+        return run
+
+    def _holds(self, attempt: Attempt, detail: Detail | None, stamps: Stamps) -> bool:
+        kept = self._kept.get(attempt.folder)
+        if kept is None or attempt.outcome is None or kept.run.attempt != attempt or kept.stamps != stamps:
+            return False
+        if kept.detail is None or detail is None:
+            return kept.detail == detail
+        have, want = astuple(kept.detail), astuple(detail)
+        return all(least <= value <= self._finer_ratio * least for value, least in zip(have, want, strict=True))
+
+
+Stamps = frozenset[tuple[str, int, int]]
+"""Path, size and time of every file of an attempt."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    run: MeasuredRun
+    detail: Detail | None
+    stamps: Stamps
+
+
+def _file_stamps(folder: str) -> Stamps:
+    found: list[tuple[str, int, int]] = []
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                found += _file_stamps(entry.path)
+            else:
+                stat = entry.stat(follow_symlinks=False)
+                found.append((entry.path, stat.st_size, stat.st_mtime_ns))
+    return frozenset(found)
+
+
+def add_live_charts(results: CampaignResults) -> CampaignResults:
+    """The results with charts of the runs under way too."""
+    from seatrial.analyse.charts.run_charts import detail_for
+
+    if not any(run.attempt.current and run.outcome is None for run in results.runs):
+        return results
+    detail = detail_for(sum(run.attempt.current for run in results.runs))
+    runs = [
+        replace(run, charts=draw_running(run.attempt, detail)) if run.attempt.current and run.outcome is None else run
+        for run in results.runs
+    ]
+    return replace(results, runs=tuple(runs))
+
+
+def draw_running(attempt: Attempt, detail: Detail) -> RunCharts:
+    """What a running attempt has written so far, with the window it would have if it ended now; empty where that cannot be read: the page
+    is refreshed soon."""
+    from seatrial.analyse.charts.run_charts import run_charts
+    from seatrial.analyse.measure import measure_run
+    from seatrial.collect.steps import read_steps
+    from seatrial.collect.telemetry import read_telemetry
+
+    try:
+        tables, samples = read_steps(attempt), read_telemetry(attempt)
+        found = measure_run(attempt, tables, samples)
+        return run_charts(attempt, tables, samples, found, detail, launched_t=launched_t(attempt))
+    except Exception:
+        # Files that are written while they are read may look like anything.
+        return RunCharts()
+
+
+def launched_t(attempt: Attempt) -> float | None:
+    """Wall clock of the launch, by the file that is written last before it."""
+    paths = AttemptPaths(Path(attempt.folder))
+    for path in (paths.provenance, paths.agent_order, paths.environment):
+        try:
+            return path.stat().st_mtime
+        except OSError:
+            continue
+    return None
+
+
+def serve(pipe: Connection, parent: int) -> None:
+    """A worker: measure what comes through the pipe until it is closed or the parent is gone, and print nothing."""
+    set_parent_death_signal(signal.SIGKILL)
+    # What is measured is sent away and holds no reference cycles; searching for some costs a tenth of the time.
+    gc.disable()
+    with contextlib.suppress(EOFError, OSError):
+        for name in WORKER_IMPORTS:
+            importlib.import_module(name)
+        while os.getppid() == parent:
+            pipe.send(measure_batch(*pipe.recv()))
+
+
+if __name__ == "__main__":
+    serve(Connection(int(sys.argv[1])), int(sys.argv[2]))

@@ -1,0 +1,139 @@
+"""The page of a campaign on loopback, until interrupted.
+
+In: a campaign's folder and a port. Out: an address with a token, and a server behind it that reads and never writes. It stays when the
+campaign ends, so that one can see how it ended; Ctrl-C, TERM and HUP end it.
+
+uvicorn limits how long a connection may idle after a response, but not how long a request may take to arrive, and the application is not
+called before a request is complete. Its protocol class is therefore extended, though only `Config(http=…)` is documented;
+tests/unit/web/test_server.py checks what is used of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import uvicorn
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from seatrial.core.errors import UsageError
+from seatrial.core.paths import CampaignPaths
+from seatrial.records.results import LiveState
+from seatrial.web.access import new_token
+from seatrial.web.app import make_app
+from seatrial.web.refresher import Refresher
+
+# A browser sends a request at once; a slow network needs a round trip or two.
+REQUEST_TIMEOUT_S = 5.0
+
+
+class TimeoutProtocol(H11Protocol):
+    """Closes a connection without a complete request after REQUEST_TIMEOUT_S, from its beginning or from the request's first byte."""
+
+    _closing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._wait()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self._has_request():
+            self._stop_waiting()
+        elif self.timeout_keep_alive_task is None:
+            self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _has_request(self) -> bool:
+        """Whether a request has arrived completely and has no response yet."""
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _wait(self) -> None:
+        """Once: a request that arrives byte by byte gets no more time."""
+        if self._closing is None:
+            self._closing = self.loop.call_later(REQUEST_TIMEOUT_S, self._close)
+
+    def _stop_waiting(self) -> None:
+        if self._closing is not None:
+            self._closing.cancel()
+            self._closing = None
+
+    def _close(self) -> None:
+        self._closing = None
+        if not self._has_request():
+            self.transport.close()
+
+
+HOST = "127.0.0.1"
+# A browser has six connections open, and a few people have a browser each; the rest is for requests that are refused.
+MOST_CONNECTIONS = 256
+SHUTDOWN_S = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listener:
+    """A listening port, and the token for it."""
+
+    listening: socket.socket
+    token: str
+
+    @property
+    def port(self) -> int:
+        return int(self.listening.getsockname()[1])
+
+    @property
+    def address(self) -> str:
+        return f"http://{HOST}:{self.port}/?token={self.token}"
+
+
+def open_listener(port: int = 0) -> Listener:
+    """Take the port on loopback, any free one for 0; from now on connections wait for `serve`."""
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        # What a server that ended a moment ago has left behind does not keep its port.
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind((HOST, port))
+        listening.listen(MOST_CONNECTIONS)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"port {port} is taken: choose another with --port, or leave it out for a free one") from error
+        raise UsageError(f"port {port} cannot be had ({error.strerror}): choose one above 1023, or leave --port out") from error
+    return Listener(listening=listening, token=new_token())
+
+
+def serve(paths: CampaignPaths, listener: Listener, line: Callable[[LiveState], str]) -> None:
+    """Answer until a signal comes, which is raised again when all is closed; `line` is a state as text."""
+    from seatrial.web.snapshot import folder_source
+
+    # The harness and the ranks need the other cores; must be there before polars is loaded.
+    os.environ.setdefault("POLARS_MAX_THREADS", "1")
+    with Refresher(folder_source(paths, line)) as refresher:
+        server_for(make_app(refresher, token=listener.token, port=listener.port)).run(sockets=[listener.listening])
+
+
+def server_for(app: ASGIApp) -> uvicorn.Server:
+    """No logs of its own: access logs would hold the token, and the application logs failures."""
+    config = uvicorn.Config(
+        app,
+        http=TimeoutProtocol,
+        log_config=None,
+        log_level="critical",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        server_header=False,
+        proxy_headers=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_graceful_shutdown=SHUTDOWN_S,
+    )
+    return uvicorn.Server(config)

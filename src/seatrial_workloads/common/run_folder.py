@@ -1,0 +1,95 @@
+"""Run folder of a start by hand: a start time that all ranks share, and whether a folder already holds a run."""
+
+from __future__ import annotations
+
+import functools
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seatrial.probe.identity import START_TIME_FIELD, rank_and_world_size
+from seatrial.records.events import ENV_RUN_DIR
+from seatrial_workloads.common.errors import StartupError, first_line
+
+PROC = Path("/proc")
+# Ranks on this node, as torchrun and deepspeed set it.
+LOCAL_WORLD_SIZE_VARIABLES = ("LOCAL_WORLD_SIZE", "LOCAL_SIZE")
+# Set where torchrun's agent hosts the store, and how often it has restarted the ranks: each restart has its own start time.
+AGENT_STORE, RESTART_COUNT = "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT"
+
+
+class NoSharedStartTime(ValueError):
+    """The reason, as the end of `ranks …`."""
+
+
+def shared_start_t(env: Mapping[str, str]) -> float:
+    """Start time that is the same on every rank: the launcher's own, or rank 0's over the rendezvous store."""
+    rank, world_size = rank_and_world_size(env)
+    if world_size == 1:
+        return time.time()
+    local_world_size = next((int(env[name]) for name in LOCAL_WORLD_SIZE_VARIABLES if env.get(name, "").isdecimal()), None)
+    if local_world_size != world_size:
+        which = "on several nodes" if local_world_size else "started one by one"
+        if not (env.get("MASTER_ADDR") and env.get("MASTER_PORT", "").isdecimal()):
+            raise NoSharedStartTime(which)
+        hosts_store = rank == 0 and env.get(AGENT_STORE) != "True"
+        return _start_t_of_rank_0(env["MASTER_ADDR"], int(env["MASTER_PORT"]), rank, hosts_store, env.get(RESTART_COUNT, "0"), which)
+    try:
+        # Both launchers are the parent of their ranks.
+        return _process_start_t(os.getppid())
+    except (OSError, ValueError, IndexError, StopIteration):
+        raise NoSharedStartTime("whose launcher /proc does not show") from None
+
+
+def shared_start_name(env: Mapping[str, str], pattern: str = "%Y%m%d-%H%M%S") -> str:
+    """The shared start time, formatted for a folder name."""
+    return time.strftime(pattern, time.localtime(shared_start_t(env)))
+
+
+# Cached for the life of the process: the process group then reuses the store that already listens there.
+@functools.cache
+def _store_at(address: str, port: int, hosts_store: bool) -> Any:
+    from torch.distributed import TCPStore
+
+    return TCPStore(address, port, is_master=hosts_store, wait_for_workers=False, multi_tenant=True)
+
+
+def _start_t_of_rank_0(address: str, port: int, rank: int, hosts_store: bool, restart: str, which: str) -> float:
+    """Rank 0's time, through the rendezvous store."""
+    key = f"seatrial/start_t/{restart}"
+    try:
+        store = _store_at(address, port, hosts_store)
+        # The first value stays: a folder name may contain the time twice.
+        start_t = store.compare_set(key, "", repr(time.time())) if rank == 0 else store.get(key)
+    except RuntimeError as error:
+        raise NoSharedStartTime(f"{which} that do not reach rank 0 at {address}:{port} ({first_line(error)})") from error
+    return float(start_t)
+
+
+def _process_start_t(pid: int) -> float:
+    """Start time of a process; boot time and ticks are the kernel's integers, so every rank computes the same."""
+    after_name = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+    boot_t = next(int(line.split()[1]) for line in (PROC / "stat").read_text().splitlines() if line.startswith("btime"))
+    return boot_t + int(after_name[START_TIME_FIELD]) / os.sysconf("SC_CLK_TCK")
+
+
+FIRST_EVENTS = "events_rank0.jsonl"
+STEP = b'"kind":"step"'
+
+
+def holds_a_run(run_dir: Path, env: Mapping[str, str] = os.environ) -> bool:
+    """Whether the folder has steps of an earlier run; never under the harness (a folder per attempt) or after a torchrun restart."""
+    if env.get(ENV_RUN_DIR) or env.get("TORCHELASTIC_RESTART_COUNT", "0") != "0":
+        return False
+    try:
+        return STEP in (run_dir / FIRST_EVENTS).read_bytes()
+    except OSError:
+        return False
+
+
+def check_folder_unused(run_dir: Path) -> None:
+    """For a trainer started by hand; called by rank 0 before the first step."""
+    if holds_a_run(run_dir):
+        raise StartupError(f"--run-dir is {run_dir}, which holds an earlier run: use another folder (--resume_from takes the old one)")

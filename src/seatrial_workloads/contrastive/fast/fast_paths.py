@@ -1,0 +1,143 @@
+"""Which fast paths are used for these settings on this device, and why not; compiling the speech tower."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from seatrial_workloads.common.compile import compile_or_fall_back
+from seatrial_workloads.common.distributed import Ranks
+from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.engines import Engine
+from seatrial_workloads.common.errors import summarize_error
+from seatrial_workloads.common.precision import Precision, torch_dtype
+from seatrial_workloads.contrastive.batch import Batch, zero_batch
+from seatrial_workloads.contrastive.fast.front_end import FourierPositions, MatrixFrontEnd, why_not_matrix
+from seatrial_workloads.contrastive.fast.graphs import GraphedTextEncoder, GraphedTower
+from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTextModel
+from seatrial_workloads.contrastive.settings import Settings
+from seatrial_workloads.librispeech.tree import SAMPLE_RATE
+
+# Modes in which torch.compile captures CUDA graphs itself.
+CAPTURING_MODES = ("reduce-overhead", "max-autotune")
+
+
+def apply_fast_paths(model: SpeechTextModel, settings: Settings, device: torch.device, load_dtype: str) -> dict[str, Choice]:
+    """Apply all but the tower's CUDA graphs, which come last (`capture_tower`)."""
+    config, plain = model.tower.speech.config, _why_plain(settings)
+    no_positions = "the encoder has no separate positional convolution" if config.do_stable_layer_norm else ""
+    reasons = {
+        "front_end": plain or why_not_matrix(config),
+        "positions": plain or no_positions,
+        "text_graph": plain or _why_no_text_graph(model, device),
+    }
+    if not reasons["front_end"]:
+        model.paths.front_end = MatrixFrontEnd(model.tower.speech, torch_dtype(load_dtype)).to(device)
+    if not reasons["positions"]:
+        model.tower.speech.encoder.pos_conv_embed = FourierPositions(model.tower.speech.encoder.pos_conv_embed)
+    if not reasons["text_graph"]:
+        model.paths.text = GraphedTextEncoder(model.plain_text_encoder)
+    return {name: _choice(settings, reason) for name, reason in reasons.items()}
+
+
+def capture_tower(model: SpeechTextModel, settings: Settings, device: torch.device, precision: Precision) -> Choice:
+    """CUDA graphs of the tower, compiled or not, for batches of the longest slice. No earlier step may be referenced: its gradients would
+    be bound to a stream that is not captured."""
+    reason = _why_plain(settings) or _why_no_tower_graph(settings, model, device)
+    if reason:
+        return _choice(settings, reason)
+    graphed = GraphedTower(model.tower, model.paths.speech)
+    try:
+        with torch.no_grad():
+            features = model.paths.front_end(torch.zeros(settings.micro_batch, longest_samples(settings), device=device))
+        graphed.capture(features, torch.autocast(device.type, precision.dtype, enabled=precision.effective != "fp32", cache_enabled=False))
+    except RuntimeError as error:
+        return Choice(True, False, summarize_error(error))
+    model.paths.speech = graphed
+    return as_requested(True)
+
+
+def longest_samples(settings: Settings) -> int:
+    """Samples of the longest slice."""
+    return round(settings.slice_range_s[1] * SAMPLE_RATE)
+
+
+def pad_inputs(inputs: dict[str, Tensor | None], num_samples: int, num_frames: int) -> dict[str, Tensor | None]:
+    """Zero-pad the batch to the captured shape, with a frame mask. The CNN's group norm sees the zeros, as it sees the padding of the
+    shorter rows in any batch."""
+    audio, time_mask = inputs["audio"], inputs["time_mask"]
+    assert audio is not None
+    missing = num_samples - audio.shape[1]
+    if not missing:
+        return inputs
+    if inputs["num_samples"] is None:
+        inputs["num_samples"] = torch.full((audio.shape[0],), audio.shape[1], device=audio.device)
+    if time_mask is not None:
+        inputs["time_mask"] = torch.nn.functional.pad(time_mask, (0, num_frames - time_mask.shape[1]))
+    inputs["audio"] = torch.nn.functional.pad(audio, (0, missing))
+    return inputs
+
+
+def _choice(settings: Settings, reason: str) -> Choice:
+    if not settings.fast_paths:
+        return as_requested(False)
+    return Choice(True, False, reason) if reason else as_requested(True)
+
+
+def _why_plain(settings: Settings) -> str:
+    if not settings.fast_paths:
+        return "fast_paths is false"
+    if settings.zero_stage == 3:
+        return "ZeRO 3 gathers a module's weights only while that module itself is called"
+    return ""
+
+
+def _why_no_text_graph(model: SpeechTextModel, device: torch.device) -> str:
+    if device.type != "cuda":
+        return "no GPU"
+    attention = model.text.config._attn_implementation
+    return "" if attention == "sdpa" else f"attention of the text encoder is {attention}, not sdpa"
+
+
+def _why_no_tower_graph(settings: Settings, model: SpeechTextModel, device: torch.device) -> str:
+    if device.type != "cuda":
+        return "no GPU"
+    if settings.zero_stage:
+        return f"ZeRO {settings.zero_stage} hooks into the gradients, and a capture with its hooks was seen to fail"
+    if settings.length_buckets:
+        return "length_buckets: batches have several shapes"
+    if settings.torch_compile and settings.torch_compile_mode in CAPTURING_MODES:
+        return f"torch.compile captures CUDA graphs itself in mode {settings.torch_compile_mode}"
+    attention = model.tower.speech.config._attn_implementation
+    return "flash_attention_2 reads lengths back from the GPU" if attention == "flash_attention_2" else ""
+
+
+Inputs = Callable[[Batch], Mapping[str, Any]]
+"""Batch → the model's inputs, on its device."""
+
+
+def compile_tower(model: SpeechTextModel, engine: Engine, settings: Settings, ranks: Ranks, inputs: Inputs) -> Choice:
+    """Compile the tower, warmed up with zeros of the longest slice."""
+    plain, samples, dynamic = model.paths.speech, longest_samples(settings), settings.torch_compile_dynamic
+    num_frames = model.tower.num_frames(samples) if settings.mask_time_prob else None
+
+    def warm_up(compiled: SpeechEncoder) -> None:
+        model.paths.speech = compiled
+        try:
+            engine.warm_up(**inputs(zero_batch(settings.micro_batch, samples, num_frames)))
+        finally:
+            model.paths.speech = plain
+
+    model.paths.speech, choice = compile_or_fall_back(
+        model.tower,
+        warm_up,
+        ranks=ranks,
+        mode=settings.torch_compile_mode,
+        # Unless requested: static shapes for fixed slices, else torch's own choice.
+        dynamic=False if dynamic is None and settings.fixed_slice_s is not None else dynamic,
+        cannot_compile=engine.cannot_compile,
+    )
+    return choice

@@ -1,1 +1,0 @@
-"""The rows of the fault table, a file for each part of it."""

@@ -1,0 +1,183 @@
+"""The campaign loop: what is skipped, what ends an invocation, what is reported, and the plan in its folder. No process is started."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.campaign import loop
+from seatrial.campaign.interrupts import Interrupts
+from seatrial.campaign.loop import CampaignEnd, run_campaign, save_plan
+from seatrial.campaign.preflight import PreflightResult
+from seatrial.campaign.schedule import Schedule
+from seatrial.core import files
+from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.observe.eta import CurrentRun
+from seatrial.records.caution import Check
+from seatrial.records.codec import from_json, to_json
+from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.results import LiveState, MeasuredRun
+from tests.unit.analyse import factory
+from tests.unit.results.campaigns import TOKEN, spec
+
+PLAN = CampaignPlan(name="nightly", output="out", source="seatrial sweep -- train", repeats=2, runs=(spec("mb8", 1), spec("mb8", 2)))
+RUN_S = 10.0
+
+
+class Recorder:
+    """A listener that writes everything down."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.states: list[LiveState] = []
+
+    def warned(self, checks: Sequence[Check]) -> None:
+        self.lines.append(f"warned of {len(checks)}")
+
+    def skipped(self, spec: RunSpec, changes: str) -> None:
+        self.lines.append(f"skipped {spec.run}")
+
+    def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
+        self.lines.append(f"started {spec.run} {position}/{count} attempt {attempt}")
+
+    def progress(self, state: LiveState) -> None:
+        self.states.append(state)
+
+    def stopping(self, spec: RunSpec) -> None:
+        self.lines.append(f"stopping {spec.run}")
+
+    def ended(self, spec: RunSpec, outcome: RunOutcome, measured: MeasuredRun | None) -> None:
+        self.lines.append(f"ended {spec.run} {outcome.outcome.value}")
+
+    @property
+    def started_runs(self) -> list[str]:
+        return [line.removeprefix("started ") for line in self.lines if line.startswith("started")]
+
+
+class Runs:
+    """Replaces `run_one`: each run takes RUN_S of the test's clock and has its outcome in `ends`, else `ok`."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ends: dict[str, Outcome | OSError] = {}
+        self.now_m = 0.0
+        monkeypatch.setattr(loop, "run_one", self.run_one)
+        monkeypatch.setattr(loop, "run_preflight", lambda plan, paths, server: PreflightResult(warnings=()))
+
+    def run_one(self, spec: RunSpec, attempt: AttemptPaths, interrupts: Interrupts, *_: Any, **__: Any) -> RunOutcome:
+        self.now_m += RUN_S
+        how = self.ends.get(spec.run, Outcome.OK)
+        if isinstance(how, OSError):
+            raise how
+        outcome = RunOutcome(run=spec.run, attempt=attempt.number, hash=spec.hash, outcome=how, duration_s=RUN_S)
+        files.write_json(attempt.outcome, to_json(outcome))
+        return outcome
+
+    def run(self, plan: CampaignPlan, **how: Any) -> tuple[CampaignEnd, Recorder]:
+        recorder = Recorder()
+        return run_campaign(plan, recorder, monotonic=lambda: self.now_m, **how), recorder
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> Runs:
+    return Runs(monkeypatch)
+
+
+def plan(out: Path, count: int = 3, **keys: Any) -> CampaignPlan:
+    specs = tuple(replace(factory.spec("mb8", repeat), cwd=str(out)) for repeat in range(1, count + 1))
+    return CampaignPlan(name="p", output=str(out), repeats=count, runs=specs, **keys)
+
+
+def test_runs_are_run_in_order_and_skipped_when_finished(tmp_path: Path, runs: Runs) -> None:
+    end, recorder = runs.run(plan(tmp_path, 2))
+    assert end == CampaignEnd()
+    assert recorder.lines == [
+        "warned of 0",
+        "started mb8_r1 1/2 attempt 1",
+        "ended mb8_r1 ok",
+        "started mb8_r2 2/2 attempt 1",
+        "ended mb8_r2 ok",
+    ]
+    again, recorder = runs.run(plan(tmp_path, 2))
+    assert again == CampaignEnd() and recorder.lines == ["warned of 0", "skipped mb8_r1", "skipped mb8_r2"]
+    assert runs.run(plan(tmp_path, 2), again=True)[1].started_runs == ["mb8_r1 1/2 attempt 2", "mb8_r2 2/2 attempt 2"]
+
+
+def test_a_failed_run_is_data_and_is_run_again_the_next_time(tmp_path: Path, runs: Runs) -> None:
+    runs.ends = {"mb8_r2": Outcome.FAILED}
+    end, recorder = runs.run(plan(tmp_path))
+    assert end == CampaignEnd() and recorder.states[-1].failed == 1 and recorder.states[-1].finished == 3
+    runs.ends = {}
+    assert runs.run(plan(tmp_path))[1].started_runs == ["mb8_r2 1/1 attempt 2"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "ends", "end"),
+    [
+        ({"stop_on_error": True}, {"mb8_r1": Outcome.FAILED}, CampaignEnd(stopped_on_error=True, left=2)),
+        ({"stop_on_error": True}, {"mb8_r3": Outcome.TIMEOUT}, CampaignEnd(stopped_on_error=True, left=0)),
+        ({}, {"mb8_r2": Outcome.INTERRUPTED}, CampaignEnd(interrupted=True, left=2)),
+        ({"budget_s": RUN_S * 2.5}, {}, CampaignEnd(out_of_budget=True, left=1)),
+        ({"budget_s": RUN_S * 3}, {}, CampaignEnd()),
+        ({"budget_s": -1.0}, {}, CampaignEnd(out_of_budget=True, left=3)),
+        (
+            {},
+            {"mb8_r2": OSError(errno.ENOSPC, "No space left on device", "/x")},
+            CampaignEnd(disk_trouble="/x: No space left on device", left=2),
+        ),
+    ],
+)
+def test_what_ends_an_invocation_early(
+    tmp_path: Path, runs: Runs, keys: dict[str, Any], ends: dict[str, Outcome | OSError], end: CampaignEnd
+) -> None:
+    runs.ends = ends
+    found, recorder = runs.run(plan(tmp_path, **keys))
+    assert found == end
+    assert recorder.states[-1].over and recorder.states[-1].run is None
+
+
+def test_an_error_that_is_not_the_disks_is_raised_and_the_end_is_published_all_the_same(tmp_path: Path, runs: Runs) -> None:
+    runs.ends = {"mb8_r1": OSError(errno.ENOENT, "gone", "/x")}
+    with pytest.raises(FileNotFoundError):
+        runs.run(plan(tmp_path))
+    assert files.read_json(CampaignPaths(tmp_path).progress)["over"] is True
+    assert not (tmp_path / "mb8_r1" / "attempt-1").exists(), "where nothing was written there was no attempt"
+
+
+def test_only_selected_runs_are_run_and_the_folder_is_free_again(tmp_path: Path, runs: Runs) -> None:
+    assert runs.run(plan(tmp_path, selected=("mb8_r2",)))[1].started_runs == ["mb8_r2 1/1 attempt 1"]
+    paths = CampaignPaths(tmp_path)
+    assert files.read_json(paths.plan)["name"] == "p" and not paths.owner.exists()
+
+
+def test_the_time_left_is_that_of_the_runs_that_fit_the_budget() -> None:
+    specs = [factory.spec(group, 1) for group in ("a", "b", "c")]
+    durations_s = {spec.group_key: [10.0] for spec in specs}
+    current = CurrentRun(group_key=specs[0].group_key, elapsed_s=4.0)
+    left = Schedule(specs, durations_s).time_left(current)
+    assert left is not None and left.eta_s == pytest.approx(26.0)
+    left = Schedule(specs, durations_s, budget_s=17.0, monotonic=lambda: 0.0).time_left(current)
+    assert left is not None and left.eta_s == pytest.approx(16.0)
+
+
+def test_the_latest_plan_is_at_the_top_and_each_under_its_name_without_secrets(tmp_path: Path) -> None:
+    paths = CampaignPaths(tmp_path)
+    save_plan(PLAN, paths)
+    save_plan(replace(PLAN, name="weekly", source=f"seatrial sweep -- train --hub-token {TOKEN}"), paths)
+    assert sorted(path.name for path in paths.plans.iterdir()) == ["nightly.json", "weekly.json"]
+    assert files.read_json(paths.plan)["name"] == "weekly"
+    assert from_json(CampaignPlan, files.read_json(paths.plans / "nightly.json")).runs[0].run == "mb8_r1"
+    text = paths.plan.read_text()
+    assert TOKEN not in text and "sesame-open" not in text
+
+
+def test_selection_output_and_source_do_not_change_a_plans_hash(tmp_path: Path) -> None:
+    paths = CampaignPaths(tmp_path)
+    first = save_plan(PLAN, paths)
+    assert save_plan(replace(PLAN, selected=("mb8_r1",), output="elsewhere", source="p.yaml"), paths) == first
+    assert save_plan(replace(PLAN, repeats=3), paths) != first

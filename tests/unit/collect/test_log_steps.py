@@ -1,0 +1,251 @@
+"""Steps in printed lines: numbering, progress bars, a Trainer without its bar, the choice of a format."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from seatrial.collect.launcher_log import StampedLine
+from seatrial.collect.log_steps import (
+    RANK_LINES,
+    LineValues,
+    NumberedSteps,
+    Reading,
+    best_reading,
+    count_losses,
+    number_steps,
+    read_format,
+    steps_by_epoch,
+    training_bar,
+)
+from seatrial.core.log_lines import LOG_FORMATS, LogPatterns
+from tests.unit.analyse import factory
+
+
+def numbered(numbers: list[float], *, total: int | None = None, is_bar: bool = False) -> NumberedSteps:
+    extra = {} if total is None else {"total": total}
+    lines = [
+        LineValues(line=StampedLine(None, "", float(at), float(at)), at=at, values={"step": number, **extra}, pattern=0)
+        for at, number in enumerate(numbers)
+    ]
+    return number_steps(lines, is_bar=is_bar)
+
+
+def steps(found: NumberedSteps) -> list[int]:
+    return [each.step for each in found.printed]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected", "restarts"),
+    [
+        ([0, 1, 2, 0, 1, 2], [0, 1, 2, 3, 4, 5], 1),
+        ([1, 2, 3, 1, 2, 3], [1, 2, 3, 4, 5, 6], 1),
+        ([0, 10, 20, 0, 10, 20], [0, 10, 20, 30, 40, 50], 1),
+        ([10, 20, 10, 20, 10, 20], [10, 20, 30, 40, 50, 60], 2),
+        ([0, 5, 10, 2, 5, 10], [0, 5, 10, 15, 18, 23], 1),
+        ([7], [7], 0),
+        ([], [], 0),
+    ],
+)
+def test_epochs_are_counted_on(numbers: list[float], expected: list[int], restarts: int) -> None:
+    found = numbered(numbers)
+    assert (steps(found), found.restarts, found.num_late) == (expected, restarts, 0)
+
+
+def test_a_number_that_goes_back_within_an_epoch_is_late() -> None:
+    found = numbered([*range(30), 20, *range(30, 60), 58])
+    assert (steps(found), found.restarts, found.num_late, found.increasing_only) == (list(range(60)), 0, 2, False)
+
+
+def test_with_many_late_lines_only_increasing_numbers_are_kept() -> None:
+    found = numbered([0, 1, 0, 1, 2, 2, 3, 0, 4, 3])
+    assert (steps(found), found.restarts, found.increasing_only) == ([0, 1, 2, 3, 4], 0, True)
+    assert (found.lines, found.num_late) == (10, 5)
+
+
+def test_two_patterns_may_match_one_step_but_one_pattern_twice_is_two_processes() -> None:
+    line = StampedLine(None, "", 0.0, 0.0)
+    lines = [
+        LineValues(line=line, at=at, values={"step": 10, name: 1.0}, pattern=at % 2)
+        for at, name in enumerate(("loss", "tokens", "samples"))
+    ]
+    found = number_steps(lines)
+    assert found.printed[0].values == {"loss": 1.0, "tokens": 1.0}
+    assert (len(found.printed), found.num_late) == (1, 1)
+
+
+def test_a_line_without_a_step_adds_to_the_last_one() -> None:
+    line = StampedLine(None, "", 0.0, 0.0)
+    values: list[dict[str, float]] = [{"loss": 9.0}, {"step": 1}, {"loss": 2.0}, {"step": math.nan, "tokens": 3.0}]
+    found = number_steps([LineValues(line=line, at=at, values=each) for at, each in enumerate(values)])
+    assert [(each.step, each.values) for each in found.printed] == [(1, {"loss": 2.0, "tokens": 3.0})]
+
+
+def test_each_number_of_a_countdown_is_a_restart() -> None:
+    assert [each.restarts for each in numbered([5, 4, 3, 2]).printed] == [False, True, True, True]
+
+
+def test_a_bar_shows_steps_done_and_may_be_drawn_again() -> None:
+    found = numbered([0, 1, 2, 2, 3, 3, 0, 1, 3], total=3, is_bar=True)
+    assert steps(found) == [0, 1, 2, 3, 5]
+    assert [each.at for each in found.printed] == [1, 2, 4, 7, 8]
+    assert [each.restarts for each in found.printed] == [False, False, False, True, False]
+    assert found.num_late == 0
+
+
+def test_a_bar_not_drawn_to_its_end_has_its_shown_length() -> None:
+    assert steps(numbered([0, 4, 8, 0, 4, 8], total=10, is_bar=True)) == [3, 7, 13, 17]
+    assert steps(numbered([0, 4, 8, 0, 4, 8], is_bar=True)) == [3, 7, 11, 15]
+
+
+class Output:
+    """Lines as they come, each some time after the one before."""
+
+    def __init__(self) -> None:
+        self.lines: list[LineValues] = []
+        self.now_s = 0.0
+
+    def add(self, **values: float) -> Output:
+        self.lines.append(LineValues(line=StampedLine(None, "", self.now_s, self.now_s), at=len(self.lines), values=values, pattern=0))
+        return self
+
+    def bar(self, total: int, *, step_s: float = 0.1, loss_every: int = 0) -> Output:
+        self.add(step=0, total=total)
+        for done in range(1, total + 1):
+            self.now_s += step_s
+            self.add(step=done, total=total)
+            if loss_every and done % loss_every == 0:
+                self.add(loss=2.0)
+                self.add(step=done, total=total)
+        return self
+
+
+@pytest.mark.parametrize(
+    ("output", "steps", "total", "left_out"),
+    [
+        pytest.param(Output().bar(300, step_s=9).bar(60, loss_every=10).bar(150), 150, 150, (60, 300), id="as long as the plan says"),
+        pytest.param(Output().bar(300, step_s=9).bar(60, loss_every=10).bar(150), 999, 60, (150, 300), id="with losses"),
+        pytest.param(Output().bar(300, step_s=0.01).bar(60).bar(20), None, 60, (20, 300), id="the longest"),
+        pytest.param(Output().bar(100, loss_every=10).bar(100), None, 100, (100,), id="an evaluation as long as the training"),
+        pytest.param(Output().bar(60, loss_every=60).bar(40, loss_every=5), None, 40, (60,), id="more losses"),
+    ],
+)
+def test_the_training_bar_among_several(output: Output, steps: int | None, total: int, left_out: tuple[int, ...]) -> None:
+    found = training_bar(output.lines, steps)
+    assert (found.total, found.left_out) == (total, left_out)
+    assert found.found[0].number == 0
+    assert len({each.number for each in found.found if each.number is not None}) == total + 1
+
+
+def test_losses_after_a_bar_has_ended_are_not_its_own() -> None:
+    found = training_bar(Output().bar(30).add(loss=2.0).add(loss=1.9).lines, None)
+    assert not any("loss" in each.values for each in found.found)
+
+
+def test_the_last_loss_counts_though_the_bar_is_not_drawn_again() -> None:
+    found = training_bar(Output().bar(30, loss_every=10).add(loss=1.0).lines, None)
+    assert found.found[-1].values == {"loss": 1.0}
+
+
+def test_bars_of_one_length_without_losses_are_epochs_of_one_training() -> None:
+    output = Output().bar(50).bar(10).bar(50).bar(10)
+    found = training_bar(output.lines, None)
+    assert (len(found.found), found.total, found.left_out) == (102, 50, (10,))
+
+
+def test_a_bar_that_never_moved_is_ignored() -> None:
+    found = training_bar(Output().bar(20).add(step=0, total=5).lines, None)
+    assert (found.total, found.left_out) == (20, ())
+    assert training_bar(Output().add(step=0, total=5).lines, None).found == []
+
+
+def test_a_bar_without_a_length_is_separate() -> None:
+    output = Output().bar(20).add(step=1).add(step=2)
+    assert training_bar(output.lines, None).left_out == (None,)
+
+
+SUMMARY = "{'train_runtime': 20.0, 'train_steps_per_second': 5.0, 'train_loss': 1.5, 'epoch': 2.0}"
+
+
+def stamped(*texts: str, rank: int | None = None) -> list[StampedLine]:
+    return [StampedLine(rank, text, float(at), float(at)) for at, text in enumerate(texts)]
+
+
+def loss(value: object, epoch: object) -> str:
+    return f"{{'loss': {value}, 'grad_norm': 0.5, 'learning_rate': 5e-05, 'epoch': {epoch}}}"
+
+
+def test_steps_follow_from_the_last_line() -> None:
+    lines = stamped("loading", loss(2.5, 0.5), "noise", loss(2.25, 1.0), loss(2.0, 2.0), SUMMARY)
+    found = [(each.at, each.values["step"], each.values["loss"]) for each in steps_by_epoch(lines)]
+    assert found == [(1, 24, 2.5), (3, 49, 2.25), (4, 99, 2.0)]
+
+
+def test_without_its_summary_a_trainer_has_losses_and_no_steps() -> None:
+    lines = stamped(loss(2.5, 0.5), loss(2.25, 1.0))
+    assert steps_by_epoch(lines) == [] and count_losses(lines) == 2
+    assert steps_by_epoch([]) == [] and count_losses([]) == 0
+
+
+def test_newer_versions_print_numbers_as_text() -> None:
+    (line,) = steps_by_epoch(stamped("{'loss': '2.5', 'epoch': '2'}", SUMMARY.replace("20.0", "'20.0'")))
+    assert line.values == {"step": 99, "loss": 2.5}
+
+
+@pytest.mark.parametrize("odd", [loss(1.0, 9.0), loss(1.0, -1), "{'loss': 1.0}", "{'loss': 'high', 'epoch': 1.0}"])
+def test_a_loss_that_has_no_step_is_left_out(odd: str) -> None:
+    assert [line.at for line in steps_by_epoch(stamped(odd, loss(2.0, 1.0), SUMMARY))] == [1]
+
+
+@pytest.mark.parametrize("summary", [SUMMARY.replace("20.0", "0"), SUMMARY.replace("2.0}", "0}"), SUMMARY.replace("20.0", "1e999")])
+def test_an_invalid_summary_gives_no_steps(summary: str) -> None:
+    assert steps_by_epoch(stamped(loss(2.0, 1.0), summary)) == []
+
+
+def test_a_nan_loss_is_kept() -> None:
+    (line,) = steps_by_epoch(stamped(loss("nan", 1.0), SUMMARY))
+    assert math.isnan(line.values["loss"]) and count_losses(stamped(loss("nan", 1.0))) == 1
+
+
+EPOCHS = LogPatterns(name="made_up", lines=(r"step (?P<step>\d+)(?: loss (?P<loss>[\d.]+))?",))
+
+
+def best(lines: list[StampedLine], **workload: Any) -> tuple[Reading | None, list[str]]:
+    found, cautions = best_reading(lines, factory.spec(workload=workload))
+    return found, [caution.kind for caution in cautions]
+
+
+def test_no_line_and_one_step_are_no_reading() -> None:
+    assert best([]) == (None, [])
+    assert best(stamped("step 1 loss 2.0"), patterns=EPOCHS.lines) == (None, [])
+
+
+def test_a_repeated_number_is_no_reading() -> None:
+    assert not Reading(name="x", numbered=NumberedSteps()).is_enough
+    assert not read_format(stamped("step 0", "step 0"), EPOCHS).is_enough
+
+
+def test_an_invalid_pattern_is_reported() -> None:
+    found, cautions = best(stamped("nothing"), patterns=("(",))
+    assert found is None and cautions == ["bad_pattern"]
+
+
+def test_the_lowest_rank_with_two_steps_is_read() -> None:
+    lines = [
+        *stamped("step 1", rank=0),
+        *stamped("step 1", "step 2", rank=1),
+        *stamped("step 1", "step 2", "step 3", rank=2),
+    ]
+    assert [each.number for each in read_format(lines, EPOCHS).printed] == [1, 2]
+    unmarked = [*lines, *stamped("step 7", "step 8")]
+    assert [each.number for each in read_format(unmarked, EPOCHS).printed] == [7, 8], "unmarked lines come before all ranks"
+
+
+def test_timing_rank_lines_count_where_nothing_else_has_steps() -> None:
+    lines = stamped(*(f"TimingRank step={step} rank={rank} fwd_ms=1.0" for step in (10, 20) for rank in (0, 1)))
+    found, _ = best(lines)
+    assert found is not None and found.name == RANK_LINES.name and [each.number for each in found.printed] == [10, 20]
+    other_format = next(name for name in LOG_FORMATS if name != RANK_LINES.name)
+    assert best(lines, reads=other_format)[0] is None

@@ -1,0 +1,225 @@
+"""The plans in plans/ load and resolve, and the reference page and the plan shown on a terminal match the schema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial.cli.main import run_command
+from seatrial.cli.plan import schema
+from seatrial.plan.load import load_plan
+from seatrial.plan.reference import markdown
+from seatrial.plan.resolve import resolve_plan
+from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.verdict import METRICS, SCOPES, metric_entry
+
+PLANS = Path(__file__).parents[3] / "plans"
+VERDICTS = sorted((PLANS / "verdicts").glob("*.yaml"))
+# What starting and ending a run of the dummy takes on a quiet machine.
+START_S = 0.8
+
+
+def _resolved(path: Path) -> CampaignPlan:
+    return resolve_plan(load_plan(path), source=str(path), cwd=PLANS.parent)
+
+
+def _length_s(run: RunSpec) -> float:
+    """Of a run of the dummy, by its settings."""
+    settings = run.settings
+    work_ms = float(settings["step_ms"]) * (0.5 + 0.5 * float(settings["micro_batch"]) / 8)
+    if settings["slow_rank"] is not None:
+        work_ms *= float(settings["slow_factor"])
+    bursts_ms = float(settings["burst_ms"]) / float(settings["burst_every"]) if settings["burst_every"] else 0.0
+    wait_ms = float(settings["data_wait_ms"]) / (1 + float(settings["num_workers"]))
+    return START_S + float(settings["steps"]) * (work_ms + wait_ms + bursts_ms) / 1000
+
+
+@pytest.mark.parametrize("path", sorted(PLANS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_plan_expands_under_its_own_name(path: Path) -> None:
+    plan = _resolved(path)
+    assert plan.name == path.stem
+    assert plan.runs
+    assert Path(plan.output) == PLANS.parent / "outputs" / path.stem
+    assert path.read_text().startswith("# ")
+
+
+@pytest.mark.parametrize("path", sorted(PLANS.rglob("*.yaml")), ids=lambda path: path.stem)
+def test_every_plan_of_every_folder_can_be_judged(path: Path) -> None:
+    plan = _resolved(path)
+    assert plan.name == path.stem and plan.runs
+    for criterion in plan.criteria:
+        entry = metric_entry(criterion.metric)
+        assert entry is not None and criterion.scope in entry.scopes and criterion.unit == entry.unit
+        assert not entry.compares or criterion.baseline is not None, "a shipped plan names its baseline"
+
+
+@pytest.mark.parametrize("path", VERDICTS, ids=lambda path: path.stem)
+def test_a_plan_to_try_a_verdict_says_what_it_shows_and_takes_less_than_a_minute(path: Path) -> None:
+    plan, text = _resolved(path), path.read_text()
+    head = text.partition("\nname: ")[0]
+    assert Path(plan.output) == PLANS.parent / "outputs/verdicts" / path.stem
+    assert f"#   seatrial run plans/verdicts/{path.name}\n" in head and ("PASS" in head) != ("FAIL" in head)
+    assert {run.workload.name for run in plan.runs} == {"dummy"}
+    assert sum(_length_s(run) for run in plan.runs) < 60
+
+
+def test_the_accepted_plan_has_criteria_of_every_kind() -> None:
+    plan = _resolved(PLANS / "verdicts/accepted.yaml")
+    entries = [METRICS[criterion.metric] for criterion in plan.criteria]
+    assert {criterion.scope for criterion in plan.criteria} == set(SCOPES)
+    assert {entry.compares for entry in entries} == {True, False}
+    assert {entry.needs_bound for entry in entries} == {True, False}
+    assert plan.sentinel_group == "nw2"
+
+
+@pytest.mark.parametrize("gpus", ["4090", "v100"])
+def test_phase_b_asks_for_the_whole_acceptance(gpus: str) -> None:
+    plan = _resolved(PLANS / f"stage1/phase-b-stability-{gpus}.yaml")
+    assert {criterion.ready for criterion in plan.criteria} == {"stage1_stability"}
+    bounds = {criterion.metric: (criterion.at_least, criterion.at_most) for criterion in plan.criteria}
+    assert bounds["iter_ratio_median"] == (None, 1.5) and bounds["iter_ratio_max"] == (None, 2.5)
+    assert bounds["throughput_cv_pct"] == (None, 5) and bounds["counted_runs"] == (3, None)
+
+
+def test_old_against_tuned_asks_for_the_speed_up_with_comparable_loss() -> None:
+    compared = {one.metric: one for one in _resolved(PLANS / "stage1/ab.yaml").criteria if one.baseline}
+    assert set(compared) == {"speedup_pct", "loss_comparable"}
+    assert {one.baseline.group for one in compared.values() if one.baseline} == {"old_like"}
+    assert compared["speedup_pct"].at_least == 8
+    assert all("wall_clock_breakdown" in run.varied for run in _resolved(PLANS / "stage1/ab.yaml").runs), "or compare would refuse it"
+
+
+def test_the_demo_is_two_axes_by_two_values_by_three_repeats_on_two_ranks() -> None:
+    plan = _resolved(PLANS / "tiny-lm-demo.yaml")
+    assert [len(values) for values in plan.axes.values()] == [2, 2]
+    assert {run.group for run in plan.runs} == {"mb8_nw0", "mb8_nw2", "mb16_nw0", "mb16_nw2"}
+    assert len(plan.runs) == 12
+    assert {(run.launcher.kind, run.place.ranks, run.place.devices) for run in plan.runs} == {("torchrun", 2, ())}
+
+
+def test_the_smoke_plan_needs_no_torch() -> None:
+    runs = _resolved(PLANS / "dummy-smoke.yaml").runs
+    assert {(run.workload.name, run.launcher.kind, run.place.ranks) for run in runs} == {("dummy", "python", 2)}
+
+
+def test_the_gpu_plan_uses_one_gpu_in_bf16() -> None:
+    runs = _resolved(PLANS / "tiny-lm-gpu.yaml").runs
+    assert {(run.place.devices, run.settings["precision"]) for run in runs} == {(("0",), "bf16")}
+
+
+PLAN = """\
+name: x
+workload: dummy
+axes: {micro_batch: [8, 16]}
+order: rounds
+sentinel: {every: 1, group: mb16}
+criteria:
+  - {metric: startup_s, at_most: 2, unit: min}
+  - {ready: stage1_regression, baseline: {history: last-good}}
+"""
+
+
+ON_HOSTS = """\
+name: x
+workload: dummy
+place:
+  kind: hostfile
+  hostfile: hosts
+  exclude: "node2:2"
+"""
+
+
+def test_sentinels_are_among_the_commands_and_not_in_the_matrix(
+    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They look at this machine, which takes seconds and has tests of its own.
+    monkeypatch.setattr("seatrial.cli.plan._print_refusals", lambda console, plan: None)
+    assert run_command(["plan", "show", str(plan_file(PLAN))]) == 0
+    lines = capsys.readouterr().out.splitlines()
+
+    assert lines[0].startswith("x: 2 groups, 2 runs, ")
+    assert lines[1] == "sentinel: mb16 again, 3 times: first, after every 1 runs, and last"
+    assert [line.split()[1] for line in lines if line[:4].strip().isdigit()] == [
+        "sentinel_r1",
+        "mb8_r1",
+        "sentinel_r2",
+        "mb16_r1",
+        "sentinel_r3",
+    ]
+    assert [line for line in lines if line.startswith("must hold: ")] == [
+        "must hold: startup_s at most 120 s (every_run)",
+        "must hold: failed_runs at most 0 runs (campaign), from stage1_regression",
+        "must hold: regression_pct at most 3 % (every_group) against history:last-good, from stage1_regression",
+        "must hold: loss_comparable holds (winner) against history:last-good, from stage1_regression",
+        "must hold: loss_finite holds (every_run), from stage1_regression",
+    ]
+
+
+def _shown(text: str, plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    assert run_command(["plan", "show", str(plan_file(text))]) == 0
+    return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_which_host_has_which_ranks(
+    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.cli.plan._print_refusals", lambda console, plan: None)
+    plan_file("node1 slots=2\nnode2 slots=4\n", "hosts")
+    lines = _shown(ON_HOSTS, plan_file, capsys)
+    at = lines.index("hosts: 5 ranks on 2 hosts of hosts")
+    assert lines[at + 1 : at + 4] == [
+        " host   node_rank  ranks  devices",
+        " node1  0          0-1",
+        " node2  1          2-4    0,1,3",
+    ]
+    assert "   1  base_r1 × 2 processes on node1, node 0 of 2" in lines
+
+
+def test_a_hostfile_that_is_elsewhere_is_reported(
+    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = _shown(f"{ON_HOSTS}  ranks: 5\n", plan_file, capsys)
+    assert "hosts: unknown, since hosts cannot be read here; 5 ranks" in lines
+    assert "   1  base_r1: command unknown without hosts" in lines
+    (refused,) = [line for line in lines if line.startswith("would be refused: hostfile")]
+    assert "hostfile hosts: " in refused and "no such hostfile" in refused and "with a line `node1 slots=2` for each host" in refused
+
+
+def test_nodes_that_type_the_command(
+    plan_file: Callable[..., Path], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seatrial.cli.plan._print_refusals", lambda console, plan: None)
+    lines = _shown("name: x\nworkload: dummy\nplace: {kind: pernode, nodes: 2, include: 'localhost:0,1'}\n", plan_file, capsys)
+    at = lines.index("hosts: 4 ranks on 2 hosts that type the command")
+    assert [line.split() for line in lines[at + 2 : at + 4]] == [["node0", "0", "0-1", "0,1"], ["node1", "1", "2-3", "0,1"]]
+
+
+def test_what_can_be_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_command(["plan", "criteria"]) == 0
+    assert "  inference_server: " in capsys.readouterr().out
+    assert run_command(["plan", "criteria", "startup_s"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == "  startup_s in s (every_run, every_group, winner)"
+    assert run_command(["plan", "criteria", "startup"]) == 1
+    assert "did you mean 'startup_s'?" in capsys.readouterr().err
+
+
+def test_the_schema_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
+    assert schema() == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert {"name", "workload", "axes"} <= set(printed["properties"])
+
+
+PAGE = Path(__file__).parents[3] / "docs/plan.md"
+
+
+def test_the_page_equals_the_schema() -> None:
+    assert PAGE.read_text(encoding="utf-8") == markdown(), "write it again: python -m seatrial.plan.reference docs/plan.md"
+
+
+def test_its_example_is_a_plan(tmp_path: Path) -> None:
+    path = tmp_path / "example.yaml"
+    path.write_text(markdown().split("```yaml\n")[1].split("```")[0])
+    assert load_plan(path).name == "tiny-lm-demo"

@@ -1,0 +1,100 @@
+"""Bundled workloads, shown on a package made for the test and on the real ones."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from seatrial.plan import workloads
+
+SETTINGS = '''
+"""Settings of a workload made for a test."""
+from __future__ import annotations
+from dataclasses import dataclass
+from typing import Literal
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    steps: int = 10
+    lr: float = 0.1
+    precision: Literal["bf16", "fp32"] = "fp32"
+    warm: bool = False
+    every: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.every is not None and self.every > self.steps:
+            raise ValueError(f"every ({self.every}) is larger than steps ({self.steps}): lower it")
+'''
+
+
+@pytest.fixture
+def made_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`made_workloads` with one workload, whose trainer must never be imported, and a folder that is none."""
+    package = tmp_path / "made_workloads"
+    for folder in ("alpha", "common"):
+        (package / folder).mkdir(parents=True)
+        (package / folder / "__init__.py").touch()
+    (package / "__init__.py").touch()
+    (package / "alpha/settings.py").write_text(SETTINGS)
+    (package / "common/settings.py").touch()
+    (package / "alpha/train.py").write_text("raise RuntimeError('the plan imported a trainer')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(workloads, "PACKAGE", "made_workloads")
+    for name in [name for name in sys.modules if name.split(".")[0] == "made_workloads"]:
+        monkeypatch.delitem(sys.modules, name)
+
+
+@pytest.mark.usefixtures("made_package")
+def test_workloads_are_the_folders_with_settings() -> None:
+    assert workloads.available_workloads() == ["alpha"]
+    assert workloads.trainer_module("alpha") == "made_workloads.alpha.train"
+    assert workloads.short_name("made_workloads.alpha.train") == workloads.short_name("alpha") == "alpha"
+
+
+@pytest.mark.usefixtures("made_package")
+def test_values_are_checked_by_the_types_of_the_dataclass() -> None:
+    owner = workloads.settings_class("alpha")
+
+    assert workloads.typed_setting(owner, "lr", 1) == 1.0
+    assert isinstance(workloads.typed_setting(owner, "lr", 1), float)
+    assert workloads.typed_setting(owner, "every", None) is None
+    assert workloads.typed_setting(owner, "precision", "bf16") == "bf16"
+    expected = [
+        ("steps", True, "must be a whole number, not true (true or false)"),
+        ("steps", 1.0, "must be a whole number, not 1.0 (a number)"),
+        ("warm", 1, "must be true or false, not 1 (a whole number)"),
+        ("every", "x", "must be a whole number or null, not 'x' (text)"),
+        ("precision", "fp8", "must be 'bf16' or 'fp32', not 'fp8' (text)"),
+        ("lr_rate", 1, "unknown setting; known: every, lr, precision, steps, warm"),
+        ("step", 1, "unknown setting; did you mean 'steps'?"),
+    ]
+    for key, value, message in expected:
+        with pytest.raises(workloads.SettingProblem) as caught:
+            workloads.typed_setting(owner, key, value)
+        assert (caught.value.key, str(caught.value)) == (key, message)
+
+
+@pytest.mark.usefixtures("made_package")
+def test_the_dataclass_itself_has_the_last_word() -> None:
+    owner = workloads.settings_class("alpha")
+
+    assert workloads.complete_settings(owner, {"every": 5}) == {"steps": 10, "lr": 0.1, "precision": "fp32", "warm": False, "every": 5}
+    with pytest.raises(workloads.SettingProblem) as caught:
+        workloads.complete_settings(owner, {"every": 50, "steps": 20})
+    assert (caught.value.key, str(caught.value)) == ("every", "every (50) is larger than steps (20): lower it")
+
+
+def test_an_unknown_workload_names_the_nearest() -> None:
+    with pytest.raises(workloads.SettingProblem, match=r"no workload 'dumy'; did you mean 'dummy'\?$"):
+        workloads.settings_class("dumy")
+    with pytest.raises(workloads.SettingProblem, match=r"for a module of your own write `script: PKG.MODULE`"):
+        workloads.settings_class("pkg.train")
+
+
+def test_the_real_workloads_are_there_and_their_settings_need_no_torch() -> None:
+    assert {"dummy", "tiny_lm"} <= set(workloads.available_workloads())
+    for name in workloads.available_workloads():
+        owner = workloads.settings_class(name)
+        assert "steps" in workloads.complete_settings(owner, {})

@@ -1,0 +1,221 @@
+"""Fast paths against their plain references, forward and gradient, over odd shapes."""
+
+from __future__ import annotations
+
+import copy
+from types import SimpleNamespace
+
+import pytest
+from transformers import Wav2Vec2Config, Wav2Vec2Model
+
+from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.precision import Precision
+from seatrial_workloads.contrastive.fast import fast_paths, graphs
+from seatrial_workloads.contrastive.fast.front_end import FourierPositions, MatrixFrontEnd, smooth_length, why_not_matrix
+from seatrial_workloads.contrastive.fast.graphs import GraphedTower
+from seatrial_workloads.contrastive.settings import Settings
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+
+SMALL = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16, "num_conv_pos_embedding_groups": 2}
+
+
+def make(**config) -> Wav2Vec2Model:
+    torch.manual_seed(0)
+    model = Wav2Vec2Model(Wav2Vec2Config(**{**SMALL, "conv_dim": (24,) * 7, **config})).eval()
+    for layer in model.feature_extractor.conv_layers:
+        # With the usual initialisation the signal fades over seven layers, and differences would not show.
+        torch.nn.init.normal_(layer.conv.weight, std=0.3)
+    return model
+
+
+def plain(model: Wav2Vec2Model, audio: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return model.feature_extractor(audio).transpose(1, 2)
+
+
+@pytest.mark.parametrize("samples", [400, 401, 719, 720, 7777, 16000, 31999, 32000])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_same_features_at_odd_lengths(rows, samples):
+    model = make()
+    audio = torch.randn(rows, samples, generator=torch.Generator().manual_seed(samples))
+    expected = plain(model, audio)
+    actual = MatrixFrontEnd(model, torch.float32)(audio)
+    assert actual.shape == expected.shape
+    torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-3 * expected.abs().max().item())
+
+
+@pytest.mark.parametrize(
+    "config", [{"conv_bias": True}, {"conv_kernel": (10, 4, 3, 2), "conv_stride": (5, 2, 3, 2), "conv_dim": (8, 12, 16, 20)}]
+)
+def test_same_features_for_other_shapes_of_cnn(config):
+    config = {"num_feat_extract_layers": 4, **config} if "conv_kernel" in config else config
+    model = make(**config)
+    audio = torch.randn(2, 5001)
+    torch.testing.assert_close(MatrixFrontEnd(model, torch.float32)(audio), plain(model, audio), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "audio",
+    [
+        torch.zeros(2, 2000),
+        torch.ones(2, 2000),
+        torch.sin(torch.arange(4000.0) / 400).expand(2, -1) * 1e3,
+        torch.cat((torch.randn(2, 1000), torch.zeros(2, 3000)), dim=1),
+    ],
+    ids=["silence", "constant", "loud hum", "zero padding"],
+)
+def test_same_features_for_odd_signals(audio):
+    model = make()
+    expected = plain(model, audio)
+    torch.testing.assert_close(
+        MatrixFrontEnd(model, torch.float32)(audio), expected, rtol=1e-2, atol=1e-2 * max(1, expected.abs().max().item())
+    )
+
+
+def test_bf16_is_as_accurate_as_the_cnn_in_bf16():
+    model = make()
+    audio = torch.randn(2, 16000)
+    exact = plain(model, audio)
+    own_error = (MatrixFrontEnd(model, torch.bfloat16)(audio).float() - exact).abs().mean()
+    model.feature_extractor.bfloat16()
+    plain_error = (plain(model, audio.bfloat16()).float() - exact).abs().mean()
+    assert own_error < 1.5 * plain_error
+
+
+def test_rows_do_not_depend_on_each_other():
+    model, audio = make(), torch.randn(3, 7777)
+    front_end = MatrixFrontEnd(model, torch.float32)
+    alone = torch.cat([front_end(row.unsqueeze(0)) for row in audio])
+    torch.testing.assert_close(front_end(audio), alone, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        ({}, ""),
+        ({"feat_extract_norm": "layer"}, "normalises by layer"),
+        ({"feat_extract_activation": "relu"}, "activation is relu"),
+        ({"conv_kernel": (11, 3, 3, 3, 3, 2, 2)}, "longer than twice"),
+    ],
+)
+def test_an_unsupported_cnn_is_named(config, reason):
+    found = why_not_matrix(Wav2Vec2Config(**config))
+    assert reason in found
+    assert bool(found) == bool(reason)
+
+
+def test_it_adds_nothing_to_a_checkpoint():
+    assert MatrixFrontEnd(make(), torch.float32).state_dict() == {}
+
+
+def make_positions(taps: int, groups: int, width: int) -> torch.nn.Module:
+    torch.manual_seed(0)
+    config = Wav2Vec2Config(
+        hidden_size=width,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        intermediate_size=8,
+        conv_dim=(8,) * 7,
+        num_conv_pos_embeddings=taps,
+        num_conv_pos_embedding_groups=groups,
+    )
+    return Wav2Vec2Model(config).encoder.pos_conv_embed
+
+
+@pytest.mark.parametrize("frames", [1, 2, 7, 16, 49, 99, 149])
+@pytest.mark.parametrize(("taps", "groups", "width"), [(16, 4, 24), (128, 2, 6), (5, 1, 3)])
+def test_same_result_and_same_gradients(frames, taps, groups, width):
+    plain = make_positions(taps, groups, width)
+    fast = FourierPositions(copy.deepcopy(plain))
+    hidden = torch.randn(2, frames, width)
+    gradient = torch.randn(2, frames, width)
+    found = []
+    for module in (plain, fast):
+        own = hidden.clone().requires_grad_()
+        out = module(own)
+        out.backward(gradient)
+        found.append([out.detach(), own.grad, *(parameter.grad for parameter in module.parameters())])
+    for expected, actual in zip(*found, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-4 * max(1, expected.abs().max().item()))
+
+
+def test_names_of_parameters_stay_so_that_checkpoints_fit():
+    plain = make_positions(16, 4, 24)
+    assert list(FourierPositions(plain).state_dict()) == list(plain.state_dict())
+
+
+def test_bf16_keeps_its_type():
+    fast = FourierPositions(make_positions(16, 4, 24)).bfloat16()
+    assert fast(torch.randn(1, 9, 24, dtype=torch.bfloat16)).dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize(("least", "length"), [(1, 1), (7, 8), (13, 15), (226, 240), (128, 128)])
+def test_lengths_are_the_next_with_small_factors(least, length):
+    assert smooth_length(least) == length
+
+
+FEATURES = torch.zeros(2, 4, 3)
+FRAMES = torch.ones(2, 4, dtype=torch.bool)
+
+
+@pytest.fixture
+def graphed(monkeypatch):
+    """A tower with stand-ins for its graphs, which return which one it is and the number of its inputs."""
+    monkeypatch.setattr(graphs.torch.cuda, "graph_pool_handle", lambda: None)
+    tower = GraphedTower(None, lambda features, frame_mask, time_mask: "not graphed")
+    tower._shape = FEATURES.shape
+    tower._graphs = {masked: lambda *inputs, masked=masked: (masked, len(inputs)) for masked in (False, True)}
+    return tower
+
+
+def test_the_captured_shape_is_replayed_with_and_without_a_frame_mask(graphed):
+    assert graphed(FEATURES, None, None) == (False, 2)
+    assert graphed(FEATURES, FRAMES, None) == (True, 3)
+    assert graphed(FEATURES, FRAMES, ~FRAMES) == (True, 3)
+
+
+def test_another_shape_and_a_validation_are_not_graphed(graphed):
+    assert graphed(torch.zeros(2, 5, 3), None, None) == "not graphed"
+    with torch.no_grad():
+        assert graphed(FEATURES, None, None) == "not graphed"
+
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("device", "settings", "reason"),
+    [
+        (CPU, {}, "no GPU"),
+        (CUDA, {"engine": "deepspeed", "zero_stage": 1}, "ZeRO 1"),
+        (CUDA, {"engine": "deepspeed", "zero_stage": 3}, "ZeRO 3"),
+        (CUDA, {"length_buckets": True}, "length_buckets"),
+        (CUDA, {"torch_compile": True, "torch_compile_mode": "max-autotune"}, "max-autotune"),
+    ],
+)
+def test_why_the_tower_is_not_captured(device, settings, reason):
+    choice = fast_paths.capture_tower(None, Settings(**settings), device, Precision("auto", "fp32", "CPU: fp32"))
+    assert (choice.requested, choice.effective) == (True, False)
+    assert reason in choice.reason
+
+
+def test_nothing_is_captured_with_fast_paths_off():
+    assert fast_paths.capture_tower(None, Settings(fast_paths=False), CUDA, Precision("auto", "fp32", "")) == as_requested(False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "dynamic"),
+    [({}, None), ({"fixed_slice_s": 2.0}, False), ({"torch_compile_dynamic": True, "fixed_slice_s": 2.0}, True)],
+)
+def test_fixed_slices_are_compiled_for_static_shapes(settings, dynamic, monkeypatch):
+    found = []
+    monkeypatch.setattr(
+        fast_paths, "compile_or_fall_back", lambda *_, dynamic, **__: found.append(dynamic) or (None, Choice(True, True, ""))
+    )
+    model = SimpleNamespace(paths=SimpleNamespace(speech=None), tower=SimpleNamespace(num_frames=lambda samples: 1))
+    fast_paths.compile_tower(model, SimpleNamespace(cannot_compile=None), Settings(**settings), None, None)
+    assert found == [dynamic]
