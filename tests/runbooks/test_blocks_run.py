@@ -63,8 +63,8 @@ def those(sections: list[Section], *left_out: str) -> list[object]:
 
 
 def commands_of(one: Section) -> str:
-    """What the lane would run for it, whatever its folder is called: the seeds' commands for other GPUs are the same on CPU ranks, and a list of
-    batches is cut to its first ones."""
+    """What the lane would run for it, whatever its folder is called: the seeds' commands for other GPUs are the same on CPU ranks, and of a
+    list of batches only the first ones are left."""
     text = "".join(rewritten(block.text, one.key) for block in (*one.preamble, *one.blocks))
     return re.sub(r"outputs/[\w-]+|(?<=SWEEP_MICRO_BATCHES=)[\d,]+", "", text)
 
