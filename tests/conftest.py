@@ -17,12 +17,12 @@ from filelock import FileLock
 from tests.stubs.answers import answer
 
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
+WORKLOADS = Path(__file__).parent / "workloads"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that start torch come first: they take longest, and one that a worker gets last would keep the others waiting."""
-    first = {item.path for item in items if item.get_closest_marker("torch")}
-    items.sort(key=lambda item: item.path not in first)
+    """The files of the workloads come first: they take longest, and one that a worker gets last would keep the others waiting."""
+    items.sort(key=lambda item: WORKLOADS not in item.path.parents)
 
 
 @pytest.fixture(scope="session")
