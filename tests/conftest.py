@@ -17,6 +17,12 @@ from filelock import FileLock
 from tests.stubs.answers import answer
 
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
+WORKLOADS = Path(__file__).parent / "workloads"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The files of the workloads come first: they take longest, and one that a worker gets last would keep the others waiting."""
+    items.sort(key=lambda item: WORKLOADS not in item.path.parents)
 
 
 @pytest.fixture(scope="session")

@@ -58,25 +58,15 @@ def check_runs(campaign: Campaign, groups: list[str], via: str, ranks: int = 2) 
     campaign.assert_nothing_left()
 
 
-def test_stage_1_by_deepspeed_and_pdsh(hosts: Hosts, tmp_path: Path, stage1_plan: dict[str, Any]) -> None:
-    campaign = Campaign(hosts, tmp_path)
-    settings = {**stage1_plan["settings"], "engine": "deepspeed", "micro_batch": 4}
-    place = {"kind": "hostfile", "hostfile": "hostfile", "via": "pdsh"}
-    axes = {"zero_stage": {"label": "z", "values": [1]}}
-    campaign.run({**stage1_plan, "settings": settings, "launcher": "deepspeed", "place": place, "axes": axes}, timeout=380)
-    check_runs(campaign, ["z1"], "pdsh")
-
-
 def test_stage_1_by_torchrun_and_ssh_on_three_hosts(build: Build, tmp_path: Path, stage1_plan: dict[str, Any]) -> None:
     campaign = Campaign(build(nodes=3), tmp_path)
     place = {"kind": "hostfile", "hostfile": "hostfile", "via": "ssh", "include": "node1@node2@node3:0"}
-    axes = {"micro_batch": {"label": "mb", "values": [2, 4]}}
+    axes = {"micro_batch": {"label": "mb", "values": [2]}}
     campaign.run({**stage1_plan, "launcher": "torchrun", "place": place, "axes": axes}, timeout=380)
-    check_runs(campaign, ["mb2", "mb4"], "ssh", ranks=3)
+    check_runs(campaign, ["mb2"], "ssh", ranks=3)
 
 
 def test_stage_1_by_torchrun_with_one_command_per_node(hosts: Hosts, tmp_path: Path, stage1_plan: dict[str, Any]) -> None:
-    """By deepspeed: test_seed_blocks.py."""
     campaign = Campaign(hosts, tmp_path)
     axes = {"micro_batch": {"label": "mb", "values": [2]}}
     plan = {**stage1_plan, "launcher": "torchrun", "axes": axes, "place": {"kind": "pernode", "nodes": 2, "ranks": 2}}

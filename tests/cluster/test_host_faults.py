@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -98,13 +97,6 @@ def test_a_host_that_goes_down(campaign: Campaign) -> None:
     outcome = campaign.outcome()
     assert (outcome.cause, outcome.signature, outcome.host) == (Cause.HOST_LOST, "node_gone", "node2"), outcome
     assert_advised(outcome, "ssh HOST uptime", "again")
-
-
-def test_the_head_killed_leaves_no_rank_on_any_host(campaign: Campaign) -> None:
-    started = campaign.start(LONG)
-    campaign.wait_for_steps(started, ranks=2)
-    started.signal(signal.SIGKILL)
-    campaign.assert_nothing_left()
 
 
 def test_the_head_s_power_lost_leaves_no_rank_on_any_host(campaign: Campaign) -> None:

@@ -41,37 +41,11 @@ def test_tmp_run_and_shared_memory_are_each_hosts_own_and_the_folder_is_shared(h
     assert ssh(hosts, "node2", "test", "-e", str(tmp_path / "for-all")).returncode == 0
 
 
-def test_exit_codes_are_passed_on(hosts: Hosts) -> None:
-    assert hosts.run("node1", ["sh", "-c", "exit 7"]).returncode == 7
-    assert hosts.run("node1", ["sh", "-c", "kill -9 $$"]).returncode == -signal.SIGKILL
-    assert hosts.run("node1", ["no-such-program"]).returncode == 127
-
-
-def test_a_command_has_its_own_environment_folder_and_input(hosts: Hosts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CALLER", "1")
-    script = 'echo "$GIVEN,$CALLER"; pwd; cat'
-    done = hosts.run("node1", ["sh", "-c", script], env={"GIVEN": "x y"}, cwd=tmp_path.parent, input="text")
-    assert done.stdout == f"x y,\n{tmp_path.parent}\ntext"
-
-
 def test_a_command_is_killed_with_its_children_at_the_timeout(hosts: Hosts) -> None:
     with pytest.raises(subprocess.TimeoutExpired) as caught:
         hosts.run("node1", ["sh", "-c", "echo begun; sleep 77 & sleep 77"], timeout=0.5)
     assert caught.value.output == "begun\n"
     wait_until(lambda: hosts.processes("node1", "sleep 77") == [], f"gone: {hosts.commands('node1')}")
-
-
-def test_signals_reach_the_process_inside(hosts: Hosts) -> None:
-    script = "import signal, sys, time\nsignal.signal(signal.SIGTERM, lambda *_: sys.exit(9))\nprint('ready', flush=True)\ntime.sleep(99)"
-    started = hosts.start("node1", [sys.executable, "-c", script])
-    wait_until(lambda: started.output == "ready\n", "ready")
-    assert started.pid is not None
-    assert hosts.processes("node1", "time.sleep(99)") == [started.pid]
-    started.signal(signal.SIGSTOP)
-    wait_until(lambda: hosts.run("node1", ["ps", "-o", "state=", str(started.pid)]).stdout.strip() == "T", "stopped")
-    started.signal(signal.SIGCONT)
-    started.signal(signal.SIGTERM)
-    assert started.wait(timeout=TIMEOUT_S) == 9
 
 
 def stopped_command(hosts: Hosts, host: str) -> Started:

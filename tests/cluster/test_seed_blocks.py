@@ -111,6 +111,10 @@ def test_the_smoke_plan_leaves_the_rows_of_the_record(lane: SeedLane) -> None:
     ran = lane.run(SMOKE)
     out = lane.work / "outputs" / "stage1" / "multinode-smoke"
     check_campaign_ran(out, ran)
+    (attempt,) = out.glob("*/attempt-1")
+    assert json.loads((attempt / "nodes.json").read_text())["via"] == "pdsh"
+    for name in ("launcher.log", "host_telemetry.csv"):
+        assert (attempt / "nodes" / "node2" / name).stat().st_size, name
     (record,) = json.loads((out / "summary.json").read_text())["smoke_records"]
     unknown = [name for name in RECORD_ROWS if record["rows"].get(name, "–").startswith("–")]
     assert not unknown, f"not in the record: {unknown}\n{record}"

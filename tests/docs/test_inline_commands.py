@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.documented_commands import commands_in, make_targets, wrong_with
+from tests.docs.documented_commands import commands_in, wrong_with
 from tests.docs.pages import ROOT, all_pages, name_of, page_at
 
 SOURCES = sorted(path for folder in ("src", "benchmarks", "docs") for path in (ROOT / folder).rglob("*.py"))
@@ -91,11 +91,6 @@ def test_what_does_not_exist_is_found(text: str, problem: str) -> None:
     (wrong,) = _wrong([(7, text)])
     assert wrong.startswith("line 7: ")
     assert problem in wrong
-
-
-def test_targets_are_read_from_the_makefile() -> None:
-    assert {"demo", "test", "docs"} <= make_targets()
-    assert not {"PYTHON", "VENV", "%"} & make_targets()
 
 
 def _wrong(texts: Iterable[tuple[int, str]]) -> list[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.docs.pages import ROOT, parse
-from tests.docs.scratch import MARK, Ended, _left_behind, run_page
+from tests.docs.scratch import MARK, Ended, run_page
 from tests.processes import carrying
 from tests.waiting import wait_until
 
@@ -51,13 +49,6 @@ def test_what_is_left_running_is_reported_and_ended(tmp_path: Path) -> None:
     assert ended.code == 0
     assert ended.left == ["sleep 1000"]
     wait_until(lambda: not carrying(MARK, tmp_path), "it is ended")
-
-
-def test_a_process_that_has_ended_since_is_not_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with subprocess.Popen(["true"]) as ended:
-        wait_until(lambda: psutil.Process(ended.pid).status() == psutil.STATUS_ZOMBIE, "it ends")
-        monkeypatch.setattr("tests.docs.scratch.carrying", lambda mark, folder: [psutil.Process(ended.pid)])
-        assert _left_behind(tmp_path, within_s=0.0) == []
 
 
 def test_a_page_writes_into_a_checkout_of_its_own(tmp_path: Path) -> None:

@@ -43,13 +43,6 @@ def test_options_of_prepare() -> None:
     assert {cell.split()[0] for row in first_cells("data.md", "## Options") for cell in row} == known
 
 
-def test_defaults_of_prepare() -> None:
-    text = (DOCS / "data.md").read_text()
-    for option, default in (("--target-sr HZ", 16_000), ("--trim-top-db DB", 60), ("--workers N", 1), ("--log-every N", 500)):
-        (cell,) = re.findall(rf"^\| `{option}` \|.*\| (.*) \|$", text, re.MULTILINE)
-        assert prepare_parser().get_default(option.split()[0].strip("-").replace("-", "_")) == default == float(cell)
-
-
 def test_keys_of_a_hostfile_s_place() -> None:
     keys = {cell.partition(":")[0] for row in first_cells("many-hosts.md", "## With a hostfile") for cell in row}
     assert keys - set(Place.model_fields) == set()

@@ -20,16 +20,15 @@ for step in range(30):
 @pytest.mark.slow
 def test_nanogpt_style_script_under_torchrun(harness: Harness) -> None:
     command = ["torchrun", "--nproc_per_node", "2", str(SCRIPTS / "nano_train.py"), "--batch_size", "{bs}", "--max_iters", "25"]
-    sweep = ["sweep", "-P", "bs=4,32", "--repeats", "1", "--samples-per-step", "{bs}", "--", *command]
+    sweep = ["sweep", "-P", "bs=4", "--repeats", "1", "--samples-per-step", "{bs}", "--", *command]
     text = harness.run(*sweep)
     (out,) = (harness.folder / "outputs").iterdir()
-    assert "samples/s" in text and "bs32" in text
+    assert "samples/s" in text and "bs4" in text
     harness.out = type(harness.out)(out)
-    rows = harness.manifest()
-    assert {row["source"] for row in rows} == {"log:nanogpt"} and {row["outcome"] for row in rows} == {"ok"}
-    assert {row["world_size"] for row in rows} == {"2"}
+    (row,) = harness.manifest()
+    assert (row["source"], row["outcome"], row["world_size"]) == ("log:nanogpt", "ok", "2")
     assert rows_of(harness.out.ranked_groups)[0]["rank"] == "1"
-    assert harness.run(*sweep).count("not run again") == 2
+    assert harness.run(*sweep).count("not run again") == 1
 
 
 @pytest.mark.torch

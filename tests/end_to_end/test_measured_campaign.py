@@ -38,7 +38,9 @@ def test_telemetry_eta_start_up_and_log_lines_of_a_campaign(harness: Harness) ->
     assert re.search(r"^ETA: off by ", text, re.MULTILINE)
     _check_telemetry(harness)
     _check_figures(harness)
-    _check_train_log(harness.out.run("mb8_r1").attempt(1).train_log.read_text())
+    attempt = harness.out.run("mb8_r1").attempt(1)
+    assert len(attempt.all_events()) == 2 and list(attempt.rank_logs.rglob("stdout.log"))
+    _check_train_log(attempt.train_log.read_text())
 
 
 def _check_telemetry(harness: Harness) -> None:

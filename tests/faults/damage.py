@@ -10,7 +10,7 @@ import json
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,6 +167,16 @@ NUMBERS: dict[str, Damage] = {
     "a number of 5000 digits": with_numbers("7" * 5000),
     "a negative number": with_numbers("-17"),
 }
+
+
+def each_of(files: Sequence[str], make: Damage) -> Damage:
+    """The same damage to several files of a folder."""
+
+    def change(folder: Path) -> None:
+        for file in files:
+            make(folder / file)
+
+    return change
 
 
 def damages_for(file: str) -> dict[str, Damage]:

@@ -29,7 +29,7 @@ class Part:
 RUNS, TORCH, HARNESS, DISK = "test_fault_runs.py", "test_fault_torch.py", "test_fault_harness.py", "test_fault_disk.py"
 FILES, INPUT, MEASURING = "test_fault_files.py", "test_fault_input.py", "test_fault_measuring.py"
 STAGE1 = "test_fault_stage1.py"
-HOSTS, CAMPAIGNS = "cluster/test_host_faults.py", "cluster/test_campaigns.py"
+HOSTS, CAMPAIGNS, KILLED = "cluster/test_host_faults.py", "cluster/test_campaigns.py", "cluster/test_killed_agents.py"
 LEFTOVERS, MEMORY, WRITERS = "test_fault_agent_leftovers.py", "test_fault_agent_memory.py", "test_fault_writers.py"
 
 
@@ -483,7 +483,7 @@ started.",
             "The harness is killed",
             "Every agent's connection closes, and it kills all it started.",
             "No rank on any host; the same command resumes.",
-            f"{HOSTS}::test_the_head_killed_leaves_no_rank_on_any_host",
+            f"{KILLED}::test_a_harness_that_is_killed_leaves_nothing_on_any_host",
         ),
         Row(
             "The head loses its power",

@@ -1,6 +1,7 @@
 """Every fenced block of both seeds and of our own runbook, run on two CPU ranks, and the files it leaves.
 
-A section of our runbook that restates a seed's is not run a second time: test_blocks_have_plans.py shows that both are the same work.
+Nothing is run a second time: not a section whose commands on two CPU ranks are another's, and not a section of our runbook that restates a
+seed's, where test_blocks_have_plans.py shows that both are the same work.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from tests.runbooks.conftest import PREPARES, section
 from tests.runbooks.expected_files import check_campaign, check_launch, check_run_folder, named_folder
 from tests.runbooks.lane import Lane, SectionRun
 from tests.runbooks.recording import DRIVER, STABILITY, Call
-from tests.runbooks.rewrites import CORRECTED_MANIFEST, FEW_STEPS, RANKS
+from tests.runbooks.rewrites import CORRECTED_MANIFEST, FEW_STEPS, RANKS, rewritten
 from tests.runbooks.test_blocks_have_plans import BLOCKS, Plan
 
 pytestmark = [pytest.mark.runbooks, pytest.mark.torch, pytest.mark.timeout(1000)]
@@ -39,6 +40,7 @@ RESTATED = [
 ]
 """Sections of our runbook that are the same work as a seed's: not run where the seeds are here."""
 DRY = (
+    "001 3.5.1",
     "README Phase A: pilot",
     "README Phase B: retest",
     "README Phase B: stability",
@@ -46,14 +48,33 @@ DRY = (
     "README Phase D: flash attention",
     "README Old against tuned",
 )
-"""Sections that vary a seed's: where the seeds are here only the driver's dry run."""
+"""Sections that vary one of the seeds in values alone: where the seeds are here only the driver's dry run."""
 MANIFEST = Path("data/LibriSpeech/LibriSpeech_16k_trim/manifest_16k_trim.tsv")
 
 
 def those(sections: list[Section], *left_out: str) -> list[object]:
-    """A case for each section that does not follow another."""
+    """A case for each section that does not follow another and has commands of its own."""
     names = (*left_out, *PREPARES, *MANY_HOSTS, *FOLLOWED_BY.values())
-    return [pytest.param(one, id=one.key.replace(" ", "-")) for one in sections if one.key not in names]
+    by_commands: dict[str, Section] = {}
+    for one in sections:
+        if one.key not in names:
+            by_commands.setdefault(commands_of(one), one)
+    return [pytest.param(one, id=one.key.replace(" ", "-")) for one in by_commands.values()]
+
+
+def commands_of(one: Section) -> str:
+    """What the lane would run for it, whatever its folder is called: the seeds' commands for other GPUs are the same on CPU ranks, and of a
+    list of batches only the first ones are left."""
+    text = "".join(rewritten(block.text, one.key) for block in (*one.preamble, *one.blocks))
+    return re.sub(r"outputs/[\w-]+|(?<=SWEEP_MICRO_BATCHES=)[\d,]+", "", text)
+
+
+def test_only_sections_for_other_machines_have_the_same_commands() -> None:
+    if not SEEDS:
+        pytest.skip(NO_SEEDS)
+    kept = {case.values[0].key for case in those(SEEDS, WRONG_MANIFEST, *DRY)}
+    same = {one.key for one in SEEDS} - kept - {WRONG_MANIFEST, *DRY, *PREPARES, *MANY_HOSTS, *FOLLOWED_BY.values()}
+    assert same == {"000 3.2", "001 12h", "001 3.3", "001 3.5.1.1", "001 3.5.1.1 (2)"}
 
 
 def test_the_seeds_are_here() -> None:
@@ -62,7 +83,7 @@ def test_the_seeds_are_here() -> None:
     assert sum(len(one.blocks) for one in SEEDS) == 28
 
 
-@pytest.mark.parametrize("one", those(SEEDS, WRONG_MANIFEST))
+@pytest.mark.parametrize("one", those(SEEDS, WRONG_MANIFEST, *DRY))
 def test_seed_section(lane: Lane, one: Section) -> None:
     check(lane, one)
 
@@ -73,7 +94,7 @@ def test_runbook_section(lane: Lane, one: Section) -> None:
 
 
 @pytest.mark.skipif(not SEEDS, reason="without the seeds these sections are run in full")
-@pytest.mark.parametrize("one", [one for one in RUNBOOK if one.key in DRY], ids=lambda one: one.key.replace(" ", "-"))
+@pytest.mark.parametrize("one", [one for one in (*SEEDS, *RUNBOOK) if one.key in DRY], ids=lambda one: one.key.replace(" ", "-"))
 def test_dry_run_of_a_section(lane: Lane, one: Section) -> None:
     """The driver expands the runs of the section; programs that read a finished campaign have nothing to read here."""
     ran = lane.run(one, lambda text: "export DRY_RUN=1\n" + text, f"{one.key}, dry run")

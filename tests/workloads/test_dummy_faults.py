@@ -1,4 +1,4 @@
-"""Injected faults of the dummy workload in real processes; each is diagnosed as what it is."""
+"""Injected faults of the dummy workload in real processes. How crashes are diagnosed: tests/faults/test_fault_runs.py."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from typing import Any
 
 import pytest
 
-from seatrial.collect.failure_causes import diagnose
-from seatrial.records.outcome import Cause
 from tests.waiting import wait_until
 from tests.workloads.ranks import column, events, rank_environment, run_ranks
 
@@ -54,23 +52,6 @@ def state_of(pid: int) -> str:
 def left_behind(stdout: str) -> str:
     (line,) = [line for line in stdout.splitlines() if line.startswith("left behind: ")]
     return line.removeprefix("left behind: ")
-
-
-@pytest.mark.parametrize(
-    ("crash_with", "returncode", "cause"),
-    [
-        ("sigkill", -signal.SIGKILL, Cause.KILLED),
-        ("segfault", -signal.SIGSEGV, Cause.NATIVE_CRASH),
-        ("cuda_oom", 1, Cause.CUDA_OOM),
-        ("host_oom", 1, Cause.HOST_OOM),
-        ("port_in_use", 1, Cause.PORT_IN_USE),
-    ],
-)
-def test_each_crash_has_its_cause(run_dir: Path, crash_with: str, returncode: int, cause: Cause) -> None:
-    done = run_ranks("dummy", run_dir, steps=6, step_ms=1, crash_at_step=3, crash_with=crash_with)
-    assert done.returncodes == [returncode], done.stderr
-    assert diagnose(done.returncodes[0], done.stderr[0].splitlines()).cause is cause
-    assert events(run_dir, "stop") == []
 
 
 def test_a_killed_rank_ends_the_others(run_dir: Path) -> None:
@@ -119,9 +100,15 @@ def grows(path: Path) -> bool:
     return path.stat().st_size > before
 
 
-@pytest.mark.parametrize(("hang_in", "function"), [("python", "hang_in_python"), ("c", "hang_in_c"), ("c_released", "hang_in_c")])
-def test_a_hang_has_a_stack_that_names_it_and_ends_at_term(tmp_path: Path, hang_in: str, function: str) -> None:
-    with hanging(tmp_path, hang_in) as (process, _, stacks):
+@pytest.mark.parametrize(
+    ("hang_in", "function", "others_run"),
+    [("python", "hang_in_python", True), ("c", "hang_in_c", False), ("c_released", "hang_in_c", True)],
+)
+def test_a_hang_has_a_stack_that_names_it_and_only_one_that_keeps_the_gil_stops_other_threads(
+    tmp_path: Path, hang_in: str, function: str, others_run: bool
+) -> None:
+    with hanging(tmp_path, hang_in) as (process, ticks, stacks):
+        wait_until(lambda: grows(ticks) is others_run)
 
         def is_named() -> bool:
             process.send_signal(signal.SIGUSR1)
@@ -133,13 +120,6 @@ def test_a_hang_has_a_stack_that_names_it_and_ends_at_term(tmp_path: Path, hang_
         assert is_named()
         process.terminate()
         assert process.wait(TIMEOUT_S) == -signal.SIGTERM
-
-
-@pytest.mark.parametrize(("hang_in", "others_run"), [("python", True), ("c", False), ("c_released", True)])
-def test_only_a_hang_that_keeps_the_gil_stops_the_other_threads(tmp_path: Path, hang_in: str, others_run: bool) -> None:
-    with hanging(tmp_path, hang_in) as (process, ticks, _):
-        wait_until(lambda: grows(ticks) is others_run)
-        assert process.poll() is None
 
 
 def test_one_hanging_rank_blocks_the_others(run_dir: Path) -> None:

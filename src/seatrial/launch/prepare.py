@@ -73,7 +73,8 @@ def prepare_attempt(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation
         write_text(own.command, command_script(order.command, attempt, defaults, node), PRIVATE_PROGRAM)
         write_private_json(own.agent_order, to_json(order))
     ssh_args = _ssh_args(spec.place, allocation.nodes, caller)
-    write_text(attempt.command, all_nodes_script(attempt, allocation.nodes, spec.place.kind == HOSTFILE, ssh_args), PRIVATE_PROGRAM)
+    lines = _all_nodes_lines(attempt, allocation.nodes, spec.place.kind == HOSTFILE, ssh_args)
+    write_text(attempt.command, "".join(f"{line}\n" for line in lines), PRIVATE_PROGRAM)
     return tuple(orders)
 
 
@@ -202,11 +203,6 @@ def command_script(
 ) -> str:
     """command.sh of one node; `defaults` are the variables of the harness's caller that reached the ranks."""
     return "\n".join(_script_lines(redirect_to_by_hand(command, attempt, node), attempt, defaults, node)) + "\n"
-
-
-def all_nodes_script(attempt: AttemptPaths, nodes: Sequence[Node], by_ssh: bool, ssh_args: Sequence[str] = ()) -> str:
-    """The attempt's command.sh on many hosts: it starts every node's own by ssh, or prints what to type on each where there is no ssh."""
-    return "\n".join(_all_nodes_lines(attempt, nodes, by_ssh, ssh_args)) + "\n"
 
 
 def redirect_to_by_hand(command: Command, attempt: AttemptPaths, node: Node | None = None) -> Command:

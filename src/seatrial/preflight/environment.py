@@ -57,18 +57,15 @@ PORT_CHECKS = (BIND, NAMED_PORT, PLACE_PORT, EPHEMERAL)
 
 
 def check_ports(need: Need) -> Iterator[Check]:
-    yield check_bind()
+    refused = [f"{address}: {problem}" for address in (LOOPBACK, EVERYWHERE) if (problem := cannot_bind(address, 0))]
+    yield BIND.result(not refused, "; ".join(refused) or "can be bound")
+    named_ports = {port for spec in need.runs for port in _ports(spec)}
     place_ports = {spec.place.port for spec in need.runs if spec.place.port is not None}
-    for definition, ports in ((NAMED_PORT, named_ports(need)), (PLACE_PORT, place_ports)):
+    for definition, ports in ((NAMED_PORT, named_ports), (PLACE_PORT, place_ports)):
         for port in sorted(ports):
             problem = cannot_bind(EVERYWHERE, port)
             yield definition.result(not problem, problem or "free", port=port)
     yield EPHEMERAL.result(True, _range())
-
-
-def check_bind() -> Check:
-    refused = [f"{address}: {problem}" for address in (LOOPBACK, EVERYWHERE) if (problem := cannot_bind(address, 0))]
-    return BIND.result(not refused, "; ".join(refused) or "can be bound")
 
 
 def cannot_bind(address: str, port: int) -> str:
@@ -82,10 +79,6 @@ def cannot_bind(address: str, port: int) -> str:
         except OSError as error:
             return "in use" if error.errno == errno.EADDRINUSE else (error.strerror or str(error))
     return ""
-
-
-def named_ports(need: Need) -> set[int]:
-    return {port for spec in need.runs for port in _ports(spec)}
 
 
 def _ports(spec: RunSpec) -> Iterator[int]:

@@ -17,7 +17,7 @@ import psutil
 from seatrial.core.text import format_bytes
 from seatrial.machine.host import usable_cpu_count
 from seatrial.machine.network import INFINIBAND
-from seatrial.machine.processes import PROC, list_pids
+from seatrial.machine.processes import PROC, list_pids, read_text
 from seatrial.preflight.definitions import Need, information, warning
 from seatrial.records.caution import Check
 
@@ -77,10 +77,7 @@ def _memory_limit(membership: Path, root: Path) -> tuple[int | None, int | None]
 
 def _folders(membership: Path, root: Path, controller: str) -> Iterator[Path]:
     """Every group of this process for `controller`, its own first, then its parents."""
-    text = ""
-    with contextlib.suppress(OSError):
-        text = membership.read_text(encoding="utf-8", errors="replace")
-    for line in text.splitlines():
+    for line in read_text(membership).splitlines():
         number, _, rest = line.partition(":")
         names, _, path = rest.partition(":")
         if number == "0" and not names:
@@ -227,14 +224,8 @@ def read_processors(system: Path = SYSTEM) -> ProcessorFacts:
         usable=usable_cpu_count(),
         quota_cores=read_cgroups().cpu_cores,
         numa_nodes=max(1, len(list((system / "node").glob("node[0-9]*")))),
-        governors=tuple(sorted({_read_word(path) for path in (system / "cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""})),
+        governors=tuple(sorted({read_text(path).strip() for path in (system / "cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")} - {""})),
     )
-
-
-def _read_word(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    return ""
 
 
 def judge_processors(facts: ProcessorFacts, need: Need) -> Check:

@@ -11,6 +11,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from seatrial.probe.cuda import LOSSES_PER_BATCH, Cuda, LossRead, find_cuda
@@ -23,28 +24,24 @@ NUM_PHASES = len(PHASES)
 WALL, SYNC, MARKS, OFF = "wall", "sync", "marks", "off"
 
 
+@dataclass(slots=True, eq=False)
 class StepRecord:
     """One ended step. `phases_ms` follows records.events.PHASES; `marks` and `loss_read` are what the device has yet to deliver.
 
     `t` and `m` are the clocks at its end, `paused_s` is all time in named pauses up to then.
     """
 
-    __slots__ = ("iter_ms", "loss", "loss_read", "m", "marks", "paused_s", "phases_ms", "samples", "step", "t", "tokens")
-
-    def __init__(
-        self, step: int, t: float, m: float, iter_ms: float, samples: Any, tokens: Any, phases_ms: list[float | None], paused_s: float = 0.0
-    ) -> None:
-        self.step = step
-        self.t = t
-        self.m = m
-        self.iter_ms = iter_ms
-        self.samples = samples
-        self.tokens = tokens
-        self.phases_ms = phases_ms
-        self.paused_s = paused_s
-        self.loss: float | None = None
-        self.marks: list[Any] | None = None
-        self.loss_read: Any = None
+    step: int
+    t: float
+    m: float
+    iter_ms: float
+    samples: Any
+    tokens: Any
+    phases_ms: list[float | None]
+    paused_s: float = 0.0
+    loss: float | None = None
+    marks: list[Any] | None = None
+    loss_read: Any = None
 
 
 class Timeline:

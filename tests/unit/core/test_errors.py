@@ -1,9 +1,8 @@
-"""The tree of errors as it is drawn, who raises from it, and messages that any terminal can show."""
+"""The tree of errors, who raises from it, and messages that any terminal can show."""
 
 from __future__ import annotations
 
 import ast
-import re
 import signal
 from pathlib import Path
 
@@ -37,28 +36,6 @@ BESIDES = {
     "OSError",
     "ModuleNotFoundError",
 }
-
-
-def drawn() -> dict[str, str]:
-    """Class → the one it hangs from, as the docstring draws it."""
-    above: list[tuple[int, str]] = []
-    found = {}
-    for line in (errors.__doc__ or "").splitlines():
-        match = re.match(r"^([ │├└─]*)(\w+Error)\b", line)
-        if match and len(match[1]) >= 4:
-            depth = len(match[1])
-            above = [one for one in above if one[0] < depth]
-            found[match[2]] = above[-1][1] if above else "Exception"
-            above.append((depth, match[2]))
-    return found
-
-
-def test_the_tree_is_drawn_as_it_is() -> None:
-    assert drawn() == {name: value.__base__.__name__ for name, value in TREE.items() if value.__base__}
-
-
-def test_every_error_has_an_exit_code() -> None:
-    assert {error.exit_code for error in TREE.values()} == {1, 2}
 
 
 @pytest.mark.parametrize("folder", ["plan", "campaign", "results", "cli", "web", "history", "probe"])

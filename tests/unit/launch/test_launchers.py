@@ -76,35 +76,40 @@ def test_torchrun_module_comes_after_its_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "left_out"),
+    ("kind", "typed", "left_out"),
     [
-        (("--nproc", "4"), "--nproc-per-node"),
-        (("--nnodes=1",), "--nnodes"),
-        (("--standalone",), "--master-port"),
-        (("--rdzv-endpoint=localhost:0",), "--master-addr"),
-        (("--log_dir", "logs"), "--log-dir"),
-        (("-r", "1"), "--redirects"),
-        (("--tee", "3"), "--redirects"),
+        ("torchrun", ("--nproc", "4"), "--nproc-per-node"),
+        ("torchrun", ("--nnodes=1",), "--nnodes"),
+        ("torchrun", ("--standalone",), "--master-port"),
+        ("torchrun", ("--rdzv-endpoint=localhost:0",), "--master-addr"),
+        ("torchrun", ("--log_dir", "logs"), "--log-dir"),
+        ("torchrun", ("-r", "1"), "--redirects"),
+        ("torchrun", ("--tee", "3"), "--redirects"),
+        ("deepspeed", ("--master_p=1234",), "--master_port"),
+        ("deepspeed", ("--enable_each_rank_log", "logs"), "--enable_each_rank_log"),
     ],
 )
-def test_torchrun_option_the_user_typed_is_kept(typed: tuple[str, ...], left_out: str) -> None:
-    argv = _argv(kind="torchrun", ranks=2, program=("torchrun",), launcher_args=typed)
-    ours = argv[1 : argv.index(typed[0])]
-    assert left_out not in ours
+def test_an_option_the_user_typed_is_kept(kind: str, typed: tuple[str, ...], left_out: str) -> None:
+    argv = _argv(kind=kind, ranks=2, program=(kind,), launcher_args=typed)
+    assert left_out not in argv[1 : argv.index(typed[0])]
     assert argv[-1 - len(typed) :] == (*typed, "train.py")
 
 
 @pytest.mark.parametrize(
-    ("typed", "folder"),
+    ("kind", "typed", "folder"),
     [
-        ((), str(ATTEMPT.rank_logs)),
-        (("--log-dir", "logs"), str(CWD / "logs")),
-        (("--log_dir=/var/logs",), "/var/logs"),
-        (("--tee", "3"), None),
+        ("torchrun", (), str(ATTEMPT.rank_logs)),
+        ("torchrun", ("--log-dir", "logs"), str(CWD / "logs")),
+        ("torchrun", ("--log_dir=/var/logs",), "/var/logs"),
+        ("torchrun", ("--tee", "3"), None),
+        ("deepspeed", (), str(ATTEMPT.rank_logs)),
+        ("deepspeed", ("--enable_each_rank_log", "logs"), str(CWD / "logs")),
+        ("deepspeed", ("--enable=/var/logs",), "/var/logs"),
+        ("deepspeed", ("--enable_each_rank_log", "None"), None),
     ],
 )
-def test_torchrun_rank_logs_are_followed_where_they_are(typed: tuple[str, ...], folder: str | None) -> None:
-    assert rank_log_folder(make_spec(CWD, kind="torchrun", launcher_args=typed), ATTEMPT) == folder
+def test_rank_logs_are_followed_where_they_are(kind: str, typed: tuple[str, ...], folder: str | None) -> None:
+    assert rank_log_folder(make_spec(CWD, kind=kind, launcher_args=typed), ATTEMPT) == folder
 
 
 def test_deepspeed_gets_what_is_missing() -> None:
@@ -144,32 +149,6 @@ def test_deepspeed_refuses_gpus_by_uuid() -> None:
     spec = make_spec(CWD, kind="deepspeed")
     with pytest.raises(LaunchError, match=r"'GPU-0a' is none; name GPUs by number in place\.include, as in localhost:0,1"):
         command_for(spec, allocation_for(spec), ATTEMPT, {"CUDA_VISIBLE_DEVICES": "GPU-0a"})
-
-
-@pytest.mark.parametrize(
-    ("typed", "left_out"),
-    [
-        (("--master_p=1234",), "--master_port"),
-        (("--enable_each_rank_log", "logs"), "--enable_each_rank_log"),
-    ],
-)
-def test_deepspeed_option_the_user_typed_is_kept(typed: tuple[str, ...], left_out: str) -> None:
-    argv = _argv(kind="deepspeed", ranks=2, program=("deepspeed",), launcher_args=typed)
-    assert left_out not in argv[1 : argv.index(typed[0])]
-    assert argv[-1 - len(typed) :] == (*typed, "train.py")
-
-
-@pytest.mark.parametrize(
-    ("typed", "folder"),
-    [
-        ((), str(ATTEMPT.rank_logs)),
-        (("--enable_each_rank_log", "logs"), str(CWD / "logs")),
-        (("--enable=/var/logs",), "/var/logs"),
-        (("--enable_each_rank_log", "None"), None),
-    ],
-)
-def test_deepspeed_rank_logs_are_followed_where_they_are(typed: tuple[str, ...], folder: str | None) -> None:
-    assert rank_log_folder(make_spec(CWD, kind="deepspeed", launcher_args=typed), ATTEMPT) == folder
 
 
 def test_command_is_taken_as_typed() -> None:

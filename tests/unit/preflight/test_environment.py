@@ -13,6 +13,7 @@ from seatrial.core.paths import SET_BY_USERS
 from seatrial.history import rows
 from seatrial.preflight import environment
 from seatrial.preflight.environment import NameFacts
+from seatrial.records.plan import RunSpec
 from tests.unit.preflight.needs import by_name, make_need, make_run
 
 HERE = Path("/")
@@ -30,14 +31,17 @@ def test_a_port_the_plan_names_is_taken(option: str) -> None:
 
 
 def test_ports_that_nobody_will_listen_on_are_not_asked_for() -> None:
+    def checked(*runs: RunSpec) -> list[str]:
+        return [check.name for check in environment.check_ports(make_need(*runs)) if check.name.startswith("port ")]
+
     standalone = make_run(HERE, script="t.py", kind="torchrun", launcher_args=("--standalone", "--master_port=29500"))
     any_port = make_run(HERE, script="t.py", kind="torchrun", launcher_args=("--rdzv-endpoint=localhost:0",))
     single = make_run(HERE, script="t.py", env={"MASTER_PORT": "29501"})
     elsewhere = make_run(HERE, script="t.py", kind="torchrun", launcher_args=("--rdzv-endpoint=head.example:29400",))
     several = make_run(HERE, script="t.py", env={"MASTER_PORT": "29502"}, ranks=2)
-    assert environment.named_ports(make_need(standalone, any_port, single, elsewhere, several)) == {29502}
+    assert checked(standalone, any_port, single, elsewhere, several) == ["port 29502"]
     run = make_run(HERE, script="t.py", kind="deepspeed", launcher_args=("--master_port", "29503"), env={"MASTER_PORT": "29504"})
-    assert environment.named_ports(make_need(run)) == {29503}
+    assert checked(run) == ["port 29503"]
 
 
 def test_names() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from seatrial.probe import loop
 from seatrial.probe.identity import process_t
-from seatrial.probe.loop import MIB, Probe, _is_clean, read_memory_mib
+from seatrial.probe.loop import MIB, Probe, read_memory_mib
 from seatrial.probe.writer import FLUSH_HERE_AT_LINES
 from seatrial.records.events import COMMON_FIELDS, STEP_FIELDS
 
@@ -285,20 +285,6 @@ def test_the_environment_alone_activates_it(lines, monkeypatch):
     assert {(event["run"], event["attempt"], event["rank"]) for event in lines.events(rank=2)} == {("mb8_r1", 3, 2)}
 
 
-@pytest.mark.parametrize(
-    ("error", "clean"),
-    [
-        (None, True),
-        (SystemExit(), True),
-        (SystemExit(0), True),
-        (SystemExit(1), False),
-        (KeyboardInterrupt(), False),
-    ],
-)
-def test_a_script_that_exits_with_0_ended_cleanly(error: BaseException | None, clean: bool) -> None:
-    assert _is_clean(error) is clean
-
-
 def test_a_silent_probe_takes_every_call() -> None:
     probe = Probe()
     loader = [1, 2]
@@ -362,14 +348,6 @@ def test_a_compile_pause_after_the_first_step_is_no_part_of_the_start_up(make_pr
         with probe.pause("compile"):
             clock.pass_ms(9)
     assert spans(lines) == []
-
-
-def test_heartbeats_name_the_current_part(lines):
-    with Probe(lines.run_dir, heartbeat_s=None) as probe:
-        with probe.startup("model"):
-            probe._writer._thread.write("beat")
-        probe._writer._thread.write("beat")
-    assert [beat["phase"] for beat in lines.heartbeats()] == ["start", "startup:model", "start", "done"]
 
 
 @pytest.mark.parametrize(("name", "remedy"), [("modell", "did you mean 'model'?"), ("xyz", "known: compile, data, model")])

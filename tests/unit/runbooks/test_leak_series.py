@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.collect.original.runs import Span
@@ -118,13 +118,6 @@ def test_what_is_no_file_is_a_problem_and_no_error(tmp_path: Path) -> None:
     absent, folder = read_table(tmp_path / "none.csv"), read_table(tmp_path)
     assert absent.parts == folder.parts == ()
     assert absent.problem == "there is no such file" and folder.problem != ""
-
-
-@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.binary(max_size=400))
-def test_arbitrary_bytes_are_read(tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "points.csv").write_bytes(data)
-    assert read_table(tmp_path / "points.csv").problem == ""
 
 
 HEADER = "epoch_sec,gpu_index,mem_used_mib,mem_total_mib"

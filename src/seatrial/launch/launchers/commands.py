@@ -46,7 +46,7 @@ HOST_BOUND_NAMES = frozenset(
 def command_for(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str] = _NOTHING) -> Command:
     """The processes to start. `caller` is the environment beneath: a default of ours gives way to what it already sets."""
     launcher = launcher_of(spec)
-    env = added_variables(environment(spec, allocation, attempt, caller))
+    env = {one.name: one.value for one in environment(spec, allocation, attempt, caller) if one.set_by != "caller"}
     return Command(
         argv=launcher.argv(spec, allocation, attempt, {**caller, **env}),
         env=env,
@@ -80,11 +80,6 @@ def environment(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, ca
         replaced = caller.get(name)
         final[name] = EnvironmentVariable(name=name, value=value, set_by=set_by, replaced=None if replaced == value else replaced)
     return tuple(final[name] for name in sorted(final))
-
-
-def added_variables(variables: tuple[EnvironmentVariable, ...]) -> dict[str, str]:
-    """What is set on top of the caller's environment."""
-    return {variable.name: variable.value for variable in variables if variable.set_by != "caller"}
 
 
 def tuning_variables(spec: RunSpec, caller: Mapping[str, str]) -> dict[str, str]:
