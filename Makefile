@@ -22,7 +22,7 @@ test-faults: $(VENV)/.test-ready system-packages
 
 # Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
 test-cluster: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m cluster tests/cluster
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m cluster tests/cluster
 
 # Every command of README.md, CONTRIBUTING.md and docs/, run as a reader would: one page, one shell, one checkout.
 test-docs: $(VENV)/.test-ready system-packages
