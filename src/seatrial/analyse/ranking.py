@@ -1,10 +1,11 @@
 """The order of the groups, whether one wins, and which one is recommended.
 
 In: group summaries and `rank_by`. Out: `Ranking`. The order is that of the metric. The best is the group with the best mean on logs among
-those that can win: at least one run, none failed. A group whose Welch interval against the best includes 1 is tied with it. The best wins
-only where no group is tied with it. Else one of those at the top is recommended: the lowest p90/p50, then the simpler setting, among those
-whose mean lies inside the best one's own interval and within 10 % of it, and that are not significantly worse than a better one: scatter,
-of a group or of its rival, must not decide. A group of one run has no interval: it keeps its place by value.
+those that can win: at least one run, none failed; none can where the metric does not mean the same in all of them (analyse.comparable). A
+group whose Welch interval against the best includes 1 is tied with it. The best wins only where no group is tied with it. Else one of those
+at the top is recommended: the lowest p90/p50, then the simpler setting, among those whose mean lies inside the best one's own interval and
+within 10 % of it, and that are not significantly worse than a better one: scatter, of a group or of its rival, must not decide. A group of
+one run has no interval: it keeps its place by value.
 """
 
 from __future__ import annotations
@@ -13,14 +14,17 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from seatrial.analyse.groups import BATCH_NAME, ITER_P50, cell_number, debug_levels
+from seatrial.analyse.comparable import UNLIKE_SAMPLES, all_comparable
+from seatrial.analyse.groups import ITER_P50, cell_number, debug_levels
 from seatrial.analyse.stability import THROUGHPUT
 from seatrial.analyse.statistics import contains_one, ratio_of
 from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Caution, Scalar
+from seatrial.records.comparison import Comparability
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking
 from seatrial.records.plan import SENTINEL
+from seatrial.records.work_settings import SAMPLES, work_unit
 
 # The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.
 CLOSE = 0.10
@@ -30,6 +34,8 @@ MOST_TIED_NAMED = 8
 """The ranking has them all."""
 MOST_REFUSALS = 4
 NO_INTERVAL = "no interval, so its place is not evidence"
+STEP_TIMES = ("wall_p50_ms", "iter_p50")
+"""Ranked with a caution where a step is not the same work in every group: that is what was asked for."""
 NOT_ENDED = "no run has ended yet"
 ANY_THROUGHPUT = "throughput"
 """The first of THROUGHPUT that most groups have."""
@@ -75,8 +81,8 @@ METRICS = {
 def rank_groups(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
     """The main lane's order, the order of the groups off it, and the winners. A sentinel watches the platform and has no place."""
     groups = [group for group in groups if group.mode != SENTINEL]
-    metric, cautions = _choose_metric(groups, rank_by)
     main = [group for group in groups if group.lane]
+    metric, cautions = _choose_metric(groups, rank_by)
     order = _order(main, metric)
     recommended, why = _recommended(order, main, metric)
     decided = _is_decided(order, recommended)
@@ -91,7 +97,7 @@ def rank_groups(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
         recommended_reason=why,
         latency_winner=_latency_winner(main),
         decided=decided,
-        reason=_reason(order, metric),
+        reason=_not_comparable(main, metric) or _reason(order, metric),
         cautions=(*cautions, *_ranking_cautions(groups, metric)),
     )
 
@@ -100,6 +106,10 @@ def _order(groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup,
     """By value; each compared with the best of those that can win."""
     plain = any(group.runs and not group.debug for group in groups)
     rows = [_unranked(group, metric, _refusal(group, metric, plain=plain)) for group in groups]
+    unlike = _compared_work(groups).why_not(metric.name)
+    if unlike:
+        refusal = f"{_figure_name(metric)} cannot be compared: {unlike}"
+        rows = [replace(row, can_win=False, reason=refusal) if row.can_win else row for row in rows]
     rows.sort(key=lambda row: _by_value(row, metric))
     best = next((row for row in rows if row.can_win), None)
     return _numbered([_against_best(row, best) for row in rows] if best else rows)
@@ -139,9 +149,14 @@ def _simplest(rows: Sequence[RankedGroup], groups: Sequence[GroupSummary]) -> Ra
 
 
 def _level(value: Scalar, among: list[Scalar]) -> float:
-    numbers = {each: cell_number(each) for each in among}
+    """The number itself, off before on; of other values their place."""
+    numbers = {each: float(each) if isinstance(each, bool) else cell_number(each) for each in among}
     number = numbers[value] if None not in numbers.values() else None
     return float(among.index(value)) if number is None else number
+
+
+def _figure_name(metric: Metric) -> str:
+    return "The length of a run" if metric.name == "duration_s" else metric.unit
 
 
 def _best_word(metric: Metric) -> str:
@@ -307,10 +322,33 @@ def _choose_metric(groups: Sequence[GroupSummary], rank_by: str) -> tuple[Metric
         return METRICS[rank_by], []
     running = [group for group in groups if group.runs]
     deciding = [group for group in running if group.lane] or running
-    name = next((name for name in THROUGHPUT if 2 * sum(name in group.figures for group in deciding) > len(deciding)), THROUGHPUT[-1])
+    name = _comparable_rate(deciding) or _usual_rate(deciding)
     better = [other for other in THROUGHPUT[: THROUGHPUT.index(name)] if any(other in group.figures for group in running)]
-    lacked = [*better[:1], *([name] if any(name not in group.figures for group in running) else [])]
+    lacking = [*better[:1], *([name] if any(name not in group.figures for group in running) else [])]
+    lacked = [which for which in lacking if any(which not in group.figures for group in running)]
     return METRICS[name], [_mixed(which, name, running) for which in lacked[-1:]]
+
+
+def _usual_rate(deciding: Sequence[GroupSummary]) -> str:
+    return next((name for name in THROUGHPUT if 2 * sum(name in group.figures for group in deciding) > len(deciding)), THROUGHPUT[-1])
+
+
+def _comparable_rate(deciding: Sequence[GroupSummary]) -> str:
+    """Where the usual rate cannot be compared between these groups, one that all have and that can; empty where there is none."""
+    work = _compared_work(deciding)
+    if not work.why_not(_usual_rate(deciding)):
+        return ""
+    names = (name for name in THROUGHPUT if not work.why_not(name))
+    return next((name for name in names if all(name in group.figures for group in deciding if _counts(group))), "")
+
+
+def _counts(group: GroupSummary) -> bool:
+    """Whether its figure may decide anything."""
+    return bool(group.runs and not group.failed_runs and not group.broken_losses)
+
+
+def _compared_work(groups: Sequence[GroupSummary]) -> Comparability:
+    return all_comparable([group for group in groups if _counts(group)])
 
 
 def _mixed(lacked: str, used: str, running: Sequence[GroupSummary]) -> Caution:
@@ -327,37 +365,46 @@ def _mixed(lacked: str, used: str, running: Sequence[GroupSummary]) -> Caution:
 def _ranking_cautions(groups: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
     """Everything that weakens the order, the gravest first."""
     running = [group for group in groups if group.runs]
-    yield from _steps_compared(running, metric)
+    yield from _unlike_work(running, metric)
     yield from _one_repeat(running)
     yield from _unlike_groups(running)
     yield from _failed_by_platform(groups)
     yield from _mixed_debug(running)
 
 
-def _steps_compared(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
-    axes = _varying_batch_axes(running)
-    if not axes or metric.name not in ("steps_per_s", "wall_p50_ms", "duration_s", "iter_p50"):
-        return
-    if metric.name == "duration_s":
-        text = (
-            f"Groups are ranked by run duration while '{axes[0]}' varies: a run may not do the same work in every group. Let the script "
-            "report its steps, and set samples_per_step."
-        )
+def _unlike_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
+    """A sample or a step is not the same work in every group: what the order means then."""
+    work = _compared_work(running)
+    if text := _not_comparable(running, metric):
+        pass
+    elif metric.name in STEP_TIMES and work.text:
+        text = f"Groups are ranked by {metric.unit} although {work.text}: a step does not do the same work in every group."
+    elif metric.name in THROUGHPUT and (unlike := work.why_not("samples_per_s")):
+        text = f"Groups are ranked by {metric.unit}, since samples/s cannot be compared between them: {unlike}."
     else:
-        text = (
-            f"Groups are ranked by {metric.unit} while '{axes[0]}' varies: a step does not do the same work in every group. Set "
-            f'samples_per_step (for example samples_per_step: "{{{axes[0]}}}"), or let the script report samples.'
-        )
-    yield Caution(kind="steps_compared", numbers={"axis": axes[0]}, text=text)
+        return
+    yield Caution(kind=work.unlike[0].kind, numbers={"setting": work.unlike[0].setting or None}, text=text)
 
 
-def _varying_batch_axes(groups: Sequence[GroupSummary]) -> list[str]:
-    """Axes with several values that set how much work one step does."""
-    values: dict[str, set[Scalar]] = {}
-    for group in groups:
-        for name, value in group.axes.items():
-            values.setdefault(name, set()).add(value)
-    return [name for name, seen in values.items() if len(seen) > 1 and BATCH_NAME.search(name)]
+def _not_comparable(groups: Sequence[GroupSummary], metric: Metric) -> str:
+    """Why no group can win by this metric, and what to do; empty where one can."""
+    work, running = _compared_work(groups), [group for group in groups if group.runs]
+    unlike = work.why_not(metric.name)
+    return f"{_figure_name(metric)} cannot be compared between these groups: {unlike}. {_work_remedy(running, work)}" if unlike else ""
+
+
+def _work_remedy(running: Sequence[GroupSummary], work: Comparability) -> str:
+    """What makes them comparable. Only an axis that counts samples is proposed as their number."""
+    if any(each.kind == UNLIKE_SAMPLES for each in work.unlike):
+        if all("tokens_per_s" in group.figures for group in running) and not work.why_not("tokens_per_s"):
+            return "Rank by tokens_per_s."
+        return "Let the script report tokens, or set tokens_per_step."
+    axes = [name for name in dict.fromkeys(name for group in running for name in group.axes) if work_unit(name) == SAMPLES]
+    varying = [name for name in axes if len({group.axes.get(name) for group in running}) > 1]
+    example = f' (for example samples_per_step: "{{{varying[0]}}}")' if varying else ""
+    if not any("steps_per_s" in group.figures for group in running):
+        return "Let the script report its steps, and how many samples one takes."
+    return f"Let the script report samples, or set samples_per_step{example}."
 
 
 def _one_repeat(running: Sequence[GroupSummary]) -> Iterator[Caution]:

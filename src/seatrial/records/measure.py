@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from seatrial.records.caution import Caution, Number, Scalar
 from seatrial.records.eta import EtaPoint, EtaQuality
+from seatrial.records.work_settings import WorkSetting
 
 
 class MemoryVerdict(str, enum.Enum):
@@ -450,6 +451,8 @@ class GroupSummary:
     debug: tuple[str, ...] = ()
     """Debug and tracing settings that any of its counted runs had: `NCCL_DEBUG=INFO`."""
     cautions: tuple[Caution, ...] = ()
+    work: tuple[WorkSetting, ...] = ()
+    """Settings that change the work of a sample or a step, with their values."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -267,6 +267,7 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
         settings=_settings(newest, summary),
         debug=summary.debug,
         taken_t=_ended_t(newest) if newest else 0.0,
+        work=summary.work,
     )
 
 
