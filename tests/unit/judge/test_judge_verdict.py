@@ -87,7 +87,8 @@ def test_a_failure_outweighs_what_is_inconclusive() -> None:
         (
             Criterion(metric="samples_per_s", scope="winner", at_least=1300),
             Verdict.FAIL,
-            "samples_per_s of the recommended group at least 1,300 samples/s: 1,270 samples/s in mb16_nw2 (95 % interval 1,257 to 1,283, 2 runs).",
+            "samples_per_s of the recommended group at least 1,300 samples/s: 1,270 samples/s in mb16_nw2 "
+            "(95 % interval 1,257 to 1,283, 2 runs).",
         ),
         (
             Criterion(metric="samples_per_s", scope="every_group", at_least=100),

@@ -304,7 +304,11 @@ def _latency_clause(results: CampaignResults) -> str:
     # Of runs that recorded forward and backward, timing points are sums of phases, else whole steps.
     has_phases = any(seed.get("last_fwd_p50_ms") is not None and seed.get("last_bwd_p50_ms") is not None for seed in seeds)
     what = "sum of phases" if has_phases else "step"
-    value = f" ({figure(p50_ms)} ms median {what} over the last timing points)" if isinstance(p50_ms, float) else ""
+    value = (
+        f" ({figure(p50_ms)} ms: the mean, over its runs and their last timing points, of the median {what})"
+        if isinstance(p50_ms, float)
+        else ""
+    )
     same = "the same, " if name == results.ranking.recommended else ""
     return f"Latency winner: {same}{name}{value}."
 
