@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.core.errors import CampaignError, UsageError, did_you_mean
+from seatrial.core.errors import CampaignError, RefusedError, UsageError, did_you_mean
 from seatrial.core.text import SHORT_HASH_DIGITS
 from seatrial.history.rows import history_path, read_history
 from seatrial.machine.provenance import fingerprint_facts
@@ -116,9 +116,9 @@ class Resolver:
         able = comparable_groups(campaign)
         chosen = able[0] if len(able) == 1 else campaign.ranking.recommended
         if chosen is None:
-            raise CampaignError(
-                f"{folder} recommends no group ({(campaign.ranking.reason or 'no run ended ok').rstrip('.')}); name one: {folder}:GROUP"
-            )
+            why = (campaign.ranking.reason or "no run ended ok").rstrip(".")
+            kind = RefusedError if able else CampaignError
+            raise kind(f"{folder} recommends no group ({why}); name one: {folder}:GROUP")
         return compared_group(campaign, chosen, full_name(folder, chosen))
 
     def _row(self, name: str) -> ComparedGroup:
