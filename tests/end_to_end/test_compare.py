@@ -56,3 +56,27 @@ def test_groups_history_and_debug_settings(harness: Harness) -> None:
     harness.run("run", str(harness.plan(traced, "traced.yaml")), "--only", "tuned_r1", code=None)
     refused = harness.run("compare", "out:tuned", "traced", code=2)
     assert "CUDA_LAUNCH_BLOCKING=1" in refused and "debug settings" in refused
+
+
+LENGTHS = """
+import sys, time
+for step in range(30):
+    time.sleep(0.03 if sys.argv[1] == "64" else 0.02)
+    print(f"tick {step} cost {3 - step / 30:.3f}", flush=True)
+"""
+
+
+def test_samples_of_unlike_length_have_no_winner(harness: Harness) -> None:
+    """By samples/s the shorter block is faster, by tokens/s the longer one: without tokens neither is named."""
+    (harness.folder / "loop.py").write_text(LENGTHS)
+    pattern = r"tick (?P<step>\d+) cost (?P<loss>[\d.]+)"
+    sweep = ("sweep", "-P", "block_size=32,64", "--samples-per-step", "8", "--repeats", "3", "--pattern", pattern, "--out", "out", "--json")
+    last = json_line(harness.run(*sweep, "--", "python", "loop.py", "{block_size}"))
+    assert (last["metric"], last["winner"], last["recommended"], last["decided"]) == ("samples_per_s", None, None, False)
+    assert not harness.out.best_config_json.exists()
+    summary = json.loads(harness.out.summary_json.read_text())
+    assert "block_size (32 → 64)" in summary["winners"] and "{block_size}" not in json.dumps(summary["cautions"])
+    names = [f"out:{row['summary']['group']}" for row in last["ranking"]]
+    (one,) = json_line(harness.run("compare", *names, "--json", code=3))["comparisons"]
+    assert (one["relation"], one["ratio"], one["loss"]["verdict"]) == (Relation.AMBIGUOUS.value, None, "unknown")
+    assert "block_size (32 → 64)" in harness.run("compare", "out", code=2)

@@ -63,7 +63,7 @@ def test_clean_runs_are_recorded_with_their_files(finished_folder: Path) -> None
 def test_the_last_line_is_json(finished_folder: Path) -> None:
     text = (finished_folder / FINISHED_OUTPUT).read_text()
     last = json.loads(text.strip().splitlines()[-1])
-    assert last["verdict"] == "PASS" and last["winner"] and len(last["ranking"]) == 2
+    assert last["verdict"] == "PASS" and last["recommended"] and len(last["ranking"]) == 2
     assert "summary.md" in text
 
 

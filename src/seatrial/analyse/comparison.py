@@ -4,7 +4,7 @@ In: two groups (A the baseline, B the candidate), the metric, and the margin tha
 campaign that ran in rounds are paired by repeat (paired t), others are compared by Welch's t, both on logs; which one follows from how the
 runs were scheduled, never from their figures. The interval decides: SAME where it lies wholly within the margin; else FASTER or SLOWER
 where it excludes 1 and its mean lies beyond the margin; else AMBIGUOUS. Several comparisons at once are corrected by Holm. Where they ran
-on different numbers of ranks, rates are per GPU.
+on different numbers of ranks, rates are per GPU, or per rank where there are none.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from seatrial.analyse.comparable import UNLIKE_SAMPLES, comparable
 from seatrial.analyse.groups import (
     changes_text,
     differences,
     machine_differences,
     settings_text,
-    step_work_difference,
     why_not_comparable,
 )
 from seatrial.analyse.losses import loss_parity
@@ -50,11 +50,13 @@ MARGIN_PCT = 1.0
 # The seeds' columns are of groups, not of runs, and have no interval.
 COMPARED = {name: metric for name, metric in METRICS.items() if metric.seed_column is None}
 RATES = ("samples_per_s", "tokens_per_s", "steps_per_s")
-# Not compared while a step does not do the same work in both.
-PER_STEP = ("steps_per_s", "duration_s")
-# Compared then with a caution.
+# Compared with a caution while a step does not do the same work in both.
 STEP_TIMES = ("wall_p50_ms", "wall_p90_over_p50")
 LEAST_RUNS = 2
+MOST_PCT = 1000.0
+"""Per cent beyond which a smallest detectable difference says only that there are too few runs."""
+WIDEST_INTERVAL = 100
+"""Upper over lower end, likewise."""
 # p90/p50 of a run that changed its pace can be small, where most of its steps were slow; unsteady steps are taken to vary by this at least.
 LEAST_VARIATION = 1.25
 # On logs. A nanosecond clock over a minute resolves no more.
@@ -121,7 +123,7 @@ class _Prepared:
     @property
     def problem(self) -> str:
         """Why there is no result whatever the figures show; empty where the interval may decide."""
-        known = _platform_failures(self.a, self.b) or _too_few_runs(self.a, self.b) or _different_steps(self.a, self.b, self.metric)
+        known = _platform_failures(self.a, self.b) or _too_few_runs(self.a, self.b) or _unlike_work(self.a, self.b, self.metric)
         if known or self.difference is None or self.difference.spread > SMALLEST_SPREAD:
             return known
         return "every repeat gives the same to the last digit: the figures are rounded or copied, so their noise is unknown"
@@ -136,7 +138,8 @@ def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bo
     a, b = (replace(group, runs=tuple(run for run in group.runs if _has_metric(run, metric.name))) for group in (a, b))
     if a.world_size != b.world_size:
         a, b = _per_gpu(a), _per_gpu(b)
-        metric = replace(metric, unit=f"{metric.unit} per GPU") if metric.name in RATES else metric
+        worker = "GPU" if all(group.machine.get("gpu_name", "none") != "none" for group in (a, b)) else "rank"
+        metric = replace(metric, unit=f"{metric.unit} per {worker}") if metric.name in RATES else metric
     pairs = pair_runs(a, b)
     runs_a, runs_b = ([one for one, _ in pairs], [other for _, other in pairs]) if pairs else (list(a.runs), list(b.runs))
     logs_a, logs_b = ([math.log(run.figures[metric.name]) for run in runs] for runs in (runs_a, runs_b))
@@ -147,13 +150,15 @@ def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bo
 
 
 def common_metric(a: ComparedGroup, b: ComparedGroup, metric: str) -> Metric:
-    """The metric, which both must have; of throughput the first of samples/s, tokens/s, steps/s and the duration that both have."""
+    """The metric, which both must have; of throughput the first of samples/s, tokens/s, steps/s and the duration that both have, and that
+    means the same in both where there is one."""
     if metric != ANY_THROUGHPUT and metric not in COMPARED:
         raise UsageError(f"metric '{metric}' is not a metric to compare by; {did_you_mean(metric, [ANY_THROUGHPUT, *COMPARED])}")
     names = THROUGHPUT if metric == ANY_THROUGHPUT else (metric,)
     both = [name for name in names if _enough_have(a, name) and _enough_have(b, name)]
     if both:
-        return METRICS[both[0]]
+        work = comparable(a, b)
+        return METRICS[next((name for name in both if not work.why_not(name)), both[0])]
     own = [(group.name, [name for name in COMPARED if group.runs and _enough_have(group, name)]) for group in (a, b)]
     had = "; ".join(f"{name} has {', '.join(metrics) or 'none of them'}" for name, metrics in own)
     raise RefusedError(f"{a.name} and {b.name} have no {metric} in common: {had}. Name a --metric that both have, or run them again")
@@ -226,7 +231,7 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
         bootstrap_high=ends[1] if ends else None,
         chance=p if difference else None,
         comparisons=comparisons,
-        detectable_pct=detectable_pct(difference, confidence) if difference else None,
+        detectable_pct=_detectable_pct(difference, confidence),
         margin_pct=margin_pct,
         loss=prepared.loss,
         blocked=_platform_failures(a, b),
@@ -239,6 +244,12 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
         reason=" ".join(filter(None, (_preset_ruling(preset, a, b, metric), reason))),
         method="; ".join(filter(None, (preset and f"preset {preset}", method))),
     )
+
+
+def _detectable_pct(difference: Difference | None, confidence: float) -> float | None:
+    """None where these runs would not even show a change by MOST_PCT."""
+    found = detectable_pct(difference, confidence) if difference else None
+    return found if found is not None and found <= MOST_PCT else None
 
 
 def _relation(ratio: Estimate | None, metric: Metric, margin_pct: float) -> Relation:
@@ -268,14 +279,17 @@ def _too_few_runs(a: ComparedGroup, b: ComparedGroup) -> str:
     return ""
 
 
-def _different_steps(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> str:
-    """Why a figure per step or per run means nothing for these two; empty where it does, and for all other figures."""
-    work = step_work_difference(a, b) if metric.name in PER_STEP else ""
-    if not work:
+def _unlike_work(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> str:
+    """Why this figure means nothing for these two; empty where it does."""
+    work = comparable(a, b)
+    unlike = work.why_not(metric.name)
+    if not unlike:
         return ""
+    if work.unlike[0].kind == UNLIKE_SAMPLES:
+        return f"{unlike}: let both report tokens, or set workload.tokens_per_step, and compare by tokens_per_s"
     what = "a run" if metric.name == "duration_s" else "a step"
     return (
-        f"{work}, so {what} does not do the same work in both: set workload.samples_per_step, or let the script report samples, and "
+        f"{unlike}, so {what} does not do the same work in both: set workload.samples_per_step, or let the script report samples, and "
         "compare by samples_per_s"
     )
 
@@ -320,8 +334,11 @@ def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Itera
             yield f"{count(group.failed_runs, 'run')} of {group.name} failed: only those that ended ok are compared."
         if group.pending:
             yield f"{count(len(group.pending), 'run')} of {group.name} {'is' if len(group.pending) == 1 else 'are'} pending."
-    if metric.name in STEP_TIMES and (work := step_work_difference(a, b)):
-        yield f"{metric.unit} is compared although {work}: a step does not do the same work."
+    work = comparable(a, b)
+    if metric.name in STEP_TIMES and work.text:
+        yield f"{metric.unit} is compared although {work.text}: a step does not do the same work."
+    if metric.name in RATES and not work.why_not(metric.name) and (unlike := work.why_not("samples_per_s")):
+        yield f"{metric.unit} is compared, since samples/s cannot be: {unlike}."
     if a.world_size != b.world_size:
         ranks = f"{a.name} ran on {count(a.world_size, 'rank')} and {b.name} on {b.world_size}"
         yield f"{ranks}: {metric.unit} is compared; `compare --scaling` shows how the total grows."
@@ -412,6 +429,8 @@ def _change(found: Comparison, ratio: float) -> str:
 def _interval(found: Comparison, ratio: Estimate) -> str:
     if ratio.low is None or ratio.high is None:
         return "no interval"
+    if ratio.high > WIDEST_INTERVAL * ratio.low:
+        return f"{found.confidence * 100:.4g} % interval wider than a factor of {WIDEST_INTERVAL}: too few runs to tell"
     return f"{found.confidence * 100:.4g} % interval {_signed(ratio.low)} to {_signed(ratio.high)}"
 
 

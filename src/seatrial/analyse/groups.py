@@ -4,14 +4,13 @@ In: measured runs and the baseline's name. Out: one `GroupSummary` for each grou
 columns by their rules. Only current attempts that ended ok under the newest conditions count: runs with another driver, GPU, commit or
 effective setting are set aside with a caution, never averaged in.
 
-Of two `ComparedGroup`s: why they must not be compared (the same runs, different machines, debug settings in one only), whether a step does
-the same work in both, and the settings and code in which they differ. Ranking, comparison, criteria and scaling use it.
+Of two `ComparedGroup`s: why they must not be compared (the same runs, different machines, debug settings in one only), and the settings and
+code in which they differ. Whether they did the same work: analyse.comparable.
 """
 
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,20 +27,13 @@ from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun
-from seatrial.records.run_table import config_cells, qualified_name
+from seatrial.records.run_table import config_cells, qualified_name, run_work_settings
 from seatrial.records.signatures.registry import fault_of
 
 FIGURES = ("samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
 CONFIG_COLUMNS = GROUP_SEED[GROUP_SEED.index("zero_stage") : GROUP_SEED.index("git_dirty") + 1]
 MIXED = "mixed"
 ITER_P50 = "tail_mean_iter_p50_ms_mean"
-# Names of settings that set how much work one step does.
-BATCH_NAME = re.compile(
-    r"(?:^|_)(?:m?bs|mb|bsz|batch|batch_?size|microbatch|seq_?len|block_?size|sequence_?length|accum\w*)(?:_|$)", re.IGNORECASE
-)
-# A last batch that is not full moves the mean work of a step by less than this, on logs.
-SAME_WORK = 0.005
-WORK = ("samples_per_s", "tokens_per_s")
 # Settings whose value is a level. Of the others the value is a path, an id or a list of names.
 DEBUG_WITH_LEVELS = ("NCCL_DEBUG", "TORCH_DISTRIBUTED_DEBUG")
 NOT_COMPARED = ("host", "hosts", "gpu_uuid", "gpu_uuids")
@@ -106,6 +98,7 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         debug=tuple(sorted({f"{one.name}={one.value}" for run in counted if run.measure for one in run.measure.debug if not one.varied})),
         seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(counted or members, counted)},
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
+        work=run_work_settings(spec),
     )
 
 
@@ -368,37 +361,3 @@ def changes_text(changes: Changes) -> str:
 
 def settings_text(settings: tuple[str, ...]) -> str:
     return ", ".join(sorted(settings)) or "none"
-
-
-def step_work_difference(a: ComparedGroup, b: ComparedGroup) -> str:
-    """Why a step of A does not do the work of a step of B; empty where it does, as far as is known. By the rates where both have them, else
-    by the settings. Figures per step, durations and losses at one step can be compared only where it does."""
-    for name in WORK:
-        work_a, work_b = work_per_step(a, name), work_per_step(b, name)
-        if work_a is not None and work_b is not None:
-            unit = name.removesuffix("_per_s")
-            differs = abs(math.log(work_b / work_a)) > SAME_WORK
-            return f"a step takes {work_a:.4g} {unit} in {a.name} and {work_b:.4g} in {b.name}" if differs else ""
-    batch = _batch_difference(a, b)
-    return f"{batch} differs" if batch else ""
-
-
-def work_per_step(group: ComparedGroup, name: str) -> float | None:
-    """Samples or tokens of all ranks in one step, geometric mean over the runs; None where a run lacks them."""
-    logs = []
-    for run in group.runs:
-        work, steps = run.figures.get(name), run.figures.get("steps_per_s")
-        if not work or not steps or work < 0 or steps < 0:
-            return None
-        logs.append(math.log(work / steps))
-    return math.exp(math.fsum(logs) / len(logs)) if logs else None
-
-
-def _batch_difference(a: ComparedGroup, b: ComparedGroup) -> str:
-    """The first setting of a step's work that differs, with its values; empty where none does."""
-    for name in sorted({*a.settings, *b.settings}):
-        before, after = a.settings.get(name, "none"), b.settings.get(name, "none")
-        # Of `env.BATCH_SIZE` and `train.batch_size` the last part counts.
-        if before != after and BATCH_NAME.search(name.rpartition(".")[2]):
-            return f"{name} ({before} → {after})"
-    return f"the number of ranks ({a.world_size} → {b.world_size})" if a.world_size != b.world_size else ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from seatrial.analyse.groups import step_work_difference
+from seatrial.analyse.comparable import LOSS, comparable
 from seatrial.analyse.statistics import MEDIAN_TO_MEAN_ERROR, level_and_width, mann_kendall, median, t_quantile
 from seatrial.core.text import MOST_IN_PASSING, join_names
 from seatrial.records.comparison import ComparedGroup, ComparedRun, LossParity, LossVerdict
@@ -149,9 +149,9 @@ def loss_parity(a: ComparedGroup, b: ComparedGroup) -> LossParity:
     not_finite = _not_finite(a, b)
     if not_finite is not None:
         return not_finite
-    work_difference = step_work_difference(a, b)
-    if work_difference:
-        return _unknown(f"{work_difference}, so losses at one step cannot be compared")
+    unlike = comparable(a, b).why_not(LOSS)
+    if unlike:
+        return _unknown(f"{unlike}, so losses at one step cannot be compared")
     missing = _without_losses(a, b)
     if missing:
         return _unknown(f"{missing}: report losses with probe.loss, or log them")

@@ -1,9 +1,11 @@
-"""The order of the groups, and which one wins.
+"""The order of the groups, whether one wins, and which one is recommended.
 
-In: group summaries and `rank_by`. Out: `Ranking`. The best is the group with the best mean on logs among those that can win: at least one
-run, none failed. A group whose Welch interval against the best includes 1 is tied with it. The tie goes to the lower p90/p50 among those
-whose mean lies inside the best one's own interval and within 10 % of it, and that are not significantly worse than a better one: scatter,
-of a group or of its rival, must not win. A group of one run has no interval: it keeps its place by value.
+In: group summaries and `rank_by`. Out: `Ranking`. The order is that of the metric. The best is the group with the best mean on logs among
+those that can win: at least one run, none failed; none can where the metric does not mean the same in all of them (analyse.comparable). A
+group whose Welch interval against the best includes 1 is tied with it. The best wins only where no group is tied with it. Else one of those
+at the top is recommended: the lowest p90/p50, then the simpler setting, among those whose mean lies inside the best one's own interval and
+within 10 % of it, and that are not significantly worse than a better one: scatter, of a group or of its rival, must not decide. A group of
+one run has no interval: it keeps its place by value.
 """
 
 from __future__ import annotations
@@ -12,21 +14,28 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from seatrial.analyse.groups import BATCH_NAME, ITER_P50, cell_number, debug_levels
+from seatrial.analyse.comparable import UNLIKE_SAMPLES, all_comparable
+from seatrial.analyse.groups import ITER_P50, cell_number, debug_levels
 from seatrial.analyse.stability import THROUGHPUT
 from seatrial.analyse.statistics import contains_one, ratio_of
 from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Caution, Scalar
+from seatrial.records.comparison import Comparability
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking
 from seatrial.records.plan import SENTINEL
+from seatrial.records.work_settings import SAMPLES, work_unit
 
 # The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.
 CLOSE = 0.10
+# Values of p90/p50 that differ by less count as equal: tables show two digits.
+SAME_JITTER = 0.01
 MOST_TIED_NAMED = 8
 """The ranking has them all."""
 MOST_REFUSALS = 4
 NO_INTERVAL = "no interval, so its place is not evidence"
+STEP_TIMES = ("wall_p50_ms", "iter_p50")
+"""Ranked with a caution where a step is not the same work in every group: that is what was asked for."""
 NOT_ENDED = "no run has ended yet"
 ANY_THROUGHPUT = "throughput"
 """The first of THROUGHPUT that most groups have."""
@@ -72,39 +81,86 @@ METRICS = {
 def rank_groups(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
     """The main lane's order, the order of the groups off it, and the winners. A sentinel watches the platform and has no place."""
     groups = [group for group in groups if group.mode != SENTINEL]
-    metric, cautions = _choose_metric(groups, rank_by)
     main = [group for group in groups if group.lane]
+    metric, cautions = _choose_metric(groups, rank_by)
     order = _order(main, metric)
-    winner = next((row for row in order if row.can_win), None)
+    recommended, why = _recommended(order, main, metric)
+    decided = _is_decided(order, recommended)
     return Ranking(
         metric=metric.name,
         unit=metric.unit,
         higher_is_better=metric.higher_is_better,
         groups=order,
         off_lane=_order([group for group in groups if not group.lane], metric),
-        winner=winner.group if winner else None,
+        winner=recommended.group if recommended and decided else None,
+        recommended=recommended.group if recommended else None,
+        recommended_reason=why,
         latency_winner=_latency_winner(main),
-        decided=_is_decided(order, winner),
-        reason=_reason(order, winner, metric),
+        decided=decided,
+        reason=_not_comparable(main, metric) or _reason(order, metric),
         cautions=(*cautions, *_ranking_cautions(groups, metric)),
     )
 
 
 def _order(groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup, ...]:
-    """First the best and those inside its interval and indistinguishable from it, by p90/p50; the rest by value."""
+    """By value; each compared with the best of those that can win."""
     plain = any(group.runs and not group.debug for group in groups)
     rows = [_unranked(group, metric, _refusal(group, metric, plain=plain)) for group in groups]
-    candidates = [row for row in rows if row.can_win]
-    if not candidates:
-        return _numbered(sorted(rows, key=lambda row: _by_value(row, metric)))
-    best = min(candidates, key=lambda row: _by_value(row, metric))
-    rows = [_against_best(row, best) for row in rows]
-    tied = _may_win([row for row in rows if row.can_win and _differs(row) is False and _is_inside(row, best)], metric)
-    rest = sorted((row for row in rows if row not in tied), key=lambda row: _by_value(row, metric))
-    # Only groups that cannot win come before the best.
-    ahead = [row for row in rest if _by_value(row, metric) < _by_value(best, metric)]
-    behind = rest[len(ahead) :]
-    return _numbered([*ahead, *sorted(tied, key=lambda row: (_jitter(row.summary), _by_value(row, metric))), *behind])
+    unlike = _compared_work(groups).why_not(metric.name)
+    if unlike:
+        refusal = f"{_figure_name(metric)} cannot be compared: {unlike}"
+        rows = [replace(row, can_win=False, reason=refusal) if row.can_win else row for row in rows]
+    rows.sort(key=lambda row: _by_value(row, metric))
+    best = next((row for row in rows if row.can_win), None)
+    return _numbered([_against_best(row, best) for row in rows] if best else rows)
+
+
+def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup | None, str]:
+    """The group to use as things are, and why; None where no group can win."""
+    candidates = [row for row in order if row.can_win]
+    best = next((row for row in candidates if row.is_best), None)
+    if best is None:
+        return None, ""
+    top = _at_the_top([row for row in candidates if _differs(row) is False and _is_inside(row, best)])
+    steady = [row for row in top if _jitter(row.summary) <= min(_jitter(each.summary) for each in top) + SAME_JITTER]
+    if len(top) == 1:
+        return best, f"the {_best_word(metric)} {metric.unit}" if len(candidates) > 1 else ""
+    chosen, tied = _simplest(steady, groups), f"{len(top)} indistinguishable groups at the top"
+    jitter = _jitter(chosen.summary)
+    if len(steady) == 1:
+        return chosen, f"the lowest p90/p50 ({jitter:.3g}) of the {tied}"
+    if len(steady) == len(top):
+        return chosen, f"the simplest setting of the {tied}"
+    return chosen, f"the simplest setting of those {len(steady)} of the {tied} that have the lowest p90/p50"
+
+
+def _simplest(rows: Sequence[RankedGroup], groups: Sequence[GroupSummary]) -> RankedGroup:
+    """The one with the smallest values, the plan's first axis first: fewer workers, a lower stage. Values that are no numbers come in the
+    order of `groups`, which is the plan's."""
+    values: dict[str, dict[Scalar, None]] = {}
+    for group in groups:
+        for name, value in group.axes.items():
+            values.setdefault(name, {})[value] = None
+
+    def sizes(row: RankedGroup) -> list[float]:
+        return [_level(value, list(values[name])) for name, value in row.summary.axes.items()]
+
+    return min(rows, key=lambda row: (sizes(row), row.rank))
+
+
+def _level(value: Scalar, among: list[Scalar]) -> float:
+    """The number itself, off before on; of other values their place."""
+    numbers = {each: float(each) if isinstance(each, bool) else cell_number(each) for each in among}
+    number = numbers[value] if None not in numbers.values() else None
+    return float(among.index(value)) if number is None else number
+
+
+def _figure_name(metric: Metric) -> str:
+    return "The length of a run" if metric.name == "duration_s" else metric.unit
+
+
+def _best_word(metric: Metric) -> str:
+    return "highest" if metric.higher_is_better else "lowest"
 
 
 def _unranked(group: GroupSummary, metric: Metric, refusal: str) -> RankedGroup:
@@ -112,10 +168,9 @@ def _unranked(group: GroupSummary, metric: Metric, refusal: str) -> RankedGroup:
     return RankedGroup(rank=0, summary=group, estimate=metric.of(group), can_win=not refusal, reason=refusal)
 
 
-def _may_win(tied: list[RankedGroup], metric: Metric) -> list[RankedGroup]:
+def _at_the_top(tied: Sequence[RankedGroup]) -> list[RankedGroup]:
     """Those not significantly worse than a better one: a best group that scatters must not lift a slower one over others."""
-    best_first = sorted(tied, key=lambda row: _by_value(row, metric))
-    return [row for at, row in enumerate(best_first) if not any(_is_different(row, better) for better in best_first[:at])]
+    return [row for at, row in enumerate(tied) if not any(_is_different(row, better) for better in tied[:at])]
 
 
 def _against_best(row: RankedGroup, best: RankedGroup) -> RankedGroup:
@@ -210,29 +265,26 @@ def _conditions(row: RankedGroup) -> tuple[str, frozenset[tuple[str, str]]]:
     return row.summary.fingerprint, debug_levels(row.summary.debug)
 
 
-def _reason(order: Sequence[RankedGroup], winner: RankedGroup | None, metric: Metric) -> str:
-    """One sentence on how the winner won."""
-    if winner is None:
+def _reason(order: Sequence[RankedGroup], metric: Metric) -> str:
+    """One sentence: how the best group stands against the others, or why none can win."""
+    best = next((row for row in order if row.is_best), None)
+    if best is None:
         return f"No group can win: {_refusals(order) or 'there are none'}."
-    name, candidates = winner.group, [row for row in order if row.can_win]
+    name, candidates = best.group, [row for row in order if row.can_win]
     if len(candidates) == 1:
-        if len(order) > 1 and all(row.reason == NOT_ENDED for row in order if row is not winner):
+        if len(order) > 1 and all(row.reason == NOT_ENDED for row in order if row is not best):
             return f"{name} is the only group with a finished run."
         return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
-    tied = [row for row in candidates if row is not winner and not _is_different(row, winner)]
-    leads = f"{name} has the {'highest' if metric.higher_is_better else 'lowest'} {metric.unit}"
-    if not tied and winner.summary.unsteady_runs:
-        return f"{leads}, but {winner.summary.unsteady_runs} of its {winner.summary.runs} runs had no steady state: run more steps."
+    tied = [row for row in candidates if row is not best and not _differs(row)]
+    has = f"{name} has the {_best_word(metric)} {metric.unit}"
+    if not tied and best.summary.unsteady_runs:
+        return f"{has}, but {best.summary.unsteady_runs} of its {best.summary.runs} runs had no steady state: run more steps."
     if not tied:
-        return f"{leads}, significantly better than every other group.{_still_to_repeat(order)}"
+        return f"{has}, significantly better than every other group.{_still_to_repeat(order)}"
     if any(_differs(row) is None for row in tied):
         remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
-        return f"{leads}, but without an interval the order is not evidence: {remedy}."
-    names = join_names([row.group for row in tied], MOST_TIED_NAMED)
-    best = next(row for row in candidates if row.is_best)
-    jitter_decided = any(_is_inside(row, best) for row in tied) and math.isfinite(_jitter(winner.summary))
-    by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it comes first by its {metric.unit}"
-    return f"{name} is indistinguishable from {names} at 95 %; {by}."
+        return f"{has}, but without an interval the order is not evidence: {remedy}."
+    return f"{has}, indistinguishable from {join_names([row.group for row in tied], MOST_TIED_NAMED)} at 95 %."
 
 
 def _refusals(order: Sequence[RankedGroup]) -> str:
@@ -270,10 +322,33 @@ def _choose_metric(groups: Sequence[GroupSummary], rank_by: str) -> tuple[Metric
         return METRICS[rank_by], []
     running = [group for group in groups if group.runs]
     deciding = [group for group in running if group.lane] or running
-    name = next((name for name in THROUGHPUT if 2 * sum(name in group.figures for group in deciding) > len(deciding)), THROUGHPUT[-1])
+    name = _comparable_rate(deciding) or _usual_rate(deciding)
     better = [other for other in THROUGHPUT[: THROUGHPUT.index(name)] if any(other in group.figures for group in running)]
-    lacked = [*better[:1], *([name] if any(name not in group.figures for group in running) else [])]
+    lacking = [*better[:1], *([name] if any(name not in group.figures for group in running) else [])]
+    lacked = [which for which in lacking if any(which not in group.figures for group in running)]
     return METRICS[name], [_mixed(which, name, running) for which in lacked[-1:]]
+
+
+def _usual_rate(deciding: Sequence[GroupSummary]) -> str:
+    return next((name for name in THROUGHPUT if 2 * sum(name in group.figures for group in deciding) > len(deciding)), THROUGHPUT[-1])
+
+
+def _comparable_rate(deciding: Sequence[GroupSummary]) -> str:
+    """Where the usual rate cannot be compared between these groups, one that all have and that can; empty where there is none."""
+    work = _compared_work(deciding)
+    if not work.why_not(_usual_rate(deciding)):
+        return ""
+    names = (name for name in THROUGHPUT if not work.why_not(name))
+    return next((name for name in names if all(name in group.figures for group in deciding if _counts(group))), "")
+
+
+def _counts(group: GroupSummary) -> bool:
+    """Whether its figure may decide anything."""
+    return bool(group.runs and not group.failed_runs and not group.broken_losses)
+
+
+def _compared_work(groups: Sequence[GroupSummary]) -> Comparability:
+    return all_comparable([group for group in groups if _counts(group)])
 
 
 def _mixed(lacked: str, used: str, running: Sequence[GroupSummary]) -> Caution:
@@ -290,37 +365,46 @@ def _mixed(lacked: str, used: str, running: Sequence[GroupSummary]) -> Caution:
 def _ranking_cautions(groups: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
     """Everything that weakens the order, the gravest first."""
     running = [group for group in groups if group.runs]
-    yield from _steps_compared(running, metric)
+    yield from _unlike_work(running, metric)
     yield from _one_repeat(running)
     yield from _unlike_groups(running)
     yield from _failed_by_platform(groups)
     yield from _mixed_debug(running)
 
 
-def _steps_compared(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
-    axes = _varying_batch_axes(running)
-    if not axes or metric.name not in ("steps_per_s", "wall_p50_ms", "duration_s", "iter_p50"):
-        return
-    if metric.name == "duration_s":
-        text = (
-            f"Groups are ranked by run duration while '{axes[0]}' varies: a run may not do the same work in every group. Let the script "
-            "report its steps, and set samples_per_step."
-        )
+def _unlike_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
+    """A sample or a step is not the same work in every group: what the order means then."""
+    work = _compared_work(running)
+    if text := _not_comparable(running, metric):
+        pass
+    elif metric.name in STEP_TIMES and work.text:
+        text = f"Groups are ranked by {metric.unit} although {work.text}: a step does not do the same work in every group."
+    elif metric.name in THROUGHPUT and (unlike := work.why_not("samples_per_s")):
+        text = f"Groups are ranked by {metric.unit}, since samples/s cannot be compared between them: {unlike}."
     else:
-        text = (
-            f"Groups are ranked by {metric.unit} while '{axes[0]}' varies: a step does not do the same work in every group. Set "
-            f'samples_per_step (for example samples_per_step: "{{{axes[0]}}}"), or let the script report samples.'
-        )
-    yield Caution(kind="steps_compared", numbers={"axis": axes[0]}, text=text)
+        return
+    yield Caution(kind=work.unlike[0].kind, numbers={"setting": work.unlike[0].setting or None}, text=text)
 
 
-def _varying_batch_axes(groups: Sequence[GroupSummary]) -> list[str]:
-    """Axes with several values that set how much work one step does."""
-    values: dict[str, set[Scalar]] = {}
-    for group in groups:
-        for name, value in group.axes.items():
-            values.setdefault(name, set()).add(value)
-    return [name for name, seen in values.items() if len(seen) > 1 and BATCH_NAME.search(name)]
+def _not_comparable(groups: Sequence[GroupSummary], metric: Metric) -> str:
+    """Why no group can win by this metric, and what to do; empty where one can."""
+    work, running = _compared_work(groups), [group for group in groups if group.runs]
+    unlike = work.why_not(metric.name)
+    return f"{_figure_name(metric)} cannot be compared between these groups: {unlike}. {_work_remedy(running, work)}" if unlike else ""
+
+
+def _work_remedy(running: Sequence[GroupSummary], work: Comparability) -> str:
+    """What makes them comparable. Only an axis that counts samples is proposed as their number."""
+    if any(each.kind == UNLIKE_SAMPLES for each in work.unlike):
+        if all("tokens_per_s" in group.figures for group in running) and not work.why_not("tokens_per_s"):
+            return "Rank by tokens_per_s."
+        return "Let the script report tokens, or set tokens_per_step."
+    axes = [name for name in dict.fromkeys(name for group in running for name in group.axes) if work_unit(name) == SAMPLES]
+    varying = [name for name in axes if len({group.axes.get(name) for group in running}) > 1]
+    example = f' (for example samples_per_step: "{{{varying[0]}}}")' if varying else ""
+    if not any("steps_per_s" in group.figures for group in running):
+        return "Let the script report its steps, and how many samples one takes."
+    return f"Let the script report samples, or set samples_per_step{example}."
 
 
 def _one_repeat(running: Sequence[GroupSummary]) -> Iterator[Caution]:

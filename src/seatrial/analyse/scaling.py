@@ -21,6 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from seatrial.analyse.comparable import UNLIKE_SAMPLES, all_comparable
 from seatrial.analyse.comparison import pair_runs
 from seatrial.analyse.groups import compared_facts, machine_problem, own_settings
 from seatrial.analyse.statistics import estimate, paired_difference, ratio_interval, ratio_of
@@ -156,6 +157,13 @@ def scaling(groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus
     if name is None:
         reason = f"'{metric}' is not a rate that grows with {worker}s: choose throughput, {', '.join(RATES)}."
         return Scaling(metric=metric, unit="", points=(), reason=reason, worker=worker)
+    # More ranks are more work in a step, which is what scaling is about; a sample must be the same.
+    unlike = next((each for each in all_comparable(groups).unlike if each.kind == UNLIKE_SAMPLES and name in each.metrics), None)
+    if unlike:
+        reason = (
+            f"{RATES[name]} cannot be compared between these groups: {unlike.text}. Let them report tokens, or scale groups of one size."
+        )
+        return Scaling(metric=name, unit=RATES[name], points=(), reason=reason, worker=worker)
     sized = by_size(groups, name)
     unit = f"{worker} {RATES[name]}" if name == "steps_per_s" else RATES[name]
     found = Scaling(metric=name, unit=unit, points=(), worker=worker)
@@ -171,9 +179,11 @@ def scaling(groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus
 
 
 def _metric(groups: Sequence[ComparedGroup], metric: str) -> str | None:
-    """For `throughput` samples where most runs have them, else tokens, else steps."""
+    """For `throughput` samples where most runs have them, else tokens, else steps; tokens where samples are of unlike size."""
     if metric != "throughput":
         return metric if metric in RATES else None
+    if all_comparable(groups).why_not("samples_per_s") and all(rate_of(run, "tokens_per_s") for group in groups for run in group.runs):
+        return "tokens_per_s"
     runs = [run for group in groups for run in group.runs]
     return next((name for name in RATES if 2 * sum(rate_of(run, name) is not None for run in runs) > len(runs)), "steps_per_s")
 

@@ -159,7 +159,7 @@ def _workload(plan: Plan, values: dict[str, Scalar]) -> WorkloadSpec:
     workload = plan.workload
     if workload.module is not None:
         name = workloads.short_name(workload.module)
-        return WorkloadSpec(name=name, module=workloads.trainer_module(name))
+        return WorkloadSpec(name=name, module=workloads.trainer_module(name), sample_size=workloads.sample_size(name))
     return WorkloadSpec(
         name=Path(str(workload.script)).name,
         script=fill(str(workload.script), values),

@@ -58,6 +58,11 @@ def settings_class(name: str) -> type[Any]:
     return found
 
 
+def sample_size(name: str) -> dict[str, str]:
+    """Settings of workload `name` that change the size of a sample, and what that is counted in, as its settings.py declares them."""
+    return dict(getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "SAMPLE_SIZE", {}))
+
+
 def typed_setting(owner: type[Any], key: str, value: Scalar) -> Scalar:
     """`value` as the setting's own type (8 for a float setting is 8.0); SettingProblem when it is unknown or of another type."""
     hints = typing.get_type_hints(owner)

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from seatrial.records.measure import Estimate, LastSteps, LossCurve
+from seatrial.records.work_settings import WorkSetting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +60,38 @@ class ComparedGroup:
     """Debug and tracing settings of its runs: `NCCL_DEBUG=INFO`."""
     taken_t: float = 0.0
     """When its last run ended."""
+    work: tuple[WorkSetting, ...] = ()
+    """Settings that change the work of a sample or a step; () in rows of history of an earlier version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unlike:
+    """One reason against comparing two groups."""
+
+    kind: str
+    """`unlike_samples`, `unlike_steps`."""
+    metrics: tuple[str, ...]
+    """Figures that it concerns: `samples_per_s`, `loss`."""
+    text: str
+    """`block_size (32 → 64) changes the size of a sample`."""
+    setting: str = ""
+    """The setting and its values; empty where what was measured shows it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparability:
+    """Which figures of two groups can be compared: all that no reason concerns."""
+
+    unlike: tuple[Unlike, ...] = ()
+
+    def why_not(self, metric: str) -> str:
+        """The reason against comparing by this figure; empty where there is none."""
+        return next((each.text for each in self.unlike if metric in each.metrics), "")
+
+    @property
+    def text(self) -> str:
+        """The first reason, whatever figure it concerns; empty where there is none."""
+        return self.unlike[0].text if self.unlike else ""
 
 
 class Relation(str, enum.Enum):
@@ -103,7 +136,7 @@ class Comparison:
     b: str
     metric: str
     unit: str
-    """`samples/s`; `samples/s per GPU` where the two ran on different numbers of ranks."""
+    """`samples/s`; `samples/s per GPU` (`per rank` without GPUs) where the two ran on different numbers of ranks."""
     higher_is_better: bool
     relation: Relation
     reason: str
@@ -123,7 +156,7 @@ class Comparison:
     comparisons: int = 1
     """Number of comparisons it was corrected for."""
     detectable_pct: float | None = None
-    """The smallest difference that these runs would detect with a power of 80 %."""
+    """The smallest difference that these runs would detect with a power of 80 %; None with too few runs to tell."""
     margin_pct: float = 1.0
     loss: LossParity | None = None
     blocked: str = ""

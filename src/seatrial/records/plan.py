@@ -33,6 +33,8 @@ class WorkloadSpec:
     """Samples of one rank in one step, where neither probe nor log reports them."""
     tokens_per_step: float | None = None
     """Tokens of one rank in one step, likewise."""
+    sample_size: dict[str, str] = field(default_factory=dict)
+    """Settings that a bundled workload declares to change the size of a sample → what it is counted in (`tokens`). No part of the hash."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from seatrial.records.columns import AXIS, SEED_SETTINGS
 from seatrial.records.measure import MemoryTrend, MemoryVerdict, RunMeasure
 from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
+from seatrial.records.work_settings import WorkSetting, work_settings
 
 KEY_SEPARATOR = "~"
 KEY_DIGITS = 4
@@ -96,6 +97,12 @@ def global_batch(spec: RunSpec, effective: Effective, world_size: int) -> float 
     if isinstance(per_rank, bool) or not isinstance(per_rank, (int, float)):
         per_rank = spec.workload.samples_per_step
     return per_rank * world_size if per_rank is not None else None
+
+
+def run_work_settings(spec: RunSpec) -> tuple[WorkSetting, ...]:
+    """Of its settings, axes and variables of the plan, those that change the work of a sample or a step."""
+    settings = {name: "" if value is None else str(value) for name, value in {**spec.settings, **spec.axes}.items()}
+    return work_settings(settings | {f"env.{name}": value for name, value in spec.env.items()}, spec.workload.sample_size)
 
 
 def log_every(spec: RunSpec) -> Scalar:

@@ -71,6 +71,8 @@ def facts(one: Comparison) -> Iterator[tuple[str, str]]:
         yield RATIO, APART.join(_ratio_figures(one.ratio, one))
     if one.detectable_pct is not None:
         yield "would show", f"{_pct(one.detectable_pct)} four times in five ({one.method})"
+    elif one.ratio is not None:
+        yield "would show", f"too few runs to tell ({one.method})"
     if one.loss is not None:
         shown = one.loss.verdict.value.upper() if one.loss.verdict is LossVerdict.WORSE else one.loss.verdict.value
         yield "loss", f"{shown}: {one.loss.reason}"

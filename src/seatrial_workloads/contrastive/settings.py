@@ -17,6 +17,8 @@ from seatrial_workloads.common.settings import check_at_least, check_one_of, che
 from seatrial_workloads.contrastive.manifests import manifest_problem, suggest_manifests
 
 NEEDS_TORCH = True
+# Settings that change how much work one sample is, and what that is counted in.
+SAMPLE_SIZE = dict.fromkeys(("min_slice_s", "max_slice_s", "fixed_slice_s"), "audio_s")
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CONFIG_NAMES = ("base", "tiny")
 # 400 samples at 16 kHz: what wav2vec2's CNN needs for one frame.

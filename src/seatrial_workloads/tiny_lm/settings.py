@@ -8,6 +8,8 @@ from seatrial_workloads.common.precision import FP16_ON_CPU
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
 
 NEEDS_TORCH = True
+# Settings that change how much work one sample is, and what that is counted in.
+SAMPLE_SIZE = {"seq_len": "tokens"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 from seatrial.analyse.comparison import compare, compare_pairs, pair_runs
-from seatrial.analyse.groups import debug_levels, step_work_difference, work_per_step
+from seatrial.analyse.groups import debug_levels
 from seatrial.core.errors import RefusedError, UsageError
-from seatrial.records.comparison import ComparedGroup, ComparedRun, Comparison, Relation
+from seatrial.records.comparison import ComparedGroup, Comparison, Relation
 from seatrial.records.measure import LastSteps
 from tests.unit.analyse.factory import MACHINE, assert_golden, course, elsewhere, side
 
@@ -337,65 +337,6 @@ def test_single_runs_know_no_variance_and_one_without_the_metric_leaves_no_winne
     assert "b wins by its mean." in compare(side("a", [1000.0]), side("b", [1001.0]), preset="highest_mean").reason
     assert "neither wins." in compare(side("a", [1000.2]), side("b", [1000.4]), preset="highest_mean").reason
     assert "there is no winner" in compare(side("a", [1.0, 2.0]), side("b", []), preset="highest_mean").reason
-
-
-def working(name: str, **figures: float) -> ComparedGroup:
-    """A side of one run that tells just these figures."""
-    return side(name, (), runs=(ComparedRun(run=f"{name}_r1", repeat=1, started_t=0.0, figures=figures),))
-
-
-def test_work_of_a_step_is_rate_over_steps_in_the_geometric_mean() -> None:
-    runs = tuple(
-        ComparedRun(run=f"a_r{at}", repeat=at, started_t=0.0, figures={"samples_per_s": 10.0 * at, "steps_per_s": 1.0}) for at in (1, 4)
-    )
-    found = work_per_step(side("a", (), runs=runs), "samples_per_s")
-    assert found is not None and math.isclose(found, 20.0)
-
-
-@pytest.mark.parametrize(
-    "figures",
-    [
-        {},
-        {"samples_per_s": 10.0},
-        {"steps_per_s": 2.0},
-        {"samples_per_s": 0.0, "steps_per_s": 2.0},
-        {"samples_per_s": -1.0, "steps_per_s": -1.0},
-    ],
-)
-def test_a_run_without_it_leaves_it_unknown(figures: dict[str, float]) -> None:
-    assert work_per_step(working("a", **figures), "samples_per_s") is None
-    assert work_per_step(side("a", ()), "samples_per_s") is None
-
-
-WORK_A = {"samples_per_s": 80.0, "steps_per_s": 10.0}
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "text"),
-    [
-        # A last batch that is not full is the same work.
-        (working("a", **WORK_A), working("b", samples_per_s=80.3, steps_per_s=10.0), ""),
-        (working("a", **WORK_A), working("b", samples_per_s=81.0, steps_per_s=10.0), "a step takes 8 samples in a and 8.1 in b"),
-        (
-            working("a", tokens_per_s=1000.0, **WORK_A),
-            working("b", tokens_per_s=2000.0, steps_per_s=10.0),
-            "a step takes 100 tokens in a and 200 in b",
-        ),
-        # Settings decide where the rates are unknown.
-        (working("a"), working("b"), ""),
-        (
-            side("a", (), settings={"lr": "1", "train.batch_size": "8"}),
-            side("b", (), settings={"lr": "2", "train.batch_size": "16"}),
-            "train.batch_size (8 → 16) differs",
-        ),
-        (side("a", (), settings={"env.BATCH_SIZE": "8"}), side("b", ()), "env.BATCH_SIZE (8 → none) differs"),
-        # Only the last part of a name counts.
-        (side("a", (), settings={"batch_of.lr": "1"}), side("b", ()), ""),
-        (side("a", (), world_size=2), side("b", (), world_size=4), "the number of ranks (2 → 4) differs"),
-    ],
-)
-def test_whether_a_step_does_the_same_work(a: ComparedGroup, b: ComparedGroup, text: str) -> None:
-    assert step_work_difference(a, b) == text
 
 
 @pytest.mark.parametrize(

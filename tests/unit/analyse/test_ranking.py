@@ -44,23 +44,50 @@ def test_clear_differences_are_ordered_and_decided() -> None:
     assert found.cautions == ()
 
 
-def test_a_tie_goes_to_the_lower_jitter() -> None:
+def test_the_order_is_the_metrics_and_of_a_tie_the_lower_jitter_is_recommended() -> None:
     found = rank_groups(
         [group("jumpy", [100, 104, 96], jitter=1.9), group("calm", [99, 103, 95], jitter=1.05), group("slow", [40, 41, 42])], "throughput"
     )
-    assert [place.group for place in found.groups] == ["calm", "jumpy", "slow"]
+    assert [place.group for place in found.groups] == ["jumpy", "calm", "slow"], "nothing ranks above a group with the better figure"
     assert [place.tied for place in found.groups] == [True, True, False]
-    assert (found.winner, found.decided) == ("calm", False)
+    assert (found.winner, found.decided, found.recommended) == (None, False, "calm")
+    assert "lowest p90/p50 (1.05)" in found.recommended_reason
 
 
-def test_unknown_jitter_comes_last_among_the_tied() -> None:
-    assert names([group("unknown", [100, 104, 96], jitter=None), group("known", [99, 103, 95], jitter=3.0)]) == ["known", "unknown"]
+def test_unknown_jitter_is_not_recommended() -> None:
+    groups = [group("unknown", [100, 104, 96], jitter=None), group("known", [99, 103, 95], jitter=3.0)]
+    assert (names(groups), rank_groups(groups, "throughput").recommended) == (["unknown", "known"], "known")
+
+
+@pytest.mark.parametrize(
+    ("axes", "chosen"),
+    [
+        ([{"nw": 8}, {"nw": 0}, {"nw": 2}], 1),
+        ([{"zero": 1, "nw": 0}, {"zero": 0, "nw": 8}, {"zero": 0, "nw": 2}], 2),
+        # No numbers: the plan's own order.
+        ([{"attn": "sdpa"}, {"attn": "eager"}, {"attn": "flash"}], 0),
+        ([{"compile": True}, {"compile": False}, {"compile": True}], 1),
+    ],
+)
+def test_of_equal_jitter_the_simpler_setting_is_recommended(axes: list[dict[str, Any]], chosen: int) -> None:
+    groups = [group(f"g{at}", [100 + at, 104 + at, 96 + at], jitter=1.1 + 0.001 * at, axes=own) for at, own in enumerate(axes)]
+    found = rank_groups(groups, "throughput")
+    assert (found.recommended, found.winner) == (f"g{chosen}", None)
+    assert "simplest setting of the 3" in found.recommended_reason
+
+
+def test_in_the_demo_nothing_leads_that_does_not() -> None:
+    """The third row's figure is the best, the first one's p90/p50 the lowest: the first is recommended and ranks by its figure."""
+    demo = [("a", 239.7, 1.05), ("b", 243.0, 1.20), ("c", 248.1, 1.12)]
+    found = rank_groups([group(name, [rate * 0.97, rate, rate * 1.03], jitter=jitter) for name, rate, jitter in demo], "throughput")
+    assert [(place.rank, place.group) for place in found.groups] == [(1, "c"), (2, "b"), (3, "a")]
+    assert (found.winner, found.recommended) == (None, "a")
 
 
 def test_single_runs_are_ordered_by_value_and_prove_nothing() -> None:
     found = rank_groups([group("b", [90], jitter=1.0), group("a", [100], jitter=9.0)], "throughput")
     assert [place.group for place in found.groups] == ["a", "b"]
-    assert (found.winner, found.decided) == ("a", False)
+    assert (found.winner, found.decided, found.recommended) == (None, False, "a")
     assert all(place.tied for place in found.groups)
     assert [caution.kind for caution in found.cautions] == ["one_repeat"]
 
@@ -71,7 +98,7 @@ def test_a_group_with_failed_runs_keeps_its_place_and_cannot_win() -> None:
     )
     assert [place.group for place in found.groups] == ["fragile", "solid", "dead"]
     assert [place.can_win for place in found.groups] == [False, True, False]
-    assert (found.winner, found.groups[0].reason, found.groups[2].reason) == ("solid", "1 of 3 runs failed", "3 of 3 runs failed")
+    assert (found.recommended, found.groups[0].reason, found.groups[2].reason) == ("solid", "1 of 3 runs failed", "3 of 3 runs failed")
     assert found.groups[2].value is None
 
 
@@ -81,7 +108,7 @@ def test_off_lane_groups_are_ranked_apart() -> None:
     )
     assert [place.group for place in found.groups] == ["main"]
     assert [(place.rank, place.group) for place in found.off_lane] == [(1, "exotic"), (2, "odd")]
-    assert found.winner == "main"
+    assert found.recommended == "main"
 
 
 def test_throughput_falls_back_to_what_every_group_has() -> None:
@@ -90,11 +117,11 @@ def test_throughput_falls_back_to_what_every_group_has() -> None:
     both = factory.group("b", figures={"samples_per_s": Estimate(mean=5.0), "steps_per_s": Estimate(mean=2.0)})
     steps = factory.group("c", figures={"steps_per_s": Estimate(mean=3.0)})
     found = rank_groups([both, steps], "throughput")
-    assert (found.metric, found.winner) == ("steps_per_s", "c")
+    assert (found.metric, found.recommended) == ("steps_per_s", "c")
     assert "mixed_figures" in {caution.kind for caution in found.cautions}
     whole = [factory.group(name, figures={"duration_s": Estimate(mean=length)}) for name, length in (("d", 9.0), ("e", 5.0))]
     found = rank_groups(whole, "throughput")
-    assert (found.metric, found.higher_is_better, found.winner) == ("duration_s", False, "e")
+    assert (found.metric, found.higher_is_better, found.recommended) == ("duration_s", False, "e")
 
 
 def test_groups_on_different_machines_are_a_caution() -> None:
@@ -103,13 +130,15 @@ def test_groups_on_different_machines_are_a_caution() -> None:
     ]
     found = rank_groups(groups, "throughput")
     assert "gpu_name" in next(caution.text for caution in found.cautions if caution.kind == "unlike_groups")
-    assert (found.winner, found.decided) == ("H100", False), "a difference between machines decides nothing about settings"
+    assert (found.recommended, found.winner, found.decided) == ("H100", None, False), (
+        "a difference between machines decides nothing about settings"
+    )
 
 
 def test_a_group_that_only_scatters_widely_does_not_win_by_that() -> None:
     found = rank_groups([group("good", [160.0, 160.1, 159.9], jitter=1.05), group("noisy", [90.0, 143.0], jitter=1.01)], "throughput")
     assert [place.group for place in found.groups] == ["good", "noisy"]
-    assert (found.winner, found.decided, found.groups[1].tied) == ("good", False, True)
+    assert (found.recommended, found.decided, found.groups[1].tied) == ("good", False, True)
 
 
 def test_a_best_one_that_scatters_does_not_lift_a_slower_group_over_a_faster() -> None:
@@ -119,18 +148,18 @@ def test_a_best_one_that_scatters_does_not_lift_a_slower_group_over_a_faster() -
         group("c", [98.0, 98.3, 98.1]),
     )
     found = rank_groups([wild, fast, slow], "throughput")
-    assert found.winner == "b" and [place.group for place in found.groups] == ["b", "a", "c"]
-    assert found.reason.startswith("b is indistinguishable from a at"), "c differs from b, whatever the scatter of the best"
+    assert found.recommended == "b", "c differs from b, whatever the scatter of the best"
+    assert found.winner is None and found.groups[0].group == max((wild, fast), key=lambda one: one.figures["samples_per_s"].mean).group
 
 
 def test_a_large_difference_is_not_given_away_for_a_lower_jitter() -> None:
     found = rank_groups([group("fast", [40.0, 137.0], jitter=1.5), group("slow", [41.0, 41.2], jitter=1.01)], "throughput")
-    assert (found.winner, found.decided) == ("fast", False)
+    assert (found.recommended, found.winner, found.decided) == ("fast", None, False)
 
 
 def test_runs_without_a_steady_state_decide_nothing() -> None:
     found = rank_groups([group("fast", [100, 101, 102], unsteady_runs=2), group("slow", [50, 51, 50])], "throughput")
-    assert (found.winner, found.decided) == ("fast", False)
+    assert (found.recommended, found.winner, found.decided) == ("fast", None, False)
 
 
 def test_a_sentinel_has_no_place() -> None:
@@ -141,7 +170,7 @@ def test_a_sentinel_has_no_place() -> None:
 def test_what_the_platform_failed_weighs_on_no_group_and_decides_nothing() -> None:
     fast = group("fast", [100, 101], infrastructure_failures=("fast_r3 (io_error)",))
     found = rank_groups([fast, group("slow", [50, 51, 50])], "throughput")
-    assert (found.winner, found.decided) == ("fast", False)
+    assert (found.recommended, found.winner, found.decided) == ("fast", None, False)
     assert [caution.kind for caution in found.cautions] == ["failed_by_platform"]
     assert "fast_r3 (io_error)" in found.cautions[0].text
     lost = rank_groups([group("lost", [], infrastructure_failures=("lost_r1 (io_error)",))], "throughput")
@@ -151,15 +180,15 @@ def test_what_the_platform_failed_weighs_on_no_group_and_decides_nothing() -> No
 def test_groups_with_debug_on_are_not_compared_with_those_without() -> None:
     traced = group("traced", [100, 101, 102], debug=("NCCL_DEBUG=INFO",))
     found = rank_groups([traced, group("plain", [50, 51, 50])], "throughput")
-    assert (found.winner, found.decided) == ("plain", False)
+    assert (found.recommended, found.decided) == ("plain", False)
     assert found.groups[0].reason == "measured with NCCL_DEBUG=INFO on"
-    assert rank_groups([traced], "throughput").winner == "traced", "where all are traced, the best of them leads"
+    assert rank_groups([traced], "throughput").recommended == "traced", "where all are traced, the best of them is taken"
     assert [caution.kind for caution in found.cautions] == ["mixed_debug"]
 
 
 def test_a_group_whose_loss_is_no_number_cannot_win() -> None:
     found = rank_groups([group("broken", [100, 101, 102], broken_losses=1), group("sound", [50, 51, 50])], "throughput")
-    assert found.winner == "sound"
+    assert found.recommended == "sound"
 
 
 def seeded(name: str, p50: float | None, score: float, **changes: Any) -> MeasuredRun:
@@ -213,7 +242,10 @@ def test_every_group_has_one_place_and_the_winner_can_win(drawn: list[tuple[list
     assert sorted(place.group for place in found.groups) == sorted(one.group for one in groups)
     assert [place.rank for place in found.groups] == list(range(1, len(groups) + 1))
     able = {place.group for place in found.groups if place.can_win}
-    assert (found.winner in able) if able else found.winner is None
+    assert (found.recommended in able) if able else found.recommended is None
+    assert found.winner in ((found.recommended,) if found.decided else (None,))
+    values = [place.value for place in found.groups if place.value is not None]
+    assert values == sorted(values, reverse=True)
     shuffled = rank_groups(groups[::-1], "throughput")
     assert [place.group for place in shuffled.groups] == [place.group for place in found.groups]
 
@@ -272,24 +304,6 @@ def pair(first: dict[str, Any], second: dict[str, Any]) -> tuple[GroupSummary, G
     return group_factory("a", **first), group_factory("b", **second)
 
 
-@pytest.mark.parametrize("name", ["mb", "bs", "mbs", "batch", "batch_size", "batchsize", "per_device_batch_size", "seq_len", "accum_steps"])
-def test_names_that_set_the_work_of_a_step(name: str) -> None:
-    found = cautions(*pair({"axes": {name: 8}}, {"axes": {name: 16}}), metric="steps_per_s")["steps_compared"]
-    assert found.numbers == {"axis": name}
-
-
-def test_names_that_do_not() -> None:
-    axes = ("lr", "batches", "mbx", "num_workers", "absolute")
-    groups = pair({"axes": {**dict.fromkeys(axes, 8), "mb": 1}}, {"axes": {**dict.fromkeys(axes, 16), "mb": 1}})
-    assert cautions(*groups, metric="steps_per_s") == {}, "mb has one value"
-
-
-@pytest.mark.parametrize("metric", ["steps_per_s", "wall_p50_ms", "iter_p50", "duration_s"])
-def test_steps_of_different_size_compared(metric: str) -> None:
-    found = cautions(*pair({"axes": {"bs": 8}}, {"axes": {"bs": 16}}), metric=metric)["steps_compared"]
-    assert found.numbers == {"axis": "bs"}
-
-
 def test_a_rate_of_samples_is_not_about_steps() -> None:
     assert cautions(*pair({"axes": {"bs": 8}}, {"axes": {"bs": 16}})) == {}
 
@@ -330,12 +344,15 @@ def test_sentences() -> None:
         "machines": [group("a", [1, 1.1], fingerprint="x", seed={"gpu_name": "A"}), group("b", [2, 2.1], fingerprint="y")],
         "conditions": [group("a", [1, 1.1], fingerprint="x"), group("b", [2, 2.1], fingerprint="y")],
         "batch": [group(f"bs{size}", [10.0, 11.0], metric="steps_per_s", axes={"bs": size}) for size in (8, 16)],
+        "tie, equal jitter": [group(f"nw{at}", [100 + at, 104, 96], jitter=1.1, axes={"nw": at}) for at in (0, 2)],
+        "length": [group(f"n{size}", [10.0 * size, 11.0 * size], axes={"seq_len": size}) for size in (8, 16)],
         "batch by duration": [group(f"bs{size}", [10.0, 11.0], metric="duration_s", axes={"bs": size}) for size in (8, 16)],
     }
     lines = []
     for name, groups in cases.items():
         found = rank_groups(groups, "throughput")
         reasons = [f"{place.group}: {place.reason}" for place in found.groups if place.reason]
-        lines.append(f"{name}: {' | '.join((found.reason, *reasons, *(caution.text for caution in found.cautions)))}")
+        recommended = [f"recommended {found.recommended}: {found.recommended_reason}"] if found.recommended_reason else []
+        lines.append(f"{name}: {' | '.join((found.reason, *recommended, *reasons, *(caution.text for caution in found.cautions)))}")
     seeded_lines = rank_groups(summarise_groups([seeded("a", 100.0, 1.5), seeded("b", 90.0, 1.9)], ""), "iter_p50").reason
     assert_golden("ranking", [*lines, f"seeds' column: {seeded_lines}"])

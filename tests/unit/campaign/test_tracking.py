@@ -134,7 +134,7 @@ def test_the_campaign_brings_its_report(tmp_path: Path) -> None:
     recompute(paths.folder)
     sent = tracked_campaign(paths)
     assert sent is not None and sent.name == "factory"
-    assert sent.tags["winner"] == "mb8" and "mb8" in sent.text
+    assert sent.tags["recommended"] == "mb8" and "mb8" in sent.text
     assert sent.tags["verdict"] == json.loads(paths.verdict.read_text())["verdict"]
 
 

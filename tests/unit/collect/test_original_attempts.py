@@ -328,3 +328,21 @@ def test_without_train_log_the_launchers_lines_are_timed() -> None:
     attempt = OriginalAttempt(block=LauncherBlock(meta={}, head=HEAD, output=(STEP,)))
     log, arrivals = merge_logs(attempt, 0.0)
     assert log.splitlines() == [*HEAD, STEP] and len(arrivals.splitlines()) == 2
+
+
+def test_timing_lines_that_train_log_lacks_are_the_launchers() -> None:
+    """Of two runs alike the one whose train.log was cut would else have another tail, and the latency winner with it."""
+    stamps = [STAMP.format(second=20 + at) for at in range(4)]
+    steps = [f"{stamp} INFO Step {10 * at}: Loss 2.5" for at, stamp in enumerate(stamps)]
+    timing = [f"{stamp} INFO Timing(window=10): iter_ms p50={10 + at}.0 p90={20 + at}.0" for at, stamp in enumerate(stamps)]
+    everything = tuple(line for pair in zip(steps, timing, strict=True) for line in pair)
+    # No timing of step 10, and nothing at all of step 20.
+    cut = Segment((steps[0], timing[0], steps[1], steps[3], timing[3]))
+    log, arrivals = merge_logs(OriginalAttempt(block=LauncherBlock(meta={}, output=everything), segment=cut), 0.0)
+    assert log.splitlines() == list(everything) and len(arrivals.splitlines()) == 1 + len(everything)
+    # What train.log has is not replaced, and plain steps are not added: their times would be of another clock.
+    other = tuple(line.replace("p50=1", "p50=9") for line in everything[:2])
+    whole = Segment(everything[:2])
+    assert merge_logs(OriginalAttempt(block=LauncherBlock(meta={}, output=(*other, steps[3])), segment=whole), 0.0)[0].splitlines() == [
+        *everything[:2]
+    ]

@@ -159,7 +159,7 @@ def test_only_groups_beside_the_baseline_are_compared() -> None:
 
 
 def test_without_a_winner_there_is_none_to_look_at() -> None:
-    nobody = facts(ranking=factory.ranking(winner=None, reason=""))
+    nobody = facts(ranking=factory.ranking(recommended=None, reason=""))
     assert one("samples_per_s", "winner", nobody).missing in SENTENCES
     assert values("samples_per_s", "winner", dataclasses.replace(nobody, ok=(), failed=(), platform_failed=())) == []
 

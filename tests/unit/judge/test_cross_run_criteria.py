@@ -16,7 +16,7 @@ from seatrial.judge.cross_run_criteria import (
     count_text,
     drift_evidence,
     drift_window,
-    winner_reading,
+    recommended_reading,
 )
 from seatrial.judge.evidence import Facts, Reading, collect_facts
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Scaling, ScalingPoint
@@ -414,12 +414,12 @@ def test_of_the_others_that_can_win_the_best_is_what_there_is_to_gain() -> None:
     criterion = dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb16_nw2"))
     winner = factory.summary("mb16_nw2")
     other = dataclasses.replace(comparison(0.985, 0.96, 1.011), a="mb16_nw2", b="mb16_nw0")
-    found = winner_reading(criterion, winner, comparison_facts(comparisons={("mb16_nw0", "mb16_nw2"): other}))
+    found = recommended_reading(criterion, winner, comparison_facts(comparisons={("mb16_nw0", "mb16_nw2"): other}))
     assert found.subject == "mb16_nw0" and found.unsettled in SENTENCES
     assert found.detail in SENTENCES
-    missing = winner_reading(criterion, winner, comparison_facts())
+    missing = recommended_reading(criterion, winner, comparison_facts())
     assert missing.missing in SENTENCES
-    lost = winner_reading(dataclasses.replace(criterion, metric="regression_pct"), winner, comparison_facts())
+    lost = recommended_reading(dataclasses.replace(criterion, metric="regression_pct"), winner, comparison_facts())
     assert (lost.value, lost.unit, lost.detail, lost.n) == (0.0, "%", "it is the baseline itself", 2)
 
 
@@ -430,9 +430,9 @@ def test_where_low_is_better_the_lowest_other_is_the_best() -> None:
     )
     criterion = dataclasses.replace(SPEEDUP, baseline=Baseline(group="mb16_nw2"))
     low = comparison_facts(ranking=factory.ranking(groups=places, higher_is_better=False))
-    assert winner_reading(criterion, factory.summary("mb16_nw2"), low).missing in SENTENCES
+    assert recommended_reading(criterion, factory.summary("mb16_nw2"), low).missing in SENTENCES
     high = comparison_facts(ranking=factory.ranking(groups=places))
-    assert winner_reading(criterion, factory.summary("mb16_nw2"), high).missing in SENTENCES
+    assert recommended_reading(criterion, factory.summary("mb16_nw2"), high).missing in SENTENCES
 
 
 @pytest.mark.parametrize(("low", "high"), [(None, 1.3), (1.2, None), (None, None)])

@@ -87,7 +87,8 @@ def test_a_failure_outweighs_what_is_inconclusive() -> None:
         (
             Criterion(metric="samples_per_s", scope="winner", at_least=1300),
             Verdict.FAIL,
-            "samples_per_s of the winner at least 1,300 samples/s: 1,270 samples/s in mb16_nw2 (95 % interval 1,257 to 1,283, 2 runs).",
+            "samples_per_s of the recommended group at least 1,300 samples/s: 1,270 samples/s in mb16_nw2 "
+            "(95 % interval 1,257 to 1,283, 2 runs).",
         ),
         (
             Criterion(metric="samples_per_s", scope="every_group", at_least=100),
@@ -109,7 +110,7 @@ def test_a_failure_outweighs_what_is_inconclusive() -> None:
         (
             Criterion(metric="unstable_run_ratio", scope="winner", at_most=0),
             Verdict.PASS,
-            "unstable_run_ratio of the winner at most 0: 0 in mb16_nw2 (over 2 runs).",
+            "unstable_run_ratio of the recommended group at most 0: 0 in mb16_nw2 (over 2 runs).",
         ),
         (
             Criterion(metric="failed_runs", scope="every_group", at_most=0),
@@ -199,12 +200,12 @@ def reading(value: object, subject: str = "a_r1", **changes: Any) -> Reading:
         (criterion(), None),
         (criterion("loss_falls"), "loss_falls in every run"),
         (criterion("failed_runs", "campaign", at_most=0), "failed_runs at most 0"),
-        (criterion("wall_p90_over_p50", "winner", at_most=1.5), "wall_p90_over_p50 of the winner at most 1.5"),
+        (criterion("wall_p90_over_p50", "winner", at_most=1.5), "wall_p90_over_p50 of the recommended group at most 1.5"),
         (
             criterion("speedup_pct", "every_group", at_least=20, baseline=Baseline(campaign="OUT")),
-            "speedup_pct in every group against the winner of OUT at least 20 %",
+            "speedup_pct in every group against the recommended group of OUT at least 20 %",
         ),
-        (criterion("speedup_pct", "winner", at_least=20, baseline=Baseline()), "speedup_pct of the winner at least 20 %"),
+        (criterion("speedup_pct", "winner", at_least=20, baseline=Baseline()), "speedup_pct of the recommended group at least 20 %"),
         (criterion("no_such_metric"), None),
     ],
 )

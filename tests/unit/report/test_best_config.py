@@ -43,9 +43,10 @@ def test_keys_are_the_seeds_then_ours(tmp_path: Path) -> None:
         "n_runs": 2,
         "n_steps": 356,
         "decided": False,
-        "reason": "mb16_nw2 and mb16_nw0 are tied; mb16_nw2 has the lower p90/p50.",
+        "reason": "mb16_nw2 and mb16_nw0 are indistinguishable at 95 %.",
         "latency_winner": "mb16_nw2",
         "caution": None,
+        "recommended_reason": "the lower p90/p50",
     }
 
 
@@ -120,5 +121,5 @@ def test_without_a_winner_nothing_is_written_and_old_files_go(tmp_path: Path) ->
     paths = CampaignPaths(tmp_path)
     write_best(factory.results(), paths)
     assert len(list(tmp_path.iterdir())) == 3
-    write_best(factory.results(ranking=factory.ranking(winner=None, reason="None could win.")), paths)
+    write_best(factory.results(ranking=factory.ranking(recommended=None, reason="None could win.")), paths)
     assert list(tmp_path.iterdir()) == []

@@ -354,7 +354,7 @@ def test_all_of_a_few_runs_and_then_the_first_repeats(monkeypatch: pytest.Monkey
     # Six runs of eleven rows have room: the first repeats of all four groups, and every other one of the second.
     campaign = results(4, 3, 10)
     assert kept(campaign) == [("g0", 1), ("g0", 2), ("g1", 1), ("g2", 1), ("g2", 2), ("g3", 1)]
-    won = replace(campaign, ranking=replace(campaign.ranking, winner="g3"))
+    won = replace(campaign, ranking=replace(campaign.ranking, recommended="g3"))
     assert [run for run in kept(won) if run[0] == "g3"] == [("g3", 1), ("g3", 2), ("g3", 3)]
 
 

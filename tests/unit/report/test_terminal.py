@@ -130,7 +130,7 @@ def test_many_groups_leave_the_report_short() -> None:
 
 def test_the_winner_is_shown_though_many_are_before_it() -> None:
     found = charted_factory.many_groups(40)
-    found = dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, winner="group0033"))
+    found = dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, recommended="group0033"))
     table = printed(found).split("Step time")[0]
     assert "group0014" in table and "group0015" not in table and "leads" in next(line for line in table.splitlines() if "group0033" in line)
 

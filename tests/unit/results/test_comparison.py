@@ -114,7 +114,7 @@ def test_a_folder_may_have_a_colon_in_its_name(tmp_path: Path) -> None:
 def test_one_campaign_is_all_groups_against_the_winner(out: Path) -> None:
     asked = resolve_pairs([str(out)])
     assert names(asked.pairs) == [("fast", "slow")] and asked.family == 1
-    assert asked.note == "fast, the winner, is the baseline."
+    assert asked.note == "fast, the recommended group, is the baseline."
     assert resolve_pairs([], inside=out) == asked
 
 
@@ -123,7 +123,7 @@ def test_a_baseline_that_is_no_group_is_reported_and_a_choice_counts(tmp_path: P
     asked = resolve_pairs([str(folder)])
     assert asked.family == 6
     assert asked.note == (
-        "b, the winner, is the baseline: the plan's own ('gone') has no counted runs. "
+        "b, the recommended group, is the baseline: the plan's own ('gone') has no counted runs. "
         "It was chosen from 4 groups by their figures, so 6 pairs count for the correction."
     )
     assert resolve_pairs([str(folder), "c"]).family == 3
@@ -154,7 +154,7 @@ def test_two_campaigns_without_common_groups_are_their_winners(out: Path, tmp_pa
     asked = resolve_pairs([str(out), str(other)])
     assert names(asked.pairs) == [(f"{out}:fast", f"{other}:only")]
     assert asked.family == 2
-    assert asked.note == "Winner against winner, chosen from 2 and 1 groups: 2 comparisons count for the correction."
+    assert asked.note == "The recommended groups of both, chosen from 2 and 1: 2 comparisons count for the correction."
 
 
 def test_one_side_is_none(out: Path) -> None:

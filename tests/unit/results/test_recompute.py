@@ -101,7 +101,8 @@ def test_groups_that_nothing_was_made_of_are_there_all_the_same(tmp_path: Path) 
     told = json.loads(campaign.summary_json.read_text())
     notes = {row["group"]: (row["note"], row["n"]) for row in told["standings"]}
     assert notes["mb32"] == notes["aside"] == ("not run yet", None)
-    assert notes["mb8"][0] == "leads" and told["winners"].startswith("Leads by throughput, not proven: mb8 ")
+    assert notes["mb8"][0] == "recommended" and "Recommended: mb8 " in told["winners"]
+    assert (told["ranking"]["recommended"], told["ranking"]["winner"]) == ("mb8", None)
     assert "mb32" in campaign.summary_html.read_text() and "| mb32 | 32 |" in campaign.summary_md.read_text()
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.collect.failure_causes import SHELL_SIGNALS, Diagnosis, diagnose
-from seatrial.collect.launcher_log import SEED_RANK
+from seatrial.collect.launcher_log import SEED_ETA, SEED_RANK, SEED_TIMING
 from seatrial.collect.original.manifests import LARGEST_BYTES, NO_HEADER, number, read_lines, whole
-from seatrial.collect.original.runs import SCRIPT, LauncherBlock, OriginalAttempt, RunLogs, Span, local_s
+from seatrial.collect.original.runs import SCRIPT, LauncherBlock, OriginalAttempt, RunLogs, Span, local_s, step_in
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import format_duration
 from seatrial.machine.secrets import mask_argv, mask_lines, mask_text
@@ -450,7 +450,8 @@ PRINTED_ONCE = re.compile(r"(?<!Val )\bStep \d+: Loss |\bTiming\(window=|\bTimin
 
 def merge_logs(attempt: OriginalAttempt, zone_s: float) -> tuple[str, str]:
     """launcher.log and train.log of one attempt as the one log that our readers take, and its launcher_arrivals.csv: the launcher's lines
-    first, then the trainer's, each of which arrived at its timestamp. Lines in both logs are taken once."""
+    first, then the trainer's, each of which arrived at its timestamp. Lines in both logs are taken once; timing lines that train.log lacks
+    are the launcher's."""
     before = attempt.block.head if attempt.block else ()
     output = attempt.block.output if attempt.block else ()
     # Without a segment the trainer's lines, if any, are in the launcher's output.
@@ -458,9 +459,48 @@ def merge_logs(attempt: OriginalAttempt, zone_s: float) -> tuple[str, str]:
     if attempt.segment:
         own, has_steps = set(stamped), bool(attempt.segment.steps)
         before = (*before, *(line for line in output if line not in own and not (has_steps and PRINTED_ONCE.search(line))))
+        stamped = _with_missing_timing(stamped, output) if has_steps else stamped
     rows = [",".join(ARRIVALS), *_arrivals(stamped, sum(map(_size_bytes, before)), zone_s)]
     log, arrivals = ("".join(f"{line}\n" for line in lines) for lines in ((*before, *stamped), rows))
     return log, arrivals
+
+
+TIMING_KINDS = (SEED_TIMING, SEED_ETA)
+
+
+def _with_missing_timing(own: Sequence[str], output: Sequence[str]) -> tuple[str, ...]:
+    """Lines of train.log, with the timing lines of launcher.log that it lacks behind the step they are of: without them the figures of a
+    run would be those of the few points that are left."""
+    known, printed = _timing_by_step(own), _timing_by_step(output)
+    missing: dict[int, list[str]] = {}
+    for step, (step_line, timing) in printed.items():
+        lacking = [line for kind, line in timing.items() if step not in known or kind not in known[step][1]]
+        # A timing line has no step number: it belongs to the step line before it.
+        missing[step] = [step_line, *lacking] if lacking and step not in known else lacking
+    merged: list[str] = []
+    left = sorted(step for step, lines in missing.items() if lines)
+    for line in own:
+        step = step_in(line)
+        while step is not None and left and left[0] < step:
+            merged += missing[left.pop(0)]
+        merged.append(line)
+        if step is not None and left and left[0] == step:
+            merged += missing[left.pop(0)]
+    return (*merged, *(line for step in left for line in missing[step]))
+
+
+def _timing_by_step(lines: Sequence[str]) -> dict[int, tuple[str, dict[int, str]]]:
+    """Step → its line, and the first timing line of each kind after it."""
+    found: dict[int, tuple[str, dict[int, str]]] = {}
+    current: dict[int, str] | None = None
+    for line in lines:
+        if (step := step_in(line)) is not None:
+            current = found.setdefault(step, (line, {}))[1]
+        elif current is not None:
+            kind = next((at for at, pattern in enumerate(TIMING_KINDS) if pattern.search(line)), None)
+            if kind is not None:
+                current.setdefault(kind, line)
+    return found
 
 
 def _arrivals(lines: Sequence[str], offset_bytes: int, zone_s: float) -> Iterator[str]:

@@ -168,7 +168,7 @@ class Segment:
 
     @cached_property
     def steps(self) -> tuple[int, ...]:
-        return tuple(step for line in self.lines if (step := _step_in(line)) is not None)
+        return tuple(step for line in self.lines if (step := step_in(line)) is not None)
 
     @property
     def last_step(self) -> int | None:
@@ -203,7 +203,7 @@ def split_attempts(lines: Sequence[str], starts_local_s: Sequence[float] = ()) -
     for start_s in starts_local_s:
         borders.add(next((index for index, time_s in enumerate(times) if time_s is not None and time_s >= start_s - START_SLACK_S), 0))
     # The lines before an attempt's first step are its own: they begin after the longest silence since the step before.
-    borders |= {_after_longest_silence(times, before, first) for before, first in restarts(map(_step_in, lines))}
+    borders |= {_after_longest_silence(times, before, first) for before, first in restarts(map(step_in, lines))}
     return [Segment(tuple(lines[start:end])) for start, end in itertools.pairwise(sorted(borders))]
 
 
@@ -225,7 +225,8 @@ def _after_longest_silence(times: Sequence[float | None], first: int, last: int)
     return max(waits, key=lambda wait: wait[0])[1] if waits else last
 
 
-def _step_in(line: str) -> int | None:
+def step_in(line: str) -> int | None:
+    """The step that the trainer's line reports; None for any other line."""
     match = SEED_STEP.search(line)
     return int(match[1]) if match and len(match[1]) <= len(str(LARGEST_STEP)) else None
 

@@ -186,7 +186,7 @@ def _ranking(groups: Sequence[GroupSummary]) -> Ranking:
         unit="samples/s",
         higher_is_better=True,
         groups=tuple(rows),
-        winner=winner,
+        recommended=winner,
         latency_winner=winner,
         reason=f"{winner} is tied.",
     )

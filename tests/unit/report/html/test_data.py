@@ -33,7 +33,7 @@ def test_groups_and_runs_have_a_row_each() -> None:
     groups, runs = tables["groups"], tables["runs"]
     assert list(groups) == [*GROUP_COLUMNS, "axis_micro_batch", "axis_loader"]
     assert list(runs) == list(RUN_COLUMNS)
-    assert groups["group"][0] == "mb16_nw2" and groups["note"][0] == "leads"
+    assert groups["group"][0] == "mb16_nw2" and groups["note"][0] == "recommended"
     assert groups["unit"][0] == "samples/s" and groups["window"][0] == "steps 20–199"
     assert groups["lane"][-1] is False and groups["group"][-1] == factory.ODD
     at = runs["run"].index("mb8_nw2_r2")

@@ -43,18 +43,18 @@ def test_the_best_forty_groups_are_drawn_and_the_caption_says_so() -> None:
     assert ">g41<" not in picture
 
 
-@pytest.mark.parametrize("note", ["winner", "leads", "tied", "no interval", "cannot win", "off lane", "", "leads, debug on"])
+@pytest.mark.parametrize("note", ["winner", "recommended", "tied", "no interval", "cannot win", "off lane", "", "recommended, debug on"])
 def test_a_group_is_coloured_by_its_note(note: str) -> None:
     data = with_groups(made_charts(steps=25), note=lambda row: note)
-    expected = {"leads": "leads, not proven", "leads, debug on": "leads, not proven", "": "behind"}.get(note, note)
+    expected = {"recommended": "recommended, not proven", "recommended, debug on": "recommended, not proven", "": "behind"}.get(note, note)
     assert f"standing: {expected}" in svg(data, "ranking")
 
 
-def test_a_group_without_interval_is_hollow_and_a_leader_is_no_winner() -> None:
-    notes = {1: "leads", 2: "no interval"}
+def test_a_group_without_interval_is_hollow_and_a_recommended_one_is_no_winner() -> None:
+    notes = {1: "recommended", 2: "no interval"}
     data = with_groups(made_charts(steps=25), note=lambda row: notes.get(int(row["rank"] or 0), ""))
     picture = svg(data, "ranking")
-    assert "standing: leads, not proven" in picture
+    assert "standing: recommended, not proven" in picture
     assert "standing: no interval" in picture
     assert "winner" not in picture
     points = re.findall('<path[^>]*aria-roledescription="point"[^>]*>', picture)
@@ -169,11 +169,11 @@ def test_a_stack_tells_all_windows_of_its_runs() -> None:
     assert {runs for _, runs in told} == {"3"}
 
 
-def test_of_two_campaigns_a_leader_is_reported_as_not_proven() -> None:
-    data = with_groups(made_charts(steps=25), note=lambda row: "leads" if row["rank"] == 1 else "", side=lambda row: "A")
+def test_of_two_campaigns_a_recommended_group_is_reported_as_not_proven() -> None:
+    data = with_groups(made_charts(steps=25), note=lambda row: "recommended" if row["rank"] == 1 else "", side=lambda row: "A")
     made = merged_ranking_chart(data)
     assert made is not None
     assert [one["field"] for one in made.spec["encoding"]["tooltip"] if one["title"] == "note"] == ["note"]
     picture = vl_convert.vegalite_to_svg(json.dumps(standalone_spec(drawn_spec(made, data), "")), vl_version=VEGALITE)
-    assert picture.count("note: leads, not proven") == 2
-    assert "note: leads;" not in picture
+    assert picture.count("note: recommended, not proven") == 2
+    assert "note: recommended;" not in picture

@@ -1,0 +1,147 @@
+"""Whether a figure of two groups can be compared: is a sample, and is a step, the same amount of work on both sides?
+
+In: two groups, of a ranking or of a comparison. Out: `Comparability`: for each reason against it the figures it concerns, the setting, and
+a sentence. Ranking, `seatrial compare`, criteria and scaling ask this and nothing else. A sample is of unlike size where the groups
+measured unlike tokens per sample, or where a setting that changes its size differs: declared by the workload, else known by its name
+(records.work_settings). Then samples/s, figures per step and losses say nothing; the rate of what the setting counts does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from seatrial.analyse.statistics import estimate
+from seatrial.records.comparison import Comparability, ComparedGroup, Unlike
+from seatrial.records.measure import GroupSummary
+from seatrial.records.work_settings import SAMPLE_UNITS, TOKENS, WorkSetting, work_settings
+
+UNLIKE_SAMPLES, UNLIKE_STEPS = "unlike_samples", "unlike_steps"
+LOSS = "loss"
+# Not compared while a step does not do the same work in both. Step times are, with a caution.
+PER_STEP = ("steps_per_s", "duration_s")
+# Rates of what a sample consists of: which of them remains comparable depends on what its size is counted in.
+RATE_OF = {TOKENS: "tokens_per_s", "audio_s": "audio_s_per_s"}
+WORK = ("samples_per_s", "tokens_per_s")
+# On logs. A last batch that is not full moves the mean work of a step by less than this.
+SAME_STEP = 0.005
+# On logs. Texts and paddings differ between runs of one setting by less than this.
+SAME_SAMPLE = 0.05
+
+Group = GroupSummary | ComparedGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """What is known of a group's work."""
+
+    name: str
+    rates: dict[str, float]
+    settings: tuple[WorkSetting, ...]
+    world_size: int
+
+    def per(self, work: str, of: str) -> float | None:
+        """One rate over another: samples in a step, tokens in a sample."""
+        over, under = self.rates.get(work), self.rates.get(of)
+        return over / under if over and under else None
+
+
+def comparable(a: Group, b: Group) -> Comparability:
+    """Every reason against a comparison of B with A, with the figures that it concerns; none where a sample and a step are alike."""
+    one, other = _work_of(a), _work_of(b)
+    samples = _unlike_samples(one, other)
+    steps = None if samples else _unlike_steps(one, other)
+    return Comparability(unlike=tuple(found for found in (samples, steps) if found))
+
+
+def all_comparable(groups: Sequence[Group]) -> Comparability:
+    """The reasons of all groups against the first, each kind once for each figure."""
+    found: dict[tuple[str, str], Unlike] = {}
+    for group in groups[1:]:
+        for unlike in comparable(groups[0], group).unlike:
+            for metric in unlike.metrics:
+                found.setdefault((unlike.kind, metric), unlike)
+    return Comparability(unlike=tuple(dict.fromkeys(found.values())))
+
+
+def _work_of(group: Group) -> _Work:
+    if isinstance(group, GroupSummary):
+        size = group.seed.get("world_size")
+        rates = {name: group.figures[name].mean for name in (*WORK, "steps_per_s") if name in group.figures}
+        settings = group.work or work_settings({name: str(value) for name, value in group.axes.items()})
+        return _Work(name=group.group, rates=rates, settings=settings, world_size=size if isinstance(size, int) else 1)
+    rates = {}
+    for name in (*WORK, "steps_per_s"):
+        values = [run.figures.get(name) for run in group.runs]
+        mean = estimate(values)
+        # A rate that some runs lack would be the mean of other runs than the rest.
+        if mean is not None and mean.n == len(values):
+            rates[name] = mean.mean
+    # Rows of history of an earlier version have only their settings.
+    return _Work(name=group.name, rates=rates, settings=group.work or work_settings(group.settings), world_size=group.world_size)
+
+
+def _unlike_samples(a: _Work, b: _Work) -> Unlike | None:
+    tokens_a, tokens_b = a.per("tokens_per_s", "samples_per_s"), b.per("tokens_per_s", "samples_per_s")
+    differing = _differing(a, b, SAMPLE_UNITS)
+    setting = _setting_text(differing)
+    if tokens_a is not None and tokens_b is not None:
+        if abs(math.log(tokens_b / tokens_a)) > SAME_SAMPLE:
+            because = f" ({setting})" if setting else ""
+            text = f"a sample has {tokens_a:.4g} tokens in {a.name} and {tokens_b:.4g} in {b.name}{because}"
+            return _samples(text, setting, {TOKENS, *(one.unit for one, _ in differing)})
+        # What was measured outweighs a name: no text may be as long as a maximum that differs.
+        differing = [(one, other) for one, other in differing if one.unit != TOKENS]
+        setting = _setting_text(differing)
+    if not differing:
+        return None
+    return _samples(f"{setting} changes the size of a sample", setting, {one.unit for one, _ in differing})
+
+
+def _samples(text: str, setting: str, units: set[str]) -> Unlike:
+    """Only the rate of the one unit that differs can still be compared."""
+    lost = [rate for unit, rate in RATE_OF.items() if units != {unit}]
+    return Unlike(kind=UNLIKE_SAMPLES, metrics=("samples_per_s", *PER_STEP, LOSS, *lost), setting=setting, text=text)
+
+
+def _unlike_steps(a: _Work, b: _Work) -> Unlike | None:
+    """By the rates where both have them, else by the settings, else by the number of ranks."""
+    for name in WORK:
+        work_a, work_b = a.per(name, "steps_per_s"), b.per(name, "steps_per_s")
+        if work_a is not None and work_b is not None:
+            if abs(math.log(work_b / work_a)) <= SAME_STEP:
+                return None
+            return _steps(f"a step takes {work_a:.4g} {name.removesuffix('_per_s')} in {a.name} and {work_b:.4g} in {b.name}")
+    differing = _differing(a, b, ("samples",))
+    if differing:
+        return _steps(f"{_setting_text(differing)} differs", _setting_text(differing))
+    return _steps(f"the number of ranks ({a.world_size} → {b.world_size}) differs") if a.world_size != b.world_size else None
+
+
+def _steps(text: str, setting: str = "") -> Unlike:
+    return Unlike(kind=UNLIKE_STEPS, metrics=(*PER_STEP, LOSS), setting=setting, text=text)
+
+
+def _differing(a: _Work, b: _Work, units: Iterable[str]) -> list[tuple[WorkSetting, WorkSetting]]:
+    """Settings of these units whose values differ, by name; one that only one side has has no value in the other."""
+    before, after = ({one.name: one for one in side.settings if one.unit in units} for side in (a, b))
+    found = []
+    for name in sorted({*before, *after}):
+        known = before.get(name) or after[name]
+        pair = (before.get(name, _without(known)), after.get(name, _without(known)))
+        if pair[0].value != pair[1].value:
+            found.append(pair)
+    return found
+
+
+def _without(known: WorkSetting) -> WorkSetting:
+    return WorkSetting(name=known.name, value="", unit=known.unit)
+
+
+def _setting_text(differing: Sequence[tuple[WorkSetting, WorkSetting]]) -> str:
+    """`block_size (32 → 64)`, the first of them."""
+    if not differing:
+        return ""
+    before, after = differing[0]
+    return f"{before.name} ({before.value or 'none'} → {after.value or 'none'})"

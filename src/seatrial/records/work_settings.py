@@ -1,0 +1,58 @@
+"""Settings that change how much work a sample or a step is.
+
+In: a group's settings, and those that its workload declares (`SAMPLE_SIZE` of a bundled workload's settings.py). Out: a `WorkSetting` for
+each that changes the size of a sample (sequence length, slice length, image size) or the number of samples in a step (batch size). What is
+not declared goes by its name. Ranking, comparison, criteria and scaling ask by these whether two groups do the same work.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+TOKENS, AUDIO, PIXELS = "tokens", "audio_s", "pixels"
+SAMPLE_UNITS = (TOKENS, AUDIO, PIXELS)
+"""What the size of a sample is counted in."""
+SAMPLES = "samples"
+"""What the size of a step is counted in."""
+# The first that matches; names without their path: of `env.SEQ_LEN` and `train.seq_len` the last part counts.
+_NAMES = (
+    (
+        TOKENS,
+        r"(?:max_?)?seq(?:uence)?_?len(?:gth)?|seq_?length|max_?len(?:gth)?|model_max_length|cutoff_len|(?:block|chunk|context)_?size"
+        r"|(?:max_)?context_?(?:len(?:gth)?|window)|ctx_?(?:len|size)?|n_ctx|num_tokens_per_sample|tokens_per_sample",
+    ),
+    (
+        AUDIO,
+        r"slice_?(?:s|sec|seconds|len(?:gth)?)|(?:max_|min_)?audio_?(?:s|sec|seconds?|len(?:gth)?)|clip_?(?:s|sec|seconds|len(?:gth)?)"
+        r"|segment_?(?:s|sec|seconds|len(?:gth)?)|(?:max|min|fixed)_slice_seconds|sample_?duration",
+    ),
+    (PIXELS, r"(?:image|img|crop|input)_?(?:size|res|resolution|height|width)|resolution|(?:num_)?frames|num_?crops"),
+    (SAMPLES, r"m?bs|mb|bsz|batch|batch_?size|microbatch|accum\w*"),
+)
+_PATTERNS = tuple((unit, re.compile(rf"(?:^|_)(?:{names})(?:_|$)", re.IGNORECASE)) for unit, names in _NAMES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkSetting:
+    """A setting that changes the work of a sample or a step, and its value."""
+
+    name: str
+    value: str
+    unit: str
+    """What it counts: one of SAMPLE_UNITS where it changes the size of a sample, SAMPLES where it changes only their number."""
+
+
+def work_unit(name: str, declared: Mapping[str, str] | None = None) -> str:
+    """What a setting of this name counts; empty where it does not change the work, as far as is known."""
+    if declared and name in declared:
+        return declared[name]
+    plain = name.rpartition(".")[2].replace("-", "_")
+    return next((unit for unit, pattern in _PATTERNS if pattern.search(plain)), "")
+
+
+def work_settings(settings: Mapping[str, str], declared: Mapping[str, str] | None = None) -> tuple[WorkSetting, ...]:
+    """Those of a group's settings that change the work, in their order."""
+    units = {name: work_unit(name, declared) for name in settings}
+    return tuple(WorkSetting(name=name, value=value, unit=units[name]) for name, value in settings.items() if units[name])

@@ -1,0 +1,199 @@
+"""One question, asked by ranking, comparison, criteria and scaling: is a sample, and is a step, the same amount of work in both groups?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from seatrial.analyse.comparable import LOSS, PER_STEP, UNLIKE_SAMPLES, UNLIKE_STEPS, all_comparable, comparable
+from seatrial.analyse.comparison import compare
+from seatrial.analyse.ranking import rank_groups
+from seatrial.analyse.scaling import scaling
+from seatrial.analyse.statistics import estimate
+from seatrial.records.comparison import ComparedGroup, ComparedRun, LossVerdict, Relation
+from seatrial.records.measure import GroupSummary
+from seatrial.records.work_settings import SAMPLES, work_settings, work_unit
+from tests.unit.analyse import factory
+from tests.unit.analyse.factory import course, side
+
+
+def sized(name: str, sample: float, *, step_s: float, batch: int = 8, repeats: int = 3, **settings: Any) -> ComparedGroup:
+    """A side whose steps of `batch` samples take `step_s`; a sample has `sample` tokens, unknown where it is 0."""
+    steps_s = [step_s * (1 + 0.001 * at * (-1) ** len(name)) for at in range(repeats)]
+    runs = tuple(
+        ComparedRun(run=f"{name}_r{at}", repeat=at, started_t=1000.0 + 100 * at, figures=rates(sample, each, batch))
+        for at, each in enumerate(steps_s)
+    )
+    return side(name, (), runs=runs, settings={key: str(value) for key, value in settings.items()})
+
+
+def rates(sample: float, step_s: float, batch: int) -> dict[str, float]:
+    figures = {"steps_per_s": 1 / step_s, "samples_per_s": batch / step_s, "wall_p50_ms": 1000 * step_s}
+    return figures | ({"tokens_per_s": batch * sample / step_s} if sample else {})
+
+
+def summary(name: str, sample: float, *, step_s: float, batch: int = 8, **axes: Any) -> GroupSummary:
+    """The same as a group of a ranking."""
+    runs = [rates(sample, step_s * (1 + 0.001 * at), batch) for at in range(3)]
+    figures = {key: found for key in runs[0] if (found := estimate([run[key] for run in runs]))}
+    return factory.group(name, figures=figures, axes=axes)
+
+
+# The reproduction: steps of 20 and 30 ms, 8 samples each, of 32 and 64 tokens. Samples/s says 32, tokens/s says 64.
+SHORT, LONG = summary("bs32", 0, step_s=0.02, block_size=32), summary("bs64", 0, step_s=0.03, block_size=64)
+TOKENS_SHORT, TOKENS_LONG = summary("bs32", 32, step_s=0.02, block_size=32), summary("bs64", 64, step_s=0.03, block_size=64)
+
+
+def test_no_group_wins_by_samples_of_unlike_size() -> None:
+    found = rank_groups([SHORT, LONG], "throughput")
+    assert (found.winner, found.recommended, found.decided, found.metric) == (None, None, False, "samples_per_s")
+    assert not any(row.can_win or row.ratio for row in found.groups)
+    assert "block_size (32 → 64) changes the size of a sample" in found.reason
+    assert [caution.kind for caution in found.cautions] == [UNLIKE_SAMPLES]
+    assert "{block_size}" not in found.cautions[0].text, "a length is no number of samples"
+
+
+def test_tokens_decide_where_every_group_has_them() -> None:
+    found = rank_groups([TOKENS_SHORT, TOKENS_LONG], "throughput")
+    assert (found.metric, found.winner, found.decided) == ("tokens_per_s", "bs64", True)
+    assert [caution.kind for caution in found.cautions] == [UNLIKE_SAMPLES], "why it is not samples/s"
+    one_lacks = rank_groups([TOKENS_SHORT, LONG], "throughput")
+    assert (one_lacks.metric, one_lacks.winner, one_lacks.recommended) == ("samples_per_s", None, None)
+    asked_for = rank_groups([TOKENS_SHORT, TOKENS_LONG], "samples_per_s")
+    assert (asked_for.metric, asked_for.winner, asked_for.recommended) == ("samples_per_s", None, None)
+    assert "tokens_per_s" in asked_for.reason
+
+
+def test_a_failed_group_of_another_size_leaves_the_others_comparable() -> None:
+    others = [summary("a", 0, step_s=0.02, block_size=32, nw=0), summary("b", 0, step_s=0.03, block_size=32, nw=2)]
+    failed = factory.group("c", runs=1, failed_runs=2, figures=LONG.figures, axes={"block_size": 64, "nw": 0})
+    assert rank_groups([*others, failed], "throughput").winner == "a"
+
+
+@pytest.mark.parametrize("axis", ["bs", "block_size"])
+@pytest.mark.parametrize("metric", PER_STEP)
+def test_steps_of_unlike_work_name_no_winner(metric: str, axis: str) -> None:
+    groups = [
+        factory.group(f"g{at}", figures={metric: found}, axes={axis: 8 * at}) for at in (1, 2) if (found := estimate([at, at * 1.01]))
+    ]
+    found = rank_groups(groups, "throughput")
+    assert (found.winner, found.recommended) == (None, None)
+    assert ('samples_per_step: "{bs}"' in found.reason) is ((metric, axis) == ("steps_per_s", "bs"))
+    assert "{block_size}" not in found.reason
+
+
+def test_step_times_are_ranked_with_a_caution() -> None:
+    found = rank_groups([summary("a", 0, step_s=0.02, bs=8), summary("b", 0, step_s=0.03, batch=16, bs=16)], "wall_p50_ms")
+    assert (found.winner, [caution.kind for caution in found.cautions]) == ("a", [UNLIKE_STEPS])
+
+
+def test_compare_refuses_samples_of_unlike_size_and_uses_tokens() -> None:
+    short, long = sized("a", 0, step_s=0.02, block_size=32), sized("b", 0, step_s=0.03, block_size=64)
+    refused = compare(short, long)
+    assert (refused.relation, refused.ratio) == (Relation.AMBIGUOUS, None)
+    assert "block_size (32 → 64)" in refused.reason
+    found = compare(sized("a", 32, step_s=0.02, block_size=32), sized("bb", 64, step_s=0.03, block_size=64))
+    assert (found.metric, found.relation) == ("tokens_per_s", Relation.FASTER)
+    assert any("samples/s cannot be" in caution for caution in found.cautions)
+
+
+def test_losses_of_unlike_lengths_are_not_judged() -> None:
+    short, long = (
+        side(name, [100.0, 101.0], offset_s=at, run={"loss": course(loss)}, settings={"seq_len": str(128 * (at + 1))})
+        for at, (name, loss) in enumerate((("a", 2.0), ("b", 3.0)))
+    )
+    found = compare(short, long).loss
+    assert found is not None and found.verdict is LossVerdict.UNKNOWN and "seq_len (128 → 256)" in found.reason
+
+
+def test_scaling_needs_samples_of_one_size() -> None:
+    groups = [
+        side(f"g{ranks}", [100.0 * ranks, 101.0 * ranks], world_size=ranks, settings={"image_size": str(128 * ranks)}) for ranks in (1, 2)
+    ]
+    found = scaling(groups)
+    assert not found.points and not found.is_measured and "image_size (128 → 256)" in found.reason
+    tokens = [sized(f"g{ranks}", 64 * ranks, step_s=0.02, batch=8 * ranks, seq_len=64 * ranks) for ranks in (1, 2)]
+    by_tokens = scaling(
+        [factory.elsewhere(one.name, (), runs=one.runs, settings=one.settings, world_size=at) for at, one in enumerate(tokens, 1)]
+    )
+    assert by_tokens.metric == "tokens_per_s" and by_tokens.is_measured
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "kind"),
+    [
+        # What was measured shows it without a setting, and outweighs a maximum that no text reaches.
+        (sized("a", 100, step_s=0.02), sized("b", 130, step_s=0.02), UNLIKE_SAMPLES),
+        (sized("a", 100, step_s=0.02), sized("b", 102, step_s=0.02), ""),
+        (sized("a", 100, step_s=0.02, max_length=512), sized("b", 100, step_s=0.02, max_length=1024), ""),
+        (sized("a", 0, step_s=0.02, max_length=512), sized("b", 0, step_s=0.02, max_length=1024), UNLIKE_SAMPLES),
+        (sized("a", 0, step_s=0.02, lr=1), sized("b", 0, step_s=0.02, lr=2), ""),
+        # Tokens of a caption do not measure an image.
+        (sized("a", 10, step_s=0.02, image_size=224), sized("b", 10, step_s=0.02, image_size=448), UNLIKE_SAMPLES),
+    ],
+)
+def test_what_is_unlike(a: ComparedGroup, b: ComparedGroup, kind: str) -> None:
+    found = comparable(a, b)
+    assert [each.kind for each in found.unlike] == ([kind] if kind else [])
+    assert bool(found.why_not("samples_per_s")) is bool(found.why_not(LOSS)) is (kind == UNLIKE_SAMPLES)
+    if "image_size" in a.settings:
+        assert found.why_not("tokens_per_s")
+
+
+def test_what_a_workload_declares_outweighs_the_name() -> None:
+    assert work_unit("width") == "" and work_unit("width", {"width": "tokens"}) == "tokens"
+    (declared,) = work_settings({"width": "8", "lr": "1"}, {"width": "tokens"})
+    a, b = (factory.group(name, figures=LONG.figures, work=(declared,) if at else ()) for at, name in enumerate("ab"))
+    assert comparable(a, b).unlike[0].setting == "width (none → 8)"
+    assert all_comparable([a, a]).unlike == () and all_comparable([]).unlike == ()
+
+
+@pytest.mark.parametrize(
+    ("unit", "names"),
+    [
+        ("tokens", "seq_len sequence_length max_seq_len max_length block_size context_length train.seq_len env.SEQ_LEN max-length n_ctx"),
+        ("audio_s", "fixed_slice_s max_slice_s audio_length clip_seconds"),
+        ("pixels", "image_size img_size resolution crop_size num_frames"),
+        (SAMPLES, "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps"),
+        ("", "lr num_workers prefetch_factor d_model precision steps batches absolute blocks length_buckets gradient_clipping"),
+    ],
+)
+def test_settings_by_name(unit: str, names: str) -> None:
+    assert {name: work_unit(name) for name in names.split()} == dict.fromkeys(names.split(), unit)
+
+
+def working(name: str, **figures: float) -> ComparedGroup:
+    """A side of one run that tells just these figures."""
+    return side(name, (), runs=(ComparedRun(run=f"{name}_r1", repeat=1, started_t=0.0, figures=figures),))
+
+
+WORK_A = {"samples_per_s": 80.0, "steps_per_s": 10.0}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        # A last batch that is not full is the same work.
+        (working("a", **WORK_A), working("b", samples_per_s=80.3, steps_per_s=10.0), ""),
+        (working("a", **WORK_A), working("b", samples_per_s=81.0, steps_per_s=10.0), "a step takes 8 samples in a and 8.1 in b"),
+        (
+            working("a", tokens_per_s=1000.0, **WORK_A),
+            working("b", tokens_per_s=2000.0, steps_per_s=10.0),
+            "a step takes 100 tokens in a and 200 in b",
+        ),
+        # Settings decide where the rates are unknown.
+        (working("a"), working("b"), ""),
+        (
+            side("a", (), settings={"lr": "1", "train.batch_size": "8"}),
+            side("b", (), settings={"lr": "2", "train.batch_size": "16"}),
+            "train.batch_size (8 → 16) differs",
+        ),
+        (side("a", (), settings={"env.BATCH_SIZE": "8"}), side("b", ()), "env.BATCH_SIZE (8 → none) differs"),
+        # Only the last part of a name counts.
+        (side("a", (), settings={"batch_of.lr": "1"}), side("b", ()), ""),
+        (side("a", (), world_size=2), side("b", (), world_size=4), "the number of ranks (2 → 4) differs"),
+    ],
+)
+def test_whether_a_step_does_the_same_work(a: ComparedGroup, b: ComparedGroup, text: str) -> None:
+    assert comparable(a, b).why_not("steps_per_s") == text
