@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
@@ -13,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import count, format_duration, join_names
 from seatrial.records.columns import PHASES, STEPS
 from seatrial.records.events import STARTUP_PARTS
@@ -36,6 +38,7 @@ from seatrial.report.text import (
     stacked_bar,
 )
 from seatrial.report.view import campaign, machine, problems, steps
+from seatrial.report.view.first_screen import Status, headline
 
 LONGEST_NAME = 28
 STEPS_PREFIX = "steps "
@@ -490,10 +493,53 @@ def statements_section(results: CampaignResults, width: int) -> Iterator[Rendera
     yield text(f"seatrial why {shlex.quote(results.output)} lists them all with their ids; with an ID, what that rests on.", "dim")
 
 
+HEADLINE_STYLES = {Status.GOOD: "bold green", Status.BAD: "bold red", Status.OPEN: "bold yellow", Status.UNKNOWN: "bold"}
+# Two columns fit beside one another from here on.
+LEAST_BESIDE = 60
+MOST_HEADLINE_LINES = 2
+
+
+def headline_lines(results: CampaignResults, width: int) -> list[RenderableType]:
+    """One line or two for each part: its word, in its colour, and the facts beside it."""
+    parts = headline(results)
+    wide = max(len(part.word) for part in parts) + 2 if width >= LEAST_BESIDE else 0
+    lines: list[RenderableType] = []
+    for part in parts:
+        word = part.word.ljust(wide) if wide else f"{part.word}: "
+        for at, line in enumerate(clipped(f"{'' if wide else word}{part.text}", width - wide, MOST_HEADLINE_LINES)):
+            start = (" " * wide if at else word) if wide else ""
+            shown = Text.assemble((start, HEADLINE_STYLES[part.status]), line)
+            if not wide and not at:
+                shown.stylize(HEADLINE_STYLES[part.status], 0, len(part.word))
+            lines.append(shown)
+    return lines
+
+
+def clipped(content: str, width: int, most: int, style: str = "") -> Iterator[Text]:
+    """The text in at most `most` lines; `…` where it is longer."""
+    measuring = Console(width=max(width, 1), file=io.StringIO(), color_system=None)
+    lines = list(Text(one_line(content), style=style, overflow="fold").wrap(measuring, max(width, 1)))
+    for at, line in enumerate(lines[:most]):
+        line.rstrip()
+        if at == most - 1 and len(lines) > most:
+            yield Text(set_cell_size(line.plain, min(cell_len(line.plain), max(width - 1, 1))).rstrip() + "…", style=style)
+        else:
+            yield line
+
+
+def written_reports(results: CampaignResults) -> list[tuple[str, Path]]:
+    """Label and path; none where the report was not written, so that no old one is opened."""
+    kinds = {caution.kind for caution in results.cautions}
+    paths = CampaignPaths(Path(results.output))
+    written = [] if campaign.REPORT_NOT_WRITTEN in kinds else [("For a pull request: ", paths.summary_md)]
+    page = [("Page: ", paths.summary_html)] if not kinds & {campaign.REPORT_NOT_WRITTEN, campaign.PAGE_NOT_DRAWN} else []
+    return [*page, *written]
+
+
 def verdict_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """Every criterion, those that hold after those that do not where there are too many, and then the winners."""
+    """The headline, every criterion, those that hold after those that do not where there are too many, and then the winners."""
     judged = results.verdict
-    yield Text.assemble("Verdict: ", (judged.verdict.value, VERDICT_STYLES[judged.verdict]), " (partial)" if judged.partial else "")
+    yield from headline_lines(results, width)
     shown: set[str] = set()
     findings = _shown_findings(judged.findings)
     for finding in findings:
