@@ -1,9 +1,10 @@
-"""The order of the groups, and which one wins.
+"""The order of the groups, whether one wins, and which one is recommended.
 
-In: group summaries and `rank_by`. Out: `Ranking`. The best is the group with the best mean on logs among those that can win: at least one
-run, none failed. A group whose Welch interval against the best includes 1 is tied with it. The tie goes to the lower p90/p50 among those
+In: group summaries and `rank_by`. Out: `Ranking`. The order is that of the metric. The best is the group with the best mean on logs among
+those that can win: at least one run, none failed. A group whose Welch interval against the best includes 1 is tied with it. The best wins
+only where no group is tied with it. Else one of those at the top is recommended: the lowest p90/p50, then the simpler setting, among those
 whose mean lies inside the best one's own interval and within 10 % of it, and that are not significantly worse than a better one: scatter,
-of a group or of its rival, must not win. A group of one run has no interval: it keeps its place by value.
+of a group or of its rival, must not decide. A group of one run has no interval: it keeps its place by value.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from seatrial.records.plan import SENTINEL
 
 # The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.
 CLOSE = 0.10
+# Values of p90/p50 that differ by less count as equal: tables show two digits.
+SAME_JITTER = 0.01
 MOST_TIED_NAMED = 8
 """The ranking has them all."""
 MOST_REFUSALS = 4
@@ -75,36 +78,74 @@ def rank_groups(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
     metric, cautions = _choose_metric(groups, rank_by)
     main = [group for group in groups if group.lane]
     order = _order(main, metric)
-    winner = next((row for row in order if row.can_win), None)
+    recommended, why = _recommended(order, main, metric)
+    decided = _is_decided(order, recommended)
     return Ranking(
         metric=metric.name,
         unit=metric.unit,
         higher_is_better=metric.higher_is_better,
         groups=order,
         off_lane=_order([group for group in groups if not group.lane], metric),
-        winner=winner.group if winner else None,
+        winner=recommended.group if recommended and decided else None,
+        recommended=recommended.group if recommended else None,
+        recommended_reason=why,
         latency_winner=_latency_winner(main),
-        decided=_is_decided(order, winner),
-        reason=_reason(order, winner, metric),
+        decided=decided,
+        reason=_reason(order, metric),
         cautions=(*cautions, *_ranking_cautions(groups, metric)),
     )
 
 
 def _order(groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup, ...]:
-    """First the best and those inside its interval and indistinguishable from it, by p90/p50; the rest by value."""
+    """By value; each compared with the best of those that can win."""
     plain = any(group.runs and not group.debug for group in groups)
     rows = [_unranked(group, metric, _refusal(group, metric, plain=plain)) for group in groups]
-    candidates = [row for row in rows if row.can_win]
-    if not candidates:
-        return _numbered(sorted(rows, key=lambda row: _by_value(row, metric)))
-    best = min(candidates, key=lambda row: _by_value(row, metric))
-    rows = [_against_best(row, best) for row in rows]
-    tied = _may_win([row for row in rows if row.can_win and _differs(row) is False and _is_inside(row, best)], metric)
-    rest = sorted((row for row in rows if row not in tied), key=lambda row: _by_value(row, metric))
-    # Only groups that cannot win come before the best.
-    ahead = [row for row in rest if _by_value(row, metric) < _by_value(best, metric)]
-    behind = rest[len(ahead) :]
-    return _numbered([*ahead, *sorted(tied, key=lambda row: (_jitter(row.summary), _by_value(row, metric))), *behind])
+    rows.sort(key=lambda row: _by_value(row, metric))
+    best = next((row for row in rows if row.can_win), None)
+    return _numbered([_against_best(row, best) for row in rows] if best else rows)
+
+
+def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup | None, str]:
+    """The group to use as things are, and why; None where no group can win."""
+    candidates = [row for row in order if row.can_win]
+    best = next((row for row in candidates if row.is_best), None)
+    if best is None:
+        return None, ""
+    top = _at_the_top([row for row in candidates if _differs(row) is False and _is_inside(row, best)])
+    steady = [row for row in top if _jitter(row.summary) <= min(_jitter(each.summary) for each in top) + SAME_JITTER]
+    if len(top) == 1:
+        return best, f"the {_best_word(metric)} {metric.unit}" if len(candidates) > 1 else ""
+    chosen, tied = _simplest(steady, groups), f"{len(top)} indistinguishable groups at the top"
+    jitter = _jitter(chosen.summary)
+    if len(steady) == 1:
+        return chosen, f"the lowest p90/p50 ({jitter:.3g}) of the {tied}"
+    if len(steady) == len(top):
+        return chosen, f"the simplest setting of the {tied}"
+    return chosen, f"the simplest setting of those {len(steady)} of the {tied} that have the lowest p90/p50"
+
+
+def _simplest(rows: Sequence[RankedGroup], groups: Sequence[GroupSummary]) -> RankedGroup:
+    """The one with the smallest values, the plan's first axis first: fewer workers, a lower stage. Values that are no numbers come in the
+    order of `groups`, which is the plan's."""
+    values: dict[str, dict[Scalar, None]] = {}
+    for group in groups:
+        for name, value in group.axes.items():
+            values.setdefault(name, {})[value] = None
+
+    def sizes(row: RankedGroup) -> list[float]:
+        return [_level(value, list(values[name])) for name, value in row.summary.axes.items()]
+
+    return min(rows, key=lambda row: (sizes(row), row.rank))
+
+
+def _level(value: Scalar, among: list[Scalar]) -> float:
+    numbers = {each: cell_number(each) for each in among}
+    number = numbers[value] if None not in numbers.values() else None
+    return float(among.index(value)) if number is None else number
+
+
+def _best_word(metric: Metric) -> str:
+    return "highest" if metric.higher_is_better else "lowest"
 
 
 def _unranked(group: GroupSummary, metric: Metric, refusal: str) -> RankedGroup:
@@ -112,10 +153,9 @@ def _unranked(group: GroupSummary, metric: Metric, refusal: str) -> RankedGroup:
     return RankedGroup(rank=0, summary=group, estimate=metric.of(group), can_win=not refusal, reason=refusal)
 
 
-def _may_win(tied: list[RankedGroup], metric: Metric) -> list[RankedGroup]:
+def _at_the_top(tied: Sequence[RankedGroup]) -> list[RankedGroup]:
     """Those not significantly worse than a better one: a best group that scatters must not lift a slower one over others."""
-    best_first = sorted(tied, key=lambda row: _by_value(row, metric))
-    return [row for at, row in enumerate(best_first) if not any(_is_different(row, better) for better in best_first[:at])]
+    return [row for at, row in enumerate(tied) if not any(_is_different(row, better) for better in tied[:at])]
 
 
 def _against_best(row: RankedGroup, best: RankedGroup) -> RankedGroup:
@@ -210,29 +250,26 @@ def _conditions(row: RankedGroup) -> tuple[str, frozenset[tuple[str, str]]]:
     return row.summary.fingerprint, debug_levels(row.summary.debug)
 
 
-def _reason(order: Sequence[RankedGroup], winner: RankedGroup | None, metric: Metric) -> str:
-    """One sentence on how the winner won."""
-    if winner is None:
+def _reason(order: Sequence[RankedGroup], metric: Metric) -> str:
+    """One sentence: how the best group stands against the others, or why none can win."""
+    best = next((row for row in order if row.is_best), None)
+    if best is None:
         return f"No group can win: {_refusals(order) or 'there are none'}."
-    name, candidates = winner.group, [row for row in order if row.can_win]
+    name, candidates = best.group, [row for row in order if row.can_win]
     if len(candidates) == 1:
-        if len(order) > 1 and all(row.reason == NOT_ENDED for row in order if row is not winner):
+        if len(order) > 1 and all(row.reason == NOT_ENDED for row in order if row is not best):
             return f"{name} is the only group with a finished run."
         return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
-    tied = [row for row in candidates if row is not winner and not _is_different(row, winner)]
-    leads = f"{name} has the {'highest' if metric.higher_is_better else 'lowest'} {metric.unit}"
-    if not tied and winner.summary.unsteady_runs:
-        return f"{leads}, but {winner.summary.unsteady_runs} of its {winner.summary.runs} runs had no steady state: run more steps."
+    tied = [row for row in candidates if row is not best and not _differs(row)]
+    has = f"{name} has the {_best_word(metric)} {metric.unit}"
+    if not tied and best.summary.unsteady_runs:
+        return f"{has}, but {best.summary.unsteady_runs} of its {best.summary.runs} runs had no steady state: run more steps."
     if not tied:
-        return f"{leads}, significantly better than every other group.{_still_to_repeat(order)}"
+        return f"{has}, significantly better than every other group.{_still_to_repeat(order)}"
     if any(_differs(row) is None for row in tied):
         remedy = "rank by a wall-clock figure" if metric.seed_column else "repeat the runs"
-        return f"{leads}, but without an interval the order is not evidence: {remedy}."
-    names = join_names([row.group for row in tied], MOST_TIED_NAMED)
-    best = next(row for row in candidates if row.is_best)
-    jitter_decided = any(_is_inside(row, best) for row in tied) and math.isfinite(_jitter(winner.summary))
-    by = "the tie goes to it for the lowest p90/p50" if jitter_decided else f"it comes first by its {metric.unit}"
-    return f"{name} is indistinguishable from {names} at 95 %; {by}."
+        return f"{has}, but without an interval the order is not evidence: {remedy}."
+    return f"{has}, indistinguishable from {join_names([row.group for row in tied], MOST_TIED_NAMED)} at 95 %."
 
 
 def _refusals(order: Sequence[RankedGroup]) -> str:

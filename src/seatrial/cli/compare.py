@@ -41,8 +41,8 @@ Names = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SIDE...",
-        help="The baseline, then one candidate or more: OUT:GROUP; OUT (its winner, or group by group with another OUT; alone: all its "
-        "groups against the plan's baseline, else the winner); GROUP, after OUT or with --in; history:NAME.",
+        help="The baseline, then one candidate or more: OUT:GROUP; OUT (its recommended group, or group by group with another OUT; alone: "
+        "all its groups against the plan's baseline, else the recommended one); GROUP, after OUT or with --in; history:NAME.",
         show_default=False,
     ),
 ]

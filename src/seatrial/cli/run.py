@@ -160,6 +160,7 @@ def result_json(results: CampaignResults) -> dict[str, object]:
         "ranking": [to_json(group) for group in results.ranking.groups],
         "pending": list(results.pending),
         "report": str(CampaignPaths(Path(results.output)).summary_md),
+        "recommended": results.ranking.recommended,
     }
 
 

@@ -22,7 +22,7 @@ from seatrial.judge.cross_run_criteria import (
     comparison_reading,
     count_of_campaign,
     count_of_group,
-    winner_reading,
+    recommended_reading,
 )
 from seatrial.judge.evidence import (
     FILES,
@@ -156,11 +156,12 @@ def _group_readings(criterion: Criterion, entry: MetricEntry, facts: Facts) -> l
         if readings and not others:
             return [missing(CAMPAIGN, "there is no group but the baseline: add one to compare with it")]
         return others
-    winner = facts.group(facts.ranking.winner)
-    if winner is not None:
-        return [_group_reading(criterion, entry, winner, facts) or winner_reading(criterion, winner, facts)]
+    # The scope `winner` is the group that one would use: the winner, else the recommended one.
+    chosen = facts.group(facts.ranking.recommended)
+    if chosen is not None:
+        return [_group_reading(criterion, entry, chosen, facts) or recommended_reading(criterion, chosen, facts)]
     why = facts.ranking.reason or "no group could be ranked"
-    return [missing("winner", f"there is no winner: {why.rstrip('.')}")] if facts.finished else []
+    return [missing("winner", f"no group can be recommended: {why.rstrip('.')}")] if facts.finished else []
 
 
 def _run_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun) -> Reading:

@@ -217,29 +217,29 @@ def _not_run(baseline: Baseline, facts: Facts) -> str:
     return f"{name} is pending" if facts.pending_of(name) else ""
 
 
-def winner_reading(criterion: Criterion, winner: GroupSummary, facts: Facts) -> Reading:
-    """The winner against the baseline. Where it is the baseline itself, the best other group shows the possible gain: the two may be
-    indistinguishable."""
-    reading = comparison_reading(criterion, winner, facts)
+def recommended_reading(criterion: Criterion, chosen: GroupSummary, facts: Facts) -> Reading:
+    """The recommended group against the baseline. Where it is the baseline itself, the best other group shows the possible gain: the two
+    may be indistinguishable."""
+    reading = comparison_reading(criterion, chosen, facts)
     if reading is not None:
         return reading
     if criterion.metric == "loss_comparable":
-        return _own_loss(winner, facts)
-    other = _best_other(winner, facts)
+        return _own_loss(chosen, facts)
+    other = _best_other(chosen, facts)
     other_reading = comparison_reading(criterion, other, facts) if other and criterion.metric == "speedup_pct" else None
     if other_reading is None:
-        return _own_baseline(winner, 0.0, "%")
-    won = f"{winner.group}, the baseline itself, ranks first"
+        return _own_baseline(chosen, 0.0, "%")
+    own = f"{chosen.group}, the baseline itself, is recommended"
     if other_reading.missing:
-        return replace(other_reading, missing=f"{won}; {other_reading.missing}")
-    return replace(other_reading, unsettled="so it is not the winner's", detail=f"{other_reading.detail}; {won}")
+        return replace(other_reading, missing=f"{own}; {other_reading.missing}")
+    return replace(other_reading, unsettled="so it is not the recommended group's", detail=f"{other_reading.detail}; {own}")
 
 
-def _best_other(winner: GroupSummary, facts: Facts) -> GroupSummary | None:
+def _best_other(chosen: GroupSummary, facts: Facts) -> GroupSummary | None:
     """The best of the others that can win."""
     ranking = facts.ranking
     rivals = [(place.value, place.group) for place in ranking.groups if place.can_win and place.value is not None]
-    others = [(value, name) for value, name in rivals if name != winner.group and value is not None]
+    others = [(value, name) for value, name in rivals if name != chosen.group and value is not None]
     best = (max if ranking.higher_is_better else min)(others, default=None)
     return facts.group(best[1]) if best else None
 

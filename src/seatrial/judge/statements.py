@@ -98,17 +98,18 @@ def statements(facts: Facts) -> tuple[Finding, ...]:
 
 def winner_statement(facts: Facts) -> Iterator[Finding]:
     """PASS when the winner is significantly better than every other group, no run is pending, and the platform failed none."""
-    ranking = facts.ranking
-    winner = facts.group(ranking.winner)
-    reason = ranking.reason.rstrip(".") or ("No group could be ranked" if winner is None else "the first in order")
-    if winner is None:
+    ranking, failed = facts.ranking, facts.platform_failures
+    chosen = facts.group(ranking.recommended)
+    reason = ranking.reason.rstrip(".") or "No group could be ranked"
+    if chosen is None:
         yield Finding(id="winner", kind="winner", verdict=Verdict.INCONCLUSIVE, text=f"No winner. {reason}.")
         return
-    rival = next((place for place in ranking.groups if place.can_win and place.group != winner.group), None)
-    value, failed = winner.figures.get(ranking.metric), facts.platform_failures
-    sure = ranking.decided and not failed and not facts.pending
+    value = chosen.figures.get(ranking.metric)
     figure = f" with {format_number(value.mean)} {ranking.unit}".rstrip() if value else ""
-    text = f"{winner.group} {'wins' if sure else 'leads'}{figure}: {reason}{_rival_text(rival)}"
+    sure = ranking.winner == chosen.group and not failed and not facts.pending
+    rival = next((place for place in ranking.groups if place.can_win and place.group != chosen.group), None)
+    because = f", for {ranking.recommended_reason}" if ranking.recommended_reason else ""
+    unproven = f"No winner is proven: {reason}. Recommended: {chosen.group}{figure}{because}"
     # A run that the platform failed might have been faster.
     platform = f"; but the platform failed {listed(failed)}: run {'it' if len(failed) == 1 else 'them'} again first" if failed else ""
     pending = f"; {count(len(facts.pending), 'run')} pending" if facts.pending else ""
@@ -116,7 +117,7 @@ def winner_statement(facts: Facts) -> Iterator[Finding]:
         id="winner",
         kind="winner",
         verdict=Verdict.PASS if sure else Verdict.INCONCLUSIVE,
-        text=f"{text}{platform}{pending}.",
+        text=f"{f'{chosen.group} wins{figure}: {reason}{_rival_text(rival)}' if sure else unproven}{platform}{pending}.",
         evidence=tuple(_place_evidence(place, group, facts) for place in ranking.groups if (group := facts.group(place.group))),
     )
 
@@ -126,7 +127,7 @@ def _rival_text(rival: RankedGroup | None) -> str:
         return ""
     ratio = rival.ratio
     if ratio is None:
-        return f"; next is {rival.group}, which has the best mean"
+        return f"; next is {rival.group}"
     ends = (
         f", {interval_text()} {ratio.low:.4g} to {ratio.high:.4g}" if ratio.low is not None and ratio.high is not None else ", no interval"
     )

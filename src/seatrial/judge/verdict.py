@@ -25,7 +25,7 @@ from seatrial.records.verdict import CAMPAIGN, EVERY_GROUP, EVERY_RUN, WINNER, C
 
 DEFAULT_CRITERIA = (Criterion(metric="failed_runs", scope="campaign", at_most=0),)
 _ORDER = {BoundStatus.VIOLATED: 0, BoundStatus.UNDECIDED: 1, BoundStatus.MET: 2}
-_WHERE = {CAMPAIGN: "", EVERY_RUN: " in every run", EVERY_GROUP: " in every group", WINNER: " of the winner"}
+_WHERE = {CAMPAIGN: "", EVERY_RUN: " in every run", EVERY_GROUP: " in every group", WINNER: " of the recommended group"}
 # Beyond this, repeats are no way to decide a value so near its bound.
 MOST_REPEATS_ADVISED = 100
 

@@ -112,7 +112,7 @@ class BaselinePart(StrictModel):
     """What a metric that compares is held against. Short form: the name of a group."""
 
     group: str | None = Field(default=None, max_length=200)
-    """A group of this plan; with `campaign`, one of that campaign, its winner when left out."""
+    """A group of this plan; with `campaign`, one of that campaign, the recommended one when left out."""
     campaign: str | None = None
     """The output folder of another campaign, relative to where seatrial is started."""
     history: str | None = Field(default=None, max_length=200)
@@ -127,7 +127,8 @@ class CriterionPart(StrictModel):
     ready: str | None = None
     """In place of a metric: a ready set of criteria by name, whose bounds and reasons are its own. `seatrial plan criteria` lists them."""
     scope: str | None = None
-    """Where: `campaign`, `every_run`, `every_group` or `winner`. Each metric has its own default."""
+    """Where: `campaign`, `every_run`, `every_group` or `winner` (the recommended group where no winner is proven). Each metric has its own
+    default."""
     at_most: float | None = None
     """The largest value that passes."""
     at_least: float | None = None

@@ -468,7 +468,7 @@ class RankedGroup:
     reason: str = ""
     """Why it cannot win, or why it is tied."""
     note: str = ""
-    """`winner`, `leads` (runs are pending), `tied`, `off lane` …; filled where the whole campaign is known."""
+    """`winner`, `recommended` (not proven), `tied`, `off lane` …; filled where the whole campaign is known."""
 
     @property
     def group(self) -> str:
@@ -486,7 +486,7 @@ class RankedGroup:
 
     @property
     def is_best(self) -> bool:
-        """It has the best mean, which the others are compared with; a tie may still go to another."""
+        """It has the best mean, which the others are compared with; of tied ones another may be recommended."""
         return self.can_win and self.ratio is None and self.estimate is not None
 
 
@@ -500,11 +500,15 @@ class Ranking:
     groups: tuple[RankedGroup, ...]
     off_lane: tuple[RankedGroup, ...] = ()
     winner: str | None = None
-    """The first in order; of tied ones the one with the lower p90/p50."""
+    """The group that is proven best (`decided`); None where none is."""
     latency_winner: str | None = None
     """The seeds' best: lowest mean tail iter p50."""
     decided: bool = False
     """The winner's runs are steady, and it is significantly better than every other group that can win, on one kind of machine."""
     reason: str = ""
-    """One sentence: why this group wins, or why there is no winner."""
+    """One sentence: how the best group stands against the others, or why none can win."""
     cautions: tuple[Caution, ...] = ()
+    recommended: str | None = None
+    """The group to use as things are: the winner, else one of those at the top that are indistinguishable; None where none can win."""
+    recommended_reason: str = ""
+    """Why this one, `the lowest p90/p50 (1.02) of the 3 indistinguishable groups at the top`; empty where no other can win."""

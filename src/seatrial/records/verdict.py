@@ -181,7 +181,7 @@ METRICS: dict[str, MetricEntry] = {
 
 HOW_TO_NAME_A_BASELINE = (
     "give the criterion one of `baseline: {group: NAME}` (a group of this campaign), "
-    "`baseline: {campaign: OUT, group: NAME}` (a group of another one, its winner without `group`), "
+    "`baseline: {campaign: OUT, group: NAME}` (a group of another one, the recommended one without `group`), "
     "`baseline: {history: NAME}` (a row that `seatrial history pin` named)"
 )
 
@@ -203,14 +203,14 @@ class Baseline:
     """What a criterion compares with: a group of this campaign, a group of another one, or a pinned row of history."""
 
     group: str = ""
-    """Of this campaign, or of `campaign`; there it may be empty: its winner."""
+    """Of this campaign, or of `campaign`; there it may be empty: the recommended one."""
     campaign: str = ""
     history: str = ""
 
     @property
     def shown(self) -> str:
         """For people."""
-        return f"the winner of {self.campaign}" if self.campaign and not self.group and not self.history else self.text
+        return f"the recommended group of {self.campaign}" if self.campaign and not self.group and not self.history else self.text
 
     @property
     def text(self) -> str:
@@ -226,7 +226,7 @@ class Criterion:
 
     metric: str
     scope: str
-    """`campaign`, `every_run`, `every_group` or `winner`."""
+    """`campaign`, `every_run`, `every_group` or `winner` (the recommended group where no winner is proven)."""
     at_most: float | None = None
     at_least: float | None = None
     unit: str = ""

@@ -1,6 +1,6 @@
-"""The winner as files to use: best_config.json, best_config.env and best_overrides.txt.
+"""The recommended group as files to use: best_config.json, best_config.env and best_overrides.txt.
 
-In: CampaignResults. Out: the three files, or none (and those of an earlier report removed) where there is no winner.
+In: CampaignResults. Out: the three files, or none (and those of an earlier report removed) where no group can be recommended.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NOT_TEXT = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "
 
 @dataclass(frozen=True, kw_only=True)
 class Best:
-    """The winning group, its row in the tables and what its runs had to do."""
+    """The recommended group, its row in the tables and what its runs had to do."""
 
     group: GroupSummary
     row: Row
@@ -49,13 +49,13 @@ class Best:
 
 
 def find_best(results: CampaignResults) -> Best | None:
-    """None when the campaign has no winner."""
-    winner = next((group for group in results.groups if group.group == results.ranking.winner), None)
-    if winner is None:
+    """None when no group of the campaign can be recommended."""
+    chosen = next((group for group in results.groups if group.group == results.ranking.recommended), None)
+    if chosen is None:
         return None
-    row = next(row for row in group_rows(results) if row["group"] == winner.group)
-    specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.key == winner.group_key)
-    return Best(group=winner, row=row, spec=next(specs, None))
+    row = next(row for row in group_rows(results) if row["group"] == chosen.group)
+    specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.key == chosen.group_key)
+    return Best(group=chosen, row=row, spec=next(specs, None))
 
 
 def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
@@ -90,6 +90,7 @@ def best_config(results: CampaignResults, best: Best) -> dict[str, Any]:
         "reason": ranking.reason,
         "latency_winner": ranking.latency_winner,
         "caution": _caution(best) or None,
+        "recommended_reason": ranking.recommended_reason,
     }
     plain: dict[str, Any] = to_json(config)
     return plain

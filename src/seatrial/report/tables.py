@@ -346,7 +346,7 @@ def _by_level(results: CampaignResults, runs: list[MeasuredRun]) -> list[list[Me
     levels: dict[int, list[MeasuredRun]] = {}
     for run in runs:
         label, group = labels.run(run.attempt.spec), labels.group(run.attempt.spec)
-        level = 0 if group == results.ranking.winner else 1 if named & {label, group, run.attempt.spec.run} else 2 + seen[group]
+        level = 0 if group == results.ranking.recommended else 1 if named & {label, group, run.attempt.spec.run} else 2 + seen[group]
         seen[group] += 1
         levels.setdefault(level, []).append(run)
     return [levels[level] for level in sorted(levels)]

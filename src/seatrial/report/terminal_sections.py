@@ -123,7 +123,7 @@ NARROW = 72
 NOTE, NARROW_NOTE = 10, 8
 NOTE_STYLES = {
     campaign.WINNER: "bold green",
-    campaign.LEADS: "bold",
+    campaign.RECOMMENDED: "bold",
     **dict.fromkeys((campaign.TIED, campaign.NO_INTERVAL), "yellow"),
     campaign.CANNOT_WIN: "red",
     **dict.fromkeys((campaign.OFF_LANE, campaign.NOT_RUN), "dim"),

@@ -1,9 +1,9 @@
 """The comparisons that a plan's criteria ask for.
 
 In: the criteria and the grouped campaign. Out: for each group and each baseline that a criterion names, the `Comparison` (baseline = A,
-group = B), or why there is none and how to get one. All groups are compared, also where only the winner is asked for: it was found among
-them, and is corrected for them all. Where a baseline names a campaign and no group, each group is compared with the one of its name
-there, else with the winner there, which then counts as often as it had rivals.
+group = B), or why there is none and how to get one. All groups are compared, also where only the recommended one is asked for: it
+was found among them, and is corrected for them all. Where a baseline names a campaign and no group, each group is compared with the one of
+its name there, else with the recommended one there, which then counts as often as it had rivals.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _find_baseline(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline
 
 
 def _find_in_campaign(resolver: Resolver, other: Path, group: str, name: str) -> tuple[ComparedGroup, int]:
-    """The named group of another campaign; else the one with the same name as the group it is compared with; else the winner."""
+    """The named group of another campaign; else the one with the same name as the group it is compared with; else the recommended one."""
     campaign = resolver.campaign(other)
     namesake = name if any(one.group == name and one.mode != SENTINEL for one in campaign.groups) else ""
     if group or namesake:

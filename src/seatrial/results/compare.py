@@ -1,13 +1,13 @@
 """What is compared with what: from the names on the command line to pairs of groups.
 
 In: names, and the campaign that `--in` gives. Out: `ComparedGroup`s, and `Pairs` of baseline and candidate with how many comparisons they
-were chosen from. A name is `OUT:GROUP`, `OUT` (its only group, else its winner), `GROUP` where a campaign is named beside it,
+were chosen from. A name is `OUT:GROUP`, `OUT` (its only group, else the recommended one), `GROUP` where a campaign is named beside it,
 `history:NAME`, or the NAME of a pinned row of history.
 
     OUT:a OUT:b …     each against the first; likewise groups `a b …` with --in OUT, or after the one name OUT
-    OUT               every group against the plan's baseline, else against the winner
-    OUT b             the plan's baseline, else the winner, and b
-    OUT1 OUT2         groups of one name against each other where both have several, else winner against winner
+    OUT               every group against the plan's baseline, else against the recommended group
+    OUT b             the plan's baseline, else the recommended group, and b
+    OUT1 OUT2         groups of one name against each other where both have several, else the recommended ones against each other
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Pairs:
     pairs: tuple[tuple[ComparedGroup, ComparedGroup], ...]
     """Baseline and candidate."""
     family: int | None = None
-    """Comparisons that these were picked from, where figures were used to pick them: a winner is the best of many."""
+    """Comparisons that these were picked from, where figures were used to pick them: a recommended group is the best of many."""
     note: str = ""
     """How the baseline was found where it was not named."""
 
@@ -111,12 +111,14 @@ class Resolver:
         return self._row(name)
 
     def best_of(self, folder: Path) -> ComparedGroup:
-        """The only group of a campaign, else its winner."""
+        """The only group of a campaign, else the one it recommends."""
         campaign = self.campaign(folder)
         able = comparable_groups(campaign)
-        chosen = able[0] if len(able) == 1 else campaign.ranking.winner
+        chosen = able[0] if len(able) == 1 else campaign.ranking.recommended
         if chosen is None:
-            raise CampaignError(f"{folder} has no winner ({campaign.ranking.reason or 'no run ended ok'}); name a group: {folder}:GROUP")
+            raise CampaignError(
+                f"{folder} recommends no group ({(campaign.ranking.reason or 'no run ended ok').rstrip('.')}); name one: {folder}:GROUP"
+            )
         return compared_group(campaign, chosen, full_name(folder, chosen))
 
     def _row(self, name: str) -> ComparedGroup:
@@ -174,7 +176,7 @@ def _groups_of(resolver: Resolver, folder: Path, names: Sequence[str]) -> Pairs:
 
 
 def _all_groups(resolver: Resolver, folder: Path) -> Pairs:
-    """A winner was found by the figures of all groups, so that all pairs of them have been compared already."""
+    """The recommended group was found by the figures of all groups, so that all pairs of them have been compared already."""
     campaign = resolver.campaign(folder)
     groups = comparable_groups(campaign)
     if len(groups) < TWO:
@@ -194,7 +196,7 @@ def _baseline_of(resolver: Resolver, folder: Path) -> tuple[ComparedGroup, str]:
     best = resolver.best_of(folder)
     named = campaign.baseline_group not in ("", DEFAULT_BASELINE)
     why = f": the plan's own ('{campaign.baseline_group}') has no counted runs" if named else ""
-    return compared_group(campaign, best.group), f"{best.group}, the winner, is the baseline{why}."
+    return compared_group(campaign, best.group), f"{best.group}, the recommended group, is the baseline{why}."
 
 
 def _chosen_from(groups: int, family: int) -> str:
@@ -218,17 +220,17 @@ def _two_campaigns(resolver: Resolver, first: Path, second: Path) -> Pairs:
         note = f"Groups that only one of the two has are left out: {', '.join(left)}." if left else ""
         return Pairs(pairs=tuple(pairs), note=note)
     most = max(map(len, groups))
-    winners = (
-        f"Winner against winner, chosen from {len(groups[0])} and {len(groups[1])} groups: {most} comparisons count for the correction."
+    chosen = (
+        f"The recommended groups of both, chosen from {len(groups[0])} and {len(groups[1])}: {most} comparisons count for the correction."
     )
-    return Pairs(pairs=((resolver.best_of(first), resolver.best_of(second)),), family=most, note=winners if most > 1 else "")
+    return Pairs(pairs=((resolver.best_of(first), resolver.best_of(second)),), family=most, note=chosen if most > 1 else "")
 
 
 def _against_first(groups: Sequence[ComparedGroup], picked_from: Sequence[int]) -> Pairs:
     """`picked_from` is how many groups each is the best of."""
     family = sum(max(picked_from[0], many) for many in picked_from[1:])
     picked = [f"{group.name} from {many}" for group, many in zip(groups, picked_from, strict=True) if many > 1]
-    chosen = f"Winners were chosen from groups by their figures ({', '.join(picked)}): {family} comparisons count for the correction."
+    chosen = f"Some were chosen from groups by their figures ({', '.join(picked)}): {family} comparisons count for the correction."
     return Pairs(pairs=tuple((groups[0], other) for other in groups[1:]), family=family, note=chosen if picked else "")
 
 

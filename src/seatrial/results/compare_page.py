@@ -87,8 +87,8 @@ def _diff_best_runs(results: CampaignResults, others: CampaignResults) -> RunDif
 
 
 def _best_group(results: CampaignResults) -> str:
-    """The winner, else the first with counted runs."""
-    return results.ranking.winner or next((group.group for group in results.groups if group.runs), "")
+    """The recommended one, else the first with counted runs."""
+    return results.ranking.recommended or next((group.group for group in results.groups if group.runs), "")
 
 
 def _run_folder(results: CampaignResults, group: str) -> Path | None:

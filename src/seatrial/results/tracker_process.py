@@ -86,6 +86,7 @@ def tracked_campaign(paths: CampaignPaths) -> TrackedCampaign | None:
     tags = {
         "verdict": verdict.get("verdict"),
         "winner": ranking.get("winner"),
+        "recommended": ranking.get("recommended"),
         "decided": ranking.get("decided"),
         "winners": summary.get("winners"),
         "runs": len(over),

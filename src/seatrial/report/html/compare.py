@@ -28,7 +28,7 @@ from seatrial.report.html.vega import Spec
 from seatrial.report.run_diff import RunDiff, shown_value
 from seatrial.report.text import plain_line
 from seatrial.report.view import campaign
-from seatrial.report.view.campaign import LEADS, NOTE_TEXTS
+from seatrial.report.view.campaign import NOTE_TEXTS, RECOMMENDED
 from seatrial.report.view.problems import failures
 
 SIDES = ("A", "B")
@@ -170,7 +170,7 @@ def merged_ranking_chart(data: ChartData) -> Chart | None:
             transform=[
                 *vega.lookup_rows("group", [{"group": row["group"], "place": place} for place, row in enumerate(drawn)]),
                 vega.interval_text("low", "high", "interval"),
-                {"calculate": f"split(datum.note, ',')[0] === '{LEADS}' ? '{NOTE_TEXTS[LEADS]}' : datum.note", "as": "note"},
+                {"calculate": f"split(datum.note, ',')[0] === '{RECOMMENDED}' ? '{NOTE_TEXTS[RECOMMENDED]}' : datum.note", "as": "note"},
             ],
             encoding={
                 "y": vega.named_y("group"),

@@ -104,7 +104,7 @@ def chart_data(results: CampaignResults, frames: Mapping[str, polars.DataFrame])
         tables=tables,
         picks=default_picks(
             tables,
-            groups=[results.ranking.winner or "", *(row.group for row in rows)],
+            groups=[results.ranking.recommended or "", *(row.group for row in rows)],
             baseline=results.baseline_group,
             verdict=results.verdict,
         ),

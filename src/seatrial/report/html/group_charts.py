@@ -16,9 +16,9 @@ from seatrial.report.html import vega
 from seatrial.report.html.data import STARTUP_WINDOW, Chart, ChartData
 from seatrial.report.html.vega import Row, Spec
 from seatrial.report.text import figure, finite_number, plain_line
-from seatrial.report.view.campaign import CANNOT_WIN, LEADS, NO_INTERVAL, NOTE_TEXTS, OFF_LANE, ONLY_GROUP, TIED, WINNER
+from seatrial.report.view.campaign import CANNOT_WIN, NO_INTERVAL, NOTE_TEXTS, OFF_LANE, ONLY_GROUP, RECOMMENDED, TIED, WINNER
 
-NOT_PROVEN = NOTE_TEXTS[LEADS]
+NOT_PROVEN = NOTE_TEXTS[RECOMMENDED]
 BEHIND = "behind"
 """The standing of a group without a note."""
 STANDINGS = {

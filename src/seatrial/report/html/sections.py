@@ -53,7 +53,7 @@ CRITERIA_VERBS = {Verdict.FAIL: ("does not hold", "do not hold"), Verdict.INCONC
 EVIDENCE_COLUMNS = ("of", "what", "value", "window", "n", "file")
 NOTE_CLASSES = {
     campaign.WINNER: "good",
-    **dict.fromkeys((campaign.LEADS, campaign.TIED, campaign.NO_INTERVAL), "open"),
+    **dict.fromkeys((campaign.RECOMMENDED, campaign.TIED, campaign.NO_INTERVAL), "open"),
     campaign.CANNOT_WIN: "bad",
     **dict.fromkeys((campaign.OFF_LANE, campaign.NOT_RUN, campaign.NOT_ENDED), "quiet"),
 }

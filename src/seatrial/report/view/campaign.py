@@ -19,11 +19,11 @@ from seatrial.report.text import NONE, axis_level, figure, interval, margin, rat
 from seatrial.report.view.problems import WHAT_FITS
 
 DEBUG_ON = "debug on"
-WINNER, LEADS, ONLY_GROUP = "winner", "leads", "only group"
+WINNER, RECOMMENDED, ONLY_GROUP = "winner", "recommended", "only group"
 TIED, NO_INTERVAL, CANNOT_WIN, OFF_LANE = "tied", "no interval", "cannot win", "off lane"
 NOT_RUN, NOT_ENDED = "not run yet", "no run ended"
 """Notes of a ranking row, in every report and in summary.json."""
-NOTE_TEXTS = {LEADS: "leads, not proven"}
+NOTE_TEXTS = {RECOMMENDED: "recommended, not proven"}
 """Notes that are longer for a reader than in summary.json."""
 OFF_LANE_TITLE = "Off the main lane, ranked apart"
 FIGURES_ARE = (
@@ -34,19 +34,19 @@ FIGURES_ARE = (
 
 def ranking_rows(results: CampaignResults) -> list[RankedGroup]:
     """The main lane in order, then the groups off it, each with its note; in each lane groups that have not started come last."""
-    first = ONLY_GROUP if is_only_group(results) else LEADS if is_undecided(results) else WINNER
+    first = ONLY_GROUP if is_only_group(results) else RECOMMENDED if is_undecided(results) else WINNER
     rows = []
     for off_lane, ranked in ((False, results.ranking.groups), (True, results.ranking.off_lane)):
         waiting = [group for group in results.not_started if group.lane != off_lane]
         places = enumerate(waiting, len(ranked) + 1)
         not_started = [RankedGroup(rank=rank, summary=group, can_win=False, reason=NOT_RUN) for rank, group in places]
         for row in (*ranked, *not_started):
-            rows.append(replace(row, note=_note(row, first if row.group == results.ranking.winner else "", off_lane=off_lane)))
+            rows.append(replace(row, note=_note(row, first if row.group == results.ranking.recommended else "", off_lane=off_lane)))
     return rows
 
 
 def _note(row: RankedGroup, first: str, *, off_lane: bool) -> str:
-    """`first` is the note of the group in first place, '' for the others."""
+    """`first` is the note of the group to use, '' for the others."""
     group = row.summary
     if not (group.runs or group.failed_runs or group.set_aside_runs or group.infrastructure_failures):
         return NOT_RUN if row.reason == NOT_RUN else NOT_ENDED
@@ -63,8 +63,8 @@ def _note(row: RankedGroup, first: str, *, off_lane: bool) -> str:
 
 
 def is_first(row: RankedGroup) -> bool:
-    """The winner, or the group that would win as things are."""
-    return row.note in (WINNER, LEADS, ONLY_GROUP)
+    """The winner, or the group to use as things are."""
+    return row.note in (WINNER, RECOMMENDED, ONLY_GROUP)
 
 
 def note_with_debug(row: RankedGroup) -> str:
@@ -258,44 +258,40 @@ def origin_sentence(results: CampaignResults) -> str:
 
 
 def winners_sentence(results: CampaignResults) -> str:
-    """The winner by the ranked figure and by latency, and whether that is statistically decided."""
+    """The winner by the ranked figure, or the recommended group where none is proven; and the winner by latency."""
     ranking = results.ranking
-    first = next((row for row in ranking_rows(results) if row.group == ranking.winner), None)
-    if first is None:
+    chosen = next((row for row in ranking_rows(results) if row.group == ranking.recommended), None)
+    if chosen is None:
         return f"No winner. {ranking.reason or 'No group could be ranked.'}"
-    return f"{_winner_clause(results, first)} {_latency_clause(results)}".strip()
+    return f"{_winner_clause(results, chosen)} {_latency_clause(results)}".strip()
 
 
-def _winner_clause(results: CampaignResults, first: RankedGroup) -> str:
+def _winner_clause(results: CampaignResults, chosen: RankedGroup) -> str:
     ranking = results.ranking
-    value = f"{figure(first.value)} {ranking.unit}".strip()
-    precise = " ".join(part for part in (value, margin(first.estimate)) if part)
-    won = f"{_title(results)}: {first.group} ({precise})"
-    won += f", measured with {', '.join(first.summary.debug)} on" if first.summary.debug else ""
-    reason = (ranking.reason or "It is statistically indistinguishable from the others.").rstrip(".")
-    if results.not_started and len(ranking.groups) == 1:
+    is_throughput = ranking.metric.endswith("_per_s")
+    value = f"{figure(chosen.value)} {ranking.unit}".strip()
+    precise = " ".join(part for part in (value, margin(chosen.estimate)) if part)
+    group = f"{chosen.group} ({precise})"
+    group += f", measured with {', '.join(chosen.summary.debug)} on" if chosen.summary.debug else ""
+    if is_only_group(results):
+        return f"{'Throughput' if is_throughput else ranking.metric} of the only group: {group}."
+    if not is_undecided(results):
+        title = "Throughput winner" if is_throughput else f"Winner by {ranking.metric}"
+        return f"{title}: {group}, ahead of every other group by more than the noise."
+    because = f", for {ranking.recommended_reason}" if ranking.recommended_reason else ""
+    return (
+        f"No winner by {'throughput' if is_throughput else ranking.metric} is proven. {_unproven(results)}. Recommended: {group}{because}."
+    )
+
+
+def _unproven(results: CampaignResults) -> str:
+    """Why no group is the winner."""
+    reason = (results.ranking.reason or "The groups are statistically indistinguishable").rstrip(".")
+    if results.not_started and len(results.ranking.groups) == 1:
         reason = "No run of another group has ended yet"
     if failed := infrastructure_failures(results):
-        return f"{won}. {reason}; but the platform failed {join_names(failed)}: no winner is final before that is run again."
-    if results.pending:
-        return f"{won}. {reason}. {count(len(results.pending), 'run')} still to be run."
-    rivals = [row for row in ranking.groups if row.can_win and row.group != ranking.winner]
-    if ranking.decided and rivals:
-        return f"{won}, ahead of every other group by more than the noise."
-    if is_only_group(results):
-        return f"{won}."
-    return f"{won}. {reason}."
-
-
-def _title(results: CampaignResults) -> str:
-    """What first place is called: a winner only where the ranking is decided and no run is missing."""
-    metric = results.ranking.metric
-    is_throughput = metric.endswith("_per_s")
-    if is_only_group(results):
-        return "Throughput of the only group" if is_throughput else f"{metric} of the only group"
-    if is_undecided(results):
-        return f"Leads by {'throughput' if is_throughput else metric}, not proven"
-    return "Throughput winner" if is_throughput else f"Winner by {metric}"
+        return f"{reason}; but the platform failed {join_names(failed)}: no winner is final before that is run again"
+    return f"{reason}. {count(len(results.pending), 'run')} still to be run" if results.pending else reason
 
 
 def _latency_clause(results: CampaignResults) -> str:
@@ -309,7 +305,7 @@ def _latency_clause(results: CampaignResults) -> str:
     has_phases = any(seed.get("last_fwd_p50_ms") is not None and seed.get("last_bwd_p50_ms") is not None for seed in seeds)
     what = "sum of phases" if has_phases else "step"
     value = f" ({figure(p50_ms)} ms median {what} over the last timing points)" if isinstance(p50_ms, float) else ""
-    same = "the same, " if name == results.ranking.winner else ""
+    same = "the same, " if name == results.ranking.recommended else ""
     return f"Latency winner: {same}{name}{value}."
 
 
