@@ -1,4 +1,4 @@
-"""summary.md, for a pull request: the verdict first, then the ranking, then the rest in `<details>`.
+"""summary.md, for a pull request: the headline and the criteria first, then the ranking, then the rest in `<details>`.
 
 In: CampaignResults. Out: the text, with every name and log line escaped. It stays below GitHub's limit for a comment: tables are cut to so
 many rows, and if that is not enough, the longest sections are left out and named.
@@ -32,6 +32,7 @@ from seatrial.report.markdown_sections import (
 )
 from seatrial.report.text import one_line, utc_time
 from seatrial.report.view.campaign import left_out_sentence, origin_sentence, pending_sentence
+from seatrial.report.view.first_screen import Status, headline, headline_text
 from seatrial.report.view.machine import machines
 from seatrial.report.view.problems import failures
 
@@ -39,6 +40,8 @@ from seatrial.report.view.problems import failures
 MOST_CHARACTERS = 60_000
 MOST_OF_THE_HEAD = 40_000
 MOST_MACHINES = 20
+CIRCLES = {Status.GOOD: "🟢", Status.BAD: "🔴", Status.OPEN: "🟡", Status.UNKNOWN: "⚪"}
+"""The colours of the headline, which Markdown has no other way to show."""
 PICTURES = {
     "ranking": "Ranking with 95 % intervals",
     "heat": "Throughput by axes",
@@ -138,8 +141,11 @@ def _head(results: CampaignResults) -> Iterator[str]:
 
 
 def _verdict(results: CampaignResults) -> Iterator[str]:
-    yield f"## Verdict: {results.verdict.verdict.value}"
-    yield findings_list(results.verdict.findings)
+    yield f"## {escape(headline_text(results))}"
+    yield "\n".join(f"- {CIRCLES[part.status]} **{part.word}**: {escape(part.text)}" for part in headline(results))
+    if results.verdict.findings:
+        yield "Criteria:"
+        yield findings_list(results.verdict.findings)
     waiting = pending_sentence(results)
     if waiting:
         yield f"Partial: {escape(waiting)}"

@@ -115,7 +115,7 @@ def findings_list(findings: Sequence[Finding]) -> str:
     """One bullet each, advice below it."""
     lines = []
     for finding in findings:
-        lines.append(f"- **{finding.verdict.value}** {escape(finding.text)} ({escape(finding.id)}{_evidence(finding)})")
+        lines.append(f"- **{problems.word_of(finding)}** {escape(finding.text)} ({escape(finding.id)}{_evidence(finding)})")
         lines += [f"  - Try: {escape(advice.text)}" for advice in finding.advice]
     return "\n".join(lines)
 

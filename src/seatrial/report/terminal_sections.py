@@ -45,6 +45,7 @@ STEPS_PREFIX = "steps "
 # Details of the first groups only; the page has them all.
 MOST_DETAILED = 6
 VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
+STATEMENT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold yellow", Verdict.INCONCLUSIVE: "bold"}
 
 
 def text(content: str, style: str = "") -> Text:
@@ -477,19 +478,20 @@ MOST_FINDINGS = 12
 
 
 def statements_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """What was found beside the criteria: in full what does not hold, in one line each what does and what is undecided."""
+    """What was found beside the criteria: problems in full, in one line each what is unknown and what is ok."""
     if not results.verdict.statements:
         return
     failed = problems.failed_statements(results)
     yield heading("Also found")
     for finding in failed[:MOST_STATEMENTS]:
-        yield hanging(f"{problems.MARKS[finding.verdict]} ", f"{finding.text} [{finding.id}]", VERDICT_STYLES[finding.verdict])
+        word = problems.word_of(finding)
+        yield hanging(f"{problems.MARKS[word]} ", f"{word}: {finding.text} [{finding.id}]", STATEMENT_STYLES[finding.verdict])
         yield from _advice(finding, set())
     yield from more(len(failed) - MOST_STATEMENTS)
     for verdict, kinds in ((Verdict.INCONCLUSIVE, problems.open_kinds(results)), (Verdict.PASS, problems.holding_kinds(results))):
         if kinds:
-            label = "undecided: " if verdict is Verdict.INCONCLUSIVE else "holds: "
-            yield hanging(f"{problems.MARKS[verdict]} ", label + ", ".join(kinds), VERDICT_STYLES[verdict])
+            word = problems.WORDS[verdict]
+            yield hanging(f"{problems.MARKS[word]} ", f"{word}: {', '.join(kinds)}", STATEMENT_STYLES[verdict])
     yield text(f"seatrial why {shlex.quote(results.output)} lists them all with their ids; with an ID, what that rests on.", "dim")
 
 
@@ -544,7 +546,7 @@ def verdict_section(results: CampaignResults, width: int) -> Iterator[Renderable
     findings = _shown_findings(judged.findings)
     for finding in findings:
         yield hanging(
-            f"{problems.MARKS[finding.verdict]} ", f"[{problems.short_id(finding)}] {finding.text}", VERDICT_STYLES[finding.verdict]
+            f"{problems.MARKS[finding.verdict.value]} ", f"[{problems.short_id(finding)}] {finding.text}", VERDICT_STYLES[finding.verdict]
         )
         yield from _advice(finding, shown)
     yield from more(len(judged.findings) - len(findings), "criteria")

@@ -323,10 +323,12 @@ def ranking(**changes: Any) -> Ranking:
             ranked(3, summary("mb8_nw2", failed=1, counted=1), can_win=False, reason="1 of 2 runs failed"),
         ),
         off_lane=(ranked(1, summary(ODD, counted=1)),),
-        winner="mb16_nw2",
+        winner="mb16_nw2" if changes.get("decided") else None,
+        recommended="mb16_nw2",
+        recommended_reason="the lower p90/p50",
         latency_winner="mb16_nw2",
         decided=False,
-        reason="mb16_nw2 and mb16_nw0 are tied; mb16_nw2 has the lower p90/p50.",
+        reason="mb16_nw2 and mb16_nw0 are indistinguishable at 95 %.",
     )
     return dataclasses.replace(made, **changes)
 
@@ -370,7 +372,7 @@ def renamed(found: CampaignResults, old: str, new: str) -> CampaignResults:
         dataclasses.replace(row, summary=dataclasses.replace(row.summary, group=new if row.group == old else row.group))
         for row in found.ranking.groups
     )
-    return dataclasses.replace(found, groups=groups, ranking=dataclasses.replace(found.ranking, groups=rows, winner=new))
+    return dataclasses.replace(found, groups=groups, ranking=dataclasses.replace(found.ranking, groups=rows, winner=new, recommended=new))
 
 
 def empty_results() -> CampaignResults:

@@ -126,7 +126,7 @@ def results(*statements: Finding) -> CampaignResults:
 
 def printed(found: CampaignResults, width: int = 80) -> str:
     out = io.StringIO()
-    print_report(found, Console(file=out, width=width))
+    print_report(found, Console(file=out, width=width), full=True)
     return out.getvalue()
 
 

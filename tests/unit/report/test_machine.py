@@ -176,7 +176,7 @@ def campaign(out: Path, made: many_hosts.Hosts, repeats: int = 1, **changes: Any
 
 def printed(results: CampaignResults) -> str:
     console = Console(width=100, file=io.StringIO(), color_system=None)
-    print_report(results, console)
+    print_report(results, console, full=True)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert isinstance(text, str)
     return text

@@ -22,9 +22,9 @@ from tests.unit.report import charted_factory, factory
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def printed(results: CampaignResults, width: int = 80, **console: object) -> str:
+def printed(results: CampaignResults, width: int = 80, *, full: bool = True, **console: object) -> str:
     out = io.StringIO()
-    print_report(results, Console(file=out, width=width, **console))  # type: ignore[arg-type]
+    print_report(results, Console(file=out, width=width, **console), full=full)  # type: ignore[arg-type]
     return out.getvalue()
 
 
@@ -139,7 +139,7 @@ def test_the_winner_is_shown_though_many_are_before_it() -> None:
 def test_a_terminal_without_our_characters_shows_others(encoding: str) -> None:
     raw = io.BytesIO()
     out = io.TextIOWrapper(raw, encoding=encoding, newline="\n")
-    print_report(charted_factory.results(), Console(file=out, width=80))
+    print_report(charted_factory.results(), Console(file=out, width=80), full=True)
     out.flush()
     text = raw.getvalue().decode(encoding)
     assert max(len(line) for line in text.splitlines()) <= 80

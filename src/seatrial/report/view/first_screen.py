@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from seatrial.core.text import count, join_names
 from seatrial.records.measure import GroupStability, JitterCause, RankedGroup, StabilityVerdict
+from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
@@ -71,10 +72,18 @@ def headline_text(results: CampaignResults) -> str:
 
 def _verdict(results: CampaignResults) -> HeadlinePart:
     judged = results.verdict
-    waiting = len(results.pending)
-    missing = f"; {count(waiting, 'run')} still to be run" if waiting else ""
-    text = f"{criteria_clause(judged.findings)}{missing}"
+    text = "; ".join(filter(None, (criteria_clause(judged.findings), _runs_clause(results))))
     return HeadlinePart(question="verdict", status=VERDICT_STATUS[judged.verdict], word=judged.verdict.value, text=text)
+
+
+def _runs_clause(results: CampaignResults) -> str:
+    """`12 of 12 runs ok`, `3 of 8 runs ok, 4 still to be run`; '' before the first one ended."""
+    ended = [run for run in results.runs if run.attempt.current and run.outcome and not run.outcome.is_cut_short]
+    waiting = len(results.pending)
+    ok = sum(run.outcome is Outcome.OK for run in ended)
+    parts = [f"{ok} of {len(ended) + waiting} runs ok"] if ended else []
+    parts += [f"{waiting} still to be run" if parts else f"{count(waiting, 'run')} still to be run"] if waiting else []
+    return ", ".join(parts)
 
 
 def criteria_clause(findings: Sequence[Finding]) -> str:
@@ -104,9 +113,8 @@ def _winner(results: CampaignResults) -> HeadlinePart:
         return HeadlinePart(question="winner", status=Status.GOOD, word=campaign.WINNER, text=text)
     if first.note == campaign.ONLY_GROUP:
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=ONLY_GROUP, text=f"{first.group}, {value}{debug}")
-    return HeadlinePart(
-        question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=f"{first.group} recommended{_why_unproven(results, first, rows)}{debug}"
-    )
+    text = f"{first.group} recommended{_why_unproven(results, first, rows)}{debug}"
+    return HeadlinePart(question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=text)
 
 
 def _next(winner: RankedGroup, rows: Sequence[RankedGroup]) -> str:
@@ -123,7 +131,8 @@ def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[R
         return f"; the platform failed {join_names(failed)}"
     tied = [row.group for row in rows if row.tied and row.group != first.group]
     if tied:
-        return f"; tied with {join_names(tied, 2)}"
+        why = f" for {_clause(results.ranking.recommended_reason)}" if results.ranking.recommended_reason else ""
+        return f"{why}; tied with {join_names(tied, 2)}"
     if results.pending:
         return f"; {count(len(results.pending), 'run')} still to be run"
     return f"; {_clause(results.ranking.reason)}" if results.ranking.reason else ""
@@ -212,7 +221,7 @@ _CAUSES = {
     "anti_correlated_gpus": ("GPUs work in turns",),
     "gpu_imbalance": ("uneven GPU utilisation",),
     "data_wait_bursts": ("ranks wait for data in bursts",),
-    "data_wait": ("ranks wait for data, {share:.0%} of a step",),
+    "data_wait": ("ranks wait for data",),
     "slow_rank": ("a slow rank",),
     "slow_host": ("a slow host",),
     "telemetry_gaps": ("telemetry has gaps, the host was too busy",),

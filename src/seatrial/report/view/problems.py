@@ -198,7 +198,7 @@ def _printed_and_ok(health: Health) -> str:
     return f"{count(len(health.other_tracebacks), 'run')} printed a traceback and ended well ({join_names(health.other_tracebacks)})"
 
 
-DECIDES_NOTHING = "None of these changes the verdict; a criterion can."
+DECIDES_NOTHING = "None of these changes the verdict: only criteria do."
 # These have sections or sentences of their own: failures, the winners' sentence, cautions.
 STATED_ELSEWHERE = frozenset({"failure", "winner", "steady_state", "debug"})
 # By kind: what holds, and what is undecided.
@@ -211,6 +211,22 @@ HOLDS = {
     "slow_steps": "few slow steps",
 }
 OPEN = {"leak": "leaks", "straggler": "stragglers", "stability": "stability", "drift": "drift"}
+
+
+WORDS = {Verdict.FAIL: "problem", Verdict.INCONCLUSIVE: "unknown", Verdict.PASS: "ok"}
+"""What a statement is called in every report: PASS, FAIL and INCONCLUSIVE are for criteria, which alone decide."""
+MARKS = {"PASS": "+", "FAIL": "x", "INCONCLUSIVE": "?", "problem": "!", "unknown": "?", "ok": "+"}
+"""By word."""
+
+
+def is_statement(finding: Finding) -> bool:
+    """Whether it stands beside the criteria."""
+    return finding.criterion is None and finding.kind != "criterion"
+
+
+def word_of(finding: Finding) -> str:
+    """`FAIL` of a criterion, `problem` of a statement."""
+    return WORDS[finding.verdict] if is_statement(finding) else finding.verdict.value
 
 
 def short_id(finding: Finding) -> str:
@@ -241,7 +257,6 @@ def holding_kinds(results: CampaignResults) -> list[str]:
 MOST_NUMBERS = 8
 MOST_FILES = 4
 LABEL_COLUMNS = 10
-MARKS = {Verdict.PASS: "+", Verdict.FAIL: "x", Verdict.INCONCLUSIVE: "?"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,13 +271,13 @@ class TracedNumber:
 def findings_lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
     """Every finding: its id, then its text."""
     for finding in findings:
-        yield f"{MARKS[finding.verdict]} {one_line(finding.id)}  {finding.verdict.value}"
+        yield f"{MARKS[word_of(finding)]} {one_line(finding.id)}  {word_of(finding)}"
         yield from _wrapped(finding.text, width, "    ")
 
 
 def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: str, width: int) -> Iterator[str]:
     """One finding in full."""
-    yield f"{one_line(finding.id)}: {finding.verdict.value}"
+    yield f"{one_line(finding.id)}: {word_of(finding)}"
     yield from _wrapped(finding.text, width, "")
     if finding.criterion:
         yield from _labelled("criterion", criterion_text(finding.criterion), width)
