@@ -29,7 +29,7 @@ MARKS = {Status.GOOD: ("+ ", "bold green"), Status.BAD: ("x ", "bold red"), Stat
 DETAILS = (((3, 2), (2, 2)), ((3, 2), (2, 1)), ((2, 2), (1, 1)), ((2, 2), (1, 0)), ((1, 1), (1, 0)))
 NAME, NOTE = 1, 6
 # Of each column of the ranking, the width of a terminal below which it is left out.
-LEAST_WIDTHS = (30, 0, 0, 48, 40, 72, 0)
+LEAST_WIDTHS = (30, 0, 0, 60, 48, 72, 0)
 SHORTEST_NAME = 8
 GAP = "  "
 
@@ -119,8 +119,9 @@ def _style(row: RankedGroup | None, at: int) -> str:
 def _cells(row: RankedGroup) -> list[str]:
     group = row.summary
     spread = f"{ratio(row.ratio.low)}–{ratio(row.ratio.high)}" if row.ratio and row.ratio.low is not None else ""
-    tried = group.runs + group.failed_runs + group.set_aside_runs + len(group.infrastructure_failures)
-    ok = f", {group.runs} of {tried} ok" if tried > group.runs else ""
+    failed = group.failed_runs + len(group.infrastructure_failures)
+    missing = [f"{failed} failed"] if failed else []
+    missing += [f"{group.set_aside_runs} set aside"] if group.set_aside_runs else []
     return [
         str(row.rank),
         one_line(row.group),
@@ -128,7 +129,7 @@ def _cells(row: RankedGroup) -> list[str]:
         margin(row.estimate).removeprefix("±").strip() or NONE,
         ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE),
         spread,
-        f"{campaign.note_with_debug(row)}{ok}".removeprefix(", "),
+        ", ".join(filter(None, (campaign.note_with_debug(row), *missing))),
     ]
 
 

@@ -119,9 +119,10 @@ MOST_RANKED = 16
 MOST_BARRED = 4
 # Below this many columns notes are set in two lines, which leaves room for two or three axes.
 WIDE = 100
-# And below this the ratio to the best is left out: the note that names the winner must not be cut.
+# And below this n and the ratio to the best are left out: the note that names the winner must not be cut.
 NARROW = 72
-NOTE, NARROW_NOTE = 10, 8
+# As wide as `recommended`.
+NOTE = 11
 NOTE_STYLES = {
     campaign.WINNER: "bold green",
     campaign.RECOMMENDED: "bold",
@@ -140,7 +141,8 @@ def ranking_section(results: CampaignResults, width: int) -> Iterator[Renderable
     yield _ranking_table(results, shown, _shown_axes(results, shown, width), width)
     yield from more(len(rows) - len(shown), "groups")
     if any(row.summary.window_n for row in rows):
-        yield Text(f"wall clock over the {_which_steps(rows)} of each run; n: steps counted, all runs", style="dim")
+        n = "; n: steps counted, all runs" if width >= NARROW else ""
+        yield Text(f"wall clock over the {_which_steps(rows)} of each run{n}", style="dim")
     yield from _barred(rows)
     yield from _interval_bars(results, shown, width)
 
@@ -178,10 +180,9 @@ def _ranking_table(results: CampaignResults, rows: Sequence[RankedGroup], axes: 
     for axis in axes:
         table.add_column(text(labels.get(axis) or axis), justify="right", overflow="fold")
     table.add_column(text(unit), justify="right", min_width=9)
-    for title in ("±", "n", *(("to best",) if width >= NARROW else ()), "p90/p50", *(("start",) if width >= WIDE else ()), "ok"):
+    for title in ("±", *(("n", "to best") if width >= NARROW else ()), "p90/p50", *(("start",) if width >= WIDE else ()), "ok"):
         table.add_column(title, justify="right", no_wrap=True)
-    note = NOTE if width >= NARROW else NARROW_NOTE
-    table.add_column("", min_width=note, max_width=note if width < WIDE else None)
+    table.add_column("", min_width=NOTE, max_width=NOTE if width < WIDE else None)
     for before, row in zip([None, *rows], rows, strict=False):
         if before is not None and before.summary.lane and not row.summary.lane:
             table.add_section()
@@ -192,18 +193,19 @@ def _ranking_table(results: CampaignResults, rows: Sequence[RankedGroup], axes: 
 def _ranking_cells(row: RankedGroup, axes: Sequence[str], width: int) -> list[Text]:
     group = row.summary
     tried = group.runs + group.failed_runs + group.set_aside_runs + len(group.infrastructure_failures)
+    to_best = ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE)
+    note = campaign.note_text(row) if width >= WIDE else campaign.note_with_debug(row)
     return [
         Text(str(row.rank)),
         text(group.group, "bold" if campaign.is_first(row) else ""),
         *(text(axis_level(group.axes.get(axis))) for axis in axes),
         Text(figure(row.value)),
         Text(margin(row.estimate).removeprefix("±").strip() or NONE),
-        Text(str(row.n or NONE)),
-        *((Text(ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE)),) if width >= NARROW else ()),
+        *((Text(str(row.n or NONE)), Text(to_best)) if width >= NARROW else ()),
         Text(ratio(campaign.mean_of(group, "wall_p90_over_p50"))),
         *((Text(format_duration(campaign.mean_of(group, "startup_s"))),) if width >= WIDE else ()),
         Text(f"{group.runs}/{tried}", "red" if group.failed_runs else ""),
-        Text(campaign.note_text(row), "yellow" if group.debug else NOTE_STYLES.get(row.note, "")),
+        Text(note, "yellow" if group.debug else NOTE_STYLES.get(row.note, "")),
     ]
 
 

@@ -40,7 +40,7 @@ def many_groups(count: int) -> CampaignResults:
         spec = dataclasses.replace(template.attempt.spec, run=f"{name}_r1", group=name, group_key=f"key-{name}", axes={"micro_batch": at})
         attempt = dataclasses.replace(template.attempt, spec=spec, folder=f"out/{name}_r1/attempt-1")
         runs.append(dataclasses.replace(template, attempt=attempt, charts=charts(25.0 + at)))
-    ranking = factory.ranking(groups=tuple(places), off_lane=(), winner=names[0], latency_winner=names[0])
+    ranking = factory.ranking(groups=tuple(places), off_lane=(), recommended=names[0], latency_winner=names[0])
     return factory.results(runs=tuple(runs), groups=tuple(groups), ranking=ranking)
 
 
