@@ -168,7 +168,7 @@ def _cut(text: str) -> str:
 
 def _more(results: CampaignResults) -> list[tuple[str, str]]:
     """What the first view leaves out, and the section that has it."""
-    found, cautions = len(first_screen.key_findings(results)) - first_screen.MOST_FINDINGS, len(campaign.shown_cautions(results))
+    found, cautions = len(first_screen.key_findings(results)) - first_screen.MOST_FINDINGS, first_screen.num_other_cautions(results)
     groups = len(campaign.ranking_rows(results)) - len(first_screen.first_rows(results))
     causes = list(dict.fromkeys(failure.cause for failure in problems.failures(results)))
     links = (

@@ -239,8 +239,9 @@ def _short_cause(cause: JitterCause) -> str:
 
 
 def key_findings(results: CampaignResults) -> list[KeyFinding]:
-    """What matters most, first: failed runs, criteria that are not met, then other problems, those of one kind together."""
-    return [*_failed_runs(results), *_unmet_criteria(results), *_problems(results), *_notes(results)]
+    """What matters most, first: failed runs, criteria that are not met, what makes the ranking doubtful, other problems; those of one kind
+    together."""
+    return [*_failed_runs(results), *_unmet_criteria(results), *_doubts(results), *_problems(results), *_notes(results)]
 
 
 def _failed_runs(results: CampaignResults) -> Iterator[KeyFinding]:
@@ -260,6 +261,26 @@ def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:
                 continue
             action = finding.advice[0].text if finding.advice else ""
             yield KeyFinding(status=VERDICT_STATUS[verdict], text=f"[{problems.short_id(finding)}] {finding.text}", action=action)
+
+
+DOUBTS = frozenset({"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only"})
+"""Kinds of cautions without which a reader would take the ranking for more than it is, beside the ranking's own."""
+
+
+def _doubtful(results: CampaignResults) -> list[campaign.SharedCaution]:
+    kinds = DOUBTS | {caution.kind for caution in results.ranking.cautions}
+    return [caution for caution in campaign.shown_cautions(results) if caution.kind in kinds]
+
+
+def _doubts(results: CampaignResults) -> Iterator[KeyFinding]:
+    """Several cautions of one kind are one."""
+    by_kind: dict[str, list[campaign.SharedCaution]] = {}
+    for caution in _doubtful(results):
+        by_kind.setdefault(caution.kind, []).append(caution)
+    for found in by_kind.values():
+        subjects = list(dict.fromkeys(subject for caution in found for subject in caution.subjects))
+        named = f" ({join_names(subjects)})" if subjects else ""
+        yield KeyFinding(status=Status.OPEN, text=f"{found[0].text}{named}")
 
 
 IN_HEADLINE = frozenset({"stability", "drift"})
@@ -290,11 +311,16 @@ def first_rows(results: CampaignResults, most: int = MOST_GROUPS) -> list[Ranked
     return [*rows[: max(most - len(rest), 0)], *rest]
 
 
+def num_other_cautions(results: CampaignResults) -> int:
+    """Cautions that are not among the key findings."""
+    return len(campaign.shown_cautions(results)) - len(_doubtful(results))
+
+
 def left_over(results: CampaignResults, shown_groups: int, shown_findings: int) -> str:
     """`12 more groups, 2 more findings, 3 cautions`; '' where the first screen has everything."""
     groups = len(campaign.ranking_rows(results)) - shown_groups
     findings = len(key_findings(results)) - shown_findings
-    cautions = len(campaign.shown_cautions(results))
+    cautions = num_other_cautions(results)
     return ", ".join(_counted(((groups, "more group"), (findings, "more finding"), (cautions, "caution"))))
 
 
