@@ -131,8 +131,9 @@ def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[R
         return f"; the platform failed {join_names(failed)}"
     tied = [row.group for row in rows if row.tied and row.group != first.group]
     if tied:
-        why = f" for {_clause(results.ranking.recommended_reason)}" if results.ranking.recommended_reason else ""
-        return f"{why}; tied with {join_names(tied, 2)}"
+        # Of which groups is in the next clause.
+        why = _clause(results.ranking.recommended_reason).split(" of the ")[0]
+        return f"{f' for {why}' if why else ''}; tied with {join_names(tied, 2)}"
     if results.pending:
         return f"; {count(len(results.pending), 'run')} still to be run"
     return f"; {_clause(results.ranking.reason)}" if results.ranking.reason else ""
