@@ -484,7 +484,7 @@ def statements_section(results: CampaignResults, width: int) -> Iterator[Rendera
     if not results.verdict.statements:
         return
     failed = problems.failed_statements(results)
-    yield heading("Also found")
+    yield heading("Other findings")
     for finding in failed[:MOST_STATEMENTS]:
         word = problems.word_of(finding)
         yield hanging(f"{problems.MARKS[word]} ", f"{word}: {finding.text} [{finding.id}]", STATEMENT_STYLES[finding.verdict])
@@ -494,7 +494,7 @@ def statements_section(results: CampaignResults, width: int) -> Iterator[Rendera
         if kinds:
             word = problems.WORDS[verdict]
             yield hanging(f"{problems.MARKS[word]} ", f"{word}: {', '.join(kinds)}", STATEMENT_STYLES[verdict])
-    yield text(f"seatrial why {shlex.quote(results.output)} lists them all with their ids; with an ID, what that rests on.", "dim")
+    yield text(f"seatrial why {shlex.quote(results.output)} lists all with their ids; add an ID for its evidence.", "dim")
 
 
 HEADLINE_STYLES = {Status.GOOD: "bold green", Status.BAD: "bold red", Status.OPEN: "bold yellow", Status.UNKNOWN: "bold"}

@@ -21,21 +21,21 @@ from seatrial.report.text import NONE, figure, margin, ratio, utc_time
 from seatrial.report.view import campaign, first_screen, machine, problems, steps
 
 SECTIONS = (
-    ("verdict", "Verdict"), ("ranking", "Ranking"), ("found", "Also found"), ("heat", "Across the axes"), ("steps", "Steps"),
+    ("verdict", "Verdict"), ("ranking", "Ranking"), ("found", "Other findings"), ("heat", "Across the axes"), ("steps", "Steps"),
     ("distribution", "Step times"), ("phases", "Phases"), ("startup", "Start-up"), ("timeline", "Timeline"), ("ranks", "Ranks"),
-    ("eta", "Time to go"), ("failures", "Failures"), ("cautions", "Cautions"), ("machine", "Machine"), ("files", "Files"),
+    ("eta", "ETA"), ("failures", "Failures"), ("cautions", "Cautions"), ("machine", "Machine"), ("files", "Files"),
 )  # fmt: skip
 """Id and title, in the page's order."""
 DRAWN = ("heat", "steps", "distribution", "phases", "startup", "timeline", "ranks", "eta")
-NO_TABLES = "There are no tables to draw: `seatrial report` on the campaign's folder writes them."
+NO_TABLES = "No tables to draw: `seatrial report OUT` writes them."
 NOTHING = {
     "steps": "No run recorded its steps.",
     "distribution": steps.NO_STEPS,
     "phases": steps.NO_PHASES,
     "startup": steps.NO_STARTUP,
     "timeline": machine.NO_TELEMETRY,
-    "ranks": "No run that counts had several ranks that recorded their steps.",
-    "eta": "No run has an estimate of the time to go.",
+    "ranks": "No run had several ranks with recorded steps.",
+    "eta": "No run has an ETA.",
 }
 VERDICTS = {
     Verdict.PASS: ("✓", "Every criterion is met."),
@@ -362,7 +362,7 @@ def _why_empty(section: str, data: PageData) -> str:
     """Why a section has no chart."""
     if section == "heat":
         axes = len(campaign.axis_names(campaign.ranking_rows(data.results)))
-        return f"A heat map takes groups over two axes or more; this campaign has {count(axes, 'axis') if axes == 1 else f'{axes} axes'}."
+        return f"A heat map needs two axes or more; this campaign has {count(axes, 'axis') if axes == 1 else f'{axes} axes'}."
     if section == "eta":
         return machine.eta_line(data.results)
     return NOTHING[section] if set(data.drawn.tables) & set(CHART_TABLES) else NO_TABLES
@@ -372,7 +372,7 @@ def _file_descriptions() -> Iterator[tuple[str, str]]:
     """File names and what they hold; the links work while the page is in the campaign's folder."""
     names = CampaignPaths.__dict__
     for field, description in (
-        ("summary_json", "this page's content in one document, for programs"),
+        ("summary_json", "the content of this page, for programs"),
         ("verdict", "the verdict alone, with every finding"),
         ("summary_md", "the same report as Markdown, for a pull request"),
         ("charts", "the tables that the charts are drawn from, as CSV"),
@@ -381,7 +381,7 @@ def _file_descriptions() -> Iterator[tuple[str, str]]:
         ("per_run_metrics", "every run that counts, with its figures"),
         ("manifest", "every attempt, how it ended and why"),
         ("timing_points", "rolling percentiles of the step time"),
-        ("eta_points", "every estimate of the time to go"),
+        ("eta_points", "every ETA"),
         ("best_config_json", "the winner's settings"),
     ):
         yield names[field].name, description

@@ -24,8 +24,8 @@ PORT = re.compile(r"(\bport[ :=]+|\blocalhost:|\b\d{1,3}(?:\.\d{1,3}){3}:|\]:)\d
 WHAT_FITS = "what_fits"
 """The kind of caution that is shown with the failures."""
 RUN_AGAIN = (
-    "The platform's fault: it does not count against its group. Repair it and run the same command again; until then attribute no "
-    "difference to the code."
+    "Platform failure: not counted against the group. Fix the platform and run the same command again; until then attribute no difference "
+    "to the code."
 )
 
 
@@ -104,7 +104,7 @@ def _failure(runs: list[MeasuredRun], results: CampaignResults) -> Failure:
     )
 
 
-NO_HEALTH = "Nothing is known: no run has ended by itself yet, or the output could not be read."
+NO_HEALTH = "Unknown: no run has ended by itself yet, or its output is unreadable."
 HARMLESS = "Harmless warnings; nothing needs doing:"
 # deepspeed prints it in every run on one machine: the summary lists it, the terminal does not.
 IN_EVERY_RUN = frozenset({"no_hostfile"})
@@ -187,15 +187,16 @@ def health_sentences(health: Health) -> Iterator[str]:
     fatal = f"{count(len(health.fatal_tracebacks), 'run')}: {join_names(health.fatal_tracebacks)}" if health.fatal_tracebacks else "none"
     yield f"Fatal tracebacks: {fatal}."
     if health.other_tracebacks:
-        yield f"Not fatal: {_printed_and_ok(health)}."
+        yield f"{_printed_and_ok(health)}."
     unknown = f"; unknown of {join_names(health.ranks_unknown)}" if health.ranks_unknown else ""
-    yield f"Ranks: {health.ranks_ended_well} of {health.ranks_started} ended well{unknown}."
+    yield f"Ranks: {health.ranks_ended_well} of {health.ranks_started} exited cleanly{unknown}."
     if not health.harmless:
         yield "Harmless warnings: none."
 
 
 def _printed_and_ok(health: Health) -> str:
-    return f"{count(len(health.other_tracebacks), 'run')} printed a traceback and ended well ({join_names(health.other_tracebacks)})"
+    names = join_names(health.other_tracebacks)
+    return f"{count(len(health.other_tracebacks), 'run')} exited 0 after a traceback: may have failed, read the log ({names})"
 
 
 DECIDES_NOTHING = "None of these changes the verdict: only criteria do."
@@ -287,7 +288,7 @@ def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: st
         yield from _labelled("try", f"{advice.text} [{advice.id}]", width)
     yield ""
     if not numbers:
-        yield "It rests on no number; the text says what is missing."
+        yield "No numbers: the text says what is missing."
     for number in numbers[:MOST_NUMBERS]:
         yield from _number(finding, number, width)
     if len(numbers) > MOST_NUMBERS:
