@@ -22,7 +22,7 @@ if sys.argv[1] == "bad":
 def test_harmless_lines_are_counted_and_explain_nothing(harness: Harness) -> None:
     (harness.folder / "job.py").write_text(JOB)
     (harness.folder / "harmless.txt").write_text("\n".join(HARMLESS_LINES))
-    text = harness.run("sweep", "-P", "end=well,bad", "--repeats", "1", "--out", "out", "--", "python", "job.py", "{end}", code=2)
+    text = harness.run("sweep", "-P", "end=well,bad", "--repeats", "1", "--out", "out", "--full", "--", "python", "job.py", "{end}", code=2)
 
     rows = {row["group"]: row for row in harness.manifest()}
     assert {name: (row["outcome"], row["cause"]) for name, row in rows.items()} == {

@@ -33,7 +33,7 @@ HEARTBEAT = re.compile(
 
 @pytest.mark.torch
 def test_telemetry_eta_start_up_and_log_lines_of_a_campaign(harness: Harness) -> None:
-    text = harness.run("run", str(harness.plan(MEASURED)), "--heartbeat", "1")
+    text = harness.run("run", str(harness.plan(MEASURED)), "--heartbeat", "1", "--full")
     assert len(HEARTBEAT.findall(text)) >= 2, text
     assert re.search(r"^ETA: off by ", text, re.MULTILINE)
     _check_telemetry(harness)

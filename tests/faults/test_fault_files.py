@@ -292,6 +292,6 @@ def test_the_command_line_reports_a_damaged_campaign(campaign: Path, tmp_path: P
     damage.random_bytes(harness.out.folder / ATTEMPT / "events_rank0.jsonl")
     damage.a_pipe(harness.out.folder / ATTEMPT / "host_telemetry.csv")
     damage.a_folder(harness.out.summary_md)
-    text = " ".join(harness.run("report", "out").split())
+    text = " ".join(harness.run("report", "out", "--full").split())
     assert "Traceback" not in text and "events_rank0.jsonl" in text and "host_telemetry.csv cannot be used" in text
     assert harness.out.summary_md.is_file() and (harness.out.folder / "summary.md.folder-1/inside").read_text() == "kept"

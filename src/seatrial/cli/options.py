@@ -55,6 +55,10 @@ Heartbeat = Annotated[
 ]
 Again = Annotated[bool, typer.Option("--again", help="Run finished runs again too; their older attempts stay and no longer count.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Confirm a campaign of more than 1,000 runs, which is often a slip in the axes.")]
+Full = Annotated[
+    bool,
+    typer.Option("--full", help="Print the whole report: step times, phases, ranks, machine, every finding. Default: one screen."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]
 WHERE = "Where to find it"
 HistoryFile = Annotated[

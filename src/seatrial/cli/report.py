@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.options import AsJson, Folder, Track
+from seatrial.cli.options import AsJson, Folder, Full, Track
 from seatrial.cli.program import console_for, print_json, write_lines
 from seatrial.core.errors import CampaignError, SeatrialError, UsageError
 from seatrial.core.paths import CampaignPaths
@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 EXAMPLES = {
     "report": (
         "seatrial report outputs/tiny-lm-demo --open\n\n"
+        "seatrial report outputs/tiny-lm-demo --full\n\n"
         "seatrial report tuesday --compare monday --open\n\n"
         "seatrial report outputs/tiny-lm-demo --pdf --png\n\n"
         "seatrial report outputs/tiny-lm-demo --svg picture.svg"
@@ -100,6 +101,7 @@ Remake = Annotated[
 
 def report(
     out: Folder,
+    full: Full = False,
     open_it: OpenIt = False,
     compare: Other = None,
     pdf: Pdf = False,
@@ -108,7 +110,7 @@ def report(
     track: Track = None,
     json: AsJson = False,
 ) -> int:
-    """Recompute every table and report of a campaign from what is on disk, and show the ranking and the verdict.
+    """Recompute every table and report of a campaign from what is on disk, and print verdict, ranking and main findings in one screen.
 
     Works on unfinished campaigns, on folders copied from another machine, and on folders that the original stage-1 scripts wrote.
 
@@ -121,7 +123,7 @@ def report(
     from seatrial.results.folders import find_campaign
     from seatrial.results.recompute import recompute_or_explain
 
-    extras = Extras(open_it=open_it, compare=compare, pdf=pdf, png=png, svg=svg)
+    extras = Extras(open_it=open_it, compare=compare, pdf=pdf, png=png, svg=svg, full=full)
     check_extras(extras, out)
     if out.is_dir() and not os.access(out, os.W_OK | os.X_OK):
         raise CampaignError(f"{out} is not writable, and that is where reports go: copy it to a place of your own and report the copy")
@@ -129,7 +131,7 @@ def report(
     campaign = find_campaign(out)
     console = console_for(as_json=json)
     results, unwritten = recompute_or_explain(campaign)
-    print_report(results, console)
+    print_report(results, console, full=full)
     track_all(trackers, campaign, console)
     written = write_extras(extras, out, results, console, unwritten)
     if json:
@@ -148,6 +150,7 @@ class Extras:
     pdf: bool = False
     png: bool = False
     svg: Path | None = None
+    full: bool = False
 
 
 @dataclass(kw_only=True)
@@ -199,7 +202,7 @@ def write_extras(extras: Extras, out: Path, results: CampaignResults, console: C
     written = Written(errors=[unwritten]) if unwritten else Written(html=_page(results, paths))
     if extras.svg:
         with _errors_kept("--svg", written):
-            save_svg(results, extras.svg)
+            save_svg(results, extras.svg, full=extras.full)
     if unwritten:
         return written
     if extras.png:

@@ -51,6 +51,7 @@ def run(
     heartbeat: options.Heartbeat = None,
     again: options.Again = False,
     yes: options.Yes = False,
+    full: options.Full = False,
     json: options.AsJson = False,
     node_rank: options.NodeRank = None,
     master_addr: options.MasterAddr = None,
@@ -68,7 +69,7 @@ def run(
 
     campaign = read_plan(plan, set, only, budget, out)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
-    return execute_on_this_node(campaign, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again)
+    return execute_on_this_node(campaign, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again, full=full)
 
 
 def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, *, as_json: bool, **how: Any) -> int:
@@ -89,10 +90,12 @@ def execute(
     track: Sequence[str] = (),
     heartbeat_s: float | None = None,
     again: bool = False,
+    full: bool = False,
     view: MakeView | None = None,
     here: ThisNode | None = None,
 ) -> int:
-    """Run the campaign and return the exit code; `again` runs finished runs too, `here` is node 0 of a campaign without ssh."""
+    """Run the campaign and return the exit code; `again` runs finished runs too, `full` prints the whole report, `here` is node 0 of a
+    campaign without ssh."""
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
     from seatrial.cli.live_view import live_view
@@ -115,7 +118,7 @@ def execute(
         with (view or live_view)(console, heartbeat_s) as shown:
             end = run_campaign(plan, TrackingListener(shown, tracking), again=again, server=server, recorder=recorder)
         if can_measure():
-            code = _report(plan, end, console, tracking, recorder.cache, as_json=as_json, again=again)
+            code = _report(plan, end, console, tracking, recorder.cache, as_json=as_json, again=again, full=full)
         else:
             console.print(NO_POLARS, style="yellow", markup=False)
             code = INTERRUPTED if end.interrupted else FAILED if shown.failed else INCONCLUSIVE
@@ -125,7 +128,15 @@ def execute(
 
 
 def _report(
-    plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, cache: MeasureCache, *, as_json: bool, again: bool
+    plan: CampaignPlan,
+    end: CampaignEnd,
+    console: Console,
+    tracking: Tracking,
+    cache: MeasureCache,
+    *,
+    as_json: bool,
+    again: bool,
+    full: bool,
 ) -> int:
     from seatrial.report.terminal import print_report
     from seatrial.results.recompute import recompute_or_explain
@@ -135,7 +146,7 @@ def _report(
     except KeyboardInterrupt:
         console.print(f"interrupted before the report was written: `seatrial report {plan.output}` writes it", style="yellow", markup=False)
         raise
-    print_report(results, console)
+    print_report(results, console, full=full)
     _print_what_is_left(console, end, plan, "run the same plan without --again to resume" if again else "run the same command to resume")
     if unwritten:
         console.print(unwritten, style="red", markup=False, highlight=False, emoji=False)

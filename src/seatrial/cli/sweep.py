@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.options import PER_NODE, AsJson, Budget, Heartbeat, MasterAddr, MasterPort, NodeRank, Only, Track, Yes
+from seatrial.cli.options import PER_NODE, AsJson, Budget, Full, Heartbeat, MasterAddr, MasterPort, NodeRank, Only, Track, Yes
 from seatrial.core import files
 from seatrial.core.errors import UsageError
 from seatrial.core.shell import quote
@@ -104,6 +104,7 @@ def sweep(
     track: Track = None,
     heartbeat: Heartbeat = None,
     yes: Yes = False,
+    full: Full = False,
     json: AsJson = False,
     nodes: Nodes = None,
     node_rank: NodeRank = None,
@@ -137,7 +138,7 @@ def sweep(
     )
     plan = _resolved(mapping if nodes is None else on_nodes(mapping, nodes, is_own_folder=out is not None), command, only, budget)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
-    return execute_on_this_node(plan, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
+    return execute_on_this_node(plan, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, full=full)
 
 
 def _resolved(mapping: dict[str, Any], command: Sequence[str], only: Only, budget: Budget) -> CampaignPlan:

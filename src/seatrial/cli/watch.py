@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 EXAMPLES = {
     "watch": "seatrial watch outputs/tiny-lm-demo --once\n\nseatrial watch outputs/tiny-lm-demo --web --port 8123",
     "logs": (
-        "seatrial logs outputs/tiny-lm-demo/mb16_nw2_r1 --rank 1\n\nseatrial logs outputs/tiny-lm-demo/mb16_nw2_r1 --follow\n\n"
+        "seatrial logs outputs/tiny-lm-demo/mb16_nw1_r1 --rank 1\n\nseatrial logs outputs/tiny-lm-demo/mb16_nw1_r1 --follow\n\n"
         "seatrial logs outputs/smoke/mb128_r1 --node node2"
     ),
     "stop": "seatrial stop outputs/tiny-lm-demo\n\nseatrial run plans/tiny-lm-demo.yaml   (resumes it later)",

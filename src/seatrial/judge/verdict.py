@@ -26,6 +26,8 @@ from seatrial.records.verdict import CAMPAIGN, EVERY_GROUP, EVERY_RUN, WINNER, C
 DEFAULT_CRITERIA = (Criterion(metric="failed_runs", scope="campaign", at_most=0),)
 _ORDER = {BoundStatus.VIOLATED: 0, BoundStatus.UNDECIDED: 1, BoundStatus.MET: 2}
 _WHERE = {CAMPAIGN: "", EVERY_RUN: " in every run", EVERY_GROUP: " in every group", WINNER: " of the recommended group"}
+# By metric, that all runs or groups meet it.
+_MET = {"loss_falls": "loss fell in all {} runs", "loss_finite": "loss finite in all {} runs", "stable": "all {} groups stable"}
 # Beyond this, repeats are no way to decide a value so near its bound.
 MOST_REPEATS_ADVISED = 100
 
@@ -157,7 +159,8 @@ def met_text(criterion: Criterion, readings: Sequence[Reading]) -> str:
         return _reading_text(criterion, readings[0])
     if not needs_bound(criterion):
         note = list(dict.fromkeys(reading.note for reading in readings if reading.note))
-        return f"met in all {len(readings)}" + (f" ({listed(note)})" if note else "")
+        met = _MET.get(criterion.metric, "met in all {}").format(len(readings))
+        return met + (f" ({listed(note)})" if note else "")
     nearest = min if criterion.at_most is None else max
     worst = nearest(readings, key=lambda reading: float(reading.value or 0))
     return f"met in all {len(readings)}, nearest {_reading_text(criterion, worst)}"

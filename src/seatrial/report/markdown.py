@@ -1,4 +1,4 @@
-"""summary.md, for a pull request: the verdict first, then the ranking, then the rest in `<details>`.
+"""summary.md, for a pull request: the headline and the criteria first, then the ranking, then the rest in `<details>`.
 
 In: CampaignResults. Out: the text, with every name and log line escaped. It stays below GitHub's limit for a comment: tables are cut to so
 many rows, and if that is not enough, the longest sections are left out and named.
@@ -32,6 +32,7 @@ from seatrial.report.markdown_sections import (
 )
 from seatrial.report.text import one_line, utc_time
 from seatrial.report.view.campaign import left_out_sentence, origin_sentence, pending_sentence
+from seatrial.report.view.first_screen import Status, headline, headline_text
 from seatrial.report.view.machine import machines
 from seatrial.report.view.problems import failures
 
@@ -39,6 +40,8 @@ from seatrial.report.view.problems import failures
 MOST_CHARACTERS = 60_000
 MOST_OF_THE_HEAD = 40_000
 MOST_MACHINES = 20
+CIRCLES = {Status.GOOD: "🟢", Status.BAD: "🔴", Status.OPEN: "🟡", Status.UNKNOWN: "⚪"}
+"""The colours of the headline, which Markdown has no other way to show."""
 PICTURES = {
     "ranking": "Ranking with 95 % intervals",
     "heat": "Throughput by axes",
@@ -47,9 +50,9 @@ PICTURES = {
     "step_times": "Distribution of step times",
     "phases": "Phases of a step",
     "startup": "Start-up",
-    "timeline": "The machine along the run",
+    "timeline": "Telemetry over the run",
     "ranks": "Work and wait of each rank",
-    "eta": "Estimates of the time to go",
+    "eta": "ETA",
 }
 """Charts that may exist as PNG, by id; the first is shown with the ranking."""
 
@@ -75,13 +78,13 @@ def _folds(results: CampaignResults, paths: CampaignPaths, pictures: list[str]) 
     failed = len(failures(results))
     wrong = [*failures_section(results), *statements_section(results), *cautions_section(results), *health_section(results)]
     title = f"Failures ({count(failed, 'cause')})" if failed else "No failures"
-    yield Fold(title=f"{title}, what else was found, cautions, health", sections=_sections(wrong), is_open=bool(failed))
+    yield Fold(title=f"{title}, other findings, cautions, health", sections=_sections(wrong), is_open=bool(failed))
     steps = [*step_time_section(results), *phases_section(results), *startup_section(results), *ranks_section(results)]
     courses = [*steps, *telemetry_section(results), *(["## Charts", *pictures] if pictures else [])]
     if several := [*smoke_section(results), *hosts_section(results)]:
         yield Fold(title="Smoke record, hosts", sections=_sections(several))
     yield Fold(title="Step time, phases, start-up, ranks, telemetry", sections=_sections(courses))
-    yield Fold(title="Best config, estimates of the time to go, groups", sections=_sections(seed_sections(results, paths)))
+    yield Fold(title="Best config, ETA, groups", sections=_sections(seed_sections(results, paths)))
     yield Fold(title="Machine and files", sections=_sections([*_machine(results), *_files(paths)]))
 
 
@@ -132,14 +135,17 @@ def _pictures(results: CampaignResults, paths: CampaignPaths) -> Iterator[tuple[
 
 def _head(results: CampaignResults) -> Iterator[str]:
     yield f"# Sea trial: {escape(', '.join(plan.name for plan in results.plans) or results.output)}"
-    yield f"Made {utc_time(results.generated_t)} from `{one_line(results.output).replace('`', '')}`."
+    yield f"Written {utc_time(results.generated_t)} from `{one_line(results.output).replace('`', '')}`."
     if origin := origin_sentence(results):
         yield escape(origin)
 
 
 def _verdict(results: CampaignResults) -> Iterator[str]:
-    yield f"## Verdict: {results.verdict.verdict.value}"
-    yield findings_list(results.verdict.findings)
+    yield f"## {escape(headline_text(results))}"
+    yield "\n".join(f"- {CIRCLES[part.status]} **{part.word}**: {escape(part.text)}" for part in headline(results))
+    if results.verdict.findings:
+        yield "Criteria:"
+        yield findings_list(results.verdict.findings)
     waiting = pending_sentence(results)
     if waiting:
         yield f"Partial: {escape(waiting)}"
@@ -168,6 +174,6 @@ def _files(paths: CampaignPaths) -> Iterator[str]:
         paths.skipped_runs,
     )
     names = ", ".join(f"`{path.name}`" for path in tables)
-    yield f"To look at, with charts: `{paths.summary_html.name}`, which opens without a network."
-    yield f"Tables (one that has no rows is not written): {names}; what charts are drawn of: `{paths.charts.name}/`."
-    yield f"The same in one document: `{paths.summary_json.name}`; the verdict alone: `{paths.verdict.name}`."
+    yield f"Page with charts, works offline: `{paths.summary_html.name}`."
+    yield f"Tables (empty ones are not written): {names}; data of the charts: `{paths.charts.name}/`."
+    yield f"Everything as JSON: `{paths.summary_json.name}`; the verdict alone: `{paths.verdict.name}`."

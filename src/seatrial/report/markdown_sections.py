@@ -115,15 +115,15 @@ def findings_list(findings: Sequence[Finding]) -> str:
     """One bullet each, advice below it."""
     lines = []
     for finding in findings:
-        lines.append(f"- **{finding.verdict.value}** {escape(finding.text)} ({escape(finding.id)}{_evidence(finding)})")
+        lines.append(f"- **{problems.word_of(finding)}** {escape(finding.text)} ({escape(finding.id)}{_evidence(finding)})")
         lines += [f"  - Try: {escape(advice.text)}" for advice in finding.advice]
     return "\n".join(lines)
 
 
 def statements_section(results: CampaignResults) -> Iterator[str]:
-    """`## Also found`: statements beside the criteria; nothing where nothing ran."""
+    """`## Other findings`: statements beside the criteria; nothing where nothing ran."""
     if results.verdict.statements:
-        yield "## Also found"
+        yield "## Other findings"
         yield f"{problems.DECIDES_NOTHING} `seatrial why OUT ID` shows what each rests on."
         yield findings_list(results.verdict.statements[:MOST_STATEMENTS])
         if (more := len(results.verdict.statements) - MOST_STATEMENTS) > 0:
@@ -177,7 +177,7 @@ def _failure(failure: problems.Failure) -> Iterator[str]:
     yield f"{ended}\n\nWhat to do: {escape(failure.action)}" if failure.action else ended
     yield from map(escape, failure.remarks)
     if failure.telling:
-        yield "The most telling lines:"
+        yield "Log lines that explain it:"
         yield code_block(failure.telling)
     elif failure.log_tail:
         yield f"Last lines of {escape(failure.runs[0])}:"
@@ -371,7 +371,7 @@ def eta_section(results: CampaignResults) -> Iterator[str]:
     pooled = machine.pooled_quality(results)
     if pooled is None:
         yield _quality_table([["all runs", "0", *[NONE] * (len(QUALITY) - 1)]])
-        yield f"Not measured: {machine.why_no_eta(results)}."
+        yield machine.no_eta_sentence(results)
         return
     judged = [(run.attempt.spec.run, run.measure.eta_quality) for run in results.counted if run.measure and run.measure.eta_quality]
     rows = [["all runs", *_quality_cells(pooled)], *([name, *_quality_cells(found)] for name, found in judged)]
@@ -435,11 +435,11 @@ def seed_sections(results: CampaignResults, paths: CampaignPaths) -> Iterator[st
     yield from _group_summary(results, groups)
     yield "## Rank Imbalance"
     spread = [row for row in groups if row.get("rank_iter_spread_p90_ms_mean") is not None]
-    nothing = "Not measured: it takes two ranks or more that all write steps (`rank_scope: all`)."
+    nothing = "Not measured: needs two ranks or more that all write steps (`rank_scope: all`)."
     yield _rows_table(spread, "group", IMBALANCE_COLUMNS) if spread else nothing
     yield "## Top Stable Groups"
     stable = rows_by_stability(results)[:TOP_STABLE]
-    yield _rows_table(stable, "group", STABLE_COLUMNS) if stable else "No group has timing points to be judged by."
+    yield _rows_table(stable, "group", STABLE_COLUMNS) if stable else "No group has timing points."
     yield "## Skipped Runs"
     skipped = skipped_rows(results)
     yield _rows_table(skipped, "run", SKIPPED_COLUMNS, paths.skipped_runs.name) if skipped else "None."

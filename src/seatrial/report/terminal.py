@@ -1,4 +1,4 @@
-"""The report on a terminal: ranking, step times, phases, ranks, machine, then failures and the verdict next to the prompt.
+"""The report on a terminal: in one screen, or in full with step times, phases, ranks, machine, failures and every finding.
 
 In: CampaignResults. Out: a rich renderable, printed by `print_report`, saved as SVG by `save_svg`. Names and log lines are users' text:
 they go into `rich.text.Text` and are never parsed as markup. Readable at 80 columns, without colour, and in ASCII.
@@ -18,11 +18,11 @@ from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
 from seatrial.core import files
-from seatrial.core.paths import CampaignPaths
 from seatrial.records.results import CampaignResults
 from seatrial.report import terminal_sections as sections
+from seatrial.report.terminal_brief import brief
 from seatrial.report.text import BLOCKS, can_encode, one_line
-from seatrial.report.view.campaign import PAGE_NOT_DRAWN, REPORT_NOT_WRITTEN, origin_sentence
+from seatrial.report.view.campaign import origin_sentence
 
 # Filled by rich's export; the fonts are whatever monospaced one the viewer has, and every text carries its own length.
 SVG_FORMAT = """\
@@ -74,9 +74,10 @@ COLOURS = [
 DEFAULT_WIDTH, SVG_WIDTH = 80, 100
 
 
-def print_report(results: CampaignResults, console: Console) -> None:
-    """Print everything, at the console's width and in the characters that it has."""
-    console.print(InConsoleEncoding(render(results, width=console.width)))
+def print_report(results: CampaignResults, console: Console, *, full: bool = False) -> None:
+    """Print the first screen or everything, at the console's width and in the characters that it has."""
+    shown = render(results, width=console.width) if full else Group(*brief(results, console.width))
+    console.print(InConsoleEncoding(shown), soft_wrap=not full)
 
 
 def render(results: CampaignResults, *, width: int = DEFAULT_WIDTH) -> RenderableType:
@@ -98,10 +99,10 @@ def render(results: CampaignResults, *, width: int = DEFAULT_WIDTH) -> Renderabl
     return Group(*_separated([_origin(results), *(section(results, width) for section in shown)]))
 
 
-def save_svg(results: CampaignResults, path: Path) -> None:
+def save_svg(results: CampaignResults, path: Path, *, full: bool = False) -> None:
     """Write the report as an SVG that loads nothing: no font, no other file."""
     console = Console(record=True, width=SVG_WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor", legacy_windows=False)
-    print_report(results, console)
+    print_report(results, console, full=full)
     theme = TerminalTheme(GROUND, TEXT, COLOURS, COLOURS)
     files.write_text(path, console.export_svg(title="seatrial", theme=theme, code_format=SVG_FORMAT, unique_id="seatrial"))
 
@@ -118,13 +119,8 @@ def _origin(results: CampaignResults) -> Iterator[RenderableType]:
 
 
 def _where(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """The page to open and what a pull request takes; nothing where the report was not written, so that no old one is opened."""
-    kinds = {caution.kind for caution in results.cautions}
-    paths = CampaignPaths(Path(results.output))
-    written = [] if REPORT_NOT_WRITTEN in kinds else [("For a pull request: ", paths.summary_md)]
-    if not kinds & {REPORT_NOT_WRITTEN, PAGE_NOT_DRAWN}:
-        written.insert(0, ("Report: ", paths.summary_html))
-    for label, path in written:
+    """The page to open and what a pull request takes."""
+    for label, path in sections.written_reports(results):
         yield Text.assemble(label, (one_line(str(path)), "cyan"), overflow="fold")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len, set_cell_size
@@ -13,6 +14,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import count, format_duration, join_names
 from seatrial.records.columns import PHASES, STEPS
 from seatrial.records.events import STARTUP_PARTS
@@ -36,12 +38,14 @@ from seatrial.report.text import (
     stacked_bar,
 )
 from seatrial.report.view import campaign, machine, problems, steps
+from seatrial.report.view.first_screen import Status, headline
 
 LONGEST_NAME = 28
 STEPS_PREFIX = "steps "
 # Details of the first groups only; the page has them all.
 MOST_DETAILED = 6
 VERDICT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold red", Verdict.INCONCLUSIVE: "bold yellow"}
+STATEMENT_STYLES = {Verdict.PASS: "bold green", Verdict.FAIL: "bold yellow", Verdict.INCONCLUSIVE: "bold"}
 
 
 def text(content: str, style: str = "") -> Text:
@@ -115,9 +119,10 @@ MOST_RANKED = 16
 MOST_BARRED = 4
 # Below this many columns notes are set in two lines, which leaves room for two or three axes.
 WIDE = 100
-# And below this the ratio to the best is left out: the note that names the winner must not be cut.
+# And below this n and the ratio to the best are left out: the note that names the winner must not be cut.
 NARROW = 72
-NOTE, NARROW_NOTE = 10, 8
+# As wide as `recommended`.
+NOTE = 11
 NOTE_STYLES = {
     campaign.WINNER: "bold green",
     campaign.RECOMMENDED: "bold",
@@ -136,7 +141,8 @@ def ranking_section(results: CampaignResults, width: int) -> Iterator[Renderable
     yield _ranking_table(results, shown, _shown_axes(results, shown, width), width)
     yield from more(len(rows) - len(shown), "groups")
     if any(row.summary.window_n for row in rows):
-        yield Text(f"wall clock over the {_which_steps(rows)} of each run; n: steps counted, all runs", style="dim")
+        n = "; n: steps counted, all runs" if width >= NARROW else ""
+        yield Text(f"wall clock over the {_which_steps(rows)} of each run{n}", style="dim")
     yield from _barred(rows)
     yield from _interval_bars(results, shown, width)
 
@@ -174,10 +180,9 @@ def _ranking_table(results: CampaignResults, rows: Sequence[RankedGroup], axes: 
     for axis in axes:
         table.add_column(text(labels.get(axis) or axis), justify="right", overflow="fold")
     table.add_column(text(unit), justify="right", min_width=9)
-    for title in ("±", "n", *(("to best",) if width >= NARROW else ()), "p90/p50", *(("start",) if width >= WIDE else ()), "ok"):
+    for title in ("±", *(("n", "to best") if width >= NARROW else ()), "p90/p50", *(("start",) if width >= WIDE else ()), "ok"):
         table.add_column(title, justify="right", no_wrap=True)
-    note = NOTE if width >= NARROW else NARROW_NOTE
-    table.add_column("", min_width=note, max_width=note if width < WIDE else None)
+    table.add_column("", min_width=NOTE, max_width=NOTE if width < WIDE else None)
     for before, row in zip([None, *rows], rows, strict=False):
         if before is not None and before.summary.lane and not row.summary.lane:
             table.add_section()
@@ -188,18 +193,19 @@ def _ranking_table(results: CampaignResults, rows: Sequence[RankedGroup], axes: 
 def _ranking_cells(row: RankedGroup, axes: Sequence[str], width: int) -> list[Text]:
     group = row.summary
     tried = group.runs + group.failed_runs + group.set_aside_runs + len(group.infrastructure_failures)
+    to_best = ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE)
+    note = campaign.note_text(row) if width >= WIDE else campaign.note_with_debug(row)
     return [
         Text(str(row.rank)),
         text(group.group, "bold" if campaign.is_first(row) else ""),
         *(text(axis_level(group.axes.get(axis))) for axis in axes),
         Text(figure(row.value)),
         Text(margin(row.estimate).removeprefix("±").strip() or NONE),
-        Text(str(row.n or NONE)),
-        *((Text(ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE)),) if width >= NARROW else ()),
+        *((Text(str(row.n or NONE)), Text(to_best)) if width >= NARROW else ()),
         Text(ratio(campaign.mean_of(group, "wall_p90_over_p50"))),
         *((Text(format_duration(campaign.mean_of(group, "startup_s"))),) if width >= WIDE else ()),
         Text(f"{group.runs}/{tried}", "red" if group.failed_runs else ""),
-        Text(campaign.note_text(row), "yellow" if group.debug else NOTE_STYLES.get(row.note, "")),
+        Text(note, "yellow" if group.debug else NOTE_STYLES.get(row.note, "")),
     ]
 
 
@@ -474,31 +480,75 @@ MOST_FINDINGS = 12
 
 
 def statements_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """What was found beside the criteria: in full what does not hold, in one line each what does and what is undecided."""
+    """What was found beside the criteria: problems in full, in one line each what is unknown and what is ok."""
     if not results.verdict.statements:
         return
     failed = problems.failed_statements(results)
-    yield heading("Also found")
+    yield heading("Other findings")
     for finding in failed[:MOST_STATEMENTS]:
-        yield hanging(f"{problems.MARKS[finding.verdict]} ", f"{finding.text} [{finding.id}]", VERDICT_STYLES[finding.verdict])
+        word = problems.word_of(finding)
+        yield hanging(f"{problems.MARKS[word]} ", f"{word}: {finding.text} [{finding.id}]", STATEMENT_STYLES[finding.verdict])
         yield from _advice(finding, set())
     yield from more(len(failed) - MOST_STATEMENTS)
     for verdict, kinds in ((Verdict.INCONCLUSIVE, problems.open_kinds(results)), (Verdict.PASS, problems.holding_kinds(results))):
         if kinds:
-            label = "undecided: " if verdict is Verdict.INCONCLUSIVE else "holds: "
-            yield hanging(f"{problems.MARKS[verdict]} ", label + ", ".join(kinds), VERDICT_STYLES[verdict])
-    yield text(f"seatrial why {shlex.quote(results.output)} lists them all with their ids; with an ID, what that rests on.", "dim")
+            word = problems.WORDS[verdict]
+            yield hanging(f"{problems.MARKS[word]} ", f"{word}: {', '.join(kinds)}", STATEMENT_STYLES[verdict])
+    yield text(f"seatrial why {shlex.quote(results.output)} lists all with their ids; add an ID for its evidence.", "dim")
+
+
+HEADLINE_STYLES = {Status.GOOD: "bold green", Status.BAD: "bold red", Status.OPEN: "bold yellow", Status.UNKNOWN: "bold"}
+# Two columns fit beside one another from here on.
+LEAST_BESIDE = 60
+MOST_HEADLINE_LINES = 2
+
+
+def headline_lines(results: CampaignResults, width: int) -> list[RenderableType]:
+    """One line or two for each part: its word, in its colour, and the facts beside it."""
+    parts = headline(results)
+    wide = max(len(part.word) for part in parts) + 2 if width >= LEAST_BESIDE else 0
+    lines: list[RenderableType] = []
+    for part in parts:
+        word = part.word.ljust(wide) if wide else f"{part.word}: "
+        for at, line in enumerate(clipped(f"{'' if wide else word}{part.text}", width - wide, MOST_HEADLINE_LINES)):
+            start = (" " * wide if at else word) if wide else ""
+            shown = Text.assemble((start, HEADLINE_STYLES[part.status]), line)
+            if not wide and not at:
+                shown.stylize(HEADLINE_STYLES[part.status], 0, len(part.word))
+            lines.append(shown)
+    return lines
+
+
+def clipped(content: str, width: int, most: int, style: str = "") -> Iterator[Text]:
+    """The text in at most `most` lines; `…` where it is longer."""
+    measuring = Console(width=max(width, 1), file=io.StringIO(), color_system=None)
+    lines = list(Text(one_line(content), style=style, overflow="fold").wrap(measuring, max(width, 1)))
+    for at, line in enumerate(lines[:most]):
+        line.rstrip()
+        if at == most - 1 and len(lines) > most:
+            yield Text(set_cell_size(line.plain, min(cell_len(line.plain), max(width - 1, 1))).rstrip() + "…", style=style)
+        else:
+            yield line
+
+
+def written_reports(results: CampaignResults) -> list[tuple[str, Path]]:
+    """Label and path; none where the report was not written, so that no old one is opened."""
+    kinds = {caution.kind for caution in results.cautions}
+    paths = CampaignPaths(Path(results.output))
+    written = [] if campaign.REPORT_NOT_WRITTEN in kinds else [("For a pull request: ", paths.summary_md)]
+    page = [("Page: ", paths.summary_html)] if not kinds & {campaign.REPORT_NOT_WRITTEN, campaign.PAGE_NOT_DRAWN} else []
+    return [*page, *written]
 
 
 def verdict_section(results: CampaignResults, width: int) -> Iterator[RenderableType]:
-    """Every criterion, those that hold after those that do not where there are too many, and then the winners."""
+    """The headline, every criterion, those that hold after those that do not where there are too many, and then the winners."""
     judged = results.verdict
-    yield Text.assemble("Verdict: ", (judged.verdict.value, VERDICT_STYLES[judged.verdict]), " (partial)" if judged.partial else "")
+    yield from headline_lines(results, width)
     shown: set[str] = set()
     findings = _shown_findings(judged.findings)
     for finding in findings:
         yield hanging(
-            f"{problems.MARKS[finding.verdict]} ", f"[{problems.short_id(finding)}] {finding.text}", VERDICT_STYLES[finding.verdict]
+            f"{problems.MARKS[finding.verdict.value]} ", f"[{problems.short_id(finding)}] {finding.text}", VERDICT_STYLES[finding.verdict]
         )
         yield from _advice(finding, shown)
     yield from more(len(judged.findings) - len(findings), "criteria")

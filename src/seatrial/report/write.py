@@ -27,6 +27,7 @@ from seatrial.report.html.page import summary_page
 from seatrial.report.markdown import summary_md
 from seatrial.report.text import one_line, utc_time
 from seatrial.report.view import campaign, machine
+from seatrial.report.view.first_screen import headline
 from seatrial.report.view.problems import failures, health_of, health_sentences
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ def summary_json(results: CampaignResults) -> dict[str, Any]:
             "machines": [{"text": text, "runs": runs} for text, runs in machine.machines(results)],
             "sentences": _sentences(results),
             "charts": {"runs": tables.num_runs_with_timeline(results), "runs_with_telemetry": len(tables.timeline_runs(results))},
+            "headline": headline(results),
         }
     )
     # Only where there is one: a campaign on one host has the same document as ever.

@@ -282,7 +282,11 @@ def test_the_head_says_what_it_was_made_of(bench: Path, capsys: pytest.CaptureFi
     own = (bench / "summary.md").read_text()
     assert run_command(["report", str(bench)]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    assert out.startswith("Translated from the folder of the original stage-1 scripts,") and "512.0" in out and "Verdict: PASS" in out
+    assert (
+        out.startswith("Translated from the folder of the original stage-1 scripts,")
+        and "512.0" in out
+        and "PASS 1 of 1 criterion met" in out
+    )
     assert out.count("original stage-1 scripts,") == 1
     page = (bench / "seatrial" / "summary.md").read_text()
     assert page.startswith("# Sea trial: original-stage1-scripts") and "Translated from the folder of the original" in page
@@ -345,7 +349,7 @@ def told(out: Path, capsys: pytest.CaptureFixture[str], *words: str, code: int =
 def test_without_a_finding_all_are_listed(out: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command(["why", str(out)]) == 0
     text = capsys.readouterr().out
-    assert f"x {FIRST}  FAIL" in text and "failure:exception  FAIL" in text and "winner" in text
+    assert f"x {FIRST}  FAIL" in text and "! failure:exception  problem" in text and "winner" in text
 
 
 @pytest.mark.parametrize("name", [FIRST, "1", "1-fail"])

@@ -41,7 +41,7 @@ def test_a_clean_campaign_passes() -> None:
     assert len({found.id for found in judged(LOSS_FALLS, NO_FAILURES, NO_FAILURES).findings}) == 3
     assert [found.text for found in verdict.findings] == [
         "failed_runs at most 0: 0 of 4 runs failed.",
-        "loss_falls in every run: met in all 4.",
+        "loss_falls in every run: loss fell in all 4 runs.",
     ]
     assert verdict.notes == {"runs": "4 ended ok, 0 failed, 0 pending"}
 

@@ -103,7 +103,7 @@ def failed_troubles(*tails: tuple[str, ...], telling: tuple[str, ...] = ()) -> C
 
 def test_the_telling_lines_are_for_the_log_where_there_are_any() -> None:
     blocks = list(failures_section_troubles(failed_troubles(("a", "b"), telling=("this is why",))))
-    assert blocks[-2:] == ["The most telling lines:", "```text\nthis is why\n```"]
+    assert blocks[-2:] == ["Log lines that explain it:", "```text\nthis is why\n```"]
 
 
 def test_of_a_long_log_the_last_lines_are_shown_and_long_ones_cut() -> None:

@@ -64,15 +64,15 @@ def test_runs_that_were_all_well_leave_nothing_to_say_on_the_terminal() -> None:
     well = results(*(with_health(factory.measured("mb16_nw0", repeat), WELL) for repeat in (1, 2)))
     assert list(health_section(well)) == [
         "## Health",
-        "- Fatal tracebacks: none.\n- Ranks: 4 of 4 ended well.\n- Harmless warnings: none.",
+        "- Fatal tracebacks: none.\n- Ranks: 4 of 4 exited cleanly.\n- Harmless warnings: none.",
     ]
     assert health_line(well) == ""
 
 
 def test_a_traceback_of_a_run_that_ended_well_is_not_fatal_and_is_reported() -> None:
     printed = with_health(factory.measured("mb16_nw0", 1), replace(WELL, tracebacks=3))
-    assert "- Not fatal: 1 run printed a traceback and ended well (mb16_nw0_r1)." in list(health_section(results(printed)))[1]
-    assert health_line(results(printed)) == "Health: 1 run printed a traceback and ended well (mb16_nw0_r1)."
+    assert "- 1 run exited 0 after a traceback: may have failed, read the log (mb16_nw0_r1)." in list(health_section(results(printed)))[1]
+    assert health_line(results(printed)) == "Health: 1 run exited 0 after a traceback: may have failed, read the log (mb16_nw0_r1)."
 
 
 def test_a_failed_run_that_does_not_tell_of_its_ranks_is_named() -> None:
@@ -81,7 +81,8 @@ def test_a_failed_run_that_does_not_tell_of_its_ranks_is_named() -> None:
     assert (health.ranks_started, health.ranks_ended_well, health.ranks_unknown) == (2, 2, ("mb16_nw0_r1",))
     assert health.fatal_tracebacks == ("mb16_nw0_r1",)
     assert (
-        "- Ranks: 2 of 2 ended well; unknown of mb16_nw0_r1." in list(health_section(results(silent, factory.measured("mb16_nw0", 2))))[1]
+        "- Ranks: 2 of 2 exited cleanly; unknown of mb16_nw0_r1."
+        in list(health_section(results(silent, factory.measured("mb16_nw0", 2))))[1]
     )
 
 
@@ -137,17 +138,17 @@ def test_json_has_it_for_all_and_run_by_run() -> None:
 @pytest.mark.parametrize(
     ("results", "reason"),
     [
-        (factory.empty_results(), "no run that counts has ended"),
-        (changed(measure=NO_POINTS, spec={"timing": TimingSpec(eta_mode="off")}), "the plan asks for none (`timing.eta_mode: off`)"),
+        (factory.empty_results(), "no run has ended ok"),
+        (changed(measure=NO_POINTS, spec={"timing": TimingSpec(eta_mode="off")}), "off in the plan (`timing.eta_mode: off`)"),
         (changed(measure={**NO_POINTS, "source": "whole"}), "the runs recorded no steps"),
-        (changed(measure=NO_POINTS, spec={"steps": None}), "how many steps a run has is not known: give `steps` in the plan"),
-        (changed(measure=NO_POINTS), "no run timed enough steps (`timing.eta_min_samples`), or none recorded when they ended"),
+        (changed(measure=NO_POINTS, spec={"steps": None}), "pass --steps N, or set `steps` in the plan"),
+        (changed(measure=NO_POINTS), "too few timed steps (`timing.eta_min_samples`), or steps without an end time"),
     ],
 )
 def test_where_there_are_none_it_says_why(results: CampaignResults, reason: str) -> None:
     assert why_no_eta(results) == reason
     heading, rows, why = eta_section(results)
-    assert (heading, why) == ("## ETA Overview", f"Not measured: {reason}.")
+    assert (heading, why) == ("## ETA Overview", f"No ETA: {reason}.")
     assert rows.splitlines()[-1] == "| all runs | 0 | – | – | – | – | – |"
     assert reason in eta_line(results)
 
@@ -155,7 +156,7 @@ def test_where_there_are_none_it_says_why(results: CampaignResults, reason: str)
 def test_estimates_without_a_truth_are_shown_and_not_judged() -> None:
     *shown, last = eta_section(changed(measure={"eta_quality": None}))
     assert "mb16_nw2_r1" in shown[1]
-    assert last.startswith("Not measured: no run recorded when its last step ended")
+    assert last.startswith("ETA not checked: the end of the last step was not recorded")
 
 
 LONGEST_LINES = 120
@@ -176,7 +177,7 @@ def campaign(out: Path, made: many_hosts.Hosts, repeats: int = 1, **changes: Any
 
 def printed(results: CampaignResults) -> str:
     console = Console(width=100, file=io.StringIO(), color_system=None)
-    print_report(results, console)
+    print_report(results, console, full=True)
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert isinstance(text, str)
     return text

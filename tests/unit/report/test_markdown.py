@@ -66,9 +66,9 @@ def worst() -> CampaignResults:
 def test_what_is_too_long_all_the_same_is_left_out_and_named() -> None:
     text = summary_md(worst(), OUT)
     assert len(text) <= MOST_CHARACTERS
-    assert re.search(r"^Left out for length: .*(Failures|Cautions|Also found)", text, re.MULTILINE)
+    assert re.search(r"^Left out for length: .*(Failures|Cautions|Other findings)", text, re.MULTILINE)
     assert text.count("<details") == text.count("</details>")
-    assert text.index("## Verdict") < text.index("## Ranking") < text.index("Left out for length")
+    assert text.index("## FAIL") < text.index("## Ranking") < text.index("Left out for length")
 
 
 def test_a_verdict_of_endless_text_is_cut_at_a_line() -> None:

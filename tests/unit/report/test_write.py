@@ -59,6 +59,7 @@ def test_json_has_the_seeds_keys_first() -> None:
         "machines",
         "sentences",
         "charts",
+        "headline",
     ]
 
 

@@ -31,7 +31,7 @@ def campaign(tmp_path: Path) -> CampaignPaths:
 
 def printed(results: CampaignResults) -> str:
     out = io.StringIO()
-    print_report(results, Console(file=out, width=200))
+    print_report(results, Console(file=out, width=200), full=True)
     return out.getvalue()
 
 
@@ -57,7 +57,7 @@ def test_a_spec_that_raises_costs_the_page_and_nothing_else(
     assert PAGE_NOT_DRAWN in {one["kind"] for one in json.loads(campaign.summary_json.read_text())["cautions"]}
     assert "could not be drawn" in campaign.summary_md.read_text()
     text = printed(results)
-    assert "could not be drawn" in text and "Report: " not in text and "For a pull request: " in text
+    assert "could not be drawn" in text and "Page: " not in text and "For a pull request: " in text
 
 
 def test_a_disk_that_is_full_when_the_page_comes_says_what_is_written(campaign: CampaignPaths, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,7 +68,7 @@ def test_a_disk_that_is_full_when_the_page_comes_says_what_is_written(campaign: 
     assert f"`seatrial report {campaign.folder}`" in unwritten
     assert REPORT_NOT_WRITTEN in {caution.kind for caution in results.cautions}
     text = printed(results)
-    assert "Report: " not in text and "For a pull request: " not in text and "No space left" not in text, "the caller says it"
+    assert "Page: " not in text and "For a pull request: " not in text and "No space left" not in text, "the caller says it"
 
 
 def test_a_disk_that_takes_nothing_says_so(campaign: CampaignPaths, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,6 +139,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters["coded"] = code_markup
+    environment.filters["breakable"] = breakable_markup
     environment.filters["caption"] = caption_markup
     return environment
 
@@ -153,6 +154,16 @@ def code_markup(text: str) -> Markup:
     from markupsafe import Markup, escape
 
     return Markup(_CODE.sub(r"<code>\1</code>", str(escape(plain_line(text)))))
+
+
+_SEPARATOR = re.compile(r"(?<=[_\-/=,.:])(?=[^_\-/=,.:])")
+
+
+def breakable_markup(name: object) -> Markup:
+    """A name, escaped, that a narrow column breaks at its separators and not within a part."""
+    from markupsafe import Markup, escape
+
+    return Markup("<wbr>").join(escape(part) for part in _SEPARATOR.split(plain_line(str(name))))
 
 
 SNIPPET = "window.vegaEmbed=vegaEmbed;"

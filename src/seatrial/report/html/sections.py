@@ -6,6 +6,7 @@ In: the page's data and its charts. Out: one dict with what the templates name; 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
@@ -17,39 +18,40 @@ from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.verdict import Evidence, Finding, Verdict
 from seatrial.report.html.data import Chart, PageData, unit_of
 from seatrial.report.text import NONE, figure, margin, ratio, utc_time
-from seatrial.report.view import campaign, machine, problems, steps
+from seatrial.report.view import campaign, first_screen, machine, problems, steps
 
 SECTIONS = (
-    ("verdict", "Verdict"), ("ranking", "Ranking"), ("found", "Also found"), ("heat", "Across the axes"), ("steps", "Steps"),
+    ("verdict", "Verdict"), ("ranking", "Ranking"), ("found", "Other findings"), ("heat", "Across the axes"), ("steps", "Steps"),
     ("distribution", "Step times"), ("phases", "Phases"), ("startup", "Start-up"), ("timeline", "Timeline"), ("ranks", "Ranks"),
-    ("eta", "Time to go"), ("failures", "Failures"), ("cautions", "Cautions"), ("machine", "Machine"), ("files", "Files"),
+    ("eta", "ETA"), ("failures", "Failures"), ("cautions", "Cautions"), ("machine", "Machine"), ("files", "Files"),
 )  # fmt: skip
 """Id and title, in the page's order."""
 DRAWN = ("heat", "steps", "distribution", "phases", "startup", "timeline", "ranks", "eta")
-NO_TABLES = "There are no tables to draw: `seatrial report` on the campaign's folder writes them."
+NO_TABLES = "No tables to draw: `seatrial report OUT` writes them."
 NOTHING = {
     "steps": "No run recorded its steps.",
     "distribution": steps.NO_STEPS,
     "phases": steps.NO_PHASES,
     "startup": steps.NO_STARTUP,
     "timeline": machine.NO_TELEMETRY,
-    "ranks": "No run that counts had several ranks that recorded their steps.",
-    "eta": "No run has an estimate of the time to go.",
+    "ranks": "No run had several ranks with recorded steps.",
+    "eta": "No run has an ETA.",
 }
 VERDICTS = {
-    Verdict.PASS: ("✓", "Every criterion holds."),
-    Verdict.FAIL: ("✗", "At least one criterion does not hold."),
+    Verdict.PASS: ("✓", "Every criterion is met."),
+    Verdict.FAIL: ("✗", "At least one criterion is not met."),
     Verdict.INCONCLUSIVE: ("?", "The data do not decide."),
 }
 NO_RUN_YET = "No run has ended yet."
 LONGEST_SENTENCE = 420
+LONGEST_KEY_TEXT = 260
 MOST_GROUPS_NAMED = 6
 MOST_HOST_ROWS = 256
 MOST_NUMBERS = 30
 """Rows of evidence shown for a finding, which may have one for each of a thousand runs; `seatrial why` shows them all."""
-STATEMENT_TITLES = {Verdict.FAIL: "To look at", Verdict.INCONCLUSIVE: "Undecided", Verdict.PASS: "Holds"}
-CRITERIA_VERBS = {Verdict.FAIL: ("does not hold", "do not hold"), Verdict.INCONCLUSIVE: ("is undecided", "are undecided")}
-"""For one criterion, and for several."""
+STATEMENT_TITLES = {Verdict.FAIL: "Problems", Verdict.INCONCLUSIVE: "Unknown", Verdict.PASS: "OK"}
+STATEMENT_LOOKS = {Verdict.FAIL: ("look", "!"), Verdict.INCONCLUSIVE: ("inconclusive", "?"), Verdict.PASS: ("pass", "✓")}
+"""Class and mark: what changes no verdict is not shown in the red of a FAIL."""
 EVIDENCE_COLUMNS = ("of", "what", "value", "window", "n", "file")
 NOTE_CLASSES = {
     campaign.WINNER: "good",
@@ -67,13 +69,15 @@ Row = dict[str, Any]
 def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row:
     """Everything that the template names."""
     results, health, found = data.results, problems.health_of(data.results), problems.failures(data.results)
-    causes = list(dict.fromkeys(failure.cause for failure in found))
     return {
         "title": title(results),
         "head": {"made": utc_time(results.generated_t), "output": _folder(results), "origin": campaign.origin_sentence(results)},
         "has_bundle": has_bundle,
         "verdict": _verdict(data),
-        "tiles": list(_key_figures(results)),
+        "headline": [{**asdict(part), "status": part.status.value} for part in first_screen.headline(results)],
+        "first": _first_rows(results),
+        "key": _key_findings(results),
+        "more": _more(results),
         "criteria": criteria(results),
         "statements": statements(results),
         "decides": _statements_note(results),
@@ -89,7 +93,6 @@ def content(data: PageData, charts: Sequence[Chart], *, has_bundle: bool) -> Row
         "startup": _startup(results),
         "eta": {"text": machine.eta_line(results), "explained": machine.ETA_EXPLAINED},
         "failures": [failure_row(failure) for failure in found],
-        "failed": f"What failed, and what to do: {join_names(causes)}" if causes else "",
         "health": {
             "facts": list(problems.health_sentences(health)) if health.runs else [],
             "harmless": [[one.id, str(one.runs), str(one.lines), one.meaning] for one in health.harmless],
@@ -122,37 +125,11 @@ def _verdict(data: PageData) -> Row:
     pending = campaign.pending_sentence(results) if running is None else f"{count(waiting, 'run')} still to be run." if waiting else ""
     left_out = campaign.left_out_sentence(results)
     return {
-        "word": results.verdict.verdict.value,
-        "mark": VERDICTS[results.verdict.verdict][0],
         "running": "" if running is None else f"RUNNING, {running[0]} of {running[1]}",
-        "meaning": _meaning(data),
         **_winners(NO_RUN_YET if running is not None and not running[0] else campaign.winners_sentence(results)),
         "partial": [f"Partial: {pending}"] if pending else [],
         "notes": [left_out] if left_out else [],
     }
-
-
-def _meaning(data: PageData) -> str:
-    """What the verdict rests on: which criteria do not hold or are undecided, and whether runs are missing."""
-    verdict = data.results.verdict
-    if not verdict.findings:
-        return "The plan has no criteria."
-    # While it runs they are not missing, only not run yet.
-    waiting = 0 if data.running else len(data.results.pending)
-    missing = f" {count(waiting, 'run')} {'is' if waiting == 1 else 'are'} missing." if waiting else ""
-    return (_criteria_sentence(verdict.findings) or VERDICTS[verdict.verdict][1]) + missing
-
-
-def _criteria_sentence(findings: Sequence[Finding]) -> str:
-    """Which criteria do not hold and which are undecided; '' where all hold."""
-    parts: list[str] = []
-    for verdict, verbs in CRITERIA_VERBS.items():
-        found = [finding for finding in findings if finding.verdict is verdict]
-        if found:
-            out_of = "" if parts else f" of {len(findings)} {'criterion' if len(findings) == 1 else 'criteria'}"
-            names = dict.fromkeys(finding.criterion.metric if finding.criterion else finding.id for finding in found)
-            parts.append(f"{len(found)}{out_of} {verbs[len(found) > 1]}: {', '.join(names)}")
-    return f"{'; '.join(parts)}." if parts else ""
 
 
 def _winners(sentence: str) -> dict[str, str]:
@@ -161,19 +138,46 @@ def _winners(sentence: str) -> dict[str, str]:
     return {"winners": won + stop.strip(), "others": rest} if len(sentence) > LONGEST_SENTENCE else {"winners": sentence, "others": ""}
 
 
-def _key_figures(results: CampaignResults) -> Iterator[tuple[str, str, str]]:
-    """The first figures one looks for: name, figure, what it is."""
-    first = next((row for row in campaign.ranking_rows(results) if campaign.is_first(row)), None)
-    if first:
-        window = campaign.window_text(campaign.runs_by_group(results).get(first.summary.group_key, ()))
-        rests_on = ", ".join([*([f"n = {first.n:,}"] if first.n is not None else []), count(first.summary.runs, "run")])
-        heading = campaign.note_text(first).split(", debug")[0].capitalize()
-        yield heading, first.group, f"by {results.ranking.metric}, {rests_on}"
-        yield "Its figure", f"{figure(first.value)} {unit_of(results)}", f"{margin(first.estimate) or campaign.NO_INTERVAL}, {window}"
-        yield "Its wall p90/p50", ratio(campaign.mean_of(first.summary, "wall_p90_over_p50")), f"step time, {window}"
-    if ended := results.verdict.notes.get("runs", ""):
-        head, _, rest = ended.partition(", ")
-        yield "Runs", head, rest
+def _first_rows(results: CampaignResults) -> Row:
+    """The ranking of the first view: the best groups, as narrow as a phone."""
+    rows = [
+        {
+            "rank": row.rank,
+            "group": row.group,
+            "note": campaign.note_with_debug(row),
+            "class": NOTE_CLASSES.get(row.note, ""),
+            "won": row.note == campaign.WINNER,
+            "figure": figure(row.value),
+            "margin": margin(row.estimate),
+            "ratio": ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE),
+            "interval": f"{ratio(row.ratio.low)}–{ratio(row.ratio.high)}" if row.ratio and row.ratio.low is not None else "",
+        }
+        for row in first_screen.first_rows(results)
+    ]
+    return {"unit": unit_of(results) or "figure", "rows": rows}
+
+
+def _key_findings(results: CampaignResults) -> list[Row]:
+    found = first_screen.key_findings(results)[: first_screen.MOST_FINDINGS]
+    return [{"class": one.status.value, "text": _cut(one.text), "action": _cut(one.action)} for one in found]
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST_KEY_TEXT else f"{text[:LONGEST_KEY_TEXT].rstrip()}…"
+
+
+def _more(results: CampaignResults) -> list[tuple[str, str]]:
+    """What the first view leaves out, and the section that has it."""
+    found, cautions = len(first_screen.key_findings(results)) - first_screen.MOST_FINDINGS, first_screen.num_other_cautions(results)
+    groups = len(campaign.ranking_rows(results)) - len(first_screen.first_rows(results))
+    causes = list(dict.fromkeys(failure.cause for failure in problems.failures(results)))
+    links = (
+        ("failures", f"what failed: {join_names(causes)}" if causes else ""),
+        ("ranking", count(groups, "more group") if groups > 0 else ""),
+        ("found", count(found, "more finding") if found > 0 else ""),
+        ("cautions", count(cautions, "caution") if cautions else ""),
+    )
+    return [(section, text) for section, text in links if text]
 
 
 def ranking_tables(results: CampaignResults) -> list[Row]:
@@ -225,10 +229,9 @@ def statements(results: CampaignResults) -> list[Row]:
     """What was found beside the criteria, by verdict: `{"verdict", "title", "findings"}`."""
     rows = []
     for verdict, heading in STATEMENT_TITLES.items():
-        found = [_finding(finding) for finding in results.verdict.statements if finding.verdict is verdict]
-        if verdict is Verdict.FAIL:
-            # A statement does not change the verdict, so it does not say FAIL in red.
-            found = [{**row, "word": "to look at", "class": "look", "mark": "!"} for row in found]
+        look, mark = STATEMENT_LOOKS[verdict]
+        said = [finding for finding in results.verdict.statements if finding.verdict is verdict]
+        found = [{**_finding(finding), "word": problems.WORDS[verdict], "class": look, "mark": mark} for finding in said]
         if found:
             rows.append({"verdict": verdict.value, "title": heading, "findings": found})
     return rows
@@ -359,7 +362,7 @@ def _why_empty(section: str, data: PageData) -> str:
     """Why a section has no chart."""
     if section == "heat":
         axes = len(campaign.axis_names(campaign.ranking_rows(data.results)))
-        return f"A heat map takes groups over two axes or more; this campaign has {count(axes, 'axis') if axes == 1 else f'{axes} axes'}."
+        return f"A heat map needs two axes or more; this campaign has {count(axes, 'axis') if axes == 1 else f'{axes} axes'}."
     if section == "eta":
         return machine.eta_line(data.results)
     return NOTHING[section] if set(data.drawn.tables) & set(CHART_TABLES) else NO_TABLES
@@ -369,7 +372,7 @@ def _file_descriptions() -> Iterator[tuple[str, str]]:
     """File names and what they hold; the links work while the page is in the campaign's folder."""
     names = CampaignPaths.__dict__
     for field, description in (
-        ("summary_json", "this page's content in one document, for programs"),
+        ("summary_json", "the content of this page, for programs"),
         ("verdict", "the verdict alone, with every finding"),
         ("summary_md", "the same report as Markdown, for a pull request"),
         ("charts", "the tables that the charts are drawn from, as CSV"),
@@ -378,7 +381,7 @@ def _file_descriptions() -> Iterator[tuple[str, str]]:
         ("per_run_metrics", "every run that counts, with its figures"),
         ("manifest", "every attempt, how it ended and why"),
         ("timing_points", "rolling percentiles of the step time"),
-        ("eta_points", "every estimate of the time to go"),
+        ("eta_points", "every ETA"),
         ("best_config_json", "the winner's settings"),
     ):
         yield names[field].name, description

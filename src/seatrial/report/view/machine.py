@@ -56,7 +56,7 @@ def _hosts(provenance: Provenance) -> str:
     return f"{count(len(provenance.hosts), 'host')} {kinds} ({join_names(list(provenance.hosts))}), seen from {provenance.host}"
 
 
-NO_TELEMETRY = "Nothing is known: the plan's `telemetry` asks for none, no run counts, or the samples could not be read."
+NO_TELEMETRY = "No telemetry: off in the plan (`telemetry`), no run ended ok, or the samples are unreadable."
 TELEMETRY_EXPLAINED = (
     "Of the measured window, GPUs of a run together; energy by the driver's own counter where it has one. Own cost is what the samplers "
     "took of one core. `gpu_telemetry.csv` and `host_telemetry.csv` in each run's folder hold every sample."
@@ -374,7 +374,7 @@ def eta_line(results: CampaignResults) -> str:
     """One sentence on all estimates."""
     pooled = pooled_quality(results)
     if pooled is None:
-        return f"ETA: no estimate to judge, as {why_no_eta(results)}."
+        return no_eta_sentence(results)
     held = "" if pooled.covered is None else f"; {whole_percent(pooled.covered)} of the intervals held"
     return (
         f"ETA: off by {format_duration(pooled.median_error_s)} in the median and {format_duration(pooled.p90_error_s)} at p90 "
@@ -382,21 +382,27 @@ def eta_line(results: CampaignResults) -> str:
     )
 
 
+def no_eta_sentence(results: CampaignResults) -> str:
+    """That there is no ETA, or none that could be checked, and why."""
+    has_points = any(_has_points(run) for run in results.counted)
+    return f"{'ETA not checked' if has_points else 'No ETA'}: {why_no_eta(results)}."
+
+
 def why_no_eta(results: CampaignResults) -> str:
     """Why there is no estimate that could be held against the truth."""
     runs = results.counted
     if not runs:
-        return "no run that counts has ended"
+        return "no run has ended ok"
     specs = [run.attempt.spec for run in runs]
     if all(spec.timing.eta_mode == OFF for spec in specs):
-        return "the plan asks for none (`timing.eta_mode: off`)"
+        return "off in the plan (`timing.eta_mode: off`)"
     if all(run.measure is None or run.measure.source == "whole" for run in runs):
         return "the runs recorded no steps"
     if all(spec.steps is None and not _has_points(run) for spec, run in zip(specs, runs, strict=True)):
-        return "how many steps a run has is not known: give `steps` in the plan"
+        return "pass --steps N, or set `steps` in the plan"
     if not any(_has_points(run) for run in runs):
-        return "no run timed enough steps (`timing.eta_min_samples`), or none recorded when they ended"
-    return "no run recorded when its last step ended, or only its first tenth was estimated"
+        return "too few timed steps (`timing.eta_min_samples`), or steps without an end time"
+    return "the end of the last step was not recorded, or only the first tenth of a run was estimated"
 
 
 def _has_points(run: MeasuredRun) -> bool:

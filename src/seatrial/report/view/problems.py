@@ -24,8 +24,8 @@ PORT = re.compile(r"(\bport[ :=]+|\blocalhost:|\b\d{1,3}(?:\.\d{1,3}){3}:|\]:)\d
 WHAT_FITS = "what_fits"
 """The kind of caution that is shown with the failures."""
 RUN_AGAIN = (
-    "The platform's fault: it does not count against its group. Repair it and run the same command again; until then attribute no "
-    "difference to the code."
+    "Platform failure: not counted against the group. Fix the platform and run the same command again; until then attribute no difference "
+    "to the code."
 )
 
 
@@ -104,7 +104,7 @@ def _failure(runs: list[MeasuredRun], results: CampaignResults) -> Failure:
     )
 
 
-NO_HEALTH = "Nothing is known: no run has ended by itself yet, or the output could not be read."
+NO_HEALTH = "Unknown: no run has ended by itself yet, or its output is unreadable."
 HARMLESS = "Harmless warnings; nothing needs doing:"
 # deepspeed prints it in every run on one machine: the summary lists it, the terminal does not.
 IN_EVERY_RUN = frozenset({"no_hostfile"})
@@ -187,18 +187,19 @@ def health_sentences(health: Health) -> Iterator[str]:
     fatal = f"{count(len(health.fatal_tracebacks), 'run')}: {join_names(health.fatal_tracebacks)}" if health.fatal_tracebacks else "none"
     yield f"Fatal tracebacks: {fatal}."
     if health.other_tracebacks:
-        yield f"Not fatal: {_printed_and_ok(health)}."
+        yield f"{_printed_and_ok(health)}."
     unknown = f"; unknown of {join_names(health.ranks_unknown)}" if health.ranks_unknown else ""
-    yield f"Ranks: {health.ranks_ended_well} of {health.ranks_started} ended well{unknown}."
+    yield f"Ranks: {health.ranks_ended_well} of {health.ranks_started} exited cleanly{unknown}."
     if not health.harmless:
         yield "Harmless warnings: none."
 
 
 def _printed_and_ok(health: Health) -> str:
-    return f"{count(len(health.other_tracebacks), 'run')} printed a traceback and ended well ({join_names(health.other_tracebacks)})"
+    names = join_names(health.other_tracebacks)
+    return f"{count(len(health.other_tracebacks), 'run')} exited 0 after a traceback: may have failed, read the log ({names})"
 
 
-DECIDES_NOTHING = "None of these changes the verdict; a criterion can."
+DECIDES_NOTHING = "None of these changes the verdict: only criteria do."
 # These have sections or sentences of their own: failures, the winners' sentence, cautions.
 STATED_ELSEWHERE = frozenset({"failure", "winner", "steady_state", "debug"})
 # By kind: what holds, and what is undecided.
@@ -211,6 +212,22 @@ HOLDS = {
     "slow_steps": "few slow steps",
 }
 OPEN = {"leak": "leaks", "straggler": "stragglers", "stability": "stability", "drift": "drift"}
+
+
+WORDS = {Verdict.FAIL: "problem", Verdict.INCONCLUSIVE: "unknown", Verdict.PASS: "ok"}
+"""What a statement is called in every report: PASS, FAIL and INCONCLUSIVE are for criteria, which alone decide."""
+MARKS = {"PASS": "+", "FAIL": "x", "INCONCLUSIVE": "?", "problem": "!", "unknown": "?", "ok": "+"}
+"""By word."""
+
+
+def is_statement(finding: Finding) -> bool:
+    """Whether it stands beside the criteria."""
+    return finding.criterion is None and finding.kind != "criterion"
+
+
+def word_of(finding: Finding) -> str:
+    """`FAIL` of a criterion, `problem` of a statement."""
+    return WORDS[finding.verdict] if is_statement(finding) else finding.verdict.value
 
 
 def short_id(finding: Finding) -> str:
@@ -241,7 +258,6 @@ def holding_kinds(results: CampaignResults) -> list[str]:
 MOST_NUMBERS = 8
 MOST_FILES = 4
 LABEL_COLUMNS = 10
-MARKS = {Verdict.PASS: "+", Verdict.FAIL: "x", Verdict.INCONCLUSIVE: "?"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,13 +272,13 @@ class TracedNumber:
 def findings_lines(findings: Sequence[Finding], width: int) -> Iterator[str]:
     """Every finding: its id, then its text."""
     for finding in findings:
-        yield f"{MARKS[finding.verdict]} {one_line(finding.id)}  {finding.verdict.value}"
+        yield f"{MARKS[word_of(finding)]} {one_line(finding.id)}  {word_of(finding)}"
         yield from _wrapped(finding.text, width, "    ")
 
 
 def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: str, width: int) -> Iterator[str]:
     """One finding in full."""
-    yield f"{one_line(finding.id)}: {finding.verdict.value}"
+    yield f"{one_line(finding.id)}: {word_of(finding)}"
     yield from _wrapped(finding.text, width, "")
     if finding.criterion:
         yield from _labelled("criterion", criterion_text(finding.criterion), width)
@@ -272,7 +288,7 @@ def finding_lines(finding: Finding, numbers: Sequence[TracedNumber], command: st
         yield from _labelled("try", f"{advice.text} [{advice.id}]", width)
     yield ""
     if not numbers:
-        yield "It rests on no number; the text says what is missing."
+        yield "No numbers: the text says what is missing."
     for number in numbers[:MOST_NUMBERS]:
         yield from _number(finding, number, width)
     if len(numbers) > MOST_NUMBERS:

@@ -151,7 +151,7 @@ def _median_of(pairs: Sequence[Pair]) -> Pair:
     return (high, low) if 2 * falling > len(known) else (low, high)
 
 
-NO_PHASES = "No phases were recorded: they need the probe, or log lines with the times of each phase."
+NO_PHASES = "No phases recorded: use the probe, or log the time of each phase."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,10 +197,7 @@ def _phases(group: GroupSummary, runs: Sequence[MeasuredRun], window: str) -> Br
     )
 
 
-NO_STARTUP = (
-    "No start-up was recorded: it needs a workload with the probe, which records when its process began and what it did before the first "
-    "step."
-)
+NO_STARTUP = "No start-up recorded: use the probe, which records process start and what happens before the first step."
 STARTUP_EXPLAINED = (
     "Seconds, mean over the runs that count, each of the rank whose first step ended last. Launch is the time until its process began, "
     "import from there until its probe began; other is what no name was given to."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from html.parser import HTMLParser
 
-VOID = {"meta", "link", "input", "br", "img"}
+VOID = {"meta", "link", "input", "br", "img", "wbr"}
 
 
 class Read(HTMLParser):
@@ -16,11 +16,13 @@ class Read(HTMLParser):
         self.scripts: list[tuple[dict[str, str | None], str]] = []
         self.words: list[str] = []
         self.open: list[str] = []
+        self._goes_on = False
         self.feed(text)
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.elements.append((tag, dict(attrs)))
+        self._goes_on = tag == "wbr"
         if tag not in VOID:
             self.open.append(tag)
         if tag == "script":
@@ -35,7 +37,9 @@ class Read(HTMLParser):
             attributes, text = self.scripts[-1]
             self.scripts[-1] = (attributes, text + data)
         elif not self.open or self.open[-1] != "style":
-            self.words.append(data)
+            # Where a line may break, no word ends.
+            self.words += [self.words.pop() + data] if self._goes_on and self.words else [data]
+        self._goes_on = False
 
     def of(self, tag: str) -> list[dict[str, str | None]]:
         return [attributes for name, attributes in self.elements if name == tag]

@@ -30,6 +30,7 @@ from seatrial.report.html.page import assemble, page_parts, summary_page, vega_b
 from seatrial.report.html.sections import NO_TABLES, NOTHING, SECTIONS, content
 from seatrial.report.html.vega import HOW_TO_ZOOM
 from seatrial.report.text import NONE
+from seatrial.report.view.campaign import NOTE_TEXTS, RECOMMENDED
 from seatrial.report.view.problems import DECIDES_NOTHING
 from tests.unit.report import charted_factory, factory
 from tests.unit.report.html.made_page import made_page, made_results
@@ -58,20 +59,21 @@ def test_every_section_is_there_in_order_and_says_something(data: PageData) -> N
 
 def test_the_verdict_comes_first_in_words(data: PageData) -> None:
     text = Read(page_parts(data)["main"]).text
-    assert text.startswith("demo ✗ Verdict: FAIL")
-    assert text.index("Leads by throughput, not proven: mb16_nw2 (1,270 samples/s") < text.index("95 % interval")
+    assert text.startswith("demo Verdict: FAIL 1 of 2 criteria failed: failed_runs")
+    assert text.index("no proven winner") < text.index("platform unknown") < text.index("1,270") < text.index("95 % interval")
 
 
 def test_a_page_of_a_campaign_that_runs_says_so_first(data: PageData) -> None:
     running = dataclasses.replace(data, running=(2, 4))
     text = Read(page_parts(running)["main"]).text
-    assert text.startswith("demo ▶ RUNNING, 2 of 4 So far: ✗ FAIL ")
+    assert text.startswith("demo ▶ RUNNING, 2 of 4 So far: FAIL ")
     assert Read(summary_page(running)).of("section")[0]["class"] == "verdict running"
 
 
 def test_the_head_of_a_failed_campaign_leads_to_its_failures(data: PageData) -> None:
     page = Read(page_parts(data)["main"])
-    assert page.of("a")[0]["href"] == "#failures" and "What failed, and what to do: cuda_oom" in page.text
+    assert page.of("a")[0]["href"] == "#failures" and "what failed: cuda_oom" in page.text
+    assert page.text.index("What to do: Lower micro_batch") < page.text.index("Criteria")
     without = page_data(factory.results(runs=(factory.measured("mb16_nw2", 1),)))
     assert "#failures" not in [one["href"] for one in Read(page_parts(without)["main"]).of("a")]
 
@@ -198,14 +200,14 @@ def test_the_ranking_has_figures_as_every_report_has_them() -> None:
 
 
 @pytest.mark.parametrize(("decided", "debug"), [(True, ()), (True, ("NCCL_DEBUG=INFO",)), (False, ()), (False, ("NCCL_DEBUG=INFO",))])
-def test_the_winner_is_out_and_who_only_leads_does_not(decided: bool, debug: tuple[str, ...]) -> None:
+def test_the_winner_is_out_and_who_is_only_recommended_is_not(decided: bool, debug: tuple[str, ...]) -> None:
     groups = tuple(dataclasses.replace(group, debug=debug) for group in factory.groups())
     results = factory.results(groups=groups, ranking=factory.ranking(decided=decided), pending=())
     row = sections.ranking_tables(results)[0]["rows"][0]
-    note = ("winner" if decided else "leads, not proven") + (", debug on" if debug else "")
+    note = ("winner" if decided else NOTE_TEXTS[RECOMMENDED]) + (", debug on" if debug else "")
     assert (row["cells"][2], row["won"], row["class"]) == (note, decided, "good" if decided else "open")
-    tile = content(page_data(results), [], has_bundle=True)["tiles"][0]
-    assert tile == ("Winner" if decided else "Leads, not proven", "mb16_nw2", "by samples_per_s, n = 356, 2 runs")
+    first = content(page_data(results), [], has_bundle=True)["first"]["rows"][0]
+    assert (first["group"], first["won"]) == ("mb16_nw2", decided) and ("debug on" in first["note"]) == bool(debug)
 
 
 def test_a_group_that_has_not_run_has_no_figures_and_is_not_called_bad() -> None:
@@ -241,7 +243,7 @@ def test_statements_are_by_what_they_say() -> None:
     parts = sections.statements(judged(statements=found))
     assert [(part["verdict"], len(part["findings"])) for part in parts] == [("FAIL", 1), ("INCONCLUSIVE", 1), ("PASS", 2)]
     # What decides nothing does not say FAIL.
-    assert [part["findings"][0]["word"] for part in parts] == ["to look at", "INCONCLUSIVE", "PASS"]
+    assert [part["findings"][0]["word"] for part in parts] == ["problem", "unknown", "ok"]
 
 
 def test_failures_that_a_criterion_counts_are_not_reported_to_change_nothing() -> None:
@@ -258,15 +260,15 @@ def test_the_head_says_which_criteria_decide() -> None:
     verdicts = {"a": Verdict.PASS, "b": Verdict.INCONCLUSIVE, "c": Verdict.FAIL, "d": Verdict.INCONCLUSIVE}
     found = [finding(verdict, metric, metric=metric) for metric, verdict in verdicts.items()]
 
-    def meaning(findings: list[Finding], verdict: Verdict, **more: Any) -> str:
+    def facts(findings: list[Finding], verdict: Verdict, **more: Any) -> str:
         results = judged(verdict, findings=findings, **{"pending": (), **more})
-        return str(content(page_data(results), [], has_bundle=True)["verdict"]["meaning"])
+        return str(content(page_data(results), [], has_bundle=True)["headline"][0]["text"])
 
     assert [one["text"] for one in sections.criteria(judged(findings=found))] == ["c", "b", "d", "a"]
-    assert meaning(found, Verdict.FAIL) == "1 of 4 criteria does not hold: c; 2 are undecided: b, d."
-    assert meaning(found[:2], Verdict.INCONCLUSIVE) == "1 of 2 criteria is undecided: b."
-    assert meaning(found[:2], Verdict.INCONCLUSIVE, pending=("x", "y")).endswith("b. 2 runs are missing.")
-    assert meaning(found[:1], Verdict.PASS) == "Every criterion holds."
+    assert facts(found, Verdict.FAIL).startswith("1 of 4 criteria failed: c; 2 undecided: b, d; 6 of 7 runs ok")
+    assert facts(found[:2], Verdict.INCONCLUSIVE).startswith("1 of 2 criteria undecided: b;")
+    assert facts(found[:2], Verdict.INCONCLUSIVE, pending=("x", "y")).endswith("6 of 9 runs ok, 2 still to be run")
+    assert facts(found[:1], Verdict.PASS).startswith("1 of 1 criterion met;")
 
 
 def test_while_it_runs_the_head_says_so_and_no_advice_is_given() -> None:
@@ -280,7 +282,7 @@ def test_while_it_runs_the_head_says_so_and_no_advice_is_given() -> None:
     assert head(None)["running"] == "" and "same command" in head(None)["partial"][0]
     begun = head((0, 2))
     assert begun["running"] == "RUNNING, 0 of 2" and begun["winners"] == "No run has ended yet."
-    assert begun["partial"] == ["Partial: 2 runs still to be run."] and "missing" not in begun["meaning"]
+    assert begun["partial"] == ["Partial: 2 runs still to be run."]
     assert head((1, 2))["running"] == "RUNNING, 1 of 2" and head((1, 2))["winners"] == head(None)["winners"]
 
 
@@ -292,7 +294,7 @@ def test_the_folder_is_named_and_not_where_it_lies() -> None:
 def test_a_failure_says_what_to_do_and_shows_its_lines() -> None:
     shown = content(page_data(factory.results()), [], has_bundle=True)
     (failure,) = shown["failures"]
-    assert failure["cause"] == "cuda_oom" and failure["runs"] == "mb8_nw2_r2" and shown["failed"].endswith("what to do: cuda_oom")
+    assert failure["cause"] == "cuda_oom" and failure["runs"] == "mb8_nw2_r2" and shown["more"][0] == ("failures", "what failed: cuda_oom")
     assert failure["ended"] == "Ended failed after 12.0 s."
     assert any("<script>" in line for line in (*failure["telling"], *failure["log_tail"]))
 
@@ -301,7 +303,7 @@ def test_a_sentence_on_a_hundred_groups_can_be_opened() -> None:
     others = "mb16_nw2 is tied with " + ", ".join(f"group_{at}" for at in range(100))
     results = factory.results(ranking=factory.ranking(reason=f"{others}."))
     verdict = content(page_data(results), [], has_bundle=True)["verdict"]
-    assert verdict["winners"].endswith(" samples/s ±1.0 %).") and verdict["others"].startswith(others)
+    assert len(verdict["winners"]) < len(others) and others in verdict["others"]
     assert content(page_data(factory.results()), [], has_bundle=True)["verdict"]["others"] == ""
 
 

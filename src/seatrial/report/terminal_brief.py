@@ -1,0 +1,144 @@
+"""The report in one screen: headline, ranking, the findings that matter most, and where the rest is.
+
+In: CampaignResults. Out: rich renderables of at most `MOST_LINES` lines at 80 columns and more. Findings are shortened before rows of the
+ranking are left out; what is left out is counted, and `seatrial report OUT --full` prints it.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import RenderableType
+from rich.text import Text
+
+from seatrial.records.measure import RankedGroup
+from seatrial.records.results import CampaignResults
+from seatrial.report.terminal_sections import NOTE_STYLES, clipped, headline_lines, written_reports
+from seatrial.report.text import NONE, figure, margin, one_line, ratio
+from seatrial.report.view import campaign, first_screen
+from seatrial.report.view.first_screen import KeyFinding, Status
+
+# Of a terminal of 25 lines one is the prompt's.
+MOST_LINES = 24
+LINES_OF_ORIGIN = 2
+FEWEST_GROUPS = 5
+MARKS = {Status.GOOD: ("+ ", "bold green"), Status.BAD: ("x ", "bold red"), Status.OPEN: ("! ", "bold yellow"), Status.UNKNOWN: ("? ", "")}
+# Lines of the first finding and of its action, then of each other one: as much as fits beside the ranking.
+DETAILS = (((3, 2), (2, 2)), ((3, 2), (2, 1)), ((2, 2), (1, 1)), ((2, 2), (1, 0)), ((1, 1), (1, 0)))
+NAME, NOTE = 1, 6
+# Of each column of the ranking, the width of a terminal below which it is left out.
+LEAST_WIDTHS = (30, 0, 0, 60, 48, 72, 0)
+SHORTEST_NAME = 8
+GAP = "  "
+
+
+def brief(results: CampaignResults, width: int) -> list[RenderableType]:
+    """The whole screen, laid out for `width` columns."""
+    head = [*_origin(results, width), *headline_lines(results, width)]
+    shown = first_screen.key_findings(results)[: first_screen.MOST_FINDINGS]
+    room = MOST_LINES - len(head) - len(where(results, 0, 0, width))
+    wanted = len(first_screen.first_rows(results))
+    for of_first, of_rest in DETAILS:
+        found = _finding_lines(shown, of_first, of_rest, width)
+        # A blank line before each block that is not empty, and the table's heading.
+        rows = room - len(found) - bool(found) - 1 - bool(wanted) - 1
+        if rows >= min(wanted, FEWEST_GROUPS):
+            break
+    ranked = first_screen.first_rows(results, max(min(rows, first_screen.MOST_GROUPS), 1)) if wanted else []
+    tail = where(results, len(ranked), len(shown), width)
+    blocks = [head, _ranking(results, ranked, width) if ranked else [], found, tail]
+    return [line for at, block in enumerate(filter(None, blocks)) for line in ([Text("")] if at else []) + block]
+
+
+def _origin(results: CampaignResults, width: int) -> list[RenderableType]:
+    origin = campaign.origin_sentence(results)
+    return list(clipped(origin, width, LINES_OF_ORIGIN)) if origin else []
+
+
+def where(results: CampaignResults, groups: int, findings: int, width: int) -> list[RenderableType]:
+    """How much more there is, and where: the page, and the command that prints it."""
+    lines: list[RenderableType] = []
+    for label, path in written_reports(results)[:1]:
+        lines.append(Text.assemble(label, (one_line(str(path)), "cyan"), no_wrap=True, overflow="ignore"))
+    more = first_screen.left_over(results, groups, findings)
+    command = f"seatrial report {shlex.quote(one_line(results.output))} --full"
+    lines.append(Text.assemble(f"{more}: " if more else "Details: ", (command, "cyan"), no_wrap=True, overflow="ignore"))
+    return lines
+
+
+def _finding_lines(shown: Sequence[KeyFinding], of_first: tuple[int, int], of_rest: tuple[int, int], width: int) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for at, finding in enumerate(shown):
+        of_text, of_action = of_rest if at else of_first
+        mark, style = MARKS[finding.status]
+        for number, line in enumerate(clipped(finding.text, width - len(mark), of_text)):
+            lines.append(Text.assemble((" " * len(mark) if number else mark, style), line))
+        if finding.action:
+            lines += [Text.assemble("  ", line) for line in clipped(f"What to do: {finding.action}", width - 2, of_action, "bold")]
+    return lines
+
+
+def _ranking(results: CampaignResults, rows: Sequence[RankedGroup], width: int) -> list[RenderableType]:
+    """A heading and one line a group: rank, name, figure, interval, ratio to the best with its interval, note."""
+    heads = ["#", "group", results.ranking.unit or results.ranking.metric, "±", "to best", "95 %", ""]
+    cells = [heads, *(_cells(row) for row in rows)]
+    kept = [at for at, least in enumerate(LEAST_WIDTHS) if width >= least]
+    widths = {at: max(cell_len(row[at]) for row in cells) for at in kept}
+    figures = sum(widths[at] + len(GAP) for at in kept if at not in (NAME, NOTE))
+    widths[NAME] = min(widths[NAME], max(width - figures - len(GAP) - widths[NOTE], SHORTEST_NAME))
+    lines: list[RenderableType] = []
+    for row, texts in zip([None, *rows], cells, strict=True):
+        line = Text(no_wrap=True, overflow="ellipsis")
+        for at in kept:
+            line.append(_aligned(texts[at], widths[at], at), _style(row, at))
+            line.append(GAP)
+        line.rstrip()
+        line.truncate(width, overflow="ellipsis")
+        lines.append(line)
+    return lines
+
+
+def _aligned(text: str, columns: int, at: int) -> str:
+    if at == NOTE:
+        return text
+    if at == NAME:
+        return set_cell_size(shortened(text, columns), columns)
+    return " " * max(columns - cell_len(text), 0) + text
+
+
+def _style(row: RankedGroup | None, at: int) -> str:
+    if row is None:
+        return "bold"
+    if at == NAME:
+        return "bold" if campaign.is_first(row) else ""
+    return ("yellow" if row.summary.debug else NOTE_STYLES.get(row.note, "")) if at == NOTE else ""
+
+
+def _cells(row: RankedGroup) -> list[str]:
+    group = row.summary
+    spread = f"{ratio(row.ratio.low)}–{ratio(row.ratio.high)}" if row.ratio and row.ratio.low is not None else ""
+    failed = group.failed_runs + len(group.infrastructure_failures)
+    missing = [f"{failed} failed"] if failed else []
+    missing += [f"{group.set_aside_runs} set aside"] if group.set_aside_runs else []
+    return [
+        str(row.rank),
+        one_line(row.group),
+        figure(row.value),
+        margin(row.estimate).removeprefix("±").strip() or NONE,
+        ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE),
+        spread,
+        ", ".join(filter(None, (campaign.note_with_debug(row), *missing))),
+    ]
+
+
+def shortened(name: str, columns: int) -> str:
+    """The name in `columns`, cut in the middle where it is longer: names of groups differ at both ends."""
+    if cell_len(name) <= columns:
+        return name
+    tail = (columns - 1) // 2
+    end = name
+    while cell_len(end) > tail:
+        end = end[1:]
+    return f"{set_cell_size(name, columns - 1 - cell_len(end)).rstrip()}…{end}"

@@ -1,0 +1,329 @@
+"""What every report shows first: the headline in three parts, the few findings that matter most, and how much more there is.
+
+In: CampaignResults. Out: plain values that terminal, page and Markdown render: the criteria's verdict, the winner or that none is proven,
+and the state of the platform, each with a status of its own, so that a PASS is not read as more than the criteria held. Findings are merged
+over groups and runs; what failed comes first.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from seatrial.core.text import count, join_names
+from seatrial.records.measure import GroupStability, JitterCause, RankedGroup, StabilityVerdict
+from seatrial.records.outcome import Outcome
+from seatrial.records.plan import SENTINEL
+from seatrial.records.results import CampaignResults
+from seatrial.records.verdict import Finding, Verdict
+from seatrial.report.text import figure, margin, ratio
+from seatrial.report.view import campaign, problems
+
+MOST_GROUPS = 10
+MOST_FINDINGS = 3
+
+
+class Status(str, enum.Enum):
+    """How a part of the headline or a finding is coloured."""
+
+    GOOD = "good"
+    BAD = "bad"
+    OPEN = "open"
+    """Not proven, not stable: to be looked at."""
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadlinePart:
+    """One answer: `PASS`, `no proven winner`, `platform stable`; then the facts in a clause."""
+
+    question: str
+    """`verdict`, `winner` or `platform`."""
+    status: Status
+    word: str
+    text: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeyFinding:
+    """What a reader must see first, and what to do about it."""
+
+    status: Status
+    text: str
+    action: str = ""
+
+
+VERDICT_STATUS = {Verdict.PASS: Status.GOOD, Verdict.FAIL: Status.BAD, Verdict.INCONCLUSIVE: Status.OPEN}
+NO_PROVEN_WINNER, NO_WINNER, ONLY_GROUP = "no proven winner", "no winner", "only group"
+PLATFORM = {Status.GOOD: "platform stable", Status.OPEN: "platform unstable", Status.UNKNOWN: "platform unknown"}
+CAUSE_UNKNOWN = "cause unknown"
+
+
+def headline(results: CampaignResults) -> tuple[HeadlinePart, HeadlinePart, HeadlinePart]:
+    """The criteria's verdict, the winner, the platform's state; the same in every report."""
+    return _verdict(results), _winner(results), _platform(results)
+
+
+def headline_text(results: CampaignResults) -> str:
+    """`PASS · no proven winner · platform unstable`."""
+    return " · ".join(f"{part.word} {part.text.split(',')[0]}" if part.word == campaign.WINNER else part.word for part in headline(results))
+
+
+def _verdict(results: CampaignResults) -> HeadlinePart:
+    judged = results.verdict
+    text = "; ".join(filter(None, (criteria_clause(judged.findings), _runs_clause(results))))
+    return HeadlinePart(question="verdict", status=VERDICT_STATUS[judged.verdict], word=judged.verdict.value, text=text)
+
+
+def _runs_clause(results: CampaignResults) -> str:
+    """`12 of 12 runs ok`, `3 of 8 runs ok, 4 still to be run`; '' before the first one ended."""
+    ended = [run for run in results.runs if run.attempt.current and run.outcome and not run.outcome.is_cut_short]
+    waiting = len(results.pending)
+    ok = sum(run.outcome is Outcome.OK for run in ended)
+    parts = [f"{ok} of {len(ended) + waiting} runs ok"] if ended else []
+    parts += [f"{waiting} still to be run" if parts else f"{count(waiting, 'run')} still to be run"] if waiting else []
+    return ", ".join(parts)
+
+
+def criteria_clause(findings: Sequence[Finding]) -> str:
+    """`2 of 2 criteria met`, `1 of 3 criteria failed: failed_runs; 1 undecided: loss_falls`."""
+    if not findings:
+        return "the plan has no criteria"
+    of = "1 criterion" if len(findings) == 1 else f"{len(findings)} criteria"
+    by_verdict = {verdict: [one for one in findings if one.verdict is verdict] for verdict in Verdict}
+    parts: list[str] = []
+    for verdict, word in ((Verdict.FAIL, "failed"), (Verdict.INCONCLUSIVE, "undecided")):
+        if found := by_verdict[verdict]:
+            names = dict.fromkeys(one.criterion.metric if one.criterion else one.id for one in found)
+            parts.append(f"{len(found)}{'' if parts else f' of {of}'} {word}: {', '.join(names)}")
+    return "; ".join(parts) if parts else f"{len(findings)} of {of} met"
+
+
+def _winner(results: CampaignResults) -> HeadlinePart:
+    rows = [row for row in campaign.ranking_rows(results) if row.summary.lane]
+    first = next((row for row in rows if campaign.is_first(row)), None)
+    if first is None:
+        reason = results.ranking.reason or "no group could be ranked."
+        return HeadlinePart(question="winner", status=Status.UNKNOWN, word=NO_WINNER, text=_clause(reason))
+    value = " ".join(part for part in (figure(first.value), results.ranking.unit, margin(first.estimate)) if part)
+    debug = f", measured with {', '.join(first.summary.debug)} on" if first.summary.debug else ""
+    if first.note == campaign.WINNER:
+        text = f"{first.group}, {value}{_next(first, rows)}{debug}"
+        return HeadlinePart(question="winner", status=Status.GOOD, word=campaign.WINNER, text=text)
+    if first.note == campaign.ONLY_GROUP:
+        return HeadlinePart(question="winner", status=Status.UNKNOWN, word=ONLY_GROUP, text=f"{first.group}, {value}{debug}")
+    text = f"{first.group} recommended{_why_unproven(results, first, rows)}{debug}"
+    return HeadlinePart(question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=text)
+
+
+def _next(winner: RankedGroup, rows: Sequence[RankedGroup]) -> str:
+    rival = next((row for row in rows if row.can_win and row.group != winner.group and row.ratio), None)
+    if rival is None or rival.ratio is None:
+        return ""
+    spread = f" ({ratio(rival.ratio.low)}–{ratio(rival.ratio.high)})" if rival.ratio.low is not None else ""
+    return f"; next {rival.group} at {ratio(rival.ratio.mean)}{spread}"
+
+
+def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[RankedGroup]) -> str:
+    """What keeps the first group from being the winner, the gravest first."""
+    if failed := campaign.infrastructure_failures(results):
+        return f"; the platform failed {join_names(failed)}"
+    tied = [row.group for row in rows if row.tied and row.group != first.group]
+    if tied:
+        # Of which groups is in the next clause.
+        why = _clause(results.ranking.recommended_reason).split(" of the ")[0]
+        return f"{f' for {why}' if why else ''}; tied with {join_names(tied, 2)}"
+    if results.pending:
+        return f"; {count(len(results.pending), 'run')} still to be run"
+    return f"; {_clause(results.ranking.reason)}" if results.ranking.reason else ""
+
+
+def _clause(sentence: str) -> str:
+    return sentence.rstrip(".")
+
+
+def _platform(results: CampaignResults) -> HeadlinePart:
+    if failed := campaign.infrastructure_failures(results):
+        return HeadlinePart(question="platform", status=Status.BAD, word="platform failed", text=f"it ended {_runs(failed)}")
+    judged = [found for _, found in judged_stability(results)]
+    unstable = [found for found in judged if found.verdict is StabilityVerdict.UNSTABLE]
+    drifted = results.drift if results.drift and results.drift.verdict is StabilityVerdict.UNSTABLE else None
+    if unstable:
+        return _platform_part(Status.OPEN, f"{instability(results)}: {cause_clause(results)}")
+    if drifted:
+        return _platform_part(Status.OPEN, _clause(drifted.reason))
+    unclear = [found for found in judged if found.verdict is StabilityVerdict.INCONCLUSIVE]
+    if unclear or not judged:
+        stable = len(judged) - len(unclear)
+        known = f"{stable} of {len(judged)} groups stable; " if stable else ""
+        return _platform_part(Status.UNKNOWN, f"{known}{_why_unclear(unclear)}")
+    return _platform_part(Status.GOOD, f"{_all_of(len(judged), len(judged))}{_spread(judged)}")
+
+
+def _platform_part(status: Status, text: str) -> HeadlinePart:
+    return HeadlinePart(question="platform", status=status, word=PLATFORM[status], text=text)
+
+
+def _runs(names: Sequence[str]) -> str:
+    return f"{count(len(names), 'run')}: {join_names(names)}"
+
+
+def judged_stability(results: CampaignResults) -> list[tuple[str, GroupStability]]:
+    return [(group.group, group.stability) for group in results.groups if group.stability and group.mode != SENTINEL]
+
+
+def instability(results: CampaignResults) -> str:
+    """`all 4 groups, CV 7–9 %`, `1 of 4 groups (mb8), CV 6 %`."""
+    judged = judged_stability(results)
+    unstable = [(group, found) for group, found in judged if found.verdict is StabilityVerdict.UNSTABLE]
+    named = f" ({unstable[0][0]})" if len(unstable) == 1 and len(judged) > 1 else ""
+    return f"{_all_of(len(unstable), len(judged))}{named}{_spread([found for _, found in unstable])}"
+
+
+def _all_of(some: int, of: int) -> str:
+    if of == 1:
+        return "its only group"
+    return f"all {of} groups" if some == of else f"{some} of {of} groups"
+
+
+def _spread(judged: Sequence[GroupStability]) -> str:
+    """The range of the CV over the groups; the highest p90/p50 where no CV is known."""
+    spreads = [found.cv_pct for found in judged if found.cv_pct is not None]
+    ratios = [found.ratio_max for found in judged if found.ratio_max is not None]
+    if spreads:
+        ends = dict.fromkeys(f"{end:.0f}" if end >= 1 else f"{end:.1f}" for end in (min(spreads), max(spreads)))
+        return f", CV {'–'.join(ends)} %"
+    return f", p90/p50 up to {max(ratios):.2f}" if ratios else ""
+
+
+def _why_unclear(unclear: Sequence[GroupStability]) -> str:
+    if not unclear:
+        return "no run to judge it by"
+    reasons = [found.reason.removeprefix("Unknown: ") for found in unclear]
+    return _clause(reasons[0].split(" (n = ")[0])
+
+
+def cause_clause(results: CampaignResults) -> str:
+    """The causes of instability, strongest first, each kind once in a few words; that none is known otherwise."""
+    causes = [cause for _, found in judged_stability(results) if found.verdict is StabilityVerdict.UNSTABLE for cause in found.causes]
+    strongest: dict[str, JitterCause] = {}
+    for cause in sorted(causes, key=lambda cause: -cause.strength):
+        strongest.setdefault(cause.kind, cause)
+    return "; ".join(_short_cause(cause) for cause in list(strongest.values())[:2]) or CAUSE_UNKNOWN
+
+
+_CAUSES = {
+    "host_load": ("other jobs used {others_pct:.0f} % of the CPU", "load {load:.1f} on {cores} CPUs"),
+    "host_steal": ("the hypervisor took {steal_mean_pct:.0f} % of the CPU (steal)",),
+    "power_cap": ("GPUs at their power limit",),
+    "thermal": ("GPUs throttled by heat",),
+    "throttling": ("GPUs throttled",),
+    "anti_correlated_gpus": ("GPUs work in turns",),
+    "gpu_imbalance": ("uneven GPU utilisation",),
+    "data_wait_bursts": ("ranks wait for data in bursts",),
+    "data_wait": ("ranks wait for data",),
+    "slow_rank": ("a slow rank",),
+    "slow_host": ("a slow host",),
+    "telemetry_gaps": ("telemetry has gaps, the host was too busy",),
+}
+"""By kind, the first template whose numbers are known."""
+
+
+def _short_cause(cause: JitterCause) -> str:
+    for template in _CAUSES.get(cause.kind, ()):
+        try:
+            return template.format(**cause.numbers)
+        except (KeyError, ValueError, TypeError):
+            continue
+    return _clause(cause.text.split(". ")[0])
+
+
+def key_findings(results: CampaignResults) -> list[KeyFinding]:
+    """What matters most, first: failed runs, criteria that are not met, what makes the ranking doubtful, other problems; those of one kind
+    together."""
+    return [*_failed_runs(results), *_unmet_criteria(results), *_doubts(results), *_problems(results), *_notes(results)]
+
+
+def _failed_runs(results: CampaignResults) -> Iterator[KeyFinding]:
+    for failure in problems.failures(results):
+        line = f" | {failure.telling[0].strip()}" if failure.telling else ""
+        text = f"{join_names(failure.runs)}: {failure.outcome} after {failure.after}, {failure.cause}. {failure.detail}".rstrip(". ")
+        yield KeyFinding(status=Status.BAD, text=f"{text}{line}", action=failure.action or next(iter(failure.remarks), ""))
+
+
+def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:
+    failed_runs_shown = any(problems.failures(results))
+    for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
+        for finding in results.verdict.findings:
+            metric = finding.criterion.metric if finding.criterion else ""
+            # Undecided only since runs are pending is in the headline; failed runs are listed with their causes.
+            if finding.verdict is not verdict or (metric == "failed_runs" and (failed_runs_shown or verdict is Verdict.INCONCLUSIVE)):
+                continue
+            action = finding.advice[0].text if finding.advice else ""
+            yield KeyFinding(status=VERDICT_STATUS[verdict], text=f"[{problems.short_id(finding)}] {finding.text}", action=action)
+
+
+DOUBTS = frozenset({"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only"})
+"""Kinds of cautions without which a reader would take the ranking for more than it is, beside the ranking's own."""
+
+
+def _doubtful(results: CampaignResults) -> list[campaign.SharedCaution]:
+    kinds = DOUBTS | {caution.kind for caution in results.ranking.cautions}
+    return [caution for caution in campaign.shown_cautions(results) if caution.kind in kinds]
+
+
+def _doubts(results: CampaignResults) -> Iterator[KeyFinding]:
+    """Several cautions of one kind are one."""
+    by_kind: dict[str, list[campaign.SharedCaution]] = {}
+    for caution in _doubtful(results):
+        by_kind.setdefault(caution.kind, []).append(caution)
+    for found in by_kind.values():
+        subjects = list(dict.fromkeys(subject for caution in found for subject in caution.subjects))
+        named = f" ({join_names(subjects)})" if subjects else ""
+        yield KeyFinding(status=Status.OPEN, text=f"{found[0].text}{named}")
+
+
+IN_HEADLINE = frozenset({"stability", "drift"})
+
+
+def _problems(results: CampaignResults) -> Iterator[KeyFinding]:
+    """Statements that no criterion asks for; several of one kind are one."""
+    by_kind: dict[str, list[Finding]] = {}
+    for finding in problems.failed_statements(results):
+        if finding.kind not in IN_HEADLINE:
+            by_kind.setdefault(finding.kind, []).append(finding)
+    for found in by_kind.values():
+        alike = f" And {len(found) - 1} more like it." if len(found) > 1 else ""
+        yield KeyFinding(status=Status.OPEN, text=f"{found[0].text}{alike}", action=found[0].advice[0].text if found[0].advice else "")
+
+
+def _notes(results: CampaignResults) -> Iterator[KeyFinding]:
+    drawn = [caution.text for caution in results.cautions if caution.kind == campaign.PAGE_NOT_DRAWN]
+    for text in (campaign.left_out_sentence(results), *drawn):
+        if text:
+            yield KeyFinding(status=Status.OPEN, text=text)
+
+
+def first_rows(results: CampaignResults, most: int = MOST_GROUPS) -> list[RankedGroup]:
+    """The best groups of the main lane; the recommended one is among them, though of a hundred that are tied it may be the last."""
+    rows = [row for row in campaign.ranking_rows(results) if row.summary.lane]
+    rest = [row for row in rows[most:] if campaign.is_first(row)]
+    return [*rows[: max(most - len(rest), 0)], *rest]
+
+
+def num_other_cautions(results: CampaignResults) -> int:
+    """Cautions that are not among the key findings."""
+    return len(campaign.shown_cautions(results)) - len(_doubtful(results))
+
+
+def left_over(results: CampaignResults, shown_groups: int, shown_findings: int) -> str:
+    """`12 more groups, 2 more findings, 3 cautions`; '' where the first screen has everything."""
+    groups = len(campaign.ranking_rows(results)) - shown_groups
+    findings = len(key_findings(results)) - shown_findings
+    cautions = num_other_cautions(results)
+    return ", ".join(_counted(((groups, "more group"), (findings, "more finding"), (cautions, "caution"))))
+
+
+def _counted(parts: Iterable[tuple[int, str]]) -> Iterator[str]:
+    return (count(number, what) for number, what in parts if number > 0)

@@ -1,0 +1,208 @@
+"""The first screen: the headline, what is merged into it, and that it fits."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+from pathlib import Path
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from seatrial.core.paths import CampaignPaths
+from seatrial.records.caution import Caution
+from seatrial.records.measure import GroupStability, JitterCause, StabilityVerdict
+from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.results import CampaignResults
+from seatrial.records.verdict import Advice, CampaignVerdict, Criterion, Finding, Verdict
+from seatrial.report.html.data import page_data
+from seatrial.report.html.page import page_parts
+from seatrial.report.markdown import summary_md
+from seatrial.report.terminal import print_report
+from seatrial.report.view.first_screen import Status, first_rows, headline, headline_text, key_findings
+from seatrial.report.view.problems import findings_lines
+from seatrial.report.write import summary_json
+from tests.unit.report import charted_factory, factory
+from tests.unit.report.html.read_page import Read
+
+ONE_SCREEN = 25
+LOAD = JitterCause(kind="host_load", text="In 90 % of 20 samples …", numbers={"others_pct": 58.0, "cores": 2}, strength=0.9)
+MET = Finding(
+    id="1-failed_runs-campaign",
+    criterion=Criterion(metric="failed_runs", scope="campaign", at_most=0),
+    verdict=Verdict.PASS,
+    text="failed_runs at most 0: 0 of 8 runs failed.",
+)
+
+
+def printed(results: CampaignResults, width: int = 80) -> list[str]:
+    out = io.StringIO()
+    print_report(results, Console(file=out, width=width))
+    return out.getvalue().splitlines()
+
+
+def stability(verdict: StabilityVerdict, cv_pct: float | None = None, *causes: JitterCause) -> GroupStability:
+    return GroupStability(verdict=verdict, reason="Unknown: raise repeats (n = 1 run).", runs=3, cv_pct=cv_pct, causes=causes)
+
+
+def passed(*found: GroupStability, statements: tuple[Finding, ...] = (), **changes: object) -> CampaignResults:
+    """Every criterion is met, no run is missing and none failed; the groups are as stable as given."""
+    names = ("mb16_nw2", "mb16_nw0", "mb8_nw2", factory.ODD)[: len(found)]
+    groups = tuple(factory.summary(name, stability=one) for name, one in zip(names, found, strict=True))
+    runs = tuple(factory.measured(name, repeat) for name in names for repeat in (1, 2))
+    verdict = CampaignVerdict(verdict=Verdict.PASS, findings=(MET,), statements=statements)
+    results = factory.results(runs=runs, groups=groups, verdict=verdict, pending=(), cautions=())
+    return dataclasses.replace(results, **changes)  # type: ignore[arg-type]
+
+
+def unstable() -> CampaignResults:
+    """A PASS above four unstable groups, none of them proven best."""
+    return passed(*(stability(StabilityVerdict.UNSTABLE, cv_pct, LOAD) for cv_pct in (7.2, 8.1, 9.4, 8.8)))
+
+
+def test_a_pass_is_only_the_criteria() -> None:
+    verdict, winner, platform = headline(unstable())
+    assert (verdict.word, verdict.status) == ("PASS", Status.GOOD)
+    assert (winner.word, winner.status) == ("no proven winner", Status.OPEN) and winner.text.startswith("mb16_nw2 recommended")
+    assert (platform.word, platform.status) == ("platform unstable", Status.OPEN)
+
+
+def test_findings_of_all_groups_are_one_with_the_cause_offered() -> None:
+    platform = headline(unstable())[2]
+    assert platform.text == "all 4 groups, CV 7–9 %: other jobs used 58 % of the CPU"
+    assert sum("CV" in line for line in printed(unstable())) == 1
+
+
+@pytest.mark.parametrize(
+    ("found", "status", "words"),
+    [
+        ((stability(StabilityVerdict.STABLE, 1.2), stability(StabilityVerdict.STABLE, 0.4)), Status.GOOD, "all 2 groups"),
+        ((stability(StabilityVerdict.STABLE, 1.2), stability(StabilityVerdict.INCONCLUSIVE)), Status.UNKNOWN, "1 of 2 groups stable"),
+        ((stability(StabilityVerdict.INCONCLUSIVE),), Status.UNKNOWN, "raise repeats"),
+        ((stability(StabilityVerdict.STABLE, 1.2), stability(StabilityVerdict.UNSTABLE, 7.0)), Status.OPEN, "1 of 2 groups (mb16_nw0)"),
+        ((stability(StabilityVerdict.UNSTABLE, 7.0),), Status.OPEN, "cause unknown"),
+    ],
+)
+def test_the_platform_is_stable_unstable_or_unknown(found: tuple[GroupStability, ...], status: Status, words: str) -> None:
+    part = headline(passed(*found))[2]
+    assert part.status is status and words in part.text
+
+
+def test_a_platform_that_failed_runs_is_not_called_stable() -> None:
+    group = factory.summary("mb16_nw2", stability=stability(StabilityVerdict.STABLE, 1.0), infrastructure_failures=("mb16_nw2_r3",))
+    part = headline(passed(stability(StabilityVerdict.STABLE, 1.0), groups=(group,)))[2]
+    assert part.status is Status.BAD and "mb16_nw2_r3" in part.text
+
+
+def test_a_proven_winner_is_named_with_the_next_and_its_ratio() -> None:
+    found = [stability(StabilityVerdict.STABLE, 1.0)] * 3
+    ranking = factory.ranking(decided=True)
+    part = headline(factory.with_groups(passed(*found, ranking=ranking)))[1]
+    assert (part.word, part.status) == ("winner", Status.GOOD)
+    assert part.text.startswith("mb16_nw2, 1,270 samples/s") and "next mb16_nw0 at 0.985" in part.text
+
+
+@pytest.mark.parametrize("results", [unstable(), factory.results(), factory.empty_results()])
+def test_the_headline_is_the_same_everywhere(results: CampaignResults) -> None:
+    page, markdown = Read(page_parts(page_data(results))["main"]).text, summary_md(results, CampaignPaths(Path("out")))
+    terminal = " ".join(" ".join(printed(results, 200)).split())
+    for part in headline(results):
+        assert part.text in page and part.text in terminal and f"**{part.word}**: {part.text}" in markdown
+        assert part.word in page and part.word in terminal
+    assert f"## {headline_text(results)}" in markdown
+    assert [part["word"] for part in summary_json(results)["headline"]] == [part.word for part in headline(results)]
+
+
+LEAK = Finding(id="leak:mb16_nw2_r1:host", kind="leak", verdict=Verdict.FAIL, text="mb16_nw2_r1 leaks: process tree grows by 12 MiB/min.")
+
+
+def test_what_is_no_criterion_is_called_the_same_everywhere_and_never_fail() -> None:
+    results = dataclasses.replace(unstable(), verdict=CampaignVerdict(verdict=Verdict.PASS, findings=(MET,), statements=(LEAK,)))
+    page, markdown = Read(page_parts(page_data(results))["main"]).text, summary_md(results, CampaignPaths(Path("out")))
+    out = io.StringIO()
+    print_report(results, Console(file=out, width=200), full=True)
+    why = "\n".join(findings_lines([LEAK], 80))
+    for text in (page, markdown, out.getvalue(), why):
+        assert "problem" in text and "FAIL" not in text and "to look at" not in text
+
+
+def failing(causes: int) -> CampaignResults:
+    """Forty groups, and so many causes of failed runs, each with a long message."""
+    found = charted_factory.many_groups(40)
+    kinds = (Cause.CUDA_OOM, Cause.PORT_IN_USE, Cause.EXCEPTION, Cause.RUN_LIMIT)[:causes]
+    failed = [
+        factory.measured(
+            "mb8_nw2", 1, how=Outcome.FAILED, cause=kind, detail=f"{kind.value} {'with a long message ' * 20}", action="Lower it. " * 30
+        )
+        for kind in kinds
+    ]
+    cautions = tuple(Caution(kind=f"kind{at}", text="A caution. " * 20) for at in range(12))
+    return dataclasses.replace(found, runs=(*found.runs, *failed), cautions=cautions)
+
+
+def long_names() -> CampaignResults:
+    return factory.renamed(factory.results(output="/a/path" * 8), "mb16_nw2", "micro_batch_of_16_with_a_very_long_" * 3 + "name")
+
+
+def much_found() -> CampaignResults:
+    advice = (Advice(id="a", text="Do this. " * 40),)
+    said = tuple(dataclasses.replace(LEAK, id=f"{at}", kind=f"kind{at}", text="Something grows. " * 30, advice=advice) for at in range(9))
+    return dataclasses.replace(
+        charted_factory.many_groups(30), verdict=CampaignVerdict(verdict=Verdict.PASS, findings=(MET,), statements=said)
+    )
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    "results",
+    [
+        factory.results(),
+        factory.empty_results(),
+        unstable(),
+        charted_factory.many_groups(40),
+        failing(1),
+        failing(4),
+        long_names(),
+        much_found(),
+    ],
+    ids=["usual", "empty", "unstable", "many", "failed", "failures", "long names", "much found"],
+)
+def test_the_report_fits_one_screen(results: CampaignResults, width: int) -> None:
+    lines = printed(results, width)
+    assert sum(max(1, -(-cell_len(line) // width)) for line in lines) <= ONE_SCREEN - 1, "the prompt has a line too"
+    assert all(any(part.word in line for line in lines) for part in headline(results))
+    assert any("--full" in line for line in lines)
+
+
+def test_the_best_groups_are_there_and_the_rest_is_counted() -> None:
+    found = charted_factory.many_groups(40)
+    lines = printed(found)
+    assert [row.rank for row in first_rows(found)] == list(range(1, 11))
+    assert any("group0009" in line for line in lines) and any("30 more groups" in line for line in lines)
+    last = dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, recommended="group0033"))
+    assert [row.group for row in first_rows(last)][-2:] == ["group0008", "group0033"]
+
+
+@pytest.mark.parametrize("causes", [1, 4])
+def test_why_a_run_failed_and_what_to_do_is_on_the_first_screen(causes: int) -> None:
+    lines = printed(failing(causes))
+    assert any("cuda_oom" in line for line in lines) and any("What to do: Lower it." in line for line in lines)
+    assert key_findings(failing(causes))[0].status is Status.BAD
+
+
+def test_findings_of_one_kind_are_one() -> None:
+    many = tuple(dataclasses.replace(LEAK, id=f"leak:{at}") for at in range(4))
+    (one,) = key_findings(passed(stability(StabilityVerdict.STABLE, 1.0), statements=many))
+    assert one.text.startswith("mb16_nw2_r1 leaks") and "3 more" in one.text
+
+
+def test_cautions_are_counted_and_not_printed() -> None:
+    cautions = tuple(Caution(kind=f"kind{at}", text=f"Caution {at}.") for at in range(3))
+    text = "\n".join(printed(dataclasses.replace(unstable(), cautions=cautions)))
+    assert "3 cautions: seatrial report out --full" in text and "Caution 1." not in text
+
+
+def test_a_page_that_was_not_written_is_not_named() -> None:
+    text = "\n".join(printed(dataclasses.replace(unstable(), cautions=(Caution(kind="page_not_drawn", text="It could not be drawn."),))))
+    assert "summary.html" not in text and "It could not be drawn." in text
