@@ -39,7 +39,7 @@ from seatrial.plan.matrix import (
     varied_names,
 )
 from seatrial.plan.place import Capacity, capacity_of, place_for_ranks
-from seatrial.plan.placeholders import fill, value_text
+from seatrial.plan.placeholders import PlaceholderProblem, fill, value_text, work_value
 from seatrial.plan.schema import LARGEST_WORK, RANKS_AXIS, Plan
 from seatrial.plan.yaml_text import character_problem
 from seatrial.records.caution import Scalar
@@ -175,14 +175,13 @@ def _work(plan: Plan, key: str, values: dict[str, Scalar]) -> float | None:
     written = getattr(plan.workload, key)
     if not isinstance(written, str):
         return None if written is None else float(written)
-    text = fill(written, values)
     try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
+        number = work_value(written, values)
+    except PlaceholderProblem as problem:
+        raise plan.error(("workload", key), str(problem)) from problem
     if not 0 < number <= LARGEST_WORK:
-        raise plan.error(("workload", key), f"{written} is '{text}' in one group; it must be a number above zero in all of them")
-    return number
+        raise plan.error(("workload", key), f"{written} is {number} in one group; it must be above zero in all of them")
+    return float(number)
 
 
 def _environment(plan: Plan, group: GroupPoint, values: dict[str, Scalar]) -> dict[str, str]:

@@ -91,6 +91,27 @@ def test_placeholders_of_a_script_are_filled_everywhere(resolved: Resolved) -> N
     assert run.launcher.args == ("--role", "r1")
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("{bs}*{block}*{accum}", 8 * 64 * 4),
+        ("{bs}", 8),
+        (" {bs} * ({block} + 1) + 2 ", 8 * 65 + 2),
+        ("2*(3+(4))*{bs}", 112),
+        ("12", 12),
+        ("{text}*2", 14),
+    ],
+)
+def test_work_is_a_sum_or_product_of_settings(resolved: Resolved, written: str, value: int) -> None:
+    mapping = {
+        "name": "x",
+        "workload": {"script": "t.py", "args": ["{bs} {block} {accum} {text}"], "tokens_per_step": written},
+        "settings": {"accum": 4, "text": "007"},
+        "axes": {"bs": [8], "block": [64]},
+    }
+    assert resolved(mapping).runs[0].workload.tokens_per_step == value
+
+
 def test_an_axis_may_take_the_place_of_seed_and_steps(resolved: Resolved) -> None:
     mapping = {"name": "x", "workload": {"script": "t.py", "args": ["{seed}", "{steps}"]}, "axes": {"seed": [5], "steps": [70]}}
     run = resolved(mapping).runs[0]
