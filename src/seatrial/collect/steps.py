@@ -359,6 +359,14 @@ def log_file_cautions(text: LogText) -> Iterator[Caution]:
 def reading_cautions(reading: Reading) -> Iterator[Caution]:
     """What was left out of the lines, and what their step numbers do not show."""
     numbered = reading.numbered
+    if reading.spread_over is not None:
+        yield Caution(
+            kind="steps_spread",
+            numbers={"steps": reading.spread_over, "lines": len(numbered.printed)},
+            text=f"The Trainer's lines have no step, and its epochs are rounded to more than a step: its {reading.spread_over} steps were "
+            "spread evenly over them, so which loss belongs to which step is approximate. Leave its progress bar on (disable_tqdm=False), "
+            "or add the probe's callback.",
+        )
     if reading.bar is not None and reading.bar.left_out:
         left_out = ", ".join("?" if total is None else str(total) for total in reading.bar.left_out)
         read = "?" if reading.bar.total is None else str(reading.bar.total)
