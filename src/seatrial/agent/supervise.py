@@ -294,6 +294,7 @@ class Supervisor:
         """Report it, and set when what is left gets TERM and KILL."""
         self._reap()
         self._stacks.cancel("the run ended by itself")
+        self._ranks.write()
         self._output.drain(self._started, DRAIN_TIMEOUT_S)
         if self._returncode is None and all(started.returncode == 0 for started in self._started):
             self._returncode = 0

@@ -38,7 +38,7 @@ Reads = Annotated[
     str | None,
     typer.Option(
         metavar="FORMAT",
-        help="How to read its lines: seed, hf_trainer, deepspeed, torchtitan, lightning, nanogpt, none. Default: found by itself.",
+        help="How to read its lines: seed, hf_trainer, deepspeed, torchtitan, lightning, nanogpt, megatron, none. Default: detected.",
         rich_help_panel=READING,
     ),
 ]

@@ -113,8 +113,7 @@ def count_ranks(spec: RunSpec, observed: ObservedRanks | None, header: ScriptHea
     if (printed := header.facts.get("world_size")) is not None and not sizes:
         return RankCount(size=printed.value, source="" if printed.value == planned else f"the log: '{printed.line}'")
     # Seatrial itself starts the ranks, or was told their number.
-    is_told = planned > 1 or spec.launcher.kind not in ("command", "python")
-    if is_told:
+    if planned > 1 or (spec.launcher.kind in ("torchrun", "deepspeed") and not _leaves_ranks_open(spec)):
         return RankCount(size=planned)
     why = _why_unknown(spec, observed)
     return RankCount(size=planned, is_known=not why, source=why)
@@ -126,10 +125,17 @@ def _why_unknown(spec: RunSpec, observed: ObservedRanks | None) -> str:
         return f"its processes had different numbers in WORLD_SIZE ({', '.join(map(str, observed.world_sizes))})"
     if observed is not None and observed.spawned > 1:
         return f"it started {observed.spawned} processes by multiprocessing, without rank variables"
+    if _leaves_ranks_open(spec):
+        return "it was left to torchrun (nproc_per_node), and none of its processes had rank variables"
     launchers = observed.launchers if observed is not None else _launchers_in(spec)
     if launchers and spec.launcher.kind == "command":
         return f"it was started through {' and '.join(launchers)}, and none of its processes had rank variables"
     return ""
+
+
+def _leaves_ranks_open(spec: RunSpec) -> bool:
+    """`--nproc_per_node auto` stays among the launcher's arguments; a number becomes the plan's."""
+    return any("nproc_per_node" in argument.replace("-", "_") for argument in spec.launcher.args)
 
 
 def _launchers_in(spec: RunSpec) -> tuple[str, ...]:

@@ -166,7 +166,8 @@ class Workload(StrictModel):
     reads: str = "auto"
     """Which ready log format reads the script's lines; `auto` finds one, `none` times the run as a whole."""
     patterns: list[str] = Field(default_factory=list)
-    """Your own regular expressions for its lines, tried first, with groups `step`, `loss`, `samples`, `tokens`, `total`, `pause`."""
+    """Your own regular expressions for its lines, tried first, with groups `step`, `loss`, `samples`, `tokens`, `total`, `pause`; \
+`global_samples` and `global_tokens` are those of all ranks."""
     samples_per_step: Work | None = None
     """Samples one rank works through in a step, where the probe does not report it: a number, or a sum or product of settings and whole \
 numbers such as `"{bs}*{accum}"`. When left out, what the script prints about itself is used (total batch size, tokens per iteration)."""
@@ -229,7 +230,8 @@ class Axis(StrictModel):
     """One setting with several values, or several settings that change together. Short form: the list of values."""
 
     label: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9.-]*$", max_length=40)
-    """Its short name in group names: `mb` for micro_batch; derived from the name when left out."""
+    """Its short name in group names. When left out: a common one (`mb` for micro_batch, `nw` for num_workers), else the axis's own name. \
+A folder that holds runs keeps the names it has."""
     values: list[ScalarValue] = Field(default_factory=list)
     """The values to try, each once."""
     bundles: dict[str, dict[str, ScalarValue]] = Field(default_factory=dict)

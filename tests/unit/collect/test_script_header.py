@@ -162,6 +162,15 @@ def test_the_work_of_all_ranks_is_known_without_their_number(tmp_path: Path) -> 
     assert not measure.ranks_known and measure.tokens_per_s == pytest.approx(16384 / 0.5)
 
 
+def test_a_number_of_ranks_left_to_torchrun_is_known_only_from_its_processes(tmp_path: Path) -> None:
+    launcher = LauncherSpec(kind="torchrun", args=("--nproc-per-node=auto",))
+    attempt = write_attempt(tmp_path, factory.spec(launcher=launcher))
+    write_log(attempt, STEPS)
+    assert not read_steps(attempt).ranks_known
+    write_json(AttemptPaths(Path(attempt.folder)).observed_ranks, to_json(ObservedRanks(world_sizes=(4,))))
+    assert (read_steps(attempt).ranks_known, read_steps(attempt).world_size) == (True, 4)
+
+
 @pytest.mark.parametrize("kind", ["python", "command", "torchrun"])
 def test_one_process_without_variables_is_one_rank(tmp_path: Path, kind: str) -> None:
     _, measure = read(tmp_path, STEPS, kind=kind, observed=ObservedRanks(looks=9), samples_per_step=8.0)
