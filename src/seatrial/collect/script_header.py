@@ -16,7 +16,7 @@ from pathlib import PurePath
 from seatrial.collect.launcher_log import StampedLine
 from seatrial.core.log_lines import strip_colours
 from seatrial.core.text import count
-from seatrial.records.caution import Caution
+from seatrial.records.caution import Caution, Number
 from seatrial.records.launch import COMMAND_LAUNCHERS, ObservedRanks
 from seatrial.records.plan import RunSpec, WorkloadSpec
 
@@ -192,7 +192,7 @@ def work_cautions(workload: WorkloadSpec, ranks: RankCount, header: ScriptHeader
         yield Caution(kind="ranks_observed", numbers={"ranks": ranks.size}, text=f"{count(ranks.size, 'rank')}, from {ranks.source}.")
     for name, fact in (("samples", header.facts.get("samples")), ("tokens", header.tokens)):
         typed: float | None = getattr(workload, f"{name}_per_step")
-        numbers = {f"{name}_per_step": fact.value if fact else None}
+        numbers: dict[str, Number] = {f"{name}_per_step": fact.value if fact else None}
         if fact is None:
             yield from _contradiction(name, header.contradictory.get(name, ()))
         elif typed is None or not ranks.is_known:
