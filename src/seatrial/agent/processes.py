@@ -40,6 +40,8 @@ FIRST_LOOK_S = 0.2
 LONGEST_LOOK_S = 3.0
 LONGEST_LOOK_WITH_RANKS_S = 30.0
 MOST_RANKS_SEEN = 1_000_000
+# Beside those that the probe reads: MPICH's and Intel MPI's, Horovod's.
+SEEN_VARIABLES = (*RANK_VARIABLES, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"), ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"))
 SPAWNED = "from multiprocessing.spawn import spawn_main"
 
 
@@ -208,10 +210,10 @@ class RankObserver:
 
     def _rank_of(self, pid: int) -> tuple[int | None, int] | None:
         """Rank, where it is set, and number of ranks in a process's variables; None where it has none of its own."""
-        names = {name for names in RANK_VARIABLES for name in names}
+        names = {name for names in SEEN_VARIABLES for name in names}
         pairs = (entry.partition(b"=") for entry in read_environ(pid, self._proc))
         own = {name: os.fsdecode(value) for found, _, value in pairs if (name := os.fsdecode(found)) in names}
-        for rank_name, size_name, _ in RANK_VARIABLES:
+        for rank_name, size_name, _ in SEEN_VARIABLES:
             inherited = all(own.get(name) == self._outer.get(name) for name in (rank_name, size_name))
             size = own.get(size_name, "")
             if not inherited and size.isascii() and size.isdecimal() and 0 < int(size) <= MOST_RANKS_SEEN:

@@ -43,7 +43,11 @@ HEADER_LINES: dict[str, tuple[re.Pattern[str], ...]] = {
     ),
 }
 # A line without one of these holds no fact.
-HEADER_WORDS = ("batch", "tokens per iteration", "sequence length", "seq_length", "world size", "Starting with")
+HEADER_WORDS = (
+    *("Total train batch size", "local batch size", "global_batch_size", "seq_length", "tokens per iteration will be"),
+    *("using world size", "distributed processes registered"),
+)
+HEADER_KEYWORDS = tuple(word.encode() for word in HEADER_WORDS)
 LONGEST_QUOTE = 160
 WORK = ("samples", "tokens")
 
@@ -127,7 +131,8 @@ def _why_unknown(spec: RunSpec, observed: ObservedRanks | None) -> str:
         return f"it started {observed.spawned} processes by multiprocessing, without rank variables"
     if _leaves_ranks_open(spec):
         return "it was left to torchrun (nproc_per_node), and none of its processes had rank variables"
-    launchers = observed.launchers if observed is not None else _launchers_in(spec)
+    # accelerate sets no variables where it starts a single process; the others always do.
+    launchers = [name for name in observed.launchers if name != "accelerate"] if observed is not None else _launchers_in(spec)
     if launchers and spec.launcher.kind == "command":
         return f"it was started through {' and '.join(launchers)}, and none of its processes had rank variables"
     return ""
@@ -138,10 +143,10 @@ def _leaves_ranks_open(spec: RunSpec) -> bool:
     return any("nproc_per_node" in argument.replace("-", "_") for argument in spec.launcher.args)
 
 
-def _launchers_in(spec: RunSpec) -> tuple[str, ...]:
+def _launchers_in(spec: RunSpec) -> list[str]:
     """Launchers in the command itself, for attempts whose agent did not look."""
     words = re.split(r"[^\w./-]+", " ".join((spec.workload.script or "", *spec.workload.args)))
-    return tuple(dict.fromkeys(name for word in words if word and (name := PurePath(word).name) in COMMAND_LAUNCHERS))
+    return list(dict.fromkeys(name for word in words if word and (name := PurePath(word).name) in COMMAND_LAUNCHERS))
 
 
 @dataclass(frozen=True, kw_only=True)

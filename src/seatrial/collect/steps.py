@@ -27,7 +27,16 @@ from seatrial.collect.events import read_broken_startup, read_effective, read_ev
 from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, LogText, SeedReading, StampedLine, read_log, read_rank_lines, read_seed_lines
 from seatrial.collect.log_steps import OWN, PrintedStep, Reading, best_reading, count_losses
 from seatrial.collect.run_health import debug_of_signs, read_debug_settings, read_health, read_slow_signs
-from seatrial.collect.script_header import RankCount, ScriptHeader, StepWork, count_ranks, read_header, work_cautions, work_of_a_step
+from seatrial.collect.script_header import (
+    HEADER_KEYWORDS,
+    RankCount,
+    ScriptHeader,
+    StepWork,
+    count_ranks,
+    read_header,
+    work_cautions,
+    work_of_a_step,
+)
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, Samples, read_sample_batch
 from seatrial.core.files import open_file
 from seatrial.core.log_lines import KEYWORDS, LOG_FORMATS, PAUSE, PAUSE_LINES, LinePattern, strip_colours, timed_patterns
@@ -116,7 +125,7 @@ def read_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None = Non
 def _read_tables(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None) -> StepTables:
     tables, cautions = read_event_steps(attempt, ahead)
     if tables is not None:
-        return tables
+        return _with_printed_work(tables, attempt)
     if attempt.spec.workload.reads != "none":
         tables = read_log_steps(attempt)
     cautions = (*cautions, *_missing_events(attempt), *(tables.cautions if tables else ()))
@@ -124,6 +133,21 @@ def _read_tables(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None) ->
         advice = Caution(kind="whole_run_only", text=_no_steps_advice(attempt))
         return _with_other_events(_without_steps(attempt, (*cautions, advice)), attempt)
     return _with_other_events(replace(tables, cautions=cautions), attempt)
+
+
+def _with_printed_work(tables: StepTables, attempt: Attempt) -> StepTables:
+    """Events of a script that reports neither samples nor tokens, with those that it prints about itself."""
+    workload, steps = attempt.spec.workload, tables.steps
+    typed = (workload.samples_per_step, workload.tokens_per_step)
+    is_reported = any(steps[name].null_count() < len(steps) for name in ("samples", "tokens"))
+    if workload.script is None or workload.reads == "none" or is_reported or typed != (None, None):
+        return tables
+    paths = AttemptPaths(Path(attempt.folder))
+    header = read_header(read_log(paths.launcher_log, paths.arrivals, HEADER_KEYWORDS).lines)
+    ranks = RankCount(size=tables.world_size)
+    work = work_of_a_step(workload, ranks, header).of_line({})
+    filled = steps.with_columns(*(pl.lit(value, dtype=pl.Float64).alias(name) for name, value in work.items()))
+    return replace(tables, steps=filled, cautions=(*tables.cautions, *work_cautions(workload, ranks, header)))
 
 
 def _with_other_events(tables: StepTables, attempt: Attempt) -> StepTables:

@@ -70,6 +70,7 @@ def test_ranks_of_a_launcher_and_their_workers(tmp_path: Path) -> None:
         ({"SLURM_PROCID": "3", "SLURM_NTASKS": "4"}, (4,)),
         ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "16"}, (16,)),
         ({"WORLD_SIZE": "2", "LOCAL_RANK": "1"}, (2,)),
+        ({"PMI_RANK": "1", "PMI_SIZE": "2"}, (2,)),
         ({"RANK": "0", "WORLD_SIZE": "2", "SLURM_PROCID": "0", "SLURM_NTASKS": "1"}, (2,)),
         ({"SLURM_PROCID": "0", "SLURM_NTASKS": "8"}, ()),
         ({"RANK": "0"}, ()),

@@ -17,7 +17,7 @@ from seatrial.records.measure import RunMeasure
 from seatrial.records.plan import LauncherSpec
 from seatrial.records.run_table import run_cells
 from tests.unit.analyse import factory
-from tests.unit.collect.on_disk import write_attempt, write_log
+from tests.unit.collect.on_disk import event, write_attempt, write_events, write_log
 
 STEPS = "".join(f"iter {step}: loss 2.0000, time 50.00ms, mfu 3.21%\n" for step in range(12))
 NANOGPT = f"tokens per iteration will be: 16,384\n{STEPS}"
@@ -102,6 +102,17 @@ def test_a_batch_that_grows_counts_as_each_line_says(tmp_path: Path) -> None:
     assert tables.steps["samples"].to_list() == [2.0, 4.0, 8.0] and tables.steps["tokens"].to_list() == [4096.0, 8192.0, 16384.0]
 
 
+def test_a_script_with_the_probe_may_leave_its_work_to_the_log(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path, factory.spec(ranks=2))
+    write_log(attempt, "tokens per iteration will be: 16,384\n")
+    for rank in (0, 1):
+        steps = [event(attempt, rank=rank, step=step, iter_ms=500.0, t=step / 2, m=step / 2) for step in range(12)]
+        write_events(attempt, rank, "\n".join([event(attempt, "start", rank=rank, world_size=2), *steps]) + "\n")
+    tables = read_steps(attempt)
+    assert tables.source == "events" and measure_run(attempt, tables).tokens_per_s == pytest.approx(16384 / 0.5)
+    assert source_of(tables, "work_from_log")
+
+
 def test_what_the_plan_says_wins_and_a_contradiction_is_named(tmp_path: Path) -> None:
     tables, measure = read(tmp_path, NANOGPT, ranks=2, tokens_per_step=8192.0)
     assert measure.tokens_per_s == pytest.approx(16384 / 0.5) and not tables.cautions
@@ -133,7 +144,7 @@ def test_ranks_behind_a_shell_count_as_they_ran(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "observed", "args"),
     [
-        ("command", ObservedRanks(launchers=("docker",), looks=9), ()),
+        ("command", ObservedRanks(launchers=("accelerate", "docker"), looks=9), ()),
         ("command", ObservedRanks(world_sizes=(2, 4), looks=9), ()),
         ("command", None, ("-c", "set -e; torchrun --nproc_per_node 2 train.py | tee log")),
         ("python", ObservedRanks(spawned=2, looks=9), ()),
@@ -173,5 +184,6 @@ def test_a_number_of_ranks_left_to_torchrun_is_known_only_from_its_processes(tmp
 
 @pytest.mark.parametrize("kind", ["python", "command", "torchrun"])
 def test_one_process_without_variables_is_one_rank(tmp_path: Path, kind: str) -> None:
-    _, measure = read(tmp_path, STEPS, kind=kind, observed=ObservedRanks(looks=9), samples_per_step=8.0)
+    observed = ObservedRanks(launchers=("accelerate",), looks=9)
+    _, measure = read(tmp_path, STEPS, kind=kind, observed=observed, samples_per_step=8.0)
     assert measure.ranks_known and measure.world_size == 1 and measure.samples_per_s == pytest.approx(16.0)
