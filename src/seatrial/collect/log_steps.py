@@ -294,12 +294,13 @@ def _assign_losses(found: Sequence[LineValues], bar_of: dict[int, ProgressBar]) 
 LOSS = re.compile(rf"\{{'loss': '?({NUMBER}|nan|inf)'?[,}}]")
 SUMMARY = re.compile(r"\{'train_runtime':")
 FIELD = re.compile(rf"'(\w+)': '?({NUMBER})'?[,}}]")
-EPOCH = re.compile(r"'epoch': '?\d+\.?(\d*)")
+EPOCH = re.compile(r"'epoch': ('?)\d+\.?(\d*)")
 TOTAL_STEPS = re.compile(r"\bTotal optimization steps = ([\d,]+)")
 # Of train_steps_per_second, which has three decimals, or four digits in newer versions.
 SPEED_ERROR_PER_S = SPEED_ERROR_SHARE = 0.0005
-# The Trainer rounds epochs to so many decimals, and Python prints 1.00 as 1.0.
+# Older versions of the Trainer round epochs to so many decimals (and Python prints 1.00 as 1.0), newer ones print so many digits as text.
 EPOCH_DECIMALS = 2
+EPOCH_DIGITS = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,13 +332,21 @@ def steps_by_epoch(lines: Sequence[StampedLine], planned: int | None = None) -> 
         for number, text in logged
         if (match := LOSS.search(text)) and 0 <= (epoch := _fields(text).get("epoch", -1.0)) <= 1.01 * epochs
     ]
-    decimals = max([EPOCH_DECIMALS, *(len(match[1]) for *_, text in losses if (match := EPOCH.search(text)))])
-    steps, is_even = _steps_of_epochs([epoch for _, _, epoch, _ in losses], epochs, total, 0.5 * 10**-decimals)
+    half = _epoch_error([text for *_, text in losses], epochs)
+    steps, is_even = _steps_of_epochs([epoch for _, _, epoch, _ in losses], epochs, total, half)
     found = [
         LineValues(line=lines[number], at=number, values={"step": step - 1, "loss": float(loss)}, pattern=0)
         for (number, loss, _, _), step in zip(losses, steps, strict=False)
     ]
     return TrainerSteps(found=found, total=total, is_even=is_even)
+
+
+def _epoch_error(texts: Iterable[str], last_epoch: float) -> float:
+    """By how much a printed epoch may be off."""
+    printed = [match for text in texts if (match := EPOCH.search(text))]
+    if any(match[1] for match in printed):
+        return 0.5 * 10.0 ** (math.floor(math.log10(last_epoch)) + 1 - EPOCH_DIGITS)
+    return 0.5 * 10.0 ** -max([EPOCH_DECIMALS, *(len(match[2]) for match in printed)])
 
 
 def _trainer_total(lines: Sequence[StampedLine], summary: dict[str, float], planned: int | None) -> int | None:

@@ -240,6 +240,13 @@ def test_rounded_epochs_coarser_than_steps_do_not_move_a_loss(total: int, every:
     assert not found.is_even and number_steps(found.found).num_late == 0
 
 
+def test_epochs_of_four_digits_are_coarser_the_later_they_are() -> None:
+    lines = [f"{{'loss': '{step}', 'epoch': '{step / 1000:.4g}'}}" for step in range(1, 20_001)]
+    summary = "{'train_runtime': '1000', 'train_steps_per_second': '20', 'epoch': '20'}"
+    found = steps_by_epoch(stamped(*lines, summary)).found
+    assert [each.values["step"] + 1 for each in found] == [each.values["loss"] for each in found] == list(range(1, 20_001))
+
+
 def test_irregular_lines_are_spread_evenly_over_the_reported_steps() -> None:
     lines = [loss(1.0, epoch) for epoch in (0.01, 0.01, 0.01, 0.9, 0.9, 1.0)]
     found = steps_by_epoch(stamped(*lines, trainer_log(600, 600)[-1]))
