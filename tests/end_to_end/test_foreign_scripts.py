@@ -51,6 +51,18 @@ def test_own_pattern_and_placeholders(harness: Harness) -> None:
     assert all(float(row["last_loss"]) < float(row["first_loss"]) for row in rows)
 
 
+def test_ranks_behind_a_shell_count_as_they_run(harness: Harness) -> None:
+    line = "f'iter {step}: loss 1.0, time 80.00ms'"
+    (harness.folder / "loop.py").write_text("import os\n" + LOOP.replace("print({line}", f"int(os.environ['RANK']) or print({line}"))
+    # As a launcher starts them: each with its variables.
+    command = "for rank in 0 1; do RANK=$rank WORLD_SIZE=2 python loop.py {n} & done; wait"
+    sweep = ["sweep", "-P", "n=20", "--repeats", "1", "--samples-per-step", "{n}*2+1", "--out", "out", "--"]
+    harness.run(*sweep, "bash", "-c", f"( {command} ) | tee log")
+    (row,) = harness.manifest()
+    assert (row["world_size"], row["global_batch"]) == ("2", "82")
+    assert float(row["wall_samples_per_sec"]) == pytest.approx(82 * float(row["wall_steps_per_sec"]))
+
+
 def test_a_script_that_prints_nothing_useful_is_timed_as_a_whole(harness: Harness) -> None:
     (harness.folder / "loop.py").write_text(LOOP.replace("{line}", "'hello'"))
     text = harness.run("sweep", "-P", "n=1,4", "--repeats", "1", "--out", "out", "--", "python", "loop.py", "{n}")

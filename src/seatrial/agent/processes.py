@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import itertools
+import math
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -22,12 +25,24 @@ import psutil
 from seatrial.agent.harness import note
 from seatrial.agent.output import LineMarker, LogFile, PassThrough, StartedProcess
 from seatrial.core import linux
+from seatrial.core.files import write_json
 from seatrial.core.paths import AttemptPaths
-from seatrial.machine.processes import PROC, STOPPED, read_process
-from seatrial.records.launch import AgentOrder
+from seatrial.machine.processes import PROC, STOPPED, ProcessTree, read_argv, read_environ, read_process
+from seatrial.records.codec import to_json
+from seatrial.records.events import RANK_VARIABLES
+from seatrial.records.launch import COMMAND_LAUNCHERS, AgentOrder, ObservedRanks
 
 # For an agent that failed itself.
 KILL_ALL_TIMEOUT_S = 2.0
+# Between two looks at the variables of the run's processes: soon after the start, as a run may be short, later seldom, and less often
+# still once ranks were seen.
+FIRST_LOOK_S = 0.2
+LONGEST_LOOK_S = 3.0
+LONGEST_LOOK_WITH_RANKS_S = 30.0
+MOST_RANKS_SEEN = 1_000_000
+# Beside those that the probe reads: MPICH's and Intel MPI's, Horovod's.
+SEEN_VARIABLES = (*RANK_VARIABLES, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"), ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"))
+SPAWNED = "from multiprocessing.spawn import spawn_main"
 
 
 def start_processes(order: AgentOrder, caller: Mapping[str, str]) -> Iterator[StartedProcess]:
@@ -151,6 +166,68 @@ def kill_all(sleep: Callable[[float], None] = time.sleep) -> None:
             return
         kill_children()
         sleep(0.01)
+
+
+class RankObserver:
+    """Which ranks a run really has: rank variables of all its processes, whatever started them, in observed_ranks.json.
+
+    A process has the variables of its parent until it executes its own program, so processes that are there already are read again.
+    Variables that the agent has itself (of a batch job around the campaign) say nothing about the run.
+    """
+
+    def __init__(self, order: AgentOrder, caller: Mapping[str, str], *, root: int | None = None, proc: Path = PROC) -> None:
+        self._path, self._proc = AttemptPaths(Path(order.writes_to)).observed_ranks, proc
+        self._outer = {**caller, **order.command.env}
+        self._tree = ProcessTree(os.getpid() if root is None else root, proc)
+        self.look_at, self._wait_s = -math.inf, FIRST_LOOK_S
+        self._seen = ObservedRanks()
+        self._written: ObservedRanks | None = None
+
+    def look(self, now: float) -> None:
+        """Read the variables if it is time, and write what is new."""
+        if now < self.look_at:
+            return
+        longest_s = LONGEST_LOOK_WITH_RANKS_S if self._seen.world_sizes else LONGEST_LOOK_S
+        self.look_at, self._wait_s = now + self._wait_s, min(2 * self._wait_s, longest_s)
+        seen, pids = self._seen, self._tree.read() or {}
+        ranks = [found for pid in pids if (found := self._rank_of(pid)) is not None]
+        argvs = [read_argv(pid, self._proc) for pid in pids]
+        self._seen = ObservedRanks(
+            world_sizes=tuple(sorted({*seen.world_sizes, *(size for _, size in ranks)})),
+            ranks=tuple(sorted({*seen.ranks, *(rank for rank, _ in ranks if rank is not None)})),
+            launchers=tuple(sorted({*seen.launchers, *(name for argv in argvs for name in _launchers_in(argv))})),
+            spawned=max(seen.spawned, sum(any(SPAWNED in argument for argument in argv[:4]) for argv in argvs)),
+            looks=seen.looks + 1,
+        )
+        if self._written is None or replace(self._seen, looks=self._written.looks) != self._written:
+            self.write()
+
+    def write(self) -> None:
+        """A disk that does not take it costs no run: the number of ranks is then the plan's."""
+        with contextlib.suppress(OSError):
+            write_json(self._path, to_json(self._seen))
+            self._written = self._seen
+
+    def _rank_of(self, pid: int) -> tuple[int | None, int] | None:
+        """Rank, where it is set, and number of ranks in a process's variables; None where it has none of its own."""
+        names = {name for names in SEEN_VARIABLES for name in names}
+        pairs = (entry.partition(b"=") for entry in read_environ(pid, self._proc))
+        own = {name: os.fsdecode(value) for found, _, value in pairs if (name := os.fsdecode(found)) in names}
+        for rank_name, size_name, _ in SEEN_VARIABLES:
+            inherited = all(own.get(name) == self._outer.get(name) for name in (rank_name, size_name))
+            size = own.get(size_name, "")
+            if not inherited and size.isascii() and size.isdecimal() and 0 < int(size) <= MOST_RANKS_SEEN:
+                rank = own.get(rank_name, "")
+                return (int(rank) if rank.isascii() and rank.isdecimal() and int(rank) < int(size) else None), int(size)
+        return None
+
+
+def _launchers_in(argv: Sequence[str]) -> Iterator[str]:
+    """The launcher that a process is: its program, the script of an interpreter, or the module of `python -m`."""
+    for argument in argv[:2]:
+        if (name := Path(argument).name) in COMMAND_LAUNCHERS:
+            yield name
+    yield from (module for flag, module in itertools.pairwise(argv[:8]) if flag == "-m" and module in COMMAND_LAUNCHERS)
 
 
 def _is_zombie(process: psutil.Process) -> bool:

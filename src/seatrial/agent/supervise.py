@@ -26,6 +26,7 @@ import psutil
 from seatrial.agent.harness import Harness, HarnessPipe, flush_reports, note, send_report, set_report_target
 from seatrial.agent.output import Output, StartedProcess
 from seatrial.agent.processes import (
+    RankObserver,
     become_subreaper,
     describe_start_failure,
     kill_all,
@@ -98,6 +99,7 @@ class Supervisor:
         self._killed: set[int] = set()
         self._telemetry: Telemetry | None = None
         self._stacks = StackCollector(order)
+        self._ranks = RankObserver(order, caller)
         self._clock = clock or SuspendAwareClock()
 
     @property
@@ -185,6 +187,8 @@ class Supervisor:
             self._polled_at = now
             self._output.poll()
         self._stacks.advance(now)
+        if not self._over:
+            self._ranks.look(now)
         self._act(now)
         flush_reports()
 
@@ -192,6 +196,7 @@ class Supervisor:
         if self._output.needs_polling or self._stacks.busy or self._killing_since < math.inf:
             return MIN_TURN_S
         next_act = self._kill_at if self._term_sent else min(self._term_at, self._kill_at)
+        next_act = next_act if self._over else min(next_act, self._ranks.look_at)
         return min(MAX_TURN_S, max(MIN_TURN_S, next_act - self._clock.now()))
 
     def _on_output(self, started: StartedProcess) -> None:
@@ -289,6 +294,7 @@ class Supervisor:
         """Report it, and set when what is left gets TERM and KILL."""
         self._reap()
         self._stacks.cancel("the run ended by itself")
+        self._ranks.write()
         self._output.drain(self._started, DRAIN_TIMEOUT_S)
         if self._returncode is None and all(started.returncode == 0 for started in self._started):
             self._returncode = 0

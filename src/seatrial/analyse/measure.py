@@ -93,12 +93,13 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
         return RunMeasure(
             source=tables.source,
             world_size=tables.world_size,
+            ranks_known=tables.ranks_known,
             duration_s=duration_s,
             effective=tables.effective,
             cautions=tables.cautions,
         )
     spec = _with_default_cadence(spec, tables.steps)
-    steps = _with_work(tables.steps, spec)
+    steps = _with_work(tables, spec)
     rank0 = _first_rank(steps)
     counted = count_steps(steps, tables.pauses["step"], spec.timing.window)
     points = tables.timing_points or timing_points(rank0, spec.timing.log_every, spec.timing.timing_window)
@@ -109,6 +110,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
     return RunMeasure(
         source=tables.source,
         world_size=tables.world_size,
+        ranks_known=tables.ranks_known,
         hosts=len(attempt.nodes.nodes) if attempt.nodes else max(len({place.host for place in tables.places if place.host}), 1),
         **_loop_times(steps, rank0),
         window=counted.window,
@@ -148,9 +150,10 @@ def _with_default_cadence(spec: RunSpec, steps: pl.DataFrame) -> RunSpec:
     return replace(spec, timing=replace(spec.timing, log_every=log_every, tail_points=tail_points))
 
 
-def _with_work(steps: pl.DataFrame, spec: RunSpec) -> pl.DataFrame:
-    """Samples and tokens as the step reports them, else as the plan does; and the seeds' iter_ms."""
-    work = {"samples": spec.workload.samples_per_step, "tokens": spec.workload.tokens_per_step}
+def _with_work(tables: StepTables, spec: RunSpec) -> pl.DataFrame:
+    """Samples and tokens as the step reports them, else as the plan does, per rank; and the seeds' iter_ms."""
+    steps = tables.steps
+    work = {"samples": spec.workload.samples_per_step, "tokens": spec.workload.tokens_per_step} if tables.ranks_known else {}
     columns = [
         column.fill_null(float(value)) if column.null_count() and (value := work.get(column.name)) is not None else column
         for column in steps.get_columns()
@@ -228,7 +231,7 @@ def _steps_done(numbers: npt.NDArray[np.int64]) -> int:
 def _seed(
     points: tuple[TimingPoint, ...], estimates: tuple[EtaPoint, ...], steps: pl.DataFrame, spec: RunSpec, tables: StepTables
 ) -> dict[str, Scalar]:
-    batch = global_batch(spec, tables.effective, tables.world_size)
+    batch = global_batch(spec, tables.effective, tables.world_size) if tables.ranks_known else None
     batch = batch if batch is not None else _reported_batch(steps, tables)
     return seed_cells(points, estimates, steps, spec, source=tables.source, global_batch=batch)
 

@@ -38,7 +38,7 @@ Reads = Annotated[
     str | None,
     typer.Option(
         metavar="FORMAT",
-        help="How to read its lines: seed, hf_trainer, deepspeed, torchtitan, lightning, nanogpt, none. Default: found by itself.",
+        help="How to read its lines: seed, hf_trainer, deepspeed, torchtitan, lightning, nanogpt, megatron, none. Default: detected.",
         rich_help_panel=READING,
     ),
 ]
@@ -48,7 +48,11 @@ Patterns = Annotated[
 ]
 SamplesPerStep = Annotated[
     str | None,
-    typer.Option(metavar="N", help="Samples per rank and step: a number or {NAME}. Gives samples/s.", rich_help_panel=READING),
+    typer.Option(
+        metavar="N",
+        help="Samples per rank and step, for samples/s: a number, or a product or sum such as '{bs}*{accum}'. Default: as the log says.",
+        rich_help_panel=READING,
+    ),
 ]
 TokensPerStep = Annotated[str | None, typer.Option(metavar="N", help="Tokens per rank and step, likewise.", rich_help_panel=READING)]
 Window = Annotated[

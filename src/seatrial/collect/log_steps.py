@@ -294,29 +294,112 @@ def _assign_losses(found: Sequence[LineValues], bar_of: dict[int, ProgressBar]) 
 LOSS = re.compile(rf"\{{'loss': '?({NUMBER}|nan|inf)'?[,}}]")
 SUMMARY = re.compile(r"\{'train_runtime':")
 FIELD = re.compile(rf"'(\w+)': '?({NUMBER})'?[,}}]")
+EPOCH = re.compile(r"'epoch': ('?)\d+\.?(\d*)")
+TOTAL_STEPS = re.compile(r"\bTotal optimization steps = ([\d,]+)")
+# Of train_steps_per_second, which has three decimals, or four digits in newer versions.
+SPEED_ERROR_PER_S = SPEED_ERROR_SHARE = 0.0005
+# Older versions of the Trainer round epochs to so many decimals (and Python prints 1.00 as 1.0), newer ones print so many digits as text.
+EPOCH_DECIMALS = 2
+EPOCH_DIGITS = 4
 
 
-def steps_by_epoch(lines: Sequence[StampedLine]) -> list[LineValues]:
-    """Step and loss of each `{'loss': …, 'epoch': …}` line of a Hugging Face Trainer without its progress bar; [] when the run did not
+@dataclass(frozen=True, kw_only=True)
+class TrainerSteps:
+    """Lines of a Hugging Face Trainer without its progress bar, with their steps."""
+
+    found: list[LineValues] = field(default_factory=list)
+    total: int = 0
+    """Steps of the training."""
+    is_even: bool = False
+    """Whether no logging interval fits the epochs, so that the steps were spread evenly over the lines."""
+
+
+def steps_by_epoch(lines: Sequence[StampedLine], planned: int | None = None) -> TrainerSteps:
+    """Step and loss of each `{'loss': …, 'epoch': …}` line of a Hugging Face Trainer without its progress bar; none when the run did not
     come to its summary.
 
-    Those lines have an epoch and no step; the last line gives run time, steps a second and the last epoch, from which the number of steps
-    and so the step of every line follow. Steps count from 0, though the Trainer counts steps done. It prints four digits, so above some
-    thousand steps one may be off by a few: no matter for the times between them."""
+    Those lines have an epoch and no step; header and last line give the number of steps and of epochs, from which the step of every line
+    follows. Where rounded epochs are coarser than steps, the Trainer's logging interval gives the steps. Steps count from 0, though the
+    Trainer counts steps done."""
     logged = [(number, strip_colours(line.text)) for number, line in enumerate(lines) if "{'" in line.text]
     summary = next((_fields(text) for _, text in reversed(logged) if SUMMARY.search(text)), {})
-    steps = summary.get("train_runtime", 0.0) * summary.get("train_steps_per_second", 0.0)
-    epochs = summary.get("epoch", 0.0)
-    if not 1 <= steps <= LARGEST_STEP or epochs <= 0:
-        return []
-    found = []
-    for number, text in logged:
-        epoch = _fields(text).get("epoch", -1.0)
-        # A loss without an epoch, or with one beyond the last (both were rounded), has no step.
-        if (match := LOSS.search(text)) and 0 <= epoch <= 1.01 * epochs:
-            values = {"step": round(epoch / epochs * round(steps)) - 1, "loss": float(match.group(1))}
-            found.append(LineValues(line=lines[number], at=number, values=values, pattern=0))
-    return found
+    epochs, total = summary.get("epoch", 0.0), _trainer_total(lines, summary, planned)
+    if total is None or epochs <= 0:
+        return TrainerSteps()
+    # A loss without an epoch, or with one beyond the last (both were rounded), has no step.
+    losses = [
+        (number, match[1], epoch, text)
+        for number, text in logged
+        if (match := LOSS.search(text)) and 0 <= (epoch := _fields(text).get("epoch", -1.0)) <= 1.01 * epochs
+    ]
+    half = _epoch_error([text for *_, text in losses], epochs)
+    steps, is_even = _steps_of_epochs([epoch for _, _, epoch, _ in losses], epochs, total, half)
+    found = [
+        LineValues(line=lines[number], at=number, values={"step": step - 1, "loss": float(loss)}, pattern=0)
+        for (number, loss, _, _), step in zip(losses, steps, strict=False)
+    ]
+    return TrainerSteps(found=found, total=total, is_even=is_even)
+
+
+def _epoch_error(texts: Iterable[str], last_epoch: float) -> float:
+    """By how much a printed epoch may be off."""
+    printed = [match for text in texts if (match := EPOCH.search(text))]
+    if any(match[1] for match in printed):
+        return 0.5 * 10.0 ** (math.floor(math.log10(last_epoch)) + 1 - EPOCH_DIGITS)
+    return 0.5 * 10.0 ** -max([EPOCH_DECIMALS, *(len(match[2]) for match in printed)])
+
+
+def _trainer_total(lines: Sequence[StampedLine], summary: dict[str, float], planned: int | None) -> int | None:
+    """Steps of the training: as its header says, else the plan's where they fit the summary, else by the summary; None without one."""
+    run_s = summary.get("train_runtime", 0.0)
+    computed = run_s * summary.get("train_steps_per_second", 0.0)
+    if not 1 <= computed <= LARGEST_STEP:
+        return None
+    error = 0.5 + run_s * SPEED_ERROR_PER_S + computed * SPEED_ERROR_SHARE
+    headers = (match for line in lines if "optimization steps" in line.text and (match := TOTAL_STEPS.search(line.text)))
+    known = [int(match[1].replace(",", "")) for match in headers] + ([planned] if planned else [])
+    # A training that ended early did fewer than announced.
+    return next((total for total in known if abs(total - computed) <= error), round(computed))
+
+
+def _steps_of_epochs(epochs: Sequence[float], last_epoch: float, total: int, half: float) -> tuple[list[int], bool]:
+    """Steps done at each line, whose epochs may be off by `half`; and whether they were only spread evenly."""
+    if half / last_epoch * total <= 0.5:
+        return [round(epoch / last_epoch * total) for epoch in epochs], False
+    if len(epochs) > total:
+        return [], False
+    for with_first in (False, True):
+        fitting = [
+            (error, steps)
+            for steps in _regular_steps(epochs, last_epoch / total, total, with_first=with_first)
+            if (error := _rounding_error(epochs, steps, last_epoch / total, total, half)) is not None
+        ]
+        if fitting:
+            return min(fitting)[1], False
+    return [round(number * total / len(epochs)) for number in range(1, len(epochs) + 1)], True
+
+
+def _regular_steps(epochs: Sequence[float], per_step: float, total: int, *, with_first: bool) -> Iterator[list[int]]:
+    """Steps for the logging intervals nearest to the epochs that give so many lines; `with_first`: the first step is logged too."""
+    regular = epochs[1:] if with_first else epochs
+    if not regular:
+        return
+    count = len(regular)
+    # Least squares of a line through the origin.
+    slope = sum(number * epoch for number, epoch in enumerate(regular, 1)) / sum(number**2 for number in range(1, count + 1)) / per_step
+    shortest, longest = total // (count + 1) + 1, total // count
+    near = {min(max(round(slope) + offset, shortest), longest) for offset in (-1, 0, 1)}
+    for interval in sorted(near) if shortest <= longest else ():
+        yield [*([1] if with_first else []), *(interval * number for number in range(1, count + 1))]
+
+
+def _rounding_error(epochs: Sequence[float], steps: Sequence[int], per_step: float, total: int, half: float) -> float | None:
+    """Mean distance of the printed epochs from those of `steps`; None where rounding does not explain one. The last epoch, and with it
+    `per_step`, is rounded too."""
+    distances = [abs(step * per_step - epoch) for epoch, step in zip(epochs, steps, strict=True)]
+    if any(distance > half * (1 + step / total) + 1e-9 for distance, step in zip(distances, steps, strict=True)):
+        return None
+    return statistics.fmean(distances)
 
 
 def count_losses(lines: Sequence[StampedLine]) -> int:
@@ -346,6 +429,8 @@ class Reading:
     """Which bar was read, where there were bars."""
     timed_out: tuple[str, ...] = ()
     """Patterns of the plan that took too long for a line: what they found before is not used."""
+    spread_over: int | None = None
+    """The number of steps that were spread evenly over lines without a step; None where every line has its own."""
 
     @property
     def printed(self) -> list[PrintedStep]:
@@ -412,7 +497,8 @@ def read_format(lines: Sequence[StampedLine], fmt: LogPatterns, steps: int | Non
     if found.has_loss or fmt.name != "hf_trainer":
         return found
     # A bar without losses is one of something else: the Trainer's own may be switched off.
-    without_bar = Reading(name=fmt.name, numbered=number_steps(steps_by_epoch(lines)))
+    by_epoch = steps_by_epoch(lines, steps)
+    without_bar = Reading(name=fmt.name, numbered=number_steps(by_epoch.found), spread_over=by_epoch.total if by_epoch.is_even else None)
     return without_bar if without_bar.is_enough else found
 
 

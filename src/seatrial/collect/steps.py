@@ -21,11 +21,22 @@ from pathlib import Path
 
 import polars as pl
 
+from seatrial.collect.attempt_files import read_record
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps, read_event_steps, steps_on_harness_clock
 from seatrial.collect.events import read_broken_startup, read_effective, read_event_batch, read_rank_places, read_reported_figures
 from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, LogText, SeedReading, StampedLine, read_log, read_rank_lines, read_seed_lines
 from seatrial.collect.log_steps import OWN, PrintedStep, Reading, best_reading, count_losses
 from seatrial.collect.run_health import debug_of_signs, read_debug_settings, read_health, read_slow_signs
+from seatrial.collect.script_header import (
+    HEADER_KEYWORDS,
+    RankCount,
+    ScriptHeader,
+    StepWork,
+    count_ranks,
+    read_header,
+    work_cautions,
+    work_of_a_step,
+)
 from seatrial.collect.telemetry import GPU_READ, HOST_READ, Samples, read_sample_batch
 from seatrial.core.files import open_file
 from seatrial.core.log_lines import KEYWORDS, LOG_FORMATS, PAUSE, PAUSE_LINES, LinePattern, strip_colours, timed_patterns
@@ -33,6 +44,7 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB, count, count_were, format_bytes
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution
+from seatrial.records.launch import ObservedRanks
 from seatrial.records.plan import WorkloadSpec
 
 LARGEST_BATCHED_BYTES = MIB
@@ -113,7 +125,7 @@ def read_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None = Non
 def _read_tables(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None) -> StepTables:
     tables, cautions = read_event_steps(attempt, ahead)
     if tables is not None:
-        return tables
+        return _with_printed_work(tables, attempt)
     if attempt.spec.workload.reads != "none":
         tables = read_log_steps(attempt)
     cautions = (*cautions, *_missing_events(attempt), *(tables.cautions if tables else ()))
@@ -121,6 +133,21 @@ def _read_tables(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None) ->
         advice = Caution(kind="whole_run_only", text=_no_steps_advice(attempt))
         return _with_other_events(_without_steps(attempt, (*cautions, advice)), attempt)
     return _with_other_events(replace(tables, cautions=cautions), attempt)
+
+
+def _with_printed_work(tables: StepTables, attempt: Attempt) -> StepTables:
+    """Events of a script that reports neither samples nor tokens, with those that it prints about itself."""
+    workload, steps = attempt.spec.workload, tables.steps
+    typed = (workload.samples_per_step, workload.tokens_per_step)
+    is_reported = any(steps[name].null_count() < len(steps) for name in ("samples", "tokens"))
+    if workload.script is None or workload.reads == "none" or is_reported or typed != (None, None):
+        return tables
+    paths = AttemptPaths(Path(attempt.folder))
+    header = read_header(read_log(paths.launcher_log, paths.arrivals, HEADER_KEYWORDS).lines)
+    ranks = RankCount(size=tables.world_size)
+    work = work_of_a_step(workload, ranks, header).of_line({})
+    filled = steps.with_columns(*(pl.lit(value, dtype=pl.Float64).alias(name) for name, value in work.items()))
+    return replace(tables, steps=filled, cautions=(*tables.cautions, *work_cautions(workload, ranks, header)))
 
 
 def _with_other_events(tables: StepTables, attempt: Attempt) -> StepTables:
@@ -150,13 +177,20 @@ def _missing_events(attempt: Attempt) -> Iterator[Caution]:
 
 
 def _without_steps(attempt: Attempt, cautions: Sequence[Caution]) -> StepTables:
+    ranks = _ranks(attempt, ScriptHeader())
     return StepTables(
         source="whole",
         steps=empty_steps(),
         pauses=empty_pauses(),
-        world_size=attempt.spec.place.ranks,
+        world_size=ranks.size,
+        ranks_known=ranks.is_known,
         cautions=tuple(cautions),
     )
+
+
+def _ranks(attempt: Attempt, header: ScriptHeader) -> RankCount:
+    observed, _ = read_record(ObservedRanks, AttemptPaths(Path(attempt.folder)).observed_ranks)
+    return count_ranks(attempt.spec, observed, header)
 
 
 def _no_steps_advice(attempt: Attempt) -> str:
@@ -187,7 +221,9 @@ def read_log_steps(attempt: Attempt) -> StepTables | None:
             cautions += unplaced_loss_cautions(count_losses(lines))
         return _without_steps(attempt, cautions) if cautions else None
     seed = read_seed_lines(lines) if found.name == "seed" else read_rank_lines(lines)
-    rows = _rows(found.printed, spec.workload)
+    header = read_header(lines) if found.name != "seed" else ScriptHeader()
+    ranks = _ranks(attempt, header)
+    rows = _rows(found.printed, work_of_a_step(spec.workload, ranks, header))
     pauses = _pauses(found, rows, lines, spec.workload)
     timed = {row["step"] for row in rows if row["iter_ms"] is not None}
     too_many_pauses = len({step for step, _ in pauses} & timed) > MAX_PAUSED_SHARE * len(timed)
@@ -198,18 +234,20 @@ def read_log_steps(attempt: Attempt) -> StepTables | None:
         steps=steps_on_harness_clock(pl.concat(tables), attempt.nodes),
         # Their lengths are unknown: only the time of the whole row is known.
         pauses=pl.DataFrame([] if too_many_pauses else [(0, step, name, None) for step, name in pauses], schema=PAUSE_SCHEMA, orient="row"),
-        world_size=spec.place.ranks,
+        world_size=ranks.size,
+        ranks_known=ranks.is_known,
         timing_points=seed.points,
         eta_points=seed.eta_points,
         cautions=(
             *cautions,
+            *work_cautions(spec.workload, ranks, header),
             *reading_cautions(found),
             *log_time_cautions(rows, restarts=found.numbered.restarts, pauses_count=too_many_pauses),
         ),
     )
 
 
-def _rows(printed: list[PrintedStep], workload: WorkloadSpec) -> list[Row]:
+def _rows(printed: list[PrintedStep], work: StepWork) -> list[Row]:
     """Rows of the step table, without rank and phases."""
     rows: list[Row] = []
     # The step that the next time is counted from: none before the first chunk, nor across the end of an epoch.
@@ -226,8 +264,7 @@ def _rows(printed: list[PrintedStep], workload: WorkloadSpec) -> list[Row]:
                 "t": each.line.t if math.isfinite(each.line.t) else None,
                 "m": each.line.m if math.isfinite(each.line.m) else None,
                 "iter_ms": iter_ms,
-                "samples": each.values.get("samples", workload.samples_per_step),
-                "tokens": each.values.get("tokens", workload.tokens_per_step),
+                **work.of_line(each.values),
                 "loss": each.values.get("loss"),
             }
         )
@@ -359,6 +396,14 @@ def log_file_cautions(text: LogText) -> Iterator[Caution]:
 def reading_cautions(reading: Reading) -> Iterator[Caution]:
     """What was left out of the lines, and what their step numbers do not show."""
     numbered = reading.numbered
+    if reading.spread_over is not None:
+        yield Caution(
+            kind="steps_spread",
+            numbers={"steps": reading.spread_over, "lines": len(numbered.printed)},
+            text=f"The Trainer's lines have no step, and its epochs are rounded to more than a step: its {reading.spread_over} steps were "
+            "spread evenly over them, so which loss belongs to which step is approximate. Leave its progress bar on (disable_tqdm=False), "
+            "or add the probe's callback.",
+        )
     if reading.bar is not None and reading.bar.left_out:
         left_out = ", ".join("?" if total is None else str(total) for total in reading.bar.left_out)
         read = "?" if reading.bar.total is None else str(reading.bar.total)

@@ -7,6 +7,7 @@ searched (not matched) with every expression; the groups of several lines form o
     total              length of the progress bar: lines with another total belong to another bar (tokenising, evaluation)
     iter_ms iter_s     time of a step as the script itself printed it; used only where no arrival times were kept
     samples tokens     work of one rank in one step
+    global_samples global_tokens    work of all ranks in one step
     samples_per_s tokens_per_s      the script's own rate, shown beside ours
     loss
     pause              no number: something other than training took place, and the next row contains it
@@ -43,9 +44,13 @@ class LogPatterns:
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 PAUSE = "pause"
-GROUP_NAMES = ("step", "total", "iter_ms", "iter_s", "samples", "tokens", "samples_per_s", "tokens_per_s", "loss", PAUSE)
+GROUP_NAMES = (
+    *("step", "total", "iter_ms", "iter_s", "samples", "tokens", "samples_per_s", "tokens_per_s", "loss", PAUSE),
+    *("global_samples", "global_tokens"),
+)
 
 _LOSS = rf"(?P<loss>{NUMBER}|-?[nN]a[nN]|-?inf)"
+_MEGATRON = r"\biteration\s+\d+/\s*\d+ \|.*"
 _BAR = r"\|[^|]*\|\s*(?P<step>\d+)/(?P<total>\d+|\?) \[[^\]]*"
 
 LOG_FORMATS: dict[str, LogPatterns] = {
@@ -72,11 +77,25 @@ LOG_FORMATS: dict[str, LogPatterns] = {
         name="nanogpt",
         lines=(rf"\biter (?P<step>\d+): loss {_LOSS}, time:? (?P<iter_ms>{NUMBER})\s*ms",),
     ),
+    "megatron": LogPatterns(
+        name="megatron",
+        lines=(
+            r"\biteration\s+(?P<step>\d+)/\s*\d+ \|",
+            rf"{_MEGATRON}\belapsed time per iteration \(ms\): (?P<iter_ms>{NUMBER})",
+            rf"{_MEGATRON}\bglobal batch size:\s+(?P<global_samples>\d+)",
+            rf"{_MEGATRON}\| (?:lm )?loss: {_LOSS}",
+        ),
+    ),
 }
 
-# Every line that a built-in format reads, pauses included, contains one of these: they skip a hundred megabytes of other output.
+# Every line that a built-in format reads, pauses and headers included, contains one of these: they skip a hundred megabytes of other
+# output.
 KEYWORDS = tuple(
-    word.encode() for word in ("tep", "iter ", "oss", "|", "Epoch", "SamplesPerSec", "Timing", "aving", "aved", "alid", "eval")
+    word.encode()
+    for word in (
+        *("tep", "iter ", "oss", "|", "Epoch", "SamplesPerSec", "Timing", "aving", "aved", "alid", "eval"),
+        *("per iteration", "batch size", "batch_size", "seq_length", "world size", "distributed processes"),
+    )
 )
 
 # Formats whose step is that of a progress bar, which counts finished steps: the first one is 1/N.
@@ -91,6 +110,7 @@ PAUSE_LINES: dict[str, dict[str, str]] = {
     "torchtitan": {"eval": r"validate step:", "checkpoint": r"Saving the checkpoint|Finished saving the checkpoint"},
     "lightning": {"eval": r"^\s*Validat(?:ion|ing)\b.*\|\s*\d+/"},
     "nanogpt": {"eval": r"\bstep \d+: train loss .*val loss", "checkpoint": r"saving checkpoint to"},
+    "megatron": {"eval": r"\bvalidation loss at iteration", "checkpoint": r"\bsaving checkpoint at iteration"},
 }
 
 

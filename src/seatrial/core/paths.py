@@ -79,6 +79,7 @@ class AttemptPaths:
     stacks = _InFolder("stacks")
     recovered = _InFolder("recovered.json")
     nodes_record = _InFolder("nodes.json")
+    observed_ranks = _InFolder("observed_ranks.json")
     nodes = _InFolder("nodes")
     hostfile = _InFolder("hostfile")
     outcome = _InFolder("outcome.json")

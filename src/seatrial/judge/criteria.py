@@ -176,6 +176,8 @@ def _run_reading(criterion: Criterion, entry: MetricEntry, run: MeasuredRun) -> 
     found = _run_value(metric, entry, measure)
     if found.value is None:
         return missing(name, f"{name} has no {metric}: {found.reason or how_to_get(metric)}", file)
+    if entry.per_gpu and not measure.ranks_known:
+        return missing(name, f"{name} has no {metric}: its number of ranks is unknown", file)
     if metric in NEED_STEADY and measure.window and not measure.window.steady:
         return missing(name, f"{name} has no steady state ({measure.window.reason})", file)
     text, n = run_window(run)
@@ -232,7 +234,8 @@ def _group_reading(criterion: Criterion, entry: MetricEntry, group: GroupSummary
 def _figure_reading(criterion: Criterion, entry: MetricEntry, group: GroupSummary, facts: Facts) -> Reading:
     metric, file, name = criterion.metric, FILES.group_summary.name, group.group
     found = look_up(group, entry.group_field)
-    gpus = next((run.measure.world_size for run in facts.runs_of(group) if run.measure), None) if entry.per_gpu else 1
+    known = [run.measure.world_size for run in facts.runs_of(group) if run.measure and run.measure.ranks_known]
+    gpus = next(iter(known), None) if entry.per_gpu else 1
     if found.value is None or gpus is None:
         lacks = f"{name} has no {metric}:" if entry.needs_bound else f"{name}:"
         return missing(name, f"{lacks} {found.reason or how_to_get(metric)}", file)

@@ -53,7 +53,9 @@ def mapping_from_command(
         "samples_per_step": _number_or_text(samples_per_step),
         "tokens_per_step": _number_or_text(tokens_per_step),
     }
-    _check_names(argv, [text for text in (samples_per_step, tokens_per_step) if text], axes, steps)
+    _check_names(argv, axes, steps)
+    for option, text in (("--samples-per-step", samples_per_step), ("--tokens-per-step", tokens_per_step)):
+        _check_work_names(option, text or "", axes, steps)
     stem = f"sweep-{_stem(parts)}"
     identity = json.dumps([list(argv), dict(axes), steps, more.get("env")], sort_keys=True, ensure_ascii=True)
     folder = f"outputs/{stem}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
@@ -73,15 +75,15 @@ def mapping_from_command(
     return _ranks_as_axis(_without_empty(plan), parts)
 
 
-def _check_names(argv: Sequence[str], counts: Sequence[str], axes: Mapping[str, Sequence[Scalar]], steps: int | None) -> None:
-    """Every axis is used in the command, and every placeholder of command and counts is an axis."""
+def _check_names(argv: Sequence[str], axes: Mapping[str, Sequence[Scalar]], steps: int | None) -> None:
+    """Every axis is used in the command, and every placeholder of the command is an axis."""
     used = _names(argv)
     for axis in axes:
         if axis not in used and not is_harness_axis(axis):
             close = did_you_mean(axis, used) if used else f"write {{{axis}}} where its value belongs"
             raise UsageError(f"the axis '{axis}' is not used: the command has no {{{axis}}}; {close}")
     known = {*axes, *RUN_NAMES, *(("steps",) if steps is not None else ())}
-    for missing in sorted((used | _names(counts)) - known):
+    for missing in sorted(used - known):
         if missing == "steps":
             raise UsageError("{steps} is in the command, but the number of steps is not set: add --steps N")
         alike = nearest(missing, axes)
@@ -90,6 +92,13 @@ def _check_names(argv: Sequence[str], counts: Sequence[str], axes: Mapping[str, 
             f"{f'did you mean {{{alike}}}? If not, ' if alike else ''}add -P {missing}=VALUE,VALUE, "
             f"or write {{{{{missing}}}}} if the braces are the command's own"
         )
+
+
+def _check_work_names(option: str, text: str, axes: Mapping[str, Sequence[Scalar]], steps: int | None) -> None:
+    known = {*axes, *RUN_NAMES, *(("steps",) if steps is not None else ())}
+    for missing in (name for name in sorted(_names([text])) if name not in known):
+        hint = did_you_mean(missing, axes) if axes else "add it as an axis with -P, or write its number"
+        raise UsageError(f"{option} {text}: there is no axis '{missing}'; {hint}")
 
 
 def _names(texts: Sequence[str]) -> set[str]:
@@ -333,7 +342,7 @@ def _parse_torchrun(program: Sequence[str], argv: Sequence[str], env: dict[str, 
             ranks = value
             continue
         if name == "nproc_per_node":
-            notes.append(f"nproc_per_node {value} is left to torchrun; the plan counts 1 rank until place.ranks is set")
+            notes.append(f"nproc_per_node {value} is left to torchrun; ranks are counted while they run")
         if is_for_one_node(name, value):
             continue
         kept += option.typed

@@ -33,9 +33,14 @@ LONGEST_GROUP = 96
 _UNSAFE = re.compile(r"[^A-Za-z0-9.+-]+")
 
 
-def labels_of(given: Mapping[str, str | None]) -> dict[str, str]:
-    """A label for each axis: the given one, else a short form of its name, or the whole name where two short forms are equal."""
-    wanted = {name: label or _short(name) for name, label in given.items()}
+# Short forms that everybody knows; of any other setting a short form would mislead: `bs` is no block size.
+KNOWN_LABELS = {**SWEEP_LABELS, "batch_size": "bs", "learning_rate": "lr"}
+
+
+def labels_of(given: Mapping[str, str | None], kept: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A label for each axis: the given one, else the one `kept` from before, else a known short form, else its own name; the own name too
+    where two would be equal."""
+    wanted = {name: label or (kept or {}).get(name) or _label(name) for name, label in given.items()}
     count = Counter(wanted.values())
     return {name: label if given[name] or count[label] == 1 else _UNSAFE.sub("-", name) for name, label in wanted.items()}
 
@@ -81,11 +86,8 @@ def _joined(label: str, value: str) -> str:
     return f"{label}-{value}" if value[0].isalpha() or label[-1].isdigit() else f"{label}{value}"
 
 
-def _short(name: str) -> str:
-    if name in SWEEP_LABELS:
-        return SWEEP_LABELS[name]
-    parts = [part for part in re.split(r"[._]", name.removeprefix("env.").removeprefix("place.")) if part]
-    return "".join(part[0] for part in parts).lower() if len(parts) > 1 else _UNSAFE.sub("-", parts[0] if parts else name)
+def _label(name: str) -> str:
+    return KNOWN_LABELS.get(name) or _UNSAFE.sub("-", name.removeprefix("env.").removeprefix("place.")).strip("-") or "axis"
 
 
 def _sha256(text: str) -> str:
@@ -109,9 +111,9 @@ class GroupPoint:
     """Repeated between the others to see the platform drift; not ranked."""
 
 
-def axis_labels(plan: Plan) -> dict[str, str]:
-    """Axis → its label in group names; empty for an axis of bundles."""
-    labels = labels_of({name: axis.label for name, axis in plan.axes.items() if not axis.bundles})
+def axis_labels(plan: Plan, kept: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Axis → its label in group names; empty for an axis of bundles. `kept`: labels that the campaign's folder has already."""
+    labels = labels_of({name: axis.label for name, axis in plan.axes.items() if not axis.bundles}, kept)
     return {name: labels.get(name, "") for name in plan.axes}
 
 
@@ -120,12 +122,12 @@ def typed_axes(plan: Plan, owner: type | None) -> dict[str, list[Scalar]]:
     return {name: _axis_values(plan, name, owner) for name in plan.axes}
 
 
-def expand(plan: Plan, ranks: int) -> list[GroupPoint]:
+def expand(plan: Plan, ranks: int, kept_labels: Mapping[str, str] | None = None) -> list[GroupPoint]:
     """Every group; the last axis varies fastest. `ranks` is the number of ranks unless an axis sets it."""
     _refuse_too_many(plan)
     owner = settings_owner(plan)
     axes = typed_axes(plan, owner)
-    labels = axis_labels(plan)
+    labels = axis_labels(plan, kept_labels)
     named = [_named(values, labels[axis]) for axis, values in axes.items()]
     fixed = _fixed_settings(plan, owner)
     bundles = _typed_bundles(plan, owner)

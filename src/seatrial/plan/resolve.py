@@ -14,15 +14,18 @@ import dataclasses
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from seatrial.core import files
 from seatrial.core.errors import PlanError, UsageError, did_you_mean
+from seatrial.core.paths import CampaignPaths
 from seatrial.plan import workloads
 from seatrial.plan.criteria import criteria_of
 from seatrial.plan.matrix import (
@@ -39,10 +42,11 @@ from seatrial.plan.matrix import (
     varied_names,
 )
 from seatrial.plan.place import Capacity, capacity_of, place_for_ranks
-from seatrial.plan.placeholders import fill, value_text
+from seatrial.plan.placeholders import PlaceholderProblem, fill, value_text, work_value
 from seatrial.plan.schema import LARGEST_WORK, RANKS_AXIS, Plan
 from seatrial.plan.yaml_text import character_problem
 from seatrial.records.caution import Scalar
+from seatrial.records.codec import from_json_or_none
 from seatrial.records.plan import (
     HOSTFILE,
     PERNODE,
@@ -54,9 +58,13 @@ from seatrial.records.plan import (
     TimingSpec,
     WorkloadSpec,
 )
+from seatrial.records.verdict import Criterion
 
 DEFAULT_LOG_EVERY = TimingSpec.log_every
 DEFAULT_TAIL_POINTS = TimingSpec.tail_points
+# What a plan of the folder may say: a label as in a plan, and the name of a folder.
+_LABEL = re.compile(r"[A-Za-z][A-Za-z0-9.-]{0,39}")
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 # The repeat stays open in a group's key: repeats whose arguments differ are still one group.
 _OPEN: dict[str, Scalar] = {"repeat": "{repeat}", "run": "{run}"}
 
@@ -75,26 +83,30 @@ def resolve_plan(
     cwd = cwd.absolute()
     _refuse_unnameable(cwd, source)
     capacity = capacity_of(plan, cwd)
-    groups = expand(plan, capacity.ranks)
+    folder = output_folder(plan, output, cwd, now)
+    kept = read_kept_names(folder, plan.name)
+    groups = expand(plan, capacity.ranks, kept.labels)
     watched = sentinel_group(plan, groups)
-    runs = _all_runs(plan, groups, watched, cwd, capacity)
+    named = _all_runs(plan, groups, watched, cwd, capacity, kept.labels)
+    old_names = kept.renames(named)
+    runs = [_under_old_name(run, old_names) for run in named]
     return CampaignPlan(
         name=plan.name,
-        output=str(output_folder(plan, output, cwd, now)),
+        output=str(folder),
         source=source,
         axes={name: tuple(values) for name, values in typed_axes(plan, settings_owner(plan)).items()},
         repeats=plan.repeats,
         order=plan.order,
         seed=plan.seed,
         rank_by=plan.rank_by,
-        baseline=plan.baseline,
-        sentinel_group=watched.name if watched else "",
+        baseline=old_names.get(plan.baseline, plan.baseline),
+        sentinel_group=old_names.get(watched.name, watched.name) if watched else "",
         sentinel_every=plan.sentinel.every if plan.sentinel else None,
-        criteria=criteria_of(plan, [group.name for group in groups], cwd),
+        criteria=tuple(_with_old_baseline(each, old_names) for each in criteria_of(plan, [group.name for group in groups], cwd)),
         stop_on_error=plan.stop_on_error,
         budget_s=budget_s if budget_s is not None else plan.budget,
         runs=tuple(runs),
-        selected=tuple(_selected_runs(runs, only)),
+        selected=tuple(_selected_runs(runs, named, only)),
     )
 
 
@@ -106,13 +118,17 @@ def _refuse_unnameable(cwd: Path, source: str) -> None:
         raise UsageError(f"{source}: has a name or words that are not plain UTF-8; rename the file, or write them in UTF-8")
 
 
-def _all_runs(plan: Plan, groups: Sequence[GroupPoint], watched: GroupPoint | None, cwd: Path, capacity: Capacity) -> list[RunSpec]:
+def _all_runs(
+    plan: Plan, groups: Sequence[GroupPoint], watched: GroupPoint | None, cwd: Path, capacity: Capacity, kept_labels: Mapping[str, str]
+) -> list[RunSpec]:
+    labels = axis_labels(plan, kept_labels)
+
     def open_key(group: GroupPoint) -> str:
         return group_key(_spec(plan, group, cwd, capacity, dict(_OPEN)))
 
     def run(group: GroupPoint, repeat: int, key: str) -> RunSpec:
         spec = _spec(plan, group, cwd, capacity, {"repeat": repeat, "run": run_name(group.name, repeat)})
-        return dataclasses.replace(spec, hash=run_hash(spec), group_key=key)
+        return dataclasses.replace(spec, hash=run_hash(spec), group_key=key, labels=labels)
 
     keys = {group.name: open_key(group) for group in groups}
     runs = [run(group, repeat, keys[group.name]) for group, repeat in run_order(groups, plan.repeats, plan.order, plan.seed)]
@@ -140,7 +156,6 @@ def _spec(plan: Plan, group: GroupPoint, cwd: Path, capacity: Capacity, repeat_v
         workload=workload,
         settings=group.settings,
         axes=group.axes,
-        labels=axis_labels(plan),
         varied=varied_names(plan),
         launcher=LauncherSpec(kind=plan.launcher.kind, args=launcher_args, program=tuple(plan.launcher.program)),
         place=place_for_ranks(plan, capacity, group.axes.get(RANKS_AXIS, capacity.ranks)),
@@ -175,14 +190,13 @@ def _work(plan: Plan, key: str, values: dict[str, Scalar]) -> float | None:
     written = getattr(plan.workload, key)
     if not isinstance(written, str):
         return None if written is None else float(written)
-    text = fill(written, values)
     try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
+        number = work_value(written, values)
+    except PlaceholderProblem as problem:
+        raise plan.error(("workload", key), str(problem)) from problem
     if not 0 < number <= LARGEST_WORK:
-        raise plan.error(("workload", key), f"{written} is '{text}' in one group; it must be a number above zero in all of them")
-    return number
+        raise plan.error(("workload", key), f"{written} is {number} in one group; it must be above zero in all of them")
+    return float(number)
 
 
 def _environment(plan: Plan, group: GroupPoint, values: dict[str, Scalar]) -> dict[str, str]:
@@ -201,16 +215,59 @@ def _timing(plan: Plan, steps: Scalar) -> TimingSpec:
     return TimingSpec(**{**vars(timing), "log_every": log_every, "tail_points": tail_points})
 
 
-def _selected_runs(runs: list[RunSpec], only: Sequence[str]) -> list[str]:
-    """The runs that `--only` selects; empty for all."""
+def _selected_runs(runs: list[RunSpec], named: list[RunSpec], only: Sequence[str]) -> list[str]:
+    """The runs that `--only` selects, by the folder's names or the plan's (`named`); empty for all."""
+    pairs = list(zip(runs, named, strict=True))
     for pattern in only:
-        if not any(_matches(run, pattern) for run in runs):
+        if not any(_matches(run, pattern) for pair in pairs for run in pair):
             raise PlanError(f"no group or run is called '{pattern}'; {did_you_mean(pattern, {run.group for run in runs})}", key="--only")
-    return [run.run for run in runs if any(_matches(run, pattern) for pattern in only)]
+    return [pair[0].run for pair in pairs if any(_matches(run, pattern) for pattern in only for run in pair)]
 
 
 def _matches(run: RunSpec, pattern: str) -> bool:
     return fnmatchcase(run.group, pattern) or fnmatchcase(run.run, pattern)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptNames:
+    """Names that runs of this plan have in the campaign's folder already. They stay, whatever the plan would call them today: a run is
+    what its hash says, and another name would be another folder."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    """Axis → label."""
+    groups: dict[str, str] = field(default_factory=dict)
+    """group_key → name of the group."""
+
+    def renames(self, runs: Sequence[RunSpec]) -> dict[str, str]:
+        """Today's name of a group → the one it has in the folder, where they differ and no other group is called so."""
+        today = {run.group: run.group_key for run in runs if run.mode != SENTINEL}
+        found = {name: self.groups[key] for name, key in today.items() if self.groups.get(key, name) != name}
+        taken = {name.lower() for name in today if name not in found}
+        return {name: old for name, old in found.items() if old.lower() not in taken}
+
+
+def read_kept_names(folder: Path, plan_name: str) -> KeptNames:
+    """Of the plan of this name that was last run into the folder; nothing for a new folder."""
+    paths = CampaignPaths(folder)
+    candidates = (from_json_or_none(CampaignPlan, files.read_json(path)) for path in (paths.plans / f"{plan_name}.json", paths.plan))
+    stored = next((plan for plan in candidates if plan is not None and plan.name == plan_name), None)
+    runs = [run for run in stored.runs if _FOLDER_NAME.fullmatch(run.run) and paths.run(run.run).folder.is_dir()] if stored else []
+    return KeptNames(
+        labels={axis: label for run in runs for axis, label in run.labels.items() if _LABEL.fullmatch(label)},
+        groups={run.group_key: run.group for run in runs if run.group_key and run.mode != SENTINEL and run.run.startswith(run.group)},
+    )
+
+
+def _under_old_name(run: RunSpec, old_names: Mapping[str, str]) -> RunSpec:
+    group = old_names.get(run.group)
+    return run if group is None or run.mode == SENTINEL else dataclasses.replace(run, group=group, run=run_name(group, run.repeat))
+
+
+def _with_old_baseline(criterion: Criterion, old_names: Mapping[str, str]) -> Criterion:
+    baseline = criterion.baseline
+    if baseline is None or baseline.campaign or baseline.group not in old_names:
+        return criterion
+    return dataclasses.replace(criterion, baseline=dataclasses.replace(baseline, group=old_names[baseline.group]))
 
 
 HASH_DIGITS = 16

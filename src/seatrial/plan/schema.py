@@ -8,7 +8,6 @@ specs. Checks that need two keys at once are in `checks`, those that need the wo
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -18,6 +17,7 @@ from pydantic_core import PydanticCustomError
 from seatrial.core.errors import PlanError, UsageError
 from seatrial.core.ports import LAST_PORT
 from seatrial.core.text import parse_duration_s
+from seatrial.plan.placeholders import PlaceholderProblem, check_work
 from seatrial.plan.yaml_text import KeyPath, Locations, kind_name
 from seatrial.records.plan import LimitsSpec, TelemetrySpec, TimingSpec
 
@@ -40,7 +40,6 @@ RANK_MEANINGS = {
     "duration_s": "length of the run",
 }
 LARGEST_WORK = 1e18
-_PLACEHOLDER = re.compile(r"\{[A-Za-z_][A-Za-z0-9_.]*\}")
 
 
 def value_error(text: str) -> PydanticCustomError:
@@ -71,9 +70,13 @@ def _check_text(value: Any) -> str:
 def _check_work(value: Any) -> Any:
     if isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= LARGEST_WORK:
         return float(value)
-    if isinstance(value, str) and _PLACEHOLDER.fullmatch(value):
+    if isinstance(value, str):
+        try:
+            check_work(value)
+        except PlaceholderProblem as problem:
+            raise value_error(str(problem)) from problem
         return value
-    raise value_error(f'must be a number above zero or one placeholder such as "{{bs}}", not {value!r}')
+    raise value_error(f'must be a number above zero, or a product or sum such as "{{bs}}*{{block}}", not {value!r}')
 
 
 def _check_duration(value: Any) -> float:
@@ -164,9 +167,11 @@ class Workload(StrictModel):
     reads: str = "auto"
     """Which ready log format reads the script's lines; `auto` finds one, `none` times the run as a whole."""
     patterns: list[str] = Field(default_factory=list)
-    """Your own regular expressions for its lines, tried first, with groups `step`, `loss`, `samples`, `tokens`, `total`, `pause`."""
+    """Your own regular expressions for its lines, tried first, with groups `step`, `loss`, `samples`, `tokens`, `total`, `pause`; \
+`global_samples` and `global_tokens` are those of all ranks."""
     samples_per_step: Work | None = None
-    """Samples one rank works through in a step, where neither probe nor log says so: a number or one placeholder such as `"{bs}"`."""
+    """Samples one rank works through in a step, where the probe does not report it: a number, or a sum or product of settings and whole \
+numbers such as `"{bs}*{accum}"`. When left out, what the script prints about itself is used (total batch size, tokens per iteration)."""
     tokens_per_step: Work | None = None
     """Tokens one rank works through in a step, likewise."""
 
@@ -226,7 +231,8 @@ class Axis(StrictModel):
     """One setting with several values, or several settings that change together. Short form: the list of values."""
 
     label: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9.-]*$", max_length=40)
-    """Its short name in group names: `mb` for micro_batch; derived from the name when left out."""
+    """Its short name in group names. When left out: a common one (`mb` for micro_batch, `nw` for num_workers), else the axis's own name. \
+A folder that holds runs keeps the names it has."""
     values: list[ScalarValue] = Field(default_factory=list)
     """The values to try, each once."""
     bundles: dict[str, dict[str, ScalarValue]] = Field(default_factory=dict)

@@ -15,12 +15,6 @@ from seatrial.probe.cuda import torch_with_cuda
 from seatrial.probe.stacks import DEFAULT_STACK_SIGNAL
 from seatrial.records import events
 
-# Rank, world size and local rank must come from the same launcher: sbatch sets SLURM_NTASKS around a torchrun with other numbers.
-LAUNCHERS = (
-    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
-)
 VISIBLE_GPUS = "CUDA_VISIBLE_DEVICES"
 RANK_SCOPES = ("all", "rank0")
 DEFAULT_WINDOW = 100
@@ -105,7 +99,7 @@ def identify(
 
 def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
     """From torchrun's variables, else Slurm's, else Open MPI's, else torch's process group; (0, 1) for a single process."""
-    for rank_name, world_size_name, _ in LAUNCHERS:
+    for rank_name, world_size_name, _ in events.RANK_VARIABLES:
         if env.get(rank_name):
             rank = integer_variable(env, rank_name, 0)
             return rank, integer_variable(env, world_size_name, rank + 1)
@@ -117,7 +111,7 @@ def rank_and_world_size(env: Mapping[str, str]) -> tuple[int, int]:
 
 def local_rank_of(env: Mapping[str, str]) -> int | None:
     """From the launcher that gave the rank; 0 for a single process, None where the launcher does not set it."""
-    name = next((local_rank_name for rank_name, _, local_rank_name in LAUNCHERS if env.get(rank_name)), None)
+    name = next((local_rank_name for rank_name, _, local_rank_name in events.RANK_VARIABLES if env.get(rank_name)), None)
     # Lightning starts its own processes, and sets LOCAL_RANK alone.
     text = env.get(name or "LOCAL_RANK", "")
     if name is None and not text:

@@ -164,3 +164,5 @@ class StepTables:
     slow_signs: tuple[SlowSign, ...] = ()
     reported: dict[str, ReportedFigure] = field(default_factory=dict)
     cautions: tuple[Caution, ...] = ()
+    ranks_known: bool = True
+    """False where `world_size` is only the plan's, and what ran shows that it cannot be relied on."""

@@ -40,6 +40,13 @@ FIGURE_NAME = r"[A-Za-z0-9_]{1,100}"
 STEP_TABLE_COLUMNS = ("rank", "step", "span", "t", "m", *STEP_FIELDS[1:])
 PAUSE_TABLE_COLUMNS = ("rank", "step", "name", "pause_ms")
 
+# Rank, world size and local rank must come from the same launcher: sbatch sets SLURM_NTASKS around a torchrun with other numbers.
+RANK_VARIABLES = (
+    ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
+)
+
 # Variables that the harness sets for the probe.
 ENV_RUN_DIR = "SEATRIAL_RUN_DIR"
 ENV_RUN = "SEATRIAL_RUN"

@@ -102,6 +102,29 @@ class AgentOrder:
         return self.own_folder or self.attempt_folder
 
 
+COMMAND_LAUNCHERS = frozenset(
+    {"torchrun", "deepspeed", "accelerate", "horovodrun", "mpirun", "mpiexec", "srun", "torch.distributed.run", "torch.distributed.launch"}
+    | {"docker", "podman", "apptainer", "singularity", "ssh", "kubectl"}
+)
+"""Programs and modules that start ranks, or start them where the agent cannot see them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedRanks:
+    """What the agent saw of a run's ranks in the environment of its processes (attempt-N/observed_ranks.json); node 0's on many hosts."""
+
+    world_sizes: tuple[int, ...] = ()
+    """Every number of ranks in their variables; one, unless they started several jobs."""
+    ranks: tuple[int, ...] = ()
+    """Those of this host that were seen."""
+    launchers: tuple[str, ...] = ()
+    """Of COMMAND_LAUNCHERS, those among its processes."""
+    spawned: int = 0
+    """Most processes at once that Python's multiprocessing had spawned."""
+    looks: int = 0
+    """How often it looked."""
+
+
 AFTER_EFFECT_CODES = (1, -15)
 """Exit codes of ranks and hosts that only lost a peer, and may be reported before it: other codes are better evidence."""
 

@@ -341,6 +341,8 @@ class RunMeasure:
     window_s: float | None = None
     """Wall-clock time of the window's counted steps."""
     world_size: int = 1
+    ranks_known: bool = True
+    """False where `world_size` is only the plan's, and what ran shows that it cannot be relied on."""
     hosts: int = 1
     """Hosts that its ranks ran on, as far as they report it."""
     steps_per_s: float | None = None

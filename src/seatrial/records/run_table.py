@@ -165,6 +165,8 @@ def run_cells(attempt: Attempt, measure: RunMeasure | None) -> dict[str, Scalar]
     """Every cell known of the attempt."""
     effective, world_size = (measure.effective, measure.world_size) if measure else ({}, None)
     config = config_cells(attempt.spec, attempt.provenance, effective, world_size, attempt.telemetry)
+    if measure and not measure.ranks_known:
+        config |= {"world_size": None, "global_batch": None}
     cells = {**config, **axis_cells(attempt.spec.axes), **_identity(attempt)}
     return cells | measure.seed | _timing(measure) | measure.telemetry | found_cells(measure) if measure else cells
 

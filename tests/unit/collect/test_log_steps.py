@@ -179,33 +179,91 @@ def loss(value: object, epoch: object) -> str:
 
 def test_steps_follow_from_the_last_line() -> None:
     lines = stamped("loading", loss(2.5, 0.5), "noise", loss(2.25, 1.0), loss(2.0, 2.0), SUMMARY)
-    found = [(each.at, each.values["step"], each.values["loss"]) for each in steps_by_epoch(lines)]
+    found = [(each.at, each.values["step"], each.values["loss"]) for each in steps_by_epoch(lines).found]
     assert found == [(1, 24, 2.5), (3, 49, 2.25), (4, 99, 2.0)]
 
 
 def test_without_its_summary_a_trainer_has_losses_and_no_steps() -> None:
     lines = stamped(loss(2.5, 0.5), loss(2.25, 1.0))
-    assert steps_by_epoch(lines) == [] and count_losses(lines) == 2
-    assert steps_by_epoch([]) == [] and count_losses([]) == 0
+    assert steps_by_epoch(lines).found == [] and count_losses(lines) == 2
+    assert steps_by_epoch([]).found == [] and count_losses([]) == 0
 
 
 def test_newer_versions_print_numbers_as_text() -> None:
-    (line,) = steps_by_epoch(stamped("{'loss': '2.5', 'epoch': '2'}", SUMMARY.replace("20.0", "'20.0'")))
+    (line,) = steps_by_epoch(stamped("{'loss': '2.5', 'epoch': '2'}", SUMMARY.replace("20.0", "'20.0'"))).found
     assert line.values == {"step": 99, "loss": 2.5}
 
 
 @pytest.mark.parametrize("odd", [loss(1.0, 9.0), loss(1.0, -1), "{'loss': 1.0}", "{'loss': 'high', 'epoch': 1.0}"])
 def test_a_loss_that_has_no_step_is_left_out(odd: str) -> None:
-    assert [line.at for line in steps_by_epoch(stamped(odd, loss(2.0, 1.0), SUMMARY))] == [1]
+    assert [line.at for line in steps_by_epoch(stamped(odd, loss(2.0, 1.0), SUMMARY)).found] == [1]
 
 
 @pytest.mark.parametrize("summary", [SUMMARY.replace("20.0", "0"), SUMMARY.replace("2.0}", "0}"), SUMMARY.replace("20.0", "1e999")])
 def test_an_invalid_summary_gives_no_steps(summary: str) -> None:
-    assert steps_by_epoch(stamped(loss(2.0, 1.0), summary)) == []
+    assert steps_by_epoch(stamped(loss(2.0, 1.0), summary)).found == []
+
+
+def trainer_log(total: int, every: int, *, epochs: float = 1.0, first: bool = False, seconds: float = 100.0) -> list[str]:
+    """What a Trainer prints that logs every so many steps: losses count down from the total, epochs have two decimals."""
+    logged = sorted({*([1] if first else []), *range(every, total + 1, every)})
+    summary = {
+        "train_runtime": seconds,
+        "train_samples_per_second": round(8 * total / seconds, 3),
+        "train_steps_per_second": round(total / seconds, 3),
+        "train_loss": 1.0,
+        "epoch": round(epochs, 2),
+    }
+    return [*(loss(float(total - step), round(step / total * epochs, 2)) for step in logged), str(summary)]
+
+
+@pytest.mark.parametrize(
+    ("total", "every", "epochs", "first"),
+    [
+        (500, 1, 1.0, False),
+        (500, 1, 1.0, True),
+        (1000, 3, 1.0, False),
+        (1000, 10, 3.0, False),
+        (505, 10, 1.0, True),
+        (60, 1, 0.13, False),
+        (60, 5, 0.02, False),
+        (10_000, 100, 1.0, False),
+        (10_000, 150, 1.0, False),
+        (100, 30, 0.4, False),
+    ],
+)
+def test_rounded_epochs_coarser_than_steps_do_not_move_a_loss(total: int, every: int, epochs: float, first: bool) -> None:
+    found = steps_by_epoch(stamped(*trainer_log(total, every, epochs=epochs, first=first)))
+    expected = sorted({*([1] if first else []), *range(every, total + 1, every)})
+    assert [each.values["step"] + 1 for each in found.found] == expected
+    assert [each.values["loss"] for each in found.found] == [total - step for step in expected]
+    assert not found.is_even and number_steps(found.found).num_late == 0
+
+
+def test_epochs_of_four_digits_are_coarser_the_later_they_are() -> None:
+    lines = [f"{{'loss': '{step}', 'epoch': '{step / 1000:.4g}'}}" for step in range(1, 20_001)]
+    summary = "{'train_runtime': '1000', 'train_steps_per_second': '20', 'epoch': '20'}"
+    found = steps_by_epoch(stamped(*lines, summary)).found
+    assert [each.values["step"] + 1 for each in found] == [each.values["loss"] for each in found] == list(range(1, 20_001))
+
+
+def test_irregular_lines_are_spread_evenly_over_the_reported_steps() -> None:
+    lines = [loss(1.0, epoch) for epoch in (0.01, 0.01, 0.01, 0.9, 0.9, 1.0)]
+    found = steps_by_epoch(stamped(*lines, trainer_log(600, 600)[-1]))
+    assert [each.values["step"] + 1 for each in found.found] == [100, 200, 300, 400, 500, 600] and found.is_even
+
+
+def test_the_number_of_steps_is_that_of_the_header_or_the_plan_where_the_summary_agrees() -> None:
+    # 0.123 steps a second over 30,000 s may be 3,675 to 3,705.
+    lines = trainer_log(3700, 10, seconds=30_000.0)
+    assert steps_by_epoch(stamped(*lines)).total == 3690
+    assert steps_by_epoch(stamped(*lines), 3700).total == 3700
+    assert steps_by_epoch(stamped("  Total optimization steps = 3,700", *lines), 5).total == 3700
+    assert steps_by_epoch(stamped("  Total optimization steps = 9,000", *lines)).total == 3690, "it ended early"
 
 
 def test_a_nan_loss_is_kept() -> None:
-    (line,) = steps_by_epoch(stamped(loss("nan", 1.0), SUMMARY))
+    (line,) = steps_by_epoch(stamped(loss("nan", 1.0), SUMMARY)).found
     assert math.isnan(line.values["loss"]) and count_losses(stamped(loss("nan", 1.0))) == 1
 
 

@@ -70,6 +70,7 @@ def test_a_run_s_figure_with_its_window() -> None:
     )
     assert of_run("samples_per_s_per_gpu").value == 635.0
     assert of_run("wall_p90_over_p50").unit == ""
+    assert "number of ranks is unknown" in of_run("samples_per_s_per_gpu", ranks_known=False).missing
 
 
 def test_a_figure_that_is_not_there_comes_with_how_to_get_it() -> None:

@@ -106,7 +106,19 @@ OF_SCRIPTS = {
     "workload: {script: t.py, reads: hftrainer}": "workload.reads: unknown log format 'hftrainer'; did you mean 'hf_trainer'?",
     "{workload: {script: t.py, samples_per_step: '{bs}'}, axes: {bs: [8]}}": "axes.bs: nothing uses it: put {bs} into workload.args where",
     "{axes: {bs: [8, x]}, workload: {script: t.py, args: ['{bs}'], samples_per_step: '{bs}'}}": "workload.samples_per_step: {bs} is 'x'",
-    "workload: {script: t.py, samples_per_step: '{bs} * 2'}": "workload.samples_per_step: must be a number above zero or one placeholder",
+    "workload: {script: t.py, samples_per_step: [8]}": "workload.samples_per_step: must be a number above zero, or a product or sum",
+    "workload: {script: t.py, tokens_per_step: 'bs*2'}": "workload.tokens_per_step: 'bs*2' cannot be read from 'bs*2' on: write {bs}",
+    "workload: {script: t.py, tokens_per_step: '2*('}": "workload.tokens_per_step: '2*(' ends too early",
+    "workload: {script: t.py, tokens_per_step: '__import__(2)'}": "workload.tokens_per_step: '__import__(2)' cannot be read from",
+    "{axes: {bs: [8]}, workload: {script: t.py, args: ['{bs}'], tokens_per_step: '{bz}*64'}}": (
+        "workload.tokens_per_step: {bz} is not an axis or setting of the plan; did you mean 'bs'?"
+    ),
+    "{axes: {bs: [8, 2.5]}, workload: {script: t.py, args: ['{bs}'], tokens_per_step: '{bs}*64'}}": (
+        "workload.tokens_per_step: {bs} is '2.5' in one group; it must be a whole number"
+    ),
+    "{axes: {bs: [8, 0]}, workload: {script: t.py, args: ['{bs}'], tokens_per_step: '{bs}*64'}}": (
+        "workload.tokens_per_step: {bs}*64 is 0 in one group; it must be above zero"
+    ),
     "{axes: {hub: [none, hf_abcdefghijklmnop]}, workload: {script: t.py, args: ['{hub}']}}": "axes.hub[1]: looks like a secret, and an",
     "{launcher: {kind: command, args: [-u]}, axes: {bs: [8]}}": "launcher.args: has no meaning for launcher 'command'",
 }

@@ -171,8 +171,10 @@ def test_an_axis_without_a_placeholder_is_named() -> None:
         mapping_from_command(shlex.split(LINE), axes={"bz": [1], "nw": [0]})
     with pytest.raises(UsageError, match=r"the axis 'bs' is not used: .*; write \{bs\} where its value belongs"):
         mapping_from_command(["python", "train.py"], axes={"bs": [1]})
-    with pytest.raises(UsageError, match=r"\{mb\} is in the command"):
+    with pytest.raises(UsageError, match=r"^--samples-per-step \{mb\}: there is no axis 'mb'; add it as an axis with -P"):
         mapping_from_command(["python", "train.py"], samples_per_step="{mb}")
+    with pytest.raises(UsageError, match=r"^--tokens-per-step \{bz\}\*\{nw\}: there is no axis 'bz'; did you mean 'bs'\?"):
+        mapping_from_command(shlex.split(LINE), axes=AXES, tokens_per_step="{bz}*{nw}")
 
 
 def test_the_number_of_ranks_can_be_an_axis() -> None:
@@ -205,7 +207,7 @@ def test_variables_in_front_of_a_command() -> None:
 
 
 def test_ranks_that_torchrun_counts_itself_are_noted() -> None:
-    assert "the plan counts 1 rank" in parse_command(shlex.split("torchrun --nproc_per_node auto t.py")).notes[0]
+    assert "ranks are counted while they run" in parse_command(shlex.split("torchrun --nproc_per_node auto t.py")).notes[0]
 
 
 def test_other_keys_of_a_plan_are_passed_on() -> None:

@@ -34,16 +34,15 @@ def test_labels() -> None:
         "weight_decay",
         "place.ranks",
         "env.OMP_NUM_THREADS",
+        "block_size",
+        "batch_size",
     ]
-    assert list(labels_of(dict.fromkeys(names)).values()) == ["z", "mb", "nw", "pf", "lr", "precision", "wd", "ranks", "ont"]
+    labels = ["z", "mb", "nw", "pf", "lr", "precision", "weight-decay", "ranks", "OMP-NUM-THREADS", "block-size", "bs"]
+    assert list(labels_of(dict.fromkeys(names)).values()) == labels
 
 
 def test_labels_that_would_be_alike_are_whole_names() -> None:
-    assert labels_of({"max_batch": None, "micro_batch": None, "lr": None}) == {
-        "max_batch": "max-batch",
-        "micro_batch": "micro-batch",
-        "lr": "lr",
-    }
+    assert labels_of({"bs": None, "batch_size": None, "lr": None}) == {"bs": "bs", "batch_size": "batch-size", "lr": "lr"}
     assert labels_of({"max_batch": "mb", "micro_batch": None}) == {"max_batch": "mb", "micro_batch": "micro-batch"}
 
 

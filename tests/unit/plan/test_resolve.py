@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 from collections.abc import Callable
@@ -13,7 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seatrial.campaign.resume import finished_attempt
+from seatrial.collect.attempts import read_campaign
 from seatrial.core.errors import PlanError
+from seatrial.core.files import write_json
+from seatrial.core.paths import CampaignPaths
 from seatrial.plan.load import plan_from_mapping
 from seatrial.plan.resolve import (
     LONGEST_NAME_BYTES,
@@ -26,8 +31,9 @@ from seatrial.plan.resolve import (
 )
 from seatrial.plan.schema import Plan, Workload
 from seatrial.records.codec import from_json, to_json
+from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, LimitsSpec, RunSpec, StallSpec
-from seatrial.records.verdict import Criterion
+from seatrial.records.verdict import Baseline, Criterion
 from tests.unit.plan.conftest import ANY_SPEED
 
 Resolved = Callable[..., CampaignPlan]
@@ -91,6 +97,94 @@ def test_placeholders_of_a_script_are_filled_everywhere(resolved: Resolved) -> N
     assert run.launcher.args == ("--role", "r1")
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("{bs}*{block}*{accum}", 8 * 64 * 4),
+        ("{bs}", 8),
+        (" {bs} * ({block} + 1) + 2 ", 8 * 65 + 2),
+        ("2*(3+(4))*{bs}", 112),
+        ("12", 12),
+        ("{text}*2", 14),
+    ],
+)
+def test_work_is_a_sum_or_product_of_settings(resolved: Resolved, written: str, value: int) -> None:
+    mapping = {
+        "name": "x",
+        "workload": {"script": "t.py", "args": ["{bs} {block} {accum} {text}"], "tokens_per_step": written},
+        "settings": {"accum": 4, "text": "007"},
+        "axes": {"bs": [8], "block": [64]},
+    }
+    assert resolved(mapping).runs[0].workload.tokens_per_step == value
+
+
+BLOCKS: dict[str, Any] = {
+    "name": "x",
+    "workload": {"script": "t.py", "args": ["--block", "{block_size}"]},
+    "axes": {"block_size": [32, 64]},
+    "repeats": 2,
+    "output": "out",
+}
+
+
+def with_label(label: str, mapping: dict[str, Any] = BLOCKS) -> dict[str, Any]:
+    return {**mapping, "axes": {"block_size": {"label": label, "values": [32, 64]}}}
+
+
+def finish(plan: CampaignPlan) -> CampaignPaths:
+    """The folder of a campaign whose runs all ended well."""
+    paths = CampaignPaths(Path(plan.output))
+    write_json(paths.plan, to_json(plan))
+    write_json(paths.plans / f"{plan.name}.json", to_json(plan))
+    for spec in plan.runs:
+        attempt = paths.run(spec.run).attempt(1)
+        write_json(attempt.spec, to_json(spec))
+        write_json(attempt.outcome, to_json(RunOutcome(run=spec.run, attempt=1, hash=spec.hash, outcome=Outcome.OK)))
+    return paths
+
+
+@pytest.mark.parametrize("argument", ["", "--out={group}"])
+def test_a_folder_of_the_last_version_is_resumed_under_its_names(resolved: Resolved, argument: str) -> None:
+    mapping = {**BLOCKS, "workload": {"script": "t.py", "args": ["--block", "{block_size}", argument]}}
+    assert {run.group for run in resolved(mapping).runs} == {"block-size32", "block-size64"}
+    # As the last version labelled it.
+    paths = finish(resolved(with_label("bs", mapping)))
+    runs = resolved({**mapping, "repeats": 3}).runs
+    assert {run.group for run in runs} == {"bs32", "bs64"} and {run.run for run in runs if run.repeat == 3} == {"bs32_r3", "bs64_r3"}
+    assert {run.repeat for run in runs if finished_attempt(paths.run(run.run), run.hash) is None} == {3}
+    assert all(attempt.current for attempt in read_campaign(paths, [resolved(mapping)]))
+
+
+def test_runs_are_found_by_their_hash_when_the_plan_names_them_differently(resolved: Resolved) -> None:
+    paths = finish(resolved(BLOCKS))
+    renamed = {
+        **with_label("block"),
+        "prefix": "new",
+        "baseline": "new_block32",
+        "criteria": [{"metric": "regression_pct", "at_most": 5, "baseline": "new_block32"}],
+    }
+    plan = resolved(renamed, only=["new_block64"])
+    assert all(finished_attempt(paths.run(run.run), run.hash) for run in plan.runs)
+    assert {run.group for run in plan.runs} == {"block-size32", "block-size64"} and plan.baseline == "block-size32"
+    assert plan.criteria[0].baseline == Baseline(group="block-size32") and set(plan.selected) == {"block-size64_r1", "block-size64_r2"}
+
+
+def test_other_plans_and_new_groups_keep_their_own_names(resolved: Resolved) -> None:
+    finish(resolved(BLOCKS))
+    assert {run.group for run in resolved({**with_label("b"), "name": "other"}).runs} == {"b32", "b64"}
+    more = {**BLOCKS, "axes": {"block_size": {"label": "b", "values": [32, 128]}}}
+    assert {run.group for run in resolved(more).runs} == {"block-size32", "b128"}
+
+
+def test_names_of_a_damaged_or_hostile_plan_are_not_used(resolved: Resolved, tmp_path: Path) -> None:
+    plan = resolved(BLOCKS)
+    hostile = [dataclasses.replace(run, run="../../etc", group="../../etc", labels={"block_size": "../x"}) for run in plan.runs]
+    write_json(CampaignPaths(Path(plan.output)).plan, to_json(dataclasses.replace(plan, runs=tuple(hostile))))
+    assert resolved(BLOCKS).runs == plan.runs
+    (tmp_path / "out" / "plan.json").write_text("{")
+    assert resolved(BLOCKS).runs == plan.runs
+
+
 def test_an_axis_may_take_the_place_of_seed_and_steps(resolved: Resolved) -> None:
     mapping = {"name": "x", "workload": {"script": "t.py", "args": ["{seed}", "{steps}"]}, "axes": {"seed": [5], "steps": [70]}}
     run = resolved(mapping).runs[0]
@@ -102,7 +196,7 @@ def test_an_axis_may_take_the_place_of_seed_and_steps(resolved: Resolved) -> Non
 def test_axes_of_the_harness(resolved: Resolved) -> None:
     runs = resolved({**DUMMY, "axes": {"place.ranks": [1, 2], "env.OMP_NUM_THREADS": [1]}, "order": "nested"}).runs
 
-    assert [run.run for run in runs] == ["ranks1_ont1_r1", "ranks2_ont1_r1"]
+    assert [run.run for run in runs] == ["ranks1_OMP-NUM-THREADS1_r1", "ranks2_OMP-NUM-THREADS1_r1"]
     assert [run.place.ranks for run in runs] == [1, 2]
     assert runs[0].env == {"OMP_NUM_THREADS": "1"}
     assert "place.ranks" not in runs[0].settings

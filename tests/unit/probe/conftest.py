@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seatrial.probe import Probe
-from seatrial.probe.identity import LAUNCHERS
+from seatrial.records.events import RANK_VARIABLES
 
 
 class FakeClock:
@@ -54,7 +54,7 @@ def _refuse(constant: str) -> None:
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test sets rank and run itself."""
-    names = [name for launcher in LAUNCHERS for name in launcher]
+    names = [name for launcher in RANK_VARIABLES for name in launcher]
     ours = [f"SEATRIAL_{name}" for name in ("RUN_DIR", "RUN", "ATTEMPT", "RANK_SCOPE", "STACK_SIGNAL")]
     for name in (*names, *ours, "TORCHELASTIC_RUN_ID", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)

@@ -304,6 +304,8 @@ def _smoke_rows(run: MeasuredRun, measure: RunMeasure) -> Iterator[tuple[str, st
 
 def _topology(run: MeasuredRun, measure: RunMeasure) -> str:
     nodes = run.attempt.nodes
+    if not measure.ranks_known:
+        return "nnodes=1, world size unknown"
     shares = [node.ranks for node in nodes.nodes] if nodes is not None and nodes.nodes else [measure.world_size]
     each = str(shares[0]) if len(set(shares)) == 1 else f"{min(shares)} to {max(shares)}"
     return f"nnodes={len(shares)}, procs per node={each}, world size={measure.world_size}"
@@ -325,7 +327,7 @@ def _smoke_times(run: MeasuredRun, measure: RunMeasure) -> Iterator[tuple[str, s
 def _smoke_speed(run: MeasuredRun, measure: RunMeasure) -> Iterator[tuple[str, str]]:
     window = f" (steps {measure.window.first_step}–{measure.window.last_step}, n = {measure.window.n})" if measure.window else ""
     yield "steps/s", figure(measure.steps_per_s) + (window if measure.steps_per_s is not None else "")
-    batch = global_batch(run.attempt.spec, measure.effective, measure.world_size)
+    batch = global_batch(run.attempt.spec, measure.effective, measure.world_size) if measure.ranks_known else None
     if batch is None and measure.samples_per_s is not None and measure.steps_per_s:
         batch = round(measure.samples_per_s / measure.steps_per_s)
     with_batch = f" (global batch {batch:g})" if batch is not None and measure.samples_per_s is not None else ""
