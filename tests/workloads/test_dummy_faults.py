@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.collect.failure_causes import diagnose
+from seatrial.collect.diagnosis import diagnose
 from seatrial.records.outcome import Cause
 from tests.waiting import wait_until
 from tests.workloads.ranks import column, events, rank_environment, run_ranks

@@ -16,7 +16,8 @@ from typing import Any
 
 from seatrial.campaign.ending import Ending, RankEndings, judge_ending, with_oom_kill
 from seatrial.collect.attempt_files import node_of_rank
-from seatrial.collect.failure_causes import diagnose, num_finished_ranks, num_started_ranks
+from seatrial.collect.diagnosis import diagnose
+from seatrial.collect.failure_causes import num_finished_ranks, num_started_ranks
 from seatrial.collect.launcher_log import host_logs, last_lines
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
 from seatrial.core import files

@@ -11,7 +11,7 @@ import heapq
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -239,30 +239,28 @@ def without_host(source: str) -> str:
     return HOST.sub("", source, count=1).strip()
 
 
-def split_prefixes(lines: Sequence[str]) -> list[PrefixedLine]:
-    hosts = _pdsh_hosts(lines)
-    return [_split_prefix(line, hosts) for line in lines]
+class PrefixSplitter:
+    """Splits lines as they come. Host names of pdsh's, and task numbers padded with blanks, are learned from what follows them."""
 
+    def __init__(self) -> None:
+        self.hosts: set[str] = set()
 
-def _pdsh_hosts(lines: Iterable[str]) -> frozenset[str]:
-    """What precedes lines as pdsh's host names do, and task numbers that are padded with blanks."""
-    found = (NAMED_BY_PDSH.match(line) or BEFORE_BEGINNING.match(line) for line in lines if ": " in line)
-    return frozenset(match.group(1) for match in found if match)
+    def split(self, line: str) -> PrefixedLine:
+        if ": " in line and (match := NAMED_BY_PDSH.match(line) or BEFORE_BEGINNING.match(line)):
+            self.hosts.add(match.group(1))
+        text, prefixes = line, []
+        while (length := self._prefix_length(text)) > 0:
+            prefixes.append(text[:length].strip())
+            text = text[length:]
+        return PrefixedLine(" ".join(kept for prefix in prefixes if (kept := TIME_AND_PLACE.sub("", prefix))), text)
 
-
-def _split_prefix(line: str, hosts: frozenset[str]) -> PrefixedLine:
-    text, prefixes = line, []
-    while (length := _prefix_length(text, hosts)) > 0:
-        prefixes.append(text[:length].strip())
-        text = text[length:]
-    return PrefixedLine(" ".join(kept for prefix in prefixes if (kept := TIME_AND_PLACE.sub("", prefix))), text)
-
-
-def _prefix_length(text: str, hosts: frozenset[str]) -> int:
-    if prefix := PREFIXES.match(text):
-        return prefix.end()
-    host, colon, _ = text.partition(": ")
-    return len(host) + 2 if colon and host in hosts else 0
+    def _prefix_length(self, text: str) -> int:
+        if prefix := PREFIXES.match(text):
+            return prefix.end()
+        if not self.hosts:
+            return 0
+        host, colon, _ = text.partition(": ")
+        return len(host) + 2 if colon and host in self.hosts else 0
 
 
 MIN_LINES_PER_HOST = 40
