@@ -715,7 +715,9 @@ def healthy_logs(seed: int = 0) -> list[LabelledLog]:
         end = GOOD_ENDS[number % len(GOOD_ENDS)]
         lines = [*steps[:half], *(Line(text, 0) for text in between.splitlines()), *steps[half:], *([Line(end, 0)] if end else [])]
         lines += [Line(text, None if text.startswith("[rank") else 0) for text in behind.splitlines()]
-        printed = [launcher.mark(line, job) if not line.text.startswith(("slurmstepd", "gpu-")) else line.text for line in lines]
+        # torch marks nothing but the tracebacks that end a rank.
+        mark = unmarked if launcher.mark is marked_traceback else launcher.mark
+        printed = [line.text if line.text.startswith(("slurmstepd", "gpu-")) else mark(line, job) for line in lines]
         if number % 4 == 0:
             printed = [*nccl_lines(job, 400), *with_broken_bytes(printed, job)]
         found.append(LabelledLog(name=f"healthy/{number:03d} {name} {launcher.name}", files={"job.log": encode(printed)}, exit_code=0))

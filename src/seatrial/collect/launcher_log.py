@@ -195,18 +195,19 @@ class _ArrivalClock:
 
 
 # `[rank3]: ` is ours and torch's, `[host node2]: ` ours for one of many hosts, `[default3]:` torchrun's, `[1,3]<stderr>:` mpirun's, `3: `
-# that of `srun --label`; vLLM puts process, time and place before every line.
+# that of `srun --label`, a time with its zone that of `kubectl logs --timestamps`; vLLM puts process, time and place before every line.
 PREFIXES = re.compile(
     r"\[rank\d{1,9}\]: ?"
     r"|\[host [^\]\s]{1,255}\]: ?"
     r"|\[(?:default|trainer|worker)\d{1,9}(?:\|\d{1,9})?\]: ?"
     r"|\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?"
-    r"|\d{1,6}: "
+    r"| {0,3}\d{1,6}: "
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d) "
     r"|(?:\(\w{1,40}(?: rank=\d{1,6})?(?: pid=\d{1,9})?\) )?(?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] ?"
 )
 HOST = re.compile(r"\[host ([^\]\s]{1,255})\]:")
 # These parts of vLLM's prefixes differ from line to line: the process counts, and that it is only a warning.
-TIME_AND_PLACE = re.compile(r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$")
+TIME_AND_PLACE = re.compile(r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$|^\d{4}-\d\d-\d\dT\S*$")
 # `host: ` is pdsh's. A word and a colon also begin an exception, so it is a host only before what must begin a line, or where pdsh names
 # it.
 LINE_BEGINNING = (

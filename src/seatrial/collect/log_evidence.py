@@ -135,7 +135,10 @@ def _short(text: str) -> str:
 
 HEAD = "Traceback (most recent call last):"
 ANY_NAME = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: |:?$)")
-CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
+CHAINED = re.compile(
+    r"During handling of the above exception|direct cause of the following exception"
+    r"|^-- Process \d+ terminated with the following error|^Original Traceback \(most recent call last\)"
+)
 
 
 def names_exception(text: str, *, is_first: bool) -> bool:
