@@ -75,7 +75,21 @@ healthy platform. One of the group's settings (`configuration`) or of the script
 {more}
 """
 _MORE = {
-    "": "",
+    "": """
+## A job that failed already
+
+`seatrial diagnose LOG…` reads the logs of any job, whoever started it and whenever: a log that was piped through tee, a Slurm `.out` and
+`.err`, one file for each rank or node, a folder with them, or stdin (`kubectl logs POD | seatrial diagnose -`). It prints how the job
+ended, the first cause with its rank and the lines that show it, what to do, then steps, rate, losses and what the script itself reported
+(`train_runtime`, `train_steps_per_second`); `--json` ends with all of it in one line. Nothing is written, and no campaign is needed.
+
+- Exit code 0: the log shows a good end. 2: it shows a failure. 3: neither; what the job returned (`--exit-code 137`) or the steps it was
+  to take (`--steps 5000`) may decide it.
+- The whole log is read. Timeouts, aborts and the launcher's report that follow a first error are counted as its consequences.
+- Several files are read in the order of their timestamps where all have some, else one after the other. A file's name may give the rank:
+  `train_rank5.log`, `attempt_0/5/stderr.log` of torchrun's `--log-dir`.
+- Steps and losses are read from the first and the last 32 MiB of each file.
+""",
     STAGE1: "\nThese are the entries of the stage-1 procedures; all are in [docs/troubleshooting.md](../../../docs/troubleshooting.md).",
 }
 _SUBJECTS = {"": "", STAGE1: ": stage 1"}
