@@ -88,7 +88,7 @@ ended, the first cause with its rank and the lines that show it, what to do, the
 - The whole log is read. Timeouts, aborts and the launcher's report that follow a first error are counted as its consequences.
 - Several files are read in the order of their timestamps where all have some, else one after the other. A file's name may give the rank:
   `train_rank5.log`, `attempt_0/5/stderr.log` of torchrun's `--log-dir`.
-- Steps and losses are read from the first and the last 32 MiB of each file.
+- Steps and losses are read from the first and the last 8 MiB of each file.
 """,
     STAGE1: "\nThese are the entries of the stage-1 procedures; all are in [docs/troubleshooting.md](../../../docs/troubleshooting.md).",
 }

@@ -18,11 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from seatrial.collect.attempt_files import bounded_lines
 from seatrial.collect.diagnosis import LogReader, read_lines
-from seatrial.collect.launcher_log import StampedLine, read_log
+from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine
 from seatrial.collect.log_steps import PrintedStep, Reading, best_reading
 from seatrial.core.errors import UsageError
-from seatrial.core.log_lines import KEYWORDS, NUMBER, strip_colours
+from seatrial.core.log_lines import KEYWORDS, NUMBER, split_rank, strip_colours
+from seatrial.core.text import MIB
 from seatrial.records.outcome import Diagnosis
 from seatrial.records.plan import LOCAL, LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
 
@@ -44,6 +46,8 @@ STAMP = re.compile(
 STAMP_WITHIN = 60
 """Characters in which a timestamp must begin."""
 PRESCAN_LINES = 2000
+STEPS_BYTES = 16 * MIB
+"""Of a larger file the first and the last half of this are searched for steps: seconds, and enough for a rate and a loss."""
 DAYS_BEFORE_MONTH = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 
 # Any line with a step and a loss, for scripts whose format is none of the known ones.
@@ -248,13 +252,25 @@ def _steps_and_summary(files: Iterable[LogFile]) -> tuple[StepSummary | None, di
     best: StepSummary | None = None
     reported: dict[str, float] = {}
     for file in files:
-        lines = read_log(file.path, file.path.with_name(f"{file.path.name}: no arrivals"), KEYWORDS).lines
+        lines = list(_step_lines(file))
         figures = _reported(lines)
         reported |= figures
         summary = _summary(lines, figures)
         if summary is not None and (best is None or summary.num_lines > best.num_lines):
             best = summary
     return best, reported
+
+
+def _step_lines(file: LogFile) -> Iterator[StampedLine]:
+    """Lines that a format may read; a carriage return ends one too. Nobody kept the times at which they arrived."""
+    for piece in bounded_lines(file.path, STEPS_BYTES):
+        if not any(keyword in piece.text for keyword in KEYWORDS):
+            continue
+        rank: int | None = None
+        for text in piece.text.rstrip(b"\n").split(b"\r"):
+            prefix_rank, content = split_rank(text[:LONGEST_TEXT_BYTES].decode("utf-8", errors="replace"))
+            rank = prefix_rank if prefix_rank is not None else rank
+            yield StampedLine(rank, content, math.nan, math.nan, piece.part)
 
 
 def _summary(lines: Sequence[StampedLine], reported: dict[str, float]) -> StepSummary | None:
