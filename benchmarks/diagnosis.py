@@ -51,23 +51,21 @@ def main() -> None:
         failing, healthy = failing[::12], healthy[::8]
     with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
         found = [diagnose(log, Path(folder), log.exit_code) for log in failing]
-        judged = [(log, diagnosis, is_found(log, diagnosis)) for log, diagnosis in zip(failing, found, strict=True)]
+        judged = [(log, diagnosis, log.is_cause_found(diagnosis)) for log, diagnosis in zip(failing, found, strict=True)]
         false = [(log, diagnosis) for log in healthy for code in (0, None) if is_failed(diagnosis := diagnose(log, Path(folder), code))]
         large_s, large_mib, is_large_found = read_large(Path(folder) / "large.log", QUICK_BYTES if args.quick else LARGE_BYTES)
     families: defaultdict[str, list[bool]] = defaultdict(list)
     for log, _, is_right in judged:
         families[log.family].append(is_right)
     ranks = [(log, diagnosis) for log, diagnosis, _ in judged if log.rank is not None]
-    right_ranks = [log for log, diagnosis in ranks if diagnosis.rank == log.rank]
+    right_ranks = [log for log, diagnosis in ranks if log.is_rank_found(diagnosis)]
     for family, right in families.items():
         named = [log for log, _ in ranks if log.family == family]
         right_named = sum(log in right_ranks for log in named)
         print(f"{family:<10} {sum(right):3d} of {len(right):3d} first causes, ranks {right_named} of {len(named)}")
     print(f"healthy    {len(healthy):3d} logs: {len({log.name for log, _ in false})} called failed")
     if args.verbose:
-        print_wrong(
-            [(log, diagnosis) for log, diagnosis, is_right in judged if not is_right or diagnosis.rank != (log.rank or diagnosis.rank)]
-        )
+        print_wrong([(log, diagnosis) for log, diagnosis, is_right in judged if not (is_right and log.is_rank_found(diagnosis))])
         print_wrong(false)
     figures = {
         "first_cause_fraction": round(sum(is_right for *_, is_right in judged) / len(judged), 3),
@@ -90,12 +88,6 @@ def diagnose(log: LabelledLog, folder: Path, exit_code: int | None) -> Diagnosis
         (own / name).parent.mkdir(parents=True, exist_ok=True)
         (own / name).write_bytes(data)
     return diagnose_logs(find_logs([own]), exit_code).diagnosis
-
-
-def is_found(log: LabelledLog, diagnosis: Diagnosis) -> bool:
-    """With exit code 0 and without a launcher's report the outcome may be open, but it is not `ok`."""
-    is_bad = diagnosis.outcome is not Outcome.OK if log.exit_code == 0 else is_failed(diagnosis)
-    return is_bad and diagnosis.signature == log.signature and log.evidence in diagnosis.detail
 
 
 def is_failed(diagnosis: Diagnosis) -> bool:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from seatrial.records.outcome import Diagnosis, Outcome
 from tests.unit.collect.log_texts import RECORDED_SIGNATURES
 
 # Recorded ones whose lines, or whose launcher's report, name the rank that failed first.
@@ -80,6 +81,14 @@ class LabelledLog:
     @property
     def family(self) -> str:
         return self.name.split("/")[0]
+
+    def is_cause_found(self, found: Diagnosis) -> bool:
+        """With exit code 0 and without a launcher's report the outcome may be open, but it is not `ok`."""
+        is_bad = found.outcome is not Outcome.OK if self.exit_code == 0 else found.outcome is Outcome.FAILED
+        return is_bad and found.signature == self.signature and self.evidence in found.detail
+
+    def is_rank_found(self, found: Diagnosis) -> bool:
+        return self.rank is None or found.rank == self.rank
 
 
 @dataclass(frozen=True)

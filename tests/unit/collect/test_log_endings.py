@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ from tests.recorded.labelled_logs import (
     STEPS,
     TEXTS,
     Job,
+    LabelledLog,
     Line,
     encode,
     failing_logs,
@@ -26,8 +28,14 @@ from tests.recorded.labelled_logs import (
     nccl_lines,
     traceback,
     unmarked,
+    written_logs,
 )
 
+# What a person finds in these logs, and the reader does not.
+NOT_YET = {
+    "written/olmo_uncaught": "the line with the rank is the logger's, the exception's own has none",
+    "written/exception_group": "groups of exceptions are drawn with bars before their lines",
+}
 REPORTING = sorted(name for name in LAUNCHERS if name != "python")
 EXIT_CODES = st.sampled_from([None, 0, 1, 2, 7, 124, 127, 134, 137, 143, 255, -6, -9, -15])
 NOISE = st.sampled_from(
@@ -108,15 +116,30 @@ def test_a_healthy_log_with_noise_is_never_failed(
         assert found.cause is Cause.NONE
 
 
-def test_the_labelled_logs_at_their_ends() -> None:
-    """The same over the labelled set, read as one stream, with every exit code that a pipe could have hidden."""
-    for log in failing_logs(seed=7):
-        text = b"\n".join(log.files.values()).decode("utf-8", errors="surrogateescape")
-        found = diagnose(text, 1)
-        assert found.outcome is Outcome.FAILED, log.name
-        if "Root Cause (first observed failure)" in text:
-            assert diagnose(text, 0).outcome is Outcome.FAILED, log.name
+def read(log: LabelledLog, exit_code: int | None) -> Diagnosis:
+    return diagnose(b"\n".join(log.files.values()).decode("utf-8", errors="surrogateescape"), exit_code)
+
+
+@pytest.mark.parametrize("log", written_logs(), ids=lambda log: log.name)
+def test_each_written_ending(log: LabelledLog, request: pytest.FixtureRequest) -> None:
+    if log.name in NOT_YET:
+        request.applymarker(pytest.mark.xfail(reason=NOT_YET[log.name], strict=True))
+    found = read(log, log.exit_code)
+    assert log.is_cause_found(found), found
+    assert log.is_rank_found(found), found
+
+
+def test_generated_logs_have_the_first_cause_and_its_rank() -> None:
+    """Nineteen in twenty, as benchmarks/diagnosis.py promises of all of them; and a report of torchrun's is a failure after exit code 0."""
+    logs = [log for log in failing_logs(seed=7) if log.family == "generated"]
+    found = [(log, read(log, log.exit_code)) for log in logs]
+    wrong = [log.name for log, diagnosis in found if not (log.is_cause_found(diagnosis) and log.is_rank_found(diagnosis))]
+    assert len(wrong) <= 0.05 * len(logs), wrong
+    for log in logs:
+        if any(b"Root Cause (first observed failure)" in data for data in log.files.values()):
+            assert read(log, 0).outcome is Outcome.FAILED, log.name
+
+
+def test_healthy_logs_are_never_failed() -> None:
     for log in healthy_logs(seed=7):
-        text = b"\n".join(log.files.values()).decode("utf-8", errors="surrogateescape")
-        for exit_code in (0, None):
-            assert diagnose(text, exit_code).outcome is not Outcome.FAILED, log.name
+        assert {read(log, 0).outcome, read(log, None).outcome} <= {Outcome.OK, None}, log.name
