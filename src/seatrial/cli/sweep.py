@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.options import PER_NODE, AsJson, Budget, Heartbeat, MasterAddr, MasterPort, NodeRank, Only, Track, Yes
+from seatrial.cli.options import PER_NODE, AsJson, Budget, Heartbeat, KeepGoing, MasterAddr, MasterPort, NodeRank, Only, Track, Yes
 from seatrial.core import files
 from seatrial.core.errors import UsageError
 from seatrial.core.shell import quote
@@ -97,6 +97,7 @@ def sweep(
     env: Environment = None,
     seed: Seed = None,
     stop_on_error: StopOnError = False,
+    keep_going: KeepGoing = False,
     rank_by: RankBy = None,
     only: Only = None,
     budget: Budget = None,
@@ -137,7 +138,7 @@ def sweep(
     )
     plan = _resolved(mapping if nodes is None else on_nodes(mapping, nodes, is_own_folder=out is not None), command, only, budget)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
-    return execute_on_this_node(plan, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat)
+    return execute_on_this_node(plan, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, keep_going=keep_going)
 
 
 def _resolved(mapping: dict[str, Any], command: Sequence[str], only: Only, budget: Budget) -> CampaignPlan:

@@ -14,6 +14,8 @@ of seconds.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
 import signal
 from collections import deque
@@ -22,11 +24,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
-from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, host_in, without_host
+from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, host_in, read_lines, without_host
 from seatrial.collect.log_evidence import (
     CHAINED,
     EXCEPTION,
     HEAD,
+    MAX_LINES,
     Block,
     Weight,
     block_begun_by,
@@ -39,16 +42,13 @@ from seatrial.collect.log_evidence import (
     names_exception,
     without_harmless,
 )
-from seatrial.core.files import open_file
 from seatrial.core.log_lines import strip_colours
-from seatrial.core.text import MIB
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.registry import Signature, general, of_exit_code, signatures
 
 LONGEST_DETAIL = 500
 LONGEST_LINE = 8192
 """Of a line, as much is searched."""
-BLOCK_BYTES = MIB
 TAIL_LINES = 2000
 """The last lines are kept as they are: for the lines to show where there is no cause, and to see what came after a traceback."""
 TAIL_BYTES = 400_000
@@ -61,28 +61,28 @@ EXCERPT_LINES = 6
 LONGEST_EXCERPT = 240
 STEPS_WITHOUT_RANK = 2
 """Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
+RECENT_STEPS = 64
+"""Of so many lines that may report one, the last step is read: each of many ranks may print it."""
 LINES_AFTER = 3
 """A shell script may print so many lines after a program that failed."""
 
 # Every line that matters contains one of these, in small letters: a test derives that from the registry's patterns.
 FRAGMENTS = (
-    *("error", "fail", "exception", "traceback", "cannot", "can't", "could not", "couldn't", "unable", "invalid", "kill", "abort"),
-    *("fatal", "panic", "refused", "denied", "not found", "no such file", "missing", "out of memory", "timed out", "timeout"),
-    *("timed out", "not installed", "does not exist", "not set", "is required", "not supported", "unsupported", "not implemented"),
-    *("not available", "available", "no module named", "no slot", "hostfile", "reachable", "cancelled", "term_", "preempt", "reempted"),
-    *("nterruption", "low on resource", "shutdown", "evicted", "connect", "specified", "permitted", "oom", "memory", "too many"),
-    *("ancdata", "fallen off", "gpu is lost", "xid (", "insufficient", "too old", "mismatch", "no nvidia driver", "cuda-capable"),
-    *("not yet initialized", "illegal", "device-side", "in use", "eaddrinuse", " : no ", "neither", "no interface", "wrong "),
-    *("truncated", "undefined", "async event", "completion from peer", "duplicate", "waiting for clients", "name or service"),
-    *("watchdog", "by peer", "by remote peer", "broken pipe", "peerlost", "no space", "quota", "unexpected", "errno", "eio", "stale"),
-    *("read-only", "expected to", "ready twice", "only support", "oss is ", "oss became", "oss was ", "oss has become", "nan_loss"),
-    *("already at minimum", "halt: ", "terminate", "segmentation", "free()", "double free", "signal", "bus error", "return code"),
-    *("no working", "gaierror", "exit", "root cause", "rror", "warn", "rejected", "rate limit", "offline", "exits successfully"),
+    *("rror", "fail", "xception", "traceback", "cannot", "can't", "could n", "unable", "nvalid", "kill", "abort", "fatal", "panic"),
+    *("refused", "denied", "not found", "no such", "missing", "memory", "timed out", "timeout", "not installed", "not exist", "not set"),
+    *("required", "supported", "implemented", "available", "no module", "no slot", "hostfile", "reachable", "cancelled", "term_"),
+    *("reempt", "nterruption", "low on ", "shutdown", "evicted", "connect", "specified", "permitted", "oom", "too many", "ancdata"),
+    *("fallen off", "gpu is lost", "xid (", "too old", "mismatch", "nvidia driver", "cuda-capable", "initialized", "illegal"),
+    *("device-side", "in use", "eaddrinuse", "interface", "neither", "wrong ", "truncated", "undefined", "async event"),
+    *("completion from", "duplicate", "waiting for", "watchdog", "by peer", "by remote", "broken pipe", "peerlost", "no space"),
+    *("quota", "unexpected", "errno", "eio", "stale", "read-only", "xpected to", "ready twice", "only support", "oss is ", "oss became"),
+    *("oss was ", "oss has ", "nan_loss", "at minimum", "halt: ", "terminate", "segmentation", "free", "signal", "return code"),
+    *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
 )
 STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
 # Patterns with certain digits in them: two lines of one shape may differ.
-DIGITS_MATTER = ("xid", "inet", "127.", "exitcode", "return code", "signal", "errno", "client error", "fp00", "exit")
-SAME_DIGIT = str.maketrans("123456789", "0" * 9)
+DIGITS_MATTER = ("xid", "inet", "connect", "return code", "signal", "errno", "client error", "only support", "exit")
+SAME_DIGIT = bytes.maketrans(b"123456789", b"0" * 9)
 
 # Messages of torchrun, srun, pdsh and the interpreter about the end of other processes (only a -9 in them matters), and warnings of
 # Python's: the run went on after them.
@@ -97,6 +97,7 @@ LAUNCHER_REPORT = re.compile(r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(
 ROOT_CAUSE = "Root Cause (first observed failure)"
 REPORT_FIELD = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
 REPORT_LINES = 8
+QUOTED_LINES = 200
 # The report of deepspeed's launcher.
 DEEPSPEED_REPORT = re.compile(r"\[launch\.py:\d+:\w+\] .* exits with return code = (-?\d{1,9})$")
 # What a launcher prints only about a run that failed.
@@ -106,14 +107,21 @@ FAILED_BY_LAUNCHER = re.compile(
     r"|^srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code [1-9]|Killed|Out Of Memory|Segmentation|Bus error|Aborted)"
     r"|^(?:mpirun|mpiexec|prterun|prte) (?:noticed|detected) that .*(?:exited on signal|non-zero)"
     r"|^subprocess\.CalledProcessError: Command .* (?:non-zero exit status|died with)"
+    r"|^ERROR:composer\.cli\.launcher:Rank \d+ crashed|^\[rank: \d+\] Child process with PID \d+ terminated with code -?[1-9]"
 )
+# After NCCL's error of a rank comes the address it could not reach.
+LAST_ERROR = "Last error:"
 # What is printed when training is over and all went well.
-GOOD_END = re.compile(r"'train_runtime': |\btrain_runtime\s+=|\bTraining (?:completed|finished|complete|done)\b|exits successfully\.$")
+GOOD_END = re.compile(
+    r"'train_runtime': |\btrain_runtime\s+=|\b[Tt]raining (?:completed|finished|complete|done)\b|exits successfully\.$"
+    r"|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
+)
 # Exit codes of a rank that raised, aborted or was sent TERM: its own lines show more.
 RAISED = 1
 UNINFORMATIVE_CODES = (RAISED, -6, -15)
 # Signals of a fault in native code; an abort (6) is also how torch ends after an error it has printed.
 NATIVE_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+CRASH_SIGNALS = tuple(one.name for one in (*NATIVE_SIGNALS, signal.SIGABRT))
 # A shell, or a launcher that passes on a negative code, exits with this plus the signal that ended its child.
 SHELL_SIGNALS = 128
 # Causes that an exit code shows by itself.
@@ -123,12 +131,15 @@ EXIT_CODE_DETAILS = {
 }
 # Lines after a traceback that are no sign of life: what is printed at exit, and by libraries that log everything.
 AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?:real|user|sys)\s|^Exception ignored|^\S*: line \d+: +\d+ ")
-STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)s?\b\W{0,4}(\d{1,12})", re.IGNORECASE)
+STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)\b[^\w,]{0,12}(\d[\d,]{0,15})", re.IGNORECASE)
 PREFIX_RANK = re.compile(r"\[rank(\d{1,9})\]|\[(?:default|trainer|worker)(\d{1,9})|\[\d+,(\d{1,9})\]<std|\brank=(\d{1,6})\b")
 TASK_LABEL = re.compile(r"^\s*(\d{1,6}):$")
 TEXT_RANK = re.compile(
     r"^srun: error: \S+: task (\d{1,6}): |\bprocess rank (\d{1,6}) with PID|\bRanks (\d{1,6}) failed to pass|^\[[Rr]ank (\d{1,6})\]"
+    r"|\blauncher:Rank (\d{1,6}) crashed|^\[rank: (\d{1,6})\] Child process"
 )
+
+NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
 
 @dataclass(kw_only=True)
@@ -188,12 +199,14 @@ class _Source:
     """Of a traceback that has begun and not ended."""
     chained: bool = False
     chain: _Chain | None = None
+    awaits_last_error: bool = False
+    """NCCL's own reason is the next line."""
     report_left: int = 0
     """Lines of torchrun's report that are still to come."""
 
     @property
     def is_open(self) -> bool:
-        return self.block is not None or self.frames is not None or self.report_left > 0
+        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
 
     def step(self) -> tuple[_Found, ...]:
         """It went on: what it survived."""
@@ -206,6 +219,18 @@ class _Source:
         return gone
 
 
+@dataclass(frozen=True, kw_only=True)
+class _LastStep:
+    at: int
+    step: int | None
+    interval: int
+    """Steps between two lines that report one."""
+
+    def may_be(self, asked_steps: int) -> bool:
+        """Whether the run may have taken them all: steps are counted from 0 or from 1, and not each is reported."""
+        return self.step is not None and self.step + self.interval >= asked_steps
+
+
 _BORING, _STEP, _ERROR, _CHECK = range(4)
 
 
@@ -215,8 +240,8 @@ class LogReader:
     def __init__(self) -> None:
         self._at = 0
         self._numbers: dict[str, int] = {}
-        self._kinds: dict[str, int] = {}
-        self._signs: dict[str, Signature | None] = {}
+        self._kinds: dict[bytes, int] = {}
+        self._signs: dict[str | bytes, Signature | None] = {}
         self._splitter = PrefixSplitter()
         self._sources: dict[tuple[str, str], _Source] = {}
         self._open: dict[int, _Source] = {}
@@ -226,13 +251,14 @@ class LogReader:
         self._survived: _Chain | None = None
         self._survived_errors: list[str] = []
         self._num_errors = 0
+        self._has_evidence = False
+        """Whether something may still be survived."""
         self._report: dict[str, str] = {}
         self._deepspeed_code: int | None = None
         self._report_at: _Evidence | None = None
         self._steps_since_report = 0
         self._good_end_at: int | None = None
-        self._last_step: int | None = None
-        self._last_step_at = 0
+        self._steps: deque[tuple[int, str]] = deque(maxlen=RECENT_STEPS)
 
     def read(self, path: Path, *, source: str = "", rank: int | None = None) -> None:
         """Every line of a file; OSError where it cannot be read."""
@@ -258,33 +284,30 @@ class LogReader:
         if self._open and self._at < self._slow_until:
             self._examine(line, source, rank)
             return
-        shape = line.translate(SAME_DIGIT)
+        shape = _shape(line)
         kind = self._kinds.get(shape)
         if kind is None:
-            kind = self._kind_of(shape)
+            kind = self._kind_of(line)
             if len(self._kinds) >= MAX_SHAPES:
                 self._kinds.clear()
             self._kinds[shape] = kind
         if kind == _BORING:
             return
-        if kind == _STEP and not self._sources and self._report_at is None:
-            self._note_step(line)
+        if kind == _STEP and not self._has_evidence:
+            self._steps.append((self._at, line))
             return
         self._open = {} if self._open and self._at >= self._slow_until else self._open
         worth = self._examine(line, source, rank)
-        if kind == _CHECK and worth < _CHECK and not any(word in shape.lower() for word in DIGITS_MATTER):
+        if kind == _CHECK and worth < _CHECK and not _digits_matter(line):
             self._kinds[shape] = worth
 
     @staticmethod
-    def _kind_of(shape: str) -> int:
-        low = shape.lower()
+    def _kind_of(line: str) -> int:
+        low = line.lower()
         for fragment in FRAGMENTS:
             if fragment in low:
                 return _CHECK
-        for fragment in STEP_FRAGMENTS:
-            if fragment in low:
-                return _STEP if is_step(strip_colours(shape)) or "[" in shape or ": " in shape else _BORING
-        return _BORING
+        return _STEP if any(fragment in low for fragment in STEP_FRAGMENTS) else _BORING
 
     def _keep(self, line: str, source: str, rank: int | None) -> None:
         if len(self._tail) == TAIL_LINES:
@@ -316,7 +339,7 @@ class LogReader:
             self._kinds.clear()
         begins = split.text.find(HEAD)
         # Behind a progress bar that was not ended.
-        if begins > 0 and not is_indented(split.text) and split.text[begins - 1] not in "'\"`":
+        if begins > 0 and not CHAINED.search(split.text) and not is_indented(split.text) and split.text[begins - 1] not in "'\"`":
             return PrefixedLine(split.source, split.text[begins:])
         return split
 
@@ -331,11 +354,14 @@ class LogReader:
 
     def _judge(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> int:
         if own.report_left > 0:
-            self._read_report(own, text)
+            text = self._read_report(own, text)
         weight = _weight_by_block(own, text)
         raised = self._follow_traceback(own, text)
         if CHAINED.search(text):
             own.chained = True
+            return _CHECK
+        if GOOD_END.search(text):
+            self._good_end_at = self._at
             return _CHECK
         if raised is None and is_step(text) and self._sign(text) is None:
             self._step(own, text)
@@ -345,10 +371,12 @@ class LogReader:
         if weight is Weight.IGNORED or is_warning(prefix, text):
             own.frames = None
             return _BORING
+        if own.awaits_last_error:
+            own.awaits_last_error = False
+            if self._add_last_error(own, text):
+                return _CHECK
+        own.awaits_last_error = text.startswith(LAST_ERROR)
         is_report = self._note_report(own, source, prefix, text, given_rank)
-        if GOOD_END.search(text):
-            self._good_end_at = self._at
-            return _CHECK
         sign = self._sign(text)
         noise = NOISE.search(text) is not None
         if raised is not None and noise:
@@ -372,9 +400,22 @@ class LogReader:
         self._store(own, evidence, raised is not None, weight)
         return _CHECK
 
+    def _add_last_error(self, own: _Source, text: str) -> bool:
+        """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
+        found, sign = own.recent[-1], self._sign(text)
+        complaint = found.after_effect or found.echo
+        if complaint is None or _is_root(sign):
+            return False
+        complaint.excerpt = (*complaint.excerpt, _short(text))
+        if sign is None or sign.echo:
+            complaint.text += f"; last error: {text}"
+        else:
+            complaint.text, complaint.sign = text, sign
+        return True
+
     def _follow_traceback(self, own: _Source, text: str) -> tuple[str, ...] | None:
         """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
-        if text.startswith(HEAD):
+        if text.startswith(HEAD) or text.endswith(HEAD):
             own.frames = deque(maxlen=EXCERPT_LINES)
             return None
         if is_indented(text):
@@ -385,7 +426,7 @@ class LogReader:
         return tuple(frames or ()) if names_exception(text, is_first=frames is not None) else None
 
     def _store(self, own: _Source, evidence: _Evidence, raised: bool, weight: Weight) -> None:
-        own.is_empty = False
+        own.is_empty, self._has_evidence = False, True
         found, sign = own.recent[-1], evidence.sign
         if sign is not None and sign.after_effect:
             if sign.echo:
@@ -419,25 +460,21 @@ class LogReader:
                 found.chain = own.chain
 
     def _step(self, own: _Source, text: str) -> None:
-        self._note_step(text)
+        self._steps.append((self._at, text))
         self._steps_since_report += 1
         if self._report_at is not None and self._steps_since_report >= STEPS_WITHOUT_RANK:
             self._report_at, self._report, self._deepspeed_code = None, {}, None
         for gone in own.step():
             self._survived = gone.chain or self._survived
-            self._survived_errors = [*self._survived_errors, *gone.errors][:5]
-
-    def _note_step(self, text: str) -> None:
-        match = STEP_NUMBER.search(text)
-        if match:
-            self._last_step, self._last_step_at = max(self._last_step or 0, int(match.group(1))), self._at
+            self._survived_errors = [*self._survived_errors, *gone.errors][:MAX_LINES]
+        self._has_evidence = self._report_at is not None or not all(one.is_empty for one in self._sources.values())
 
     def _note_error(self, own: _Source, text: str) -> int:
         if not is_error_line(text) or LAUNCHER_REPORT.search(text):
             return _BORING
-        own.is_empty = False
+        own.is_empty, self._has_evidence = False, True
         errors = own.recent[-1].errors
-        if len(errors) < 5 and text.strip() not in errors:
+        if len(errors) < MAX_LINES and text.strip() not in errors:
             errors.append(text.strip())
         return _ERROR
 
@@ -449,7 +486,7 @@ class LogReader:
             self._deepspeed_code = int(match.group(1))
         if not FAILED_BY_LAUNCHER.search(text):
             return False
-        self._steps_since_report = 0
+        self._steps_since_report, self._has_evidence = 0, True
         if self._report_at is None:
             rank = _rank(prefix, text, given_rank)
             number = self._numbers.get(source, 0)
@@ -458,16 +495,18 @@ class LogReader:
             )
         return True
 
-    def _read_report(self, own: _Source, text: str) -> None:
+    def _read_report(self, own: _Source, text: str) -> str:
+        """The line; one of a traceback that the report quotes (of a script under `@record`) as the rank would have printed it."""
         own.report_left -= 1
         if match := REPORT_FIELD.match(text):
             self._report.setdefault(match.group(1), match.group(2))
+        if text.endswith(HEAD):
+            own.report_left = QUOTED_LINES
+            return text
+        return text.removeprefix("  ") if own.frames is not None else text
 
     def _sign(self, text: str) -> Signature | None:
-        key = text.translate(SAME_DIGIT)
-        low = key.lower()
-        if any(word in low for word in DIGITS_MATTER):
-            key = text
+        key = text if _digits_matter(text) else _shape(text)
         if key not in self._signs:
             if len(self._signs) >= MAX_SHAPES:
                 self._signs.clear()
@@ -477,17 +516,14 @@ class LogReader:
     def result(self, exit_code: int | None = None, asked_steps: int | None = None) -> Diagnosis:
         """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
         at_end = self._traceback_at_end()
-        outcome = self._outcome(exit_code, asked_steps, at_end)
-        if outcome is Outcome.OK:
-            found = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
-        else:
-            found = self.failure(exit_code)
+        outcome, last = self._outcome(exit_code, asked_steps, at_end), self._last_step()
         return replace(
-            found,
+            NO_FAILURE if outcome is Outcome.OK else self.failure(exit_code),
             outcome=outcome,
             launcher_report=self._report_at is not None,
             traceback_at_end=at_end,
-            last_step=self._last_step,
+            last_step=last.step,
+            step_interval=last.interval,
         )
 
     def failure(self, exit_code: int | None = None) -> Diagnosis:
@@ -555,7 +591,10 @@ class LogReader:
         return replace(found, rank=rank)
 
     def _reported_rank(self) -> int | None:
-        return int(self._report["rank"]) if "rank" in self._report else None
+        """By torchrun's report, else by the first line of another launcher about a rank that failed."""
+        if "rank" in self._report:
+            return int(self._report["rank"])
+        return self._report_at.rank if self._report_at else None
 
     def _after_effect(self) -> _Evidence | None:
         """The earliest after-effect that is more than the loss of a peer, else the earliest."""
@@ -575,7 +614,7 @@ class LogReader:
         if rank is None and not entry.after_effect and self._report.get("exitcode") in ("1", None):
             # Without prefixes: the launcher knows who ended first.
             rank = self._reported_rank()
-        if entry.after_effect and entry.id != "monitored_barrier":
+        if entry.after_effect and entry.id != "monitored_barrier" and not FAILED_BY_LAUNCHER.search(evidence.text):
             # Whoever prints it only waited for another one.
             rank = None
         return replace(
@@ -590,11 +629,17 @@ class LogReader:
 
     def _traceback_at_end(self) -> bool:
         """Whether the process of an exception printed nothing after it that shows it alive."""
-        for chain in (one.chain for one in self._found() if one.chain):
-            own = [line for line in self._tail_after(chain.last) if self._shows_life(line)]
-            if len(own) <= (0 if without_host(chain.last.prefix) else LINES_AFTER):
-                return True
-        return False
+        return any(self._is_last(one.chain.last) for one in self._found() if one.chain)
+
+    def _sign_at_end(self) -> bool:
+        """Whether the log ends with the sign of a failure that is no exception: a usage message, a scheduler's or the kernel's line."""
+        signs = [one.sign for one in self._found() if one.sign]
+        return any(self._good_end_at is None and self._is_last(sign) for sign in signs)
+
+    def _is_last(self, evidence: _Evidence) -> bool:
+        """Whether its process printed nothing after it that shows it alive."""
+        own = [line for line in self._tail_after(evidence) if self._shows_life(line)]
+        return len(own) <= (0 if without_host(evidence.prefix) else LINES_AFTER)
 
     def _tail_after(self, evidence: _Evidence) -> Iterator[str]:
         for at, source, _, line in self._tail:
@@ -611,18 +656,24 @@ class LogReader:
     def _outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
         if exit_code or self._report_at is not None:
             return Outcome.FAILED
-        # Steps are counted from 0 or from 1.
-        reached = None if asked_steps is None else self._last_step is not None and self._last_step + 1 >= asked_steps
+        last = self._last_step()
+        reached = None if asked_steps is None else last.may_be(asked_steps)
         if at_end:
             # After an exit code of 0 it is sure only where steps are missing.
             return Outcome.FAILED if reached is False or (exit_code is None and reached is None) else None
         if exit_code == 0:
-            return Outcome.OK
+            return None if not reached and self._sign_at_end() else Outcome.OK
         serious = _earliest(one.sign or one.outranking or one.after_effect for one in self._found())
-        good_at = self._last_step_at if reached else self._good_end_at
+        good_at = last.at if reached else self._good_end_at
         if good_at is not None:
             return None if serious is not None and serious.at > good_at else Outcome.OK
         return Outcome.FAILED if serious is not None else None
+
+    def _last_step(self) -> _LastStep:
+        found = [(int(match.group(1).replace(",", "")), at) for at, text in self._steps if (match := STEP_NUMBER.search(text))]
+        numbers = sorted({number for number, _ in found})
+        step, at = max(found, default=(None, 0))
+        return _LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
 
     def _unexplained_end(self, exit_code: int | None) -> Diagnosis:
         if exit_code is None:
@@ -630,9 +681,12 @@ class LogReader:
         entry = of_exit_code(exit_code)
         if entry is not None and entry.cause in EXIT_CODE_DETAILS:
             return _diagnosis(entry, EXIT_CODE_DETAILS[entry.cause])
-        if -exit_code in (*NATIVE_SIGNALS, signal.SIGABRT):
-            return _diagnosis(general(Cause.NATIVE_CRASH), f"the process crashed: {signal.Signals(-exit_code).name}")
+        name = signal_name(exit_code)
+        if name in CRASH_SIGNALS:
+            crashed = entry if entry is not None and entry.cause is Cause.NATIVE_CRASH else general(Cause.NATIVE_CRASH)
+            return _diagnosis(crashed, f"the process crashed: {name}" + (f" (exit code {exit_code})" if exit_code > 0 else ""))
         how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
+        how += f" ({name})" if name else ""
         return self._unexplained(_exit_code_entry(exit_code), f"the launcher ended {how} and the log shows no cause")
 
     def _unexplained(self, entry: Signature, detail: str, ended_first: str = "") -> Diagnosis:
@@ -669,19 +723,14 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
     return reader.failure(exit_code)
 
 
-def read_lines(path: Path) -> Iterator[str]:
-    """Lines of any length, of which the end is kept; bytes that are no UTF-8 are replaced."""
-    with open_file(path) as source:
-        rest = b""
-        while block := source.read(BLOCK_BYTES):
-            whole, newline, begun = block.rpartition(b"\n")
-            if newline:
-                yield from (rest + whole).decode("utf-8", errors="replace").split("\n")
-                rest = begun
-            else:
-                rest = (rest + begun)[-LONGEST_LINE:]
-        if rest:
-            yield rest.decode("utf-8", errors="replace")
+def _shape(line: str) -> bytes:
+    """Lines that differ in digits only have the same."""
+    return line.encode("utf-8", errors="replace").translate(SAME_DIGIT)
+
+
+def _digits_matter(text: str) -> bool:
+    low = text.lower()
+    return any(word in low for word in DIGITS_MATTER)
 
 
 def _weight_by_block(own: _Source, text: str) -> Weight:
@@ -718,6 +767,15 @@ def _rank(prefix: str, text: str, given: int | None) -> int | None:
         return given
     match = PREFIX_RANK.search(prefix) or TEXT_RANK.search(text) or TASK_LABEL.match(without_host(prefix))
     return None if match is None else int(next(group for group in match.groups() if group is not None))
+
+
+def signal_name(exit_code: int) -> str:
+    """Of the signal that ended the process, as Python, a shell (128 + n) or deepspeed (256 - n) passes it on; empty for none."""
+    for number in (-exit_code, exit_code - SHELL_SIGNALS, 256 - exit_code):
+        if 0 < number <= signal.SIGTERM or number == signal.SIGXCPU:
+            with contextlib.suppress(ValueError):
+                return signal.Signals(number).name
+    return ""
 
 
 def _exit_code_entry(exit_code: int | None) -> Signature:

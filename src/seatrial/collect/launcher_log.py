@@ -7,6 +7,7 @@ launchers put before them; the last lines of all hosts merged by arrival; the se
 from __future__ import annotations
 
 import bisect
+import contextlib
 import heapq
 import itertools
 import math
@@ -26,7 +27,7 @@ from seatrial.collect.attempt_files import (
     skipped_bytes,
 )
 from seatrial.core.fallback import fallback_entry
-from seatrial.core.files import tail_lines
+from seatrial.core.files import open_file, tail_lines
 from seatrial.core.log_lines import LARGEST_STEP, LONGEST_LINE, NUMBER, split_rank, strip_colours
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB
@@ -116,6 +117,7 @@ def _in_order(rows: list[Arrival]) -> list[Arrival]:
 
 LARGEST_LOG_BYTES = 64 * MIB
 """Seconds of reading; a log of ten gigabytes would take many minutes, and add nothing to the time of a step."""
+BLOCK_BYTES = MIB
 # What is searched of a line, even where each of its characters takes four bytes.
 LONGEST_TEXT_BYTES = 4 * LONGEST_LINE
 
@@ -282,6 +284,53 @@ class HostLog:
 
 def host_logs(attempt: AttemptPaths) -> list[HostLog]:
     return [HostLog(host=folder.name, path=folder.paths.launcher_log) for folder in _folders(attempt)]
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Every line, whatever its length (of a very long one the end); bytes that are no UTF-8 are replaced."""
+    with open_file(path) as source:
+        rest = b""
+        while block := source.read(BLOCK_BYTES):
+            whole, newline, begun = block.rpartition(b"\n")
+            if newline:
+                yield from (rest + whole).decode("utf-8", errors="replace").split("\n")
+                rest = begun
+            else:
+                rest = (rest + begun)[-LONGEST_TEXT_BYTES:]
+        if rest:
+            yield rest.decode("utf-8", errors="replace")
+
+
+def all_lines(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
+    """(file, line) of every line of all hosts, by arrival on one clock; lines of one of several hosts have a prefix. What cannot be read is
+    left out."""
+    folders = _folders(attempt)
+    if len(folders) == 1:
+        yield from _lines_of(folders[0], attempt)
+        return
+    # A stable merge: the order within a host is kept, and of lines that arrived together node 0's come first.
+    for _, file, line in heapq.merge(*(_timed_lines(folder, attempt) for folder in folders), key=lambda line: line[0]):
+        yield file, line
+
+
+def _lines_of(folder: HostFolder, attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
+    """With what is in the fallback folder while its disk fails."""
+    log = folder.paths.launcher_log
+    name = str(log.relative_to(attempt.folder)) if log.is_relative_to(attempt.folder) else str(log)
+    for path in (log, fallback_entry(log)):
+        with contextlib.suppress(OSError):
+            yield from ((name, line) for line in (read_lines(path) if path else ()))
+
+
+def _timed_lines(folder: HostFolder, attempt: AttemptPaths) -> Iterator[tuple[float, str, str]]:
+    clock, prefix = _ArrivalClock(read_arrivals(folder.paths.arrivals).rows), host_prefix(folder.name)
+    arrived_t, end_bytes = -math.inf, 0
+    for name, line in _lines_of(folder, attempt):
+        # Bytes that are no UTF-8 make the offset a little more.
+        end_bytes += len(line.encode("utf-8", errors="replace")) + 1
+        t = clock.arrival_of(end_bytes).t - folder.offset_s
+        arrived_t = max(arrived_t, t) if math.isfinite(t) else arrived_t
+        yield arrived_t, name, f"{prefix}{line}"
 
 
 def last_lines(attempt: AttemptPaths, count: int, max_bytes: int, host: str = "") -> list[str]:

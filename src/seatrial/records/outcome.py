@@ -121,7 +121,9 @@ class Diagnosis:
     traceback_at_end: bool = False
     """The last that a process printed is the traceback of an uncaught exception."""
     last_step: int | None = None
-    """The highest step number in the log; None without any."""
+    """The highest among the last step numbers in the log; None without any."""
+    step_interval: int = 1
+    """Steps between two lines that report one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,3 +165,5 @@ class RunOutcome:
     """Where the main thread of `rank` was: `train.py:41 in step`."""
     excerpt: tuple[str, ...] = ()
     """The lines of the log that show the cause: the innermost frames of the rank that failed first."""
+    doubt: str = ""
+    """Of a run that is `ok` by its exit code: what makes that doubtful."""
