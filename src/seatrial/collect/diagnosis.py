@@ -71,8 +71,20 @@ FRAGMENTS = (
     *("rror", "fail", "xception", "traceback", "cannot", "can't", "could n", "unable", "nvalid", "kill", "abort", "fatal", "panic"),
     *("refused", "denied", "not found", "no such", "missing", "memory", "timed out", "timeout", "not installed", "not exist", "not set"),
     *("required", "supported", "implemented", "available", "no module", "no slot", "hostfile", "reachable", "cancelled", "term_"),
-    *("reempt", "nterruption", "low on ", "shutdown", "evicted", "connect", "specified", "permitted", "oom", "too many", "ancdata"),
-    *("fallen off", "gpu is lost", "xid (", "too old", "mismatch", "nvidia driver", "cuda-capable", "initialized", "illegal"),
+    *("reempt", "nterruption", "low on ", "shutdown", "evicted", "onnect", "specified", "permitted", "oom", "too many", "ancdata"),
+    *(
+        "fallen off",
+        "gpu is lost",
+        "xid (",
+        "nsufficient",
+        "kv cache",
+        "too old",
+        "mismatch",
+        "nvidia driver",
+        "cuda-capable",
+        "initialized",
+        "illegal",
+    ),
     *("device-side", "in use", "eaddrinuse", "interface", "neither", "wrong ", "truncated", "undefined", "async event"),
     *("completion from", "duplicate", "waiting for", "watchdog", "by peer", "by remote", "broken pipe", "peerlost", "no space"),
     *("quota", "unexpected", "errno", "eio", "stale", "read-only", "xpected to", "ready twice", "only support", "oss is ", "oss became"),
@@ -81,7 +93,10 @@ FRAGMENTS = (
 )
 STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
 # Patterns with certain digits in them: two lines of one shape may differ.
-DIGITS_MATTER = ("xid", "inet", "connect", "return code", "signal", "errno", "client error", "only support", "exit")
+DIGITS_MATTER = (
+    *("xid", "inet", "onnect", "return code", "signal", "errno", "client error", "support", "exit", "outofmemory", "ancdata"),
+    *("plus", "collect"),
+)
 SAME_DIGIT = bytes.maketrans(b"123456789", b"0" * 9)
 
 # Messages of torchrun, srun, pdsh and the interpreter about the end of other processes (only a -9 in them matters), and warnings of
