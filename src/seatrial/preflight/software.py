@@ -117,7 +117,7 @@ def lossy_pipeline(spec: RunSpec) -> str:
             continue
         given = list(itertools.takewhile(lambda one: one[:1] in "-+" or one == "pipefail", argv[index + 1 :]))
         text = argv[index + 1 + len(given)] if index + 1 + len(given) < len(argv) else ""
-        if any(re.fullmatch(r"-[a-z]*c[a-z]*", option) for option in given) and "pipefail" not in (*given, *text.split()):
+        if any(re.fullmatch(r"-[a-z]*c[a-z]*", option) for option in given) and not any("pipefail" in one for one in (*given, text)):
             return text if has_pipe(text) else ""
     return ""
 
