@@ -19,8 +19,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seatrial.collect.attempt_files import bounded_lines
-from seatrial.collect.diagnosis import LogReader, read_lines
-from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine
+from seatrial.collect.diagnosis import LogReader
+from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine, read_lines
 from seatrial.collect.log_steps import PrintedStep, Reading, best_reading
 from seatrial.core.errors import UsageError
 from seatrial.core.log_lines import KEYWORDS, NUMBER, split_rank, strip_colours
