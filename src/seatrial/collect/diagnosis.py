@@ -785,8 +785,9 @@ def _rank(prefix: str, text: str, given: int | None) -> int | None:
 
 
 def signal_name(exit_code: int) -> str:
-    """Of the signal that ended the process, as Python, a shell (128 + n) or deepspeed (256 - n) passes it on; empty for none."""
-    for number in (-exit_code, exit_code - SHELL_SIGNALS, 256 - exit_code):
+    """Of the signal that ended the process, as Python, a shell (128 + n) or deepspeed (256 - n) passes it on; empty for none. 255 and 254
+    are what `exit(-1)`, ssh and others return: no signal."""
+    for number in (-exit_code, exit_code - SHELL_SIGNALS, 256 - exit_code if exit_code < 254 else 0):
         if 0 < number <= signal.SIGTERM or number == signal.SIGXCPU:
             with contextlib.suppress(ValueError):
                 return signal.Signals(number).name

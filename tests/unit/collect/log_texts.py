@@ -177,7 +177,12 @@ WORDINGS = {
         "ValueError: Free memory on device (3.1/23.5 GiB) on startup is less than desired GPU memory utilization (0.9, 21.2 GiB).",
     ),
     "shared_memory": ("RuntimeError: unable to write to file </torch_4003_17_0>: No space left on device (28)",),
-    "host_oom": ("[812.5] oom_reaper: reaped process 4003 (python), now anon-rss:0kB", "MemoryError"),
+    "host_oom": (
+        "[812.5] oom_reaper: reaped process 4003 (python), now anon-rss:0kB",
+        "MemoryError",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
+    ),
     "gpu_fault": (
         "NVRM: Xid (PCI:0000:3b:00): 48, pid=4003, Double Bit ECC Error",
         "Unable to determine the device handle for GPU0: 0000:3B:00.0: Unknown Error",
@@ -222,7 +227,7 @@ WORDINGS = {
         "mpirun noticed that process rank 0 with PID 1 on node n1 exited on signal 11 (Segmentation fault).",
         "srun: error: gpu-01: task 1: Segmentation fault (core dumped)",
     ),
-    "killed": ("srun: error: gpu-01: tasks 1-3: Killed",),
+    "killed": ("srun: error: gpu-01: tasks 1-3: Killed", "Killed", "run.sh: line 28:  8156 Killed                  python3 main.py"),
     "collective_timeout": ("RuntimeError: [unbound_buffer.cc:82] Timed out waiting 1800000ms for recv operation to complete",),
     "peer_lost": ("ConnectionResetError: [Errno 104] the other side is gone",),
     "nan": (
@@ -256,6 +261,7 @@ WORDINGS = {
         "CUDA error: out of memory",
         "[E1115 14:42:40.1 train.cpp:3] ERROR CUDA out of memory",
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.",
     ),
     "program_missing": ("/bin/sh: 1: numactl: not found",),
     "permission": ("cp: cannot create regular file '/data/x': Permission denied",),
