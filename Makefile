@@ -50,7 +50,7 @@ test-pythons:
 
 # What we claim of ourselves, each with its bounds; the last line of each is one JSON object.
 bench: $(VENV)/.test-ready
-	@for name in startup probe_overhead sampler_cost harness_gap eta_error analysis_scale page_scale prepare_speed compare_rates leak_rates straggler_rates steady_state endurance doctor_scale; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	@for name in startup probe_overhead sampler_cost harness_gap eta_error analysis_scale page_scale prepare_speed compare_rates leak_rates straggler_rates steady_state endurance doctor_scale diagnosis; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 lint: $(VENV)/.test-ready
 	$(BIN)/ruff check .

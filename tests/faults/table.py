@@ -73,6 +73,24 @@ RUN_FAULTS = Part(
             f"{RUNS}::test_exit_code_0_without_a_step_is_no_success",
         ),
         Row(
+            "A shell's pipeline hides the exit code of a program that failed (`… | tee log`)",
+            "Preflight warns. A launcher's failure report, or a traceback before the steps asked for, counts before exit code 0.",
+            "`failed` with the first cause; detail begins with `exit code 0, but`.",
+            f"{RUNS}::test_a_pipeline_that_hides_a_failure_does_not_make_it_a_success",
+        ),
+        Row(
+            "The same after the last step asked for, or with fewer steps than the other repeats",
+            "The run stays in the tables; no criterion passes on it.",
+            "`ok` with a caution (`doubtful_end`), INCONCLUSIVE.",
+            f"{RUNS}::test_a_traceback_after_the_last_step_leaves_the_verdict_open",
+        ),
+        Row(
+            "Run after run fails for a cause that no setting explains (import error, missing file, port)",
+            "After three alike, with no success before, the campaign stops; `--keep-going` runs the others all the same.",
+            "INCONCLUSIVE, exit code 3; the others stay pending.",
+            f"{RUNS}::test_alike_failures_that_no_setting_explains_end_the_campaign",
+        ),
+        Row(
             "A rank hangs in Python",
             "No step for `limits.stall`: stacks of every rank, halt.json, TERM, KILL.",
             "`stalled` with rank, phase and line; `attempt-N/stacks/`.",

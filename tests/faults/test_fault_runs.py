@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import socket
 
 from tests.faults.campaigns import INCONCLUSIVE, QUICK_STALL, QUICK_STALL_OF_A_SCRIPT, dummy, only_attempt, outcome, outcomes, run_and_end
@@ -157,3 +158,36 @@ def test_a_stale_halt_file_stops_nobody(harness: Harness) -> None:
         (folder / ".HALT").write_text("halt: heartbeat_stall")
     harness.run("run", str(harness.plan(dummy("crash_at_step: null"))), code=0)
     assert outcome(harness, 2)["outcome"] == "ok"
+
+
+PIPED = "sweep --repeats 1 --steps 100 -P lr=1,2 --out out -- bash -c 'python -u mine.py {lr} 2>&1 | tee log'"
+
+
+def test_a_pipeline_that_hides_a_failure_does_not_make_it_a_success(harness: Harness) -> None:
+    (harness.folder / "mine.py").write_text(
+        "for step in range(20):\n    print(f'step {step}: loss {1 / (step + 1):.4f}')\nraise ValueError('bad sample 17')\n"
+    )
+    text = harness.run(*shlex.split(PIPED), code=2)
+    ended = [json.loads(path.read_text()) for path in harness.out.folder.glob("*/attempt-1/outcome.json")]
+    assert {(one["outcome"], one["cause"], one["exit_code"]) for one in ended} == {("failed", "exception", 0)}
+    assert "pipefail" in text and "bad sample 17" in text
+
+
+def test_a_traceback_after_the_last_step_leaves_the_verdict_open(harness: Harness) -> None:
+    (harness.folder / "mine.py").write_text(
+        "for step in range(100):\n    print(f'step {step}: loss {1 / (step + 1):.4f}')\nraise ValueError('bad sample 17')\n"
+    )
+    text = harness.run(*shlex.split(PIPED), code=INCONCLUSIVE)
+    ended = [json.loads(path.read_text()) for path in harness.out.folder.glob("*/attempt-1/outcome.json")]
+    assert {(one["outcome"], one["exit_code"]) for one in ended} == {("ok", 0)}
+    assert "exited 0 after a traceback: probably failed" in " ".join(text.split())
+
+
+def test_alike_failures_that_no_setting_explains_end_the_campaign(harness: Harness) -> None:
+    (harness.folder / "mine.py").write_text("import no_such_package\n")
+    argv = ["sweep", "--repeats", "3", "-P", "lr=1,2", "--out", "out", "--", "python", "mine.py", "{lr}"]
+    text = harness.run(*argv, code=INCONCLUSIVE)
+    assert len(list(harness.out.folder.glob("*/attempt-1/outcome.json"))) == 3
+    assert "3 of 6 runs left" in " ".join(text.split()) and "--keep-going" in text
+    harness.run(*argv[:-4], "--keep-going", *argv[-4:], code=2)
+    assert len({row["run"] for row in harness.manifest()}) == 6

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -36,12 +37,19 @@ from seatrial.observe.progress import Progress
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
-from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.results import LiveState, MeasuredRun
 from seatrial.results.recompute import RunRecorder
 
 PLAN_HASH_DIGITS = 16
+ALIKE_RUNS = 3
+# Causes outside of the settings: the same line again means that the next run fails too.
+WHATEVER_THE_SETTINGS = frozenset(
+    {Cause.IMPORT_ERROR, Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.PORT_IN_USE, Cause.PERMISSION, Cause.DRIVER_MISMATCH}
+)
+# Which rank and host reports it may change from run to run.
+WHERE = re.compile(r"^(?:exit code 0, but )?(?:on \S+: )?(?:rank \d+: )?")
 
 
 class Listener(Protocol):
@@ -73,6 +81,8 @@ class CampaignEnd:
     interrupted: bool = False
     stopped_on_error: bool = False
     out_of_budget: bool = False
+    failed_alike: str = ""
+    """The cause for which run after run failed, none having succeeded, and which no setting explains."""
     disk_trouble: str = ""
     """Why no further run could be prepared: the disk's error."""
     left: int = 0
@@ -84,12 +94,16 @@ def run_campaign(
     listener: Listener,
     *,
     again: bool = False,
+    keep_going: bool = False,
     server: PernodeServer | None = None,
     recorder: RunRecorder | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> CampaignEnd:
     """Run what is not finished yet of `plan`, or all of it `again`. `server` has the other nodes' commands where there is no ssh;
-    `recorder` keeps what was measured for the report."""
+    `recorder` keeps what was measured for the report.
+
+    Unless it is to `keep_going`, it stops where no run can succeed: ALIKE_RUNS in a row failed for one cause that no setting explains, and
+    none has succeeded."""
     paths = CampaignPaths(Path(plan.output))
     with hold_lock(paths) as owner, Interrupts(paths, owner).installed() as interrupts:
         if server is not None:
@@ -99,7 +113,16 @@ def run_campaign(
         recover_folder(paths)
         plan_hash = save_plan(plan, paths)
         campaign = _Campaign(plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths))
-        return campaign.run(again, monotonic)
+        return campaign.run(again, monotonic, keep_going=keep_going)
+
+
+def failed_alike(ended: Sequence[RunOutcome]) -> str:
+    """What the last ALIKE_RUNS failed of, where that is one and the same and would fail every other run too; else empty."""
+    last = ended[-ALIKE_RUNS:]
+    reasons = {(one.signature, WHERE.sub("", one.detail) if one.cause is not Cause.PORT_IN_USE else "") for one in last}
+    if len(last) < ALIKE_RUNS or len(reasons) > 1 or any(one.outcome is not Outcome.FAILED for one in last):
+        return ""
+    return f"{last[-1].cause.value}: {last[-1].detail}" if last[-1].cause in WHATEVER_THE_SETTINGS else ""
 
 
 def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
@@ -126,11 +149,11 @@ class _Campaign:
     def __post_init__(self) -> None:
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=self.plan.name, count=0)
 
-    def run(self, again: bool, monotonic: Callable[[], float]) -> CampaignEnd:
+    def run(self, again: bool, monotonic: Callable[[], float], *, keep_going: bool) -> CampaignEnd:
         schedule = self._schedule(again, monotonic)
         self._state = replace(self._state, count=schedule.num_left)
         try:
-            return self._run_all(schedule)
+            return self._run_all(schedule, keep_going)
         finally:
             self._publish(run=None, over=True)
 
@@ -149,7 +172,8 @@ class _Campaign:
                 self.listener.skipped(spec, changes_since(self.paths.run(spec.run), spec, done, code(code_folder(spec)), os.environ))
         return Schedule(todo, durations_s, self.plan.budget_s, monotonic)
 
-    def _run_all(self, schedule: Schedule) -> CampaignEnd:
+    def _run_all(self, schedule: Schedule, keep_going: bool) -> CampaignEnd:
+        ended: list[RunOutcome] = []
         while schedule.num_left:
             if self.interrupts.stop_requested():
                 return CampaignEnd(interrupted=True, left=schedule.num_left)
@@ -168,6 +192,9 @@ class _Campaign:
                 return CampaignEnd(interrupted=True, left=schedule.num_left)
             if outcome.outcome is not Outcome.OK and self.plan.stop_on_error:
                 return CampaignEnd(stopped_on_error=True, left=schedule.num_left)
+            ended.append(outcome)
+            if schedule.num_left and not keep_going and not schedule.any_ok and (alike := failed_alike(ended)):
+                return CampaignEnd(failed_alike=alike, left=schedule.num_left)
         return CampaignEnd()
 
     def _run(self, spec: RunSpec, schedule: Schedule) -> RunOutcome:

@@ -14,10 +14,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.campaign.ending import Ending, RankEndings, judge_ending, with_oom_kill
+from seatrial.campaign.ending import Ending, EndingCause, RankEndings, judge_ending, with_oom_kill
 from seatrial.collect.attempt_files import node_of_rank
-from seatrial.collect.failure_causes import diagnose, num_finished_ranks, num_started_ranks
-from seatrial.collect.launcher_log import host_logs, last_lines
+from seatrial.collect.diagnosis import LogReader
+from seatrial.collect.failure_causes import num_finished_ranks, num_started_ranks
+from seatrial.collect.launcher_log import all_lines, host_logs, last_lines
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
 from seatrial.core import files
 from seatrial.core.errors import HostError, LaunchError, PortTakenError, StoppedError
@@ -27,7 +28,7 @@ from seatrial.machine.processes import STOPPED
 from seatrial.machine.secrets import collect_secrets, mask_lines, mask_text
 from seatrial.observe.watchdog import Alarm
 from seatrial.records.launch import NodeRecord, NodesRecord
-from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.outcome import Cause, Diagnosis, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.signatures.registry import Signature, advice, fault_named, general, signature
 
@@ -35,9 +36,7 @@ from seatrial.records.signatures.registry import Signature, advice, fault_named,
 FAILURE_TAIL_LINES = 80
 # Of a rank: its `stop`, and enough before that to know whether it took steps.
 LAST_EVENTS = 50
-# How much of each host's log is searched for known failures.
-DIAGNOSIS_LINES = 2000
-DIAGNOSIS_BYTES = 200_000
+TAIL_BYTES = 200_000
 
 
 def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int) -> RunOutcome:
@@ -47,12 +46,19 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
     # A script may hold the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
     bundled = spec.workload.module is not None
     judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)
-    telling: tuple[str, ...] = ()
     host = ending.broken_host
-    if judged.needs_log:
-        found = diagnose(ending.returncode, last_lines(attempt, DIAGNOSIS_LINES, DIAGNOSIS_BYTES))
-        judged = replace(judged, cause=found.cause, detail=found.detail, action=found.action, signature=found.signature)
-        telling, host = found.telling, found.host or host
+    found, doubt = None, ""
+    if judged.needs_log or judged.outcome is Outcome.OK:
+        read = diagnose_attempt(attempt, ending.returncode, spec.steps)
+        found = read if judged.needs_log or read.outcome is Outcome.FAILED else None
+        doubt = f"exited 0 after a traceback: probably failed ({read.detail})" if not found and read.traceback_at_end else ""
+    if found:
+        who = f"rank {found.rank}: " if found.rank is not None and not found.detail.startswith("rank ") else ""
+        detail = f"{'exit code 0, but ' if judged.outcome is Outcome.OK else ''}{who}{found.detail}"
+        judged = EndingCause(
+            outcome=Outcome.FAILED, cause=found.cause, detail=detail, action=found.action, signature=found.signature, needs_log=True
+        )
+        host = found.host or host
     judged = with_oom_kill(judged, ending.oom_kills)
     failed = judged.outcome is not Outcome.OK
     stall = locate_stall(attempt, ending.alarm)
@@ -73,15 +79,25 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
         duration_s=ending.elapsed_s,
         port=port,
         killed=ending.killed,
-        log_tail=tuple(last_lines(attempt, FAILURE_TAIL_LINES, DIAGNOSIS_BYTES, host)) if failed else (),
-        rank=stall.rank,
+        log_tail=tuple(last_lines(attempt, FAILURE_TAIL_LINES, TAIL_BYTES, host)) if failed else (),
+        rank=stall.rank if stall.rank is not None or found is None else found.rank,
         phase=stall.phase,
         host=host,
         signature=signature_id,
         fault=fault_named(signature_id),
-        telling=telling,
+        telling=found.telling if found else (),
         frame=stall.frame,
+        excerpt=found.excerpt if found else (),
+        doubt=doubt,
     )
+
+
+def diagnose_attempt(attempt: AttemptPaths, exit_code: int | None, asked_steps: int | None) -> Diagnosis:
+    """From every line of every host's log."""
+    reader = LogReader()
+    for file, line in all_lines(attempt):
+        reader.feed(line, source=file)
+    return reader.result(exit_code, asked_steps)
 
 
 def outcome_of_unstarted(spec: RunSpec, attempt: int, error: LaunchError, started_t: float, ended_t: float) -> RunOutcome:
@@ -202,5 +218,6 @@ def mask_outcome(outcome: RunOutcome, spec: RunSpec, caller: Mapping[str, str]) 
     settings, axes = ({name: value for name, value in values.items() if isinstance(value, str)} for values in (spec.settings, spec.axes))
     # One by one: the same name may have another value in each.
     known = {secret for named in (caller, spec.env, settings, axes) for secret in collect_secrets(named, args)}
-    log_tail, telling = mask_lines(outcome.log_tail, known), mask_lines(outcome.telling, known)
-    return replace(outcome, detail=mask_text(outcome.detail, known), log_tail=log_tail, telling=telling)
+    log_tail, telling, excerpt = (mask_lines(lines, known) for lines in (outcome.log_tail, outcome.telling, outcome.excerpt))
+    detail, doubt = mask_text(outcome.detail, known), mask_text(outcome.doubt, known)
+    return replace(outcome, detail=detail, doubt=doubt, log_tail=log_tail, telling=telling, excerpt=excerpt)

@@ -35,6 +35,11 @@ class Schedule:
         """Runs that are not finished, including the current one."""
         return len(self._left)
 
+    @property
+    def any_ok(self) -> bool:
+        """Whether any run has succeeded, in an earlier invocation too."""
+        return bool(self._durations_s)
+
     def next(self) -> RunSpec | None:
         """The run to start now; None where it would end beyond the budget, by the mean of its group so far."""
         spec, left_s = self._left[0], self._budget_left_s()

@@ -75,9 +75,11 @@ class PlainView:
         if outcome.outcome not in (Outcome.OK, Outcome.INTERRUPTED):
             self.failed += 1
             self._print_failure(outcome)
+        elif outcome.doubt:
+            self._print_line(f"    {outcome.doubt}")
 
     def _print_failure(self, outcome: RunOutcome) -> None:
-        for line in lines_to_show(outcome.log_tail)[-FAILURE_LINES_SHOWN:]:
+        for line in lines_to_show(outcome.excerpt or outcome.log_tail)[-FAILURE_LINES_SHOWN:]:
             self._print_line(f"    | {line}")
         if outcome.action:
             self._print_line(f"    → {outcome.action}")

@@ -23,6 +23,7 @@ VERBS = {
     "init": "Write a plan from a command that works.",
     "plan": "Look at a plan before running it: matrix, commands, time; or its JSON Schema.",
     "prepare": "Prepare a dataset for training, check a prepared one, or generate a small synthetic one.",
+    "diagnose": "Read the logs of any job, no campaign needed: how it ended, the first cause with its rank, what to do, steps and losses.",
     "doctor": "Check this host, and what a plan needs of it, for what would break a campaign.",
     "report": "Recompute every table and report of a campaign from what is on disk.",
     "why": "Show what a finding of a verdict rests on: files, windows, n; and recompute it from the raw files.",

@@ -54,6 +54,10 @@ Heartbeat = Annotated[
     ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Run finished runs again too; their older attempts stay and no longer count.")]
+KeepGoing = Annotated[
+    bool,
+    typer.Option("--keep-going", help="Go on where no run has succeeded and three in a row failed for a cause that no setting explains."),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Confirm a campaign of more than 1,000 runs, which is often a slip in the axes.")]
 Full = Annotated[
     bool,

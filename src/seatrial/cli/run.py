@@ -50,6 +50,7 @@ def run(
     track: options.Track = None,
     heartbeat: options.Heartbeat = None,
     again: options.Again = False,
+    keep_going: options.KeepGoing = False,
     yes: options.Yes = False,
     full: options.Full = False,
     json: options.AsJson = False,
@@ -69,7 +70,9 @@ def run(
 
     campaign = read_plan(plan, set, only, budget, out)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
-    return execute_on_this_node(campaign, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again, full=full)
+    return execute_on_this_node(
+        campaign, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again, keep_going=keep_going, full=full
+    )
 
 
 def execute_on_this_node(plan: CampaignPlan, node: NodeOptions, *, as_json: bool, **how: Any) -> int:
@@ -90,12 +93,13 @@ def execute(
     track: Sequence[str] = (),
     heartbeat_s: float | None = None,
     again: bool = False,
+    keep_going: bool = False,
     full: bool = False,
     view: MakeView | None = None,
     here: ThisNode | None = None,
 ) -> int:
-    """Run the campaign and return the exit code; `again` runs finished runs too, `full` prints the whole report, `here` is node 0 of a
-    campaign without ssh."""
+    """Run the campaign and return the exit code; `again` runs finished runs too, `keep_going` those after alike failures, `full` prints the
+    whole report; `here` is node 0 of a campaign without ssh."""
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
     from seatrial.cli.live_view import live_view
@@ -116,7 +120,9 @@ def execute(
         tracking_to(trackers, out, console, stop_requested) as tracking,
     ):
         with (view or live_view)(console, heartbeat_s) as shown:
-            end = run_campaign(plan, TrackingListener(shown, tracking), again=again, server=server, recorder=recorder)
+            end = run_campaign(
+                plan, TrackingListener(shown, tracking), again=again, keep_going=keep_going, server=server, recorder=recorder
+            )
         if can_measure():
             code = _report(plan, end, console, tracking, recorder.cache, as_json=as_json, again=again, full=full)
         else:
@@ -157,7 +163,10 @@ def _report(
         print_json(result_json(results))
     if end.interrupted:
         return INTERRUPTED
-    return WRONG_USE if unwritten or end.disk_trouble else results.verdict.verdict.exit_code
+    if unwritten or end.disk_trouble:
+        return WRONG_USE
+    # Nothing was measured: that says nothing about any setting.
+    return INCONCLUSIVE if end.failed_alike else results.verdict.verdict.exit_code
 
 
 def result_json(results: CampaignResults) -> dict[str, object]:
@@ -190,6 +199,8 @@ def _why_it_ended(end: CampaignEnd) -> str:
         return "stopped at the first failure (stop_on_error)"
     if end.out_of_budget:
         return "the budget is used up"
+    if end.failed_alike:
+        return f"stopped, as no run can succeed ({end.failed_alike}; --keep-going runs the others all the same)"
     return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""
 
 

@@ -37,7 +37,7 @@ from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.core.text import MIB, MOST_NAMED, count_were, format_duration, join_names
 from seatrial.machine.provenance import NOT_TUNING, TUNING_PREFIXES, host_hardware
 from seatrial.records.attempt import Attempt, Provenance
-from seatrial.records.caution import Caution, Check, Number
+from seatrial.records.caution import DOUBTFUL_END, Caution, Check, Number
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.launch import SKEW_S, NodesRecord
 from seatrial.records.outcome import Outcome, RunOutcome
@@ -166,6 +166,7 @@ def _read_attempt(paths: AttemptPaths, requested: Requested) -> tuple[Attempt | 
             *recovered_cautions(paths.folder),
             *alarm_cautions(spec.run, paths.alarms),
             *leftover_process_cautions(spec.run, outcome),
+            *doubtful_end_cautions(spec.run, outcome),
             *binary_log_cautions(spec.run, paths.launcher_log),
             *clock_skew_cautions(spec.run, nodes),
             *host_difference_cautions(spec.run, provenance.hosts if provenance else {}),
@@ -266,6 +267,12 @@ def leftover_process_cautions(run: str, outcome: RunOutcome | None) -> Iterator[
         processes = "1 process" if outcome.killed == 1 else f"{outcome.killed} processes"
         text = f"{processes} outlived this run and had to be killed: they would have held memory, GPU or ports of the next one."
         yield Caution(kind="left_behind", subject=run, numbers={"killed": outcome.killed}, text=text)
+
+
+def doubtful_end_cautions(run: str, outcome: RunOutcome | None) -> Iterator[Caution]:
+    """A run that is `ok` by its exit code, and may have failed."""
+    if outcome is not None and outcome.doubt:
+        yield Caution(kind=DOUBTFUL_END, subject=run, text=f"{run} {outcome.doubt}.")
 
 
 # Read at either end of the log; what is binary throughout shows there.

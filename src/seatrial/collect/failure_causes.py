@@ -1,11 +1,6 @@
-"""Why a run failed, from its exit code and the end of its log; and the troubleshooting page.
+"""What deepspeed's launcher logs about its ranks, and the troubleshooting page.
 
-In: the launcher's exit code and lines of its output. Out: a `Diagnosis`: cause, fault, the decisive line, and what to do.
-
-Signs come from the registry of failure signatures. When one rank dies the others complain too, and the launcher reports all of it again:
-so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause; but a broken GPU comes
-before what the ranks on it print. Lines that the run survived (log_evidence.py) are no cause. An exit code that a script chose itself
-counts before what the other ranks print about losing it. Without any sign the cause is unknown and the most relevant lines are kept.
+In: launcher logs; the registry of failure signatures. Out: how many ranks were started and finished; docs/troubleshooting.md.
 """
 
 from __future__ import annotations
@@ -14,255 +9,13 @@ import base64
 import contextlib
 import json
 import re
-import signal
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
-from seatrial.collect.launcher_log import PrefixedLine, host_in, split_prefixes
-from seatrial.collect.log_evidence import (
-    CHAINED,
-    HARMLESS,
-    Weight,
-    ends_traceback,
-    error_lines,
-    final_lines,
-    is_indented,
-    weigh_lines,
-    without_harmless,
-)
+from seatrial.collect.log_evidence import HARMLESS
 from seatrial.core.files import open_file
-from seatrial.core.log_lines import strip_colours
-from seatrial.records.outcome import Cause, Fault
-from seatrial.records.signatures.registry import STAGE1, Signature, general, of_exit_code, signature, signatures
-
-LONGEST_TEXT = 200_000
-LONGEST_DETAIL = 500
-
-
-@dataclass(frozen=True, kw_only=True)
-class Diagnosis:
-    """Why a run failed, and what to do."""
-
-    cause: Cause
-    detail: str
-    action: str
-    signature: str
-    """The entry of the registry that the advice comes from."""
-    fault: Fault = Fault.UNKNOWN
-    telling: tuple[str, ...] = ()
-    """The most relevant lines of the log, where no signature matched, or only one of a lost peer."""
-    host: str = ""
-    """Of a run on many hosts, the one whose line shows the cause; empty where no single line does."""
-
-
-class _Line(NamedTuple):
-    """One line of the log: its prefixes, text, matching signature, weight, and whether it ends a traceback."""
-
-    source: str
-    text: str
-    sign: Signature | None
-    weight: Weight
-    raised: bool
-
-
-# Messages of torchrun, srun, pdsh and the interpreter about the end of other processes (only a -9 in them matters), and warnings of
-# Python's: the run went on after them.
-NOISE = re.compile(
-    r"ChildFailedError|SignalException|closing signal SIG|failed \(exitcode: -?(?!9\b)\d|KeyboardInterrupt|resource_tracker"
-    r"|^srun: (?:error: \S+: tasks? \S+: (?:Exited with exit code|Terminated)|Job step aborted|Terminating)"
-    r"|^pdsh@|ssh exited with exit code|^\S{1,400}:\d+: \w*Warning: "
-)
-# Lines of torchrun's and deepspeed's own report of a failed run.
-LAUNCHER_REPORT = re.compile(r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]")
-# torchrun's report of the rank that ended first.
-ROOT_CAUSE = "Root Cause (first observed failure)"
-REPORT_FIELD = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
-REPORT_LINES = 8
-# The report of deepspeed's launcher.
-DEEPSPEED_REPORT = re.compile(r"\[launch\.py:\d+:\w+\] .* exits with return code = (-?\d{1,9})$")
-# Exit codes of a rank that raised, aborted or was sent TERM: its own lines show more.
-RAISED = 1
-UNINFORMATIVE_CODES = (RAISED, -6, -15)
-# Signals of a fault in native code; an abort (6) is also how torch ends after an error it has printed.
-NATIVE_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
-# A shell, or a launcher that passes on a negative code, exits with this plus the signal that ended its child.
-SHELL_SIGNALS = 128
-# Causes that an exit code shows by itself.
-EXIT_CODE_DETAILS = {
-    Cause.KILLED: "a process of the run was killed by signal 9",
-    Cause.PROGRAM_MISSING: "the program was not found (exit code 127)",
-}
-
-
-def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
-    """The cause that the log shows, else the one that the exit code shows."""
-    tail = _tail(lines)
-    found = _root_cause(tail, Weight.FULL) or _launcher_report(tail) or _root_cause(tail, Weight.DOUBTFUL)
-    if found is not None:
-        return found
-    after_effect = _after_effect(tail)
-    if after_effect is None and exit_code == RAISED and (last := _first_raised(_of_weight(tail, Weight.SURVIVED))):
-        # Python exits so after an exception, and there is no other.
-        return _from_exception(last[1])
-    # Neither the code of an exception, nor of a signal as Python or a shell reports it: the script itself chose it.
-    if after_effect is not None and exit_code is not None and 1 < exit_code < SHELL_SIGNALS:
-        detail = f"ended with exit code {exit_code}; the log shows only the consequence: {after_effect.detail}"
-        return _diagnosis(_exit_code_entry(exit_code), detail)
-    # A signal that no process sends itself in good order: the others only complain about the process it ended.
-    if after_effect is None or (exit_code is not None and -exit_code in (signal.SIGKILL, *NATIVE_SIGNALS)):
-        return _from_exit_code(exit_code, tail)
-    # That a peer is gone explains nothing: other lines of the log may.
-    return replace(after_effect, telling=error_lines(_informative_lines(tail))) if signature(after_effect.signature).echo else after_effect
-
-
-def _root_cause(lines: Sequence[_Line], weight: Weight) -> Diagnosis | None:
-    """The earliest line of that weight with a signature or the end of a traceback; before it a signature that outranks the others."""
-    own = _of_weight(lines, weight)
-    outranking = next((line for line in own if line.sign and line.sign.outranks), None)
-    if outranking is not None:
-        return _from_line(outranking)
-    sign_at = next((index for index, line in enumerate(own) if _is_root(line.sign)), None)
-    first = _first_raised(own)
-    # The last exception of a chain counts, unless only the first has a signature.
-    if first is not None and (sign_at is None or first[0] < sign_at or (first[0] == sign_at and _is_root(first[1].sign))):
-        return _from_exception(first[1])
-    return None if sign_at is None else _from_line(own[sign_at])
-
-
-def _of_weight(lines: Sequence[_Line], weight: Weight) -> list[_Line]:
-    return [line for line in lines if line.weight is weight]
-
-
-def _from_exception(line: _Line) -> Diagnosis:
-    return _from_line(line) or replace(_diagnosis(general(Cause.EXCEPTION), line.text), host=host_in(line.source))
-
-
-def _from_line(line: _Line) -> Diagnosis | None:
-    return replace(_diagnosis(line.sign, line.text), host=host_in(line.source)) if line.sign else None
-
-
-def _launcher_report(lines: Sequence[_Line]) -> Diagnosis | None:
-    """What the launcher reports about the rank that ended first, where that is more than the other ranks' complaints."""
-    rank, code = _torchrun_report(lines) or _deepspeed_report(lines) or ("", RAISED)
-    if code in UNINFORMATIVE_CODES:
-        return None
-    if code == -9:
-        return _diagnosis(general(Cause.KILLED), f"{rank} was killed by signal 9")
-    if -code in NATIVE_SIGNALS:
-        return _diagnosis(general(Cause.NATIVE_CRASH), f"{rank} crashed: {signal.Signals(-code).name}")
-    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return _unexplained(general(Cause.EXIT_CODE), f"{rank} ended first, {how}, and printed no reason", lines, rank)
-
-
-def _torchrun_report(lines: Sequence[_Line]) -> tuple[str, int] | None:
-    """(which rank, its exit code)"""
-    begin = next((index for index, line in enumerate(lines) if line.text.startswith(ROOT_CAUSE)), len(lines))
-    # Every host's torchrun reports, and their lines may be interleaved.
-    own = [line for line in lines[begin:] if line.source == lines[begin].source][:REPORT_LINES]
-    fields = {match.group(1): match.group(2) for line in own if (match := REPORT_FIELD.match(line.text))}
-    return (f"rank {fields.get('rank', '?')}", int(fields["exitcode"])) if "exitcode" in fields else None
-
-
-def _deepspeed_report(lines: Sequence[_Line]) -> tuple[str, int] | None:
-    """Likewise. The command it prints beside the code is that of its last rank, whichever ended: the rank is unknown."""
-    codes = (int(match.group(1)) for line in lines if (match := DEEPSPEED_REPORT.search(line.text)))
-    return next((("a rank", code) for code in codes), None)
-
-
-def _after_effect(lines: Sequence[_Line]) -> Diagnosis | None:
-    """The earliest after-effect that is more than the loss of a peer, else the earliest."""
-    signed = [line for line in lines if line.sign and line.sign.after_effect and line.weight > Weight.IGNORED]
-    line = next((line for line in signed if line.sign and not line.sign.echo), signed[0] if signed else None)
-    return _from_line(line) if line else None
-
-
-def _tail(lines: Sequence[str]) -> list[_Line]:
-    """The last lines, without colours, prefixes and harmless text, up to a size that is quick to search."""
-    kept, size = [], 0
-    for line in reversed(lines):
-        size += len(line)
-        if size > LONGEST_TEXT:
-            break
-        kept.append(without_harmless(strip_colours(line)))
-    split = split_prefixes(kept[::-1])
-    judged = zip(split, weigh_lines(split), ends_traceback(split), strict=True)
-    return [_Line(line.source, line.text, _sign(line.text), weight, is_raised) for line, weight, is_raised in judged]
-
-
-@cache
-def _compiled() -> tuple[tuple[re.Pattern[str], Signature], ...]:
-    return tuple((re.compile(pattern), entry) for entry in signatures() if not entry.slows for pattern in entry.patterns)
-
-
-def _sign(text: str) -> Signature | None:
-    if is_indented(text) or NOISE.search(text):
-        return None
-    return next((sign for pattern, sign in _compiled() if pattern.search(text)), None)
-
-
-def _is_root(sign: Signature | None) -> bool:
-    return sign is not None and not sign.after_effect
-
-
-def _first_raised(lines: Sequence[_Line]) -> tuple[int, _Line] | None:
-    """Index of the first traceback's exception, and the last exception of its chain, following one source's lines only."""
-    found: tuple[int, _Line] | None = None
-    chained = True
-    for index, line in enumerate(lines):
-        if found and line.source != found[1].source:
-            continue
-        if CHAINED.search(line.text):
-            chained = True
-        elif chained and _is_raised(line):
-            found, chained = (found[0] if found else index, line), False
-    return found
-
-
-def _is_raised(line: _Line) -> bool:
-    """Whether the line ends a traceback, and not that of a rank which only lost its peer."""
-    return line.raised and not NOISE.search(line.text) and (line.sign is None or not line.sign.after_effect)
-
-
-def _from_exit_code(exit_code: int | None, lines: Sequence[_Line]) -> Diagnosis:
-    if exit_code is None:
-        return _unexplained(general(Cause.UNKNOWN), "no exit code is known and the log shows no cause", lines)
-    entry = of_exit_code(exit_code)
-    if entry is not None and entry.cause in EXIT_CODE_DETAILS:
-        return _diagnosis(entry, EXIT_CODE_DETAILS[entry.cause])
-    if -exit_code in (*NATIVE_SIGNALS, signal.SIGABRT):
-        return _diagnosis(general(Cause.NATIVE_CRASH), f"the process crashed: {signal.Signals(-exit_code).name}")
-    how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
-    return _unexplained(_exit_code_entry(exit_code), f"the launcher ended {how} and the log shows no cause", lines)
-
-
-def _exit_code_entry(exit_code: int | None) -> Signature:
-    """The entry of an exit code that does not show the cause alone."""
-    entry = of_exit_code(exit_code)
-    return entry if entry is not None and entry.cause is Cause.EXIT_CODE else general(Cause.EXIT_CODE)
-
-
-def _unexplained(entry: Signature, detail: str, lines: Sequence[_Line], ended_first: str = "") -> Diagnosis:
-    own = _informative_lines(lines)
-    errors = error_lines(own)
-    more = f"; most relevant line: {errors[0]}" if errors else ""
-    return _diagnosis(entry, detail + more, errors or final_lines(own, f"[{ended_first.replace(' ', '')}]:"))
-
-
-def _informative_lines(lines: Sequence[_Line]) -> list[PrefixedLine]:
-    """Lines but those about lost peers, and the launcher's own."""
-    own = (line for line in lines if (line.sign is None or not line.sign.after_effect) and line.weight > Weight.IGNORED)
-    own = (line for line in own if not NOISE.search(line.text) and not LAUNCHER_REPORT.search(line.text))
-    return [PrefixedLine(line.source, line.text) for line in own]
-
-
-def _diagnosis(entry: Signature, detail: str, telling: tuple[str, ...] = ()) -> Diagnosis:
-    detail = " ".join(detail.split())
-    shortened = detail if len(detail) <= LONGEST_DETAIL else detail[: LONGEST_DETAIL - 1] + "…"
-    return Diagnosis(cause=entry.cause, detail=shortened, action=entry.action, signature=entry.id, fault=entry.fault, telling=telling)
-
+from seatrial.records.outcome import Cause
+from seatrial.records.signatures.registry import STAGE1, Signature, signatures
 
 # Searched, not matched: where ranks share the output, an unfinished line of theirs may precede it.
 FINISHED = re.compile(rb"\[launch\.py:\d+:\w+\] Process (\d+) exits successfully\.")
@@ -322,7 +75,21 @@ healthy platform. One of the group's settings (`configuration`) or of the script
 {more}
 """
 _MORE = {
-    "": "",
+    "": """
+## A job that failed already
+
+`seatrial diagnose LOG…` reads the logs of any job, whoever started it and whenever: a log that was piped through tee, a Slurm `.out` and
+`.err`, one file for each rank or node, a folder with them, or stdin (`kubectl logs POD | seatrial diagnose -`). It prints how the job
+ended, the first cause with its rank and the lines that show it, what to do, then steps, rate, losses and what the script itself reported
+(`train_runtime`, `train_steps_per_second`); `--json` ends with all of it in one line. Nothing is written, and no campaign is needed.
+
+- Exit code 0: the log shows a good end. 2: it shows a failure. 3: neither; what the job returned (`--exit-code 137`) or the steps it was
+  to take (`--steps 5000`) may decide it.
+- The whole log is read. Timeouts, aborts and the launcher's report that follow a first error are counted as its consequences.
+- Several files are read in the order of their timestamps where all have some, else one after the other. A file's name may give the rank:
+  `train_rank5.log`, `attempt_0/5/stderr.log` of torchrun's `--log-dir`.
+- Steps and losses are read from the first and the last 8 MiB of each file.
+""",
     STAGE1: "\nThese are the entries of the stage-1 procedures; all are in [docs/troubleshooting.md](../../../docs/troubleshooting.md).",
 }
 _SUBJECTS = {"": "", STAGE1: ": stage 1"}

@@ -7,11 +7,12 @@ launchers put before them; the last lines of all hosts merged by arrival; the se
 from __future__ import annotations
 
 import bisect
+import contextlib
 import heapq
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +27,7 @@ from seatrial.collect.attempt_files import (
     skipped_bytes,
 )
 from seatrial.core.fallback import fallback_entry
-from seatrial.core.files import tail_lines
+from seatrial.core.files import open_file, tail_lines
 from seatrial.core.log_lines import LARGEST_STEP, LONGEST_LINE, NUMBER, split_rank, strip_colours
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB
@@ -116,6 +117,7 @@ def _in_order(rows: list[Arrival]) -> list[Arrival]:
 
 LARGEST_LOG_BYTES = 64 * MIB
 """Seconds of reading; a log of ten gigabytes would take many minutes, and add nothing to the time of a step."""
+BLOCK_BYTES = MIB
 # What is searched of a line, even where each of its characters takes four bytes.
 LONGEST_TEXT_BYTES = 4 * LONGEST_LINE
 
@@ -195,18 +197,19 @@ class _ArrivalClock:
 
 
 # `[rank3]: ` is ours and torch's, `[host node2]: ` ours for one of many hosts, `[default3]:` torchrun's, `[1,3]<stderr>:` mpirun's, `3: `
-# that of `srun --label`; vLLM puts process, time and place before every line.
+# that of `srun --label`, a time with its zone that of `kubectl logs --timestamps`; vLLM puts process, time and place before every line.
 PREFIXES = re.compile(
     r"\[rank\d{1,9}\]: ?"
     r"|\[host [^\]\s]{1,255}\]: ?"
     r"|\[(?:default|trainer|worker)\d{1,9}(?:\|\d{1,9})?\]: ?"
     r"|\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?"
-    r"|\d{1,6}: "
+    r"| {0,3}\d{1,6}: "
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d) "
     r"|(?:\(\w{1,40}(?: rank=\d{1,6})?(?: pid=\d{1,9})?\) )?(?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] ?"
 )
 HOST = re.compile(r"\[host ([^\]\s]{1,255})\]:")
 # These parts of vLLM's prefixes differ from line to line: the process counts, and that it is only a warning.
-TIME_AND_PLACE = re.compile(r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$")
+TIME_AND_PLACE = re.compile(r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$|^\d{4}-\d\d-\d\dT\S*$")
 # `host: ` is pdsh's. A word and a colon also begin an exception, so it is a host only before what must begin a line, or where pdsh names
 # it.
 LINE_BEGINNING = (
@@ -239,30 +242,28 @@ def without_host(source: str) -> str:
     return HOST.sub("", source, count=1).strip()
 
 
-def split_prefixes(lines: Sequence[str]) -> list[PrefixedLine]:
-    hosts = _pdsh_hosts(lines)
-    return [_split_prefix(line, hosts) for line in lines]
+class PrefixSplitter:
+    """Splits lines as they come. Host names of pdsh's, and task numbers padded with blanks, are learned from what follows them."""
 
+    def __init__(self) -> None:
+        self.hosts: set[str] = set()
 
-def _pdsh_hosts(lines: Iterable[str]) -> frozenset[str]:
-    """What precedes lines as pdsh's host names do, and task numbers that are padded with blanks."""
-    found = (NAMED_BY_PDSH.match(line) or BEFORE_BEGINNING.match(line) for line in lines if ": " in line)
-    return frozenset(match.group(1) for match in found if match)
+    def split(self, line: str) -> PrefixedLine:
+        if ": " in line and (match := NAMED_BY_PDSH.match(line) or BEFORE_BEGINNING.match(line)):
+            self.hosts.add(match.group(1))
+        text, prefixes = line, []
+        while (length := self._prefix_length(text)) > 0:
+            prefixes.append(text[:length].strip())
+            text = text[length:]
+        return PrefixedLine(" ".join(kept for prefix in prefixes if (kept := TIME_AND_PLACE.sub("", prefix))), text)
 
-
-def _split_prefix(line: str, hosts: frozenset[str]) -> PrefixedLine:
-    text, prefixes = line, []
-    while (length := _prefix_length(text, hosts)) > 0:
-        prefixes.append(text[:length].strip())
-        text = text[length:]
-    return PrefixedLine(" ".join(kept for prefix in prefixes if (kept := TIME_AND_PLACE.sub("", prefix))), text)
-
-
-def _prefix_length(text: str, hosts: frozenset[str]) -> int:
-    if prefix := PREFIXES.match(text):
-        return prefix.end()
-    host, colon, _ = text.partition(": ")
-    return len(host) + 2 if colon and host in hosts else 0
+    def _prefix_length(self, text: str) -> int:
+        if prefix := PREFIXES.match(text):
+            return prefix.end()
+        if not self.hosts:
+            return 0
+        host, colon, _ = text.partition(": ")
+        return len(host) + 2 if colon and host in self.hosts else 0
 
 
 MIN_LINES_PER_HOST = 40
@@ -283,6 +284,53 @@ class HostLog:
 
 def host_logs(attempt: AttemptPaths) -> list[HostLog]:
     return [HostLog(host=folder.name, path=folder.paths.launcher_log) for folder in _folders(attempt)]
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Every line, whatever its length (of a very long one the end); bytes that are no UTF-8 are replaced."""
+    with open_file(path) as source:
+        rest = b""
+        while block := source.read(BLOCK_BYTES):
+            whole, newline, begun = block.rpartition(b"\n")
+            if newline:
+                yield from (rest + whole).decode("utf-8", errors="replace").split("\n")
+                rest = begun
+            else:
+                rest = (rest + begun)[-LONGEST_TEXT_BYTES:]
+        if rest:
+            yield rest.decode("utf-8", errors="replace")
+
+
+def all_lines(attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
+    """(file, line) of every line of all hosts, by arrival on one clock; lines of one of several hosts have a prefix. What cannot be read is
+    left out."""
+    folders = _folders(attempt)
+    if len(folders) == 1:
+        yield from _lines_of(folders[0], attempt)
+        return
+    # A stable merge: the order within a host is kept, and of lines that arrived together node 0's come first.
+    for _, file, line in heapq.merge(*(_timed_lines(folder, attempt) for folder in folders), key=lambda line: line[0]):
+        yield file, line
+
+
+def _lines_of(folder: HostFolder, attempt: AttemptPaths) -> Iterator[tuple[str, str]]:
+    """With what is in the fallback folder while its disk fails."""
+    log = folder.paths.launcher_log
+    name = str(log.relative_to(attempt.folder)) if log.is_relative_to(attempt.folder) else str(log)
+    for path in (log, fallback_entry(log)):
+        with contextlib.suppress(OSError):
+            yield from ((name, line) for line in (read_lines(path) if path else ()))
+
+
+def _timed_lines(folder: HostFolder, attempt: AttemptPaths) -> Iterator[tuple[float, str, str]]:
+    clock, prefix = _ArrivalClock(read_arrivals(folder.paths.arrivals).rows), host_prefix(folder.name)
+    arrived_t, end_bytes = -math.inf, 0
+    for name, line in _lines_of(folder, attempt):
+        # Bytes that are no UTF-8 make the offset a little more.
+        end_bytes += len(line.encode("utf-8", errors="replace")) + 1
+        t = clock.arrival_of(end_bytes).t - folder.offset_s
+        arrived_t = max(arrived_t, t) if math.isfinite(t) else arrived_t
+        yield arrived_t, name, f"{prefix}{line}"
 
 
 def last_lines(attempt: AttemptPaths, count: int, max_bytes: int, host: str = "") -> list[str]:

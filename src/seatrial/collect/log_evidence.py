@@ -1,7 +1,7 @@
 """How much each line of a failed run's log counts as evidence of the cause.
 
-In: lines split from their prefixes. Out: a `Weight` for each, which lines end a traceback, the most relevant lines where no signature
-matches, and the table of harmless lines.
+In: the text of a line without its prefixes. Out: whether it ends a traceback, reports a step, warns, or begins a block that Python ignores;
+the most relevant lines where no signature matches, and the table of harmless lines.
 
 Python prints tracebacks of exceptions it ignores (`Exception ignored in …`, `--- Logging error ---`), a thread may die while the run
 goes on, a warning reports what was handled, and a rank that takes further steps has survived what it printed before.
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import enum
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -113,10 +112,13 @@ def error_lines(lines: Sequence[PrefixedLine]) -> tuple[str, ...]:
     """The first lines that mention an error, since what comes later mostly follows from them; at most MAX_LINES, none twice, shortened."""
     found: dict[str, None] = {}
     for line in lines:
-        text = line.text
-        if not is_indented(text) and (EXCEPTION.match(text) or ERROR_WORDS.search(text)) and not NO_ERROR.search(text):
-            found[text.strip()] = None
+        if is_error_line(line.text):
+            found[line.text.strip()] = None
     return tuple(_short(text) for text in list(found)[:MAX_LINES])
+
+
+def is_error_line(text: str) -> bool:
+    return not is_indented(text) and bool(EXCEPTION.match(text) or ERROR_WORDS.search(text)) and not NO_ERROR.search(text)
 
 
 def final_lines(lines: Sequence[PrefixedLine], ended_first: str = "") -> tuple[str, ...]:
@@ -133,33 +135,23 @@ def _short(text: str) -> str:
 
 HEAD = "Traceback (most recent call last):"
 ANY_NAME = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: |:?$)")
-CHAINED = re.compile(r"During handling of the above exception|direct cause of the following exception")
+CHAINED = re.compile(
+    r"During handling of the above exception|direct cause of the following exception"
+    r"|^-- Process \d+ terminated with the following error|^Original Traceback \(most recent call last\)"
+)
 
 
-def ends_traceback(lines: Sequence[PrefixedLine]) -> list[bool]:
-    """Whether each line is what a traceback ends with, or looks like that by itself.
+def names_exception(text: str, *, is_first: bool) -> bool:
+    """Whether the line is what a traceback ends with, or looks like that by itself.
 
     Exceptions are recognised by how their names end; after the head of a traceback any name counts (`Exception: …`, `socket.gaierror:
     …`), if it is the first line of that source that is not indented."""
-    within: set[str] = set()
-    return [_ends_traceback(line, within) for line in lines]
+    return not is_indented(text) and bool(EXCEPTION.match(text) or (is_first and ANY_NAME.match(text)))
 
 
 def is_indented(text: str) -> bool:
     """Whether it is blank, source quoted in a traceback, or a row of a report."""
     return not text[:1].strip()
-
-
-def _ends_traceback(line: PrefixedLine, within: set[str]) -> bool:
-    """`within`: the sources whose traceback has begun and not ended; kept up to date here."""
-    if is_indented(line.text):
-        return False
-    if line.text.startswith(HEAD):
-        within.add(line.source)
-        return False
-    is_first = line.source in within
-    within.discard(line.source)
-    return bool(EXCEPTION.match(line.text) or (is_first and ANY_NAME.match(line.text)))
 
 
 class Weight(enum.IntEnum):
@@ -181,14 +173,12 @@ LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: )")
 # NCCL calls everything a warning, what ends a run included.
 WARNING = re.compile(r"^.{0,80}?(?<!NCCL )\b(?:WARN|WARNING)\b|^\[?W\d{4} \d\d:")
 # A bar does not count: it is drawn once more when the run is over. Nor does wandb's summary of a finished run.
-STEP = re.compile(r"\b(?:step|iter|iteration)s?\b\W{0,4}\d|\bTiming(?:ETA|Rank)\b|^\{'loss': ", re.IGNORECASE)
+STEP = re.compile(r"\b(?:step|iter|iteration|epoch)s?\b\W{0,4}\d|\bTiming(?:ETA|Rank)\b|^\{'loss': ", re.IGNORECASE)
 SUMMARY = "wandb: "
-# Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in.
-STEPS_WITHOUT_SOURCE = 2
 
 
 @dataclass
-class _Block:
+class Block:
     """A traceback under a heading that gives its weight."""
 
     weight: Weight
@@ -208,39 +198,18 @@ class _Block:
         return True
 
 
-def weigh_lines(lines: Sequence[PrefixedLine]) -> list[Weight]:
-    return [min(pair) for pair in zip(_by_blocks(lines), _by_what_followed(lines), strict=True)]
+def block_begun_by(text: str) -> Block | None:
+    if IGNORED.match(text):
+        return Block(Weight.IGNORED)
+    return Block(Weight.DOUBTFUL) if IN_THREAD.match(text) else None
 
 
-def _by_blocks(lines: Sequence[PrefixedLine]) -> list[Weight]:
-    blocks: dict[str, _Block] = {}
-    found = []
-    for line in lines:
-        if IGNORED.match(line.text):
-            blocks[line.source] = _Block(Weight.IGNORED)
-        elif IN_THREAD.match(line.text):
-            blocks[line.source] = _Block(Weight.DOUBTFUL)
-        elif line.source in blocks and not blocks[line.source].takes(line.text):
-            del blocks[line.source]
-        block = blocks.get(line.source)
-        found.append(block.weight if block else Weight.FULL)
-    return found
+def is_warning(prefix: str, text: str) -> bool:
+    return "WARNING" in prefix or WARNING.match(text) is not None
 
 
-def _by_what_followed(lines: Sequence[PrefixedLine]) -> list[Weight]:
-    """Backwards, with the steps that each source took after a line."""
-    steps: Counter[str] = Counter()
-    found = []
-    for line in reversed(lines):
-        source = " ".join(dict.fromkeys(line.source.split()))
-        went_on = steps[source] >= (1 if without_host(source) else STEPS_WITHOUT_SOURCE)
-        is_warning = WARNING.match(line.text) or "WARNING" in line.source
-        found.append(Weight.SURVIVED if went_on or is_warning else Weight.FULL)
-        steps[source] += _is_step(line.text)
-    return found[::-1]
-
-
-def _is_step(text: str) -> bool:
-    if is_indented(text) or text.startswith(SUMMARY) or not STEP.search(text):
+def is_step(text: str) -> bool:
+    """Whether it reports a step. Megatron puts one blank before it."""
+    if is_indented(text[1:2] if text[:1] == " " else text) or text.startswith(SUMMARY) or not STEP.search(text):
         return False
     return not (EXCEPTION.match(text) or ERROR_WORDS.search(text) or WARNING.match(text))

@@ -8,6 +8,7 @@ unless it has ends: then the whole span between them (an interval) must meet the
 from __future__ import annotations
 
 import enum
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ from types import MappingProxyType
 
 from seatrial.core.paths import CAMPAIGN_FILES
 from seatrial.core.text import count, join_names
-from seatrial.records.caution import Scalar
+from seatrial.records.caution import DOUBTFUL_END, Scalar
 from seatrial.records.comparison import Comparison, Scaling
 from seatrial.records.measure import (
     CONFIDENCE,
@@ -47,6 +48,8 @@ MOST_APART = 3
 LOWER_END, UPPER_END = "lower end", "upper end"
 NO_SAMPLES = "no memory samples: leave `telemetry` on and run longer"
 ONE_RANK = "one rank only"
+# The interval of logging is the widest between so many of the last losses.
+LAST_LOGGED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,8 @@ class Facts:
     """By group and `Baseline.text`."""
     scaling: Scaling | None = None
     drift: SentinelDrift | None = None
+    doubtful: tuple[str, ...] = ()
+    """Runs that are `ok` by their exit code and may have failed, each with the reason: no verdict passes on them."""
 
     @property
     def finished(self) -> tuple[MeasuredRun, ...]:
@@ -194,7 +199,38 @@ def collect_facts(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], r
         pending=tuple(dict.fromkeys([*pending, *without_result])),
         groups=tuple(group for group in groups if group.mode != SENTINEL),
         ranking=ranking,
+        doubtful=doubtful_ends(ok),
     )
+
+
+def doubtful_ends(ok: Sequence[MeasuredRun]) -> tuple[str, ...]:
+    """Runs that ended after a traceback, or after fewer steps than asked for or than their repeats took."""
+    most: dict[str, int] = {}
+    for run in ok:
+        if run.measure and run.measure.last_step is not None:
+            most[run.attempt.spec.key] = max(most.get(run.attempt.spec.key, 0), run.measure.last_step)
+    found = []
+    for run in ok:
+        name = run.attempt.spec.run
+        own = [caution.text.rstrip(".") for caution in run.attempt.cautions if caution.kind == DOUBTFUL_END]
+        short = _missing_steps(run, most.get(run.attempt.spec.key, 0))
+        found += own or ([f"{name} exited 0 after {short}"] if short else [])
+    return tuple(found)
+
+
+def _missing_steps(run: MeasuredRun, most: int) -> str:
+    """'step 12 of 100', beyond what may not have been logged; empty where none are missing, or a halt file asked for it."""
+    measure, asked = run.measure, run.attempt.spec.steps
+    if measure is None or measure.last_step is None or (measure.health and measure.health.halted):
+        return ""
+    steps = measure.loss_course.steps[-LAST_LOGGED:] if measure.loss_course else ()
+    interval = max((later - one for one, later in itertools.pairwise(steps)), default=run.attempt.spec.timing.log_every)
+    # Steps are counted from 0 or from 1, and the last ones need not have been logged.
+    if asked is not None and max(measure.last_step, measure.steps_done or 0) + max(interval, 1) < asked:
+        return f"step {measure.last_step:,} of {asked:,}"
+    if measure.last_step + max(interval, 1) < most:
+        return f"step {measure.last_step:,}, where another repeat took {most:,}"
+    return ""
 
 
 def _runs_named(group: str, runs: Sequence[str]) -> tuple[str, ...]:

@@ -7,14 +7,18 @@ that cannot work here, each with a sentence that says why and what would. It is 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import itertools
 import os
 import platform
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from seatrial.core.log_lines import shorten_line
 from seatrial.core.shell import find_on_path, find_program
 from seatrial.machine.gpus import (
     ACCELERATOR,
@@ -67,12 +71,21 @@ NVIDIA_SMI = information(
     prevents="nvidia-smi: command not found, when you follow a fix that names it",
     fix="install the driver's utilities",
 )
-PROGRAM_CHECKS = (PROGRAM, TORCHRUN, SCRIPT, GIT, NVIDIA_SMI)
+PIPELINE = warning(
+    name="pipeline",
+    what="whether a shell in the command has a pipeline (`… | tee log`) without `pipefail`",
+    prevents="a failed program whose exit code is lost: the shell returns that of the last program, and the run looks successful",
+    fix="begin the shell's text with `set -o pipefail;` (bash), or leave out `| tee`: launcher.log has all output",
+)
+PROGRAM_CHECKS = (PROGRAM, TORCHRUN, SCRIPT, PIPELINE, GIT, NVIDIA_SMI)
+SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
 
 
 def check_programs(need: Need) -> Iterator[Check]:
     yield from _check_programs(need)
     yield from _check_scripts(need)
+    if lossy := next((text for spec in need.runs if (text := lossy_pipeline(spec))), ""):
+        yield PIPELINE.result(False, f"the exit code of a program before the last `|` is lost: {shorten_line(lossy)}")
     for definition in (GIT, NVIDIA_SMI):
         yield definition.result(True, find_on_path(definition.name) or "not on PATH")
 
@@ -94,6 +107,28 @@ def _first_word(spec: RunSpec) -> str | None:
     if spec.launcher.program:
         return spec.launcher.program[0]
     return spec.workload.script if spec.launcher.kind == "command" else None
+
+
+def lossy_pipeline(spec: RunSpec) -> str:
+    """What a shell in the command is told to run, where a pipeline in it hides the exit code of its first programs; else empty."""
+    argv = (*spec.launcher.program, *spec.launcher.args, *([spec.workload.script] if spec.workload.script else ()), *spec.workload.args)
+    for index, argument in enumerate(argv):
+        if Path(argument).name not in SHELLS:
+            continue
+        given = list(itertools.takewhile(lambda one: one[:1] in "-+" or one == "pipefail", argv[index + 1 :]))
+        text = argv[index + 1 + len(given)] if index + 1 + len(given) < len(argv) else ""
+        if any(re.fullmatch(r"-[a-z]*c[a-z]*", option) for option in given) and not any("pipefail" in one for one in (*given, text)):
+            return text if has_pipe(text) else ""
+    return ""
+
+
+def has_pipe(text: str) -> bool:
+    """Whether a shell would see a `|` in it; a quoted one is none, nor is `||`."""
+    # Not as POSIX: quoted tokens keep their quotes.
+    lexer = shlex.shlex(text, posix=False, punctuation_chars="|&;<>()")
+    with contextlib.suppress(ValueError):
+        return any(token in ("|", "|&") for token in lexer)
+    return False
 
 
 def _absence(name: str, cwd: Path) -> str:

@@ -90,6 +90,43 @@ class Fault(str, enum.Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Diagnosis:
+    """What a log shows about the end of a run: how it ended, the first cause and where it is."""
+
+    cause: Cause
+    """`none` where no failure is seen."""
+    detail: str
+    action: str
+    signature: str
+    """The entry of the registry that the advice comes from."""
+    fault: Fault = Fault.UNKNOWN
+    telling: tuple[str, ...] = ()
+    """The most relevant lines of the log, where no signature matched, or only one of a lost peer."""
+    host: str = ""
+    """Of a run on many hosts, the one whose line shows the cause; empty where no single line does."""
+    outcome: Outcome | None = None
+    """`failed`, `ok`, or None where log and exit code do not show it."""
+    rank: int | None = None
+    """The rank that failed first, where the log names it."""
+    source: str = ""
+    """The file of that line, as the caller named it."""
+    line: int | None = None
+    """Number of the line that shows the cause, from 1; None where no single line does."""
+    excerpt: tuple[str, ...] = ()
+    """That line, after the innermost frames of its traceback."""
+    num_consequences: int = 0
+    """Further errors after it: timeouts, aborts, other ranks, the launcher's report."""
+    launcher_report: bool = False
+    """The launcher itself reported that the run failed, and no step came after."""
+    traceback_at_end: bool = False
+    """The last that a process printed is the traceback of an uncaught exception."""
+    last_step: int | None = None
+    """The highest among the last step numbers in the log; None without any."""
+    step_interval: int = 1
+    """Steps between two lines that report one."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOutcome:
     """attempt-N/outcome.json, written last: where it exists, the attempt is over."""
 
@@ -114,7 +151,7 @@ class RunOutcome:
     """Processes that had to be killed after the launcher was over."""
     log_tail: tuple[str, ...] = ()
     rank: int | None = None
-    """The rank that held the others up, where one did."""
+    """The rank that failed first, or that held the others up, where it is known."""
     phase: str = ""
     """Its phase, as the probe names it."""
     host: str = ""
@@ -126,3 +163,7 @@ class RunOutcome:
     """The most relevant lines of the log, where no signature matches."""
     frame: str = ""
     """Where the main thread of `rank` was: `train.py:41 in step`."""
+    excerpt: tuple[str, ...] = ()
+    """The lines of the log that show the cause: the innermost frames of the rank that failed first."""
+    doubt: str = ""
+    """Of a run that is `ok` by its exit code: what makes that doubtful."""

@@ -20,7 +20,7 @@ from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.observe.eta import CurrentRun
 from seatrial.records.caution import Check
 from seatrial.records.codec import from_json, to_json
-from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.results import LiveState, MeasuredRun
 from tests.unit.analyse import factory
@@ -64,7 +64,7 @@ class Runs:
     """Replaces `run_one`: each run takes RUN_S of the test's clock and has its outcome in `ends`, else `ok`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.ends: dict[str, Outcome | OSError] = {}
+        self.ends: dict[str, Outcome | OSError | RunOutcome] = {}
         self.now_m = 0.0
         monkeypatch.setattr(loop, "run_one", self.run_one)
         monkeypatch.setattr(loop, "run_preflight", lambda plan, paths, server: PreflightResult(warnings=()))
@@ -74,7 +74,8 @@ class Runs:
         how = self.ends.get(spec.run, Outcome.OK)
         if isinstance(how, OSError):
             raise how
-        outcome = RunOutcome(run=spec.run, attempt=attempt.number, hash=spec.hash, outcome=how, duration_s=RUN_S)
+        outcome = how if isinstance(how, RunOutcome) else RunOutcome(run=spec.run, attempt=1, hash="", outcome=how)
+        outcome = replace(outcome, attempt=attempt.number, hash=spec.hash, duration_s=RUN_S)
         files.write_json(attempt.outcome, to_json(outcome))
         return outcome
 
@@ -181,3 +182,42 @@ def test_selection_output_and_source_do_not_change_a_plans_hash(tmp_path: Path) 
     first = save_plan(PLAN, paths)
     assert save_plan(replace(PLAN, selected=("mb8_r1",), output="elsewhere", source="p.yaml"), paths) == first
     assert save_plan(replace(PLAN, repeats=3), paths) != first
+
+
+def failed(cause: Cause, detail: str) -> RunOutcome:
+    return RunOutcome(run="r", attempt=1, hash="h", outcome=Outcome.FAILED, cause=cause, signature=cause.value, detail=detail)
+
+
+NO_TORCH = failed(Cause.IMPORT_ERROR, "ModuleNotFoundError: No module named 'torch'")
+
+
+def test_three_alike_failures_that_no_setting_explains_end_a_campaign(tmp_path: Path, runs: Runs) -> None:
+    runs.ends = {f"mb8_r{repeat}": replace(NO_TORCH, run=f"mb8_r{repeat}") for repeat in range(1, 7)}
+    end, recorder = runs.run(plan(tmp_path, 6))
+    assert end == CampaignEnd(failed_alike="import_error: ModuleNotFoundError: No module named 'torch'", left=3)
+    assert len(recorder.started_runs) == 3
+    assert runs.run(plan(tmp_path / "other", 6), keep_going=True)[0] == CampaignEnd()
+
+
+def test_a_success_before_or_other_failures_do_not_end_it(tmp_path: Path, runs: Runs) -> None:
+    runs.ends = {f"mb8_r{repeat}": replace(NO_TORCH, run=f"mb8_r{repeat}") for repeat in range(2, 7)}
+    assert runs.run(plan(tmp_path, 6))[0] == CampaignEnd()
+
+
+@pytest.mark.parametrize(
+    ("last", "alike"),
+    [
+        ([NO_TORCH] * 3, True),
+        ([NO_TORCH] * 2, False),
+        ([replace(NO_TORCH, detail=f"rank {rank}: {NO_TORCH.detail}") for rank in range(3)], True),
+        ([failed(Cause.PORT_IN_USE, f"port {port} is in use") for port in range(3)], True),
+        # Each run asked for another file: its setting explains it.
+        ([failed(Cause.FILE_MISSING, f"FileNotFoundError: 'shard-{number}'") for number in range(3)], False),
+        ([failed(Cause.CUDA_OOM, "out of memory")] * 3, False),
+        ([failed(Cause.COLLECTIVE_TIMEOUT, "timeout")] * 3, False),
+        ([replace(NO_TORCH, outcome=Outcome.TIMEOUT)] * 3, False),
+        ([NO_TORCH, failed(Cause.PROGRAM_MISSING, "x"), NO_TORCH], False),
+    ],
+)
+def test_alike_failures(last: list[RunOutcome], alike: bool) -> None:
+    assert bool(loop.failed_alike(last)) is alike

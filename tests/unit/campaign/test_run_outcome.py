@@ -417,3 +417,60 @@ def test_a_run_that_could_not_be_started_is_an_outcome(error: LaunchError, how: 
     assert (found.outcome, found.cause, found.host, found.detail) == (how, cause, host, str(error))
     assert (found.exit_code, found.started_t, found.ended_t, found.duration_s) == (None, 10.0, 11.0, 0.0)
     assert found.action
+
+
+STEPS = "".join(f"[rank0]: step {step}: loss 3\n" for step in range(100))
+RAISED = """\
+[rank{rank}]: Traceback (most recent call last):
+[rank{rank}]:   File "train.py", line 41, in step
+[rank{rank}]:     loss.backward()
+[rank{rank}]: {last}
+"""
+TORCHRUN = """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+train.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-14_09:30:06
+  rank      : 6 (local_rank: 6)
+  exitcode  : 1 (pid: 4003)
+"""
+
+
+def ended(tmp_path: Path, log: str, code: int = 0, **changes: Any) -> RunOutcome:
+    """The outcome of a user's script that printed `log`."""
+    attempt = written(tmp_path, **changes)
+    AttemptPaths(Path(attempt.folder)).launcher_log.write_text(log)
+    return outcome(attempt, Ending(returncode=code))
+
+
+def test_exit_code_0_after_the_launcher_s_report_is_a_failure(tmp_path: Path) -> None:
+    failing = "".join(RAISED.format(rank=rank, last=OOM.strip()) for rank in (6, 0, 1, 2, 3, 4, 5, 7))
+    found = ended(tmp_path, STEPS + failing + TORCHRUN, steps=100)
+    assert (found.outcome, found.cause, found.rank, found.exit_code) == (Outcome.FAILED, Cause.CUDA_OOM, 6, 0)
+    assert found.detail == f"exit code 0, but rank 6: {OOM.strip()}"
+    assert found.excerpt == ('  File "train.py", line 41, in step', "    loss.backward()", OOM.strip())
+
+
+@pytest.mark.parametrize(("steps", "how"), [(500, Outcome.FAILED), (100, Outcome.OK), (None, Outcome.OK)])
+def test_exit_code_0_after_a_traceback_is_a_failure_where_steps_are_missing_else_doubtful(
+    tmp_path: Path, steps: int | None, how: Outcome
+) -> None:
+    found = ended(tmp_path, STEPS + RAISED.format(rank=0, last="ValueError: bad"), steps=steps)
+    assert found.outcome is how
+    assert ("ValueError: bad" in found.detail) == (how is Outcome.FAILED)
+    assert (found.doubt == "exited 0 after a traceback: probably failed (ValueError: bad)") == (how is Outcome.OK)
+
+
+def test_noise_after_the_last_step_is_no_doubt(tmp_path: Path) -> None:
+    found = ended(tmp_path, STEPS + "Exception ignored in: <x>\nTraceback (most recent call last):\n  File\nAttributeError: x\n", steps=100)
+    assert (found.outcome, found.doubt, found.detail) == (Outcome.OK, "", "")
+
+
+def test_the_first_cause_is_found_before_thousands_of_lines(tmp_path: Path) -> None:
+    behind = "".join(f"[rank{at % 7}]: gpu-01:4003:4100 [0] NCCL INFO Channel {at % 32:02d} : 0[0] -> 1[1]\n" for at in range(2100))
+    waited = "".join(f"[rank{rank}]: [E1115 14:30:31] [Rank {rank}] Watchdog caught collective operation timeout\n" for rank in range(7))
+    found = ended(tmp_path, RAISED.format(rank=7, last="ValueError: bad sample") + behind + waited, -6)
+    assert (found.cause, found.detail, found.rank) == (Cause.EXCEPTION, "rank 7: ValueError: bad sample", 7)

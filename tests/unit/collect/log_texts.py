@@ -8,6 +8,7 @@ FOLDER = Path(__file__).parents[2] / "recorded" / "failures"
 # File → (entry, part of its line).
 RECORDED_SIGNATURES = {
     "batch_shell": ("batch_shell", "set: Illegal option -o pipefail"),
+    "bus_error": ("bus_error", "4003 Bus error (core dumped) python train.py"),
     "cache_race": ("cache_race", "cache-4f1c0d9a77b2e3aa.arrow"),
     "checkpoint_write": ("checkpoint_write", "unexpected pos 9437312 vs 9437206"),
     "collective_mismatch": ("collective_mismatch", "Detected mismatch between collectives on ranks"),
@@ -49,6 +50,8 @@ RECORDED_SIGNATURES = {
     "gpu_fault_xid": ("gpu_fault", "fallen off the bus"),
     "host_lost_slurm": ("host_lost", "Node failure on gpu-07"),
     "host_lost_ssh": ("host_lost", "ssh: connect to host jw2 port 22: No route to host"),
+    "hub_offline": ("hub_offline", "offline mode is enabled"),
+    "hub_rate_limit": ("hub_rate_limit", "429 Client Error: Too Many Requests"),
     "hub_unreachable": ("hub_unreachable", "couldn't connect to 'https://huggingface.co'"),
     "ibv_completion": ("ibv_completion", "with status=12 opcode=0"),
     "ibv_memlock": ("ibv_memlock", "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory"),
@@ -68,6 +71,7 @@ RECORDED_SIGNATURES = {
     "loopback_address": ("loopback_address", "Gloo connectFullMesh failed with"),
     "nccl_interface": ("nccl_interface", "Bootstrap : no socket interface found"),
     "nccl_interface_gloo": ("nccl_interface", "Unable to find address for: eth9"),
+    "nccl_refused": ("nccl_refused", "Connect to 10.0.0.2<41217> failed : Connection refused"),
     "nccl_remote": ("nccl_remote", "remote process exited or there was a network error"),
     "nccl_route": ("nccl_route", "failed : No route to host"),
     "nccl_transport": ("nccl_transport", "unhandled system error"),
@@ -90,6 +94,7 @@ RECORDED_SIGNATURES = {
     "ready_twice": ("ready_twice", "mark a variable ready only once"),
     "rendezvous_clients": ("rendezvous_timeout", "1/2 clients joined"),
     "rendezvous_timeout": ("rendezvous_timeout", "The client socket has timed out after 3000ms"),
+    "shared_library": ("shared_library", "libcudart.so.12: cannot open shared object file"),
     "shared_memory_bus": ("shared_memory", "insufficient shared memory (shm)"),
     "shared_memory_nccl": ("shared_memory", "failed to extend /dev/shm/nccl-a1B2c3"),
     "slurm_cancelled": ("scheduler", "STEP 494591.0 ON gpu-01 CANCELLED AT"),
@@ -129,6 +134,22 @@ def recorded(name: str) -> list[str]:
 
 # Other wordings: id → lines that each must match it alone.
 WORDINGS = {
+    "shared_library": (
+        "OSError: libcudnn.so.9: cannot open shared object file: No such file or directory",
+        "python: error while loading shared libraries: libmpi.so.40: cannot open shared object file: No such file or directory",
+    ),
+    "bus_error": ("Bus error (core dumped)", "srun: error: gpu-01: task 3: Bus error (core dumped)"),
+    "nccl_refused": (
+        "gpu-02:4003:4100 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 10.0.0.2<41217> failed : Connection refused",
+        "gpu-02:4003:4100 [0] NCCL WARN socketPollConnect: Connect to 10.0.0.2<41217> returned 111(Connection refused) errno 115",
+        "gpu-02:4003:4100 [0] include/socket.h:403 NCCL WARN Call to connect to 10.0.0.2<41217> failed : Connection refused",
+    ),
+    "hub_offline": (
+        "huggingface_hub.errors.LocalEntryNotFoundError: Cannot find the requested files in the disk cache and outgoing traffic has been "
+        "disabled. To enable hf.co look-ups and downloads online, set 'local_files_only' to False.",
+        "ConnectionError: Couldn't reach 'org/data' on the Hub (OfflineModeIsEnabled)",
+    ),
+    "hub_rate_limit": ("requests.exceptions.HTTPError: 429 Client Error: Too Many Requests for url: https://huggingface.co/org/model",),
     "ninja_missing": ("[FATAL] ninja missing", "RuntimeError: Ninja is required to load C++ extensions"),
     "pdsh_missing": ("[FATAL] pdsh missing",),
     "hostfile": (
@@ -156,7 +177,12 @@ WORDINGS = {
         "ValueError: Free memory on device (3.1/23.5 GiB) on startup is less than desired GPU memory utilization (0.9, 21.2 GiB).",
     ),
     "shared_memory": ("RuntimeError: unable to write to file </torch_4003_17_0>: No space left on device (28)",),
-    "host_oom": ("[812.5] oom_reaper: reaped process 4003 (python), now anon-rss:0kB", "MemoryError"),
+    "host_oom": (
+        "[812.5] oom_reaper: reaped process 4003 (python), now anon-rss:0kB",
+        "MemoryError",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.",
+    ),
     "gpu_fault": (
         "NVRM: Xid (PCI:0000:3b:00): 48, pid=4003, Double Bit ECC Error",
         "Unable to determine the device handle for GPU0: 0000:3B:00.0: Unknown Error",
@@ -197,10 +223,11 @@ WORDINGS = {
     "read_only": ("tee: out/driver.log: Read-only file system",),
     "loader_timeout": ("RuntimeError: DataLoader timed out after 120 seconds",),
     "native_crash": (
+        "bash: line 1:  4003 Segmentation fault      (core dumped) python train.py",
         "mpirun noticed that process rank 0 with PID 1 on node n1 exited on signal 11 (Segmentation fault).",
         "srun: error: gpu-01: task 1: Segmentation fault (core dumped)",
     ),
-    "killed": ("srun: error: gpu-01: tasks 1-3: Killed",),
+    "killed": ("srun: error: gpu-01: tasks 1-3: Killed", "Killed", "run.sh: line 28:  8156 Killed                  python3 main.py"),
     "collective_timeout": ("RuntimeError: [unbound_buffer.cc:82] Timed out waiting 1800000ms for recv operation to complete",),
     "peer_lost": ("ConnectionResetError: [Errno 104] the other side is gone",),
     "nan": (
@@ -234,6 +261,7 @@ WORDINGS = {
         "CUDA error: out of memory",
         "[E1115 14:42:40.1 train.cpp:3] ERROR CUDA out of memory",
         "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 17179869184 bytes.",
     ),
     "program_missing": ("/bin/sh: 1: numactl: not found",),
     "permission": ("cp: cannot create regular file '/data/x': Permission denied",),

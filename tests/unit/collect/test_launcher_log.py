@@ -8,8 +8,9 @@ import pytest
 
 from seatrial.cli.watch import _new_lines, logs
 from seatrial.collect.attempts import read_attempt
-from seatrial.collect.failure_causes import diagnose, num_finished_ranks
-from seatrial.collect.launcher_log import host_logs, last_lines, read_arrivals, split_prefixes
+from seatrial.collect.diagnosis import diagnose
+from seatrial.collect.failure_causes import num_finished_ranks
+from seatrial.collect.launcher_log import PrefixSplitter, host_logs, last_lines, read_arrivals
 from seatrial.collect.run_health import read_health
 from seatrial.collect.stacks import read_stacks
 from seatrial.core.errors import CampaignError
@@ -70,7 +71,7 @@ def test_between_the_ends_of_a_large_file_no_time_is_known(tmp_path: Path) -> No
     ],
 )
 def test_prefixes_of_one_line(line: str, source: str, text: str) -> None:
-    assert split_prefixes([line]) == [(source, text)]
+    assert PrefixSplitter().split(line) == (source, text)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +86,8 @@ def test_prefixes_of_one_line(line: str, source: str, text: str) -> None:
 )
 def test_a_pdsh_host_is_recognised_before_the_beginning_of_a_line(shows: str) -> None:
     lines = [shows, "worker-1: ValueError: bad", "worker-2: ValueError: bad"]
-    assert split_prefixes(lines)[1:] == [("worker-1:", "ValueError: bad"), ("", "worker-2: ValueError: bad")]
+    splitter = PrefixSplitter()
+    assert [splitter.split(line) for line in lines][1:] == [("worker-1:", "ValueError: bad"), ("", "worker-2: ValueError: bad")]
 
 
 def test_padded_task_numbers_are_prefixes() -> None:
@@ -139,7 +141,7 @@ def test_lines_of_all_hosts_are_merged_by_one_clock(tmp_path: Path) -> None:
     paths = write_hosts(tmp_path, skew_s={1: 3600.0})
     write_lines(paths, {1.0: "a", 3.0: "c", 5.0: "e"})
     write_lines(paths.node("node1"), {2.0: "b", 4.0: "d"}, ahead_s=3600.0)
-    assert [(line.source, line.text) for line in split_prefixes(last_lines(paths, 100, 1 << 20))] == [
+    assert [(line.source, line.text) for line in map(PrefixSplitter().split, last_lines(paths, 100, 1 << 20))] == [
         ("[host node0]:", "a"), ("[host node1]:", "b"), ("[host node0]:", "c"), ("[host node1]:", "d"), ("[host node0]:", "e"),
     ]  # fmt: skip
     assert last_lines(paths, 100, 1 << 20, host="node1") == ["[host node1]: b", "[host node1]: d"]

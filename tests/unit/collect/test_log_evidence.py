@@ -1,12 +1,11 @@
-"""How much a line of a failed run's log counts: harmless lines, tracebacks, weigh_lines."""
+"""How much a line of a failed run's log counts: harmless lines, tracebacks, what a run survived."""
 
 from __future__ import annotations
 
 import pytest
 
-from seatrial.collect.failure_causes import diagnose
-from seatrial.collect.launcher_log import PrefixedLine, split_prefixes
-from seatrial.collect.log_evidence import HARMLESS, HEAD, Weight, count_harmless, ends_traceback, is_indented, weigh_lines, without_harmless
+from seatrial.collect.diagnosis import diagnose
+from seatrial.collect.log_evidence import HARMLESS, HEAD, count_harmless, is_indented, without_harmless
 from seatrial.records.outcome import Cause
 from tests.unit.collect.log_texts import BY_ID
 from tests.unit.collect.test_failure_causes import traceback
@@ -56,34 +55,26 @@ def test_harmless_lines_among_binary_data() -> None:
     assert count_harmless(b"\xff\xfe\x00 df: /root/.triton/autotune: No such file or directory\xff\n") == {"triton_autotune": 1}
 
 
-def of(*lines: str, source: str = "") -> list[PrefixedLine]:
-    return [PrefixedLine(source, line) for line in lines]
-
-
-@pytest.mark.parametrize("name", ["ValueError: no", "torch.OutOfMemoryError: no", "KeyboardInterrupt", "a.b.PortTakenException: x"])
+@pytest.mark.parametrize("name", ["ValueError: no", "torch.OutOfMemoryError: no", "a.b.PortTakenException: x"])
 def test_an_exception_is_recognised_by_how_its_name_ends(name: str) -> None:
-    assert ends_traceback(of("step 1", name)) == [False, True]
+    assert diagnose(1, ["step 1", name]).detail == name
 
 
-@pytest.mark.parametrize("name", ["Exception: no", "socket.gaierror: no", "StopAsync"])
+@pytest.mark.parametrize("name", ["Exception: no", "socket.herror: no", "StopAsync"])
 def test_after_a_traceback_any_name_counts(name: str) -> None:
-    assert ends_traceback(of(name)) == [False]
-    assert ends_traceback(of(HEAD, '  File "train.py", line 9', "    fail()", name)) == [False, False, False, True]
+    assert diagnose(1, [name]).cause is Cause.EXIT_CODE
+    assert diagnose(1, [HEAD, '  File "train.py", line 9', "    fail()", name]).detail == name
 
 
 def test_only_the_first_line_that_is_not_indented_ends_it() -> None:
-    assert ends_traceback(of(HEAD, "  at it", "nothing to see", "gone: away")) == [False, False, False, False]
-    assert ends_traceback(of(HEAD, "  at it", "gone: away", "once: again")) == [False, False, True, False]
+    assert diagnose(1, [HEAD, "  at it", "nothing to see", "gone: away"]).cause is Cause.EXIT_CODE
+    assert diagnose(1, [HEAD, "  at it", "gone: away", "once: again"]).detail == "gone: away"
 
 
 def test_interleaved_tracebacks_of_two_ranks() -> None:
-    lines = [
-        *of(HEAD, source="[rank0]:"),
-        *of(HEAD, source="[rank1]:"),
-        *of("hostile: 0", source="[rank1]:"),
-        *of("lost: 1", source="[rank0]:"),
-    ]
-    assert ends_traceback(lines) == [False, False, True, True]
+    lines = [f"[rank0]: {HEAD}", f"[rank1]: {HEAD}", '[rank0]:   File "a.py", line 3, in a', "[rank1]: hostile: 0", "[rank0]: lost: 1"]
+    found = diagnose(1, lines)
+    assert (found.detail, found.rank, found.line, found.excerpt) == ("hostile: 0", 1, 4, ("hostile: 0",))
 
 
 @pytest.mark.parametrize(("text", "indented"), [("", True), ("  x", True), ("\tx", True), ("x", False)])
@@ -135,7 +126,7 @@ def test_a_threads_exception_is_the_cause_where_nothing_else_is() -> None:
 
 def test_the_line_after_a_block_has_full_weight() -> None:
     lines = ["Exception ignored in: <x>", "OSError: [Errno 5] Input/output error"]
-    assert weigh_lines(split_prefixes(lines)) == [Weight.IGNORED, Weight.FULL]
+    assert diagnose(1, lines).cause is Cause.IO_ERROR
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from seatrial.judge.verdict import (
     unit_text,
     violated_text,
 )
+from seatrial.records.caution import DOUBTFUL_END, Caution
 from seatrial.records.measure import Ranking, Window
 from seatrial.records.outcome import Cause, Fault, Outcome
 from seatrial.records.results import MeasuredRun
@@ -441,3 +442,36 @@ def test_a_run_as_text_and_files() -> None:
     assert under_test.how_it_ended(factory.measured("mb8_nw2", 1, how=None)) == "not ended"
     assert under_test.attempt_file(run, "/anywhere/launcher.log") == "mb16_nw2_r1/attempt-1/launcher.log"
     assert under_test.outcome_file(run) == "mb16_nw2_r1/attempt-1/outcome.json"
+
+
+def doubted(**changes: Any) -> list[MeasuredRun]:
+    """The first run, changed, beside three that are clean."""
+    first, *others = clean_runs()
+    return [dataclasses.replace(first, **changes), *others]
+
+
+def test_a_doubtful_end_passes_no_criterion() -> None:
+    assert judged().verdict is Verdict.PASS
+    first = clean_runs()[0]
+    caution = Caution(kind=DOUBTFUL_END, subject=first.attempt.spec.run, text="r1 exited 0 after a traceback: probably failed.")
+    found = judged(runs=doubted(attempt=dataclasses.replace(first.attempt, cautions=(caution,))))
+    assert found.verdict is Verdict.INCONCLUSIVE
+    assert "exited 0 after a traceback: probably failed" in found.findings[0].text
+
+
+@pytest.mark.parametrize(
+    ("last_step", "asked", "verdict"),
+    [
+        (12, None, Verdict.INCONCLUSIVE),
+        (12, 1000, Verdict.INCONCLUSIVE),
+        (None, 1000, Verdict.PASS),
+    ],
+)
+def test_missing_steps_pass_no_criterion(last_step: int | None, asked: int | None, verdict: Verdict) -> None:
+    def with_steps(run: MeasuredRun, step: int | None) -> MeasuredRun:
+        run = changed(run, last_step=step, steps_done=step, loss_course=None)
+        return dataclasses.replace(run, attempt=dataclasses.replace(run.attempt, spec=dataclasses.replace(run.attempt.spec, steps=asked)))
+
+    first, *others = clean_runs()
+    runs = [with_steps(first, last_step), *(with_steps(run, 999) for run in others)]
+    assert judged(runs=runs).verdict is verdict

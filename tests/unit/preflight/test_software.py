@@ -146,3 +146,23 @@ def test_the_python_that_was_typed_is_asked(tmp_path: Path) -> None:
     plain = make_run(tmp_path, script="./a.out", kind="command")
     (used,) = software.pythons_of(make_need(typed, plain))
     assert used.program == sys.executable and used.interpreter.python == ".".join(map(str, sys.version_info[:3]))
+
+
+@pytest.mark.parametrize(
+    ("argv", "warns"),
+    [
+        (("bash", "-c", "torchrun train.py | tee log"), True),
+        (("/bin/sh", "-ec", "python train.py 2>&1 |tee log"), True),
+        (("bash", "-lc", "python train.py |& tee log"), True),
+        (("bash", "-c", "set -o pipefail; python train.py | tee log"), False),
+        (("bash", "-o", "pipefail", "-c", "python train.py | tee log"), False),
+        (("bash", "-eo", "pipefail", "-c", "python train.py | tee log"), False),
+        (("bash", "-c", "python train.py || exit 3"), False),
+        (("bash", "-c", "python train.py --pattern 'a | b'"), False),
+        (("python", "train.py", "--pattern", "a | b"), False),
+    ],
+)
+def test_a_pipeline_that_loses_the_exit_code_is_warned_of(tmp_path: Path, argv: tuple[str, ...], warns: bool) -> None:
+    found = checked(make_run(tmp_path, script=argv[0], args=argv[1:], kind="command")).get("pipeline")
+    assert (found is not None) is warns
+    assert found is None or (not found.ok and not found.refuses and "pipefail" in found.fix)

@@ -146,7 +146,7 @@ INFRASTRUCTURE = {
     "io_error", "read_only", "disk_full", "nccl_interface", "nccl_handshake", "nccl_version", "nccl_route", "ibv_error", "ibv_completion",
     "nccl_transport", "driver_mismatch", "no_driver", "gpu_fault", "slurm_time_limit", "preempted", "evicted", "scheduler", "host_lost",
     "rendezvous_timeout", "port_in_use", "harness_lost", "agent_lost", "agent_stopped", "suspended",
-    "events_removed", "hub_unreachable", "ibv_memlock", "gpu_busy", "name_unknown", "checkpoint_write",
+    "events_removed", "hub_rate_limit", "hub_unreachable", "ibv_memlock", "gpu_busy", "name_unknown", "checkpoint_write",
     "node_silent", "node_gone", "node_not_started", "loopback_address",
 }  # fmt: skip
 CODE = {"exception", "collective_mismatch", "nan", "ended_early", "cache_race", "gpu_access", "unused_parameters"}

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from seatrial.collect.failure_causes import SHELL_SIGNALS, Diagnosis, diagnose
+from seatrial.collect.diagnosis import SHELL_SIGNALS, diagnose
 from seatrial.collect.launcher_log import SEED_ETA, SEED_RANK, SEED_TIMING
 from seatrial.collect.original.manifests import LARGEST_BYTES, NO_HEADER, number, read_lines, whole
 from seatrial.collect.original.runs import SCRIPT, LauncherBlock, OriginalAttempt, RunLogs, Span, local_s, step_in
@@ -25,7 +25,7 @@ from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import ARRIVALS, SEED_SETTINGS, SWEEP_LABELS
 from seatrial.records.eta import OFF, RANK0
-from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.outcome import Cause, Diagnosis, Outcome, RunOutcome
 from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, TelemetrySpec, TimingSpec, WorkloadSpec
 from seatrial.records.signatures.registry import fault_named
 from seatrial.records.telemetry import SamplerAccount

@@ -99,7 +99,7 @@ def _failure(runs: list[MeasuredRun], results: CampaignResults) -> Failure:
         longest_s=max(lengths_s),
         log_tail=tuple(lines_to_show(ended.log_tail)),
         fault=fault_of(ended).value,
-        telling=tuple(lines_to_show(ended.telling)),
+        telling=tuple(lines_to_show(ended.excerpt or ended.telling)),
         fits=tuple(dict.fromkeys(fits)),
     )
 

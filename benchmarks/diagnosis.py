@@ -1,0 +1,136 @@
+"""How often the first cause of a failed job is found in its log, and how long a log of a gigabyte takes.
+
+    python benchmarks/diagnosis.py
+
+    recorded   112 of 112 first causes, ranks 4 of 4
+    generated   72 of  72 first causes, ranks 60 of 60
+    healthy     39 logs: 0 called failed
+    {"benchmark": "diagnosis", "figures": {"first_cause_fraction": 1.0, "rank_fraction": 1.0, "false_cause_fraction": 0.0, …}, …}
+
+The labelled logs (tests/recorded/labelled_logs.py) are recorded ones, endings in the formats of many programs, and generated ones: every
+launcher, up to 128 ranks, with noise, interleaved, torn, behind thousands of lines of NCCL, with bytes that are no UTF-8. Each is read by
+what `seatrial diagnose` runs. `first_cause_fraction`: the registry's entry and the line are those of the label; `lowest_family_fraction` is
+that of the worst kind of log. `rank_fraction` is of the logs that name the rank. `false_cause_fraction` is of the healthy logs, read with
+exit code 0 and without one. `large_s` and `large_mib` are those of `seatrial diagnose` on one log of 1 GB whose first cause is in its
+middle. `-v` names what was diagnosed wrongly, `--seed` takes other generated logs.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+from outcome import parser, report
+from seatrial.records.outcome import Diagnosis, Outcome
+from seatrial.results.diagnose import diagnose_logs, find_logs
+
+# The labelled logs are in tests/.
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from tests.recorded.labelled_logs import LabelledLog, failing_logs, healthy_logs
+
+LARGE_BYTES = 10**9
+QUICK_BYTES = 5 * 10**6
+CAUSE = b"[rank7]: ValueError: sample 88123 has no label\n"
+
+
+def main() -> None:
+    options = parser(__doc__)
+    options.add_argument("--seed", type=int, default=0, help="of the generated logs")
+    options.add_argument("-v", "--verbose", action="store_true", help="name the logs that were diagnosed wrongly")
+    args = options.parse_args()
+    failing, healthy = failing_logs(args.seed), healthy_logs(args.seed)
+    if args.quick:
+        failing, healthy = failing[::12], healthy[::8]
+    with tempfile.TemporaryDirectory(prefix="seatrial-") as folder:
+        found = [diagnose(log, Path(folder), log.exit_code) for log in failing]
+        judged = [(log, diagnosis, log.is_cause_found(diagnosis)) for log, diagnosis in zip(failing, found, strict=True)]
+        false = [(log, diagnosis) for log in healthy for code in (0, None) if is_failed(diagnosis := diagnose(log, Path(folder), code))]
+        large_s, large_mib, is_large_found = read_large(Path(folder) / "large.log", QUICK_BYTES if args.quick else LARGE_BYTES)
+    families: defaultdict[str, list[bool]] = defaultdict(list)
+    for log, _, is_right in judged:
+        families[log.family].append(is_right)
+    ranks = [(log, diagnosis) for log, diagnosis, _ in judged if log.rank is not None]
+    right_ranks = [log for log, diagnosis in ranks if log.is_rank_found(diagnosis)]
+    for family, right in families.items():
+        named = [log for log, _ in ranks if log.family == family]
+        right_named = sum(log in right_ranks for log in named)
+        print(f"{family:<10} {sum(right):3d} of {len(right):3d} first causes, ranks {right_named} of {len(named)}")
+    print(f"healthy    {len(healthy):3d} logs: {len({log.name for log, _ in false})} called failed")
+    if args.verbose:
+        print_wrong([(log, diagnosis) for log, diagnosis, is_right in judged if not (is_right and log.is_rank_found(diagnosis))])
+        print_wrong(false)
+    figures = {
+        "first_cause_fraction": round(sum(is_right for *_, is_right in judged) / len(judged), 3),
+        "lowest_family_fraction": round(min(sum(right) / len(right) for right in families.values()), 3),
+        "rank_fraction": round(len(right_ranks) / len(ranks), 3),
+        "false_cause_fraction": round(len({log.name for log, _ in false}) / len(healthy), 3),
+        "large_s": round(large_s, 2),
+        "large_mib": round(large_mib, 1),
+        "large_cause_found": float(is_large_found),
+    }
+    at_least = {"first_cause_fraction": 0.95, "lowest_family_fraction": 0.95, "rank_fraction": 0.95, "large_cause_found": 1.0}
+    at_most = {"false_cause_fraction": 0.0, "large_s": 60.0, "large_mib": 500.0}
+    report("diagnosis", figures, at_most, at_least, quick=args.quick, failing=len(failing), healthy=len(healthy), seed=args.seed)
+
+
+def diagnose(log: LabelledLog, folder: Path, exit_code: int | None) -> Diagnosis:
+    """Through the files, as the command reads them."""
+    own = Path(tempfile.mkdtemp(dir=folder))
+    for name, data in log.files.items():
+        (own / name).parent.mkdir(parents=True, exist_ok=True)
+        (own / name).write_bytes(data)
+    return diagnose_logs(find_logs([own]), exit_code).diagnosis
+
+
+def is_failed(diagnosis: Diagnosis) -> bool:
+    return diagnosis.outcome is Outcome.FAILED
+
+
+def read_large(path: Path, size: int) -> tuple[float, float, bool]:
+    """Seconds and MiB of the command on a log of that size, with 128 ranks' complaints behind the cause."""
+    write_large(path, size)
+    began_s = time.perf_counter()
+    command = [sys.executable, "-m", "seatrial", "diagnose", str(path), "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    took_s = time.perf_counter() - began_s
+    peak_mib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    found = json.loads(done.stdout.splitlines()[-1])["diagnosis"]
+    return took_s, peak_mib, found["rank"] == 7 and "sample 88123 has no label" in found["detail"]
+
+
+def write_large(path: Path, size: int) -> None:
+    steps = "".join(f"[rank0]: step {step}: loss {6 - step / 1e6:.5f} | 98.3 ms | lr 3.0e-4 | tokens 4,194,304\n" for step in range(5000))
+    noise = "".join(
+        f"gpu-01:5000:6000 [0] NCCL INFO Channel {channel:02d}/0 : 0[0] -> 1[1] via P2P/CUMEM/read\n" for channel in range(5000)
+    )
+    block = (steps + noise).encode()
+    late = "".join(
+        f"[rank{rank}]: RuntimeError: [pair.cc:553] Connection closed by peer [10.0.0.8]:24727\n" for rank in range(128) if rank != 7
+    )
+    frames = b"[rank7]: Traceback (most recent call last):\n" + b'[rank7]:   File "/srv/job/data.py", line 40, in __getitem__\n'
+    with path.open("wb") as log:
+        while log.tell() < size // 2:
+            log.write(block)
+        log.write(frames + CAUSE)
+        while log.tell() < size:
+            log.write(noise.encode())
+        log.write(late.encode())
+
+
+def print_wrong(wrong: Sequence[tuple[LabelledLog, Diagnosis]]) -> None:
+    for log, diagnosis in wrong:
+        outcome = diagnosis.outcome.value if diagnosis.outcome else "unknown"
+        print(f"  {log.name} (exit code {log.exit_code}): is {log.signature} on {log.rank}, {log.evidence!r}")
+        print(f"    found {outcome} {diagnosis.signature} on {diagnosis.rank}: {diagnosis.detail[:150]!r}")
+
+
+if __name__ == "__main__":
+    main()

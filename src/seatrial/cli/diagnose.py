@@ -1,0 +1,166 @@
+"""`seatrial diagnose LOG…`: what the logs of any job show, without a campaign: how it ended, the first cause, steps and losses."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seatrial.cli.options import AsJson
+from seatrial.core.errors import UsageError
+from seatrial.core.text import format_bytes, format_duration
+from seatrial.records.outcome import Cause, Diagnosis, Outcome
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from seatrial.results.diagnose import LogFile, LogReport
+
+EXAMPLES = {
+    "diagnose": "seatrial diagnose slurm-4711.out slurm-4711.err\n\ntorchrun train.py 2>&1 | tee job.log; seatrial diagnose job.log"
+}
+STDIN = "-"
+EXIT_CODES = {Outcome.OK: 0, Outcome.FAILED: 2}
+CANNOT_TELL = 3
+STYLES = {Outcome.OK: ("OK", "bold green"), Outcome.FAILED: ("FAILED", "bold red"), None: ("CANNOT TELL", "bold yellow")}
+LABEL_WIDTH = 10
+MAX_EXCERPT = 7
+MAX_TELLING = 4
+
+Logs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="LOG…",
+        help="Files of one job: its log, a Slurm .out and .err, one file for each rank or node; or a folder with them; `-` for stdin.",
+        show_default=False,
+    ),
+]
+ExitCode = Annotated[
+    int | None,
+    typer.Option("--exit-code", metavar="N", help="What the job returned, where known; -9 or 137 for signal 9. A pipe into tee hides it."),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option("--steps", metavar="N", help="Steps the job was to take: a log that reaches them shows a good end.", min=1),
+]
+
+
+def diagnose(logs: Logs, exit_code: ExitCode = None, steps: Steps = None, as_json: AsJson = False) -> int:
+    """Read the logs of any job: how it ended, the first cause with its rank and lines, what to do, steps, rate and losses.
+
+    Needs no campaign and writes nothing. Exit code: 0 the log shows a good end, 2 a failure, 3 it shows neither.
+    """
+    from seatrial.cli.program import console_for, print_json
+    from seatrial.records.codec import to_json
+    from seatrial.results.diagnose import diagnose_logs
+
+    with _files(logs) as files:
+        report = diagnose_logs(files, exit_code, steps)
+    _print(console_for(as_json=as_json, plain=True), report)
+    code = EXIT_CODES.get(report.diagnosis.outcome or Outcome.SKIPPED, CANNOT_TELL)
+    if as_json:
+        print_json(to_json(report))
+    return code
+
+
+@contextmanager
+def _files(logs: list[str]) -> Iterator[list[LogFile]]:
+    """What is to be read; stdin is kept in a temporary file, since it is read twice."""
+    from seatrial.results.diagnose import LogFile, find_logs
+
+    if STDIN not in logs:
+        yield find_logs([Path(log) for log in logs])
+        return
+    if len(logs) > 1:
+        raise UsageError("`-` reads the log from stdin: name no other files beside it")
+    if sys.stdin is None:
+        raise UsageError("stdin is closed: name a file")
+    with tempfile.NamedTemporaryFile(prefix="seatrial-", suffix=".log") as kept:
+        shutil.copyfileobj(sys.stdin.buffer, kept)
+        kept.flush()
+        yield [LogFile(path=Path(kept.name), name="stdin")]
+
+
+def _print(console: Console, report: LogReport) -> None:
+    found = report.diagnosis
+    title, style = STYLES.get(found.outcome, STYLES[None])
+    console.print(f"{title}  {_headline(report)}", style=style, no_wrap=True, overflow="ellipsis")
+    if found.outcome is not Outcome.OK and found.cause is not Cause.UNKNOWN:
+        _print_lines(console, found)
+    for name, text in (*_cause_facts(report), *_facts(report)):
+        first, *rest = textwrap.wrap(text, max(console.width, 60) - LABEL_WIDTH, break_long_words=False, break_on_hyphens=False)
+        console.print(f"{name:<{LABEL_WIDTH}}{first}", soft_wrap=True)
+        for line in rest:
+            console.print(f"{'':<{LABEL_WIDTH}}{line}", soft_wrap=True)
+
+
+def _headline(report: LogReport) -> str:
+    found = report.diagnosis
+    if found.outcome is Outcome.OK:
+        return "the log shows a good end"
+    if found.outcome is Outcome.FAILED:
+        who = f" on rank {found.rank}" if found.rank is not None else ""
+        where = f", host {found.host}" if found.host else ""
+        return f"{found.cause.value}{who}{where}: {found.detail}"
+    if found.traceback_at_end:
+        ended = "exited 0" if report.exit_code == 0 else "ended"
+        return f"{ended} after a traceback: probably failed"
+    if report.exit_code is None:
+        return "no good end and no failure in the log: pass --exit-code N"
+    return "exited 0, and the log shows signs of a failure"
+
+
+def _print_lines(console: Console, found: Diagnosis) -> None:
+    """The frames and the line that show the cause, or the most relevant lines where none does."""
+    lines = found.excerpt[-MAX_EXCERPT:] if len(found.excerpt) > 1 else found.telling[:MAX_TELLING]
+    for line in lines:
+        console.print(f"  │ {line}", style="dim" if line.startswith(" ") else "", no_wrap=True, overflow="ellipsis")
+
+
+def _cause_facts(report: LogReport) -> Iterator[tuple[str, str]]:
+    found = report.diagnosis
+    if found.outcome is Outcome.OK or found.cause is Cause.NONE:
+        return
+    where = " ".join(part for part in (found.source, f"line {found.line:,}" if found.line else "") if part)
+    later = found.num_consequences
+    after = f"{later:,} later {'error is a consequence' if later == 1 else 'errors are consequences'}" if later else ""
+    if where or after:
+        yield "where", "; ".join(part for part in (where, after) if part)
+    if found.action and (found.outcome is Outcome.FAILED or found.line):
+        yield "do", found.action
+
+
+def _facts(report: LogReport) -> Iterator[tuple[str, str]]:
+    steps = report.steps
+    if steps is not None:
+        parts = [f"{steps.first:,} to {steps.last:,}" + (f" of {steps.total:,}" if steps.total else "")]
+        if steps.steps_per_s is not None:
+            parts.append(f"{_figure(steps.steps_per_s)} steps/s by {steps.rate_from}")
+        if steps.tokens_per_s is not None:
+            parts.append(f"{steps.tokens_per_s:,.0f} tokens/s as printed")
+        if steps.samples_per_s is not None:
+            parts.append(f"{_figure(steps.samples_per_s)} samples/s as printed")
+        yield "steps", ", ".join(parts)
+        if steps.first_loss is not None and steps.last_loss is not None:
+            yield "loss", f"{steps.first_loss:.4g} → {steps.last_loss:.4g}, lowest {steps.lowest_loss:.4g}"
+    elif report.diagnosis.last_step is not None:
+        yield "steps", f"up to {report.diagnosis.last_step:,}"
+    if report.reported:
+        shown = (
+            f"{name} {format_duration(value) if name == 'train_runtime' else _figure(value)}" for name, value in report.reported.items()
+        )
+        yield "reported", ", ".join(shown)
+    names = ", ".join(report.files[:3]) + (f" and {len(report.files) - 3} more" if len(report.files) > 3 else "")
+    ended = "" if report.exit_code is None else f"; exit code {report.exit_code}"
+    yield "read", f"{names}: {report.num_lines:,} lines, {format_bytes(report.num_bytes)}{ended}"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -1,0 +1,811 @@
+"""Why a run failed: the first cause in its whole log, read line by line in bounded memory.
+
+In: lines as they come, of one log or of several files, then the exit code and the steps asked for, where known. Out: a `Diagnosis`: how it
+ended, cause, rank, line, excerpt, and what to do.
+
+Signs come from the registry of failure signatures. When one rank dies the others complain too, and the launcher reports all of it again:
+so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause; but a broken GPU comes
+before what the ranks on it print. Lines that the run survived (log_evidence.py) are no cause. An exit code that a script chose itself
+counts before what the other ranks print about losing it. Without any sign the cause is unknown and the most relevant lines are kept.
+
+Most lines of a log are alike but for their numbers: what a line is worth is decided once for each shape, which makes a gigabyte a matter
+of seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+import signal
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, host_in, read_lines, without_host
+from seatrial.collect.log_evidence import (
+    CHAINED,
+    EXCEPTION,
+    HEAD,
+    MAX_LINES,
+    Block,
+    Weight,
+    block_begun_by,
+    error_lines,
+    final_lines,
+    is_error_line,
+    is_indented,
+    is_step,
+    is_warning,
+    names_exception,
+    without_harmless,
+)
+from seatrial.core.log_lines import strip_colours
+from seatrial.records.outcome import Cause, Diagnosis, Outcome
+from seatrial.records.signatures.registry import Signature, general, of_exit_code, signatures
+
+LONGEST_DETAIL = 500
+LONGEST_LINE = 8192
+"""Of a line, as much is searched."""
+TAIL_LINES = 2000
+"""The last lines are kept as they are: for the lines to show where there is no cause, and to see what came after a traceback."""
+TAIL_BYTES = 400_000
+MAX_SOURCES = 5000
+"""Ranks and files that are told apart; further ones count as one."""
+MAX_SHAPES = 50_000
+OPEN_LINES = 5000
+"""A traceback that is still not over after as many lines is torn."""
+EXCERPT_LINES = 6
+LONGEST_EXCERPT = 240
+STEPS_WITHOUT_RANK = 2
+"""Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
+RECENT_STEPS = 64
+"""Of so many lines that may report one, the last step is read: each of many ranks may print it."""
+LINES_AFTER = 3
+"""A shell script may print so many lines after a program that failed."""
+
+# Every line that matters contains one of these, in small letters: a test derives that from the registry's patterns.
+FRAGMENTS = (
+    *("rror", "fail", "xception", "traceback", "cannot", "can't", "could n", "unable", "nvalid", "kill", "abort", "fatal", "panic"),
+    *("refused", "denied", "not found", "no such", "missing", "memory", "timed out", "timeout", "not installed", "not exist", "not set"),
+    *("required", "supported", "implemented", "available", "no module", "no slot", "hostfile", "reachable", "cancelled", "term_"),
+    *("reempt", "nterruption", "low on ", "shutdown", "evicted", "onnect", "specified", "permitted", "oom", "too many", "ancdata"),
+    *(
+        "fallen off",
+        "gpu is lost",
+        "xid (",
+        "nsufficient",
+        "kv cache",
+        "too old",
+        "mismatch",
+        "nvidia driver",
+        "cuda-capable",
+        "initialized",
+        "illegal",
+    ),
+    *("device-side", "in use", "eaddrinuse", "interface", "neither", "wrong ", "truncated", "undefined", "async event"),
+    *("completion from", "duplicate", "waiting for", "watchdog", "by peer", "by remote", "broken pipe", "peerlost", "no space"),
+    *("quota", "unexpected", "errno", "eio", "stale", "read-only", "xpected to", "ready twice", "only support", "oss is ", "oss became"),
+    *("oss was ", "oss has ", "nan_loss", "at minimum", "halt: ", "terminate", "segmentation", "free", "signal", "return code"),
+    *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
+)
+STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
+# Patterns with certain digits in them: two lines of one shape may differ.
+DIGITS_MATTER = (
+    *("xid", "inet", "onnect", "return code", "signal", "errno", "client error", "support", "exit", "outofmemory", "ancdata"),
+    *("plus", "collect"),
+)
+SAME_DIGIT = bytes.maketrans(b"123456789", b"0" * 9)
+
+# Messages of torchrun, srun, pdsh and the interpreter about the end of other processes (only a -9 in them matters), and warnings of
+# Python's: the run went on after them.
+NOISE = re.compile(
+    r"ChildFailedError|SignalException|closing signal SIG|failed \(exitcode: -?(?!9\b)\d|KeyboardInterrupt|resource_tracker"
+    r"|^srun: (?:error: \S+: tasks? \S+: (?:Exited with exit code|Terminated)|Job step aborted|Terminating)"
+    r"|^pdsh@|ssh exited with exit code|^\S{1,400}:\d+: \w*Warning: "
+)
+# Lines of torchrun's and deepspeed's own report of a failed run.
+LAUNCHER_REPORT = re.compile(r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]|^[=-]{8,}$")
+# torchrun's report of the rank that ended first.
+ROOT_CAUSE = "Root Cause (first observed failure)"
+REPORT_FIELD = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
+REPORT_LINES = 8
+QUOTED_LINES = 200
+# The report of deepspeed's launcher.
+DEEPSPEED_REPORT = re.compile(r"\[launch\.py:\d+:\w+\] .* exits with return code = (-?\d{1,9})$")
+# What a launcher prints only about a run that failed.
+FAILED_BY_LAUNCHER = re.compile(
+    r"^Root Cause \(first observed failure\)|\bmultiprocessing\.errors\.ChildFailedError\b"
+    r"|\[launch\.py:\d+:\w+\] .* exits with return code = -?[1-9]"
+    r"|^srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code [1-9]|Killed|Out Of Memory|Segmentation|Bus error|Aborted)"
+    r"|^(?:mpirun|mpiexec|prterun|prte) (?:noticed|detected) that .*(?:exited on signal|non-zero)"
+    r"|^subprocess\.CalledProcessError: Command .* (?:non-zero exit status|died with)"
+    r"|^ERROR:composer\.cli\.launcher:Rank \d+ crashed|^\[rank: \d+\] Child process with PID \d+ terminated with code -?[1-9]"
+)
+# After NCCL's error of a rank comes the address it could not reach.
+LAST_ERROR = "Last error:"
+# What is printed when training is over and all went well.
+GOOD_END = re.compile(
+    r"'train_runtime': |\btrain_runtime\s+=|\b[Tt]raining (?:completed|finished|complete|done)\b|exits successfully\.$"
+    r"|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
+)
+# Exit codes of a rank that raised, aborted or was sent TERM: its own lines show more.
+RAISED = 1
+UNINFORMATIVE_CODES = (RAISED, -6, -15)
+# Signals of a fault in native code; an abort (6) is also how torch ends after an error it has printed.
+NATIVE_SIGNALS = (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+CRASH_SIGNALS = tuple(one.name for one in (*NATIVE_SIGNALS, signal.SIGABRT))
+# A shell, or a launcher that passes on a negative code, exits with this plus the signal that ended its child.
+SHELL_SIGNALS = 128
+# Causes that an exit code shows by itself.
+EXIT_CODE_DETAILS = {
+    Cause.KILLED: "a process of the run was killed by signal 9",
+    Cause.PROGRAM_MISSING: "the program was not found (exit code 127)",
+}
+# Lines after a traceback that are no sign of life: what is printed at exit, and by libraries that log everything.
+AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?:real|user|sys)\s|^Exception ignored|^\S*: line \d+: +\d+ ")
+STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)\b[^\w,]{0,12}(\d[\d,]{0,15})", re.IGNORECASE)
+PREFIX_RANK = re.compile(r"\[rank(\d{1,9})\]|\[(?:default|trainer|worker)(\d{1,9})|\[\d+,(\d{1,9})\]<std|\brank=(\d{1,6})\b")
+TASK_LABEL = re.compile(r"^\s*(\d{1,6}):$")
+TEXT_RANK = re.compile(
+    r"^srun: error: \S+: task (\d{1,6}): |\bprocess rank (\d{1,6}) with PID|\bRanks (\d{1,6}) failed to pass|^\[[Rr]ank (\d{1,6})\]"
+    r"|\blauncher:Rank (\d{1,6}) crashed|^\[rank: (\d{1,6})\] Child process"
+)
+
+NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
+
+
+@dataclass(kw_only=True)
+class _Evidence:
+    """One line that shows something."""
+
+    at: int
+    """How many lines were fed before."""
+    source: str
+    number: int
+    prefix: str
+    text: str
+    sign: Signature | None
+    rank: int | None
+    excerpt: tuple[str, ...]
+    num_before: int
+    """Errors seen before it."""
+
+
+@dataclass(kw_only=True)
+class _Chain:
+    """An exception, and the last of those raised while it was handled."""
+
+    first: _Evidence
+    last: _Evidence
+
+    @property
+    def decisive(self) -> _Evidence:
+        """The last of a chain counts, unless only the first has a signature."""
+        return self.first if _is_root(self.first.sign) and not _is_root(self.last.sign) else self.last
+
+
+@dataclass(kw_only=True)
+class _Found:
+    """The first of each kind that one source printed between two of its steps."""
+
+    outranking: _Evidence | None = None
+    sign: _Evidence | None = None
+    chain: _Chain | None = None
+    doubtful_sign: _Evidence | None = None
+    doubtful_chain: _Chain | None = None
+    after_effect: _Evidence | None = None
+    echo: _Evidence | None = None
+    errors: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class _Source:
+    """One rank, host or file, as far as the prefixes tell them apart."""
+
+    steps_to_survive: int
+    recent: list[_Found] = field(default_factory=lambda: [_Found()])
+    """Since its last steps, oldest first; what is older was survived."""
+    is_empty: bool = True
+    block: Block | None = None
+    frames: deque[str] | None = None
+    """Of a traceback that has begun and not ended."""
+    chained: bool = False
+    chain: _Chain | None = None
+    awaits_last_error: bool = False
+    """NCCL's own reason is the next line."""
+    report_left: int = 0
+    """Lines of torchrun's report that are still to come."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
+
+    def step(self) -> tuple[_Found, ...]:
+        """It went on: what it survived."""
+        if self.is_empty:
+            return ()
+        self.recent.append(_Found())
+        gone = tuple(self.recent[: -self.steps_to_survive])
+        self.recent = self.recent[-self.steps_to_survive :]
+        self.is_empty = all(found == _Found() for found in self.recent)
+        return gone
+
+
+@dataclass(frozen=True, kw_only=True)
+class _LastStep:
+    at: int
+    step: int | None
+    interval: int
+    """Steps between two lines that report one."""
+
+    def may_be(self, asked_steps: int) -> bool:
+        """Whether the run may have taken them all: steps are counted from 0 or from 1, and not each is reported."""
+        return self.step is not None and self.step + self.interval >= asked_steps
+
+
+_BORING, _STEP, _ERROR, _CHECK = range(4)
+
+
+class LogReader:
+    """Reads a log as it comes; `result` may be asked at any time, and more lines may follow."""
+
+    def __init__(self) -> None:
+        self._at = 0
+        self._numbers: dict[str, int] = {}
+        self._kinds: dict[bytes, int] = {}
+        self._signs: dict[str | bytes, Signature | None] = {}
+        self._splitter = PrefixSplitter()
+        self._sources: dict[tuple[str, str], _Source] = {}
+        self._open: dict[int, _Source] = {}
+        self._slow_until = 0
+        self._tail: deque[tuple[int, str, int | None, str]] = deque(maxlen=TAIL_LINES)
+        self._tail_bytes = 0
+        self._survived: _Chain | None = None
+        self._survived_errors: list[str] = []
+        self._num_errors = 0
+        self._has_evidence = False
+        """Whether something may still be survived."""
+        self._report: dict[str, str] = {}
+        self._deepspeed_code: int | None = None
+        self._report_at: _Evidence | None = None
+        self._steps_since_report = 0
+        self._good_end_at: int | None = None
+        self._steps: deque[tuple[int, str]] = deque(maxlen=RECENT_STEPS)
+
+    def read(self, path: Path, *, source: str = "", rank: int | None = None) -> None:
+        """Every line of a file; OSError where it cannot be read."""
+        for line in read_lines(path):
+            self.feed(line, source=source, rank=rank)
+
+    def feed(self, line: str, *, source: str = "", rank: int | None = None) -> None:
+        """One line. `source` names its file, `rank` the rank it belongs to, where the caller knows it."""
+        self._numbers[source] = self._numbers.get(source, 0) + 1
+        if "\r" in line:
+            # A progress bar rewrites its line; what is printed next begins right behind it.
+            parts = [part for part in line.split("\r") if part.strip()]
+            for part in parts:
+                self._feed(part, source, rank)
+        else:
+            self._feed(line, source, rank)
+
+    def _feed(self, line: str, source: str, rank: int | None) -> None:
+        self._at += 1
+        if len(line) > LONGEST_LINE:
+            line = line[:LONGEST_LINE]
+        self._keep(line, source, rank)
+        if self._open and self._at < self._slow_until:
+            self._examine(line, source, rank)
+            return
+        shape = _shape(line)
+        kind = self._kinds.get(shape)
+        if kind is None:
+            kind = self._kind_of(line)
+            if len(self._kinds) >= MAX_SHAPES:
+                self._kinds.clear()
+            self._kinds[shape] = kind
+        if kind == _BORING:
+            return
+        if kind == _STEP and not self._has_evidence:
+            self._steps.append((self._at, line))
+            return
+        self._open = {} if self._open and self._at >= self._slow_until else self._open
+        worth = self._examine(line, source, rank)
+        if kind == _CHECK and worth < _CHECK and not _digits_matter(line):
+            self._kinds[shape] = worth
+
+    @staticmethod
+    def _kind_of(line: str) -> int:
+        low = line.lower()
+        for fragment in FRAGMENTS:
+            if fragment in low:
+                return _CHECK
+        return _STEP if any(fragment in low for fragment in STEP_FRAGMENTS) else _BORING
+
+    def _keep(self, line: str, source: str, rank: int | None) -> None:
+        if len(self._tail) == TAIL_LINES:
+            self._tail_bytes -= len(self._tail[0][3])
+        self._tail.append((self._at, source, rank, line))
+        self._tail_bytes += len(line)
+        while self._tail_bytes > TAIL_BYTES and len(self._tail) > 1:
+            self._tail_bytes -= len(self._tail.popleft()[3])
+
+    def _examine(self, line: str, source: str, given_rank: int | None) -> int:
+        """What the line is worth."""
+        prefix, text = self._split(line)
+        own = self._source(source, prefix, given_rank)
+        was_open = own.is_open
+        worth = self._judge(own, source, prefix, text, given_rank)
+        if own.is_open:
+            self._slow_until = self._at + OPEN_LINES
+            self._open[id(own)] = own
+        elif was_open:
+            self._open.pop(id(own), None)
+        return max(worth, _CHECK if was_open or own.is_open else _BORING)
+
+    def _split(self, line: str) -> PrefixedLine:
+        known = len(self._splitter.hosts)
+        text = without_harmless(strip_colours(line)) if "\x1b" in line else without_harmless(line)
+        split = self._splitter.split(text)
+        if len(self._splitter.hosts) > known:
+            # What looked like text may be a prefix.
+            self._kinds.clear()
+        begins = split.text.find(HEAD)
+        # Behind a progress bar that was not ended.
+        if begins > 0 and not CHAINED.search(split.text) and not is_indented(split.text) and split.text[begins - 1] not in "'\"`":
+            return PrefixedLine(split.source, split.text[begins:])
+        return split
+
+    def _source(self, source: str, prefix: str, rank: int | None) -> _Source:
+        key = (source, " ".join(dict.fromkeys(prefix.split())))
+        found = self._sources.get(key)
+        if found is None:
+            key = key if len(self._sources) < MAX_SOURCES else ("", "")
+            alone = rank is not None or bool(without_host(prefix))
+            found = self._sources.setdefault(key, _Source(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
+        return found
+
+    def _judge(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> int:
+        if own.report_left > 0:
+            text = self._read_report(own, text)
+        weight = _weight_by_block(own, text)
+        raised = self._follow_traceback(own, text)
+        if CHAINED.search(text):
+            own.chained = True
+            return _CHECK
+        if GOOD_END.search(text):
+            self._good_end_at = self._at
+            return _CHECK
+        if raised is None and is_step(text) and self._sign(text) is None:
+            self._step(own, text)
+            return _STEP
+        if is_indented(text):
+            return _BORING
+        if weight is Weight.IGNORED or is_warning(prefix, text):
+            own.frames = None
+            return _BORING
+        if own.awaits_last_error:
+            own.awaits_last_error = False
+            if self._add_last_error(own, text):
+                return _CHECK
+        own.awaits_last_error = text.startswith(LAST_ERROR)
+        is_report = self._note_report(own, source, prefix, text, given_rank)
+        sign = self._sign(text)
+        noise = NOISE.search(text) is not None
+        if raised is not None and noise:
+            raised = None
+        if sign is None and raised is None:
+            return self._note_error(own, text) if not noise and not is_report else _CHECK
+        rank = _rank(prefix, text, given_rank)
+        excerpt = (*(raised or ()), text) if raised is not None else (text,)
+        evidence = _Evidence(
+            at=self._at,
+            source=source,
+            number=self._numbers.get(source, 0),
+            prefix=prefix,
+            text=text,
+            sign=sign,
+            rank=rank,
+            excerpt=tuple(_short(line) for line in excerpt),
+            num_before=self._num_errors,
+        )
+        self._num_errors += 1
+        self._store(own, evidence, raised is not None, weight)
+        return _CHECK
+
+    def _add_last_error(self, own: _Source, text: str) -> bool:
+        """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
+        found, sign = own.recent[-1], self._sign(text)
+        complaint = found.after_effect or found.echo
+        if complaint is None or _is_root(sign):
+            return False
+        complaint.excerpt = (*complaint.excerpt, _short(text))
+        if sign is None or sign.echo:
+            complaint.text += f"; last error: {text}"
+        else:
+            complaint.text, complaint.sign = text, sign
+        return True
+
+    def _follow_traceback(self, own: _Source, text: str) -> tuple[str, ...] | None:
+        """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
+        if text.startswith(HEAD) or text.endswith(HEAD):
+            own.frames = deque(maxlen=EXCERPT_LINES)
+            return None
+        if is_indented(text):
+            if own.frames is not None and text.strip():
+                own.frames.append(text)
+            return None
+        frames, own.frames = own.frames, None
+        return tuple(frames or ()) if names_exception(text, is_first=frames is not None) else None
+
+    def _store(self, own: _Source, evidence: _Evidence, raised: bool, weight: Weight) -> None:
+        own.is_empty, self._has_evidence = False, True
+        found, sign = own.recent[-1], evidence.sign
+        if sign is not None and sign.after_effect:
+            if sign.echo:
+                found.echo = found.echo or evidence
+            else:
+                found.after_effect = found.after_effect or evidence
+            return
+        doubtful = weight is Weight.DOUBTFUL
+        if sign is not None and sign.outranks and not doubtful:
+            found.outranking = found.outranking or evidence
+        if sign is not None:
+            if doubtful:
+                found.doubtful_sign = found.doubtful_sign or evidence
+            else:
+                found.sign = found.sign or evidence
+        if raised:
+            self._store_exception(own, found, evidence, doubtful)
+
+    @staticmethod
+    def _store_exception(own: _Source, found: _Found, evidence: _Evidence, doubtful: bool) -> None:
+        chained, own.chained = own.chained, False
+        if chained and own.chain is not None:
+            own.chain.last = evidence
+            return
+        own.chain = None
+        if (found.doubtful_chain if doubtful else found.chain) is None:
+            own.chain = _Chain(first=evidence, last=evidence)
+            if doubtful:
+                found.doubtful_chain = own.chain
+            else:
+                found.chain = own.chain
+
+    def _step(self, own: _Source, text: str) -> None:
+        self._steps.append((self._at, text))
+        self._steps_since_report += 1
+        if self._report_at is not None and self._steps_since_report >= STEPS_WITHOUT_RANK:
+            self._report_at, self._report, self._deepspeed_code = None, {}, None
+        for gone in own.step():
+            self._survived = gone.chain or self._survived
+            self._survived_errors = [*self._survived_errors, *gone.errors][:MAX_LINES]
+        self._has_evidence = self._report_at is not None or not all(one.is_empty for one in self._sources.values())
+
+    def _note_error(self, own: _Source, text: str) -> int:
+        if not is_error_line(text) or LAUNCHER_REPORT.search(text):
+            return _BORING
+        own.is_empty, self._has_evidence = False, True
+        errors = own.recent[-1].errors
+        if len(errors) < MAX_LINES and text.strip() not in errors:
+            errors.append(text.strip())
+        return _ERROR
+
+    def _note_report(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
+        if text.startswith(ROOT_CAUSE) and not self._report:
+            own.report_left = REPORT_LINES
+        match = DEEPSPEED_REPORT.search(text)
+        if match and self._deepspeed_code is None and int(match.group(1)) != 0:
+            self._deepspeed_code = int(match.group(1))
+        if not FAILED_BY_LAUNCHER.search(text):
+            return False
+        self._steps_since_report, self._has_evidence = 0, True
+        if self._report_at is None:
+            rank = _rank(prefix, text, given_rank)
+            number = self._numbers.get(source, 0)
+            self._report_at = _Evidence(
+                at=self._at, source=source, number=number, prefix=prefix, text=text, sign=None, rank=rank, excerpt=(), num_before=0
+            )
+        return True
+
+    def _read_report(self, own: _Source, text: str) -> str:
+        """The line; one of a traceback that the report quotes (of a script under `@record`) as the rank would have printed it."""
+        own.report_left -= 1
+        if match := REPORT_FIELD.match(text):
+            self._report.setdefault(match.group(1), match.group(2))
+        if text.endswith(HEAD):
+            own.report_left = QUOTED_LINES
+            return text
+        return text.removeprefix("  ") if own.frames is not None else text
+
+    def _sign(self, text: str) -> Signature | None:
+        key = text if _digits_matter(text) else _shape(text)
+        if key not in self._signs:
+            if len(self._signs) >= MAX_SHAPES:
+                self._signs.clear()
+            self._signs[key] = _sign(text)
+        return self._signs[key]
+
+    def result(self, exit_code: int | None = None, asked_steps: int | None = None) -> Diagnosis:
+        """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
+        at_end = self._traceback_at_end()
+        outcome, last = self._outcome(exit_code, asked_steps, at_end), self._last_step()
+        return replace(
+            NO_FAILURE if outcome is Outcome.OK else self.failure(exit_code),
+            outcome=outcome,
+            launcher_report=self._report_at is not None,
+            traceback_at_end=at_end,
+            last_step=last.step,
+            step_interval=last.interval,
+        )
+
+    def failure(self, exit_code: int | None = None) -> Diagnosis:
+        """The cause that the lines show, else the one that the exit code shows, of a run that is known to have failed."""
+        return self._cause(exit_code) or self._unexplained_end(exit_code)
+
+    def _found(self) -> Iterator[_Found]:
+        return (found for own in self._sources.values() for found in own.recent)
+
+    def _cause(self, exit_code: int | None) -> Diagnosis | None:
+        """The cause that the log shows; None where it shows none."""
+        found = self._root_cause() or self._launcher_cause() or self._doubtful_cause()
+        if found is not None:
+            return found
+        after_effect = self._after_effect()
+        if self._survived and self._survived_counts(exit_code, after_effect):
+            return self._from_evidence(self._survived.decisive)
+        if after_effect is None:
+            return None
+        # Neither the code of an exception, nor of a signal as Python or a shell reports it: the script itself chose it.
+        if exit_code is not None and 1 < exit_code < SHELL_SIGNALS:
+            detail = f"ended with exit code {exit_code}; the log shows only the consequence: {after_effect.text}"
+            return _diagnosis(_exit_code_entry(exit_code), detail)
+        # A signal that no process sends itself in good order: the others only complain about the process it ended.
+        if exit_code is not None and -exit_code in (signal.SIGKILL, *NATIVE_SIGNALS):
+            return None
+        diagnosis = self._from_evidence(after_effect)
+        # That a peer is gone explains nothing: other lines of the log may.
+        return replace(diagnosis, telling=self._error_lines()) if after_effect.sign and after_effect.sign.echo else diagnosis
+
+    def _root_cause(self) -> Diagnosis | None:
+        found = list(self._found())
+        outranking = _earliest(one.outranking for one in found)
+        if outranking is not None:
+            return self._from_evidence(outranking)
+        return self._first_of(_earliest(one.sign for one in found), [one.chain for one in found if one.chain])
+
+    def _doubtful_cause(self) -> Diagnosis | None:
+        found = list(self._found())
+        return self._first_of(_earliest(one.doubtful_sign for one in found), [one.doubtful_chain for one in found if one.doubtful_chain])
+
+    def _first_of(self, sign: _Evidence | None, chains: Sequence[_Chain]) -> Diagnosis | None:
+        chain = min(chains, key=lambda one: one.first.at, default=None)
+        if chain is not None and (sign is None or chain.first.at <= sign.at):
+            return self._from_evidence(chain.decisive)
+        return None if sign is None else self._from_evidence(sign)
+
+    def _launcher_cause(self) -> Diagnosis | None:
+        """What the launcher reports about the rank that ended first, where that is more than the other ranks' complaints."""
+        if "exitcode" in self._report:
+            rank, code = self._reported_rank(), int(self._report["exitcode"])
+            who = f"rank {self._report.get('rank', '?')}"
+        else:
+            # The command that deepspeed prints beside the code is that of its last rank, whichever ended: the rank is unknown.
+            rank, code, who = None, self._deepspeed_code or RAISED, "a rank"
+        if code in UNINFORMATIVE_CODES:
+            return None
+        if code == -9:
+            found = _diagnosis(general(Cause.KILLED), f"{who} was killed by signal 9")
+        elif -code in NATIVE_SIGNALS:
+            found = _diagnosis(general(Cause.NATIVE_CRASH), f"{who} crashed: {signal.Signals(-code).name}")
+        else:
+            how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+            found = self._unexplained(general(Cause.EXIT_CODE), f"{who} ended first, {how}, and printed no reason", who)
+        return replace(found, rank=rank)
+
+    def _reported_rank(self) -> int | None:
+        """By torchrun's report, else by the first line of another launcher about a rank that failed."""
+        if "rank" in self._report:
+            return int(self._report["rank"])
+        return self._report_at.rank if self._report_at else None
+
+    def _after_effect(self) -> _Evidence | None:
+        """The earliest after-effect that is more than the loss of a peer, else the earliest."""
+        found = list(self._found())
+        return _earliest(one.after_effect for one in found) or _earliest(one.echo for one in found)
+
+    def _survived_counts(self, exit_code: int | None, after_effect: _Evidence | None) -> bool:
+        """Python exits with 1 after an exception, and there is no other; or the launcher names that very rank."""
+        if after_effect is None:
+            return exit_code == RAISED
+        rank = self._survived.decisive.rank if self._survived else None
+        return rank is not None and rank == self._reported_rank() and self._report.get("exitcode") == str(RAISED)
+
+    def _from_evidence(self, evidence: _Evidence) -> Diagnosis:
+        entry = evidence.sign or general(Cause.EXCEPTION)
+        rank = evidence.rank
+        if rank is None and not entry.after_effect and self._report.get("exitcode") in ("1", None):
+            # Without prefixes: the launcher knows who ended first.
+            rank = self._reported_rank()
+        if entry.after_effect and entry.id != "monitored_barrier" and not FAILED_BY_LAUNCHER.search(evidence.text):
+            # Whoever prints it only waited for another one.
+            rank = None
+        return replace(
+            _diagnosis(entry, evidence.text),
+            host=host_in(evidence.prefix),
+            rank=rank,
+            source=evidence.source,
+            line=evidence.number or None,
+            excerpt=evidence.excerpt,
+            num_consequences=max(self._num_errors - evidence.num_before - 1, 0),
+        )
+
+    def _traceback_at_end(self) -> bool:
+        """Whether the process of an exception printed nothing after it that shows it alive."""
+        return any(self._is_last(one.chain.last) for one in self._found() if one.chain)
+
+    def _sign_at_end(self) -> bool:
+        """Whether the log ends with the sign of a failure that is no exception: a usage message, a scheduler's or the kernel's line."""
+        signs = [one.sign for one in self._found() if one.sign]
+        return any(self._good_end_at is None and self._is_last(sign) for sign in signs)
+
+    def _is_last(self, evidence: _Evidence) -> bool:
+        """Whether its process printed nothing after it that shows it alive."""
+        own = [line for line in self._tail_after(evidence) if self._shows_life(line)]
+        return len(own) <= (0 if without_host(evidence.prefix) else LINES_AFTER)
+
+    def _tail_after(self, evidence: _Evidence) -> Iterator[str]:
+        for at, source, _, line in self._tail:
+            if at > evidence.at and source == evidence.source:
+                split = self._splitter.split(strip_colours(line))
+                if split.source == evidence.prefix:
+                    yield split.text
+
+    def _shows_life(self, text: str) -> bool:
+        if is_indented(text) or AT_EXIT.search(text) or LAUNCHER_REPORT.search(text) or NOISE.search(text):
+            return False
+        return not (EXCEPTION.match(text) or is_error_line(text) or self._sign(text) or is_warning("", text))
+
+    def _outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
+        if exit_code or self._report_at is not None:
+            return Outcome.FAILED
+        last = self._last_step()
+        reached = None if asked_steps is None else last.may_be(asked_steps)
+        if at_end:
+            # After an exit code of 0 it is sure only where steps are missing.
+            return Outcome.FAILED if reached is False or (exit_code is None and reached is None) else None
+        if exit_code == 0:
+            return None if not reached and self._sign_at_end() else Outcome.OK
+        serious = _earliest(one.sign or one.outranking or one.after_effect for one in self._found())
+        good_at = last.at if reached else self._good_end_at
+        if good_at is not None:
+            return None if serious is not None and serious.at > good_at else Outcome.OK
+        return Outcome.FAILED if serious is not None else None
+
+    def _last_step(self) -> _LastStep:
+        found = [(int(match.group(1).replace(",", "")), at) for at, text in self._steps if (match := STEP_NUMBER.search(text))]
+        numbers = sorted({number for number, _ in found})
+        step, at = max(found, default=(None, 0))
+        return _LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
+
+    def _unexplained_end(self, exit_code: int | None) -> Diagnosis:
+        if exit_code is None:
+            return self._unexplained(general(Cause.UNKNOWN), "no exit code is known and the log shows no cause")
+        entry = of_exit_code(exit_code)
+        if entry is not None and entry.cause in EXIT_CODE_DETAILS:
+            return _diagnosis(entry, EXIT_CODE_DETAILS[entry.cause])
+        name = signal_name(exit_code)
+        if name in CRASH_SIGNALS:
+            crashed = entry if entry is not None and entry.cause is Cause.NATIVE_CRASH else general(Cause.NATIVE_CRASH)
+            return _diagnosis(crashed, f"the process crashed: {name}" + (f" (exit code {exit_code})" if exit_code > 0 else ""))
+        how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
+        how += f" ({name})" if name else ""
+        return self._unexplained(_exit_code_entry(exit_code), f"the launcher ended {how} and the log shows no cause")
+
+    def _unexplained(self, entry: Signature, detail: str, ended_first: str = "") -> Diagnosis:
+        errors = self._error_lines()
+        more = f"; most relevant line: {errors[0]}" if errors else ""
+        own = errors or final_lines(self._informative_lines(), f"[{ended_first.replace(' ', '')}]:")
+        return replace(_diagnosis(entry, detail + more), telling=own)
+
+    def _error_lines(self) -> tuple[str, ...]:
+        recent = [text for found in self._found() for text in found.errors]
+        return error_lines([PrefixedLine("", text) for text in (recent or self._survived_errors)])
+
+    def _informative_lines(self) -> list[PrefixedLine]:
+        """The last lines but those about lost peers, the launcher's own and what Python ignores."""
+        blocks: dict[str, Block | None] = {}
+        kept = []
+        for _, _, _, line in self._tail:
+            split = self._splitter.split(without_harmless(strip_colours(line)))
+            block = blocks.get(split.source)
+            blocks[split.source] = block = block_begun_by(split.text) or (block if block and block.takes(split.text) else None)
+            if block is not None and block.weight is Weight.IGNORED:
+                continue
+            sign = self._sign(split.text)
+            if (sign is None or not sign.after_effect) and not NOISE.search(split.text) and not LAUNCHER_REPORT.search(split.text):
+                kept.append(split)
+        return kept
+
+
+def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
+    """The cause that the lines show, else the one that the exit code of a failed run shows."""
+    reader = LogReader()
+    for line in lines:
+        reader.feed(line)
+    return reader.failure(exit_code)
+
+
+def _shape(line: str) -> bytes:
+    """Lines that differ in digits only have the same."""
+    return line.encode("utf-8", errors="replace").translate(SAME_DIGIT)
+
+
+def _digits_matter(text: str) -> bool:
+    low = text.lower()
+    return any(word in low for word in DIGITS_MATTER)
+
+
+def _weight_by_block(own: _Source, text: str) -> Weight:
+    begun = block_begun_by(text)
+    if begun is not None:
+        own.block = begun
+    elif own.block is not None and not own.block.takes(text):
+        own.block = None
+    return own.block.weight if own.block else Weight.FULL
+
+
+def _earliest(found: Iterator[_Evidence | None]) -> _Evidence | None:
+    return min((one for one in found if one is not None), key=lambda one: one.at, default=None)
+
+
+@cache
+def _compiled() -> tuple[tuple[re.Pattern[str], Signature], ...]:
+    return tuple((re.compile(pattern), entry) for entry in signatures() if not entry.slows for pattern in entry.patterns)
+
+
+def _sign(text: str) -> Signature | None:
+    if is_indented(text) or NOISE.search(text):
+        return None
+    return next((sign for pattern, sign in _compiled() if pattern.search(text)), None)
+
+
+def _is_root(sign: Signature | None) -> bool:
+    return sign is not None and not sign.after_effect
+
+
+def _rank(prefix: str, text: str, given: int | None) -> int | None:
+    """By the caller, the prefixes, or the text itself; the number that `srun --label` puts before a line where nothing else names it."""
+    if given is not None:
+        return given
+    match = PREFIX_RANK.search(prefix) or TEXT_RANK.search(text) or TASK_LABEL.match(without_host(prefix))
+    return None if match is None else int(next(group for group in match.groups() if group is not None))
+
+
+def signal_name(exit_code: int) -> str:
+    """Of the signal that ended the process, as Python, a shell (128 + n) or deepspeed (256 - n) passes it on; empty for none. 255 and 254
+    are what `exit(-1)`, ssh and others return: no signal."""
+    for number in (-exit_code, exit_code - SHELL_SIGNALS, 256 - exit_code if exit_code < 254 else 0):
+        if 0 < number <= signal.SIGTERM or number == signal.SIGXCPU:
+            with contextlib.suppress(ValueError):
+                return signal.Signals(number).name
+    return ""
+
+
+def _exit_code_entry(exit_code: int | None) -> Signature:
+    """The entry of an exit code that does not show the cause alone."""
+    entry = of_exit_code(exit_code)
+    return entry if entry is not None and entry.cause is Cause.EXIT_CODE else general(Cause.EXIT_CODE)
+
+
+def _short(text: str) -> str:
+    text = text.rstrip()
+    return text if len(text) <= LONGEST_EXCERPT else text[: LONGEST_EXCERPT - 1] + "…"
+
+
+def _diagnosis(entry: Signature, detail: str) -> Diagnosis:
+    detail = " ".join(detail.split())
+    shortened = detail if len(detail) <= LONGEST_DETAIL else detail[: LONGEST_DETAIL - 1] + "…"
+    return Diagnosis(cause=entry.cause, detail=shortened, action=entry.action, signature=entry.id, fault=entry.fault)

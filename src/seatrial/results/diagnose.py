@@ -1,0 +1,358 @@
+"""What the logs of a job show, whoever started it: how it ended, the first cause, steps, rate, losses, the script's own summary.
+
+In: files and folders, as they were named; the exit code and the number of steps asked for, where known. Out: a `LogReport`. No campaign is
+needed and nothing is written.
+
+Lines of several files are read in the order of their timestamps where every file has some of one kind, else file after file, errors
+(`.err`, `stderr`) last.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from seatrial.collect.attempt_files import bounded_lines
+from seatrial.collect.diagnosis import LogReader
+from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine, read_lines
+from seatrial.collect.log_steps import PrintedStep, Reading, best_reading
+from seatrial.core.errors import UsageError
+from seatrial.core.log_lines import KEYWORDS, NUMBER, split_rank, strip_colours
+from seatrial.core.text import MIB
+from seatrial.records.outcome import Diagnosis
+from seatrial.records.plan import LOCAL, LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
+
+LOG_ENDINGS = (".log", ".out", ".err", ".txt")
+LOG_NAMES = ("stdout", "stderr", "log")
+OWN_LOG = "launcher.log"
+MAX_FILES = 4096
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".zip")
+# `rank5`, `rank_5`, `rank-05`; and `attempt_0/5/stderr.log` of torchrun's --log-dir.
+NAMED_RANK = re.compile(r"(?:^|[^a-z])rank[_.-]?(\d{1,6})(?!\d)", re.IGNORECASE)
+TORCHRUN_FOLDER = re.compile(r"(?:^|/)attempt_\d+/(\d{1,4})/std(?:out|err)\.log$")
+ERRORS_FILE = re.compile(r"\.err$|\.e\d+$|stderr", re.IGNORECASE)
+
+# Timestamps at the beginning of a line, behind prefixes at most: ISO with or without a zone, and those of torch's own logging.
+STAMP = re.compile(
+    r"(?P<iso>\d{4}-(?P<month>\d\d)-(?P<day>\d\d)[T _](?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d(?:[.,]\d{1,9})?)(?P<zone>Z|[+-]\d\d:?\d\d)?)"
+    r"|\b[IWEF](?P<month2>\d\d)(?P<day2>\d\d) (?P<h2>\d\d):(?P<m2>\d\d):(?P<s2>\d\d(?:\.\d{1,9})?)"
+)
+STAMP_WITHIN = 60
+"""Characters in which a timestamp must begin."""
+PRESCAN_LINES = 2000
+STEPS_BYTES = 16 * MIB
+"""Of a larger file the first and the last half of this are searched for steps: seconds, and enough for a rate and a loss."""
+DAYS_BEFORE_MONTH = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
+
+# Any line with a step and a loss, for scripts whose format is none of the known ones.
+ANY_STEP = rf"(?i)\b(?:step|iter|iteration)s?\W{{0,4}}(?P<step>\d[\d,]*)\b.{{0,200}}?\bloss\W{{0,4}}(?P<loss>{NUMBER}|nan|inf)"
+BAR_RATE = re.compile(rf"[\s,](?P<rate>{NUMBER})(?P<unit>it/s|s/it)\b")
+SUMMARY = re.compile(rf"'(?P<name>train_\w+|eval_loss|epoch)': '?(?P<value>{NUMBER})'?[,}}]")
+SUMMARY_TABLE = re.compile(r"^\s*(?P<name>train_(?:runtime|loss|\w+_per_second))\s+=\s+(?P<value>[\d:.]+)\s*$")
+
+# Advice for entries whose own speaks of a campaign's files, and words of other entries that do.
+ADVICE = {
+    "exception": "Fix the script, or the data or setting that the exception names: the lines above are where it was raised.",
+    "exit_code": "Read the last lines of that process. One log for each rank (`torchrun --log-dir logs --redirects 3`, "
+    "`srun --output=%t.log`) keeps them apart.",
+    "unknown": "Read the end of the log; with the job's exit code (--exit-code) more can be said.",
+    "peer_lost": "Another rank ended first and printed no reason: read its own log, and the kernel log of its host (`dmesg`) for the OOM "
+    "killer.",
+    "bad_argument": "Fix the arguments: the program at the beginning of that line does not take them.",
+    "program_missing": "Install the program, activate the environment that has it, or type its full path.",
+    "deepspeed_missing": "Activate the environment that has it, so that it is on PATH, or install it: pip install deepspeed.",
+    "deepspeed_not_installed": "Activate the environment that has it, or install it: pip install deepspeed.",
+    "port_in_use": "End the process that holds the port (`ss -ltnp` names it), or set another one (`--master_port`, MASTER_PORT).",
+    "timeout_command": "Give `timeout` more time; `py-spy dump` on a rank shows what it was waiting for.",
+    "node_rank": "Give each node its own --node_rank, counted from 0, and all nodes the same hostfile, --master_addr and --master_port.",
+    "ranks_missing": "Look for a rank whose log stops without an error message.",
+}
+WORDS_OF_PLANS = {
+    "launcher.log": "the log",
+    " of this group": "",
+    " in `env`": " in the environment",
+    "(place.ranks, --num_gpus)": "(--num_gpus)",
+    ", or place.master_addr": "",
+    " (place.interface)": " (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
+    "place.interface, or ": "",
+    "put fewer runs into one job. Start the same command again to resume": "resume from a checkpoint",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogFile:
+    """One file of a job's output."""
+
+    path: Path
+    name: str
+    """As it is shown."""
+    rank: int | None = None
+    """By its name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepSummary:
+    """What the script's own lines say about its steps."""
+
+    first: int
+    last: int
+    total: int | None = None
+    """Length of the progress bar."""
+    num_lines: int = 0
+    format: str = ""
+    """The log format that fits; empty for any line with a step and a loss."""
+    steps_per_s: float | None = None
+    rate_from: str = ""
+    """What the rate was computed from."""
+    tokens_per_s: float | None = None
+    """As the script printed it: the median."""
+    samples_per_s: float | None = None
+    first_loss: float | None = None
+    last_loss: float | None = None
+    lowest_loss: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogReport:
+    """Everything `seatrial diagnose` shows."""
+
+    files: tuple[str, ...]
+    num_lines: int
+    num_bytes: int
+    exit_code: int | None
+    diagnosis: Diagnosis
+    steps: StepSummary | None = None
+    reported: dict[str, float] = field(default_factory=dict)
+    """Figures of the script's own summary, by its names."""
+
+
+def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_steps: int | None = None) -> LogReport:
+    reader = LogReader()
+    num_lines = 0
+    for file, line in _in_order(files):
+        reader.feed(line, source=file.name if len(files) > 1 else "", rank=file.rank)
+        num_lines += 1
+    steps, reported = _steps_and_summary(files)
+    diagnosis = reader.result(exit_code=exit_code, asked_steps=asked_steps)
+    return LogReport(
+        files=tuple(file.name for file in files),
+        num_lines=num_lines,
+        num_bytes=sum(file.path.stat().st_size for file in files),
+        exit_code=exit_code,
+        diagnosis=replace(diagnosis, action=advice_without_plan(diagnosis)),
+        steps=steps,
+        reported=reported,
+    )
+
+
+def advice_without_plan(found: Diagnosis) -> str:
+    """The registry's advice without files and keys that only a campaign has."""
+    text = ADVICE.get(found.signature, found.action)
+    for written, instead in WORDS_OF_PLANS.items():
+        text = text.replace(written, instead)
+    return text
+
+
+def find_logs(paths: Sequence[Path]) -> list[LogFile]:
+    """The files that are named, and those with a log's name in folders; errors last."""
+    found: dict[Path, LogFile] = {}
+    for path in paths:
+        if path.is_dir():
+            for file in _logs_in(path):
+                found.setdefault(file, _log_file(file, str(file.relative_to(path))))
+        elif path.exists():
+            if path.suffix in COMPRESSED:
+                raise UsageError(
+                    f"{path} is compressed: decompress it into a pipe and read that, as in `zcat {path} | seatrial diagnose -`"
+                )
+            found.setdefault(path, _log_file(path, str(path)))
+        else:
+            raise UsageError(f"{path}: no such file or folder")
+    files = sorted(found.values(), key=lambda file: ERRORS_FILE.search(file.path.name) is not None)
+    # Numbers of several nodes' local ranks repeat: they name no rank then.
+    numbered = [file.rank for file in files if file.rank is not None and TORCHRUN_FOLDER.search(file.path.as_posix())]
+    if len(set(numbered)) * 2 < len(numbered):
+        return [LogFile(path=file.path, name=file.name) for file in files]
+    return files
+
+
+def _logs_in(folder: Path) -> list[Path]:
+    candidates = (path for path in sorted(folder.rglob("*")) if not path.is_symlink() and path.is_file())
+    found = [path for path in candidates if _is_log(path) and not any(part.startswith(".") for part in path.relative_to(folder).parts)]
+    own = [path for path in found if path.name == OWN_LOG]
+    if own:
+        attempts = {next((parent for parent in path.parents if parent.name.startswith("attempt-")), path.parent) for path in own}
+        if len(attempts) > 1:
+            raise UsageError(
+                f"{folder} holds {len(attempts)} attempts of a campaign: name the folder of one, or use `seatrial report {folder}`"
+            )
+        return own
+    if not found:
+        raise UsageError(f"{folder} holds no log: a file's name must end in {', '.join(LOG_ENDINGS)}, or be named on the command line")
+    if len(found) > MAX_FILES:
+        raise UsageError(f"{folder} holds {len(found):,} logs; name a subfolder, or at most {MAX_FILES:,} files")
+    return found
+
+
+def _is_log(path: Path) -> bool:
+    return path.suffix.lower() in LOG_ENDINGS or path.name in LOG_NAMES or re.search(r"\.[eo]\d+$", path.name) is not None
+
+
+def _log_file(path: Path, name: str) -> LogFile:
+    found = TORCHRUN_FOLDER.search(path.as_posix()) or NAMED_RANK.search(path.name)
+    return LogFile(path=path, name=name, rank=int(found.group(1)) if found else None)
+
+
+def _in_order(files: Sequence[LogFile]) -> Iterator[tuple[LogFile, str]]:
+    if len(files) > 1 and len({_kind_of_stamps(file) for file in files}) == 1 and _kind_of_stamps(files[0]):
+        merged = heapq.merge(*(_stamped(file, place) for place, file in enumerate(files)), key=lambda line: line[0])
+        return ((files[place], line) for _, place, line in merged)
+    return ((file, line) for file in files for line in read_lines(file.path))
+
+
+def _kind_of_stamps(file: LogFile) -> str:
+    """Of the first timestamp in its first lines; empty without one."""
+    kinds = (_stamp(line)[1] for line in itertools.islice(read_lines(file.path), PRESCAN_LINES))
+    return next((kind for kind in kinds if kind), "")
+
+
+def _stamped(file: LogFile, place: int) -> Iterator[tuple[float, int, str]]:
+    """Lines with their time, which is that of the line before where they have none, and never goes back."""
+    first = next(
+        (time_s for line in itertools.islice(read_lines(file.path), PRESCAN_LINES) if (time_s := _stamp(line)[0]) is not None), 0.0
+    )
+    newest_s = first
+    for line in read_lines(file.path):
+        newest_s = max(newest_s, _stamp(line)[0] or newest_s)
+        yield newest_s, place, line
+
+
+def _stamp(line: str) -> tuple[float | None, str]:
+    """Seconds since the year began, and which kind of timestamp it is: kinds of one log are on one clock."""
+    match = STAMP.search(line, 0, STAMP_WITHIN + 40)
+    if match is None or match.start() > STAMP_WITHIN:
+        return None, ""
+    number = "" if match["iso"] else "2"
+    month, day, hours, minutes = (int(match[f"{name}{number}"]) for name in ("month", "day", "h", "m"))
+    if not 1 <= month <= len(DAYS_BEFORE_MONTH):
+        return None, ""
+    days = DAYS_BEFORE_MONTH[month - 1] + day
+    seconds = float(match[f"s{number}"].replace(",", "."))
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds, f"iso{match['zone'] or ''}" if match["iso"] else "torch"
+
+
+def _steps_and_summary(files: Iterable[LogFile]) -> tuple[StepSummary | None, dict[str, float]]:
+    """Of the file that shows the most steps; the summary of whichever file has one."""
+    best: StepSummary | None = None
+    reported: dict[str, float] = {}
+    for file in files:
+        lines = list(_step_lines(file))
+        figures = _reported(lines)
+        reported |= figures
+        summary = _summary(lines, figures)
+        if summary is not None and (best is None or summary.num_lines > best.num_lines):
+            best = summary
+    return best, reported
+
+
+def _step_lines(file: LogFile) -> Iterator[StampedLine]:
+    """Lines that a format may read; a carriage return ends one too. Nobody kept the times at which they arrived."""
+    for piece in bounded_lines(file.path, STEPS_BYTES):
+        if not any(keyword in piece.text for keyword in KEYWORDS):
+            continue
+        rank: int | None = None
+        for text in piece.text.rstrip(b"\n").split(b"\r"):
+            prefix_rank, content = split_rank(text[:LONGEST_TEXT_BYTES].decode("utf-8", errors="replace"))
+            rank = prefix_rank if prefix_rank is not None else rank
+            yield StampedLine(rank, content, math.nan, math.nan, piece.part)
+
+
+def _summary(lines: Sequence[StampedLine], reported: dict[str, float]) -> StepSummary | None:
+    reading = best_reading(lines, _any_spec())[0] or best_reading(lines, _any_spec((ANY_STEP,)))[0]
+    if reading is None:
+        return None
+    printed = reading.printed
+    rate, rate_from = _rate(reading, lines, reported)
+    losses = [each.values["loss"] for each in printed if math.isfinite(each.values.get("loss", math.nan))]
+    return StepSummary(
+        first=printed[0].step,
+        last=max(each.step for each in printed),
+        total=_total(reading),
+        num_lines=len(printed),
+        format="" if reading.name == "plan" else reading.name,
+        steps_per_s=rate,
+        rate_from=rate_from,
+        tokens_per_s=_median(printed, "tokens_per_s"),
+        samples_per_s=_median(printed, "samples_per_s"),
+        first_loss=losses[0] if losses else None,
+        last_loss=losses[-1] if losses else None,
+        lowest_loss=min(losses, default=None),
+    )
+
+
+def _total(reading: Reading) -> int | None:
+    """Length of the bar, where it is not that of one epoch among several."""
+    total = reading.bar.total if reading.bar else None
+    return total if total and not reading.numbered.restarts else None
+
+
+def _any_spec(patterns: tuple[str, ...] = ()) -> RunSpec:
+    """A run about which nothing is known."""
+    workload = WorkloadSpec(name="log", patterns=patterns)
+    launcher, place = LauncherSpec(kind="command"), PlaceSpec(kind=LOCAL, ranks=1)
+    return RunSpec(run="log", group="log", repeat=1, plan="log", workload=workload, launcher=launcher, place=place, cwd=".")
+
+
+def _rate(reading: Reading, lines: Sequence[StampedLine], reported: dict[str, float]) -> tuple[float | None, str]:
+    """Steps a second by timestamps, else by what the script printed; None where the log has neither."""
+    stamped = [(each, time_s) for each in reading.printed if (time_s := _stamp(strip_colours(each.line.text))[0]) is not None]
+    # The first step contains the start.
+    pairs = [(later.step - one.step, after - before) for (one, before), (later, after) in itertools.pairwise(stamped[1:])]
+    steps, seconds = sum(step for step, _ in pairs), sum(span_s for _, span_s in pairs)
+    if steps > 0 and seconds >= 1:
+        return steps / seconds, "timestamps"
+    if (iter_ms := _median(reading.printed, "iter_ms")) is not None and iter_ms > 0:
+        return 1000 / iter_ms, "step times it printed"
+    if reported.get("train_steps_per_second"):
+        return reported["train_steps_per_second"], "train_steps_per_second"
+    if reading.bar is not None:
+        drawn = [match for line in lines[-200:] for match in BAR_RATE.finditer(line.text)]
+        value = float(drawn[-1]["rate"]) if drawn else 0.0
+        if value > 0:
+            return (value if drawn[-1]["unit"] == "it/s" else 1 / value), "progress bar"
+    return None, ""
+
+
+def _median(printed: Sequence[PrintedStep], name: str) -> float | None:
+    values = [each.values[name] for each in printed if name in each.values]
+    if name == "iter_ms":
+        values += [1000 * each.values["iter_s"] for each in printed if "iter_s" in each.values]
+    return statistics.median(values) if values else None
+
+
+def _reported(lines: Sequence[StampedLine]) -> dict[str, float]:
+    """The last summary of a Hugging Face Trainer, as it prints it or as its metrics table shows it."""
+    found: dict[str, float] = {}
+    for line in lines:
+        if "train_" not in line.text and "eval_loss" not in line.text:
+            continue
+        text = strip_colours(line.text)
+        if "'train_runtime'" in text:
+            found |= {match["name"]: float(match["value"]) for match in SUMMARY.finditer(text)}
+        elif match := SUMMARY_TABLE.match(text):
+            found[match["name"]] = _seconds(match["value"])
+    return found
+
+
+def _seconds(text: str) -> float:
+    """`0:02:03.4` and plain numbers."""
+    value = 0.0
+    for part in text.split(":"):
+        value = value * 60 + float(part or 0)
+    return value

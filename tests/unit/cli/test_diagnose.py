@@ -1,0 +1,186 @@
+"""`seatrial diagnose`: any job's logs, from one file, several, a folder or stdin; what is printed and how it exits."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.cli.main import run_command
+from seatrial.records.outcome import Diagnosis, Fault
+from seatrial.records.signatures.registry import general, signatures
+from seatrial.results.diagnose import advice_without_plan, find_logs
+from tests.recorded.labelled_logs import FOLDER, LabelledLog, failing_logs
+
+LOGS = FOLDER.parent / "logs"
+TRACEBACK = [
+    "Traceback (most recent call last):",
+    '  File "train.py", line 9, in load',
+    "    raise ValueError(name)",
+    "ValueError: no shard 7",
+]
+
+
+def write(folder: Path, **files: list[str]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, lines in files.items():
+        (folder / name.replace("__", ".")).write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def diagnosed(capsys: pytest.CaptureFixture[str], *args: str | Path) -> tuple[int, dict[str, Any], list[str]]:
+    """Exit code, JSON, and what a person sees."""
+    code = run_command(["diagnose", *map(str, args), "--json"])
+    shown = capsys.readouterr()
+    return code, json.loads(shown.out.splitlines()[-1]), shown.err.splitlines()
+
+
+@pytest.fixture(scope="module")
+def labelled() -> dict[str, LabelledLog]:
+    return {log.name: log for log in failing_logs()}
+
+
+def test_a_failure_behind_tee_has_cause_rank_lines_and_advice(capsys: pytest.CaptureFixture[str]) -> None:
+    code, report, shown = diagnosed(capsys, FOLDER / "torchrun_nan.log")
+    found = report["diagnosis"]
+    assert code == 2
+    assert (found["outcome"], found["cause"], found["rank"], found["line"]) == ("failed", "nan", 1, 14)
+    assert shown[0].startswith("FAILED  nan on rank 1: ValueError: loss is nan at step 2")
+    assert any("line 18, in fail" in line for line in shown)
+    assert any(line.startswith("do ") for line in shown)
+    assert len(shown) <= 25
+
+
+def test_every_recorded_failure_fits_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    for path in sorted(FOLDER.glob("*.log")):
+        code, _, shown = diagnosed(capsys, path, "--exit-code", "1")
+        assert code == 2, path
+        assert len(shown) <= 25, path
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "code"),
+    [
+        ("hf_trainer.log", [], 0),
+        ("hf_trainer_quiet.log", [], 0),
+        ("nanogpt.log", [], 3),
+        ("nanogpt.log", ["--exit-code", "0"], 0),
+        ("nanogpt.log", ["--steps", "60"], 0),
+        ("nanogpt.log", ["--exit-code", "-9"], 2),
+        ("nanogpt.log", ["--exit-code", "137"], 2),
+        ("torchtitan.log", ["--exit-code", "0"], 0),
+    ],
+)
+def test_the_exit_code_says_whether_the_log_shows_a_good_end(
+    name: str, args: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert diagnosed(capsys, LOGS / name, *args)[0] == code
+
+
+def test_steps_rate_losses_and_the_scripts_own_summary(capsys: pytest.CaptureFixture[str]) -> None:
+    _, report, shown = diagnosed(capsys, LOGS / "hf_trainer.log")
+    steps, reported = report["steps"], report["reported"]
+    assert (steps["last"], steps["total"], steps["rate_from"]) == (23, 24, "train_steps_per_second")
+    assert reported["train_runtime"] == 10.78 and reported["train_steps_per_second"] == steps["steps_per_s"] == 2.226
+    assert any(line.startswith("reported  train_runtime 10.8 s") for line in shown)
+    titan = diagnosed(capsys, LOGS / "torchtitan.log")[1]["steps"]
+    assert (titan["first"], titan["last"], titan["first_loss"], titan["last_loss"], titan["rate_from"]) == (1, 100, 8.16, 4.2, "timestamps")
+    assert titan["steps_per_s"] == pytest.approx(5.0)
+    assert diagnosed(capsys, LOGS / "nanogpt.log")[1]["steps"]["rate_from"] == "step times it printed"
+
+
+def test_steps_of_a_format_nobody_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path, job__log=[f"epoch 0 step {step} lr 1e-4 loss={5 - step / 10}" for step in range(20)])
+    steps = diagnosed(capsys, folder / "job.log")[1]["steps"]
+    assert (steps["first"], steps["last"], steps["first_loss"]) == (0, 19, 5.0)
+    assert steps["steps_per_s"] is None
+
+
+def test_a_slurm_pair_in_any_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [f"step {step}: loss {5 - step / 10}" for step in range(20)]
+    end = ["srun: error: gpu-01: task 3: Exited with exit code 1"]
+    folder = write(tmp_path, slurm_1__out=steps, slurm_1__err=[*TRACEBACK, *end])
+    for names in (("slurm_1.out", "slurm_1.err"), ("slurm_1.err", "slurm_1.out")):
+        code, report, _ = diagnosed(capsys, *(folder / name for name in names))
+        found = report["diagnosis"]
+        assert (code, found["detail"], found["rank"], found["line"]) == (2, "ValueError: no shard 7", 3, 4)
+        assert found["source"].endswith("slurm_1.err")
+        assert report["steps"]["last"] == 19
+
+
+@pytest.mark.parametrize("name", ["split/log_dir", "split/file_per_rank", "split/file_per_node", "split/stamped_nodes"])
+def test_a_folder_with_a_file_for_each_rank_or_node(
+    name: str, labelled: dict[str, LabelledLog], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    log = labelled[name]
+    for file, data in log.files.items():
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_bytes(data)
+    code, report, _ = diagnosed(capsys, tmp_path)
+    found = report["diagnosis"]
+    assert (code, found["signature"], found["rank"]) == (2, log.signature, log.rank)
+
+
+def test_files_with_timestamps_are_read_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    late = [f"2026-11-17T10:21:{second:02d}Z {line}" for second, line in enumerate([*TRACEBACK[:-1], "KeyError: 'later'"])]
+    early = [f"2026-11-17T10:11:{second:02d}Z {line}" for second, line in enumerate(TRACEBACK)]
+    folder = write(tmp_path, a__log=late, b__log=early)
+    assert diagnosed(capsys, folder)[1]["diagnosis"]["detail"] == "ValueError: no shard 7"
+    # Without a common clock the files are read one after the other.
+    folder = write(tmp_path / "unlike", a__log=late, b__log=TRACEBACK)
+    assert diagnosed(capsys, folder)[1]["diagnosis"]["detail"] == "KeyError: 'later'"
+
+
+def test_stdin(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(["step 1", *TRACEBACK]).encode())))
+    code, report, _ = diagnosed(capsys, "-")
+    assert (code, report["files"], report["diagnosis"]["line"]) == (2, ["stdin"], 5)
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["nothing.log"], "no such file"),
+        (["-", "job.log"], "stdin"),
+        (["job.log.gz"], "zcat job.log.gz | seatrial diagnose -"),
+        (["empty"], "holds no log"),
+        (["campaign"], "seatrial report campaign"),
+    ],
+)
+def test_what_cannot_be_read_is_said(
+    args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.log.gz").write_bytes(b"\x1f\x8b")
+    (tmp_path / "empty").mkdir()
+    for run in ("a_r1", "b_r1"):
+        folder = tmp_path / "campaign" / run / "attempt-1"
+        folder.mkdir(parents=True)
+        (folder / "launcher.log").write_text("step 1\n")
+    assert run_command(["diagnose", *args]) == 1
+    assert words in capsys.readouterr().err
+
+
+def test_an_attempts_folder_is_read_by_its_launcher_log(tmp_path: Path) -> None:
+    folder = write(tmp_path / "attempt-1", launcher__log=["step 1"], agent__log=["ValueError: of the agent"])
+    assert [file.name for file in find_logs([folder])] == ["launcher.log"]
+
+
+def test_an_empty_log_shows_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "job.log").write_bytes(b"")
+    assert diagnosed(capsys, tmp_path / "job.log")[0] == 3
+
+
+def test_advice_names_nothing_that_only_a_campaign_has() -> None:
+    """Entries that a log or an exit code can show."""
+    shown = [entry for entry in signatures() if entry.patterns and not entry.slows]
+    shown += [general(cause) for cause in {entry.cause for entry in shown} | {entry.cause for entry in signatures() if entry.exit_codes}]
+    for entry in shown:
+        found = Diagnosis(cause=entry.cause, detail="", action=entry.action, signature=entry.id, fault=Fault.UNKNOWN)
+        text = advice_without_plan(found)
+        for word in ("launcher.log", "command.sh", "seatrial logs", "place.", "limits.", "this group", "in `env`", "Seatrial", "[stage1]"):
+            assert word not in text, (entry.id, text)

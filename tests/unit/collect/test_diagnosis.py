@@ -1,0 +1,233 @@
+"""The first cause in logs of any length: who failed, where, and how the log itself says that the run ended."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+from pathlib import Path
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any
+
+import pytest
+
+from seatrial.collect.diagnosis import DIGITS_MATTER, FRAGMENTS, LogReader, diagnose, signal_name
+from seatrial.collect.launcher_log import read_lines
+from seatrial.records.outcome import Cause, Diagnosis, Outcome
+from seatrial.records.signatures.registry import signatures
+from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."
+NCCL_INFO = "[rank{}]: gpu-01:4003:4100 [0] NCCL INFO Channel {:02d}/32 : 0[0] -> 1[1] via P2P/CUMEM/read"
+
+
+def read(lines: list[str], **known: Any) -> Diagnosis:
+    reader = LogReader()
+    for line in lines:
+        reader.feed(line)
+    return reader.result(**known)
+
+
+def of_ranks(count: int) -> list[str]:
+    """A ValueError on rank 7, then what every other rank prints about losing it, and torchrun's report."""
+    others = [rank for rank in range(count) if rank != 7]
+    lost = [f"[rank{rank}]: {line.partition(': ')[2]}" for rank in others for line in LOST[:5]]
+    waited = [f"[rank{rank}]: {line.partition(': ')[2]}" for rank in others for line in WAITED[:3]]
+    return [
+        *(f"[rank{rank}]: step 3" for rank in range(count)),
+        *traceback("ValueError: bad sample 17", rank=7),
+        *lost,
+        *waited,
+        *report(7, 1),
+    ]
+
+
+@pytest.mark.parametrize("count", [8, 60, 512])
+def test_the_first_cause_is_found_behind_what_many_ranks_print(count: int) -> None:
+    found = read(of_ranks(count), exit_code=1)
+    assert (found.cause, found.detail, found.rank) == (Cause.EXCEPTION, "ValueError: bad sample 17", 7)
+    assert found.line == count + 4
+    assert found.excerpt == ('  File "train.py", line 9, in <module>', "    main()", "ValueError: bad sample 17")
+    # The traceback and the abort of every other rank, at least.
+    assert found.num_consequences >= 2 * (count - 1)
+
+
+@pytest.mark.parametrize("behind", [2100, 40_000])
+def test_the_first_cause_is_found_behind_a_long_log(behind: int) -> None:
+    lines = [*traceback("ValueError: bad sample 17", rank=7), *(NCCL_INFO.format(at % 7, at % 32) for at in range(behind)), *WAITED]
+    found = read(lines, exit_code=-6)
+    assert (found.detail, found.rank, found.line) == ("ValueError: bad sample 17", 7, 4)
+
+
+def test_an_early_exception_that_was_survived_is_not_the_cause() -> None:
+    lines = [
+        *traceback("KeyError: 'apex'", rank=0),
+        "[rank0]: step 1",
+        *(["[rank0]: step 2"] * 5000),
+        *traceback("ValueError: late", rank=0),
+    ]
+    assert read(lines, exit_code=1).detail == "ValueError: late"
+    assert read(lines[:-4], exit_code=0).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("mark", ["[rank6]: ", "[default6]:", "[1,6]<stderr>:", "6: "])
+def test_the_rank_is_named_by_its_prefix(mark: str) -> None:
+    found = read([f"{mark}step 1", *(f"{mark}{line}" for line in traceback(OOM)), *TORCHRUN_END], exit_code=1)
+    assert (found.cause, found.rank) == (Cause.CUDA_OOM, 6)
+
+
+def test_without_prefixes_the_launcher_s_report_names_the_rank() -> None:
+    assert read(["step 1", *traceback("ValueError: bad"), *report(6, 1)], exit_code=1).rank == 6
+    assert read(["step 1", *traceback("ValueError: bad"), *TORCHRUN_END], exit_code=1).rank is None
+
+
+def test_who_only_waited_is_not_blamed() -> None:
+    assert read(WAITED[:1], exit_code=-6).rank is None
+    assert read(["srun: error: gpu-01: task 3: Out Of Memory"], exit_code=1).rank == 3
+
+
+def test_the_caller_may_know_rank_and_file() -> None:
+    reader = LogReader()
+    for rank in range(4):
+        for line in ["step 1", *(traceback("ValueError: bad") if rank == 2 else ["step 2"])]:
+            reader.feed(line, source=f"rank{rank}.log", rank=rank)
+    found = reader.result(exit_code=1)
+    assert (found.rank, found.source, found.line) == (2, "rank2.log", 5)
+
+
+def test_a_traceback_behind_an_unfinished_progress_bar() -> None:
+    lines = [" 12%|█▏   | 3/25 [00:01<00:09,  2.2it/s]\r 16%|█▌ | 4/25 [00:02<00:09,  2.2it/s]" + traceback("x")[0], *traceback(OOM)[1:]]
+    assert read(lines, exit_code=1).cause is Cause.CUDA_OOM
+
+
+REPORTS = {
+    "torchrun": report(6, 1),
+    "deepspeed": ["[2026-11-15 12:43:31,393] [ERROR] [launch.py:325:sigkill_handler] ['python', 't.py'] exits with return code = 1"],
+    "srun": ["srun: error: gpu-01: task 6: Exited with exit code 1"],
+    "mpirun": ["mpirun noticed that process rank 6 with PID 0 on node gpu-01 exited on signal 9 (Killed)."],
+    "accelerate": [*traceback("subprocess.CalledProcessError: Command '['python', 't.py']' returned non-zero exit status 1.")],
+}
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_exit_code_0_after_a_launcher_s_failure_report_is_a_failure(name: str) -> None:
+    failing = [line for rank in range(8) for line in traceback(OOM, rank)]
+    found = read([*(f"step {step}" for step in range(100)), *failing, *REPORTS[name]], exit_code=0, asked_steps=100)
+    assert (found.outcome, found.cause, found.launcher_report) == (Outcome.FAILED, Cause.CUDA_OOM, True)
+    assert found.rank == 0
+
+
+def test_a_report_of_an_attempt_that_was_restarted_is_none() -> None:
+    lines = [*traceback("ValueError: bad", rank=1), *report(1, 1), *(f"[rank{rank}]: step {step}" for step in range(9) for rank in (0, 1))]
+    assert read(lines, exit_code=0, asked_steps=9).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("asked", "outcome"),
+    [
+        (100, Outcome.FAILED),
+        # The last step asked for was the last one printed.
+        (20, None),
+        (19, None),
+        (None, None),
+    ],
+)
+def test_exit_code_0_after_a_traceback_depends_on_the_steps(asked: int | None, outcome: Outcome | None) -> None:
+    found = read([*(f"step {step}: loss 3" for step in range(20)), *traceback("ValueError: bad")], exit_code=0, asked_steps=asked)
+    assert (found.outcome, found.traceback_at_end, found.last_step) == (outcome, True, 19)
+    assert found.detail == "ValueError: bad"
+
+
+def test_steps_between_two_log_lines_may_have_been_taken() -> None:
+    lines = [*(f"step {step}: loss 3" for step in range(0, 100, 10)), *traceback("ValueError: bad")]
+    assert read(lines, exit_code=0, asked_steps=100).outcome is None
+    assert read(lines, exit_code=0, asked_steps=111).outcome is Outcome.FAILED
+
+
+NOISE = {
+    "ignored": ["Exception ignored in: <function Reader.__del__ at 0x7f20>", *traceback("AttributeError: no attribute '_handle'")],
+    "logging": ["--- Logging error ---", *traceback("TypeError: not all arguments converted"), "Call stack:", "Message: 'lr'"],
+    "thread": ["Exception in thread NetStatThr:", *traceback("wandb.errors.CommError: no answer")],
+    "handled": [*traceback("KeyError: 'bleu'"), *(f"evaluated {name}" for name in "abcd")],
+    "destroyed": ["[W1115 socket.cpp:1] destroy_process_group() was not called before program exit"],
+    "resource_tracker": ["resource_tracker.py:254: UserWarning: There appear to be 3 leaked semaphore objects to clean up at shutdown"],
+}
+
+
+@pytest.mark.parametrize("asked", [None, 20, 100])
+@pytest.mark.parametrize("name", NOISE)
+def test_noise_at_the_end_fails_no_run(name: str, asked: int | None) -> None:
+    lines = [*(f"step {step}: loss 3" for step in range(20)), *NOISE[name]]
+    found = read(lines, exit_code=0, asked_steps=asked)
+    assert (found.outcome, found.cause) == (Outcome.OK, Cause.NONE)
+
+
+@pytest.mark.parametrize(
+    ("code", "name"), [(139, "SIGSEGV"), (134, "SIGABRT"), (143, "SIGTERM"), (245, "SIGSEGV"), (-7, "SIGBUS"), (3, "")]
+)
+def test_exit_codes_of_signals(code: int, name: str) -> None:
+    assert signal_name(code) == name
+    assert name in diagnose(code, ["step 1"]).detail
+
+
+def test_a_bus_error_by_its_exit_code_alone() -> None:
+    assert [diagnose(code, ["step 1"]).signature for code in (135, -7)] == ["bus_error", "bus_error"]
+
+
+def test_nccl_s_last_error_gives_the_address() -> None:
+    lines = [*LOST[:5], "[rank6]: Last error:", "[rank6]: NET/Socket : peer 10.0.0.2<41217> has closed the connection"]
+    found = read(lines, exit_code=1)
+    assert found.detail.endswith("; last error: NET/Socket : peer 10.0.0.2<41217> has closed the connection")
+    refused = read([*lines[:-1], "[rank6]: socketStartConnect: Connect to 10.0.0.2<41217> failed : Connection refused"], exit_code=1)
+    assert refused.signature == "nccl_refused" and "10.0.0.2<41217>" in refused.detail
+
+
+def test_a_huge_log_takes_little_memory() -> None:
+    reader = LogReader()
+    feeding = (f"[rank{at % 64}]: sample {at}: {'abcdefgh'[at % 8] * (at % 90)} {at * 7919 % 10_007}" for at in range(60_000))
+    tracemalloc.start()
+    for line in feeding:
+        reader.feed(line)
+    reader.feed("y" * 5_000_000)
+    grown = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert grown < 20 << 20
+
+
+def test_every_line_of_a_file_is_read(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"a\n\xffb\n" + b"x" * 3_000_000 + b"\r" + b"ValueError: late\nlast")
+    lines = list(read_lines(log))
+    assert lines[:2] == ["a", "\N{REPLACEMENT CHARACTER}b"] and lines[-1] == "last"
+    reader = LogReader()
+    reader.read(log, source="log")
+    assert reader.result(exit_code=1).detail == "ValueError: late"
+
+
+def literals(pattern: Any) -> list[list[str]]:
+    """For each way to match it the texts that it must contain: the last one may be continued."""
+    ways: list[list[str]] = [[""]]
+    for kind, value in pattern:
+        name, inner, gap = str(kind), [[""]], True
+        if name == "LITERAL":
+            inner, gap = [[chr(value)]], False
+        elif name == "BRANCH":
+            inner, gap = [way for branch in value[1] for way in literals(branch)], False
+        elif name == "SUBPATTERN":
+            inner, gap = literals(value[3]), False
+        elif name in ("MAX_REPEAT", "MIN_REPEAT") and value[0] > 0:
+            inner = literals(value[2])
+        ways = [[*way[:-1], way[-1] + more[0], *more[1:], *([""] if gap else [])] for way in ways for more in inner][:500]
+    return ways
+
+
+PATTERNS = [(entry.id, pattern) for entry in signatures() if not entry.slows for pattern in entry.patterns]
+
+
+@pytest.mark.parametrize(("id", "pattern"), PATTERNS)
+def test_the_quick_search_misses_no_pattern(id: str, pattern: str) -> None:
+    """Add a word of the pattern to FRAGMENTS, and to DIGITS_MATTER where it matches some digits and not others."""
+    for way in literals(parser.parse(pattern)):
+        low = [text.lower() for text in way]
+        assert any(fragment in text for text in low for fragment in FRAGMENTS), way
+        if any(re.search(r"[0-9]", text) for text in low):
+            assert any(word in text for text in low for word in DIGITS_MATTER), way
