@@ -177,7 +177,7 @@ class _Campaign:
         self.listener.started(spec, attempt.number, self._state.count - schedule.num_left + 1, self._state.count)
         eta = RunEtaTracker(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
 
-        def on_progress(progress: Progress, elapsed_s: float, alarm: str) -> None:
+        def on_progress(progress: Progress, elapsed_s: float, quiet_s: float, alarm: str) -> None:
             run_left = eta.update(progress.last_steps, time.time())
             campaign_left = schedule.time_left(CurrentRun(group_key=spec.group_key, elapsed_s=elapsed_s, left=run_left.left))
             self._publish(
@@ -189,6 +189,7 @@ class _Campaign:
                 total_steps=progress.total,
                 phase=progress.phase,
                 elapsed_s=elapsed_s,
+                quiet_s=quiet_s,
                 alarm=alarm,
                 **_eta_fields(run_left, campaign_left),
             )
