@@ -345,6 +345,12 @@ DISK_FAULTS = Part(
             f"{WRITERS}::test_a_full_disk_in_each_writer",
         ),
         Row(
+            "After a full disk the folder is removed and the command repeated",
+            "What the old campaign kept elsewhere carries its identity and is left alone.",
+            "A caution names it.",
+            "unit/core/test_durable.py::test_nothing_of_a_removed_campaign_gets_into_the_next_one_under_its_name",
+        ),
+        Row(
             "Input/output errors, in each writer",
             "The same.",
             "The same.",
