@@ -40,6 +40,7 @@ from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import Caution, Check, Number
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.launch import SKEW_S, NodesRecord
+from seatrial.records.measure import PREFLIGHT, JitterCause
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec, TelemetrySpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
@@ -422,9 +423,35 @@ MAX_HOST_WARNINGS = 20
 
 
 def preflight_cautions(preflight: Path) -> Iterator[Caution]:
-    """Checks of hosts that failed without refusing the campaign: they may explain figures. Those of this machine were printed before."""
+    """Checks that failed without refusing the campaign, of this machine and of the hosts: they may explain figures."""
+    for check in _preflight_warnings(preflight)[:MAX_HOST_WARNINGS]:
+        # Of this machine, most warn of an error that would have been seen.
+        effect = f" It may show in the figures ({check.prevents})." if check.hosts or check.noise else ""
+        text = f"Before the campaign, {check.name}: {check.found}.{effect} {_sentence(check.fix)}"
+        yield Caution(kind="host_warning", subject=", ".join(check.hosts[:4]), numbers={"hosts": len(check.hosts)}, text=text)
+
+
+def preflight_causes(preflight: Path) -> tuple[JitterCause, ...]:
+    """What was found before the campaign that makes step times vary; nobody knows whether it was still so during the runs."""
+    return tuple(
+        JitterCause(
+            kind=PREFLIGHT,
+            text=f"Seen before the start, {check.name}: {check.found}. {_sentence(check.fix)}",
+            numbers={"found": check.found},
+            file=preflight.name,
+            window="before the first run",
+            n=1,
+        )
+        for check in _preflight_warnings(preflight)
+        if check.noise
+    )
+
+
+def _preflight_warnings(preflight: Path) -> list[Check]:
     written = files.read_json(preflight)
     checks = [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
-    for check in [check for check in checks if check.hosts and not check.ok][:MAX_HOST_WARNINGS]:
-        text = f"Before the campaign, {check.name}: {check.found}. It may show in the figures ({check.prevents}). {check.fix}."
-        yield Caution(kind="host_warning", subject=", ".join(check.hosts[:4]), numbers={"hosts": len(check.hosts)}, text=text)
+    return [check for check in checks if not check.ok and not check.refuses]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""
