@@ -22,7 +22,7 @@ from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
-from seatrial.campaign.resume import changes_since, finished_attempt, recover_folder
+from seatrial.campaign.resume import changes_since, finished_attempt, recover_folder, uncounted_runs
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
@@ -98,6 +98,8 @@ def run_campaign(
         listener.warned(preflight.warnings)
         recover_folder(paths)
         plan_hash = save_plan(plan, paths)
+        if uncounted := uncounted_runs(paths):
+            listener.warned(uncounted)
         campaign = _Campaign(plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths))
         return campaign.run(again, monotonic)
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from seatrial.collect.attempt_files import recover_files
+from seatrial.collect.attempts import read_campaign, read_plans, uncounted_text
 from seatrial.core import files
 from seatrial.core.paths import CampaignPaths, RunPaths
 from seatrial.core.text import SHORT_HASH_DIGITS
 from seatrial.launch.launchers.commands import tuning_variables
 from seatrial.machine.orphans import kill_orphans
 from seatrial.machine.software import GitState
+from seatrial.records.caution import Check
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
@@ -44,6 +46,17 @@ def changes_since(run: RunPaths, spec: RunSpec, done: RunOutcome, code: GitState
 
 def _code(commit: object, changes: object) -> dict[str, str]:
     return {"commit": str(commit or "")[:SHORT_HASH_DIGITS], "uncommitted changes": str(changes or "")[:SHORT_HASH_DIGITS]}
+
+
+def uncounted_runs(paths: CampaignPaths) -> tuple[Check, ...]:
+    """A warning where finished runs of this folder no longer count, because the command or the plan changed; nothing of them is removed."""
+    plans = read_plans(paths)
+    text = uncounted_text(read_campaign(paths, plans), plans)
+    if not text:
+        return ()
+    prevents = "a report that leaves them out"
+    fix = f"repeat the earlier command to have them back; --out FOLDER keeps both; `seatrial report {paths.folder}` names them too"
+    return (Check(name="earlier runs that no longer count", ok=False, found=text, prevents=prevents, fix=fix, refuses=False),)
 
 
 def recover_folder(paths: CampaignPaths) -> None:

@@ -91,6 +91,8 @@ def read_stored(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = Non
     current = _current_folders(found, set(requested) if plans or paths.plans.is_dir() else None)
     replaced = (attempt for attempt in found if attempt.folder not in current)
     cautions += [caution for attempt in replaced for caution in attempt.cautions if caution.kind in FILE_CAUTIONS]
+    if plans and (uncounted := uncounted_text(found, plans)):
+        cautions.append(Caution(kind="uncounted_runs", text=f"Earlier runs in this folder that no longer count: {uncounted}."))
     return StoredCampaign(
         attempts=[replace(attempt, current=attempt.folder in current) for attempt in found],
         cautions=tuple(cautions),
@@ -199,6 +201,43 @@ def _current_folders(attempts: Iterable[Attempt], requested: set[tuple[str, str]
 def ended(attempt: Attempt) -> bool:
     """Whether the attempt came to its own end, well or badly: an interrupted one does not hide an older result."""
     return attempt.outcome is not None and not attempt.outcome.outcome.is_cut_short
+
+
+NOT_IN_PLAN = "no longer in the plan"
+
+
+def uncounted_text(attempts: Iterable[Attempt], plans: Sequence[CampaignPlan]) -> str:
+    """Which finished attempts no longer count, since no plan asks for what they ran, and what changed; empty where all do."""
+    specs = {spec.run: spec for plan in plans for spec in plan.runs}
+    requested = {(spec.run, spec.hash) for plan in plans for spec in plan.runs}
+    by_change: dict[str, list[str]] = {}
+    for attempt in attempts:
+        is_finished = attempt.outcome is not None and attempt.outcome.outcome is Outcome.OK
+        if is_finished and (attempt.spec.run, attempt.spec.hash) not in requested:
+            change = changed_parts(attempt.spec, specs.get(attempt.spec.run))
+            by_change.setdefault(change, []).append(f"{attempt.spec.run} (attempt {attempt.number})")
+    return "; ".join(f"{change}: {join_names(names)}" for change, names in by_change.items())
+
+
+def changed_parts(before: RunSpec, now: RunSpec | None) -> str:
+    """What of a run's hash changed."""
+    if now is None:
+        return NOT_IN_PLAN
+    then, today = _parts(before), _parts(now)
+    changed = [name for name in today if then[name] != today[name]]
+    return f"{' and '.join(changed) or 'configuration'} changed"
+
+
+def _parts(spec: RunSpec) -> dict[str, object]:
+    workload, launcher, place = spec.workload, spec.launcher, spec.place
+    return {
+        "command": (workload.module, workload.script, workload.args, launcher.kind, launcher.program, launcher.args),
+        "script": spec.script_sha256,
+        "settings": (spec.settings, spec.axes),
+        "variables": spec.env,
+        "place": (place.kind, place.ranks, place.devices),
+        "steps": spec.steps,
+    }
 
 
 SAMPLER_KILLED = "there is no readable telemetry.json: the sampler was killed before it could write it"

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.campaign.resume import changes_since, close_abandoned_attempts, finished_attempt, recover_folder
+from seatrial.campaign.resume import changes_since, close_abandoned_attempts, finished_attempt, recover_folder, uncounted_runs
+from seatrial.collect.attempts import NOT_IN_PLAN, read_stored
 from seatrial.core import files
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.machine.software import GitState
 from seatrial.records.attempt import Provenance
+from seatrial.records.codec import to_json
 from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.plan import CampaignPlan, RunSpec
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
 
@@ -65,6 +68,30 @@ def test_without_provenance_no_change_is_named(tmp_path: Path) -> None:
     assert changes_since(run, SPEC, attempt.outcome, GitState(commit="1"), {}) == ""
     run.attempt(1).provenance.unlink()
     assert changes_since(run, SPEC, attempt.outcome, GitState(commit="1"), {}) == ""
+
+
+def write_plan(out: Path, *specs: RunSpec) -> CampaignPaths:
+    paths = CampaignPaths(out)
+    plan = to_json(CampaignPlan(name="p", output=str(out), runs=specs))
+    files.write_json(paths.plan, plan)
+    files.write_json(paths.plans / "p.json", plan)
+    return paths
+
+
+def test_finished_runs_that_a_changed_command_leaves_behind_are_named_at_the_start_and_in_the_report(tmp_path: Path) -> None:
+    gone = factory.spec("mb16")
+    on_disk.write_attempt(tmp_path, SPEC)
+    on_disk.write_attempt(tmp_path, gone)
+    assert uncounted_runs(write_plan(tmp_path, SPEC, gone)) == ()
+    changed = replace(SPEC, hash="another", workload=replace(SPEC.workload, args=("--lr", "3")))
+    paths = write_plan(tmp_path, changed)
+    (check,) = uncounted_runs(paths)
+    assert not check.refuses and check.found == f"{NOT_IN_PLAN}: {gone.run} (attempt 1); command changed: {SPEC.run} (attempt 1)"
+    assert [caution.text for caution in read_stored(paths).cautions if caution.kind == "uncounted_runs"] == [
+        f"Earlier runs in this folder that no longer count: {check.found}."
+    ]
+    on_disk.write_attempt(tmp_path, changed, number=2)
+    assert f"{SPEC.run} (attempt 1)" in uncounted_runs(paths)[0].found and "attempt 2" not in uncounted_runs(paths)[0].found
 
 
 def test_an_attempt_whose_harness_died_gets_an_outcome_and_others_keep_theirs(tmp_path: Path) -> None:
