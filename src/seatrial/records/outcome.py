@@ -126,3 +126,5 @@ class RunOutcome:
     """The most relevant lines of the log, where no signature matches."""
     frame: str = ""
     """Where the main thread of `rank` was: `train.py:41 in step`."""
+    ended_by: str = ""
+    """Where nobody saw the end: the file whose last entry `ended_t` and `duration_s` come from."""
