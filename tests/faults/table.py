@@ -115,6 +115,13 @@ RUN_FAULTS = Part(
             f"{RUNS}::test_a_foreign_script_that_hangs_is_seen_by_its_lines_and_its_stack_is_taken_from_outside",
         ),
         Row(
+            "A script that prints one line and then nothing",
+            "Ten minutes, or 20 times its longest silence before; up to three times that while its processes are busy. `--quiet-limit`, "
+            "`limits.stall.quiet_s`: exactly that.",
+            "`stalled` and the line; the advice names the option or the key.",
+            f"{RUNS}::test_a_swept_script_that_prints_one_line_and_then_nothing_is_ended_and_the_option_named",
+        ),
+        Row(
             "The same without py-spy",
             "ABRT, at which Python's own fault handler writes a trace into launcher.log.",
             "The same.",
@@ -354,6 +361,12 @@ DISK_FAULTS = Part(
             "Retried, kept elsewhere, merged back in order.",
             "A caution.",
             f"{WRITERS}::test_a_full_disk_in_each_writer",
+        ),
+        Row(
+            "After a full disk the folder is removed and the command repeated",
+            "What the old campaign kept elsewhere carries its identity and is left alone.",
+            "A caution names it.",
+            "unit/core/test_durable.py::test_nothing_of_a_removed_campaign_gets_into_the_next_one_under_its_name",
         ),
         Row(
             "Input/output errors, in each writer",

@@ -86,14 +86,18 @@ def test_a_suspended_agent_is_let_go_on_to_end_the_run(harness: Harness) -> None
 
 
 def test_harness_and_agent_killed_together(harness: Harness) -> None:
+    started_t = time.time()
     process = start_long(harness)
     agent = agent_of(process.pid)
     for pid in (process.pid, agent.pid):
         send(pid, signal.SIGKILL)
     wait_until(lambda: not harness.left_behind(), "the ranks end with their parent", 60)
     process.wait()
+    killed_t = time.time()
     harness.run("run", str(harness.plan(LONG.replace("60000", "30"))))
     assert set(outcomes(harness).values()) == {("interrupted", "harness_lost"), ("ok", "none")}
+    killed = outcome(harness)
+    assert 0 < killed["duration_s"] <= killed_t - started_t + 1 and killed["ended_by"], "not until the next start"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import socket
 
@@ -139,6 +140,18 @@ def test_a_foreign_script_that_hangs_is_seen_by_its_lines_and_its_stack_is_taken
     )
     assert (ended["outcome"], ended["cause"]) == ("stalled", "stall")
     assert "mine.py:3 in stuck" in ended["frame"]
+
+
+def test_a_swept_script_that_prints_one_line_and_then_nothing_is_ended_and_the_option_named(harness: Harness) -> None:
+    script = harness.folder / "mine.py"
+    script.write_text("import time\ndef stuck():\n    time.sleep(3600)\nprint('begun', flush=True)\nstuck()\n")
+    options = ("--repeats", "1", "--quiet-limit", "4s", "--heartbeat", "1", "--out", "out")
+    text = harness.run("sweep", *options, "--", "python", "mine.py", code=2)
+    ended = outcome(harness)
+    assert (ended["outcome"], ended["cause"], ended["frame"]) == ("stalled", "stall", "mine.py:3 in stuck")
+    assert "--quiet-limit" in ended["detail"] and "raise --quiet-limit" in ended["action"] and "limits." not in ended["action"]
+    assert any(only_attempt(harness).stacks.iterdir())
+    assert re.search(r"heartbeat .*elapsed=[\d.]+ s, quiet=[\d.]+ m?s", text)
 
 
 def test_where_py_spy_is_not_to_be_had_the_last_way_still_names_the_line(harness: Harness) -> None:

@@ -19,7 +19,16 @@ import numpy.typing as npt
 from seatrial.analyse.statistics import t_quantile
 from seatrial.analyse.step_times import UNSTABLE_ITER_RATIO, UNSTABLE_STEP_RATIO
 from seatrial.core.text import format_duration
-from seatrial.records.measure import LEAST_REPEATS, GroupStability, JitterCause, RunMeasure, SentinelDrift, StabilityVerdict, exceeds
+from seatrial.records.measure import (
+    LEAST_REPEATS,
+    GroupStability,
+    GroupSummary,
+    JitterCause,
+    RunMeasure,
+    SentinelDrift,
+    StabilityVerdict,
+    exceeds,
+)
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun
@@ -36,6 +45,7 @@ BY_THEMSELVES = {
 }
 """Causes that break stability whatever the step times are, as the stage-1 procedure has it: one would tune for the platform's noise."""
 CAUSES_IN_REASON = 3
+CAUSE_UNKNOWN = "Cause unknown. Sample telemetry more often, let all ranks report, and check what else runs there."
 LEAST_RUNS = 3
 """Two always lie on a line."""
 DRIFT_PCT = 3.0
@@ -109,6 +119,18 @@ def group_stability(runs: Sequence[MeasuredRun]) -> GroupStability:
         unstable_run_ratio=figures.unstable / figures.runs if figures.ratios else None,
         causes=causes,
     )
+
+
+def with_possible_causes(groups: Sequence[GroupSummary], possible: tuple[JitterCause, ...]) -> tuple[GroupSummary, ...]:
+    """The groups; the unstable ones with causes that were seen outside their runs, after those that the runs show."""
+    return tuple(replace(group, stability=_with_possible(group.stability, possible)) if group.stability else group for group in groups)
+
+
+def _with_possible(found: GroupStability, possible: tuple[JitterCause, ...]) -> GroupStability:
+    if found.verdict is not StabilityVerdict.UNSTABLE or not possible:
+        return found
+    why = "Why: " + " ".join(cause.text for cause in possible[:CAUSES_IN_REASON])
+    return replace(found, causes=(*found.causes, *possible), reason=found.reason.replace(CAUSE_UNKNOWN, why))
 
 
 def _figures(runs: Sequence[MeasuredRun], measures: Sequence[RunMeasure]) -> _Figures:
@@ -193,8 +215,7 @@ def _verdict(figures: _Figures, broken: list[str], missing: list[str], causes: t
     counted = f"n = {figures.runs} {'run' if figures.runs == 1 else 'runs'}"
     if broken:
         why = "Why: " + " ".join(cause.text for cause in causes[:CAUSES_IN_REASON])
-        unknown = "Cause unknown. Sample telemetry more often, let all ranks report, and check what else runs there."
-        return StabilityVerdict.UNSTABLE, f"Not stable: {'; '.join(broken)} ({counted}). {why if causes else unknown}"
+        return StabilityVerdict.UNSTABLE, f"Not stable: {'; '.join(broken)} ({counted}). {why if causes else CAUSE_UNKNOWN}"
     if missing:
         return StabilityVerdict.INCONCLUSIVE, f"Unknown: {'; '.join(missing)} ({counted})."
     return StabilityVerdict.STABLE, (

@@ -11,6 +11,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from seatrial.campaign.ending import Ending, LostHost
 from seatrial.campaign.escalation import Escalation, Level, StopReasons
@@ -24,7 +25,7 @@ from seatrial.launch.agents import Agents
 from seatrial.observe.progress import Progress, ProgressReader
 from seatrial.observe.spike import SpikeDetector
 from seatrial.observe.stall import Stall, StallDetector
-from seatrial.observe.watchdog import Alarm, alarm, halt_step
+from seatrial.observe.watchdog import Alarm, alarm, halt_step, name_options
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AGENT_GOT_TERM, AgentReport, NodeRecord
 from seatrial.records.plan import RunSpec
@@ -36,8 +37,8 @@ KILL_TIMEOUT_S = 15.0
 # With many hosts, one may fall silent just then, and what it left has to be killed by another way: how each host ended must be known.
 HOSTS_KILL_TIMEOUT_S = KILL_TIMEOUT_S + LEASE_S + CLEANUP_TIMEOUT_S
 
-OnProgress = Callable[[Progress, float, str], None]
-"""Progress, seconds since the launch, and the newest alarm in one sentence."""
+OnProgress = Callable[[Progress, float, float, str], None]
+"""Progress, seconds since the launch and since the last step or output, and the newest alarm in one sentence."""
 OnStop = Callable[[], None]
 
 
@@ -60,7 +61,8 @@ class Follower:
         self._on_progress, self._on_stop = on_progress, on_stop
         self._offsets_s: dict[int, float] = {}
         self._reader = ProgressReader(spec, attempt, offset_of=self._offsets_s.get)
-        self._spikes, self._stalls = SpikeDetector(spec.limits.spike_ratio), StallDetector(spec.limits)
+        self._spikes = SpikeDetector(spec.limits.spike_ratio)
+        self._stalls = StallDetector(spec.limits, has_probe=spec.workload.module is not None)
         self._escalation = Escalation(spec.limits.soft_s, spec.limits.term_s)
         self._progress = Progress(total=spec.steps)
         self._alarm: Alarm | None = None
@@ -114,26 +116,29 @@ class Follower:
         """Read the progress, and raise an alarm where a limit is passed."""
         stall: Stall | None = None
         try:
-            self._read_progress(elapsed_s, now_m)
-            stall = self._stalls.check(self._progress, now_m)
+            stall = self._read_progress(elapsed_s, now_m)
         except Exception as error:
             # Whatever a script prints and however full the disk is: observing a run must not end it.
             self._alarm_text = f"progress unknown ({type(error).__name__}: {error}); the run goes on"
         if self._alarm is None and self._returncode is None:
-            self._alarm = alarm(self._progress, elapsed_s, self._spec.limits, stall, self._stalls.silent)
-            if self._alarm:
+            raised = alarm(self._progress, elapsed_s, self._spec.limits, stall, self._stalls.silent)
+            if raised:
+                text, action = (name_options(text, self._spec) for text in (raised.text, raised.action))
+                self._alarm = replace(raised, text=text, action=action)
                 self._alarm_text = f"{self._alarm.text}; ending it"
                 line = {"t": self._wall(), "kind": self._alarm.cause.value, "rank": self._alarm.rank, "text": self._alarm.text}
                 append_line_durably(self._attempt.alarms, json.dumps(line))
 
-    def _read_progress(self, elapsed_s: float, now_m: float) -> None:
+    def _read_progress(self, elapsed_s: float, now_m: float) -> Stall | None:
         self._progress = self._reader.read()
+        stall = self._stalls.check(self._progress, now_m)
         spike = self._spikes.check(self._progress, self._wall(), now_m)
         # A run that is being ended has its alarm already, and its silence is our doing.
         if spike and self._alarm is None and not self._stop_requested:
             self._alarm_text = spike.text
             append_line_durably(self._attempt.alarms, json.dumps(to_json(spike)))
-        self._on_progress(self._progress, elapsed_s, self._alarm_text)
+        self._on_progress(self._progress, elapsed_s, self._stalls.quiet_s, self._alarm_text)
+        return stall
 
     def _is_newly_stopped(self) -> bool:
         """Whether the user requested a stop since the last turn."""

@@ -26,6 +26,7 @@ import filelock
 
 from seatrial.core import files
 from seatrial.core.errors import CampaignError, RefusedError
+from seatrial.core.fallback import identify_campaign
 from seatrial.core.files import acquire_lock
 from seatrial.core.paths import CampaignPaths
 from seatrial.machine.processes import PROC, read_boot_id, read_process
@@ -165,6 +166,8 @@ def hold_lock(paths: CampaignPaths, warn: Callable[[str], None] = log.warning, c
         _refuse_if_owned(paths, has_lock, warn, clock)
         owner = new_owner()
         try:
+            # A campaign of an earlier version has a plan and no identity yet.
+            identify_campaign(paths.folder, adopted=paths.plan.exists())
             files.write_json(paths.owner, to_json(owner))
         except OSError as error:
             raise _unwritable(paths.owner, error) from error

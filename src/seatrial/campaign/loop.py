@@ -23,7 +23,7 @@ from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
-from seatrial.campaign.resume import changes_since, finished_attempt, recover_folder
+from seatrial.campaign.resume import changes_since, finished_attempt, recover_folder, uncounted_runs
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
@@ -112,6 +112,8 @@ def run_campaign(
         listener.warned(preflight.warnings)
         recover_folder(paths)
         plan_hash = save_plan(plan, paths)
+        if uncounted := uncounted_runs(paths):
+            listener.warned(uncounted)
         campaign = _Campaign(plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths))
         return campaign.run(again, monotonic, keep_going=keep_going)
 
@@ -204,7 +206,7 @@ class _Campaign:
         self.listener.started(spec, attempt.number, self._state.count - schedule.num_left + 1, self._state.count)
         eta = RunEtaTracker(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
 
-        def on_progress(progress: Progress, elapsed_s: float, alarm: str) -> None:
+        def on_progress(progress: Progress, elapsed_s: float, quiet_s: float, alarm: str) -> None:
             run_left = eta.update(progress.last_steps, time.time())
             campaign_left = schedule.time_left(CurrentRun(group_key=spec.group_key, elapsed_s=elapsed_s, left=run_left.left))
             self._publish(
@@ -216,6 +218,7 @@ class _Campaign:
                 total_steps=progress.total,
                 phase=progress.phase,
                 elapsed_s=elapsed_s,
+                quiet_s=quiet_s,
                 alarm=alarm,
                 **_eta_fields(run_left, campaign_left),
             )

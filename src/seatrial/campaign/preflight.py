@@ -24,7 +24,7 @@ from seatrial.preflight.hosts.examine import examine_hosts, no_hosts
 from seatrial.preflight.hosts.exchanges import PernodeFacts, hosts_of, need_of_head
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
-from seatrial.records.codec import to_json
+from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.plan import HOSTFILE, CampaignPlan, PlaceSpec
 
 
@@ -41,12 +41,24 @@ def run_preflight(plan: CampaignPlan, paths: CampaignPaths, server: PernodeServe
     need = need_of(plan)
     hosts = _examine_hosts(need, server)
     checks = [*fast_checks(need_of_this_host(need, hosts_of(need))), *(hosts.checks if hosts else ())]
-    files.write_json(paths.preflight, to_json(checks))
+    files.write_json(paths.preflight, to_json([*checks, *_noise_of_earlier_starts(paths, checks)]))
     failed = [check for check in checks if not check.ok]
     refusing = [check for check in failed if check.refuses]
     if refusing:
         raise RefusedError("refused before anything was started:\n  " + "\n  ".join(check_line(check) for check in refusing))
     return PreflightResult(warnings=tuple(failed), hosts=hosts.facts if hosts else {})
+
+
+EARLIER_START = " (at an earlier start)"
+
+
+def _noise_of_earlier_starts(paths: CampaignPaths, checks: Sequence[Check]) -> list[Check]:
+    """What earlier starts in this folder found and this one does not: runs that are not run again were measured beside it."""
+    written = files.read_json(paths.preflight)
+    stored = [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
+    now = {(check.name, check.hosts) for check in checks if not check.ok}
+    noise = [check for check in stored if check.noise and not check.ok and (check.name, check.hosts) not in now]
+    return [replace(check, found=f"{check.found.removesuffix(EARLIER_START)}{EARLIER_START}", refuses=False) for check in noise]
 
 
 def _examine_hosts(need: Need, server: PernodeServer | None) -> HostsExamined | None:

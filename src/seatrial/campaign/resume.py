@@ -7,19 +7,28 @@ ones have another hash and are. The checkpoint of an earlier attempt would come 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 
-from seatrial.collect.attempt_files import recover_files
+from seatrial.collect.attempt_files import LATEST_T, recover_files
+from seatrial.collect.attempts import read_campaign, read_plans, uncounted_text
 from seatrial.core import files
-from seatrial.core.paths import CampaignPaths, RunPaths
+from seatrial.core.paths import AttemptPaths, CampaignPaths, RunPaths
 from seatrial.core.text import SHORT_HASH_DIGITS
 from seatrial.launch.launchers.commands import tuning_variables
 from seatrial.machine.orphans import kill_orphans
 from seatrial.machine.software import GitState
+from seatrial.records.caution import Check
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.signatures.registry import advice, fault_named
+
+HEAD_BYTES = 16384
+# From provenance.json to the first line of a run: the agents of many hosts start in between.
+LONGEST_START_S = 3600.0
 
 
 def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
@@ -46,6 +55,17 @@ def _code(commit: object, changes: object) -> dict[str, str]:
     return {"commit": str(commit or "")[:SHORT_HASH_DIGITS], "uncommitted changes": str(changes or "")[:SHORT_HASH_DIGITS]}
 
 
+def uncounted_runs(paths: CampaignPaths) -> tuple[Check, ...]:
+    """A warning where finished runs of this folder no longer count, because the command or the plan changed; nothing of them is removed."""
+    plans = read_plans(paths)
+    text = uncounted_text(read_campaign(paths, plans), plans)
+    if not text:
+        return ()
+    prevents = "a report that leaves them out"
+    fix = f"repeat the earlier command to have them back; --out FOLDER keeps both; `seatrial report {paths.folder}` names them too"
+    return (Check(name="earlier runs that no longer count", ok=False, found=text, prevents=prevents, fix=fix, refuses=False),)
+
+
 def recover_folder(paths: CampaignPaths) -> None:
     """Finish what an earlier invocation left undone when it died; the caller owns the folder."""
     files.remove_partial_files(paths.folder)
@@ -61,15 +81,78 @@ def close_abandoned_attempts(paths: CampaignPaths) -> None:
                 continue
             kill_orphans(attempt.folder, {})
             stored = files.read_json(attempt.spec) or {}
+            lived = read_lifetime(attempt)
+            seen = f"; its last sign of life is in {lived.file}" if lived.file else ""
             outcome = RunOutcome(
                 run=attempt.run,
                 attempt=attempt.number,
                 hash=str(stored.get("hash", "")),
                 outcome=Outcome.INTERRUPTED,
                 cause=Cause.HARNESS_LOST,
-                detail="the harness ended before this attempt did",
+                detail=f"the harness ended before this attempt did{seen}",
                 action=advice(Cause.HARNESS_LOST),
                 signature=Cause.HARNESS_LOST.value,
                 fault=fault_named(Cause.HARNESS_LOST.value),
+                started_t=lived.started_t,
+                ended_t=lived.ended_t,
+                duration_s=lived.ended_t - lived.started_t,
+                ended_by=lived.file,
             )
             files.write_json(attempt.outcome, to_json(outcome))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lifetime:
+    """From when to when an attempt is known to have run, by the wall clock; 0 where nothing is known."""
+
+    started_t: float = 0.0
+    ended_t: float = 0.0
+    file: str = ""
+    """The file with its last sign of life."""
+
+
+def read_lifetime(attempt: AttemptPaths) -> Lifetime:
+    """By what its files hold and not by their times, which a copy changes; its start alone, before which nothing is written, may be the
+    time of provenance.json."""
+    times = {
+        path.name: _times(path) for path in (*attempt.all_heartbeats(), *attempt.all_events(), attempt.arrivals, attempt.host_telemetry)
+    }
+    known = {name: found for name, found in times.items() if found}
+    if not known:
+        return Lifetime()
+    first_t = min(min(found) for found in known.values())
+    try:
+        started_t = min(attempt.provenance.stat().st_mtime, first_t)
+    except OSError:
+        started_t = first_t
+    # Of a start long before, as of a file that was restored from a copy, nothing is believed.
+    started_t = started_t if first_t - started_t <= LONGEST_START_S else first_t
+    last = max(known, key=lambda name: max(known[name]))
+    return Lifetime(started_t=started_t, ended_t=max(known[last]), file=last)
+
+
+def _times(path: Path) -> list[float]:
+    """Wall clock of the first and the last entries of a file of JSON lines or a table of samples or arrivals."""
+    try:
+        with files.open_file(path) as source:
+            head = source.read(HEAD_BYTES).decode("utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    # The last line of the part may be torn.
+    lines = [*head[:3], *files.tail_lines(path, 3)]
+    if path.suffix == ".jsonl":
+        found = [(files.json_object(line) or {}) for line in lines]
+        values: list[object] = [one.get("t", one.get("ts")) for one in found]
+    else:
+        columns = head[0].split(",") if head else []
+        place = next((columns.index(name) for name in ("t", "epoch_sec") if name in columns), 0)
+        values = [cells[place] for line in lines if len(cells := line.split(",")) == len(columns)]
+    return [t for value in values if (t := _wall_clock(value)) is not None]
+
+
+def _wall_clock(value: object) -> float | None:
+    try:
+        t = float(value) if isinstance(value, (str, int, float)) else math.nan
+    except ValueError:
+        return None
+    return t if 0 < t <= LATEST_T else None

@@ -26,7 +26,7 @@ from seatrial.core.fallback import fallback_entry
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths
 from seatrial.machine.processes import STOPPED
 from seatrial.machine.secrets import collect_secrets, mask_lines, mask_text
-from seatrial.observe.watchdog import Alarm
+from seatrial.observe.watchdog import Alarm, name_options
 from seatrial.records.launch import NodeRecord, NodesRecord
 from seatrial.records.outcome import Cause, Diagnosis, Outcome, RunOutcome
 from seatrial.records.plan import RunSpec
@@ -72,7 +72,7 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
         outcome=judged.outcome,
         cause=stall.cause or judged.cause,
         detail=with_host(f"{judged.detail}{stall.clause}", host),
-        action=with_host_log(stall.action or judged.action, host, ending.nodes),
+        action=name_options(with_host_log(stall.action or judged.action, host, ending.nodes), spec),
         exit_code=ending.returncode,
         started_t=started_t,
         ended_t=started_t + ending.elapsed_s,

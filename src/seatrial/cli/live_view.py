@@ -1,6 +1,6 @@
 """A campaign as it goes: two bars with ETA on a terminal, plain lines elsewhere (logs, CI, a pipe).
 
-[INFO] heartbeat mb8 r1: last_step=40, iter_ms_p50=51.2, eta=00:00:09(8.1s), eta_mode=rank0, remain_steps=159 · campaign 2/4, ETA 3m 05s
+[INFO] heartbeat mb8 r1: last_step=40, iter_ms_p50=51.2, eta=00:00:09(8.1s), …, elapsed=31.0 s, quiet=2.0 s · campaign 2/4, ETA 3m 05s
 [WARN] mb8 r1: steps take 130.0 ms (median, rank 0, at step 40), 2.6 times the 50.0 ms before
 """
 
@@ -25,6 +25,8 @@ from seatrial.report.text import one_line
 PLAIN_HEARTBEAT_S = 30.0
 FAILURE_LINES_SHOWN = 12
 UNKNOWN = "none"
+# A shorter silence is no news on a terminal.
+SHOWN_QUIET_S = 60.0
 
 
 class PlainView:
@@ -90,6 +92,22 @@ class PlainView:
 
     def _console_for(self, line: str) -> Console:
         return self._console
+
+
+class ChangesView(PlainView):
+    """A campaign seen from elsewhere, into a pipe or a file: one line for each change of run, attempt or count, the others as above."""
+
+    def __init__(self, console: Console, heartbeat_s: float = PLAIN_HEARTBEAT_S) -> None:
+        super().__init__(console, heartbeat_s)
+        self._printed_change: tuple[object, ...] | None = None
+
+    def progress(self, state: LiveState) -> None:
+        change = (state.run, state.attempt, state.finished, state.failed)
+        if change != self._printed_change:
+            self._printed_change = change
+            self._printed_run, self._printed_s = (state.run, state.attempt), state.elapsed_s
+            self._print_line(state_line(state))
+        super().progress(state)
 
 
 class TerminalView(PlainView):
@@ -158,6 +176,8 @@ def heartbeat_line(state: LiveState) -> str:
         "eta": eta,
         "eta_mode": state.eta_mode or None,
         "remain_steps": remain_steps,
+        "elapsed": format_duration(state.elapsed_s),
+        "quiet": None if state.quiet_s is None else format_duration(state.quiet_s),
     }
     body = ", ".join(f"{name}={UNKNOWN if value is None else value}" for name, value in fields.items())
     return f"[INFO] heartbeat {run_title(state)}: {body} · {_campaign(state)}"
@@ -188,7 +208,8 @@ def _run_right(state: LiveState) -> str:
         steps += f" of {state.total_steps}"
     where = f" · {state.phase}" if state.phase else ""
     eta = format_estimate(state.run_eta_s, state.run_eta_low_s, state.run_eta_high_s)
-    return f"{steps}{where} · {format_duration(state.elapsed_s)} · ETA {eta}"
+    quiet = f", quiet for {format_duration(state.quiet_s)}" if state.quiet_s is not None and state.quiet_s >= SHOWN_QUIET_S else ""
+    return f"{steps}{where} · {format_duration(state.elapsed_s)}{quiet} · ETA {eta}"
 
 
 def _campaign(state: LiveState) -> str:

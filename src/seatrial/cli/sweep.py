@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,6 +65,25 @@ StartLimit = Annotated[
     str | None,
     typer.Option(metavar="TIME", help="End a run without a first step or output after this long. Default 15m.", rich_help_panel=RUNNING),
 ]
+QuietLimit = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME",
+        help="End a script without the probe after this long without step or output. Default: 10m or --stall-factor times its longest "
+        "silence before, up to three times as long while its processes are busy.",
+        rich_help_panel=RUNNING,
+    ),
+]
+StallFactor = Annotated[
+    float | None,
+    typer.Option(
+        metavar="N",
+        help="A step or silence of N times the usual one is a hang. Default 20.",
+        min=2,
+        show_default=False,
+        rich_help_panel=RUNNING,
+    ),
+]
 Environment = Annotated[
     list[str] | None, typer.Option(metavar="NAME=VALUE", help="Set for every rank; may be repeated.", rich_help_panel=RUNNING)
 ]
@@ -98,6 +118,8 @@ def sweep(
     steps: Steps = None,
     run_limit: RunLimit = None,
     start_limit: StartLimit = None,
+    quiet_limit: QuietLimit = None,
+    stall_factor: StallFactor = None,
     env: Environment = None,
     seed: Seed = None,
     stop_on_error: StopOnError = False,
@@ -139,7 +161,14 @@ def sweep(
         tokens_per_step=tokens_per_step,
         steps=steps,
         output=out,
-        more=_more_keys(run_limit, start_limit, window, env, seed=seed, rank_by=rank_by, stop_on_error=stop_on_error or None),
+        more=_more_keys(
+            limits=_limits(run_limit, start_limit, quiet_limit, stall_factor),
+            window=window,
+            env=env,
+            seed=seed,
+            rank_by=rank_by,
+            stop_on_error=stop_on_error or None,
+        ),
     )
     plan = _resolved(mapping if nodes is None else on_nodes(mapping, nodes, is_own_folder=out is not None), command, only, budget)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
@@ -160,7 +189,8 @@ def _resolved(mapping: dict[str, Any], command: Sequence[str], only: Only, budge
     for note in parse_command(command).notes:
         print(f"note: {note}", file=sys.stderr)
     source = f"seatrial sweep -- {quote(command)}"
-    return resolve_plan(plan_from_mapping(mapping, source), source=source, cwd=Path.cwd(), only=only or (), budget_s=budget_of(budget))
+    plan = resolve_plan(plan_from_mapping(mapping, source), source=source, cwd=Path.cwd(), only=only or (), budget_s=budget_of(budget))
+    return replace(plan, runs=tuple(replace(spec, from_sweep=True) for spec in plan.runs))
 
 
 def on_nodes(mapping: dict[str, Any], nodes: int, *, is_own_folder: bool) -> dict[str, Any]:
@@ -174,10 +204,16 @@ def on_nodes(mapping: dict[str, Any], nodes: int, *, is_own_folder: bool) -> dic
     return {**mapping, "place": {**place, "kind": PERNODE, "nodes": nodes}, "output": output}
 
 
-def _more_keys(run_limit: str | None, start_limit: str | None, window: str | None, env: list[str] | None, **plain: Any) -> dict[str, Any]:
+def _limits(run: str | None, start: str | None, quiet: str | None, stall_factor: float | None) -> dict[str, Any]:
+    """`limits` of a plan, as far as options give them."""
+    options = (("run_s", "--run-limit", run), ("start_s", "--start-limit", start), ("quiet_s", "--quiet-limit", quiet))
+    limits: dict[str, Any] = {key: parse_limit_s(text, option) for key, option, text in options if text is not None}
+    stall = {key: value for key, value in (("quiet_s", limits.pop("quiet_s", None)), ("factor", stall_factor)) if value is not None}
+    return limits | ({"stall": stall} if stall else {})
+
+
+def _more_keys(limits: dict[str, Any], window: str | None, env: list[str] | None, **plain: Any) -> dict[str, Any]:
     """Keys of a plan that options give; those not given are left out."""
-    limit_options = (("run_s", "--run-limit", run_limit), ("start_s", "--start-limit", start_limit))
-    limits = {key: parse_limit_s(text, option) for key, option, text in limit_options if text is not None}
     keys = {
         **plain,
         "limits": limits or None,

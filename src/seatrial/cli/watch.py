@@ -57,6 +57,8 @@ Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on printing unt
 def watch(out: Folder, once: Once = False, web: Web = False, port: Port = None, open_it: Open = False) -> int:
     """Watch a running campaign: the run under way, its step, and when it and the campaign will end.
 
+    Bars in a terminal; into a pipe or a file a line for each change, and one every 30 s of a run.
+
     Reads files only and disturbs nothing. Ends when the campaign does; the page of --web stays until interrupted.
     """
     if once and web:
@@ -69,7 +71,7 @@ def watch(out: Folder, once: Once = False, web: Web = False, port: Port = None, 
 
 def _watch_in_terminal(paths: CampaignPaths, once: bool) -> int:
     from seatrial.campaign.lock import read_owner
-    from seatrial.cli.live_view import live_view, state_line
+    from seatrial.cli.live_view import ChangesView, live_view, state_line
     from seatrial.cli.program import console_for
 
     state = _read_state(paths.progress)
@@ -77,7 +79,9 @@ def _watch_in_terminal(paths: CampaignPaths, once: bool) -> int:
     if once or owner is None:
         print(state_line(state) if state.over or owner else f"{state_line(state)}{NOT_RUNNING}")
         return 0
-    with live_view(console_for()) as view:
+    # By the stream itself: FORCE_COLOR makes rich take a pipe for a terminal, and bars are control sequences.
+    is_terminal = sys.stdout.isatty()
+    with live_view(console_for()) if is_terminal else contextlib.nullcontext(ChangesView(console_for(plain=True))) as view:
         while not state.over and read_owner(paths) is not None:
             view.progress(state)
             time.sleep(POLL_S)

@@ -272,7 +272,8 @@ def recover_files(folder: Path) -> tuple[Recovered, ...]:
     def record(now: list[Recovered]) -> None:
         found.extend(now)
         for home, own in _by_home(folder, now).items():
-            _write_recovered(home, own)
+            if own:
+                _write_recovered(home, own)
 
     with contextlib.suppress(OSError):
         merge_fallback(folder, record)
@@ -289,6 +290,10 @@ def _by_home(folder: Path, found: Iterable[Recovered]) -> dict[Path, list[Recove
     """By the attempt each file belongs to, since that is where a reader of the attempt looks."""
     homes: dict[Path, list[Recovered]] = {}
     for one in found:
+        if one.foreign:
+            # The attempt it names is another's: no folder is created for it. It is reported with the campaign, not again with each attempt.
+            homes.setdefault(folder, []).extend([one] if not _ATTEMPT.fullmatch(folder.name) else [])
+            continue
         parts = PurePath(one.file).parts
         depth = next((index + 1 for index, part in enumerate(parts[:-1]) if _ATTEMPT.fullmatch(part)), 0)
         home = folder.joinpath(*parts[:depth])
@@ -309,8 +314,9 @@ def _read_recovered(home: Path) -> list[Recovered]:
 
 
 def _is_outdated(one: Recovered) -> bool:
-    """A whole file that was kept and is gone: a newer one was written in its place meanwhile."""
-    return not one.merged and one.kept_at.endswith(".whole") and not _is_on_other_host(one) and not os.path.lexists(one.kept_at)
+    """A whole file that was kept and is gone (a newer one was written in its place meanwhile), or another campaign's that was removed."""
+    is_removable = one.foreign or one.kept_at.endswith(".whole")
+    return not one.merged and is_removable and not _is_on_other_host(one) and not os.path.lexists(one.kept_at)
 
 
 def _is_on_other_host(one: Recovered) -> bool:
@@ -318,6 +324,10 @@ def _is_on_other_host(one: Recovered) -> bool:
 
 
 def _recovered_caution(one: Recovered, subject: str) -> Caution:
+    if one.foreign:
+        where = f"{one.kept_at} on {one.host}"
+        text = f"{one.file}: {one.bytes:,} bytes in {where} were left alone: {one.why}. Remove that file if nobody needs it."
+        return Caution(kind="kept_elsewhere", subject=subject, text=text, numbers={"bytes": one.bytes, "merged": 0})
     text = f"{one.file}: {one.bytes:,} bytes were kept elsewhere while the disk failed ({one.error})"
     if one.merged:
         text += " and merged back."

@@ -40,6 +40,7 @@ from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import DOUBTFUL_END, Caution, Check, Number
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.launch import SKEW_S, NodesRecord
+from seatrial.records.measure import PREFLIGHT, JitterCause
 from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec, TelemetrySpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
@@ -90,6 +91,8 @@ def read_stored(paths: CampaignPaths, plans: Sequence[CampaignPlan] | None = Non
     current = _current_folders(found, set(requested) if plans or paths.plans.is_dir() else None)
     replaced = (attempt for attempt in found if attempt.folder not in current)
     cautions += [caution for attempt in replaced for caution in attempt.cautions if caution.kind in FILE_CAUTIONS]
+    if plans and (uncounted := uncounted_text(found, plans)):
+        cautions.append(Caution(kind="uncounted_runs", text=f"Earlier runs in this folder that no longer count: {uncounted}."))
     return StoredCampaign(
         attempts=[replace(attempt, current=attempt.folder in current) for attempt in found],
         cautions=tuple(cautions),
@@ -199,6 +202,43 @@ def _current_folders(attempts: Iterable[Attempt], requested: set[tuple[str, str]
 def ended(attempt: Attempt) -> bool:
     """Whether the attempt came to its own end, well or badly: an interrupted one does not hide an older result."""
     return attempt.outcome is not None and not attempt.outcome.outcome.is_cut_short
+
+
+NOT_IN_PLAN = "no longer in the plan"
+
+
+def uncounted_text(attempts: Iterable[Attempt], plans: Sequence[CampaignPlan]) -> str:
+    """Which finished attempts no longer count, since no plan asks for what they ran, and what changed; empty where all do."""
+    specs = {spec.run: spec for plan in plans for spec in plan.runs}
+    requested = {(spec.run, spec.hash) for plan in plans for spec in plan.runs}
+    by_change: dict[str, list[str]] = {}
+    for attempt in attempts:
+        is_finished = attempt.outcome is not None and attempt.outcome.outcome is Outcome.OK
+        if is_finished and (attempt.spec.run, attempt.spec.hash) not in requested:
+            change = changed_parts(attempt.spec, specs.get(attempt.spec.run))
+            by_change.setdefault(change, []).append(f"{attempt.spec.run} (attempt {attempt.number})")
+    return "; ".join(f"{change}: {join_names(names)}" for change, names in by_change.items())
+
+
+def changed_parts(before: RunSpec, now: RunSpec | None) -> str:
+    """What of a run's hash changed."""
+    if now is None:
+        return NOT_IN_PLAN
+    then, today = _parts(before), _parts(now)
+    changed = [name for name in today if then[name] != today[name]]
+    return f"{' and '.join(changed) or 'configuration'} changed"
+
+
+def _parts(spec: RunSpec) -> dict[str, object]:
+    workload, launcher, place = spec.workload, spec.launcher, spec.place
+    return {
+        "command": (workload.module, workload.script, workload.args, launcher.kind, launcher.program, launcher.args),
+        "script": spec.script_sha256,
+        "settings": (spec.settings, spec.axes),
+        "variables": spec.env,
+        "place": (place.kind, place.ranks, place.devices),
+        "steps": spec.steps,
+    }
 
 
 SAMPLER_KILLED = "there is no readable telemetry.json: the sampler was killed before it could write it"
@@ -429,9 +469,35 @@ MAX_HOST_WARNINGS = 20
 
 
 def preflight_cautions(preflight: Path) -> Iterator[Caution]:
-    """Checks of hosts that failed without refusing the campaign: they may explain figures. Those of this machine were printed before."""
+    """Checks that failed without refusing the campaign, of this machine and of the hosts: they may explain figures."""
+    for check in _preflight_warnings(preflight)[:MAX_HOST_WARNINGS]:
+        # Of this machine, most warn of an error that would have been seen.
+        effect = f" It may show in the figures ({check.prevents})." if check.hosts or check.noise else ""
+        text = f"Before the campaign, {check.name}: {check.found}.{effect} {_sentence(check.fix)}"
+        yield Caution(kind="host_warning", subject=", ".join(check.hosts[:4]), numbers={"hosts": len(check.hosts)}, text=text)
+
+
+def preflight_causes(preflight: Path) -> tuple[JitterCause, ...]:
+    """What was found before the campaign that makes step times vary; nobody knows whether it was still so during the runs."""
+    return tuple(
+        JitterCause(
+            kind=PREFLIGHT,
+            text=f"Seen before the start, {check.name}: {check.found}. {_sentence(check.fix)}",
+            numbers={"found": check.found},
+            file=preflight.name,
+            window="before the first run",
+            n=1,
+        )
+        for check in _preflight_warnings(preflight)
+        if check.noise
+    )
+
+
+def _preflight_warnings(preflight: Path) -> list[Check]:
     written = files.read_json(preflight)
     checks = [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
-    for check in [check for check in checks if check.hosts and not check.ok][:MAX_HOST_WARNINGS]:
-        text = f"Before the campaign, {check.name}: {check.found}. It may show in the figures ({check.prevents}). {check.fix}."
-        yield Caution(kind="host_warning", subject=", ".join(check.hosts[:4]), numbers={"hosts": len(check.hosts)}, text=text)
+    return [check for check in checks if not check.ok and not check.refuses]
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}." if text else ""

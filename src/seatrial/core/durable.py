@@ -100,6 +100,8 @@ class AppendFile:
     def _target(self) -> Path:
         if self._real is None:
             self._real = fallback.real(self.path)
+            # Now, since it cannot be read from a disk that fails.
+            fallback.campaign_of(self._real)
         return self._real
 
     def _uses_fallback(self) -> bool:

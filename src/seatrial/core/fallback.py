@@ -10,6 +10,11 @@ twice, however many processes merge and wherever one is killed: what the target 
 the entry before anything is appended. A target that is no longer the same file (another folder under the same name, a file cut short) is
 left alone.
 
+Nothing of another campaign is merged. A campaign's folder has an identity, written when it is first used, which an entry carries in its
+name and its header: after `rm -rf OUT` a new campaign under the same path has another one. Entries of the version before this one carry
+none: they are merged only into a folder that was there before it had an identity and that has the inode it had when they were written.
+What is left alone is listed, so that the user hears of it.
+
 Standard library only: the probe uses it inside the training. Plain files and not an SQLite database, which would bring its own locks and
 atomic updates: a person can read an entry with `tail`, observers follow it as they follow the file itself, and a half-written one is still
 of use.
@@ -34,6 +39,8 @@ from seatrial.core.files import PRIVATE, PRIVATE_FOLDER, READABLE, atomic_write,
 
 FALLBACK_DIR = "SEATRIAL_FALLBACK_DIR"
 """Environment variable: the folder to use."""
+IDENTITY = ".campaign.json"
+"""File in a campaign's folder: `id`, when it was written, and whether the folder was in use before that."""
 APPEND, WHOLE = ".append", ".whole"
 # An entry that was merged, until that was reported to the user: its header alone.
 _MERGED = ".merged"
@@ -48,6 +55,10 @@ _MAX_HEADER_BYTES = 64 * 1024
 # Room in the first line for the numbers that are filled in later.
 _HEADER_PADDING = b" " * 48
 _MAX_NAME_CHARACTERS = 80
+# From a file to the folder of its campaign: OUT/run/attempt-1/nodes/NAME/ranks and torchrun's three below that.
+_MAX_DEPTH = 9
+OF_ANOTHER_CAMPAIGN = "they are of another campaign that had this folder"
+OF_UNKNOWN_CAMPAIGN = "an earlier version wrote them, and this is not surely the folder they were written for"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +83,17 @@ class Header:
     """Where the bytes begin in the target, if not at `base_bytes`: others have written to it since."""
     merged_bytes: int | None = None
     """How many bytes were merged; None before that."""
+    campaign: str | None = None
+    """Identity of the target's campaign; empty for a file outside one, None in entries of an earlier version."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """Of a campaign's folder."""
+
+    id: str
+    adopted: bool
+    """The folder was in use before it had an identity."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,6 +113,8 @@ class Recovered:
     """The host of the entry."""
     why: str = ""
     """Why it is not merged."""
+    foreign: bool = False
+    """It is left alone for good: it is of another campaign."""
 
 
 def fallback_folders() -> list[Path]:
@@ -120,6 +144,47 @@ def checked_folder(root: Path, *, create: bool = True) -> Path:
 def real(path: Path) -> Path:
     """The path without links in its folders, so that one file has one name. Functions that take a `target` expect this form."""
     return Path(os.path.realpath(path.parent)) / path.name
+
+
+# Campaigns this process has written to, by folder: a disk that has stopped answering, or a folder removed under a running writer, does not
+# change whose bytes these are.
+_known: dict[Path, str] = {}
+
+
+def identify_campaign(folder: Path, *, adopted: bool) -> None:
+    """Give a campaign's folder its identity, unless it has one; the caller owns the folder. OSError when it cannot be written."""
+    import uuid
+
+    path = folder / IDENTITY
+    if _read_identity(path) is None:
+        _write(path, json.dumps({"id": uuid.uuid4().hex, "t": time.time(), "adopted": adopted}).encode() + b"\n", READABLE)
+    campaign_of(real(path))
+
+
+def find_identity(target: Path) -> tuple[Path, Identity] | None:
+    """The folder of the campaign that a file is in, and its identity; None outside a campaign, and where its disk does not answer."""
+    for folder in list(target.parents)[:_MAX_DEPTH]:
+        found = _read_identity(folder / IDENTITY)
+        if found is not None:
+            return folder, found
+    return None
+
+
+def campaign_of(target: Path) -> str:
+    """The identity of a file's campaign, empty outside one. Whoever asks while the disk works, gets the answer when it does not too."""
+    found = find_identity(target)
+    if found is not None:
+        _known[found[0]] = found[1].id
+        return found[1].id
+    return next((_known[folder] for folder in target.parents if folder in _known), "")
+
+
+def _read_identity(path: Path) -> Identity | None:
+    try:
+        stored = json.loads(path.read_bytes())
+        return Identity(id=str(stored["id"]), adopted=bool(stored["adopted"])) if stored["id"] else None
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def keep_bytes(target: Path, data: bytes, error: str, mode: int) -> bool:
@@ -168,16 +233,18 @@ def fallback_entry(path: Path) -> Path | None:
 
 
 def entry_path(root: Path, target: Path, kind: str) -> Path:
-    """The entry's name: unique for the target, and still legible."""
+    """The entry's name: unique for the target and its campaign, and still legible."""
     import hashlib
 
-    digest = hashlib.sha256(os.fsencode(target)).hexdigest()[:20]
+    campaign = campaign_of(target)
+    digest = hashlib.sha256(os.fsencode(target) + (f"\0{campaign}".encode() if campaign else b"")).hexdigest()[:20]
     return root / f"{digest}-{target.name[:_MAX_NAME_CHARACTERS]}{kind}"
 
 
 def entries_of(target: Path, kind: str) -> list[Path]:
     """The target's entries, oldest first."""
-    found = [entry_path(root, target, kind) for root in fallback_folders()]
+    # Without a folder, which is the usual case, nobody need ask for the campaign.
+    found = [entry_path(root, target, kind) for root in fallback_folders() if root.is_dir()]
     return [entry for entry in found if os.path.lexists(entry)]
 
 
@@ -193,6 +260,9 @@ def merge_fallback(folder: Path, report: Callable[[list[Recovered]], None] | Non
     found: list[Recovered] = []
     blocked: set[str] = set()
     for entry, header, file in _entries_under(home):
+        if why := _why_foreign(header, home / file, home):
+            found.append(replace(_unmerged(entry, header, file, why), foreign=True))
+            continue
         if file in blocked:
             one: Recovered | None = _unmerged(entry, header, file, "what was kept before it is not merged")
         else:
@@ -213,6 +283,8 @@ def merge_file(target: Path) -> bool:
     """Merge what was kept to be appended to one file, on behalf of its writer; True when nothing of it is left in the fallback folder."""
     for entry in entries_of(target, APPEND):
         read = _read_entry(entry)
+        if read and _why_foreign(read[0], target, target.parent):
+            return False
         one = _merge_entry(entry, read[0], target, target.name) if read else None
         if one and not one.merged:
             return False
@@ -232,6 +304,7 @@ def _describe(target: Path, error: str, mode: int, *, whole: bool = False) -> He
         mode=mode,
         seen=[found.st_ino, found.st_size, found.st_mtime_ns] if found and whole else None,
         folders=[_inode(folder) for folder in target.parents],
+        campaign=campaign_of(target),
     )
 
 
@@ -401,6 +474,19 @@ def _is_same(header: Header, target: Path) -> bool:
     return False
 
 
+def _why_foreign(header: Header, target: Path, home: Path) -> str:
+    """Why an entry is not of the campaign that `target` is in now; empty where it is. `home` is the folder that is merged."""
+    found = find_identity(target)
+    if header.campaign is not None:
+        return "" if header.campaign == (found[1].id if found is not None else "") else OF_ANOTHER_CAMPAIGN
+    if found is not None and not found[1].adopted:
+        return OF_UNKNOWN_CAMPAIGN
+    folder = found[0] if found is not None else home
+    depth = list(target.parents).index(folder)
+    was = header.folders[depth] if depth < len(header.folders) else None
+    return "" if was is not None and was == _inode(folder) else OF_UNKNOWN_CAMPAIGN
+
+
 def _merge_entry(entry: Path, header: Header, target: Path, file: str) -> Recovered | None:
     """Merge one entry and remove it; None when it is gone, or a whole file that is out of date."""
     try:
@@ -496,7 +582,8 @@ def _merged_under(home: Path) -> dict[Path, Recovered]:
     """Merges of files of this folder that are not reported yet."""
     found = {}
     for path, header, length in _listed(_MERGED):
-        if file := _file_under(home, header, Path.exists):
+        file = _file_under(home, header, Path.exists)
+        if file and not _why_foreign(header, home / file, home):
             found[path] = _recovered(header, file, length if header.merged_bytes is None else header.merged_bytes)
     return found
 

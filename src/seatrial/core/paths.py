@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from seatrial.core.fallback import FALLBACK_DIR
+from seatrial.core.fallback import FALLBACK_DIR, IDENTITY
 
 PREFIX = "SEATRIAL_"
 HISTORY = f"{PREFIX}HISTORY"
@@ -168,6 +168,7 @@ class CampaignPaths:
     plans = _InFolder("plans")
     lock = _InFolder(".owner.lock")
     owner = _InFolder(".owner.json")
+    identity = _InFolder(IDENTITY)
     stop_request = _InFolder(".stop.json")
     gate = _InFolder(".gate.json")
     progress = _InFolder("progress.json")

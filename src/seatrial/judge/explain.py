@@ -9,6 +9,7 @@ import enum
 
 from seatrial.judge.criteria import is_reported
 from seatrial.judge.evidence import LOWER_END, UPPER_END
+from seatrial.records.measure import PREFLIGHT
 from seatrial.records.verdict import EVERY_GROUP, EVERY_RUN, METRICS, WINNER, Evidence, Finding, metric_entry
 
 
@@ -64,6 +65,7 @@ _BY_CAUSE = {
     "host_steal": "mean share of CPU time taken by the hypervisor (steal), over the samples of the window",
     "host_load": "samples of the window in which the CPUs were busy, and with what",
     "telemetry_gaps": "samples that came later than their interval, and the time between them",
+    PREFLIGHT: "a check of the host before the first run; whether it was still so during the runs is unknown",
 }
 _AS_SEEN = "as in the file: a line, a variable or a setting that the registry of signatures knows"
 _DECIDES = (
@@ -78,7 +80,7 @@ _COMPARED = {
 _TREND_NAMES = ("slope of", "growth of", "limit of", "hours until")
 _MEMORY_METRICS = frozenset({"leaking_runs", "leak_mib_per_min"})
 _TELEMETRY_METRICS = frozenset({"gpu_mem_peak_mib", "host_rss_peak_mib", "gpu_throttled_pct", "gpu_telemetry_empty_ratio"})
-_SAMPLED_CAUSES = frozenset(_BY_CAUSE) - {"data_wait_bursts", "data_wait", "slow_rank"}
+_SAMPLED_CAUSES = frozenset(_BY_CAUSE) - {"data_wait_bursts", "data_wait", "slow_rank", PREFLIGHT}
 _OUTCOME_METRICS = frozenset({"failed_runs", "halted_runs", "counted_runs", "duration_s", "cause", "halted"})
 
 
@@ -125,6 +127,8 @@ def compares_groups(finding: Finding, evidence: Evidence) -> bool:
 def raw_kinds(finding: Finding, evidence: Evidence) -> tuple[Raw, ...]:
     """The kinds of files the number was computed from."""
     metric = _own_name(evidence) or (finding.criterion.metric if finding.criterion else "")
+    if metric == PREFLIGHT:
+        return ()
     if metric in _MEMORY_METRICS or metric.startswith(_TREND_NAMES):
         return (Raw.TELEMETRY, Raw.STEPS)
     if metric in _TELEMETRY_METRICS or metric in _SAMPLED_CAUSES:

@@ -7,6 +7,7 @@ incremental and never raises for what it finds in a file.
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,19 +20,25 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.observe.heartbeats import Heartbeat, HeartbeatReader, HostClocks, OffsetOf, unknown_offset
 from seatrial.observe.log_progress import LogProgressReader
 from seatrial.records.plan import LOCAL, RunSpec
-from seatrial.records.telemetry import HOST_COLUMNS
+from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 
 DONE = "done"
 PAUSE = "pause:"
 BETWEEN_STEPS = "loop"
 
 DISK_USAGE_EVERY_S = 5.0
-TAIL_BYTES = 4096
+# The last sample of sixteen GPUs, and of a host many.
+TAIL_BYTES = 8192
 # torchrun keeps the ranks' output three folders deep, on other hosts two folders below theirs.
 MAX_DEPTH = 8
-RSS_COLUMN = HOST_COLUMNS.index("rss_kib")
 # No host has more than this, in KiB: an exbibyte.
 MAX_RSS_KIB = 2**50
+# What launchers, watchdog threads and an idle host do stays below these.
+BUSY_CPU_PCT = 10.0
+BUSY_GPU_PCT = 1.0
+BUSY_DISK_KIB_PER_S = 1024.0
+BUSY_NET_KIB_PER_S = 256.0
+DISK_COLUMNS, NET_COLUMNS = ("disk_read_kib_per_s", "disk_write_kib_per_s"), ("net_rx_kib_per_s", "net_tx_kib_per_s")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +91,34 @@ class DiskUsage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Activity:
+    """What a run does by the latest samples, on the host that does most of it; None where telemetry has no value. The kernel counts disk
+    and network for the host only, so that others' traffic is in them."""
+
+    cpu_pct: float | None = None
+    """Of its processes, in percent of one core."""
+    gpu_pct: float | None = None
+    """Of the busiest of its GPUs."""
+    disk_kib_per_s: float | None = None
+    net_kib_per_s: float | None = None
+
+    @property
+    def text(self) -> str:
+        """What it is busy with; empty where it is idle."""
+        busy = [
+            (self.cpu_pct, BUSY_CPU_PCT, "CPU", "%"),
+            (self.gpu_pct, BUSY_GPU_PCT, "GPU", "%"),
+            (self.disk_kib_per_s, BUSY_DISK_KIB_PER_S, "disk", "KiB/s"),
+            (self.net_kib_per_s, BUSY_NET_KIB_PER_S, "network", "KiB/s"),
+        ]
+        return ", ".join(f"{name} {value:,.0f} {unit}" for value, least, name, unit in busy if value is not None and value >= least)
+
+    @property
+    def is_busy(self) -> bool:
+        return bool(self.text)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Progress:
     """A run at one moment."""
 
@@ -106,6 +141,8 @@ class Progress:
     """Resident memory of the run's process tree by the latest sample, on many hosts that of the host with most; None without a sample."""
     disk: DiskUsage = DiskUsage()
     """Logs, events and stacks of the attempt; updated every few seconds."""
+    activity: Activity | None = None
+    """What its processes do; None where no telemetry says so."""
 
 
 class ProgressReader:
@@ -142,6 +179,7 @@ class ProgressReader:
             output_bytes=sum(_size_with_fallback(host.launcher_log) for host in hosts),
             memory_bytes=max((rss for rss in memory if rss is not None), default=None),
             disk=self._disk.read(),
+            activity=latest_activity(hosts),
         )
 
     def _from_heartbeats(self, heartbeats: Sequence[Heartbeat]) -> Progress:
@@ -203,26 +241,52 @@ def other_nodes(attempt: AttemptPaths) -> list[AttemptPaths]:
 
 def latest_rss_bytes(host_telemetry: Path) -> int | None:
     """Memory of the whole process tree by the latest sample that has it; None without one."""
+    cells = (_number(row["rss_kib"]) for row in _latest_rows(host_telemetry, HOST_COLUMNS))
+    return next((int(kib * 1024) for kib in cells if kib is not None and kib < MAX_RSS_KIB), None)
+
+
+def latest_activity(hosts: Sequence[AttemptPaths]) -> Activity | None:
+    """By the newest samples of every host; None where none has a value."""
+    rows = [row for host in hosts for row in _latest_rows(host.host_telemetry, HOST_COLUMNS)[:1]]
+    gpus = [row for host in hosts for row in _newest_sample(_latest_rows(host.gpu_telemetry, GPU_COLUMNS))]
+    found = Activity(
+        cpu_pct=_largest(rows, ("tree_cpu_pct",)),
+        gpu_pct=_largest(gpus, ("util_gpu_pct",)),
+        disk_kib_per_s=_largest(rows, DISK_COLUMNS),
+        net_kib_per_s=_largest(rows, NET_COLUMNS),
+    )
+    return None if found == Activity() else found
+
+
+def _latest_rows(telemetry: Path, columns: Sequence[str]) -> list[dict[str, bytes]]:
+    """The last whole rows of a telemetry file, the newest first."""
     try:
-        with open(host_telemetry, "rb") as source:
+        with open(telemetry, "rb") as source:
             size = source.seek(0, os.SEEK_END)
             source.seek(max(0, size - TAIL_BYTES))
             # What follows the last line end is a row that is still being written.
-            rows = source.read(TAIL_BYTES).split(b"\n")[:-1]
+            lines = source.read(TAIL_BYTES).split(b"\n")[:-1]
     except OSError:
-        return None
-    return next((rss for row in reversed(rows) if (rss := _rss_bytes(row)) is not None), None)
+        return []
+    rows = (line.split(b",") for line in reversed(lines))
+    return [dict(zip(columns, cells, strict=True)) for cells in rows if len(cells) == len(columns)]
 
 
-def _rss_bytes(row: bytes) -> int | None:
-    cells = row.split(b",")
-    if len(cells) != len(HOST_COLUMNS):
-        return None
+def _newest_sample(rows: Sequence[dict[str, bytes]]) -> list[dict[str, bytes]]:
+    """Of GPUs, which have a row each with the same time."""
+    return [row for row in rows if row["epoch_sec"] == rows[0]["epoch_sec"]]
+
+
+def _largest(rows: Sequence[dict[str, bytes]], columns: Sequence[str]) -> float | None:
+    return max((value for row in rows for name in columns if (value := _number(row[name])) is not None), default=None)
+
+
+def _number(cell: bytes) -> float | None:
     try:
-        kib = float(cells[RSS_COLUMN])
+        value = float(cell)
     except ValueError:
         return None
-    return int(kib * 1024) if 0 <= kib < MAX_RSS_KIB else None
+    return value if 0 <= value < math.inf else None
 
 
 class DiskUsageReader:

@@ -6,8 +6,9 @@ Pure.
 With the probe, a rank is stalled while the step in its heartbeats stays the same for longer than the plan's limit. While the rank that
 is furthest behind is between two steps, has taken them all or was restarted, all ranks get at least as long as a start, since an
 evaluation without a named pause looks like that. A named pause stops the clocks as long as its rank's heartbeat comes. Without the probe,
-a script that prints its steps is stalled while neither a step nor any output comes; it cannot announce an evaluation or a checkpoint, so it
-gets at least as long as a start too, unless the plan has `quiet_s`. A script that prints no steps is judged by `quiet_s` alone.
+a script is stalled while neither a step nor any output comes: for ten minutes or `factor` times its longest silence before, whichever is
+longer. It cannot announce an evaluation, a download or a compilation, so that silence is extended, at most threefold, while its processes
+are busy; a collective that hangs is busy too, so that activity alone never keeps a run. The plan's `quiet_s` is exact.
 """
 
 from __future__ import annotations
@@ -35,8 +36,12 @@ HEARTBEAT_SPREAD_S = HEARTBEAT_EVERY_S + 1.5
 SILENT_S = 1.6 * HEARTBEAT_EVERY_S
 # A rank that makes progress is seen between two steps too, by chance, until its next heartbeat.
 BETWEEN_STEPS_S = 2 * HEARTBEAT_EVERY_S
-# A script prints a step now and then: this multiple of the longest time between two such lines is still normal.
-USUAL_GAPS = 3.0
+# Nobody waits longer for a script without a sign of life, and few that work print nothing for as long.
+QUIET_S = 600.0
+MAX_EXTENSION = 3.0
+# Telemetry comes every few seconds, and work that waits now and then is work all the same.
+ACTIVE_S = 30.0
+UNKNOWN_ACTIVITY = "without telemetry nobody knows whether its processes are busy"
 STALL_KEY, QUIET_KEY, START_KEY = "limits.stall", "limits.stall.quiet_s", "limits.start_s"
 
 
@@ -58,6 +63,10 @@ class Stall:
     num_done: int = 0
     iter_ms_p50: float | None = None
     """Of the slowest rank, before the stall."""
+    longest_silence_s: float = 0.0
+    """Of a script without the probe: before this one."""
+    extended: str = ""
+    """Why a script got longer than its limit."""
 
 
 def furthest_behind(states: Sequence[RankState]) -> list[RankState]:
@@ -117,7 +126,9 @@ class _Check:
 class StallDetector:
     """Checks one run again and again."""
 
-    def __init__(self, limits: LimitsSpec) -> None:
+    def __init__(self, limits: LimitsSpec, *, has_probe: bool = False) -> None:
+        """`has_probe`: the workload is known to have it, so that it is still starting while none of its ranks has reported."""
+        self._has_probe = has_probe
         self._stall: StallSpec = limits.stall or StallSpec()
         self._off = limits.stall is None
         self._start_s = math.inf if limits.start_s is None else limits.start_s
@@ -128,22 +139,40 @@ class StallDetector:
         self._checked_m: float | None = None
         self._output_bytes = 0
         self._output_m = 0.0
-        self._script_step: int | None = None
-        self._script_step_m: float | None = None
-        self._longest_gap_s = 0.0
+        self._sign_of_life: tuple[object, ...] | None = None
+        self._sign_of_life_m = 0.0
+        self._longest_silence_s = 0.0
+        self._active_m = 0.0
+        self._activity = ""
+        self.quiet_s = 0.0
+        """Time since the last step or output, at the last check."""
 
     def check(self, progress: Progress, now_m: float) -> Stall | None:
-        if self._off:
-            return None
         before_m, self._checked_m = self._checked_m, now_m
         if before_m is None or now_m - before_m > max(MIN_GAP_S, min(HARNESS_GAP_S, self._stall.floor_s / 2)):
             self._restart_clocks(now_m)
         if progress.output_bytes != self._output_bytes:
             self._output_bytes, self._output_m = progress.output_bytes, now_m
+        self._update_silence(progress, now_m)
+        if self._off:
+            return None
         return self._check_ranks(progress, now_m) if progress.rank_states else self._check_script(progress, now_m)
 
+    def _update_silence(self, progress: Progress, now_m: float) -> None:
+        steps = tuple(last.step for last in progress.last_steps)
+        sign = (progress.output_bytes, progress.step, steps)
+        if sign != self._sign_of_life:
+            # What passes before the first output is the start, which has a limit of its own.
+            if self._sign_of_life is not None and self._sign_of_life[0]:
+                self._longest_silence_s = max(self._longest_silence_s, now_m - self._sign_of_life_m)
+            self._sign_of_life, self._sign_of_life_m = sign, now_m
+        self.quiet_s = now_m - self._sign_of_life_m
+        activity = progress.activity
+        if activity is None or activity.is_busy:
+            self._active_m, self._activity = now_m, f"its processes were busy: {activity.text}" if activity else UNKNOWN_ACTIVITY
+
     def _restart_clocks(self, now_m: float) -> None:
-        self._script_step_m = None if self._script_step_m is None else now_m
+        self._sign_of_life_m = now_m
         for clock in self._clocks.values():
             clock.heartbeat_m = now_m
         self._pause_clocks(now_m)
@@ -236,23 +265,27 @@ class StallDetector:
         return Stall(stalled_s=check.now_m - since_m, limit_s=limit_s, key=key, num_done=len(check.progress.rank_states))
 
     def _check_script(self, progress: Progress, now_m: float) -> Stall | None:
-        if progress.step != self._script_step:
-            if self._script_step_m is not None:
-                self._longest_gap_s = max(self._longest_gap_s, now_m - self._script_step_m)
-            self._script_step, self._script_step_m = progress.step, now_m
-        limit_s, key = self._script_limit(progress)
-        stalled_s = now_m - max(self._output_m, self._script_step_m or 0.0)
-        if not progress.alive or stalled_s < limit_s:
+        limit_s = self._script_limit_s()
+        if not progress.alive or self.quiet_s < limit_s:
             return None
-        return Stall(stalled_s=stalled_s, limit_s=limit_s, key=key, iter_ms_p50=_slowest_ms(progress))
+        # A limit that the user has set is exact.
+        may_extend = self._stall.quiet_s is None and now_m - self._active_m < ACTIVE_S
+        if may_extend and self.quiet_s < MAX_EXTENSION * limit_s:
+            return None
+        return Stall(
+            stalled_s=self.quiet_s,
+            limit_s=limit_s,
+            key=QUIET_KEY,
+            iter_ms_p50=_slowest_ms(progress),
+            longest_silence_s=self._longest_silence_s if self._stall.quiet_s is None else 0.0,
+            extended=self._activity if self._stall.quiet_s is None and self.quiet_s > limit_s + ACTIVE_S else "",
+        )
 
-    def _script_limit(self, progress: Progress) -> tuple[float, str]:
+    def _script_limit_s(self) -> float:
         if self._stall.quiet_s is not None:
-            return self._stall.quiet_s, QUIET_KEY
-        if progress.step is None:
-            return math.inf, QUIET_KEY
-        limit_s = max(self._limit_s(progress), USUAL_GAPS * self._longest_gap_s)
-        return (limit_s, STALL_KEY) if limit_s >= self._start_s else (self._start_s, START_KEY)
+            return self._stall.quiet_s
+        limit_s = max(QUIET_S, self._stall.floor_s, self._stall.factor * self._longest_silence_s)
+        return max(limit_s, self._start_s) if self._has_probe else limit_s
 
 
 def _has_begun(progress: Progress, silent: frozenset[int]) -> bool:
@@ -296,8 +329,9 @@ def _what(stall: Stall, progress: Progress) -> str:
     if stall.num_done and stall.culprit is None:
         return f"every rank is done, but for {stalled} the run has neither ended nor printed anything ({_limit(stall)})"
     if stall.culprit is None:
+        extended = f"; extended, since {stall.extended}" if stall.extended else ""
         missing = "no output" if progress.step is None else "no step and no output"
-        return f"{missing} for {stalled} ({_limit(stall)})"
+        return f"{missing} for {stalled} ({_limit(stall)}{extended})"
     step = stall.culprit.step
     if step is None and stall.silent_s is None:
         return f"no step for {stalled} since a rank was restarted ({_limit(stall)})"
@@ -308,6 +342,8 @@ def _what(stall: Stall, progress: Progress) -> str:
 
 def _limit(stall: Stall) -> str:
     larger = ", the larger of it and limits.stall" if stall.key == START_KEY else ""
+    if stall.longest_silence_s:
+        larger = f"; its longest silence before was {_seconds(stall.longest_silence_s)}"
     step_time = f"; steps took {format_duration(stall.iter_ms_p50 / 1000)} before" if stall.iter_ms_p50 else ""
     return f"limit {_seconds(stall.limit_s)}: {stall.key}{larger}{step_time}"
 

@@ -12,13 +12,20 @@ from seatrial.core.text import GIB, format_bytes, format_duration
 from seatrial.observe.progress import LastStep, Progress, RankState
 from seatrial.observe.stall import Stall, advise_on_stall, describe_stall, find_culprit, furthest_behind
 from seatrial.records.outcome import Cause, Outcome
-from seatrial.records.plan import LimitsSpec
+from seatrial.records.plan import LimitsSpec, RunSpec
 
 # The probe reads the halt request every half second, on a disk that may be slow to show it.
 AHEAD_S = 2.0
 MIN_AHEAD_STEPS = 2
 # A rank whose last heartbeat is older, or from a clock that was set, is not assumed to have kept its pace all the while.
 MAX_AGE_S = 60.0
+# By the key of a plan; a key that begins with another comes first.
+SWEEP_OPTIONS = {
+    "limits.stall.quiet_s": "--quiet-limit",
+    "limits.stall.factor": "--stall-factor",
+    "limits.start_s": "--start-limit",
+    "limits.run_s": "--run-limit",
+}
 # Shorter steps are no training, and would make the step number absurd.
 MIN_ITER_S = 0.0001
 
@@ -50,6 +57,13 @@ def alarm(
         or _disk_limit(progress, limits)
         or _stall_alarm(progress, stall)
     )
+
+
+def name_options(text: str, spec: RunSpec) -> str:
+    """The text with the limits as the user types them: options of `seatrial sweep`, or the keys of a plan."""
+    for key, option in SWEEP_OPTIONS.items() if spec.from_sweep else ():
+        text = text.replace(key, option)
+    return text
 
 
 def _run_limit(progress: Progress, elapsed_s: float, limits: LimitsSpec) -> Alarm | None:

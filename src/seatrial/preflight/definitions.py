@@ -36,6 +36,8 @@ class CheckDefinition:
     """Whether a campaign may be refused for it; else it is a warning."""
     informational: bool = False
     """Never a problem by itself: a fact that explains figures or later errors."""
+    noise: bool = False
+    """What it finds makes step times vary, so that it is offered as a cause where figures turn out unstable."""
     in_docs: Mapping[str, str] = field(default_factory=dict)
     """What docs/doctor.md shows for a name in braces, where the name in capitals would not do."""
 
@@ -48,6 +50,7 @@ class CheckDefinition:
             prevents=self.prevents.format(**values),
             fix=self.fix.format(**values),
             refuses=self.refuses if refuses is None else refuses and self.refuses,
+            noise=self.noise,
         )
 
     def on(self, host: str, ok: bool, found: str, /, *, refuses: bool | None = None, **values: object) -> HostCheck:

@@ -124,6 +124,7 @@ IDLE = warning(
     prevents="torch.OutOfMemoryError: CUDA out of memory; or step times that are the neighbour's too",
     fix="stop what runs on them (`nvidia-smi` lists it), wait, or use other GPUs with place.include{free}",
     in_docs={"free": ""},
+    noise=True,
 )
 POWER = warning(
     name="GPU power cap",
@@ -137,6 +138,7 @@ THROTTLE = warning(
     what="whether heat or a power brake slows the clocks right now",
     prevents="step times that drift with temperature; no error is shown",
     fix="check airflow, fans and power cables (`nvidia-smi -q -d PERFORMANCE`), and let the cards cool down first",
+    noise=True,
 )
 ECC = warning(
     name="GPU memory errors",

@@ -156,18 +156,21 @@ FOREIGN = warning(
     what="processor time of processes that are not ours, over a fraction of a second, and who they are",
     prevents="step times that are the neighbour's too, and repeats that disagree; no error is shown",
     fix="end them or wait (`top` shows them), then start",
+    noise=True,
 )
 LOAD_AVERAGE = warning(
     name="load",
     what="the load average against the processors, and processes that wait for a disk",
     prevents="start-up and data loading slower than on a quiet host; no error is shown",
     fix="wait until the load has gone down; `vmstat 1` shows whether it is processors (r) or disks (b)",
+    noise=True,
 )
 CAMPAIGN = warning(
     name="other campaigns",
     what="agents of another Seatrial campaign on this host",
     prevents="two campaigns that measure each other; no error is shown",
     fix="wait for it, or `seatrial stop` its folder",
+    noise=True,
 )
 CLOCK = information(
     name="clock",

@@ -136,6 +136,7 @@ SWAP = warning(
     what="swap in use while memory is short",
     prevents="single steps that take seconds; no error is shown",
     fix="end what holds memory, then `sudo swapoff -a && sudo swapon -a`",
+    noise=True,
 )
 MEMORY_CHECKS = (FREE, SWAP)
 
@@ -190,6 +191,7 @@ PROCESSORS = warning(
     what="processors that the affinity mask and the container's quota leave, against the number of ranks",
     prevents="ranks that wait for each other's turn, and a p90 far above the p50; no error is shown",
     fix="lower place.ranks, widen the mask (taskset, numactl, srun --cpus-per-task) or the quota (docker run --cpus, limits.cpu)",
+    noise=True,
 )
 GOVERNOR = information(
     name="frequency governor",

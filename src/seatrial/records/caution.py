@@ -37,3 +37,5 @@ class Check:
     """Whether a campaign is refused when it is not ok; False for a warning."""
     hosts: tuple[str, ...] = ()
     """The hosts concerned; empty for a check of this machine."""
+    noise: bool = False
+    """What it found makes step times vary: a possible cause where figures turn out unstable."""

@@ -89,13 +89,17 @@ class Straggler:
     """How many ranks that host has."""
 
 
+PREFLIGHT = "preflight"
+"""Kind of a cause that was seen before the runs and not in them."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class JitterCause:
     """One reason why a run's steps are uneven or slow."""
 
     kind: str
     """Stable: `power_cap`, `thermal`, `throttling`, `anti_correlated_gpus`, `gpu_imbalance`, `data_wait_bursts`, `data_wait`,
-    `slow_rank`, `slow_host`, `host_steal`, `host_load`, `telemetry_gaps`."""
+    `slow_rank`, `slow_host`, `host_steal`, `host_load`, `telemetry_gaps`; `preflight` for what was seen before the first run."""
     text: str
     """The finding, with its numbers, and what to do, in one or two sentences."""
     numbers: dict[str, Number] = field(default_factory=dict)

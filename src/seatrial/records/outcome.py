@@ -167,3 +167,5 @@ class RunOutcome:
     """The lines of the log that show the cause: the innermost frames of the rank that failed first."""
     doubt: str = ""
     """Of a run that is `ok` by its exit code: what makes that doubtful."""
+    ended_by: str = ""
+    """Where nobody saw the end: the file whose last entry `ended_t` and `duration_s` come from."""

@@ -133,13 +133,14 @@ class StallSpec:
     """When a run that has started counts as hung. Named pauses of the probe do not count, as long as heartbeats arrive."""
 
     factor: float = _bounded(20.0, ge=2)
-    """A step that takes longer than this many times the measured step time is a stall."""
+    """A step that takes longer than this many times the measured step time is a stall; of a script without the probe, a silence longer \
+than this many times its longest one before."""
     floor_s: float = _bounded(180.0, ge=1)
-    """Nothing shorter than this is a stall, in seconds; heartbeats come every 5 s, and that much is added. Between two steps, after the \
-last one, and for a script without the probe, which cannot report that it evaluates or saves, it is `limits.start_s` if that is longer."""
+    """Nothing shorter than this is a stall, in seconds; heartbeats come every 5 s, and that much is added. Between two steps and after \
+the last one it is `limits.start_s` if that is longer; for a script without the probe it is at least ten minutes."""
     quiet_s: float | None = _bounded(None, gt=0)
-    """For a script without the probe: longest time in seconds without output, instead of the two above; with null, they \
-apply to a script that reports its steps, and one that reports none has no stall limit."""
+    """For a script without the probe: longest time in seconds without output or step, exactly, instead of the two above. With null they \
+decide, and a script whose processes are busy (CPU, GPU, disk, network) gets up to three times as long."""
 
 
 StackSignal = Literal["USR1", "USR2", "WINCH", "URG", "IO", "PWR"]
@@ -206,6 +207,8 @@ class RunSpec:
     timing: TimingSpec = field(default_factory=TimingSpec)
     limits: LimitsSpec = field(default_factory=LimitsSpec)
     telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)
+    from_sweep: bool = False
+    """Its limits are options of `seatrial sweep` and not keys of a plan file: messages name those. No part of the hash."""
 
     @property
     def key(self) -> str:

@@ -49,6 +49,8 @@ class LiveState:
     alarm: str = ""
     """The newest alarm of this run: a spike, in one sentence."""
     over: bool = False
+    quiet_s: float | None = None
+    """Time since the run's last step or output; None where it was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from seatrial.collect.attempts import StoredPlans, read_stored, read_stored_plans
+from seatrial.collect.attempts import StoredPlans, preflight_causes, read_stored, read_stored_plans
 from seatrial.core.errors import CampaignError
 from seatrial.core.paths import ANY_ATTEMPT, CampaignPaths
 from seatrial.records.attempt import Attempt
@@ -47,6 +47,7 @@ def group_campaign(
         from seatrial.analyse.charts.run_charts import detail_for
         from seatrial.analyse.groups import summarise_groups
         from seatrial.analyse.ranking import rank_groups
+        from seatrial.analyse.stability import with_possible_causes
 
         read = require_plans(paths)
         plans = read.plans
@@ -56,7 +57,7 @@ def group_campaign(
         detail = detail_for(sum(attempt.current for attempt in attempts)) if charts else None
         runs = (cache or workers).measure_all(attempts, detail)
     baseline = plans[-1].baseline if baseline is None else baseline
-    groups = summarise_groups(runs, baseline)
+    groups = with_possible_causes(summarise_groups(runs, baseline), preflight_causes(paths.preflight))
     rank_by, unknown = _rank_by(plans[-1])
     return GroupedCampaign(
         output=str(paths.folder),

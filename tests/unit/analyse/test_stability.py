@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seatrial.analyse.stability import group_stability, sentinel_drift
+from seatrial.analyse.stability import group_stability, sentinel_drift, with_possible_causes
 from seatrial.records.attempt import Provenance
-from seatrial.records.measure import JitterCause, SentinelDrift, StabilityVerdict, Window
+from seatrial.records.measure import GroupSummary, JitterCause, SentinelDrift, StabilityVerdict, Window
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
 from tests.unit.analyse.factory import STARTED_T, golden, measured, spec
@@ -83,6 +83,20 @@ def test_our_own_ratio_replaces_the_seeds() -> None:
 def test_the_spread_is_that_of_the_first_figure_that_all_runs_have() -> None:
     assert group_stability(group_runs([1.1] * 3)).reason in SENTENCES
     assert group_stability(group_runs([1.1] * 3, samples_per_s=None, duration_s=60.0)).reason in SENTENCES
+
+
+def test_what_was_seen_before_the_runs_is_offered_where_a_group_is_unstable_and_not_elsewhere() -> None:
+    seen = JitterCause(kind="preflight", text="Seen before the start, other processes: 2.0 of 2 cores in use by others.")
+    stable, unstable = group_stability(group_runs([1.1] * 3, [100.0, 101.0, 99.0])), group_stability(group_runs([1.6] * 3))
+    groups = [
+        GroupSummary(group=name, group_key=name, mode="sweep", lane=True, axes={}, runs=3, failed_runs=0, stability=found)
+        for name, found in (("a", stable), ("b", unstable))
+    ]
+    assert with_possible_causes(groups, ()) == tuple(groups)
+    a, b = with_possible_causes(groups, (seen,))
+    assert a.stability == stable
+    assert b.stability is not None and b.stability.causes == (seen,)
+    assert seen.text in b.stability.reason and "Cause unknown" not in b.stability.reason
 
 
 def test_the_strongest_cause_of_each_kind_is_the_groups() -> None:

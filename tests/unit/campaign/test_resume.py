@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from seatrial.campaign.resume import changes_since, close_abandoned_attempts, finished_attempt, recover_folder
+from seatrial.campaign.resume import changes_since, close_abandoned_attempts, finished_attempt, recover_folder, uncounted_runs
+from seatrial.collect.attempts import NOT_IN_PLAN, read_stored
 from seatrial.core import files
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.machine.software import GitState
 from seatrial.records.attempt import Provenance
+from seatrial.records.codec import to_json
 from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.plan import CampaignPlan, RunSpec
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
 
@@ -67,6 +71,30 @@ def test_without_provenance_no_change_is_named(tmp_path: Path) -> None:
     assert changes_since(run, SPEC, attempt.outcome, GitState(commit="1"), {}) == ""
 
 
+def write_plan(out: Path, *specs: RunSpec) -> CampaignPaths:
+    paths = CampaignPaths(out)
+    plan = to_json(CampaignPlan(name="p", output=str(out), runs=specs))
+    files.write_json(paths.plan, plan)
+    files.write_json(paths.plans / "p.json", plan)
+    return paths
+
+
+def test_finished_runs_that_a_changed_command_leaves_behind_are_named_at_the_start_and_in_the_report(tmp_path: Path) -> None:
+    gone = factory.spec("mb16")
+    on_disk.write_attempt(tmp_path, SPEC)
+    on_disk.write_attempt(tmp_path, gone)
+    assert uncounted_runs(write_plan(tmp_path, SPEC, gone)) == ()
+    changed = replace(SPEC, hash="another", workload=replace(SPEC.workload, args=("--lr", "3")))
+    paths = write_plan(tmp_path, changed)
+    (check,) = uncounted_runs(paths)
+    assert not check.refuses and check.found == f"{NOT_IN_PLAN}: {gone.run} (attempt 1); command changed: {SPEC.run} (attempt 1)"
+    assert [caution.text for caution in read_stored(paths).cautions if caution.kind == "uncounted_runs"] == [
+        f"Earlier runs in this folder that no longer count: {check.found}."
+    ]
+    on_disk.write_attempt(tmp_path, changed, number=2)
+    assert f"{SPEC.run} (attempt 1)" in uncounted_runs(paths)[0].found and "attempt 2" not in uncounted_runs(paths)[0].found
+
+
 def test_an_attempt_whose_harness_died_gets_an_outcome_and_others_keep_theirs(tmp_path: Path) -> None:
     done = on_disk.write_attempt(tmp_path, SPEC)
     on_disk.write_attempt(tmp_path, SPEC, number=2, outcome=None)
@@ -79,6 +107,30 @@ def test_an_attempt_whose_harness_died_gets_an_outcome_and_others_keep_theirs(tm
     assert (second["outcome"], second["cause"], second["hash"]) == (Outcome.INTERRUPTED.value, Cause.HARNESS_LOST.value, SPEC.hash)
     assert second["action"]
     assert files.read_json(CampaignPaths(tmp_path).run("other_r1").attempt(1).outcome)["hash"] == ""
+
+
+def test_an_attempt_that_was_killed_has_the_time_from_its_start_to_its_last_sign_of_life(tmp_path: Path) -> None:
+    """Not until the next start, which may be a week later, and not 0 s."""
+    paths = AttemptPaths(Path(on_disk.write_attempt(tmp_path, SPEC, outcome=None).folder))
+    start_t = factory.STARTED_T
+    paths.provenance.write_text("{}")
+    os.utime(paths.provenance, (start_t, start_t))
+    paths.arrivals.write_text(f"offset_bytes,t,m\n10,{start_t + 3.5},1.0\n20,{start_t + 90},2.0\n30,{start_t + 9}")
+    paths.heartbeat(0).write_text("".join(f'{{"ts": {start_t + at}, "rank": 0, "step": 1}}\n' for at in (5, 50, 125.5)) + '{"ts": 17')
+    paths.host_telemetry.write_text(f"timestamp,epoch_sec,load1\n2026,{start_t + 2},0.1\n2026,{start_t + 120},0.1\n")
+    close_abandoned_attempts(CampaignPaths(tmp_path))
+    ended = files.read_json(paths.outcome)
+    assert (ended["started_t"], ended["ended_t"], ended["duration_s"]) == (start_t, start_t + 125.5, 125.5)
+    assert ended["ended_by"] == paths.heartbeat(0).name and paths.heartbeat(0).name in ended["detail"]
+
+
+def test_of_an_attempt_that_wrote_nothing_no_time_is_known(tmp_path: Path) -> None:
+    paths = AttemptPaths(Path(on_disk.write_attempt(tmp_path, SPEC, outcome=None).folder))
+    for damaged in (paths.arrivals, paths.heartbeat(0), paths.host_telemetry):
+        damaged.write_bytes(b"\xff,\0nonsense\n[1]\n{}\n,,,\n")
+    close_abandoned_attempts(CampaignPaths(tmp_path))
+    ended = files.read_json(paths.outcome)
+    assert (ended["started_t"], ended["ended_t"], ended["duration_s"]) == (0.0, 0.0, 0.0)
 
 
 def test_tidying_an_empty_folder_is_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from seatrial.cli.main import run_command
 from seatrial.cli.per_node import NodeOptions
 from seatrial.cli.sweep import parse_axes
 from seatrial.core.errors import UsageError
+from seatrial.observe.watchdog import name_options
 from seatrial.plan.load import load_plan
+from seatrial.records.plan import StallSpec
 
 
 @pytest.mark.parametrize(
@@ -55,6 +58,17 @@ def test_what_was_typed_becomes_a_plan(asked: dict[str, Any], tmp_path: Path) ->
     first = plan.runs[0]
     assert (first.steps, first.limits.run_s, first.env) == (50, 900.0, {"A": "b"})
     assert asked["words"] == NodeOptions() and asked["yes"] is False
+
+
+def test_limits_of_silence_are_options_that_change_no_hash(asked: dict[str, Any]) -> None:
+    run_command(["sweep", "-P", "bs=8", "--", "python", "t.py", "--bs", "{bs}"])
+    plain = asked["plan"].runs[0]
+    run_command(["sweep", "-P", "bs=8", "--quiet-limit", "2m", "--stall-factor", "5", "--", "python", "t.py", "--bs", "{bs}"])
+    limited = asked["plan"].runs[0]
+    assert limited.limits.stall == StallSpec(quiet_s=120.0, factor=5.0)
+    assert limited.hash == plain.hash and plain.limits.stall == StallSpec()
+    assert name_options("raise limits.stall.quiet_s", limited) == "raise --quiet-limit"
+    assert name_options("raise limits.stall.quiet_s", replace(limited, from_sweep=False)) == "raise limits.stall.quiet_s"
 
 
 def test_the_same_line_has_the_same_folder_and_another_on_nodes(asked: dict[str, Any]) -> None:

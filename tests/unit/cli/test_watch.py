@@ -64,6 +64,38 @@ def test_watch_ends_when_the_campaign_does(here: Path, capsys: pytest.CaptureFix
     assert slept == [watch.POLL_S] * 2
 
 
+def test_watch_into_a_pipe_prints_a_line_for_each_change_and_no_control_sequences(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    paths = CampaignPaths(here / "out")
+    changes: list[dict[str, Any]] = [
+        {"elapsed_s": 4.0, "step": 7},
+        {"run": None, "finished": 2},
+        {"run": "mb16_r1", "attempt": 1, "finished": 2, "step": None, "elapsed_s": 1.0},
+        {"run": "mb16_r1", "attempt": 1, "finished": 2, "step": 3, "elapsed_s": 2.0, "alarm": "steps take 2.6 times as long as before"},
+        {"run": "mb16_r1", "attempt": 1, "finished": 2, "step": 5, "elapsed_s": 32.0, "quiet_s": 4.0},
+        {"run": None, "finished": 4, "over": True},
+    ]
+    files.write_json(paths.progress, to_json(STATE))
+    monkeypatch.setattr(watch.time, "sleep", lambda _: files.write_json(paths.progress, {**to_json(STATE), **changes.pop(0)}))
+    with hold_lock(paths):
+        assert run_command(["watch", "out"]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text and "\r" not in text
+    starts = (
+        "mb8_r2: step 6",
+        "nightly: between runs, 2 of 4",
+        "mb16_r1: no step yet",
+        "[WARN] ",
+        "[INFO] heartbeat",
+        "nightly: over, 4 of 4",
+    )
+    lines = text.splitlines()
+    assert len(lines) == len(starts) and all(line.startswith(start) for line, start in zip(lines, starts, strict=True)), text
+    assert "elapsed=32.0 s, quiet=4.0 s" in lines[4]
+
+
 ADDRESS = "http://127.0.0.1:8123/?token=abc"
 
 
@@ -173,13 +205,14 @@ def state(**changes: Any) -> LiveState:
         campaign_eta_s=185.0,
         campaign_eta_low_s=170.0,
         campaign_eta_high_s=210.0,
+        quiet_s=2.0,
     )
     return dataclasses.replace(made, **changes)
 
 
 HEARTBEAT = (
-    "[INFO] heartbeat mb8 r1: last_step=40, iter_ms_p50=51.2, eta=00:00:09(8.1s), eta_mode=rank0, remain_steps=159"
-    " · campaign 2/4, ETA 3m 05s (2m 50s–3m 30s)"
+    "[INFO] heartbeat mb8 r1: last_step=40, iter_ms_p50=51.2, eta=00:00:09(8.1s), eta_mode=rank0, remain_steps=159, "
+    "elapsed=31.0 s, quiet=2.0 s · campaign 2/4, ETA 3m 05s (2m 50s–3m 30s)"
 )
 SPIKE = "steps take 130.0 ms (median, rank 0, at step 40), 2.6 times the 50.0 ms before"
 
@@ -200,15 +233,16 @@ def test_the_heartbeat_in_the_seed_s_form() -> None:
 
 
 def test_what_is_not_known_yet_is_reported_to_be_none() -> None:
-    early = state(step=None, iter_ms_p50=None, run_eta_s=None, eta_mode="", campaign_eta_s=None, campaign_eta_low_s=None)
+    early = state(step=None, iter_ms_p50=None, run_eta_s=None, eta_mode="", campaign_eta_s=None, campaign_eta_low_s=None, quiet_s=None)
     assert heartbeat_line(early) == (
-        "[INFO] heartbeat mb8 r1: last_step=none, iter_ms_p50=none, eta=none, eta_mode=none, remain_steps=none · campaign 2/4, ETA –"
+        "[INFO] heartbeat mb8 r1: last_step=none, iter_ms_p50=none, eta=none, eta_mode=none, remain_steps=none, elapsed=31.0 s, quiet=none"
+        " · campaign 2/4, ETA –"
     )
 
 
 def test_every_half_minute_of_each_run_where_there_is_no_terminal() -> None:
     looks = [state(elapsed_s=float(second)) for second in range(70)]
-    assert said(*looks) == [HEARTBEAT, HEARTBEAT]
+    assert said(*looks) == [HEARTBEAT.replace("31.0 s", "30.0 s"), HEARTBEAT.replace("31.0 s", "1m 00s")]
     other = [state(run="mb16_r1", group="mb16", elapsed_s=float(second)) for second in range(31)]
     assert [line.split(":")[0] for line in said(*looks, *other)] == ["[INFO] heartbeat mb8 r1"] * 2 + ["[INFO] heartbeat mb16 r1"]
 
@@ -222,7 +256,7 @@ def test_as_often_as_asked_and_never_for_zero() -> None:
 def test_a_terminal_has_them_above_its_bars_only_when_asked() -> None:
     looks = [state(elapsed_s=float(second)) for second in range(40)]
     assert said(*looks, terminal=True) == []
-    assert said(*looks, terminal=True, heartbeat_s=30.0) == [HEARTBEAT]
+    assert said(*looks, terminal=True, heartbeat_s=30.0) == [HEARTBEAT.replace("31.0 s", "30.0 s")]
 
 
 def test_an_alarm_is_reported_once_and_again_only_when_it_is_another() -> None:

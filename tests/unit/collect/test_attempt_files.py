@@ -229,6 +229,20 @@ def test_a_recovery_that_cannot_be_recorded_is_recorded_the_next_time(attempt_fo
     assert [one.file for one in recover_files(attempt_folder)] == ["a"] and len(recovered_cautions(attempt_folder)) == 1
 
 
+def test_what_another_campaign_kept_is_named_once_and_gets_no_folder(out: Path) -> None:
+    fallback.identify_campaign(out, adopted=False)
+    keep(out / "mb16_r1" / "attempt-1" / "a", b"one\n")
+    kept = fallback_entry(out / "mb16_r1" / "attempt-1" / "a")
+    (out / fallback.IDENTITY).unlink()
+    fallback.identify_campaign(out, adopted=False)
+    assert [one.foreign for one in recover_files(out)] == [True]
+    [caution] = recovered_cautions(out)
+    assert "another campaign" in caution.text and str(kept) in caution.text and not (out / "mb16_r1").exists()
+    assert kept is not None
+    kept.unlink()
+    assert recovered_cautions(out) == (), "the user has removed it"
+
+
 @pytest.mark.parametrize("content", ["{}", '[1, null, {"file": 1}]'])
 def test_a_damaged_record_is_replaced(attempt_folder: Path, content: str) -> None:
     (attempt_folder / "recovered.json").write_text(content)

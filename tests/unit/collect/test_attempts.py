@@ -243,9 +243,10 @@ def preflight_texts(folder: Path, *checks: Check) -> list[str]:
     return [caution.text for caution in preflight_cautions(folder / "preflight.json")]
 
 
-def test_failed_checks_of_hosts_are_reported(tmp_path: Path) -> None:
-    (text,) = preflight_texts(tmp_path, SOUND, SLOW, LOCAL)
+def test_failed_checks_of_this_machine_and_of_hosts_are_reported(tmp_path: Path) -> None:
+    text, local = preflight_texts(tmp_path, SOUND, SLOW, LOCAL)
     assert "link speed on node2: 0.2 MiB/s" in text and "See its cable" in text
+    assert "load: 9" in local
     assert len(preflight_texts(tmp_path, *[SLOW] * 40)) == MAX_HOST_WARNINGS
 
 

@@ -178,6 +178,25 @@ def test_every_oddity_gives_the_same_figures(tmp_path: Path, odd: dict[str, obje
         assert seen[one.spec.run, number] == [point.values for point in read_steps(one).timing_points]
 
 
+@pytest.mark.parametrize("run", [sweep_run(), ab_run("old_like")], ids=lambda run: run.mode)
+@pytest.mark.parametrize("column", ["", "mode", "micro_batch", "world_size", "duration_sec", "status", "group"])
+@pytest.mark.parametrize("logs", [True, False])
+def test_nul_bytes_in_a_row_do_not_split_its_group(tmp_path: Path, run: OriginalRun, column: str, logs: bool) -> None:
+    """Reproduced: a crash left zeros in the middle of the manifest; `\0\0sweep` is another mode, and 1 of 128 another batch."""
+    runs = [replace(run, repeat=repeat, launcher_log=logs, train_log=logs or repeat != 2) for repeat in (1, 2, 3)]
+    write_original_campaign(tmp_path, *runs)
+    manifest = tmp_path / "run_manifest.tsv"
+    header, *rows = manifest.read_bytes().decode().splitlines()
+    place = header.split("\t").index(column) if column else 0
+    cells = rows[1].split("\t")
+    cells[place] = f"\0\0\0{cells[place]}" if not column else f"{cells[place][:1]}\0\0"
+    manifest.write_text("\n".join([header, rows[0], "\t".join(cells), rows[2], "\0" * 64, ""]))
+    attempts = read_campaign(CampaignPaths(translate(tmp_path)))
+    assert {attempt.spec.run for attempt in attempts} >= {f"{run.group}_r1", f"{run.group}_r3"}
+    assert len({attempt.spec.group_key for attempt in attempts}) == 1
+    assert "original_manifest" in kinds(tmp_path)
+
+
 def test_missing_logs_are_reported(tmp_path: Path) -> None:
     runs = (sweep_run(launcher_log=False), sweep_run(0, 160, train_log=False), sweep_run(0, 192))
     write_original_campaign(tmp_path, *runs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import shutil
 import stat
@@ -23,6 +24,8 @@ from seatrial.core.fallback import (
     discard_kept_lines,
     fallback_entry,
     fallback_folders,
+    find_identity,
+    identify_campaign,
     keep_file,
     merge_fallback,
     merge_file,
@@ -321,7 +324,10 @@ def kill_a_merge(home: Path, step: str) -> None:
 
 @pytest.mark.parametrize("step", ["start known", "part appended", "appended", "marked"])
 @pytest.mark.parametrize("others", [b"", b"from another host\n"])
-def test_when_a_merge_is_killed_nothing_is_lost_or_doubled(home: Path, step: str, others: bytes) -> None:
+@pytest.mark.parametrize("in_campaign", [False, True])
+def test_when_a_merge_is_killed_nothing_is_lost_or_doubled(home: Path, step: str, others: bytes, in_campaign: bool) -> None:
+    if in_campaign:
+        identify_campaign(home, adopted=False)
     lines = [b'{"n": %d}\n' % number for number in range(500)]
     target = kept_lines(home, *lines)
     with open(target, "ab") as file:
@@ -380,6 +386,87 @@ def test_another_file_under_the_same_name_is_left_alone(home: Path, content: byt
     assert target.exists() == (content is not None) and (content is None or target.read_bytes() == content)
     discard_kept_lines(target)
     assert merge_fallback(home) == []
+
+
+def begin_campaign(home: Path, *, adopted: bool = False) -> None:
+    shutil.rmtree(home, ignore_errors=True)
+    home.mkdir()
+    identify_campaign(home, adopted=adopted)
+
+
+@pytest.mark.parametrize("file", ["run_manifest.tsv", "mb8_r1/attempt-1/events_rank0.jsonl"])
+@pytest.mark.parametrize("held", [b"", b"header\n"])
+def test_nothing_of_a_removed_campaign_gets_into_the_next_one_under_its_name(home: Path, file: str, held: bytes) -> None:
+    """Reproduced: a full disk, rm -rf OUT, the same command. Neither inode nor content distinguishes the two."""
+    begin_campaign(home)
+    target = home / file
+    if held:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(held)
+    assert fallback.keep_bytes(target, b"of the old one\n", FULL, PRIVATE) and fallback.keep_file(home / "plan.json", b"old", FULL)
+    old = fallback_entry(target)
+    begin_campaign(home)
+    if held:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(held)
+    assert fallback_entry(target) is None, "observers would read it as the new run's own"
+    assert fallback.keep_bytes(target, b"of the new one\n", FULL, PRIVATE)
+    found = merge_fallback(home)
+    assert [(one.file, one.merged) for one in found if not one.foreign] == [(file, True)]
+    assert {one.file for one in found if one.foreign and not one.merged} == {file, "plan.json"}
+    assert target.read_bytes() == held + b"of the new one\n" and not (home / "plan.json").exists()
+    assert old is not None and old.read_bytes().endswith(b"of the old one\n")
+
+
+def test_a_writer_whose_folder_was_removed_keeps_its_lines_for_the_old_campaign(home: Path, disk: Disk) -> None:
+    begin_campaign(home)
+    writer = open_file(disk.target)
+    disk.fail()
+    writer.append(b"0\n")
+    shutil.rmtree(home)
+    assert writer.append(b"1\n")
+    begin_campaign(home)
+    assert [(one.merged, one.foreign, one.bytes) for one in merge_fallback(home)] == [(False, True, 4)]
+
+
+def test_the_identity_is_known_when_its_disk_answers_no_more(home: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin_campaign(home)
+    writer = open_file(disk.target)
+    writer.append(b"0\n")
+    disk.fail(errno.EIO)
+    with monkeypatch.context() as failing:
+        failing.setattr(fallback, "_read_identity", lambda path: None)
+        assert writer.append(b"1\n") and fallback.keep_file(home / "outcome.json", b"{}", "bad")
+    disk.mend()
+    assert [(one.file, one.merged) for one in merge_fallback(home)] == [("a.jsonl", True), ("outcome.json", True)]
+    assert disk.target.read_bytes() == b"0\n1\n"
+
+
+@pytest.mark.parametrize(("adopted", "same_folder", "merged"), [(True, True, True), (True, False, False), (False, True, False)])
+def test_lines_that_an_earlier_version_kept_are_merged_only_into_the_very_folder(
+    home: Path, adopted: bool, same_folder: bool, merged: bool
+) -> None:
+    target = home / "mb8_r1" / "a.jsonl"
+    assert fallback.keep_bytes(target, b"one\n", FULL, PRIVATE)
+    entry = fallback_entry(target)
+    assert entry is not None
+    first, rest = entry.read_bytes().split(b"\n", 1)
+    header = json.loads(first)
+    del header["campaign"]
+    if not same_folder:
+        header["folders"] = [inode and inode + 1 for inode in header["folders"][:2]] + header["folders"][2:]
+    entry.write_bytes(json.dumps(header).encode() + b"\n" + rest)
+    identify_campaign(home, adopted=adopted)
+    [one] = merge_fallback(home)
+    assert (one.merged, one.foreign, target.exists()) == (merged, not merged, merged)
+
+
+def test_a_campaign_keeps_its_identity(home: Path) -> None:
+    identify_campaign(home, adopted=True)
+    first = find_identity(home / "mb8_r1" / "attempt-1" / "a")
+    identify_campaign(home, adopted=False)
+    assert first is not None and find_identity(home / "a") == first
+    assert find_identity(home.parent / "a") is None
 
 
 def test_other_folders_are_not_touched(home: Path, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 from seatrial.core import fallback
 from seatrial.core.fallback import FALLBACK_DIR
 from seatrial.core.paths import AttemptPaths
-from seatrial.observe.progress import DiskUsage, DiskUsageReader, LastStep, ProgressReader, RankState, latest_rss_bytes
+from seatrial.observe.progress import DiskUsage, DiskUsageReader, LastStep, ProgressReader, RankState, latest_activity, latest_rss_bytes
 from seatrial.observe.sampler import CsvWriter
 from seatrial.records.plan import WorkloadSpec
-from seatrial.records.telemetry import HOST_COLUMNS
+from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 from tests.unit.observe.simulated_run import spec
 
 
@@ -208,3 +208,17 @@ def test_what_an_attempt_has_written_is_counted_now_and_then(tmp_path: Path) -> 
 
 def test_a_folder_that_is_not_there_holds_nothing(tmp_path: Path) -> None:
     assert DiskUsageReader(AttemptPaths(tmp_path / "attempt-1")).read() == DiskUsage()
+
+
+def test_activity_is_that_of_the_newest_samples(tmp_path: Path) -> None:
+    attempt = AttemptPaths(tmp_path)
+    assert latest_activity([attempt]) is None
+    hosts = CsvWriter(attempt.host_telemetry, HOST_COLUMNS)
+    hosts.append([{"epoch_sec": 1, "tree_cpu_pct": 250.0, "net_rx_kib_per_s": 5000.0}, {"epoch_sec": 3, "tree_cpu_pct": 0.5}])
+    gpus = CsvWriter(attempt.gpu_telemetry, GPU_COLUMNS)
+    gpus.append([{"epoch_sec": now, "gpu_index": index, "util_gpu_pct": used} for now, index, used in ((1, 0, 99), (3, 0, 0), (3, 1, 0))])
+    idle = latest_activity([attempt])
+    assert idle is not None and not idle.is_busy and (idle.cpu_pct, idle.gpu_pct, idle.net_kib_per_s) == (0.5, 0.0, None)
+    gpus.append([{"epoch_sec": 5, "gpu_index": index, "util_gpu_pct": used} for index, used in ((0, 0), (1, 100))])
+    busy = latest_activity([attempt, attempt.node("other")])
+    assert busy is not None and busy.text == "GPU 100 %"

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seatrial.observe.progress import BETWEEN_STEPS, LastStep, Progress, RankState
+from seatrial.observe.progress import BETWEEN_STEPS, Activity, LastStep, Progress, RankState
 from seatrial.observe.stall import (
+    ACTIVE_S,
     BETWEEN_STEPS_CAUSES,
     COLLECTIVE_CAUSES,
     HEARTBEAT_SPREAD_S,
@@ -20,6 +21,7 @@ from seatrial.observe.stall import (
     STALL_KEY,
     START_KEY,
     Stall,
+    StallDetector,
     advise_on_stall,
     describe_stall,
     find_culprit,
@@ -298,19 +300,60 @@ def test_switched_off() -> None:
     assert watch_ranks(eight(stops_s=500.0), 10_000, LimitsSpec(stall=None)) is None
 
 
-def script_at(t: float, *, until_s: float = math.inf, every_s: float = 1.0, iter_s: float = 1.0, silent_s: float | None = None) -> Progress:
+IDLE, SPINNING = Activity(cpu_pct=0.4, gpu_pct=0.0, disk_kib_per_s=12.0, net_kib_per_s=3.0), Activity(cpu_pct=100.0)
+
+
+def script_at(
+    t: float, *, until_s: float = math.inf, every_s: float = 1.0, silent_s: float | None = None, activity: Activity | None = IDLE
+) -> Progress:
     """A script without the probe that prints a step every `every_s` until `until_s`, and other output until `silent_s`."""
     lines = math.floor(min(t, until_s) / every_s)
-    step, printed_s = int(lines * every_s / iter_s), lines * every_s
     printed = min(t, until_s if silent_s is None else silent_s)
-    mark = LastStep(rank=0, step=step, step_t=WALL_0 + printed_s, iter_ms_p50=iter_s * 1000 if lines > 1 else None)
-    return Progress(step=step, alive=True, last_steps=(mark,), output_bytes=int(printed / every_s) * 30)
+    mark = LastStep(rank=0, step=lines, step_t=WALL_0 + lines * every_s, iter_ms_p50=every_s * 1000 if lines > 1 else None)
+    return Progress(step=lines, alive=True, last_steps=(mark,), output_bytes=1 + int(printed / every_s) * 30, activity=activity)
 
 
-def test_a_script_that_prints_steps_has_the_timeout_of_a_start() -> None:
-    assert watch(lambda t: script_at(t, until_s=500.0), 1390) is None
+def one_line_at(t: float, activity: Activity | None = IDLE, line_s: float = 5.0) -> Progress:
+    """A script that prints one line and then nothing, and no step."""
+    return Progress(alive=t >= line_s, output_bytes=30 if t >= line_s else 0, activity=activity)
+
+
+def test_a_script_that_prints_one_line_and_then_nothing_is_ended_after_ten_minutes() -> None:
+    assert watch(one_line_at, 604) is None
+    t, stall, progress = found(watch(one_line_at, 10_000))
+    assert 605 <= t <= 606
+    assert (stall.key, stall.limit_s, stall.culprit) == ("limits.stall.quiet_s", 600.0, None)
+    assert text((t, stall, progress)) == "no output for 10m 00s (limit 10m 00s: limits.stall.quiet_s)"
+
+
+def test_a_slow_start_is_no_earlier_silence() -> None:
+    t, _, _ = found(watch(lambda t: one_line_at(t, line_s=300.0), 10_000))
+    assert 900 <= t <= 901
+
+
+@pytest.mark.parametrize("activity", [SPINNING, Activity(gpu_pct=100.0), Activity(disk_kib_per_s=90_000.0), Activity(net_kib_per_s=9000.0)])
+def test_activity_extends_the_silence_at_most_threefold(activity: Activity) -> None:
+    assert watch(lambda t: one_line_at(t, activity), 1804) is None
+    t, stall, progress = found(watch(lambda t: one_line_at(t, activity), 10_000))
+    assert 1805 <= t <= 1806
+    assert activity.text and activity.text in text((t, stall, progress))
+
+
+def test_activity_that_ends_extends_the_silence_until_then() -> None:
+    t, _, _ = found(watch(lambda t: one_line_at(t, SPINNING if t < 900 else IDLE), 10_000))
+    assert 900 <= t <= 900 + ACTIVE_S
+
+
+def test_without_telemetry_the_silence_is_extended_and_that_is_reported() -> None:
+    t, stall, progress = found(watch(lambda t: one_line_at(t, None), 10_000))
+    assert 1805 <= t <= 1806
+    assert "telemetry" in text((t, stall, progress))
+
+
+def test_a_script_that_prints_steps_is_judged_by_its_silence_too() -> None:
+    assert watch(lambda t: script_at(t, until_s=500.0), 1099) is None
     t, stall, progress = found(watch(lambda t: script_at(t, until_s=500.0), 3000))
-    assert 1400 <= t <= 1402
+    assert 1100 <= t <= 1102
     assert stall.culprit is None and "last step printed: 500" in text((t, stall, progress))
 
 
@@ -318,25 +361,46 @@ def test_a_script_that_prints_while_it_evaluates_is_no_stall() -> None:
     assert watch(lambda t: script_at(t, until_s=500.0, silent_s=math.inf), 5000) is None
 
 
-def test_a_script_that_prints_steps_seldom_is_judged_by_the_time_between_its_lines() -> None:
-    assert watch(lambda t: script_at(t, every_s=250.0, iter_s=5.0), 5000, LimitsSpec(start_s=300)) is None
-    t, stall, _ = found(watch(lambda t: script_at(t, every_s=250.0, iter_s=5.0, until_s=2500.0), 5000, LimitsSpec(start_s=300)))
-    assert 2500 + 750 <= t <= 2500 + 755
-    assert stall.key == "limits.stall"
+def test_a_script_that_prints_seldom_gets_a_multiple_of_its_longest_silence() -> None:
+    def seldom(t: float) -> Progress:
+        return script_at(t, every_s=100.0, until_s=1000.0)
+
+    assert watch(lambda t: script_at(t, every_s=250.0), 20_000) is None
+    t, _, _ = found(watch(seldom, 20_000))
+    assert 1000 + 20 * 100 <= t <= 1000 + 20 * 100 + 2
+    t, _, _ = found(watch(seldom, 20_000, LimitsSpec(stall=StallSpec(factor=8))))
+    assert 1000 + 8 * 100 <= t <= 1000 + 8 * 100 + 2
 
 
-def test_quiet_s_decides_for_a_script_with_and_without_steps() -> None:
+def test_time_in_which_the_harness_was_suspended_is_no_earlier_silence() -> None:
+    looks = [*map(float, range(100)), *map(float, range(5000, 9000))]
+    t, stall, _ = found(watch(lambda t: script_at(t, until_s=5100.0), 0, looks=looks))
+    assert stall.longest_silence_s < 5 and 5700 <= t <= 5701
+
+
+def test_a_workload_with_the_probe_that_has_not_reported_yet_has_the_time_of_a_start() -> None:
+    stalls = StallDetector(LimitsSpec(start_s=900.0), has_probe=True)
+    found_s = [t for t in range(2000) if stalls.check(one_line_at(float(t)), float(t))]
+    assert 905 <= found_s[0] <= 906
+
+
+def test_quiet_time_is_known_with_and_without_the_probe_and_where_stalls_are_off() -> None:
+    for limits in (LIMITS, LimitsSpec(stall=None)):
+        script, ranks = StallDetector(limits), StallDetector(limits)
+        for t in range(300):
+            script.check(script_at(float(t), until_s=100.0), float(t))
+            ranks.check(progress_at(float(t), eight(stops_s=100.0)), float(t))
+        assert script.quiet_s == 199.0
+        assert 190 <= ranks.quiet_s <= 200
+
+
+def test_quiet_s_is_exact_for_a_script_with_and_without_steps_busy_or_not() -> None:
     quiet = LimitsSpec(stall=StallSpec(quiet_s=60.0))
     t, stall, _ = found(watch(lambda t: script_at(t, until_s=500.0), 3000, quiet))
     assert 560 <= t <= 562
     assert stall.key == "limits.stall.quiet_s"
-
-    def no_steps(t: float) -> Progress:
-        return Progress(alive=True, output_bytes=int(min(t, 500.0)))
-
-    assert watch(no_steps, 100_000) is None
-    t, stall, progress = found(watch(no_steps, 3000, quiet))
-    assert 560 <= t <= 562
+    t, stall, progress = found(watch(lambda t: one_line_at(t, SPINNING), 3000, quiet))
+    assert 65 <= t <= 66
     assert text((t, stall, progress), quiet) == "no output for 60 s (limit 60 s: limits.stall.quiet_s)"
 
 

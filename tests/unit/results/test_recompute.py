@@ -12,6 +12,7 @@ from polars.exceptions import PanicException
 from rich.console import Console
 
 from seatrial.core.paths import CampaignPaths
+from seatrial.records.measure import StabilityVerdict
 from seatrial.records.results import CampaignResults
 from seatrial.report.terminal import print_report
 from seatrial.report.view.campaign import PAGE_NOT_DRAWN, REPORT_NOT_WRITTEN
@@ -19,7 +20,7 @@ from seatrial.results.export import Exporter
 from seatrial.results.recompute import move_folder_aside, move_folders_aside, recompute, recompute_or_explain
 from tests.faults import damage
 from tests.faults.damage import Told
-from tests.unit.results.campaigns import write_campaign
+from tests.unit.results.campaigns import write_campaign, write_compared
 
 FULL = OSError(errno.ENOSPC, "No space left on device", "/out/summary.html")
 
@@ -216,3 +217,25 @@ def test_heartbeats_with_numbers_that_cannot_be_are_exported_as_empty(whole_fold
     exporter = Exporter(CampaignPaths(tmp_path / "out"))
     assert sum(len(frame) for frame in exporter.table("heartbeats").frames) == 9
     assert exporter.left_out == []
+
+
+def test_what_preflight_saw_on_this_host_is_in_the_summary_and_is_offered_as_a_cause(tmp_path: Path) -> None:
+    campaign = write_compared(tmp_path / "out", {"a": [10.0, 14.0, 20.0], "b": [10.0, 10.0, 10.0]})
+    busy = {
+        "name": "other processes",
+        "ok": False,
+        "found": "2.0 of 2 cores in use by others: yes (pid 7)",
+        "prevents": "step times that are the neighbour's too",
+        "fix": "end them or wait",
+        "refuses": False,
+        "noise": True,
+    }
+    campaign.preflight.write_text(json.dumps([busy, {**busy, "ok": True}, {**busy, "found": "refused", "refuses": True}, 7]))
+    results = recompute(campaign.folder)
+    (caution,) = [one for one in json.loads(campaign.summary_json.read_text())["cautions"] if one["kind"] == "host_warning"]
+    assert busy["found"] in caution["text"]
+    assert str(busy["found"]) in campaign.summary_md.read_text() and str(busy["found"]) in campaign.summary_html.read_text()
+    unstable = [group for group in results.groups if group.stability and group.stability.verdict is StabilityVerdict.UNSTABLE]
+    assert [group.group for group in unstable] == ["a"]
+    (advice, *_) = [one for finding in results.verdict.statements for one in finding.advice if one.id == "preflight"]
+    assert str(busy["found"]) in advice.text

@@ -3,6 +3,7 @@
 In: a file or a folder. Out: `Manifests`: every row that names a run and its status, as cells by column name, and cautions. A repeated
 header, possibly another version's, applies from there on; without any header a row of all the driver's columns is read by position. A
 truncated row is skipped and counted; a row appended to it is still read. The last cell of a file without a final newline is ignored.
+NUL bytes, which a crash leaves where data never reached the disk, are a gap before a row, and in a cell make its value unknown.
 
 Ours has a row for each attempt, the original's one for each start of a run: `current_rows` and `newest` select the one that counts.
 """
@@ -23,6 +24,7 @@ from seatrial.records.outcome import Outcome
 
 LARGEST_BYTES = 64 * MIB
 BYTE_ORDER_MARK = "\ufeff"
+NUL = "\0"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,7 @@ Columns = tuple[str, ...]
 RunKey = tuple[str, int]
 """Group and repeat: what a run's folder is named after."""
 NEEDED = ("group", "repeat", "status")
+OF_A_GROUP = ("mode", "world_size")
 FIRST = MANIFEST_SEED[0]
 MODES = ("sweep", "ab")
 SUCCESS, FAILED = Outcome.OK.seed_status, Outcome.FAILED.seed_status
@@ -165,6 +168,8 @@ class Manifest:
     """Rows that were skipped: truncated, or without the name of a run."""
     problem: str = ""
     """Why it cannot be used."""
+    num_with_nul: int = 0
+    """Lines with NUL bytes."""
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -172,13 +177,15 @@ def read_manifest(path: Path) -> Manifest:
     if not text.lines:
         return Manifest(path=path, problem=text.problem or ("it is empty" if path.exists() else NO_FILE))
     rows: list[Row] = []
+    damaged: list[int] = []
     headers: dict[Columns, None] = {}
     columns: Columns = ()
-    num_torn, is_usable = 0, False
+    num_torn, num_with_nul, is_usable = 0, 0, False
     for index, line in enumerate(text.lines):
-        if not line.strip("\t "):
+        num_with_nul += NUL in line
+        if not line.strip(f"\t {NUL}"):
             continue
-        cells = [cell.strip() for cell in line.split("\t")]
+        cells = _cells(line)
         if _is_header(cells):
             # A driver of another version that went on in the same file: its header applies from here on.
             columns = tuple(cells) if all(name in cells for name in NEEDED) else ()
@@ -189,22 +196,33 @@ def read_manifest(path: Path) -> Manifest:
                 # Half a number looks like a whole one.
                 cells[-1] = ""
             row = _parse_row(_last_row(cells, columns), columns)
+            damaged += [len(rows)] if row and NUL in line else []
             rows += [row] if row else []
             num_torn += row is None or len(cells) > len(columns)
         is_usable = is_usable or bool(columns)
     if not is_usable:
-        first = [cell.strip() for cell in text.lines[0].split("\t")]
+        first = _cells(text.lines[0])
         missing = next(name for name in NEEDED if name not in first)
         is_header = any(name in first for name in NEEDED)
         return Manifest(path=path, problem=f"its header has no column '{missing}'" if is_header else NO_HEADER)
-    return Manifest(path=path, rows=tuple(rows), headers=tuple(headers), num_torn=num_torn)
+    for place in damaged:
+        rows[place] = _with_cells_of_its_group(rows[place], rows)
+    return Manifest(path=path, rows=tuple(rows), headers=tuple(headers), num_torn=num_torn, num_with_nul=num_with_nul)
 
 
 def is_original_manifest(path: Path) -> bool:
     """Whether the file begins with a header of the original driver, or at least with a row of it."""
     head = read_lines(path, max_bytes=1 << 20).lines[:1]
-    cells = [cell.strip() for cell in head[0].split("\t")] if head else []
+    cells = _cells(head[0]) if head else []
     return "hash" not in cells and (all(name in cells for name in NEEDED) or _is_whole_row(cells))
+
+
+def _cells(line: str) -> list[str]:
+    """A cell with NUL bytes is empty: what is left of it may be half a number. A header's names are known, and are read without them."""
+    names = [cell.strip() for cell in line.replace(NUL, "").split("\t")]
+    if _is_header(names):
+        return names
+    return ["" if NUL in cell else cell.strip() for cell in line.lstrip(NUL).split("\t")]
 
 
 def _is_header(cells: Sequence[str]) -> bool:
@@ -235,6 +253,13 @@ def _parse_row(cells: Sequence[str], columns: Columns) -> Row | None:
     if not NAME.fullmatch(known.get("group", "")) or repeat is None or not 0 < repeat <= MAX_REPEATS or "status" not in known:
         return None
     return Row(cells=known | {"repeat": str(repeat)})
+
+
+def _with_cells_of_its_group(row: Row, rows: Sequence[Row]) -> Row:
+    """With what identifies a group beside its settings, where the row has lost it and all others of the group agree."""
+    found = {name: {one.cells[name] for one in rows if one.group == row.group and name in one.cells} for name in OF_A_GROUP}
+    agreed = {name: next(iter(values)) for name, values in found.items() if len(values) == 1}
+    return Row(cells=agreed | row.cells)
 
 
 def by_run(rows: Iterable[Row]) -> dict[RunKey, list[Row]]:
@@ -311,6 +336,9 @@ def _cautions(file: Manifest) -> Iterator[Caution]:
     if file.num_torn:
         why = "truncated, as when a driver is killed or a disk fails, or without the name of a run"
         yield _caution(f"In {name} {count_were(file.num_torn, 'row')} skipped, of {len(file.rows) + file.num_torn}: {why}", file.num_torn)
+    if file.num_with_nul:
+        why = "as after a crash or on a failing disk; cells with them are unknown, and were filled from the logs where possible"
+        yield _caution(f"In {name} {count_were(file.num_with_nul, 'line')} found with NUL bytes, {why}", file.num_with_nul)
     if not file.headers:
         yield _caution(f"{name} has lost its header; its rows were read by the order of the driver's columns")
         return

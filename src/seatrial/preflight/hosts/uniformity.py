@@ -206,6 +206,7 @@ OTHER_CAMPAIGNS = warning(
     what="that no agent of another Seatrial campaign runs on a host",
     prevents="two campaigns that measure each other; no error is shown",
     fix="wait for it, or end it with `seatrial stop` and its folder",
+    noise=True,
 )
 CAMPAIGN_CHECKS = (OTHER_CAMPAIGNS,)
 MOST_NAMED = 3
