@@ -49,11 +49,51 @@ def test_sections_are_in_their_order_and_none_is_empty(campaign: CampaignPaths, 
     assert all(count > 3 for count in words.values()), words
 
 
-def test_the_verdict_is_in_the_first_screen(campaign: CampaignPaths, open_page: OpenPage) -> None:
-    opened = open_page(campaign.summary_html, height=900)
-    box = opened.page.locator("#verdict h2, #verdict h1, #verdict").first.bounding_box()
-    assert box is not None and box["y"] < 500
-    assert "FAIL" in opened.page.locator("#verdict").inner_text() or "PASS" in opened.page.locator("#verdict").inner_text()
+FIRST_VIEW = (1280, 800), (390, 844)
+
+
+@pytest.mark.parametrize(("width", "height"), FIRST_VIEW)
+def test_the_headline_and_the_best_group_are_in_the_first_view(
+    campaign: CampaignPaths, open_page: OpenPage, width: int, height: int
+) -> None:
+    opened = open_page(campaign.summary_html, width=width, height=height)
+    headline = json.loads(campaign.summary_json.read_text())["headline"]
+    parts = opened.page.locator(".headline li")
+    texts = parts.all_inner_texts()
+    assert len(texts) == 3 and all(part["word"] in text for part, text in zip(headline, texts, strict=True))
+    assert len({part.evaluate("one => getComputedStyle(one).borderLeftColor") for part in parts.all()}) == len(
+        {part["status"] for part in headline}
+    )
+    for seen in (parts.last, opened.page.locator(".first tbody tr").first):
+        box = seen.bounding_box()
+        assert box is not None and box["y"] + box["height"] <= height, seen
+
+
+def test_what_failed_and_what_to_do_is_in_the_first_view(real: CampaignPaths, open_page: OpenPage) -> None:
+    opened = open_page(real.summary_html, width=1280, height=800)
+    action = opened.page.locator(".key .bad .action").first
+    box = action.bounding_box()
+    assert box is not None and box["y"] + box["height"] <= 800 and action.inner_text().startswith("What to do:")
+
+
+# Parts of names between separators that do not stand on one line, and tables that are cut off.
+BROKEN_NAMES = """() => [...document.querySelectorAll('.first .name, .stacks tbody th')].filter(one => one.checkVisibility()).flatMap(one =>
+  [...one.childNodes].filter(node => node.nodeType === Node.TEXT_NODE && node.textContent.trim()).filter(node => {
+    const range = document.createRange(); range.selectNodeContents(node);
+    return new Set([...range.getClientRects()].map(box => Math.round(box.top))).size > 1;
+  }).map(node => node.textContent))"""
+CUT_TABLES = """() => [...document.querySelectorAll('table.first, table.stacks')].filter(one => one.checkVisibility())
+  .filter(one => one.getBoundingClientRect().right > document.documentElement.clientWidth + 1
+    || one.parentElement.scrollWidth > one.parentElement.clientWidth + 1)
+  .map(one => one.className)"""
+
+
+def test_on_a_phone_no_name_breaks_and_no_table_is_cut(campaign: CampaignPaths, open_page: OpenPage) -> None:
+    opened = open_page(campaign.summary_html, width=390, height=844)
+    opened.page.evaluate("() => document.querySelectorAll('details:not(.rows)').forEach(one => { one.open = true })")
+    assert opened.page.locator("table.stacks:visible").count() > 0
+    assert opened.page.evaluate(BROKEN_NAMES) == []
+    assert opened.page.evaluate(CUT_TABLES) == []
 
 
 def test_charts_are_drawn_on_demand_before_the_browser_is_idle(made: CampaignPaths, open_page: OpenPage) -> None:

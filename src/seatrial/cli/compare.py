@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 EXAMPLES = {
     "compare": (
-        "seatrial compare outputs/tiny-lm-demo:mb2_nw0 outputs/tiny-lm-demo:mb16_nw0\n\n"
+        "seatrial compare outputs/tiny-lm-demo:mb1_nw0 outputs/tiny-lm-demo:mb16_nw0\n\n"
         "seatrial compare monday tuesday --margin 2\n\n"
         "seatrial compare history:v100-bf16 mb16_nw0 --in outputs/tiny-lm-demo\n\n"
         "seatrial compare --scaling out1x out2x out4x"
     ),
     "diff": (
-        "seatrial diff outputs/tiny-lm-demo/mb2_nw0_r1 outputs/tiny-lm-demo/mb16_nw0_r1\n\n"
+        "seatrial diff outputs/tiny-lm-demo/mb1_nw0_r1 outputs/tiny-lm-demo/mb16_nw0_r1\n\n"
         "seatrial diff monday/mb8_r1 tuesday/mb8_r1/attempt-2 --json"
     ),
     "history": "seatrial history add outputs/tiny-lm-demo\n\nseatrial history pin 3 v100-bf16",

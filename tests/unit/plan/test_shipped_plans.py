@@ -95,7 +95,7 @@ def test_old_against_tuned_asks_for_the_speed_up_with_comparable_loss() -> None:
 def test_the_demo_is_two_axes_by_two_values_by_three_repeats_on_two_ranks() -> None:
     plan = _resolved(PLANS / "tiny-lm-demo.yaml")
     assert [len(values) for values in plan.axes.values()] == [2, 2]
-    assert {run.group for run in plan.runs} == {"mb2_nw0", "mb2_nw1", "mb16_nw0", "mb16_nw1"}
+    assert {run.group for run in plan.runs} == {"mb1_nw0", "mb1_nw1", "mb16_nw0", "mb16_nw1"}
     assert len(plan.runs) == 12
     assert {(run.launcher.kind, run.place.ranks, run.place.devices) for run in plan.runs} == {("torchrun", 2, ())}
 

@@ -203,6 +203,13 @@ def test_cautions_are_counted_and_not_printed() -> None:
     assert "3 cautions: seatrial report out --full" in text and "Caution 1." not in text
 
 
+def test_a_caution_that_makes_the_ranking_doubtful_is_printed() -> None:
+    nan = Caution(kind="loss_not_finite", text="The loss is nan from step 20 on.", subject="mb16_nw2_r1")
+    results = dataclasses.replace(unstable(), cautions=(nan, dataclasses.replace(nan, subject="mb16_nw0_r1")))
+    text = " ".join("\n".join(printed(results)).split())
+    assert text.count("The loss is nan") == 1 and "(mb16_nw2_r1, mb16_nw0_r1)" in text and "caution" not in text
+
+
 def test_a_page_that_was_not_written_is_not_named() -> None:
     text = "\n".join(printed(dataclasses.replace(unstable(), cautions=(Caution(kind="page_not_drawn", text="It could not be drawn."),))))
     assert "summary.html" not in text and "It could not be drawn." in text

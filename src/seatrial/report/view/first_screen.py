@@ -201,7 +201,8 @@ def _why_unclear(unclear: Sequence[GroupStability]) -> str:
     if not unclear:
         return "no run to judge it by"
     reasons = [found.reason.removeprefix("Unknown: ") for found in unclear]
-    return _clause(reasons[0].split(" (n = ")[0])
+    # The first of its reasons; the finding has them all.
+    return _clause(reasons[0].split(" (n = ")[0].split("; ")[0])
 
 
 def cause_clause(results: CampaignResults) -> str:
@@ -264,7 +265,7 @@ def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:
             yield KeyFinding(status=VERDICT_STATUS[verdict], text=f"[{problems.short_id(finding)}] {finding.text}", action=action)
 
 
-DOUBTS = frozenset({"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only"})
+DOUBTS = frozenset({"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only", "too_few_steps", "buffered_output"})
 """Kinds of cautions without which a reader would take the ranking for more than it is, beside the ranking's own."""
 
 
