@@ -54,13 +54,20 @@ TAIL_LINES = 2000
 TAIL_BYTES = 400_000
 MAX_SOURCES = 5000
 """Ranks and files that are told apart; further ones count as one."""
-MAX_SHAPES = 50_000
+MAX_SHAPES = 20_000
+MAX_SIGNS = 2000
+LONGEST_SHAPE = 1000
+"""Longer lines are mostly unlike any other."""
+LONGEST_EVIDENCE = 1000
 OPEN_LINES = 5000
 """A traceback that is still not over after as many lines is torn."""
 EXCERPT_LINES = 6
 LONGEST_EXCERPT = 240
 STEPS_WITHOUT_RANK = 2
 """Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
+RECENT_EVIDENCE = 20_000
+SAMPLED_STEPS = 17
+"""A prime, so that every rank's turn comes."""
 RECENT_STEPS = 64
 """Of so many lines that may report one, the last step is read: each of many ranks may print it."""
 LINES_AFTER = 3
@@ -266,8 +273,8 @@ class LogReader:
         self._survived: _Chain | None = None
         self._survived_errors: list[str] = []
         self._num_errors = 0
-        self._has_evidence = False
-        """Whether something may still be survived."""
+        self._has_evidence, self._evidence_at = False, 0
+        """Whether something may still be survived, and the last of it."""
         self._report: dict[str, str] = {}
         self._deepspeed_code: int | None = None
         self._report_at: _Evidence | None = None
@@ -303,18 +310,26 @@ class LogReader:
         kind = self._kinds.get(shape)
         if kind is None:
             kind = self._kind_of(line)
-            if len(self._kinds) >= MAX_SHAPES:
-                self._kinds.clear()
-            self._kinds[shape] = kind
+            self._remember(shape, kind)
         if kind == _BORING:
             return
-        if kind == _STEP and not self._has_evidence:
+        if kind == _STEP and not self._may_be_survival():
             self._steps.append((self._at, line))
             return
         self._open = {} if self._open and self._at >= self._slow_until else self._open
         worth = self._examine(line, source, rank)
         if kind == _CHECK and worth < _CHECK and not _digits_matter(line):
-            self._kinds[shape] = worth
+            self._remember(shape, worth)
+
+    def _remember(self, shape: bytes, kind: int) -> None:
+        if len(shape) <= LONGEST_SHAPE:
+            if len(self._kinds) >= MAX_SHAPES:
+                self._kinds.clear()
+            self._kinds[shape] = kind
+
+    def _may_be_survival(self) -> bool:
+        """Whether a step may matter for what was found. Long after it, one of many is enough: not each rank's steps show anything."""
+        return self._has_evidence and (self._at - self._evidence_at < RECENT_EVIDENCE or self._at % SAMPLED_STEPS == 0)
 
     @staticmethod
     def _kind_of(line: str) -> int:
@@ -405,7 +420,7 @@ class LogReader:
             source=source,
             number=self._numbers.get(source, 0),
             prefix=prefix,
-            text=text,
+            text=text[:LONGEST_EVIDENCE],
             sign=sign,
             rank=rank,
             excerpt=tuple(_short(line) for line in excerpt),
@@ -441,7 +456,7 @@ class LogReader:
         return tuple(frames or ()) if names_exception(text, is_first=frames is not None) else None
 
     def _store(self, own: _Source, evidence: _Evidence, raised: bool, weight: Weight) -> None:
-        own.is_empty, self._has_evidence = False, True
+        own.is_empty, self._has_evidence, self._evidence_at = False, True, self._at
         found, sign = own.recent[-1], evidence.sign
         if sign is not None and sign.after_effect:
             if sign.echo:
@@ -487,7 +502,7 @@ class LogReader:
     def _note_error(self, own: _Source, text: str) -> int:
         if not is_error_line(text) or LAUNCHER_REPORT.search(text):
             return _BORING
-        own.is_empty, self._has_evidence = False, True
+        own.is_empty = False
         errors = own.recent[-1].errors
         if len(errors) < MAX_LINES and text.strip() not in errors:
             errors.append(text.strip())
@@ -501,7 +516,7 @@ class LogReader:
             self._deepspeed_code = int(match.group(1))
         if not FAILED_BY_LAUNCHER.search(text):
             return False
-        self._steps_since_report, self._has_evidence = 0, True
+        self._steps_since_report, self._has_evidence, self._evidence_at = 0, True, self._at
         if self._report_at is None:
             rank = _rank(prefix, text, given_rank)
             number = self._numbers.get(source, 0)
@@ -523,7 +538,7 @@ class LogReader:
     def _sign(self, text: str) -> Signature | None:
         key = text if _digits_matter(text) else _shape(text)
         if key not in self._signs:
-            if len(self._signs) >= MAX_SHAPES:
+            if len(self._signs) >= MAX_SIGNS:
                 self._signs.clear()
             self._signs[key] = _sign(text)
         return self._signs[key]
