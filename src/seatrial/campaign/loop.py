@@ -23,11 +23,13 @@ from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
-from seatrial.campaign.resume import changes_since, finished_attempt, recover_folder
+from seatrial.campaign.resume import changes_since, finished_attempt, outdated_runs, recover_folder
 from seatrial.campaign.schedule import Schedule
+from seatrial.collect.attempts import read_stored_plans
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
 from seatrial.core.paths import CampaignPaths
+from seatrial.core.text import count, join_names
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.prepare import masked_spec
 from seatrial.machine.secrets import mask_text
@@ -44,6 +46,7 @@ from seatrial.results.recompute import RunRecorder
 
 PLAN_HASH_DIGITS = 16
 ALIKE_RUNS = 3
+MOST_NAMED = 6
 # Causes outside of the settings: the same line again means that the next run fails too.
 WHATEVER_THE_SETTINGS = frozenset(
     {Cause.IMPORT_ERROR, Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.PORT_IN_USE, Cause.PERMISSION, Cause.DRIVER_MISMATCH}
@@ -112,8 +115,22 @@ def run_campaign(
         listener.warned(preflight.warnings)
         recover_folder(paths)
         plan_hash = save_plan(plan, paths)
+        if outdated := outdated_runs(paths, read_stored_plans(paths).plans):
+            listener.warned([_outdated_check(outdated)])
         campaign = _Campaign(plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths))
         return campaign.run(again, monotonic, keep_going=keep_going)
+
+
+def _outdated_check(runs: Sequence[str]) -> Check:
+    return Check(
+        name="earlier runs",
+        ok=False,
+        found=f"{count(len(runs), 'finished run')} of this folder had another command or other settings and no longer count: "
+        f"{join_names(runs, MOST_NAMED)}",
+        prevents="a ranking without them",
+        fix="their files stay; to keep both in tables of their own, use another output folder",
+        refuses=False,
+    )
 
 
 def failed_alike(ended: Sequence[RunOutcome]) -> str:

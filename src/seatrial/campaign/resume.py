@@ -7,18 +7,19 @@ ones have another hash and are. The checkpoint of an earlier attempt would come 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Mapping, Sequence
 
 from seatrial.collect.attempt_files import recover_files
 from seatrial.core import files
-from seatrial.core.paths import CampaignPaths, RunPaths
+from seatrial.core.paths import AttemptPaths, CampaignPaths, RunPaths
 from seatrial.core.text import SHORT_HASH_DIGITS
 from seatrial.launch.launchers.commands import tuning_variables
 from seatrial.machine.orphans import kill_orphans
 from seatrial.machine.software import GitState
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
-from seatrial.records.plan import RunSpec
+from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.signatures.registry import advice, fault_named
 
 
@@ -46,6 +47,21 @@ def _code(commit: object, changes: object) -> dict[str, str]:
     return {"commit": str(commit or "")[:SHORT_HASH_DIGITS], "uncommitted changes": str(changes or "")[:SHORT_HASH_DIGITS]}
 
 
+def outdated_runs(paths: CampaignPaths, plans: Sequence[CampaignPlan]) -> tuple[str, ...]:
+    """Runs that finished with settings or a command that no plan of this folder has any more: they no longer count."""
+    hashes = {spec.hash for plan in plans for spec in plan.runs}
+    return tuple(run.folder.name for run in paths.runs() if (hash := _finished_hash(run)) and hash not in hashes)
+
+
+def _finished_hash(run: RunPaths) -> str:
+    """Of its newest attempt that was not cut short, where that is `ok`."""
+    for attempt in reversed(run.attempts()):
+        outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
+        if outcome is not None and not outcome.outcome.is_cut_short:
+            return outcome.hash if outcome.outcome is Outcome.OK else ""
+    return ""
+
+
 def recover_folder(paths: CampaignPaths) -> None:
     """Finish what an earlier invocation left undone when it died; the caller owns the folder."""
     files.remove_partial_files(paths.folder)
@@ -59,6 +75,7 @@ def close_abandoned_attempts(paths: CampaignPaths) -> None:
         for attempt in run.attempts():
             if attempt.outcome.exists():
                 continue
+            started_t, ended_t = _lasted(attempt)
             kill_orphans(attempt.folder, {})
             stored = files.read_json(attempt.spec) or {}
             outcome = RunOutcome(
@@ -69,7 +86,23 @@ def close_abandoned_attempts(paths: CampaignPaths) -> None:
                 cause=Cause.HARNESS_LOST,
                 detail="the harness ended before this attempt did",
                 action=advice(Cause.HARNESS_LOST),
+                started_t=started_t,
+                ended_t=ended_t,
+                duration_s=ended_t - started_t,
                 signature=Cause.HARNESS_LOST.value,
                 fault=fault_named(Cause.HARNESS_LOST.value),
             )
             files.write_json(attempt.outcome, to_json(outcome))
+
+
+def _lasted(attempt: AttemptPaths) -> tuple[float, float]:
+    """From the file written right before its launch to the last one that it wrote; nothing where it was never launched."""
+    try:
+        started_t = attempt.provenance.stat().st_mtime
+    except OSError:
+        return 0.0, 0.0
+    ended_t = started_t
+    for path in attempt.folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            ended_t = max(ended_t, path.stat().st_mtime if path.is_file() and not path.is_symlink() else 0.0)
+    return started_t, ended_t

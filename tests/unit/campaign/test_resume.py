@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from seatrial.campaign.resume import changes_since, close_abandoned_attempts, finished_attempt, recover_folder
+from seatrial.campaign.resume import changes_since, close_abandoned_attempts, finished_attempt, outdated_runs, recover_folder
 from seatrial.core import files
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.machine.software import GitState
 from seatrial.records.attempt import Provenance
 from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.plan import CampaignPlan
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
 
@@ -84,3 +86,25 @@ def test_an_attempt_whose_harness_died_gets_an_outcome_and_others_keep_theirs(tm
 def test_tidying_an_empty_folder_is_nothing(tmp_path: Path) -> None:
     recover_folder(CampaignPaths(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_attempt_whose_harness_was_killed_has_its_true_duration(tmp_path: Path) -> None:
+    attempt = AttemptPaths(Path(on_disk.write_attempt(tmp_path, SPEC, outcome=None).folder))
+    for path in attempt.folder.rglob("*"):
+        os.utime(path, (1000.0, 1000.0))
+    attempt.launcher_log.write_text("step 1\n")
+    os.utime(attempt.launcher_log, (1125.0, 1125.0))
+    close_abandoned_attempts(CampaignPaths(tmp_path))
+    closed = files.read_json(attempt.outcome)
+    assert (closed["started_t"], closed["ended_t"], closed["duration_s"]) == (1000.0, 1125.0, 125.0)
+
+
+def test_finished_runs_of_another_command_are_named(tmp_path: Path) -> None:
+    on_disk.write_attempt(tmp_path, SPEC)
+    on_disk.write_attempt(tmp_path, replace(SPEC, run="other_r1"), outcome=Outcome.FAILED)
+    plan = CampaignPlan(name="p", output=str(tmp_path), repeats=1, runs=(SPEC,))
+    assert outdated_runs(CampaignPaths(tmp_path), [plan]) == ()
+    changed = replace(plan, runs=(replace(SPEC, hash="another"),))
+    assert outdated_runs(CampaignPaths(tmp_path), [changed]) == (SPEC.run,)
+    # Another plan of the folder still has it.
+    assert outdated_runs(CampaignPaths(tmp_path), [plan, changed]) == ()
