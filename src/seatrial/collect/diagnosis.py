@@ -129,7 +129,7 @@ FAILED_BY_LAUNCHER = re.compile(
     r"|\[launch\.py:\d+:\w+\] .* exits with return code = -?[1-9]"
     r"|^srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code [1-9]|Killed|Out Of Memory|Segmentation|Bus error|Aborted)"
     r"|^(?:mpirun|mpiexec|prterun|prte) (?:noticed|detected) that .*(?:exited on signal|non-zero)"
-    r"|^subprocess\.CalledProcessError: Command .* (?:non-zero exit status|died with)"
+    r"|^subprocess\.CalledProcessError: Command '\[?'?\S*\bpython[\d.]*'.* (?:non-zero exit status|died with)"
     r"|^ERROR:composer\.cli\.launcher:Rank \d+ crashed|^\[rank: \d+\] Child process with PID \d+ terminated with code -?[1-9]"
 )
 # After NCCL's error of a rank comes the address it could not reach.
@@ -162,6 +162,8 @@ TEXT_RANK = re.compile(
     r"|\blauncher:Rank (\d{1,6}) crashed|^\[rank: (\d{1,6})\] Child process"
 )
 
+# What Python draws before the lines of a group of exceptions.
+GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
 
@@ -367,6 +369,8 @@ class LogReader:
         if len(self._splitter.hosts) > known:
             # What looked like text may be a prefix.
             self._kinds.clear()
+        if (bars := GROUP_BARS.match(split.text)) is not None:
+            split = PrefixedLine(split.source, split.text[bars.end() :])
         begins = split.text.find(HEAD)
         # Behind a progress bar that was not ended.
         if begins > 0 and not CHAINED.search(split.text) and not is_indented(split.text) and split.text[begins - 1] not in "'\"`":

@@ -143,6 +143,12 @@ def test_steps_between_two_log_lines_may_have_been_taken() -> None:
     assert read(lines, exit_code=0, asked_steps=111).outcome is Outcome.FAILED
 
 
+def test_a_handled_failure_of_a_small_command_is_no_launcher_s_report() -> None:
+    failed = traceback("subprocess.CalledProcessError: Command '['git', 'push']' returned non-zero exit status 1.")
+    lines = [*(f"step {step}: loss 3" for step in range(20)), *failed, *(f"saved {name}" for name in "abcd")]
+    assert read(lines, exit_code=0, asked_steps=20).outcome is Outcome.OK
+
+
 NOISE = {
     "ignored": ["Exception ignored in: <function Reader.__del__ at 0x7f20>", *traceback("AttributeError: no attribute '_handle'")],
     "logging": ["--- Logging error ---", *traceback("TypeError: not all arguments converted"), "Call stack:", "Message: 'lr'"],
