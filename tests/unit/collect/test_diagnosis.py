@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.collect.diagnosis import DIGITS_MATTER, FRAGMENTS, LogReader, diagnose, signal_name
+from seatrial.collect.diagnosis import LogReader, diagnose, signal_name
 from seatrial.collect.launcher_log import read_lines
+from seatrial.collect.log_search import DIGITS_MATTER, FRAGMENTS
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback
