@@ -67,7 +67,10 @@ LINES_AFTER = 3
 """A shell script may print so many lines after a program that failed."""
 
 # Lines of torchrun's and deepspeed's own report of a failed run.
-LAUNCHER_REPORT = re.compile(r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]|^[=-]{8,}$")
+LAUNCHER_REPORT = re.compile(
+    r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]|^[=-]{8,}$"
+    r"|^\s+(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^\s+<NO_OTHER_FAILURES>"
+)
 # torchrun's report of the rank that ended first.
 ROOT_CAUSE = "Root Cause (first observed failure)"
 REPORT_FIELD = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")

@@ -46,6 +46,7 @@ FRAGMENTS = (
     *("quota", "unexpected", "errno", "eio", "stale", "read-only", "xpected to", "ready twice", "only support", "oss is ", "oss became"),
     *("oss was ", "oss has ", "nan_loss", "at minimum", "halt: ", "terminate", "segmentation", "free", "signal", "return code"),
     *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
+    "+-+--",
 )
 STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
 # Patterns with certain digits in them: two lines of one shape may differ.
