@@ -44,8 +44,10 @@ from seatrial.plan.resolve import resolve_plan
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.launch import AgentOrder, AgentReport
+from seatrial.records.outcome import Cause, Outcome
 from seatrial.records.results import LiveState
 from seatrial.records.telemetry import TelemetryTables
+from seatrial.results.diagnose import diagnose_logs, find_logs
 from seatrial.results.recompute import recompute
 from tests.fuzz import scratch
 from tests.original_campaign import OriginalAttempt, sweep_run, write_original_campaign
@@ -190,6 +192,18 @@ def failures(data: bytes) -> None:
     code = (None, 0, 1, -9, -6, 3, 137, 255)[data[0] % 8] if data else None
     found = diagnose(code, data[1:].decode("utf-8", errors="replace").splitlines())
     assert found.detail and found.action
+
+
+def logs_of_any_job(data: bytes) -> None:
+    """Two files of one job, split at a NUL, and what the report must never contradict."""
+    folder = scratch.folder() / "any job"
+    out, _, err = data.partition(b"\0")
+    files = [_written(folder / "job.out", out), _written(folder / "job.err", err)]
+    report = diagnose_logs(find_logs(files), None)
+    assert (report.diagnosis.outcome is Outcome.OK) == (report.diagnosis.cause is Cause.NONE)
+    assert report.steps is None or report.steps.first <= report.steps.last
+    if report.diagnosis.cause is not Cause.NONE:
+        assert report.diagnosis.detail and report.diagnosis.action
 
 
 def manifest(data: bytes) -> None:
@@ -346,6 +360,7 @@ def all_targets() -> dict[str, Target]:
         "arrivals of output": Target(arrivals, (b"offset_bytes,t,m\n100,1.5,2.5\n400,2.5,3.5\n", *_recorded("hf_trainer_arrivals.csv"))),
         "the seeds' timing lines": Target(seed_lines, _recorded("seed.log")),
         "failures": Target(failures, tuple(b"\2" + text for text in (*_all_logs(), b"RuntimeError: CUDA out of memory."))),
+        "logs of any job": Target(logs_of_any_job, (*_all_logs(), b"step 1: loss 2\0Traceback (most recent call last):\nValueError: x\n")),
         "manifest": Target(manifest, (b"run\toutcome\tmode\na_r2\tok\tsweep\n",)),
         "tables": Target(csv_tables, (b'a,b\n1,"x,y"\n', b"a\tb\n1\t2\n")),
         "telemetry": Target(telemetry, telemetry_text),

@@ -28,6 +28,7 @@ from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
 from seatrial.core.paths import CampaignPaths
+from seatrial.core.text import count, join_names
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.prepare import masked_spec
 from seatrial.machine.secrets import mask_text
@@ -44,6 +45,7 @@ from seatrial.results.recompute import RunRecorder
 
 PLAN_HASH_DIGITS = 16
 ALIKE_RUNS = 3
+MOST_NAMED = 6
 # Causes outside of the settings: the same line again means that the next run fails too.
 WHATEVER_THE_SETTINGS = frozenset(
     {Cause.IMPORT_ERROR, Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.PORT_IN_USE, Cause.PERMISSION, Cause.DRIVER_MISMATCH}

@@ -51,7 +51,7 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
     if judged.needs_log or judged.outcome is Outcome.OK:
         read = diagnose_attempt(attempt, ending.returncode, spec.steps)
         found = read if judged.needs_log or read.outcome is Outcome.FAILED else None
-        doubt = f"exited 0 after a traceback: probably failed ({read.detail})" if not found and read.traceback_at_end else ""
+        doubt = _doubt(read) if not found and read.outcome is None else ""
     if found:
         who = f"rank {found.rank}: " if found.rank is not None and not found.detail.startswith("rank ") else ""
         detail = f"{'exit code 0, but ' if judged.outcome is Outcome.OK else ''}{who}{found.detail}"
@@ -90,6 +90,12 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
         excerpt=found.excerpt if found else (),
         doubt=doubt,
     )
+
+
+def _doubt(read: Diagnosis) -> str:
+    if read.traceback_at_end:
+        return f"exited 0 after a traceback: probably failed ({read.detail})"
+    return f"exited 0, and its log ends with an error: it may have failed ({read.detail})"
 
 
 def diagnose_attempt(attempt: AttemptPaths, exit_code: int | None, asked_steps: int | None) -> Diagnosis:

@@ -106,9 +106,11 @@ def _headline(report: LogReport) -> str:
     if found.outcome is Outcome.OK:
         return "the log shows a good end"
     if found.outcome is Outcome.FAILED:
-        who = f" on rank {found.rank}" if found.rank is not None else ""
+        # What a launcher reports about a rank begins with it.
+        is_named = found.rank is None or found.detail.startswith(f"rank {found.rank} ")
+        who = "" if is_named else f" on rank {found.rank}"
         where = f", host {found.host}" if found.host else ""
-        return f"{found.cause.value}{who}{where}: {found.detail}"
+        return f"{found.signature or found.cause.value}{who}{where}: {found.detail}"
     if found.traceback_at_end:
         ended = "exited 0" if report.exit_code == 0 else "ended"
         return f"{ended} after a traceback: probably failed"

@@ -7,9 +7,6 @@ Signs come from the registry of failure signatures. When one rank dies the other
 so signs of a lost peer count only where no other sign is found, and among equals the earliest line is the cause; but a broken GPU comes
 before what the ranks on it print. Lines that the run survived (log_evidence.py) are no cause. An exit code that a script chose itself
 counts before what the other ranks print about losing it. Without any sign the cause is unknown and the most relevant lines are kept.
-
-Most lines of a log are alike but for their numbers: what a line is worth is decided once for each shape, which makes a gigabyte a matter
-of seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +18,6 @@ import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, host_in, read_lines, without_host
@@ -42,9 +38,10 @@ from seatrial.collect.log_evidence import (
     names_exception,
     without_harmless,
 )
+from seatrial.collect.log_search import NOISE, LineSearch, Worth, rank_of
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
-from seatrial.records.signatures.registry import Signature, general, of_exit_code, signatures
+from seatrial.records.signatures.registry import Signature, general, of_exit_code
 
 LONGEST_DETAIL = 500
 LONGEST_LINE = 8192
@@ -54,60 +51,26 @@ TAIL_LINES = 2000
 TAIL_BYTES = 400_000
 MAX_SOURCES = 5000
 """Ranks and files that are told apart; further ones count as one."""
-MAX_SHAPES = 50_000
+LONGEST_EVIDENCE = 1000
 OPEN_LINES = 5000
 """A traceback that is still not over after as many lines is torn."""
 EXCERPT_LINES = 6
 LONGEST_EXCERPT = 240
 STEPS_WITHOUT_RANK = 2
 """Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
+RECENT_EVIDENCE = 20_000
+SAMPLED_STEPS = 17
+"""A prime, so that every rank's turn comes."""
 RECENT_STEPS = 64
 """Of so many lines that may report one, the last step is read: each of many ranks may print it."""
 LINES_AFTER = 3
 """A shell script may print so many lines after a program that failed."""
 
-# Every line that matters contains one of these, in small letters: a test derives that from the registry's patterns.
-FRAGMENTS = (
-    *("rror", "fail", "xception", "traceback", "cannot", "can't", "could n", "unable", "nvalid", "kill", "abort", "fatal", "panic"),
-    *("refused", "denied", "not found", "no such", "missing", "memory", "timed out", "timeout", "not installed", "not exist", "not set"),
-    *("required", "supported", "implemented", "available", "no module", "no slot", "hostfile", "reachable", "cancelled", "term_"),
-    *("reempt", "nterruption", "low on ", "shutdown", "evicted", "onnect", "specified", "permitted", "oom", "too many", "ancdata"),
-    *(
-        "fallen off",
-        "gpu is lost",
-        "xid (",
-        "nsufficient",
-        "kv cache",
-        "too old",
-        "mismatch",
-        "nvidia driver",
-        "cuda-capable",
-        "initialized",
-        "illegal",
-    ),
-    *("device-side", "in use", "eaddrinuse", "interface", "neither", "wrong ", "truncated", "undefined", "async event"),
-    *("completion from", "duplicate", "waiting for", "watchdog", "by peer", "by remote", "broken pipe", "peerlost", "no space"),
-    *("quota", "unexpected", "errno", "eio", "stale", "read-only", "xpected to", "ready twice", "only support", "oss is ", "oss became"),
-    *("oss was ", "oss has ", "nan_loss", "at minimum", "halt: ", "terminate", "segmentation", "free", "signal", "return code"),
-    *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
-)
-STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
-# Patterns with certain digits in them: two lines of one shape may differ.
-DIGITS_MATTER = (
-    *("xid", "inet", "onnect", "return code", "signal", "errno", "client error", "support", "exit", "outofmemory", "ancdata"),
-    *("plus", "collect"),
-)
-SAME_DIGIT = bytes.maketrans(b"123456789", b"0" * 9)
-
-# Messages of torchrun, srun, pdsh and the interpreter about the end of other processes (only a -9 in them matters), and warnings of
-# Python's: the run went on after them.
-NOISE = re.compile(
-    r"ChildFailedError|SignalException|closing signal SIG|failed \(exitcode: -?(?!9\b)\d|KeyboardInterrupt|resource_tracker"
-    r"|^srun: (?:error: \S+: tasks? \S+: (?:Exited with exit code|Terminated)|Job step aborted|Terminating)"
-    r"|^pdsh@|ssh exited with exit code|^\S{1,400}:\d+: \w*Warning: "
-)
 # Lines of torchrun's and deepspeed's own report of a failed run.
-LAUNCHER_REPORT = re.compile(r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]|^[=-]{8,}$")
+LAUNCHER_REPORT = re.compile(
+    r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]|^[=-]{8,}$"
+    r"|^\s+(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^\s+<NO_OTHER_FAILURES>"
+)
 # torchrun's report of the rank that ended first.
 ROOT_CAUSE = "Root Cause (first observed failure)"
 REPORT_FIELD = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
@@ -121,7 +84,7 @@ FAILED_BY_LAUNCHER = re.compile(
     r"|\[launch\.py:\d+:\w+\] .* exits with return code = -?[1-9]"
     r"|^srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code [1-9]|Killed|Out Of Memory|Segmentation|Bus error|Aborted)"
     r"|^(?:mpirun|mpiexec|prterun|prte) (?:noticed|detected) that .*(?:exited on signal|non-zero)"
-    r"|^subprocess\.CalledProcessError: Command .* (?:non-zero exit status|died with)"
+    r"|^subprocess\.CalledProcessError: Command '\[?'?\S*\bpython[\d.]*'.* (?:non-zero exit status|died with)"
     r"|^ERROR:composer\.cli\.launcher:Rank \d+ crashed|^\[rank: \d+\] Child process with PID \d+ terminated with code -?[1-9]"
 )
 # After NCCL's error of a rank comes the address it could not reach.
@@ -147,13 +110,8 @@ EXIT_CODE_DETAILS = {
 # Lines after a traceback that are no sign of life: what is printed at exit, and by libraries that log everything.
 AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?:real|user|sys)\s|^Exception ignored|^\S*: line \d+: +\d+ ")
 STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)\b[^\w,]{0,12}(\d[\d,]{0,15})", re.IGNORECASE)
-PREFIX_RANK = re.compile(r"\[rank(\d{1,9})\]|\[(?:default|trainer|worker)(\d{1,9})|\[\d+,(\d{1,9})\]<std|\brank=(\d{1,6})\b")
-TASK_LABEL = re.compile(r"^\s*(\d{1,6}):$")
-TEXT_RANK = re.compile(
-    r"^srun: error: \S+: task (\d{1,6}): |\bprocess rank (\d{1,6}) with PID|\bRanks (\d{1,6}) failed to pass|^\[[Rr]ank (\d{1,6})\]"
-    r"|\blauncher:Rank (\d{1,6}) crashed|^\[rank: (\d{1,6})\] Child process"
-)
-
+# What Python draws before the lines of a group of exceptions.
+GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
 
@@ -246,17 +204,13 @@ class _LastStep:
         return self.step is not None and self.step + self.interval >= asked_steps
 
 
-_BORING, _STEP, _ERROR, _CHECK = range(4)
-
-
 class LogReader:
     """Reads a log as it comes; `result` may be asked at any time, and more lines may follow."""
 
     def __init__(self) -> None:
         self._at = 0
         self._numbers: dict[str, int] = {}
-        self._kinds: dict[bytes, int] = {}
-        self._signs: dict[str | bytes, Signature | None] = {}
+        self._search = LineSearch()
         self._splitter = PrefixSplitter()
         self._sources: dict[tuple[str, str], _Source] = {}
         self._open: dict[int, _Source] = {}
@@ -266,8 +220,8 @@ class LogReader:
         self._survived: _Chain | None = None
         self._survived_errors: list[str] = []
         self._num_errors = 0
-        self._has_evidence = False
-        """Whether something may still be survived."""
+        self._has_evidence, self._evidence_at = False, 0
+        """Whether something may still be survived, and the last of it."""
         self._report: dict[str, str] = {}
         self._deepspeed_code: int | None = None
         self._report_at: _Evidence | None = None
@@ -299,30 +253,20 @@ class LogReader:
         if self._open and self._at < self._slow_until:
             self._examine(line, source, rank)
             return
-        shape = _shape(line)
-        kind = self._kinds.get(shape)
-        if kind is None:
-            kind = self._kind_of(line)
-            if len(self._kinds) >= MAX_SHAPES:
-                self._kinds.clear()
-            self._kinds[shape] = kind
-        if kind == _BORING:
+        kind = self._search.worth(line)
+        if kind == Worth.BORING:
             return
-        if kind == _STEP and not self._has_evidence:
+        if kind == Worth.STEP and not self._may_be_survival():
             self._steps.append((self._at, line))
             return
         self._open = {} if self._open and self._at >= self._slow_until else self._open
         worth = self._examine(line, source, rank)
-        if kind == _CHECK and worth < _CHECK and not _digits_matter(line):
-            self._kinds[shape] = worth
+        if worth < kind:
+            self._search.lower_worth(line, worth)
 
-    @staticmethod
-    def _kind_of(line: str) -> int:
-        low = line.lower()
-        for fragment in FRAGMENTS:
-            if fragment in low:
-                return _CHECK
-        return _STEP if any(fragment in low for fragment in STEP_FRAGMENTS) else _BORING
+    def _may_be_survival(self) -> bool:
+        """Whether a step may matter for what was found. Long after it, one of many is enough: not each rank's steps show anything."""
+        return self._has_evidence and (self._at - self._evidence_at < RECENT_EVIDENCE or self._at % SAMPLED_STEPS == 0)
 
     def _keep(self, line: str, source: str, rank: int | None) -> None:
         if len(self._tail) == TAIL_LINES:
@@ -332,7 +276,7 @@ class LogReader:
         while self._tail_bytes > TAIL_BYTES and len(self._tail) > 1:
             self._tail_bytes -= len(self._tail.popleft()[3])
 
-    def _examine(self, line: str, source: str, given_rank: int | None) -> int:
+    def _examine(self, line: str, source: str, given_rank: int | None) -> Worth:
         """What the line is worth."""
         prefix, text = self._split(line)
         own = self._source(source, prefix, given_rank)
@@ -343,7 +287,7 @@ class LogReader:
             self._open[id(own)] = own
         elif was_open:
             self._open.pop(id(own), None)
-        return max(worth, _CHECK if was_open or own.is_open else _BORING)
+        return max(worth, Worth.CHECK if was_open or own.is_open else Worth.BORING)
 
     def _split(self, line: str) -> PrefixedLine:
         known = len(self._splitter.hosts)
@@ -351,7 +295,9 @@ class LogReader:
         split = self._splitter.split(text)
         if len(self._splitter.hosts) > known:
             # What looked like text may be a prefix.
-            self._kinds.clear()
+            self._search.forget_shapes()
+        if (bars := GROUP_BARS.match(split.text)) is not None:
+            split = PrefixedLine(split.source, split.text[bars.end() :])
         begins = split.text.find(HEAD)
         # Behind a progress bar that was not ended.
         if begins > 0 and not CHAINED.search(split.text) and not is_indented(split.text) and split.text[begins - 1] not in "'\"`":
@@ -367,45 +313,45 @@ class LogReader:
             found = self._sources.setdefault(key, _Source(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
         return found
 
-    def _judge(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> int:
+    def _judge(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
         if own.report_left > 0:
             text = self._read_report(own, text)
         weight = _weight_by_block(own, text)
         raised = self._follow_traceback(own, text)
         if CHAINED.search(text):
             own.chained = True
-            return _CHECK
+            return Worth.CHECK
         if GOOD_END.search(text):
             self._good_end_at = self._at
-            return _CHECK
-        if raised is None and is_step(text) and self._sign(text) is None:
+            return Worth.CHECK
+        if raised is None and is_step(text) and self._search.sign(text) is None:
             self._step(own, text)
-            return _STEP
+            return Worth.STEP
         if is_indented(text):
-            return _BORING
+            return Worth.BORING
         if weight is Weight.IGNORED or is_warning(prefix, text):
             own.frames = None
-            return _BORING
+            return Worth.BORING
         if own.awaits_last_error:
             own.awaits_last_error = False
             if self._add_last_error(own, text):
-                return _CHECK
+                return Worth.CHECK
         own.awaits_last_error = text.startswith(LAST_ERROR)
         is_report = self._note_report(own, source, prefix, text, given_rank)
-        sign = self._sign(text)
+        sign = self._search.sign(text)
         noise = NOISE.search(text) is not None
         if raised is not None and noise:
             raised = None
         if sign is None and raised is None:
-            return self._note_error(own, text) if not noise and not is_report else _CHECK
-        rank = _rank(prefix, text, given_rank)
+            return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
+        rank = rank_of(prefix, text, given_rank)
         excerpt = (*(raised or ()), text) if raised is not None else (text,)
         evidence = _Evidence(
             at=self._at,
             source=source,
             number=self._numbers.get(source, 0),
             prefix=prefix,
-            text=text,
+            text=text[:LONGEST_EVIDENCE],
             sign=sign,
             rank=rank,
             excerpt=tuple(_short(line) for line in excerpt),
@@ -413,11 +359,11 @@ class LogReader:
         )
         self._num_errors += 1
         self._store(own, evidence, raised is not None, weight)
-        return _CHECK
+        return Worth.CHECK
 
     def _add_last_error(self, own: _Source, text: str) -> bool:
         """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
-        found, sign = own.recent[-1], self._sign(text)
+        found, sign = own.recent[-1], self._search.sign(text)
         complaint = found.after_effect or found.echo
         if complaint is None or _is_root(sign):
             return False
@@ -441,7 +387,7 @@ class LogReader:
         return tuple(frames or ()) if names_exception(text, is_first=frames is not None) else None
 
     def _store(self, own: _Source, evidence: _Evidence, raised: bool, weight: Weight) -> None:
-        own.is_empty, self._has_evidence = False, True
+        own.is_empty, self._has_evidence, self._evidence_at = False, True, self._at
         found, sign = own.recent[-1], evidence.sign
         if sign is not None and sign.after_effect:
             if sign.echo:
@@ -484,14 +430,14 @@ class LogReader:
             self._survived_errors = [*self._survived_errors, *gone.errors][:MAX_LINES]
         self._has_evidence = self._report_at is not None or not all(one.is_empty for one in self._sources.values())
 
-    def _note_error(self, own: _Source, text: str) -> int:
+    def _note_error(self, own: _Source, text: str) -> Worth:
         if not is_error_line(text) or LAUNCHER_REPORT.search(text):
-            return _BORING
-        own.is_empty, self._has_evidence = False, True
+            return Worth.BORING
+        own.is_empty = False
         errors = own.recent[-1].errors
         if len(errors) < MAX_LINES and text.strip() not in errors:
             errors.append(text.strip())
-        return _ERROR
+        return Worth.ERROR
 
     def _note_report(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
         if text.startswith(ROOT_CAUSE) and not self._report:
@@ -501,9 +447,9 @@ class LogReader:
             self._deepspeed_code = int(match.group(1))
         if not FAILED_BY_LAUNCHER.search(text):
             return False
-        self._steps_since_report, self._has_evidence = 0, True
+        self._steps_since_report, self._has_evidence, self._evidence_at = 0, True, self._at
         if self._report_at is None:
-            rank = _rank(prefix, text, given_rank)
+            rank = rank_of(prefix, text, given_rank)
             number = self._numbers.get(source, 0)
             self._report_at = _Evidence(
                 at=self._at, source=source, number=number, prefix=prefix, text=text, sign=None, rank=rank, excerpt=(), num_before=0
@@ -519,14 +465,6 @@ class LogReader:
             own.report_left = QUOTED_LINES
             return text
         return text.removeprefix("  ") if own.frames is not None else text
-
-    def _sign(self, text: str) -> Signature | None:
-        key = text if _digits_matter(text) else _shape(text)
-        if key not in self._signs:
-            if len(self._signs) >= MAX_SHAPES:
-                self._signs.clear()
-            self._signs[key] = _sign(text)
-        return self._signs[key]
 
     def result(self, exit_code: int | None = None, asked_steps: int | None = None) -> Diagnosis:
         """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
@@ -666,7 +604,7 @@ class LogReader:
     def _shows_life(self, text: str) -> bool:
         if is_indented(text) or AT_EXIT.search(text) or LAUNCHER_REPORT.search(text) or NOISE.search(text):
             return False
-        return not (EXCEPTION.match(text) or is_error_line(text) or self._sign(text) or is_warning("", text))
+        return not (EXCEPTION.match(text) or is_error_line(text) or self._search.sign(text) or is_warning("", text))
 
     def _outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
         if exit_code or self._report_at is not None:
@@ -724,7 +662,7 @@ class LogReader:
             blocks[split.source] = block = block_begun_by(split.text) or (block if block and block.takes(split.text) else None)
             if block is not None and block.weight is Weight.IGNORED:
                 continue
-            sign = self._sign(split.text)
+            sign = self._search.sign(split.text)
             if (sign is None or not sign.after_effect) and not NOISE.search(split.text) and not LAUNCHER_REPORT.search(split.text):
                 kept.append(split)
         return kept
@@ -736,16 +674,6 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
     for line in lines:
         reader.feed(line)
     return reader.failure(exit_code)
-
-
-def _shape(line: str) -> bytes:
-    """Lines that differ in digits only have the same."""
-    return line.encode("utf-8", errors="replace").translate(SAME_DIGIT)
-
-
-def _digits_matter(text: str) -> bool:
-    low = text.lower()
-    return any(word in low for word in DIGITS_MATTER)
 
 
 def _weight_by_block(own: _Source, text: str) -> Weight:
@@ -761,27 +689,8 @@ def _earliest(found: Iterator[_Evidence | None]) -> _Evidence | None:
     return min((one for one in found if one is not None), key=lambda one: one.at, default=None)
 
 
-@cache
-def _compiled() -> tuple[tuple[re.Pattern[str], Signature], ...]:
-    return tuple((re.compile(pattern), entry) for entry in signatures() if not entry.slows for pattern in entry.patterns)
-
-
-def _sign(text: str) -> Signature | None:
-    if is_indented(text) or NOISE.search(text):
-        return None
-    return next((sign for pattern, sign in _compiled() if pattern.search(text)), None)
-
-
 def _is_root(sign: Signature | None) -> bool:
     return sign is not None and not sign.after_effect
-
-
-def _rank(prefix: str, text: str, given: int | None) -> int | None:
-    """By the caller, the prefixes, or the text itself; the number that `srun --label` puts before a line where nothing else names it."""
-    if given is not None:
-        return given
-    match = PREFIX_RANK.search(prefix) or TEXT_RANK.search(text) or TASK_LABEL.match(without_host(prefix))
-    return None if match is None else int(next(group for group in match.groups() if group is not None))
 
 
 def signal_name(exit_code: int) -> str:

@@ -137,7 +137,7 @@ HEAD = "Traceback (most recent call last):"
 ANY_NAME = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:: |:?$)")
 CHAINED = re.compile(
     r"During handling of the above exception|direct cause of the following exception"
-    r"|^-- Process \d+ terminated with the following error|^Original Traceback \(most recent call last\)"
+    r"|^-- Process \d+ terminated with the following error|^Original Traceback \(most recent call last\)|^ {2,20}\+-\+-{8,} 1 -{8,}"
 )
 
 

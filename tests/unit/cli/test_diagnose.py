@@ -55,6 +55,17 @@ def test_a_failure_behind_tee_has_cause_rank_lines_and_advice(capsys: pytest.Cap
     assert len(shown) <= 25
 
 
+def test_a_rank_that_printed_nothing_is_shown_with_the_last_lines_of_the_others(
+    labelled: dict[str, LabelledLog], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.log").write_bytes(labelled["written/torchrun_exit_code"].files["job.log"])
+    code, report, shown = diagnosed(capsys, tmp_path / "job.log")
+    assert (code, report["diagnosis"]["rank"]) == (2, 2)
+    assert shown[0].startswith("FAILED  exit_code: rank 2 ended first, with exit code 7")
+    # Not the report, of which the headline has it all.
+    assert not any("exitcode" in line for line in shown[1:])
+
+
 def test_every_recorded_failure_fits_one_screen(capsys: pytest.CaptureFixture[str]) -> None:
     for path in sorted(FOLDER.glob("*.log")):
         code, _, shown = diagnosed(capsys, path, "--exit-code", "1")

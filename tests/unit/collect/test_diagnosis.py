@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from seatrial.collect.diagnosis import DIGITS_MATTER, FRAGMENTS, LogReader, diagnose, signal_name
+from seatrial.collect.diagnosis import LogReader, diagnose, signal_name
 from seatrial.collect.launcher_log import read_lines
+from seatrial.collect.log_search import DIGITS_MATTER, FRAGMENTS
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback
@@ -141,6 +142,12 @@ def test_steps_between_two_log_lines_may_have_been_taken() -> None:
     lines = [*(f"step {step}: loss 3" for step in range(0, 100, 10)), *traceback("ValueError: bad")]
     assert read(lines, exit_code=0, asked_steps=100).outcome is None
     assert read(lines, exit_code=0, asked_steps=111).outcome is Outcome.FAILED
+
+
+def test_a_handled_failure_of_a_small_command_is_no_launcher_s_report() -> None:
+    failed = traceback("subprocess.CalledProcessError: Command '['git', 'push']' returned non-zero exit status 1.")
+    lines = [*(f"step {step}: loss 3" for step in range(20)), *failed, *(f"saved {name}" for name in "abcd")]
+    assert read(lines, exit_code=0, asked_steps=20).outcome is Outcome.OK
 
 
 NOISE = {

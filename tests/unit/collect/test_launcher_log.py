@@ -10,7 +10,7 @@ from seatrial.cli.watch import _new_lines, logs
 from seatrial.collect.attempts import read_attempt
 from seatrial.collect.diagnosis import diagnose
 from seatrial.collect.failure_causes import num_finished_ranks
-from seatrial.collect.launcher_log import PrefixSplitter, host_logs, last_lines, read_arrivals
+from seatrial.collect.launcher_log import PrefixSplitter, all_lines, host_logs, last_lines, read_arrivals
 from seatrial.collect.run_health import read_health
 from seatrial.collect.stacks import read_stacks
 from seatrial.core.errors import CampaignError
@@ -145,6 +145,16 @@ def test_lines_of_all_hosts_are_merged_by_one_clock(tmp_path: Path) -> None:
         ("[host node0]:", "a"), ("[host node1]:", "b"), ("[host node0]:", "c"), ("[host node1]:", "d"), ("[host node0]:", "e"),
     ]  # fmt: skip
     assert last_lines(paths, 100, 1 << 20, host="node1") == ["[host node1]: b", "[host node1]: d"]
+
+
+def test_every_line_of_all_hosts_is_read_by_one_clock(tmp_path: Path) -> None:
+    paths = write_hosts(tmp_path, skew_s={1: 3600.0})
+    write_lines(paths, {float(at): f"a{at}" for at in range(1, 9001, 2)})
+    write_lines(paths.node("node1"), {2.0: "first", 9001.0: "last"}, ahead_s=3600.0)
+    found = list(all_lines(paths))
+    other = str(paths.node("node1").launcher_log.relative_to(paths.folder))
+    assert found[:3] == [("launcher.log", "[host node0]: a1"), (other, "[host node1]: first"), ("launcher.log", "[host node0]: a3")]
+    assert len(found) == 4502 and found[-1] == (other, "[host node1]: last")
 
 
 def test_lines_of_a_host_without_arrivals_keep_their_order(tmp_path: Path) -> None:

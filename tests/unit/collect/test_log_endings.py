@@ -34,7 +34,6 @@ from tests.recorded.labelled_logs import (
 # What a person finds in these logs, and the reader does not.
 NOT_YET = {
     "written/olmo_uncaught": "the line with the rank is the logger's, the exception's own has none",
-    "written/exception_group": "groups of exceptions are drawn with bars before their lines",
 }
 REPORTING = sorted(name for name in LAUNCHERS if name != "python")
 EXIT_CODES = st.sampled_from([None, 0, 1, 2, 7, 124, 127, 134, 137, 143, 255, -6, -9, -15])
