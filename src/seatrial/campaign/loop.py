@@ -28,7 +28,6 @@ from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
 from seatrial.core.paths import CampaignPaths
-from seatrial.core.text import count, join_names
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.prepare import masked_spec
 from seatrial.machine.secrets import mask_text
