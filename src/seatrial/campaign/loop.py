@@ -44,7 +44,6 @@ from seatrial.results.recompute import RunRecorder
 
 PLAN_HASH_DIGITS = 16
 ALIKE_RUNS = 3
-MOST_NAMED = 6
 # Causes outside of the settings: the same line again means that the next run fails too.
 WHATEVER_THE_SETTINGS = frozenset(
     {Cause.IMPORT_ERROR, Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.PORT_IN_USE, Cause.PERMISSION, Cause.DRIVER_MISMATCH}
