@@ -19,8 +19,9 @@ AHEAD_S = 2.0
 MIN_AHEAD_STEPS = 2
 # A rank whose last heartbeat is older, or from a clock that was set, is not assumed to have kept its pace all the while.
 MAX_AGE_S = 60.0
-# By the key of a plan; a key that begins with another comes first.
+# By the key of a plan: what a user of `seatrial sweep` types instead.
 SWEEP_OPTIONS = {
+    "limits.stall.floor_s": "limits.stall.floor_s in a plan (`seatrial init` writes one)",
     "limits.stall.quiet_s": "--quiet-limit",
     "limits.stall.factor": "--stall-factor",
     "limits.start_s": "--start-limit",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -45,6 +46,20 @@ def paths(tmp_path: Path) -> CampaignPaths:
 def test_a_folder_that_nobody_touched_has_no_owner_and_no_lock(paths: CampaignPaths) -> None:
     assert read_owner(paths) is None and request_stop(paths) is None and is_locked(paths) is False
     assert not paths.folder.exists()
+
+
+@pytest.mark.parametrize("used_before", [False, True])
+def test_a_folder_has_an_identity_from_its_first_owner_on_and_another_after_it_was_removed(paths: CampaignPaths, used_before: bool) -> None:
+    if used_before:
+        files.write_json(paths.plan, {"name": "of an earlier version"})
+    found = []
+    for remove in (False, True, False):
+        if remove:
+            shutil.rmtree(paths.folder)
+        with hold_lock(paths):
+            found.append(files.read_json(paths.identity))
+    assert [one["adopted"] for one in found] == [used_before, False, False]
+    assert found[0]["id"] != found[1]["id"] == found[2]["id"]
 
 
 def test_where_there_are_no_locks_nobody_can_tell(paths: CampaignPaths, monkeypatch: pytest.MonkeyPatch) -> None:
