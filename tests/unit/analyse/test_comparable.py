@@ -199,6 +199,7 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
         ("pixels", "image_size img_size resolution crop_size num_frames"),
         (SAMPLES, "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps"),
         ("", "lr num_workers prefetch_factor d_model precision steps batches absolute blocks length_buckets gradient_clipping"),
+        ("", "bucket_cap_mb max_split_size_mb kv_block_size mp_ctx chunk_size n_layers vocab_size"),
     ],
 )
 def test_settings_by_name(unit: str, names: str) -> None:
