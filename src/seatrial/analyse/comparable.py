@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from seatrial.analyse.statistics import estimate
 from seatrial.records.comparison import Comparability, ComparedGroup, Unlike
 from seatrial.records.measure import GroupSummary
-from seatrial.records.work_settings import SAMPLE_UNITS, TOKENS, WorkSetting, work_settings
+from seatrial.records.work_settings import AUDIO, SAMPLE_UNITS, TOKENS, WorkSetting, work_settings
 
 UNLIKE_SAMPLES, UNLIKE_STEPS = "unlike_samples", "unlike_steps"
 LOSS = "loss"
 # Not compared while a step does not do the same work in both. Step times are, with a caution.
 PER_STEP = ("steps_per_s", "duration_s")
 # Rates of what a sample consists of: which of them remains comparable depends on what its size is counted in.
-RATE_OF = {TOKENS: "tokens_per_s", "audio_s": "audio_s_per_s"}
+RATE_OF = {TOKENS: "tokens_per_s", AUDIO: "audio_s_per_s"}
 WORK = ("samples_per_s", "tokens_per_s")
 # On logs. A last batch that is not full moves the mean work of a step by less than this.
 SAME_STEP = 0.005

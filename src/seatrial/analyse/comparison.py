@@ -49,7 +49,7 @@ from seatrial.records.measure import Estimate
 MARGIN_PCT = 1.0
 # The seeds' columns are of groups, not of runs, and have no interval.
 COMPARED = {name: metric for name, metric in METRICS.items() if metric.seed_column is None}
-RATES = ("samples_per_s", "tokens_per_s", "steps_per_s")
+RATES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s")
 # Compared with a caution while a step does not do the same work in both.
 STEP_TIMES = ("wall_p50_ms", "wall_p90_over_p50")
 LEAST_RUNS = 2
@@ -150,8 +150,8 @@ def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bo
 
 
 def common_metric(a: ComparedGroup, b: ComparedGroup, metric: str) -> Metric:
-    """The metric, which both must have; of throughput the first of samples/s, tokens/s, steps/s and the duration that both have, and that
-    means the same in both where there is one."""
+    """The metric, which both must have; of throughput the first of samples/s, tokens/s, s of audio/s, steps/s and the duration that both
+    have, and that means the same in both where there is one."""
     if metric != ANY_THROUGHPUT and metric not in COMPARED:
         raise UsageError(f"metric '{metric}' is not a metric to compare by; {did_you_mean(metric, [ANY_THROUGHPUT, *COMPARED])}")
     names = THROUGHPUT if metric == ANY_THROUGHPUT else (metric,)

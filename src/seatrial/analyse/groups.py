@@ -30,7 +30,7 @@ from seatrial.records.results import MeasuredRun
 from seatrial.records.run_table import config_cells, qualified_name, run_work_settings
 from seatrial.records.signatures.registry import fault_of
 
-FIGURES = ("samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
+FIGURES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
 CONFIG_COLUMNS = GROUP_SEED[GROUP_SEED.index("zero_stage") : GROUP_SEED.index("git_dirty") + 1]
 MIXED = "mixed"
 ITER_P50 = "tail_mean_iter_p50_ms_mean"

@@ -39,7 +39,7 @@ from seatrial.core.text import MOST_NAMED, count, format_duration, join_names
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.eta import EtaPoint, points_of_mode
-from seatrial.records.measure import DebugSetting, RunMeasure, TimingPoint
+from seatrial.records.measure import AUDIO_PER_SAMPLE, DebugSetting, RunMeasure, TimingPoint
 from seatrial.records.plan import RunSpec
 from seatrial.records.run_table import global_batch
 from seatrial.records.telemetry import TelemetryTables
@@ -81,9 +81,17 @@ def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables |
         debug=tables.debug,
         slow_signs=tables.slow_signs,
         reported=tables.reported,
+        audio_s_per_s=_audio_s_per_s(measured, tables),
         cautions=(*measured.cautions, *_debug_cautions(tables.debug, attempt.spec.run)),
     )
     return measured if samples is None else _add_telemetry(measured, attempt, tables, samples)
+
+
+def _audio_s_per_s(measured: RunMeasure, tables: StepTables) -> float | None:
+    length = tables.reported.get(AUDIO_PER_SAMPLE)
+    if length is None or measured.samples_per_s is None or not (math.isfinite(length.value) and length.value > 0):
+        return None
+    return measured.samples_per_s * length.value
 
 
 def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:

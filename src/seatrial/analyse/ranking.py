@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from seatrial.analyse.comparable import UNLIKE_SAMPLES, all_comparable
+from seatrial.analyse.comparable import RATE_OF, UNLIKE_SAMPLES, all_comparable
 from seatrial.analyse.groups import ITER_P50, cell_number, debug_levels
 from seatrial.analyse.stability import THROUGHPUT
 from seatrial.analyse.statistics import contains_one, ratio_of
@@ -66,6 +66,7 @@ METRICS = {
     for metric in (
         Metric(name="samples_per_s", unit="samples/s", higher_is_better=True),
         Metric(name="tokens_per_s", unit="tokens/s", higher_is_better=True),
+        Metric(name="audio_s_per_s", unit="s of audio/s", higher_is_better=True),
         Metric(name="steps_per_s", unit="steps/s", higher_is_better=True),
         Metric(name="wall_p50_ms", unit="ms a step", higher_is_better=False),
         Metric(name="wall_p90_over_p50", unit="p90/p50", higher_is_better=False),
@@ -396,8 +397,9 @@ def _not_comparable(groups: Sequence[GroupSummary], metric: Metric) -> str:
 def _work_remedy(running: Sequence[GroupSummary], work: Comparability) -> str:
     """What makes them comparable. Only an axis that counts samples is proposed as their number."""
     if any(each.kind == UNLIKE_SAMPLES for each in work.unlike):
-        if all("tokens_per_s" in group.figures for group in running) and not work.why_not("tokens_per_s"):
-            return "Rank by tokens_per_s."
+        rates = [rate for rate in RATE_OF.values() if not work.why_not(rate) and all(rate in group.figures for group in running)]
+        if rates:
+            return f"Rank by {rates[0]}."
         return "Let the script report tokens, or set tokens_per_step."
     axes = [name for name in dict.fromkeys(name for group in running for name in group.axes) if work_unit(name) == SAMPLES]
     varying = [name for name in axes if len({group.axes.get(name) for group in running}) > 1]

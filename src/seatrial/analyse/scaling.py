@@ -21,7 +21,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from seatrial.analyse.comparable import UNLIKE_SAMPLES, all_comparable
+from seatrial.analyse.comparable import RATE_OF, UNLIKE_SAMPLES, all_comparable
 from seatrial.analyse.comparison import pair_runs
 from seatrial.analyse.groups import compared_facts, machine_problem, own_settings
 from seatrial.analyse.statistics import estimate, paired_difference, ratio_interval, ratio_of
@@ -31,7 +31,7 @@ from seatrial.records.comparison import ComparedGroup, ComparedRun, Projection, 
 from seatrial.records.measure import Estimate
 
 Floats = npt.NDArray[np.float64]
-RATES = {"samples_per_s": "samples/s", "tokens_per_s": "tokens/s", "steps_per_s": "steps/s"}
+RATES = {"samples_per_s": "samples/s", "tokens_per_s": "tokens/s", "audio_s_per_s": "s of audio/s", "steps_per_s": "steps/s"}
 TIMES_LARGEST = 8
 """Projections go up to this many times the largest number that was run: beyond, other limits set in."""
 Settings = tuple[tuple[str, str], ...]
@@ -179,11 +179,14 @@ def scaling(groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus
 
 
 def _metric(groups: Sequence[ComparedGroup], metric: str) -> str | None:
-    """For `throughput` samples where most runs have them, else tokens, else steps; tokens where samples are of unlike size."""
+    """For `throughput` samples where most runs have them, else tokens, else steps. Where samples are of unlike size, tokens or seconds of
+    audio that all have."""
     if metric != "throughput":
         return metric if metric in RATES else None
-    if all_comparable(groups).why_not("samples_per_s") and all(rate_of(run, "tokens_per_s") for group in groups for run in group.runs):
-        return "tokens_per_s"
+    work = all_comparable(groups)
+    for name in RATE_OF.values() if work.why_not("samples_per_s") else ():
+        if not work.why_not(name) and all(rate_of(run, name) for group in groups for run in group.runs):
+            return name
     runs = [run for group in groups for run in group.runs]
     return next((name for name in RATES if 2 * sum(rate_of(run, name) is not None for run in runs) > len(runs)), "steps_per_s")
 

@@ -53,7 +53,7 @@ DRIFT_PCT = 3.0
 LEAST_PER_LEVEL = 2
 LEVEL_P = 0.01
 """Of a false change of level, over all splits together: stricter than the line's, which is tested first."""
-THROUGHPUT = ("samples_per_s", "tokens_per_s", "steps_per_s", "duration_s")
+THROUGHPUT = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s", "duration_s")
 """By preference. Of all but the duration, higher is better."""
 
 

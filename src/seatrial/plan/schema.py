@@ -32,6 +32,7 @@ RANK_MEANINGS = {
     "throughput": "samples/s, else tokens/s, else steps/s, else the length of the run",
     "samples_per_s": "samples a second, by wall clock",
     "tokens_per_s": "tokens a second, by wall clock",
+    "audio_s_per_s": "seconds of audio a second, by wall clock, where the workload reports the length of a sample",
     "steps_per_s": "steps a second, by wall clock",
     "wall_p50_ms": "median wall time of a step",
     "iter_p50": "lowest p50 of the sum of phases, averaged over the last timing points",
@@ -145,7 +146,16 @@ class CriterionPart(StrictModel):
 
 
 RankBy = Literal[
-    "throughput", "samples_per_s", "tokens_per_s", "steps_per_s", "wall_p50_ms", "iter_p50", "stability", "balanced", "duration_s"
+    "throughput",
+    "samples_per_s",
+    "tokens_per_s",
+    "audio_s_per_s",
+    "steps_per_s",
+    "wall_p50_ms",
+    "iter_p50",
+    "stability",
+    "balanced",
+    "duration_s",
 ]
 
 MOST_RANKS = 4096

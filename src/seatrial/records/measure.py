@@ -265,6 +265,8 @@ def exceeds(value: float, most: float) -> bool:
 
 CONFIDENCE = 0.95
 """Of the interval of a single figure."""
+AUDIO_PER_SAMPLE = "audio_s_per_sample"
+"""The figure by which a workload reports the mean length of its samples, in seconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -353,6 +355,8 @@ class RunMeasure:
     samples_per_s: float | None = None
     """All ranks together, by wall clock over the window."""
     tokens_per_s: float | None = None
+    audio_s_per_s: float | None = None
+    """Seconds of audio, where the workload reports how many a sample has (AUDIO_PER_SAMPLE)."""
     wall_p50_ms: float | None = None
     wall_p90_ms: float | None = None
     wall_p99_ms: float | None = None
@@ -448,7 +452,7 @@ class GroupSummary:
     fingerprint: str = ""
     """Of the machine and code the counted runs ran on."""
     figures: dict[str, Estimate] = field(default_factory=dict)
-    """By metric: samples_per_s, tokens_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
+    """By metric: samples_per_s, tokens_per_s, audio_s_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, duration_s."""
     window_n: int = 0
     """Steps counted over all runs."""
     seed: dict[str, Scalar] = field(default_factory=dict)

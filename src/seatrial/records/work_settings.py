@@ -10,18 +10,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 TOKENS, AUDIO, PIXELS = "tokens", "audio_s", "pixels"
 SAMPLE_UNITS = (TOKENS, AUDIO, PIXELS)
 """What the size of a sample is counted in."""
 SAMPLES = "samples"
 """What the size of a step is counted in."""
-# The first that matches; names without their path: of `env.SEQ_LEN` and `train.seq_len` the last part counts.
+# The first that matches; names without their path: of `env.SEQ_LEN` and `train.seq_len` the last part counts. `mb` and `block_size` only at
+# the start: `bucket_cap_mb` is memory, `kv_block_size` a page of a cache.
 _NAMES = (
     (
         TOKENS,
-        r"(?:max_?)?seq(?:uence)?_?len(?:gth)?|seq_?length|max_?len(?:gth)?|model_max_length|cutoff_len|(?:block|chunk|context)_?size"
-        r"|(?:max_)?context_?(?:len(?:gth)?|window)|ctx_?(?:len|size)?|n_ctx|num_tokens_per_sample|tokens_per_sample",
+        r"(?:max_?)?seq(?:uence)?_?len(?:gth)?|seq_?length|max_?len(?:gth)?|model_max_length|cutoff_len|(?<!_)block_?size|context_?size"
+        r"|(?:max_)?context_?(?:len(?:gth)?|window)|ctx_?(?:len|size)|n_ctx|num_tokens_per_sample|tokens_per_sample",
     ),
     (
         AUDIO,
@@ -29,7 +31,7 @@ _NAMES = (
         r"|segment_?(?:s|sec|seconds|len(?:gth)?)|(?:max|min|fixed)_slice_seconds|sample_?duration",
     ),
     (PIXELS, r"(?:image|img|crop|input)_?(?:size|res|resolution|height|width)|resolution|(?:num_)?frames|num_?crops"),
-    (SAMPLES, r"m?bs|mb|bsz|batch|batch_?size|microbatch|accum\w*"),
+    (SAMPLES, r"m?bs|(?<!_)mb|bsz|batch|batch_?size|microbatch|accum\w*"),
 )
 _PATTERNS = tuple((unit, re.compile(rf"(?:^|_)(?:{names})(?:_|$)", re.IGNORECASE)) for unit, names in _NAMES)
 
@@ -48,6 +50,11 @@ def work_unit(name: str, declared: Mapping[str, str] | None = None) -> str:
     """What a setting of this name counts; empty where it does not change the work, as far as is known."""
     if declared and name in declared:
         return declared[name]
+    return _unit_of(name)
+
+
+@cache
+def _unit_of(name: str) -> str:
     plain = name.rpartition(".")[2].replace("-", "_")
     return next((unit for unit, pattern in _PATTERNS if pattern.search(plain)), "")
 

@@ -38,6 +38,7 @@ from seatrial_workloads.contrastive.model import new_model, num_parameters
 from seatrial_workloads.contrastive.policies import engine_options, math_options, resolve_policies
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.contrastive.sources import describe_source, random_weight_cautions
+from seatrial_workloads.librispeech.tree import SAMPLE_RATE
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -69,6 +70,7 @@ class Trainer:
         torch.manual_seed(settings.seed)
         self.settings, self.context = settings, context
         self.probe, self.ranks, self.log = probe, ranks, log = context.probe, context.ranks, context.log
+        self.num_rows, self.audio_s = 0, 0.0
         self.policies = resolve_policies(settings, ranks)
         self.choices: dict[str, Choice] = {**self.policies.choices, **random_weight_cautions(settings)}
         with probe.startup("model"):
@@ -97,6 +99,9 @@ class Trainer:
             with probe.step(samples=settings.micro_batch):
                 loss = self._train_step(batch)
             probe.loss(loss)
+            # The lengths are still on the CPU: the sum does not wait for the GPU.
+            self.num_rows += len(batch.num_samples)
+            self.audio_s += int(batch.num_samples.sum()) / SAMPLE_RATE
             self._after_step(step, loss)
 
     def close(self) -> None:
@@ -153,6 +158,8 @@ class Trainer:
         if is_logged(step, settings.log_every, settings.steps):
             self.log.step(step, loss.item())
             self.probe.memory()
+            # Samples of unlike slices are compared by seconds of audio.
+            self.probe.figure("audio_s_per_sample", self.audio_s / self.num_rows, "s", self.num_rows)
         if is_due(step, settings.validation_every_steps):
             with self.probe.pause("eval"):
                 self._validate(step)

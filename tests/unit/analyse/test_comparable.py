@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from seatrial.analyse.comparable import LOSS, PER_STEP, UNLIKE_SAMPLES, UNLIKE_STEPS, all_comparable, comparable
 from seatrial.analyse.comparison import compare
+from seatrial.analyse.groups import summarise_groups
+from seatrial.analyse.measure import measure_run
 from seatrial.analyse.ranking import rank_groups
 from seatrial.analyse.scaling import scaling
 from seatrial.analyse.statistics import estimate
 from seatrial.records.comparison import ComparedGroup, ComparedRun, LossVerdict, Relation
-from seatrial.records.measure import GroupSummary
+from seatrial.records.measure import GroupSummary, ReportedFigure
 from seatrial.records.work_settings import SAMPLES, work_settings, work_unit
+from seatrial.report.comparison import facts
 from tests.unit.analyse import factory
 from tests.unit.analyse.factory import course, side
 
@@ -65,6 +69,29 @@ def test_tokens_decide_where_every_group_has_them() -> None:
     assert "tokens_per_s" in asked_for.reason
 
 
+def test_seconds_of_audio_decide_between_slices() -> None:
+    """The measured length of a sample times samples/s; without it no group wins."""
+    lengths = (1.0, 3.0)
+    runs = [
+        measure_run(
+            factory.attempt(factory.spec(f"s{length:g}", repeat, axes={"fixed_slice_s": length})),
+            factory.tables(
+                factory.steps_of([20.0 * length**0.5 + 0.01 * repeat] * 60, samples=8.0),
+                reported={"audio_s_per_sample": ReportedFigure(value=length, unit="s")},
+            ),
+        )
+        for length in lengths
+        for repeat in (1, 2, 3)
+    ]
+    specs = [factory.spec(f"s{length:g}", repeat, axes={"fixed_slice_s": length}) for length in lengths for repeat in (1, 2, 3)]
+    measured = [replace(factory.measured(spec), measure=found) for spec, found in zip(specs, runs, strict=True)]
+    found = rank_groups(summarise_groups(measured, ""), "throughput")
+    assert (found.metric, found.recommended) == ("audio_s_per_s", "s3")
+    silent = [replace(run, measure=replace(run.measure, audio_s_per_s=None)) for run in measured if run.measure]
+    without = rank_groups(summarise_groups(silent, ""), "throughput")
+    assert (without.metric, without.recommended) == ("samples_per_s", None)
+
+
 def test_a_failed_group_of_another_size_leaves_the_others_comparable() -> None:
     others = [summary("a", 0, step_s=0.02, block_size=32, nw=0), summary("b", 0, step_s=0.03, block_size=32, nw=2)]
     failed = factory.group("c", runs=1, failed_runs=2, figures=LONG.figures, axes={"block_size": 64, "nw": 0})
@@ -96,6 +123,21 @@ def test_compare_refuses_samples_of_unlike_size_and_uses_tokens() -> None:
     found = compare(sized("a", 32, step_s=0.02, block_size=32), sized("bb", 64, step_s=0.03, block_size=64))
     assert (found.metric, found.relation) == ("tokens_per_s", Relation.FASTER)
     assert any("samples/s cannot be" in caution for caution in found.cautions)
+
+
+def test_rates_are_per_rank_where_there_is_no_gpu() -> None:
+    cpu = {"host": "node-1", "gpu_name": "none"}
+    units = [
+        compare(side("a", [100.0, 101.0], machine=machine), factory.elsewhere("b", [190.0, 192.0], world_size=2, machine=machine)).unit
+        for machine in (cpu, factory.MACHINE)
+    ]
+    assert units == ["samples/s per rank", "samples/s per GPU"]
+
+
+def test_an_absurd_detectable_difference_is_too_few_runs() -> None:
+    found = compare(side("a", [1.0, 1e3, 1e6]), factory.elsewhere("b", [2.0, 1e3, 1e6]))
+    assert found.ratio is not None and found.detectable_pct is None and "too few runs to tell" in found.reason
+    assert dict(facts(found))["would show"].startswith("too few runs to tell")
 
 
 def test_losses_of_unlike_lengths_are_not_judged() -> None:
@@ -157,6 +199,7 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
         ("pixels", "image_size img_size resolution crop_size num_frames"),
         (SAMPLES, "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps"),
         ("", "lr num_workers prefetch_factor d_model precision steps batches absolute blocks length_buckets gradient_clipping"),
+        ("", "bucket_cap_mb max_split_size_mb kv_block_size mp_ctx chunk_size n_layers vocab_size"),
     ],
 )
 def test_settings_by_name(unit: str, names: str) -> None:

@@ -98,3 +98,8 @@ def test_the_real_workloads_are_there_and_their_settings_need_no_torch() -> None
     for name in workloads.available_workloads():
         owner = workloads.settings_class(name)
         assert "steps" in workloads.complete_settings(owner, {})
+
+
+def test_settings_that_change_the_size_of_a_sample_are_declared() -> None:
+    assert workloads.sample_size("tiny_lm") == {"seq_len": "tokens"}
+    assert set(workloads.sample_size("contrastive").values()) == {"audio_s"} and workloads.sample_size("dummy") == {}

@@ -72,6 +72,8 @@ def test_a_training_leaves_log_checkpoints_and_events(tree, tmp_path):
     assert found["front_end"][1] is True
     assert found["speech_model"][2].startswith("caution: a toy model with random weights")
     assert {event["name"] for event in events(tmp_path / "run", "pause")} == {"eval", "checkpoint"}
+    audio = events(tmp_path / "run", "figure")[-1]
+    assert audio["name"] == "audio_s_per_sample" and 0.025 <= audio["value"] <= 3.0 and audio["n"] > 0
 
 
 def test_the_loss_falls_below_that_of_a_guess(tree, tmp_path):

@@ -480,11 +480,11 @@ def _with_missing_timing(own: Sequence[str], output: Sequence[str]) -> tuple[str
     merged: list[str] = []
     left = sorted(step for step, lines in missing.items() if lines)
     for line in own:
-        step = step_in(line)
-        while step is not None and left and left[0] < step:
+        current = step_in(line)
+        while current is not None and left and left[0] < current:
             merged += missing[left.pop(0)]
         merged.append(line)
-        if step is not None and left and left[0] == step:
+        if current is not None and left and left[0] == current:
             merged += missing[left.pop(0)]
     return (*merged, *(line for step in left for line in missing[step]))
 
