@@ -137,6 +137,8 @@ def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bo
     left_out = tuple(run.run for group in (a, b) for run in group.runs if not _has_metric(run, metric.name))
     a, b = (replace(group, runs=tuple(run for run in group.runs if _has_metric(run, metric.name))) for group in (a, b))
     if a.world_size != b.world_size:
+        if unknown := [group.name for group in (a, b) if not group.ranks_known]:
+            raise RefusedError(f"the number of ranks of {' and '.join(unknown)} is unknown, so that figures per GPU cannot be compared")
         a, b = _per_gpu(a), _per_gpu(b)
         worker = "GPU" if all(group.machine.get("gpu_name", "none") != "none" for group in (a, b)) else "rank"
         metric = replace(metric, unit=f"{metric.unit} per {worker}") if metric.name in RATES else metric

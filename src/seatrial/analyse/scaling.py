@@ -308,7 +308,7 @@ def by_size(groups: Sequence[ComparedGroup], name: str) -> list[SizedRuns]:
     """In the order of GPUs, then of nodes; groups without the rate are left out."""
     together: dict[tuple[int, int], list[ComparedGroup]] = {}
     for group in groups:
-        if group.world_size >= 1 and any(rate_of(run, name) is not None for run in group.runs):
+        if group.ranks_known and group.world_size >= 1 and any(rate_of(run, name) is not None for run in group.runs):
             together.setdefault((group.world_size, group.nodes), []).append(group)
     return [_sized(together[size], name) for size in sorted(together)]
 

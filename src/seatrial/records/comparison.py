@@ -44,6 +44,8 @@ class ComparedGroup:
     campaign: str = ""
     """Identifies the campaign, so that pairs are formed only within one: its resolved folder."""
     world_size: int = 1
+    ranks_known: bool = True
+    """False where `world_size` cannot be relied on: nothing is divided by it."""
     nodes: int = 1
     failed_runs: int = 0
     infrastructure_failures: tuple[str, ...] = ()

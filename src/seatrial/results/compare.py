@@ -257,6 +257,7 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
         runs=tuple(map(_compared_run, counted)),
         campaign=str(Path(campaign.output).resolve()),
         world_size=_world_size(newest),
+        ranks_known=all(run.measure.ranks_known for run in counted if run.measure),
         nodes=max((run.measure.hosts for run in counted if run.measure), default=1),
         failed_runs=summary.failed_runs,
         infrastructure_failures=summary.infrastructure_failures,

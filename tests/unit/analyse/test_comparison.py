@@ -118,6 +118,12 @@ def test_copies_are_the_same_runs() -> None:
         compare(a, dataclasses.replace(b, runs=(a.runs[0], *b.runs)))
 
 
+def test_figures_per_gpu_need_the_number_of_ranks() -> None:
+    a, b = side("a", RATES), elsewhere("b", times(1.9), world_size=2, ranks_known=False)
+    with pytest.raises(RefusedError, match="number of ranks of b is unknown"):
+        compare(a, b)
+
+
 def test_different_numbers_of_ranks_are_compared_by_gpu() -> None:
     a, b = side("a", RATES), elsewhere("b", times(1.9), world_size=2)
     found = compare(a, b, preset="highest_mean")
