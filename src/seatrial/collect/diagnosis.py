@@ -110,6 +110,9 @@ EXIT_CODE_DETAILS = {
 # Lines after a traceback that are no sign of life: what is printed at exit, and by libraries that log everything.
 AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?:real|user|sys)\s|^Exception ignored|^\S*: line \d+: +\d+ ")
 STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)\b[^\w,]{0,12}(\d[\d,]{0,15})", re.IGNORECASE)
+# Where a line begins within a line: at a carriage return, or with another rank's prefix behind a line that was not ended. Not behind
+# other prefixes, nor quoted.
+LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
 # What Python draws before the lines of a group of exceptions.
 GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
@@ -237,11 +240,11 @@ class LogReader:
     def feed(self, line: str, *, source: str = "", rank: int | None = None) -> None:
         """One line. `source` names its file, `rank` the rank it belongs to, where the caller knows it."""
         self._numbers[source] = self._numbers.get(source, 0) + 1
-        if "\r" in line:
+        if "\r" in line or line.rfind("[rank") > 0:
             # A progress bar rewrites its line; what is printed next begins right behind it.
-            parts = [part for part in line.split("\r") if part.strip()]
-            for part in parts:
-                self._feed(part, source, rank)
+            for part in LINE_BEGINS.split(line):
+                if part.strip():
+                    self._feed(part, source, rank)
         else:
             self._feed(line, source, rank)
 
