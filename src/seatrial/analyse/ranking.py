@@ -400,13 +400,13 @@ def _work_remedy(running: Sequence[GroupSummary], work: Comparability) -> str:
         rates = [rate for rate in RATE_OF.values() if not work.why_not(rate) and all(rate in group.figures for group in running)]
         if rates:
             return f"Rank by {rates[0]}."
-        return "Let the script report tokens, or set tokens_per_step."
+        return "Let the script report tokens, or set tokens_per_step (sweep: --tokens-per-step)."
     axes = [name for name in dict.fromkeys(name for group in running for name in group.axes) if work_unit(name) == SAMPLES]
     varying = [name for name in axes if len({group.axes.get(name) for group in running}) > 1]
-    example = f' (for example samples_per_step: "{{{varying[0]}}}")' if varying else ""
+    example = f', for example "{{{varying[0]}}}"' if varying else ""
     if not any("steps_per_s" in group.figures for group in running):
         return "Let the script report its steps, and how many samples one takes."
-    return f"Let the script report samples, or set samples_per_step{example}."
+    return f"Let the script report samples, or set samples_per_step (sweep: --samples-per-step){example}."
 
 
 def _one_repeat(running: Sequence[GroupSummary]) -> Iterator[Caution]:

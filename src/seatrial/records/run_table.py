@@ -15,7 +15,7 @@ from seatrial.records.columns import AXIS, SEED_SETTINGS
 from seatrial.records.measure import MemoryTrend, MemoryVerdict, RunMeasure
 from seatrial.records.plan import RunSpec
 from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
-from seatrial.records.work_settings import WorkSetting, work_settings
+from seatrial.records.work_settings import WorkSetting, typed_settings, work_settings
 
 KEY_SEPARATOR = "~"
 KEY_DIGITS = 4
@@ -100,9 +100,11 @@ def global_batch(spec: RunSpec, effective: Effective, world_size: int) -> float 
 
 
 def run_work_settings(spec: RunSpec) -> tuple[WorkSetting, ...]:
-    """Of its settings, axes and variables of the plan, those that change the work of a sample or a step."""
+    """Of its settings, axes, typed options and variables of the plan, those that change the work of a sample or a step."""
     settings = {name: "" if value is None else str(value) for name, value in {**spec.settings, **spec.axes}.items()}
-    return work_settings(settings | {f"env.{name}": value for name, value in spec.env.items()}, spec.workload.sample_size)
+    typed = {name: value for name, value in typed_settings(spec.workload.args).items() if name not in settings}
+    variables = {f"env.{name}": value for name, value in spec.env.items()}
+    return work_settings(settings | typed | variables, spec.workload.sample_size)
 
 
 def log_every(spec: RunSpec) -> Scalar:

@@ -8,7 +8,8 @@ not declared goes by its name. Ranking, comparison, criteria and scaling ask by 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -23,17 +24,27 @@ _NAMES = (
     (
         TOKENS,
         r"(?:max_?)?seq(?:uence)?_?len(?:gth)?|seq_?length|max_?len(?:gth)?|model_max_length|cutoff_len|(?<!_)block_?size|context_?size"
-        r"|(?:max_)?context_?(?:len(?:gth)?|window)|ctx_?(?:len|size)|n_ctx|num_tokens_per_sample|tokens_per_sample",
+        r"|(?:max_)?context_?(?:len(?:gth)?|window)|ctx_?(?:len|size)|n_ctx|num_tokens_per_sample|tokens_per_sample"
+        r"|(?:source|target|input|output|prompt|sample|pack|packing|chunk)_?len(?:gth)?|max_(?:new_)?tokens|max_?seq"
+        r"|n_positions|max_position_embeddings",
     ),
     (
         AUDIO,
         r"slice_?(?:s|sec|seconds|len(?:gth)?)|(?:max_|min_)?audio_?(?:s|sec|seconds?|len(?:gth)?)|clip_?(?:s|sec|seconds|len(?:gth)?)"
-        r"|segment_?(?:s|sec|seconds|len(?:gth)?)|(?:max|min|fixed)_slice_seconds|sample_?duration",
+        r"|segment_?(?:s|sec|seconds|len(?:gth)?|size)|(?:max|min|fixed)_slice_seconds|sample_?duration",
     ),
-    (PIXELS, r"(?:image|img|crop|input)_?(?:size|res|resolution|height|width)|resolution|(?:num_)?frames|num_?crops"),
-    (SAMPLES, r"m?bs|(?<!_)mb|bsz|batch|batch_?size|microbatch|accum\w*"),
+    (PIXELS, r"(?:image|img|crop|input|patch)_?(?:size|res|resolution|height|width)|imgsz|resolution|(?:num_)?frames|num_?crops"),
+    (SAMPLES, r"m?bs|gbs|(?<!_)mb|bsz|batch|batch_?size|microbatch|accum\w*"),
 )
 _PATTERNS = tuple((unit, re.compile(rf"(?:^|_)(?:{names})(?:_|$)", re.IGNORECASE)) for unit, names in _NAMES)
+# Words that mean it only where they are the whole name.
+_WHOLE_NAMES = {
+    **dict.fromkeys(("block", "seq", "seqs", "sequence", "context", "ctx", "len", "length"), TOKENS),
+    **dict.fromkeys(("img", "image", "res", "crop"), PIXELS),
+    "ga": SAMPLES,
+}
+_OPTION = re.compile(r"(?:--?|\+{0,2})(?P<name>[A-Za-z][\w.-]*)=(?P<value>.*)", re.DOTALL)
+_FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +67,30 @@ def work_unit(name: str, declared: Mapping[str, str] | None = None) -> str:
 @cache
 def _unit_of(name: str) -> str:
     plain = name.rpartition(".")[2].replace("-", "_")
-    return next((unit for unit, pattern in _PATTERNS if pattern.search(plain)), "")
+    found = _WHOLE_NAMES.get(plain.lower())
+    return found or next((unit for unit, pattern in _PATTERNS if pattern.search(plain)), "")
+
+
+def typed_settings(argv: Sequence[str]) -> dict[str, str]:
+    """Options of a script with their values: `--seq_len 64`, `--seq_len=64`, `data.seq_len=64`. An axis may have another name than the
+    option that it sets, and a command line behind `bash -c` is one argument."""
+    words = [word for one in argv for word in _words(one)]
+    found: dict[str, str] = {}
+    for at, word in enumerate(words):
+        if option := _OPTION.fullmatch(word):
+            found[option["name"]] = option["value"]
+        elif (flag := _FLAG.fullmatch(word)) and at + 1 < len(words) and not _FLAG.fullmatch(words[at + 1]):
+            found[flag["name"]] = words[at + 1]
+    return found
+
+
+def _words(argument: str) -> list[str]:
+    if " " not in argument:
+        return [argument]
+    try:
+        return shlex.split(argument)
+    except ValueError:
+        return argument.split()
 
 
 def work_settings(settings: Mapping[str, str], declared: Mapping[str, str] | None = None) -> tuple[WorkSetting, ...]:

@@ -16,6 +16,7 @@ from seatrial.analyse.scaling import scaling
 from seatrial.analyse.statistics import estimate
 from seatrial.records.comparison import ComparedGroup, ComparedRun, LossVerdict, Relation
 from seatrial.records.measure import GroupSummary, ReportedFigure
+from seatrial.records.run_table import run_work_settings
 from seatrial.records.work_settings import SAMPLES, work_settings, work_unit
 from seatrial.report.comparison import facts
 from tests.unit.analyse import factory
@@ -106,7 +107,7 @@ def test_steps_of_unlike_work_name_no_winner(metric: str, axis: str) -> None:
     ]
     found = rank_groups(groups, "throughput")
     assert (found.winner, found.recommended) == (None, None)
-    assert ('samples_per_step: "{bs}"' in found.reason) is ((metric, axis) == ("steps_per_s", "bs"))
+    assert ('"{bs}"' in found.reason) is ((metric, axis) == ("steps_per_s", "bs"))
     assert "{block_size}" not in found.reason
 
 
@@ -195,15 +196,30 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
     ("unit", "names"),
     [
         ("tokens", "seq_len sequence_length max_seq_len max_length block_size context_length train.seq_len env.SEQ_LEN max-length n_ctx"),
+        ("tokens", "block seq context length max_tokens max_source_length prompt_len n_positions"),
         ("audio_s", "fixed_slice_s max_slice_s audio_length clip_seconds"),
-        ("pixels", "image_size img_size resolution crop_size num_frames"),
-        (SAMPLES, "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps"),
+        ("pixels", "image_size img_size resolution crop_size num_frames imgsz patch_size res"),
+        (SAMPLES, "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps ga gbs"),
         ("", "lr num_workers prefetch_factor d_model precision steps batches absolute blocks length_buckets gradient_clipping"),
-        ("", "bucket_cap_mb max_split_size_mb kv_block_size mp_ctx chunk_size n_layers vocab_size"),
+        ("", "bucket_cap_mb max_split_size_mb kv_block_size mp_ctx chunk_size n_layers vocab_size width context_parallel log_length"),
     ],
 )
 def test_settings_by_name(unit: str, names: str) -> None:
     assert {name: work_unit(name) for name in names.split()} == dict.fromkeys(names.split(), unit)
+
+
+@pytest.mark.parametrize(
+    "args", [("--block_size", "{}"), ("--block_size={}",), ("data.block_size={}", "-x"), ("-c", "torchrun t.py --block_size {} | tee log")]
+)
+def test_an_axis_may_have_another_name_than_the_option_it_sets(args: tuple[str, ...]) -> None:
+    specs = [
+        replace(factory.spec(f"b{size}_r1"), axes={"b": size}, workload=replace(factory.spec("b").workload, args=filled))
+        for size in (32, 64)
+        for filled in [tuple(arg.replace("{}", str(size)) for arg in args)]
+    ]
+    a, b = (factory.group(spec.run, figures=SHORT.figures, work=run_work_settings(spec)) for spec in specs)
+    assert comparable(a, b).why_not("samples_per_s") and not comparable(a, a).unlike
+    assert comparable(a, b).unlike[0].setting.endswith("block_size (32 → 64)")
 
 
 def working(name: str, **figures: float) -> ComparedGroup:
