@@ -132,7 +132,7 @@ def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], m
         return chosen, f"the lowest p90/p50 ({jitter:.3g}) of the {tied}"
     if len(steady) == len(top):
         return chosen, f"the simplest setting of the {tied}"
-    return chosen, f"the simplest setting of those {len(steady)} of the {tied} that have the lowest p90/p50"
+    return chosen, f"the lowest p90/p50, then the simplest setting, of the {tied}"
 
 
 def _simplest(rows: Sequence[RankedGroup], groups: Sequence[GroupSummary]) -> RankedGroup:

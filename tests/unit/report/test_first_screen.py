@@ -68,6 +68,19 @@ def test_a_pass_is_only_the_criteria() -> None:
     assert (platform.word, platform.status) == ("platform unstable", Status.OPEN)
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("the lowest p90/p50 (1.05) of the 2 indistinguishable groups at the top", "for the lowest p90/p50 (1.05); tied"),
+        ("the lowest p90/p50, then the simplest setting, of the 3 indistinguishable groups at the top", "then the simplest setting; tied"),
+    ],
+)
+def test_the_headline_says_why_a_group_is_recommended(reason: str, shown: str) -> None:
+    found = unstable()
+    found = dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, recommended_reason=reason))
+    assert shown in headline(found)[1].text
+
+
 def test_findings_of_all_groups_are_one_with_the_cause_offered() -> None:
     platform = headline(unstable())[2]
     assert platform.text == "all 4 groups, CV 7–9 %: other jobs used 58 % of the CPU"
