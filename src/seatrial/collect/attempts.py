@@ -493,10 +493,14 @@ def preflight_causes(preflight: Path) -> tuple[JitterCause, ...]:
     )
 
 
-def _preflight_warnings(preflight: Path) -> list[Check]:
+def read_checks(preflight: Path) -> list[Check]:
+    """What preflight.json holds; nothing where it is absent or damaged."""
     written = files.read_json(preflight)
-    checks = [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
-    return [check for check in checks if not check.ok and not check.refuses]
+    return [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
+
+
+def _preflight_warnings(preflight: Path) -> list[Check]:
+    return [check for check in read_checks(preflight) if not check.ok and not check.refuses]
 
 
 def _sentence(text: str) -> str:
