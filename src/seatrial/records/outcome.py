@@ -122,8 +122,6 @@ class Diagnosis:
     """The last that a process printed is the traceback of an uncaught exception."""
     last_step: int | None = None
     """The highest among the last step numbers in the log; None without any."""
-    step_interval: int = 1
-    """Steps between two lines that report one."""
 
 
 @dataclass(frozen=True, kw_only=True)
