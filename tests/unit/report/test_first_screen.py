@@ -216,7 +216,15 @@ def test_cautions_are_counted_and_not_printed() -> None:
     assert "3 cautions: seatrial report out --full" in text and "Caution 1." not in text
 
 
-def test_a_caution_that_makes_the_ranking_doubtful_is_printed() -> None:
+def test_why_no_criterion_passes_on_a_run_that_may_have_failed_is_printed() -> None:
+    text = "failed_runs at most 0: 0 of 8 runs failed, but mb8_r1 exited 0 after a traceback: probably failed."
+    finding = dataclasses.replace(MET, verdict=Verdict.INCONCLUSIVE, text=text)
+    verdict = CampaignVerdict(verdict=Verdict.INCONCLUSIVE, findings=(finding,))
+    assert [one.text for one in key_findings(passed(verdict=verdict))][:1] == [f"[1] {text}"]
+    assert not any(text in one.text for one in key_findings(passed(verdict=verdict, pending=("mb8_r2",)))), "pending: in the headline"
+
+
+def test_a_caution_that_weakens_the_ranking_is_printed() -> None:
     nan = Caution(kind="loss_not_finite", text="The loss is nan from step 20 on.", subject="mb16_nw2_r1")
     results = dataclasses.replace(unstable(), cautions=(nan, dataclasses.replace(nan, subject="mb16_nw0_r1")))
     text = " ".join("\n".join(printed(results)).split())

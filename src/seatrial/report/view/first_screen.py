@@ -256,8 +256,9 @@ def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:
     for verdict in (Verdict.FAIL, Verdict.INCONCLUSIVE):
         for finding in results.verdict.findings:
             metric = finding.criterion.metric if finding.criterion else ""
-            # Undecided only since runs are pending is in the headline; failed runs are listed with their causes.
-            if finding.verdict is not verdict or (metric == "failed_runs" and (failed_runs_shown or verdict is Verdict.INCONCLUSIVE)):
+            # That runs are pending is in the headline; failed runs are listed with their causes.
+            is_shown = failed_runs_shown or (verdict is Verdict.INCONCLUSIVE and results.pending)
+            if finding.verdict is not verdict or (metric == "failed_runs" and is_shown):
                 continue
             action = finding.advice[0].text if finding.advice else ""
             yield KeyFinding(status=VERDICT_STATUS[verdict], text=f"[{problems.short_id(finding)}] {finding.text}", action=action)
