@@ -81,7 +81,7 @@ RUN_FAULTS = Part(
         Row(
             "The same after the last step asked for, or with fewer steps than the other repeats",
             "The run stays in the tables; no criterion passes on it.",
-            "`ok` with a caution (`doubtful_end`), INCONCLUSIVE.",
+            "`ok` with a caution (`may_have_failed`), INCONCLUSIVE.",
             f"{RUNS}::test_a_traceback_after_the_last_step_leaves_the_verdict_open",
         ),
         Row(

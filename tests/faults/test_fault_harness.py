@@ -97,7 +97,7 @@ def test_harness_and_agent_killed_together(harness: Harness) -> None:
     harness.run("run", str(harness.plan(LONG.replace("60000", "30"))))
     assert set(outcomes(harness).values()) == {("interrupted", "harness_lost"), ("ok", "none")}
     killed = outcome(harness)
-    assert 0 < killed["duration_s"] <= killed_t - started_t + 1 and killed["ended_by"], "not until the next start"
+    assert 0 < killed["duration_s"] <= killed_t - started_t + 1 and killed["last_seen_in"], "not until the next start"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from seatrial.analyse.statistics import estimate
 from seatrial.records.comparison import Comparability, ComparedGroup, Unlike
 from seatrial.records.measure import GroupSummary
-from seatrial.records.work_settings import AUDIO, SAMPLE_UNITS, TOKENS, WorkSetting, work_settings
+from seatrial.records.work_settings import AUDIO, SAMPLE_UNITS, SAMPLES, TOKENS, WorkSetting, work_settings
 
 UNLIKE_SAMPLES, UNLIKE_STEPS = "unlike_samples", "unlike_steps"
 LOSS = "loss"
@@ -113,7 +113,7 @@ def _unlike_steps(a: _Work, b: _Work) -> Unlike | None:
             if abs(math.log(work_b / work_a)) <= SAME_STEP:
                 return None
             return _steps(f"a step takes {work_a:.4g} {name.removesuffix('_per_s')} in {a.name} and {work_b:.4g} in {b.name}")
-    differing = _differing(a, b, ("samples",))
+    differing = _differing(a, b, (SAMPLES,))
     if differing:
         return _steps(f"{_setting_text(differing)} differs", _setting_text(differing))
     return _steps(f"the number of ranks ({a.world_size} → {b.world_size}) differs") if a.world_size != b.world_size else None

@@ -53,7 +53,7 @@ RATES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s")
 # Compared with a caution while a step does not do the same work in both.
 STEP_TIMES = ("wall_p50_ms", "wall_p90_over_p50")
 LEAST_RUNS = 2
-MOST_PCT = 1000.0
+LARGEST_DETECTABLE_PCT = 1000.0
 """Per cent beyond which a smallest detectable difference says only that there are too few runs."""
 WIDEST_INTERVAL = 100
 """Upper over lower end, likewise."""
@@ -249,9 +249,9 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
 
 
 def _detectable_pct(difference: Difference | None, confidence: float) -> float | None:
-    """None where these runs would not even show a change by MOST_PCT."""
+    """None where these runs would not even show a change by LARGEST_DETECTABLE_PCT."""
     found = detectable_pct(difference, confidence) if difference else None
-    return found if found is not None and found <= MOST_PCT else None
+    return found if found is not None and found <= LARGEST_DETECTABLE_PCT else None
 
 
 def _relation(ratio: Estimate | None, metric: Metric, margin_pct: float) -> Relation:

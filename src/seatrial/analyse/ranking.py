@@ -132,7 +132,7 @@ def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], m
         return chosen, f"the lowest p90/p50 ({jitter:.3g}) of the {tied}"
     if len(steady) == len(top):
         return chosen, f"the simplest setting of the {tied}"
-    return chosen, f"the simplest setting of those {len(steady)} of the {tied} that have the lowest p90/p50"
+    return chosen, f"the lowest p90/p50, then the simplest setting, of the {tied}"
 
 
 def _simplest(rows: Sequence[RankedGroup], groups: Sequence[GroupSummary]) -> RankedGroup:
@@ -157,7 +157,7 @@ def _level(value: Scalar, among: list[Scalar]) -> float:
 
 
 def _figure_name(metric: Metric) -> str:
-    return "The length of a run" if metric.name == "duration_s" else metric.unit
+    return "the length of a run" if metric.name == "duration_s" else metric.unit
 
 
 def _best_word(metric: Metric) -> str:
@@ -390,8 +390,8 @@ def _unlike_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Ca
 def _not_comparable(groups: Sequence[GroupSummary], metric: Metric) -> str:
     """Why no group can win by this metric, and what to do; empty where one can."""
     work, running = _compared_work(groups), [group for group in groups if group.runs]
-    unlike = work.why_not(metric.name)
-    return f"{_figure_name(metric)} cannot be compared between these groups: {unlike}. {_work_remedy(running, work)}" if unlike else ""
+    unlike, name = work.why_not(metric.name), _figure_name(metric).replace("the ", "The ", 1)
+    return f"{name} cannot be compared between these groups: {unlike}. {_work_remedy(running, work)}" if unlike else ""
 
 
 def _work_remedy(running: Sequence[GroupSummary], work: Comparability) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from seatrial.collect.attempts import read_checks
 from seatrial.core import files
 from seatrial.core.errors import RefusedError
 from seatrial.core.hostfile import HostSpec
@@ -24,8 +25,10 @@ from seatrial.preflight.hosts.examine import examine_hosts, no_hosts
 from seatrial.preflight.hosts.exchanges import PernodeFacts, hosts_of, need_of_head
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
-from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.codec import to_json
 from seatrial.records.plan import HOSTFILE, CampaignPlan, PlaceSpec
+
+EARLIER_START = " (at an earlier start)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,15 +52,10 @@ def run_preflight(plan: CampaignPlan, paths: CampaignPaths, server: PernodeServe
     return PreflightResult(warnings=tuple(failed), hosts=hosts.facts if hosts else {})
 
 
-EARLIER_START = " (at an earlier start)"
-
-
 def _noise_of_earlier_starts(paths: CampaignPaths, checks: Sequence[Check]) -> list[Check]:
     """What earlier starts in this folder found and this one does not: runs that are not run again were measured beside it."""
-    written = files.read_json(paths.preflight)
-    stored = [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
     now = {(check.name, check.hosts) for check in checks if not check.ok}
-    noise = [check for check in stored if check.noise and not check.ok and (check.name, check.hosts) not in now]
+    noise = [check for check in read_checks(paths.preflight) if check.noise and not check.ok and (check.name, check.hosts) not in now]
     return [replace(check, found=f"{check.found.removesuffix(EARLIER_START)}{EARLIER_START}", refuses=False) for check in noise]
 
 

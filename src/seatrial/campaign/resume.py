@@ -96,7 +96,7 @@ def close_abandoned_attempts(paths: CampaignPaths) -> None:
                 started_t=lived.started_t,
                 ended_t=lived.ended_t,
                 duration_s=lived.ended_t - lived.started_t,
-                ended_by=lived.file,
+                last_seen_in=lived.file,
             )
             files.write_json(attempt.outcome, to_json(outcome))
 

@@ -47,11 +47,11 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
     bundled = spec.workload.module is not None
     judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)
     host = ending.broken_host
-    found, doubt = None, ""
+    found, may_have_failed = None, ""
     if judged.needs_log or judged.outcome is Outcome.OK:
         read = diagnose_attempt(attempt, ending.returncode, spec.steps)
         found = read if judged.needs_log or read.outcome is Outcome.FAILED else None
-        doubt = _doubt(read) if not found and read.outcome is None else ""
+        may_have_failed = _why_it_may_have_failed(read) if not found and read.outcome is None else ""
     if found:
         who = f"rank {found.rank}: " if found.rank is not None and not found.detail.startswith("rank ") else ""
         detail = f"{'exit code 0, but ' if judged.outcome is Outcome.OK else ''}{who}{found.detail}"
@@ -88,11 +88,11 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
         telling=found.telling if found else (),
         frame=stall.frame,
         excerpt=found.excerpt if found else (),
-        doubt=doubt,
+        may_have_failed=may_have_failed,
     )
 
 
-def _doubt(read: Diagnosis) -> str:
+def _why_it_may_have_failed(read: Diagnosis) -> str:
     if read.traceback_at_end:
         return f"exited 0 after a traceback: probably failed ({read.detail})"
     return f"exited 0, and its log ends with an error: it may have failed ({read.detail})"
@@ -225,5 +225,5 @@ def mask_outcome(outcome: RunOutcome, spec: RunSpec, caller: Mapping[str, str]) 
     # One by one: the same name may have another value in each.
     known = {secret for named in (caller, spec.env, settings, axes) for secret in collect_secrets(named, args)}
     log_tail, telling, excerpt = (mask_lines(lines, known) for lines in (outcome.log_tail, outcome.telling, outcome.excerpt))
-    detail, doubt = mask_text(outcome.detail, known), mask_text(outcome.doubt, known)
-    return replace(outcome, detail=detail, doubt=doubt, log_tail=log_tail, telling=telling, excerpt=excerpt)
+    detail, may_have_failed = mask_text(outcome.detail, known), mask_text(outcome.may_have_failed, known)
+    return replace(outcome, detail=detail, may_have_failed=may_have_failed, log_tail=log_tail, telling=telling, excerpt=excerpt)

@@ -54,9 +54,9 @@ MetricName = Annotated[
     str,
     typer.Option(
         metavar="METRIC",
-        help="Compare by this: throughput (samples/s, else tokens/s, steps/s, length of the run: the first that both have and that is the "
-        "same work in both), or samples_per_s, tokens_per_s, audio_s_per_s, steps_per_s, wall_p50_ms, wall_p90_over_p50, startup_s, "
-        "duration_s.",
+        help="Compare by this: throughput (samples/s, else tokens/s, s of audio/s, steps/s, length of the run: the first that both have "
+        "and that is the same work in both), or samples_per_s, tokens_per_s, audio_s_per_s, steps_per_s, wall_p50_ms, "
+        "wall_p90_over_p50, startup_s, duration_s.",
         rich_help_panel=WHAT,
     ),
 ]

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seatrial.cli.options import AsJson
-from seatrial.core.errors import UsageError
+from seatrial.core.errors import DONE, FAILED, INCONCLUSIVE, UsageError
 from seatrial.core.text import format_bytes, format_duration
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 
@@ -27,12 +27,11 @@ EXAMPLES = {
     "diagnose": "seatrial diagnose slurm-4711.out slurm-4711.err\n\ntorchrun train.py 2>&1 | tee job.log; seatrial diagnose job.log"
 }
 STDIN = "-"
-EXIT_CODES = {Outcome.OK: 0, Outcome.FAILED: 2}
-CANNOT_TELL = 3
+EXIT_CODES = {Outcome.OK: DONE, Outcome.FAILED: FAILED, None: INCONCLUSIVE}
 STYLES = {Outcome.OK: ("OK", "bold green"), Outcome.FAILED: ("FAILED", "bold red"), None: ("CANNOT TELL", "bold yellow")}
 LABEL_WIDTH = 10
-MAX_EXCERPT = 7
-MAX_TELLING = 4
+MAX_EXCERPT_LINES = 7
+MAX_RELEVANT_LINES = 4
 
 Logs = Annotated[
     list[str],
@@ -64,10 +63,9 @@ def diagnose(logs: Logs, exit_code: ExitCode = None, steps: Steps = None, as_jso
     with _files(logs) as files:
         report = diagnose_logs(files, exit_code, steps)
     _print(console_for(as_json=as_json, plain=True), report)
-    code = EXIT_CODES.get(report.diagnosis.outcome or Outcome.SKIPPED, CANNOT_TELL)
     if as_json:
         print_json(to_json(report))
-    return code
+    return EXIT_CODES[report.diagnosis.outcome]
 
 
 @contextmanager
@@ -90,7 +88,7 @@ def _files(logs: list[str]) -> Iterator[list[LogFile]]:
 
 def _print(console: Console, report: LogReport) -> None:
     found = report.diagnosis
-    title, style = STYLES.get(found.outcome, STYLES[None])
+    title, style = STYLES[found.outcome]
     console.print(f"{title}  {_headline(report)}", style=style, no_wrap=True, overflow="ellipsis")
     if found.outcome is not Outcome.OK and found.cause is not Cause.UNKNOWN:
         _print_lines(console, found)
@@ -121,7 +119,7 @@ def _headline(report: LogReport) -> str:
 
 def _print_lines(console: Console, found: Diagnosis) -> None:
     """The frames and the line that show the cause, or the most relevant lines where none does."""
-    lines = found.excerpt[-MAX_EXCERPT:] if len(found.excerpt) > 1 else found.telling[:MAX_TELLING]
+    lines = found.excerpt[-MAX_EXCERPT_LINES:] if len(found.excerpt) > 1 else found.telling[:MAX_RELEVANT_LINES]
     for line in lines:
         console.print(f"  │ {line}", style="dim" if line.startswith(" ") else "", no_wrap=True, overflow="ellipsis")
 

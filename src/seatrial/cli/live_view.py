@@ -77,8 +77,8 @@ class PlainView:
         if outcome.outcome not in (Outcome.OK, Outcome.INTERRUPTED):
             self.failed += 1
             self._print_failure(outcome)
-        elif outcome.doubt:
-            self._print_line(f"    {outcome.doubt}")
+        elif outcome.may_have_failed:
+            self._print_line(f"    {outcome.may_have_failed}")
 
     def _print_failure(self, outcome: RunOutcome) -> None:
         for line in lines_to_show(outcome.excerpt or outcome.log_tail)[-FAILURE_LINES_SHOWN:]:

@@ -37,7 +37,7 @@ from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.core.text import MIB, MOST_NAMED, count_were, format_duration, join_names
 from seatrial.machine.provenance import NOT_TUNING, TUNING_PREFIXES, host_hardware
 from seatrial.records.attempt import Attempt, Provenance
-from seatrial.records.caution import DOUBTFUL_END, Caution, Check, Number
+from seatrial.records.caution import MAY_HAVE_FAILED, Caution, Check, Number
 from seatrial.records.codec import from_json_or_none
 from seatrial.records.launch import SKEW_S, NodesRecord
 from seatrial.records.measure import PREFLIGHT, JitterCause
@@ -169,7 +169,7 @@ def _read_attempt(paths: AttemptPaths, requested: Requested) -> tuple[Attempt | 
             *recovered_cautions(paths.folder),
             *alarm_cautions(spec.run, paths.alarms),
             *leftover_process_cautions(spec.run, outcome),
-            *doubtful_end_cautions(spec.run, outcome),
+            *may_have_failed_cautions(spec.run, outcome),
             *binary_log_cautions(spec.run, paths.launcher_log),
             *clock_skew_cautions(spec.run, nodes),
             *host_difference_cautions(spec.run, provenance.hosts if provenance else {}),
@@ -309,10 +309,10 @@ def leftover_process_cautions(run: str, outcome: RunOutcome | None) -> Iterator[
         yield Caution(kind="left_behind", subject=run, numbers={"killed": outcome.killed}, text=text)
 
 
-def doubtful_end_cautions(run: str, outcome: RunOutcome | None) -> Iterator[Caution]:
+def may_have_failed_cautions(run: str, outcome: RunOutcome | None) -> Iterator[Caution]:
     """A run that is `ok` by its exit code, and may have failed."""
-    if outcome is not None and outcome.doubt:
-        yield Caution(kind=DOUBTFUL_END, subject=run, text=f"{run} {outcome.doubt}.")
+    if outcome is not None and outcome.may_have_failed:
+        yield Caution(kind=MAY_HAVE_FAILED, subject=run, text=f"{run} {outcome.may_have_failed}.")
 
 
 # Read at either end of the log; what is binary throughout shows there.
@@ -493,10 +493,14 @@ def preflight_causes(preflight: Path) -> tuple[JitterCause, ...]:
     )
 
 
-def _preflight_warnings(preflight: Path) -> list[Check]:
+def read_checks(preflight: Path) -> list[Check]:
+    """What preflight.json holds; nothing where it is absent or damaged."""
     written = files.read_json(preflight)
-    checks = [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
-    return [check for check in checks if not check.ok and not check.refuses]
+    return [check for one in (written if isinstance(written, list) else []) if (check := from_json_or_none(Check, one))]
+
+
+def _preflight_warnings(preflight: Path) -> list[Check]:
+    return [check for check in read_checks(preflight) if not check.ok and not check.refuses]
 
 
 def _sentence(text: str) -> str:

@@ -18,9 +18,8 @@ import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
-from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, host_in, read_lines, without_host
+from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, host_in, without_host
 from seatrial.collect.log_evidence import (
     CHAINED,
     EXCEPTION,
@@ -231,11 +230,6 @@ class LogReader:
         self._steps_since_report = 0
         self._good_end_at: int | None = None
         self._steps: deque[tuple[int, str]] = deque(maxlen=RECENT_STEPS)
-
-    def read(self, path: Path, *, source: str = "", rank: int | None = None) -> None:
-        """Every line of a file; OSError where it cannot be read."""
-        for line in read_lines(path):
-            self.feed(line, source=source, rank=rank)
 
     def feed(self, line: str, *, source: str = "", rank: int | None = None) -> None:
         """One line. `source` names its file, `rank` the rank it belongs to, where the caller knows it."""
@@ -479,7 +473,6 @@ class LogReader:
             launcher_report=self._report_at is not None,
             traceback_at_end=at_end,
             last_step=last.step,
-            step_interval=last.interval,
         )
 
     def failure(self, exit_code: int | None = None) -> Diagnosis:

@@ -18,7 +18,7 @@ from types import MappingProxyType
 
 from seatrial.core.paths import CAMPAIGN_FILES
 from seatrial.core.text import count, join_names
-from seatrial.records.caution import DOUBTFUL_END, Scalar
+from seatrial.records.caution import MAY_HAVE_FAILED, Scalar
 from seatrial.records.comparison import Comparison, Scaling
 from seatrial.records.measure import (
     CONFIDENCE,
@@ -72,7 +72,7 @@ class Facts:
     """By group and `Baseline.text`."""
     scaling: Scaling | None = None
     drift: SentinelDrift | None = None
-    doubtful: tuple[str, ...] = ()
+    may_have_failed: tuple[str, ...] = ()
     """Runs that are `ok` by their exit code and may have failed, each with the reason: no verdict passes on them."""
 
     @property
@@ -199,11 +199,11 @@ def collect_facts(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], r
         pending=tuple(dict.fromkeys([*pending, *without_result])),
         groups=tuple(group for group in groups if group.mode != SENTINEL),
         ranking=ranking,
-        doubtful=doubtful_ends(ok),
+        may_have_failed=runs_that_may_have_failed(ok),
     )
 
 
-def doubtful_ends(ok: Sequence[MeasuredRun]) -> tuple[str, ...]:
+def runs_that_may_have_failed(ok: Sequence[MeasuredRun]) -> tuple[str, ...]:
     """Runs that ended after a traceback, or after fewer steps than asked for or than their repeats took."""
     most: dict[str, int] = {}
     for run in ok:
@@ -212,7 +212,7 @@ def doubtful_ends(ok: Sequence[MeasuredRun]) -> tuple[str, ...]:
     found = []
     for run in ok:
         name = run.attempt.spec.run
-        own = [caution.text.rstrip(".") for caution in run.attempt.cautions if caution.kind == DOUBTFUL_END]
+        own = [caution.text.rstrip(".") for caution in run.attempt.cautions if caution.kind == MAY_HAVE_FAILED]
         short = _missing_steps(run, most.get(run.attempt.spec.key, 0))
         found += own or ([f"{name} exited 0 after {short}"] if short else [])
     return tuple(found)

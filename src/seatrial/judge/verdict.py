@@ -94,8 +94,8 @@ def _decide(criterion: Criterion, readings: Sequence[Reading], facts: Facts) -> 
     text = f"{question}: {met_text(criterion, readings)}"
     if facts.pending:
         return Verdict.INCONCLUSIVE, f"{text}, but {pending_text(facts)}."
-    if facts.doubtful:
-        return Verdict.INCONCLUSIVE, f"{text}, but {listed(facts.doubtful, '; ')}."
+    if facts.may_have_failed:
+        return Verdict.INCONCLUSIVE, f"{text}, but {listed(facts.may_have_failed, '; ')}."
     return Verdict.PASS, f"{text}."
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 Scalar = str | int | float | bool | None
 """A value of a setting, or of a cell of a table."""
 Number = float | int | str | None
-DOUBTFUL_END = "doubtful_end"
+MAY_HAVE_FAILED = "may_have_failed"
 """Kind of the caution about a run that is `ok` by its exit code and may have failed: no verdict passes on it."""
 
 

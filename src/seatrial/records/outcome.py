@@ -122,8 +122,6 @@ class Diagnosis:
     """The last that a process printed is the traceback of an uncaught exception."""
     last_step: int | None = None
     """The highest among the last step numbers in the log; None without any."""
-    step_interval: int = 1
-    """Steps between two lines that report one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,7 +163,7 @@ class RunOutcome:
     """Where the main thread of `rank` was: `train.py:41 in step`."""
     excerpt: tuple[str, ...] = ()
     """The lines of the log that show the cause: the innermost frames of the rank that failed first."""
-    doubt: str = ""
-    """Of a run that is `ok` by its exit code: what makes that doubtful."""
-    ended_by: str = ""
+    may_have_failed: str = ""
+    """Of a run that is `ok` by its exit code: why it may have failed all the same."""
+    last_seen_in: str = ""
     """Where nobody saw the end: the file whose last entry `ended_t` and `duration_s` come from."""

@@ -16,7 +16,7 @@ from rich.text import Text
 from seatrial.records.measure import RankedGroup
 from seatrial.records.results import CampaignResults
 from seatrial.report.terminal_sections import NOTE_STYLES, clipped, headline_lines, written_reports
-from seatrial.report.text import NONE, figure, margin, one_line, ratio
+from seatrial.report.text import NONE, figure, margin, one_line
 from seatrial.report.view import campaign, first_screen
 from seatrial.report.view.first_screen import KeyFinding, Status
 
@@ -62,7 +62,7 @@ def where(results: CampaignResults, groups: int, findings: int, width: int) -> l
     lines: list[RenderableType] = []
     for label, path in written_reports(results)[:1]:
         lines.append(Text.assemble(label, (one_line(str(path)), "cyan"), no_wrap=True, overflow="ignore"))
-    more = first_screen.left_over(results, groups, findings)
+    more = ", ".join(text for _, text in first_screen.left_over(results, groups, findings))
     command = f"seatrial report {shlex.quote(one_line(results.output))} --full"
     lines.append(Text.assemble(f"{more}: " if more else "Details: ", (command, "cyan"), no_wrap=True, overflow="ignore"))
     return lines
@@ -118,7 +118,6 @@ def _style(row: RankedGroup | None, at: int) -> str:
 
 def _cells(row: RankedGroup) -> list[str]:
     group = row.summary
-    spread = f"{ratio(row.ratio.low)}–{ratio(row.ratio.high)}" if row.ratio and row.ratio.low is not None else ""
     failed = group.failed_runs + len(group.infrastructure_failures)
     missing = [f"{failed} failed"] if failed else []
     missing += [f"{group.set_aside_runs} set aside"] if group.set_aside_runs else []
@@ -127,8 +126,8 @@ def _cells(row: RankedGroup) -> list[str]:
         one_line(row.group),
         figure(row.value),
         margin(row.estimate).removeprefix("±").strip() or NONE,
-        ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE),
-        spread,
+        campaign.to_best(row),
+        campaign.to_best_interval(row),
         ", ".join(filter(None, (campaign.note_with_debug(row), *missing))),
     ]
 

@@ -193,7 +193,6 @@ def _ranking_table(results: CampaignResults, rows: Sequence[RankedGroup], axes: 
 def _ranking_cells(row: RankedGroup, axes: Sequence[str], width: int) -> list[Text]:
     group = row.summary
     tried = group.runs + group.failed_runs + group.set_aside_runs + len(group.infrastructure_failures)
-    to_best = ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE)
     note = campaign.note_text(row) if width >= WIDE else campaign.note_with_debug(row)
     return [
         Text(str(row.rank)),
@@ -201,7 +200,7 @@ def _ranking_cells(row: RankedGroup, axes: Sequence[str], width: int) -> list[Te
         *(text(axis_level(group.axes.get(axis))) for axis in axes),
         Text(figure(row.value)),
         Text(margin(row.estimate).removeprefix("±").strip() or NONE),
-        *((Text(str(row.n or NONE)), Text(to_best)) if width >= NARROW else ()),
+        *((Text(str(row.n or NONE)), Text(campaign.to_best(row))) if width >= NARROW else ()),
         Text(ratio(campaign.mean_of(group, "wall_p90_over_p50"))),
         *((Text(format_duration(campaign.mean_of(group, "startup_s"))),) if width >= WIDE else ()),
         Text(f"{group.runs}/{tried}", "red" if group.failed_runs else ""),

@@ -24,13 +24,14 @@ from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine, read_
 from seatrial.collect.log_steps import PrintedStep, Reading, best_reading
 from seatrial.core.errors import UsageError
 from seatrial.core.log_lines import KEYWORDS, NUMBER, split_rank, strip_colours
+from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import MIB
 from seatrial.records.outcome import Diagnosis
 from seatrial.records.plan import LOCAL, LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
 
 LOG_ENDINGS = (".log", ".out", ".err", ".txt")
 LOG_NAMES = ("stdout", "stderr", "log")
-OWN_LOG = "launcher.log"
+OWN_LOG = ATTEMPT_FILES.launcher_log.name
 MAX_FILES = 4096
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".zip")
 # `rank5`, `rank_5`, `rank-05`; and `attempt_0/5/stderr.log` of torchrun's --log-dir.

@@ -76,6 +76,15 @@ def test_of_equal_jitter_the_simpler_setting_is_recommended(axes: list[dict[str,
     assert "simplest setting of the 3" in found.recommended_reason
 
 
+def test_jitter_comes_before_the_simpler_setting() -> None:
+    """Two of three have the lowest p90/p50: the simpler of these two, though the third is the simplest of all."""
+    jitter = {2: 1.1, 1: 1.1, 0: 1.5}
+    groups = [group(f"nw{nw}", [100 + nw, 104 + nw, 96 + nw], jitter=own, axes={"nw": nw}) for nw, own in jitter.items()]
+    found = rank_groups(groups, "throughput")
+    assert found.recommended == "nw1"
+    assert found.recommended_reason.startswith("the lowest p90/p50, then the simplest setting, of the 3")
+
+
 def test_in_the_demo_nothing_leads_that_does_not() -> None:
     """The third row's figure is the best, the first one's p90/p50 the lowest: the first is recommended and ranks by its figure."""
     demo = [("a", 239.7, 1.05), ("b", 243.0, 1.20), ("c", 248.1, 1.12)]

@@ -121,7 +121,7 @@ def test_an_attempt_that_was_killed_has_the_time_from_its_start_to_its_last_sign
     close_abandoned_attempts(CampaignPaths(tmp_path))
     ended = files.read_json(paths.outcome)
     assert (ended["started_t"], ended["ended_t"], ended["duration_s"]) == (start_t, start_t + 125.5, 125.5)
-    assert ended["ended_by"] == paths.heartbeat(0).name and paths.heartbeat(0).name in ended["detail"]
+    assert ended["last_seen_in"] == paths.heartbeat(0).name and paths.heartbeat(0).name in ended["detail"]
 
 
 def test_of_an_attempt_that_wrote_nothing_no_time_is_known(tmp_path: Path) -> None:

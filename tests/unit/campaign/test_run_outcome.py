@@ -455,18 +455,18 @@ def test_exit_code_0_after_the_launcher_s_report_is_a_failure(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(("steps", "how"), [(500, Outcome.FAILED), (100, Outcome.OK), (None, Outcome.OK)])
-def test_exit_code_0_after_a_traceback_is_a_failure_where_steps_are_missing_else_doubtful(
+def test_exit_code_0_after_a_traceback_is_a_failure_where_steps_are_missing_else_it_may_have_failed(
     tmp_path: Path, steps: int | None, how: Outcome
 ) -> None:
     found = ended(tmp_path, STEPS + RAISED.format(rank=0, last="ValueError: bad"), steps=steps)
     assert found.outcome is how
     assert ("ValueError: bad" in found.detail) == (how is Outcome.FAILED)
-    assert (found.doubt == "exited 0 after a traceback: probably failed (ValueError: bad)") == (how is Outcome.OK)
+    assert (found.may_have_failed == "exited 0 after a traceback: probably failed (ValueError: bad)") == (how is Outcome.OK)
 
 
-def test_noise_after_the_last_step_is_no_doubt(tmp_path: Path) -> None:
+def test_noise_after_the_last_step_is_no_failure(tmp_path: Path) -> None:
     found = ended(tmp_path, STEPS + "Exception ignored in: <x>\nTraceback (most recent call last):\n  File\nAttributeError: x\n", steps=100)
-    assert (found.outcome, found.doubt, found.detail) == (Outcome.OK, "", "")
+    assert (found.outcome, found.may_have_failed, found.detail) == (Outcome.OK, "", "")
 
 
 def test_the_first_cause_is_found_before_thousands_of_lines(tmp_path: Path) -> None:

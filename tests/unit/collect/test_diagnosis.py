@@ -205,9 +205,7 @@ def test_every_line_of_a_file_is_read(tmp_path: Path) -> None:
     log.write_bytes(b"a\n\xffb\n" + b"x" * 3_000_000 + b"\r" + b"ValueError: late\nlast")
     lines = list(read_lines(log))
     assert lines[:2] == ["a", "\N{REPLACEMENT CHARACTER}b"] and lines[-1] == "last"
-    reader = LogReader()
-    reader.read(log, source="log")
-    assert reader.result(exit_code=1).detail == "ValueError: late"
+    assert diagnose(1, lines).detail == "ValueError: late"
 
 
 def literals(pattern: Any) -> list[list[str]]:

@@ -20,7 +20,7 @@ from seatrial.judge.verdict import (
     unit_text,
     violated_text,
 )
-from seatrial.records.caution import DOUBTFUL_END, Caution
+from seatrial.records.caution import MAY_HAVE_FAILED, Caution
 from seatrial.records.measure import Ranking, Window
 from seatrial.records.outcome import Cause, Fault, Outcome
 from seatrial.records.results import MeasuredRun
@@ -444,17 +444,17 @@ def test_a_run_as_text_and_files() -> None:
     assert under_test.outcome_file(run) == "mb16_nw2_r1/attempt-1/outcome.json"
 
 
-def doubted(**changes: Any) -> list[MeasuredRun]:
+def suspect(**changes: Any) -> list[MeasuredRun]:
     """The first run, changed, beside three that are clean."""
     first, *others = clean_runs()
     return [dataclasses.replace(first, **changes), *others]
 
 
-def test_a_doubtful_end_passes_no_criterion() -> None:
+def test_a_run_that_may_have_failed_passes_no_criterion() -> None:
     assert judged().verdict is Verdict.PASS
     first = clean_runs()[0]
-    caution = Caution(kind=DOUBTFUL_END, subject=first.attempt.spec.run, text="r1 exited 0 after a traceback: probably failed.")
-    found = judged(runs=doubted(attempt=dataclasses.replace(first.attempt, cautions=(caution,))))
+    caution = Caution(kind=MAY_HAVE_FAILED, subject=first.attempt.spec.run, text="r1 exited 0 after a traceback: probably failed.")
+    found = judged(runs=suspect(attempt=dataclasses.replace(first.attempt, cautions=(caution,))))
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "exited 0 after a traceback: probably failed" in found.findings[0].text
 

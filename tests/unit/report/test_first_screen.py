@@ -68,6 +68,19 @@ def test_a_pass_is_only_the_criteria() -> None:
     assert (platform.word, platform.status) == ("platform unstable", Status.OPEN)
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("the lowest p90/p50 (1.05) of the 2 indistinguishable groups at the top", "for the lowest p90/p50 (1.05); tied"),
+        ("the lowest p90/p50, then the simplest setting, of the 3 indistinguishable groups at the top", "then the simplest setting; tied"),
+    ],
+)
+def test_the_headline_says_why_a_group_is_recommended(reason: str, shown: str) -> None:
+    found = unstable()
+    found = dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, recommended_reason=reason))
+    assert shown in headline(found)[1].text
+
+
 def test_findings_of_all_groups_are_one_with_the_cause_offered() -> None:
     platform = headline(unstable())[2]
     assert platform.text == "all 4 groups, CV 7–9 %: other jobs used 58 % of the CPU"
@@ -203,7 +216,15 @@ def test_cautions_are_counted_and_not_printed() -> None:
     assert "3 cautions: seatrial report out --full" in text and "Caution 1." not in text
 
 
-def test_a_caution_that_makes_the_ranking_doubtful_is_printed() -> None:
+def test_why_no_criterion_passes_on_a_run_that_may_have_failed_is_printed() -> None:
+    text = "failed_runs at most 0: 0 of 8 runs failed, but mb8_r1 exited 0 after a traceback: probably failed."
+    finding = dataclasses.replace(MET, verdict=Verdict.INCONCLUSIVE, text=text)
+    verdict = CampaignVerdict(verdict=Verdict.INCONCLUSIVE, findings=(finding,))
+    assert [one.text for one in key_findings(passed(verdict=verdict))][:1] == [f"[1] {text}"]
+    assert not any(text in one.text for one in key_findings(passed(verdict=verdict, pending=("mb8_r2",)))), "pending: in the headline"
+
+
+def test_a_caution_that_weakens_the_ranking_is_printed() -> None:
     nan = Caution(kind="loss_not_finite", text="The loss is nan from step 20 on.", subject="mb16_nw2_r1")
     results = dataclasses.replace(unstable(), cautions=(nan, dataclasses.replace(nan, subject="mb16_nw0_r1")))
     text = " ".join("\n".join(printed(results)).split())

@@ -17,7 +17,7 @@ from seatrial.records.measure import RankedGroup
 from seatrial.records.results import CampaignResults, MeasuredRun
 from seatrial.records.verdict import Evidence, Finding, Verdict
 from seatrial.report.html.data import Chart, PageData, unit_of
-from seatrial.report.text import NONE, figure, margin, ratio, utc_time
+from seatrial.report.text import NONE, figure, margin, utc_time
 from seatrial.report.view import campaign, first_screen, machine, problems, steps
 
 SECTIONS = (
@@ -149,8 +149,8 @@ def _first_rows(results: CampaignResults) -> Row:
             "won": row.note == campaign.WINNER,
             "figure": figure(row.value),
             "margin": margin(row.estimate),
-            "ratio": ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE),
-            "interval": f"{ratio(row.ratio.low)}–{ratio(row.ratio.high)}" if row.ratio and row.ratio.low is not None else "",
+            "ratio": campaign.to_best(row),
+            "interval": campaign.to_best_interval(row),
         }
         for row in first_screen.first_rows(results)
     ]
@@ -168,16 +168,9 @@ def _cut(text: str) -> str:
 
 def _more(results: CampaignResults) -> list[tuple[str, str]]:
     """What the first view leaves out, and the section that has it."""
-    found, cautions = len(first_screen.key_findings(results)) - first_screen.MOST_FINDINGS, first_screen.num_other_cautions(results)
-    groups = len(campaign.ranking_rows(results)) - len(first_screen.first_rows(results))
     causes = list(dict.fromkeys(failure.cause for failure in problems.failures(results)))
-    links = (
-        ("failures", f"what failed: {join_names(causes)}" if causes else ""),
-        ("ranking", count(groups, "more group") if groups > 0 else ""),
-        ("found", count(found, "more finding") if found > 0 else ""),
-        ("cautions", count(cautions, "caution") if cautions else ""),
-    )
-    return [(section, text) for section, text in links if text]
+    failed = [("failures", f"what failed: {join_names(causes)}")] if causes else []
+    return [*failed, *first_screen.left_over(results, len(first_screen.first_rows(results)), first_screen.MOST_FINDINGS)]
 
 
 def ranking_tables(results: CampaignResults) -> list[Row]:
@@ -382,6 +375,6 @@ def _file_descriptions() -> Iterator[tuple[str, str]]:
         ("manifest", "every attempt, how it ended and why"),
         ("timing_points", "rolling percentiles of the step time"),
         ("eta_points", "every ETA"),
-        ("best_config_json", "the winner's settings"),
+        ("best_config_json", "the recommended group's settings"),
     ):
         yield names[field].name, description

@@ -92,12 +92,31 @@ def axis_labels(results: CampaignResults) -> dict[str, str]:
     return {axis: label for run in results.runs for axis, label in run.attempt.spec.labels.items()}
 
 
+def to_best(row: RankedGroup) -> str:
+    """'0.986' of the best mean, '1' for the best itself."""
+    return ratio(row.ratio.mean) if row.ratio else ("1" if row.is_best else NONE)
+
+
+def to_best_interval(row: RankedGroup) -> str:
+    """'0.971–1.002'; '' where there is none."""
+    return f"{ratio(row.ratio.low)}–{ratio(row.ratio.high)}" if row.ratio and row.ratio.low is not None else ""
+
+
 def ratio_text(row: RankedGroup) -> str:
     """'0.986 (0.971 to 1.002)' of the best mean, '1' for the best itself."""
     if row.ratio is None:
-        return "1" if row.is_best else NONE
-    spread = NO_INTERVAL if row.ratio.low is None else f"{ratio(row.ratio.low)} to {ratio(row.ratio.high)}"
-    return f"{ratio(row.ratio.mean)} ({spread})"
+        return to_best(row)
+    return f"{to_best(row)} ({to_best_interval(row).replace('–', ' to ') or NO_INTERVAL})"
+
+
+def figure_text(results: CampaignResults, row: RankedGroup) -> str:
+    """'1,279 samples/s ±1.6 %'."""
+    return " ".join(part for part in (figure(row.value), results.ranking.unit, margin(row.estimate)) if part)
+
+
+def debug_clause(row: RankedGroup) -> str:
+    """That its figure was measured with debug settings on; '' where it was not."""
+    return f", measured with {', '.join(row.summary.debug)} on" if row.summary.debug else ""
 
 
 def ranking_cells(row: RankedGroup, axes: Sequence[str], runs: Sequence[MeasuredRun]) -> tuple[list[str], list[str]]:
@@ -269,10 +288,7 @@ def winners_sentence(results: CampaignResults) -> str:
 def _winner_clause(results: CampaignResults, chosen: RankedGroup) -> str:
     ranking = results.ranking
     is_throughput = ranking.metric.endswith("_per_s")
-    value = f"{figure(chosen.value)} {ranking.unit}".strip()
-    precise = " ".join(part for part in (value, margin(chosen.estimate)) if part)
-    group = f"{chosen.group} ({precise})"
-    group += f", measured with {', '.join(chosen.summary.debug)} on" if chosen.summary.debug else ""
+    group = f"{chosen.group} ({figure_text(results, chosen)}){debug_clause(chosen)}"
     if is_only_group(results):
         return f"{'Throughput' if is_throughput else ranking.metric} of the only group: {group}."
     if not is_undecided(results):

@@ -8,7 +8,7 @@ over groups and runs; what failed comes first.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from seatrial.core.text import count, join_names
@@ -17,7 +17,6 @@ from seatrial.records.outcome import Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import CampaignResults
 from seatrial.records.verdict import Finding, Verdict
-from seatrial.report.text import figure, margin, ratio
 from seatrial.report.view import campaign, problems
 
 MOST_GROUPS = 10
@@ -55,7 +54,7 @@ class KeyFinding:
 
 
 VERDICT_STATUS = {Verdict.PASS: Status.GOOD, Verdict.FAIL: Status.BAD, Verdict.INCONCLUSIVE: Status.OPEN}
-NO_PROVEN_WINNER, NO_WINNER, ONLY_GROUP = "no proven winner", "no winner", "only group"
+NO_PROVEN_WINNER, NO_WINNER = "no proven winner", "no winner"
 PLATFORM = {Status.GOOD: "platform stable", Status.OPEN: "platform unstable", Status.UNKNOWN: "platform unknown"}
 CAUSE_UNKNOWN = "cause unknown"
 
@@ -106,23 +105,22 @@ def _winner(results: CampaignResults) -> HeadlinePart:
     if first is None:
         reason = results.ranking.reason or "no group could be ranked."
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=NO_WINNER, text=_clause(reason))
-    value = " ".join(part for part in (figure(first.value), results.ranking.unit, margin(first.estimate)) if part)
-    debug = f", measured with {', '.join(first.summary.debug)} on" if first.summary.debug else ""
+    value, debug = campaign.figure_text(results, first), campaign.debug_clause(first)
     if first.note == campaign.WINNER:
         text = f"{first.group}, {value}{_next(first, rows)}{debug}"
         return HeadlinePart(question="winner", status=Status.GOOD, word=campaign.WINNER, text=text)
     if first.note == campaign.ONLY_GROUP:
-        return HeadlinePart(question="winner", status=Status.UNKNOWN, word=ONLY_GROUP, text=f"{first.group}, {value}{debug}")
+        return HeadlinePart(question="winner", status=Status.UNKNOWN, word=campaign.ONLY_GROUP, text=f"{first.group}, {value}{debug}")
     text = f"{first.group} recommended{_why_unproven(results, first, rows)}{debug}"
     return HeadlinePart(question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=text)
 
 
 def _next(winner: RankedGroup, rows: Sequence[RankedGroup]) -> str:
     rival = next((row for row in rows if row.can_win and row.group != winner.group and row.ratio), None)
-    if rival is None or rival.ratio is None:
+    if rival is None:
         return ""
-    spread = f" ({ratio(rival.ratio.low)}–{ratio(rival.ratio.high)})" if rival.ratio.low is not None else ""
-    return f"; next {rival.group} at {ratio(rival.ratio.mean)}{spread}"
+    interval = campaign.to_best_interval(rival)
+    return f"; next {rival.group} at {campaign.to_best(rival)}{f' ({interval})' if interval else ''}"
 
 
 def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[RankedGroup]) -> str:
@@ -132,7 +130,7 @@ def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[R
     tied = [row.group for row in rows if row.tied and row.group != first.group]
     if tied:
         # Of which groups is in the next clause.
-        why = _clause(results.ranking.recommended_reason).split(" of the ")[0]
+        why = _clause(results.ranking.recommended_reason).split(" of the ")[0].rstrip(",")
         return f"{f' for {why}' if why else ''}; tied with {join_names(tied, 2)}"
     if results.pending:
         return f"; {count(len(results.pending), 'run')} still to be run"
@@ -241,9 +239,9 @@ def _short_cause(cause: JitterCause) -> str:
 
 
 def key_findings(results: CampaignResults) -> list[KeyFinding]:
-    """What matters most, first: failed runs, criteria that are not met, what makes the ranking doubtful, other problems; those of one kind
+    """What matters most, first: failed runs, criteria that are not met, what weakens the ranking, other problems; those of one kind
     together."""
-    return [*_failed_runs(results), *_unmet_criteria(results), *_doubts(results), *_problems(results), *_notes(results)]
+    return [*_failed_runs(results), *_unmet_criteria(results), *_weak_ranking(results), *_problems(results), *_notes(results)]
 
 
 def _failed_runs(results: CampaignResults) -> Iterator[KeyFinding]:
@@ -266,19 +264,19 @@ def _unmet_criteria(results: CampaignResults) -> Iterator[KeyFinding]:
             yield KeyFinding(status=VERDICT_STATUS[verdict], text=f"[{problems.short_id(finding)}] {finding.text}", action=action)
 
 
-DOUBTS = frozenset({"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only", "too_few_steps", "buffered_output"})
+WEAKEN_RANKING = frozenset({"loss_not_finite", "axis_without_effect", "unlike_runs", "whole_run_only", "too_few_steps", "buffered_output"})
 """Kinds of cautions without which a reader would take the ranking for more than it is, beside the ranking's own."""
 
 
-def _doubtful(results: CampaignResults) -> list[campaign.SharedCaution]:
-    kinds = DOUBTS | {caution.kind for caution in results.ranking.cautions}
+def _cautions_of_the_ranking(results: CampaignResults) -> list[campaign.SharedCaution]:
+    kinds = WEAKEN_RANKING | {caution.kind for caution in results.ranking.cautions}
     return [caution for caution in campaign.shown_cautions(results) if caution.kind in kinds]
 
 
-def _doubts(results: CampaignResults) -> Iterator[KeyFinding]:
+def _weak_ranking(results: CampaignResults) -> Iterator[KeyFinding]:
     """Several cautions of one kind are one."""
     by_kind: dict[str, list[campaign.SharedCaution]] = {}
-    for caution in _doubtful(results):
+    for caution in _cautions_of_the_ranking(results):
         by_kind.setdefault(caution.kind, []).append(caution)
     for found in by_kind.values():
         subjects = list(dict.fromkeys(subject for caution in found for subject in caution.subjects))
@@ -314,18 +312,13 @@ def first_rows(results: CampaignResults, most: int = MOST_GROUPS) -> list[Ranked
     return [*rows[: max(most - len(rest), 0)], *rest]
 
 
-def num_other_cautions(results: CampaignResults) -> int:
-    """Cautions that are not among the key findings."""
-    return len(campaign.shown_cautions(results)) - len(_doubtful(results))
-
-
-def left_over(results: CampaignResults, shown_groups: int, shown_findings: int) -> str:
-    """`12 more groups, 2 more findings, 3 cautions`; '' where the first screen has everything."""
-    groups = len(campaign.ranking_rows(results)) - shown_groups
-    findings = len(key_findings(results)) - shown_findings
-    cautions = num_other_cautions(results)
-    return ", ".join(_counted(((groups, "more group"), (findings, "more finding"), (cautions, "caution"))))
-
-
-def _counted(parts: Iterable[tuple[int, str]]) -> Iterator[str]:
-    return (count(number, what) for number, what in parts if number > 0)
+def left_over(results: CampaignResults, shown_groups: int, shown_findings: int) -> list[tuple[str, str]]:
+    """What the first screen leaves out: the section of the page that has it, and `12 more groups`."""
+    # A caution is among the key findings, or only counted here.
+    cautions = len(campaign.shown_cautions(results)) - len(_cautions_of_the_ranking(results))
+    left = (
+        ("ranking", len(campaign.ranking_rows(results)) - shown_groups, "more group"),
+        ("found", len(key_findings(results)) - shown_findings, "more finding"),
+        ("cautions", cautions, "caution"),
+    )
+    return [(section, count(number, what)) for section, number, what in left if number > 0]
