@@ -26,7 +26,7 @@ from seatrial.records.comparison import ComparedGroup
 from seatrial.records.measure import Estimate, GroupSummary
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
-from seatrial.records.results import MeasuredRun
+from seatrial.records.results import MeasuredRun, runs_that_may_have_failed
 from seatrial.records.run_table import config_cells, qualified_name, run_work_settings
 from seatrial.records.signatures.registry import fault_of
 
@@ -88,6 +88,7 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         ),
         failed_attempts=retried,
         set_aside_runs=len(aside),
+        may_have_failed=len(runs_that_may_have_failed(counted)),
         broken_losses=sum(run.measure is not None and run.measure.loss_finite is False for run in counted),
         unsteady_runs=sum(not window.steady for window in windows),
         counted=tuple(run.attempt.spec.run for run in counted),

@@ -204,6 +204,8 @@ def _refusal(group: GroupSummary, metric: Metric, *, plain: bool) -> str:
         return f"{group.failed_runs} of {group.runs + group.failed_runs + group.set_aside_runs} runs failed"
     if group.runs == 0:
         return "the platform failed its runs" if group.infrastructure_failures else NOT_ENDED
+    if group.may_have_failed:
+        return f"{group.may_have_failed} of {group.runs} runs may have failed"
     if group.broken_losses:
         return f"the loss of {group.broken_losses} of {group.runs} runs is not finite"
     if metric.of(group) is None:

@@ -35,7 +35,7 @@ from seatrial.machine.software import read_git_state
 from seatrial.observe.eta import CurrentRun, RunEstimate, RunEtaTracker, TimeLeft
 from seatrial.observe.progress import Progress
 from seatrial.records.attempt import HostFacts
-from seatrial.records.caution import Check
+from seatrial.records.caution import Check, Scalar
 from seatrial.records.codec import to_json
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
@@ -118,13 +118,25 @@ def run_campaign(
         return campaign.run(again, monotonic, keep_going=keep_going)
 
 
-def failed_alike(ended: Sequence[RunOutcome]) -> str:
-    """What the last ALIKE_RUNS failed of, where that is one and the same and would fail every other run too; else empty."""
-    last = ended[-ALIKE_RUNS:]
+def failed_alike(ended: Sequence[tuple[RunSpec, RunOutcome]], left: Sequence[RunSpec]) -> str:
+    """What the last ALIKE_RUNS failed of, where that is one and the same and would fail the runs that are `left` too; else empty."""
+    last = [outcome for _, outcome in ended[-ALIKE_RUNS:]]
+    if _is_explained_by_a_setting([spec for spec, _ in ended[-ALIKE_RUNS:]], left):
+        return ""
     reasons = {(one.signature, WHERE.sub("", one.detail) if one.cause is not Cause.PORT_IN_USE else "") for one in last}
     if len(last) < ALIKE_RUNS or len(reasons) > 1 or any(one.outcome is not Outcome.FAILED for one in last):
         return ""
     return f"{last[-1].cause.value}: {last[-1].detail}" if last[-1].cause in WHATEVER_THE_SETTINGS else ""
+
+
+def _is_explained_by_a_setting(failed: Sequence[RunSpec], left: Sequence[RunSpec]) -> bool:
+    """Whether all that failed have one value of an axis, or one group's own settings, that a run to come does not have."""
+    same = dict(set.intersection(*(set(_varied(spec).items()) for spec in failed))) if failed else {}
+    return any(_varied(spec).get(name) != value for name, value in same.items() for spec in left)
+
+
+def _varied(spec: RunSpec) -> dict[str, Scalar]:
+    return {**spec.settings, **spec.axes, **{f"env.{name}": value for name, value in spec.env.items()}}
 
 
 def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
@@ -175,7 +187,7 @@ class _Campaign:
         return Schedule(todo, durations_s, self.plan.budget_s, monotonic)
 
     def _run_all(self, schedule: Schedule, keep_going: bool) -> CampaignEnd:
-        ended: list[RunOutcome] = []
+        ended: list[tuple[RunSpec, RunOutcome]] = []
         while schedule.num_left:
             if self.interrupts.stop_requested():
                 return CampaignEnd(interrupted=True, left=schedule.num_left)
@@ -194,8 +206,8 @@ class _Campaign:
                 return CampaignEnd(interrupted=True, left=schedule.num_left)
             if outcome.outcome is not Outcome.OK and self.plan.stop_on_error:
                 return CampaignEnd(stopped_on_error=True, left=schedule.num_left)
-            ended.append(outcome)
-            if schedule.num_left and not keep_going and not schedule.any_ok and (alike := failed_alike(ended)):
+            ended.append((spec, outcome))
+            if schedule.left and not keep_going and not schedule.any_ok and (alike := failed_alike(ended, schedule.left)):
                 return CampaignEnd(failed_alike=alike, left=schedule.num_left)
         return CampaignEnd()
 

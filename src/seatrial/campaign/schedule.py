@@ -36,6 +36,11 @@ class Schedule:
         return len(self._left)
 
     @property
+    def left(self) -> tuple[RunSpec, ...]:
+        """Likewise, in their order."""
+        return tuple(self._left)
+
+    @property
     def any_ok(self) -> bool:
         """Whether any run has succeeded, in an earlier invocation too."""
         return bool(self._durations_s)

@@ -8,7 +8,6 @@ unless it has ends: then the whole span between them (an interval) must meet the
 from __future__ import annotations
 
 import enum
-import itertools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from types import MappingProxyType
 
 from seatrial.core.paths import CAMPAIGN_FILES
 from seatrial.core.text import count, join_names
-from seatrial.records.caution import MAY_HAVE_FAILED, Scalar
+from seatrial.records.caution import Scalar
 from seatrial.records.comparison import Comparison, Scaling
 from seatrial.records.measure import (
     CONFIDENCE,
@@ -33,7 +32,7 @@ from seatrial.records.measure import (
 )
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
-from seatrial.records.results import MeasuredRun
+from seatrial.records.results import MeasuredRun, runs_that_may_have_failed
 from seatrial.records.signatures.registry import fault_of
 from seatrial.records.verdict import Criterion, Evidence
 
@@ -48,8 +47,6 @@ MOST_APART = 3
 LOWER_END, UPPER_END = "lower end", "upper end"
 NO_SAMPLES = "no memory samples: leave `telemetry` on and run longer"
 ONE_RANK = "one rank only"
-# The interval of logging is the widest between so many of the last losses.
-LAST_LOGGED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,38 +196,8 @@ def collect_facts(runs: Sequence[MeasuredRun], groups: Sequence[GroupSummary], r
         pending=tuple(dict.fromkeys([*pending, *without_result])),
         groups=tuple(group for group in groups if group.mode != SENTINEL),
         ranking=ranking,
-        may_have_failed=runs_that_may_have_failed(ok),
+        may_have_failed=tuple(runs_that_may_have_failed(ok).values()),
     )
-
-
-def runs_that_may_have_failed(ok: Sequence[MeasuredRun]) -> tuple[str, ...]:
-    """Runs that ended after a traceback, or after fewer steps than asked for or than their repeats took."""
-    most: dict[str, int] = {}
-    for run in ok:
-        if run.measure and run.measure.last_step is not None:
-            most[run.attempt.spec.key] = max(most.get(run.attempt.spec.key, 0), run.measure.last_step)
-    found = []
-    for run in ok:
-        name = run.attempt.spec.run
-        own = [caution.text.rstrip(".") for caution in run.attempt.cautions if caution.kind == MAY_HAVE_FAILED]
-        short = _missing_steps(run, most.get(run.attempt.spec.key, 0))
-        found += own or ([f"{name} exited 0 after {short}"] if short else [])
-    return tuple(found)
-
-
-def _missing_steps(run: MeasuredRun, most: int) -> str:
-    """'step 12 of 100', beyond what may not have been logged; empty where none are missing, or a halt file asked for it."""
-    measure, asked = run.measure, run.attempt.spec.steps
-    if measure is None or measure.last_step is None or (measure.health and measure.health.halted):
-        return ""
-    steps = measure.loss_course.steps[-LAST_LOGGED:] if measure.loss_course else ()
-    interval = max((later - one for one, later in itertools.pairwise(steps)), default=run.attempt.spec.timing.log_every)
-    # Steps are counted from 0 or from 1, and the last ones need not have been logged.
-    if asked is not None and max(measure.last_step, measure.steps_done or 0) + max(interval, 1) < asked:
-        return f"step {measure.last_step:,} of {asked:,}"
-    if measure.last_step + max(interval, 1) < most:
-        return f"step {measure.last_step:,}, where another repeat took {most:,}"
-    return ""
 
 
 def _runs_named(group: str, runs: Sequence[str]) -> tuple[str, ...]:

@@ -443,6 +443,8 @@ class GroupSummary:
     """Earlier attempts of these runs that failed before one ended ok."""
     set_aside_runs: int = 0
     """Runs that ended ok under other conditions (driver, GPU, commit, effective settings) and are not averaged."""
+    may_have_failed: int = 0
+    """Counted runs that exited with 0 after a traceback or after too few steps: such a group cannot win."""
     broken_losses: int = 0
     """Counted runs with a loss that is not finite: such a group cannot win."""
     unsteady_runs: int = 0

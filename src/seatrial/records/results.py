@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from seatrial.records.attempt import Attempt
-from seatrial.records.caution import Caution
+from seatrial.records.caution import MAY_HAVE_FAILED, Caution
 from seatrial.records.columns import RunCharts
 from seatrial.records.measure import GroupSummary, Ranking, RunMeasure, SentinelDrift
 from seatrial.records.outcome import Outcome
 from seatrial.records.plan import CampaignPlan
 from seatrial.records.verdict import CampaignVerdict
+
+# The interval of logging is the widest between so many of the last losses.
+LAST_LOGGED = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +71,38 @@ class MeasuredRun:
     def outcome(self) -> Outcome | None:
         """How the attempt ended; None while it has not."""
         return self.attempt.outcome.outcome if self.attempt.outcome else None
+
+
+def runs_that_may_have_failed(ok: Sequence[MeasuredRun]) -> dict[str, str]:
+    """Of runs that exited with 0, those that ended after a traceback, or after fewer steps than asked for or than their repeats took: run →
+    why. The verdict is inconclusive for them, and their groups cannot win."""
+    most: dict[str, int] = {}
+    for run in ok:
+        if run.measure and run.measure.last_step is not None:
+            most[run.attempt.spec.key] = max(most.get(run.attempt.spec.key, 0), run.measure.last_step)
+    found = {}
+    for run in ok:
+        name, own = run.attempt.spec.run, [caution for caution in run.attempt.cautions if caution.kind == MAY_HAVE_FAILED]
+        if own:
+            found[name] = own[0].text.rstrip(".")
+        elif short := _missing_steps(run, most.get(run.attempt.spec.key, 0)):
+            found[name] = f"{name} exited 0 after {short}"
+    return found
+
+
+def _missing_steps(run: MeasuredRun, most: int) -> str:
+    """'step 12 of 100', beyond what may not have been logged; empty where none are missing, or a halt file asked for it."""
+    measure, asked = run.measure, run.attempt.spec.steps
+    if measure is None or measure.last_step is None or (measure.health and measure.health.halted):
+        return ""
+    steps = measure.loss_course.steps[-LAST_LOGGED:] if measure.loss_course else ()
+    interval = max((later - one for one, later in itertools.pairwise(steps)), default=run.attempt.spec.timing.log_every)
+    # Steps are counted from 0 or from 1, and the last ones need not have been logged.
+    if asked is not None and max(measure.last_step, measure.steps_done or 0) + max(interval, 1) < asked:
+        return f"step {measure.last_step:,} of {asked:,}"
+    if measure.last_step + max(interval, 1) < most:
+        return f"step {measure.last_step:,}, where another repeat took {most:,}"
+    return ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -195,9 +195,15 @@ def test_groups_with_debug_on_are_not_compared_with_those_without() -> None:
     assert [caution.kind for caution in found.cautions] == ["mixed_debug"]
 
 
-def test_a_group_whose_loss_is_no_number_cannot_win() -> None:
-    found = rank_groups([group("broken", [100, 101, 102], broken_losses=1), group("sound", [50, 51, 50])], "throughput")
-    assert found.recommended == "sound"
+@pytest.mark.parametrize("trouble", ["broken_losses", "may_have_failed"])
+def test_a_group_whose_loss_is_no_number_or_that_may_have_failed_cannot_win(trouble: str) -> None:
+    found = rank_groups([group("broken", [100, 101, 102], **{trouble: 1}), group("sound", [50, 51, 50])], "throughput")
+    assert (found.winner, found.recommended) == (None, "sound")
+
+
+def test_runs_that_stopped_early_keep_their_group_from_winning() -> None:
+    runs = [factory.measured(factory.spec("mb8", repeat, steps=100), measure={"last_step": last}) for repeat, last in ((1, 99), (2, 40))]
+    assert [one.may_have_failed for one in summarise_groups(runs, "")] == [1]
 
 
 def seeded(name: str, p50: float | None, score: float, **changes: Any) -> MeasuredRun:

@@ -220,4 +220,19 @@ def test_a_success_before_or_other_failures_do_not_end_it(tmp_path: Path, runs: 
     ],
 )
 def test_alike_failures(last: list[RunOutcome], alike: bool) -> None:
-    assert bool(loop.failed_alike(last)) is alike
+    runs = [(factory.spec("mb8", repeat), outcome) for repeat, outcome in enumerate(last, 1)]
+    assert bool(loop.failed_alike(runs, [factory.spec("mb8", 9)])) is alike
+
+
+@pytest.mark.parametrize(
+    ("failed", "left", "alike"),
+    [
+        # All that failed have one attention, and a run to come has another: that may be why.
+        ([{"attn": "flash", "bs": size} for size in (1, 2, 4)], [{"attn": "sdpa", "bs": 1}], False),
+        ([{"attn": "flash", "bs": size} for size in (1, 2, 4)], [{"attn": "flash", "bs": 8}], True),
+        ([{"attn": name, "bs": 1} for name in ("flash", "sdpa", "eager")], [{"attn": "flex", "bs": 1}], True),
+    ],
+)
+def test_alike_failures_that_a_setting_explains(failed: list[dict[str, Any]], left: list[dict[str, Any]], alike: bool) -> None:
+    runs = [(replace(factory.spec(), axes=axes), NO_TORCH) for axes in failed]
+    assert bool(loop.failed_alike(runs, [replace(factory.spec(), axes=axes) for axes in left])) is alike

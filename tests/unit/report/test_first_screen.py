@@ -234,13 +234,3 @@ def test_a_caution_that_weakens_the_ranking_is_printed() -> None:
 def test_a_page_that_was_not_written_is_not_named() -> None:
     text = "\n".join(printed(dataclasses.replace(unstable(), cautions=(Caution(kind="page_not_drawn", text="It could not be drawn."),))))
     assert "summary.html" not in text and "It could not be drawn." in text
-
-
-@pytest.mark.parametrize("pending", [(), ("mb16_nw2_r3",)])
-def test_why_no_run_failed_for_sure_is_on_the_first_screen(pending: tuple[str, ...]) -> None:
-    doubtful = dataclasses.replace(
-        MET, verdict=Verdict.INCONCLUSIVE, text="0 of 2 runs failed, but mb16_nw2_r1 exited 0 after step 19 of 30."
-    )
-    verdict = CampaignVerdict(verdict=Verdict.INCONCLUSIVE, findings=(doubtful,))
-    shown = "\n".join(printed(passed(stability(StabilityVerdict.STABLE, 1.0), verdict=verdict, pending=pending)))
-    assert ("after step 19" in " ".join(shown.split())) is not bool(pending), "pending runs are in the headline"
