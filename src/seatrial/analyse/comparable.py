@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from seatrial.analyse.statistics import estimate
 from seatrial.records.comparison import Comparability, ComparedGroup, Unlike
 from seatrial.records.measure import GroupSummary
-from seatrial.records.work_settings import AUDIO, SAMPLE_UNITS, SAMPLES, TOKENS, WorkSetting, work_settings
+from seatrial.records.work_settings import AUDIO, PIXELS, SAMPLE_UNITS, SAMPLES, TOKENS, WorkSetting, work_settings
 
 UNLIKE_SAMPLES, UNLIKE_STEPS = "unlike_samples", "unlike_steps"
 LOSS = "loss"
@@ -90,7 +90,8 @@ def _unlike_samples(a: _Work, b: _Work) -> Unlike | None:
         if abs(math.log(tokens_b / tokens_a)) > SAME_SAMPLE:
             because = f" ({setting})" if setting else ""
             text = f"a sample has {tokens_a:.4g} tokens in {a.name} and {tokens_b:.4g} in {b.name}{because}"
-            return _samples(text, setting, {TOKENS, *(one.unit for one, _ in differing)})
+            # Where larger images are more tokens, tokens count them too.
+            return _samples(text, setting, {TOKENS, *(one.unit for one, _ in differing)} - {PIXELS})
         # What was measured outweighs a name: no text may be as long as a maximum that differs.
         differing = [(one, other) for one, other in differing if one.unit != TOKENS]
         setting = _setting_text(differing)

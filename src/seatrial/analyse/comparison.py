@@ -123,7 +123,12 @@ class _Prepared:
     @property
     def problem(self) -> str:
         """Why there is no result whatever the figures show; empty where the interval may decide."""
-        known = _platform_failures(self.a, self.b) or _too_few_runs(self.a, self.b) or _unlike_work(self.a, self.b, self.metric)
+        known = (
+            _platform_failures(self.a, self.b)
+            or _too_few_runs(self.a, self.b)
+            or _may_have_failed(self.a, self.b)
+            or _unlike_work(self.a, self.b, self.metric)
+        )
         if known or self.difference is None or self.difference.spread > SMALLEST_SPREAD:
             return known
         return "every repeat gives the same to the last digit: the figures are rounded or copied, so their noise is unknown"
@@ -279,6 +284,11 @@ def _too_few_runs(a: ComparedGroup, b: ComparedGroup) -> str:
         if few:
             return f"{' and '.join(few)} {'has' if len(few) == 1 else 'have'} {lack}, so there is no interval: use repeats: 3 or more"
     return ""
+
+
+def _may_have_failed(a: ComparedGroup, b: ComparedGroup) -> str:
+    found = [f"{group.may_have_failed} of {len(group.runs)} runs of {group.name}" for group in (a, b) if group.may_have_failed]
+    return f"{' and '.join(found)} may have failed: they exited 0 after a traceback or after too few steps" if found else ""
 
 
 def _unlike_work(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> str:

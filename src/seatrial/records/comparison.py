@@ -48,6 +48,8 @@ class ComparedGroup:
     """False where `world_size` cannot be relied on: nothing is divided by it."""
     nodes: int = 1
     failed_runs: int = 0
+    may_have_failed: int = 0
+    """Of `runs`, those that exited with 0 after a traceback or after too few steps."""
     infrastructure_failures: tuple[str, ...] = ()
     """Runs that failed because of the platform, each with its cause: `mb16_r2 (io_error)`."""
     pending: tuple[str, ...] = ()

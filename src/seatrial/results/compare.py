@@ -260,6 +260,7 @@ def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> Com
         ranks_known=all(run.measure.ranks_known for run in counted if run.measure),
         nodes=max((run.measure.hosts for run in counted if run.measure), default=1),
         failed_runs=summary.failed_runs,
+        may_have_failed=summary.may_have_failed,
         infrastructure_failures=summary.infrastructure_failures,
         pending=tuple(run for run in campaign.pending if run in planned),
         machine=machine,

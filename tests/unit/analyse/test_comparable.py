@@ -116,6 +116,19 @@ def test_step_times_are_ranked_with_a_caution() -> None:
     assert (found.winner, [caution.kind for caution in found.cautions]) == ("a", [UNLIKE_STEPS])
 
 
+def test_larger_images_are_compared_by_the_tokens_that_they_are() -> None:
+    small, large = (summary(f"i{size}", size, step_s=size / 1000, image_size=size) for size in (224, 448))
+    assert rank_groups([small, large], "throughput").metric == "tokens_per_s"
+    # The same tokens in a sample: they are of its text, and say nothing of the images.
+    assert rank_groups([small, replace(large, figures=small.figures)], "throughput").recommended is None
+
+
+def test_runs_that_may_have_failed_decide_nothing() -> None:
+    a, b = sized("a", 32, step_s=0.02), replace(sized("b", 32, step_s=0.01), may_have_failed=3)
+    found = compare(a, b)
+    assert found.relation is Relation.AMBIGUOUS and "may have failed" in found.reason
+
+
 def test_compare_refuses_samples_of_unlike_size_and_uses_tokens() -> None:
     short, long = sized("a", 0, step_s=0.02, block_size=32), sized("b", 0, step_s=0.03, block_size=64)
     refused = compare(short, long)
