@@ -151,6 +151,8 @@ def sweep(
     from seatrial.cli.run import execute_on_this_node
     from seatrial.plan.from_command import mapping_from_command
 
+    limits = _limits(run_limit, start_limit, quiet_limit, stall_factor)
+    more = _more_keys(limits, window, env, seed=seed, rank_by=rank_by, stop_on_error=stop_on_error or None)
     mapping = mapping_from_command(
         command,
         axes=parse_axes(parameter or []),
@@ -161,14 +163,7 @@ def sweep(
         tokens_per_step=tokens_per_step,
         steps=steps,
         output=out,
-        more=_more_keys(
-            limits=_limits(run_limit, start_limit, quiet_limit, stall_factor),
-            window=window,
-            env=env,
-            seed=seed,
-            rank_by=rank_by,
-            stop_on_error=stop_on_error or None,
-        ),
+        more=more,
     )
     plan = _resolved(mapping if nodes is None else on_nodes(mapping, nodes, is_own_folder=out is not None), command, only, budget)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)

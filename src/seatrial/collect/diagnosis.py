@@ -17,7 +17,7 @@ import re
 import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, host_in, without_host
 from seatrial.collect.log_evidence import (
@@ -26,12 +26,17 @@ from seatrial.collect.log_evidence import (
     HEAD,
     MAX_LINES,
     Block,
+    ExceptionChain,
+    FoundSigns,
+    LogEvidence,
+    LogSource,
     Weight,
     block_begun_by,
     error_lines,
     final_lines,
     is_error_line,
     is_indented,
+    is_root,
     is_step,
     is_warning,
     names_exception,
@@ -117,83 +122,6 @@ GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
 
-@dataclass(kw_only=True)
-class _Evidence:
-    """One line that shows something."""
-
-    at: int
-    """How many lines were fed before."""
-    source: str
-    number: int
-    prefix: str
-    text: str
-    sign: Signature | None
-    rank: int | None
-    excerpt: tuple[str, ...]
-    num_before: int
-    """Errors seen before it."""
-
-
-@dataclass(kw_only=True)
-class _Chain:
-    """An exception, and the last of those raised while it was handled."""
-
-    first: _Evidence
-    last: _Evidence
-
-    @property
-    def decisive(self) -> _Evidence:
-        """The last of a chain counts, unless only the first has a signature."""
-        return self.first if _is_root(self.first.sign) and not _is_root(self.last.sign) else self.last
-
-
-@dataclass(kw_only=True)
-class _Found:
-    """The first of each kind that one source printed between two of its steps."""
-
-    outranking: _Evidence | None = None
-    sign: _Evidence | None = None
-    chain: _Chain | None = None
-    doubtful_sign: _Evidence | None = None
-    doubtful_chain: _Chain | None = None
-    after_effect: _Evidence | None = None
-    echo: _Evidence | None = None
-    errors: list[str] = field(default_factory=list)
-
-
-@dataclass(kw_only=True)
-class _Source:
-    """One rank, host or file, as far as the prefixes tell them apart."""
-
-    steps_to_survive: int
-    recent: list[_Found] = field(default_factory=lambda: [_Found()])
-    """Since its last steps, oldest first; what is older was survived."""
-    is_empty: bool = True
-    block: Block | None = None
-    frames: deque[str] | None = None
-    """Of a traceback that has begun and not ended."""
-    chained: bool = False
-    chain: _Chain | None = None
-    awaits_last_error: bool = False
-    """NCCL's own reason is the next line."""
-    report_left: int = 0
-    """Lines of torchrun's report that are still to come."""
-
-    @property
-    def is_open(self) -> bool:
-        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
-
-    def step(self) -> tuple[_Found, ...]:
-        """It went on: what it survived."""
-        if self.is_empty:
-            return ()
-        self.recent.append(_Found())
-        gone = tuple(self.recent[: -self.steps_to_survive])
-        self.recent = self.recent[-self.steps_to_survive :]
-        self.is_empty = all(found == _Found() for found in self.recent)
-        return gone
-
-
 @dataclass(frozen=True, kw_only=True)
 class _LastStep:
     at: int
@@ -214,19 +142,19 @@ class LogReader:
         self._numbers: dict[str, int] = {}
         self._search = LineSearch()
         self._splitter = PrefixSplitter()
-        self._sources: dict[tuple[str, str], _Source] = {}
-        self._open: dict[int, _Source] = {}
+        self._sources: dict[tuple[str, str], LogSource] = {}
+        self._open: dict[int, LogSource] = {}
         self._slow_until = 0
         self._tail: deque[tuple[int, str, int | None, str]] = deque(maxlen=TAIL_LINES)
         self._tail_bytes = 0
-        self._survived: _Chain | None = None
+        self._survived: ExceptionChain | None = None
         self._survived_errors: list[str] = []
         self._num_errors = 0
         self._has_evidence, self._evidence_at = False, 0
         """Whether something may still be survived, and the last of it."""
         self._report: dict[str, str] = {}
         self._deepspeed_code: int | None = None
-        self._report_at: _Evidence | None = None
+        self._report_at: LogEvidence | None = None
         self._steps_since_report = 0
         self._good_end_at: int | None = None
         self._steps: deque[tuple[int, str]] = deque(maxlen=RECENT_STEPS)
@@ -301,19 +229,19 @@ class LogReader:
             return PrefixedLine(split.source, split.text[begins:])
         return split
 
-    def _source(self, source: str, prefix: str, rank: int | None) -> _Source:
+    def _source(self, source: str, prefix: str, rank: int | None) -> LogSource:
         key = (source, " ".join(dict.fromkeys(prefix.split())))
         found = self._sources.get(key)
         if found is None:
             key = key if len(self._sources) < MAX_SOURCES else ("", "")
             alone = rank is not None or bool(without_host(prefix))
-            found = self._sources.setdefault(key, _Source(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
+            found = self._sources.setdefault(key, LogSource(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
         return found
 
-    def _judge(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
+    def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
         if own.report_left > 0:
             text = self._read_report(own, text)
-        weight = _weight_by_block(own, text)
+        weight = own.weigh(text)
         raised = self._follow_traceback(own, text)
         if CHAINED.search(text):
             own.chained = True
@@ -343,7 +271,7 @@ class LogReader:
             return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
         rank = rank_of(prefix, text, given_rank)
         excerpt = (*(raised or ()), text) if raised is not None else (text,)
-        evidence = _Evidence(
+        evidence = LogEvidence(
             at=self._at,
             source=source,
             number=self._numbers.get(source, 0),
@@ -358,11 +286,11 @@ class LogReader:
         self._store(own, evidence, raised is not None, weight)
         return Worth.CHECK
 
-    def _add_last_error(self, own: _Source, text: str) -> bool:
+    def _add_last_error(self, own: LogSource, text: str) -> bool:
         """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
         found, sign = own.recent[-1], self._search.sign(text)
         complaint = found.after_effect or found.echo
-        if complaint is None or _is_root(sign):
+        if complaint is None or is_root(sign):
             return False
         complaint.excerpt = (*complaint.excerpt, _short(text))
         if sign is None or sign.echo:
@@ -371,7 +299,7 @@ class LogReader:
             complaint.text, complaint.sign = text, sign
         return True
 
-    def _follow_traceback(self, own: _Source, text: str) -> tuple[str, ...] | None:
+    def _follow_traceback(self, own: LogSource, text: str) -> tuple[str, ...] | None:
         """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
         if text.startswith(HEAD) or text.endswith(HEAD):
             own.frames = deque(maxlen=EXCERPT_LINES)
@@ -383,7 +311,7 @@ class LogReader:
         frames, own.frames = own.frames, None
         return tuple(frames or ()) if names_exception(text, is_first=frames is not None) else None
 
-    def _store(self, own: _Source, evidence: _Evidence, raised: bool, weight: Weight) -> None:
+    def _store(self, own: LogSource, evidence: LogEvidence, raised: bool, weight: Weight) -> None:
         own.is_empty, self._has_evidence, self._evidence_at = False, True, self._at
         found, sign = own.recent[-1], evidence.sign
         if sign is not None and sign.after_effect:
@@ -404,20 +332,20 @@ class LogReader:
             self._store_exception(own, found, evidence, doubtful)
 
     @staticmethod
-    def _store_exception(own: _Source, found: _Found, evidence: _Evidence, doubtful: bool) -> None:
+    def _store_exception(own: LogSource, found: FoundSigns, evidence: LogEvidence, doubtful: bool) -> None:
         chained, own.chained = own.chained, False
         if chained and own.chain is not None:
             own.chain.last = evidence
             return
         own.chain = None
         if (found.doubtful_chain if doubtful else found.chain) is None:
-            own.chain = _Chain(first=evidence, last=evidence)
+            own.chain = ExceptionChain(first=evidence, last=evidence)
             if doubtful:
                 found.doubtful_chain = own.chain
             else:
                 found.chain = own.chain
 
-    def _step(self, own: _Source, text: str) -> None:
+    def _step(self, own: LogSource, text: str) -> None:
         self._steps.append((self._at, text))
         self._steps_since_report += 1
         if self._report_at is not None and self._steps_since_report >= STEPS_WITHOUT_RANK:
@@ -427,7 +355,7 @@ class LogReader:
             self._survived_errors = [*self._survived_errors, *gone.errors][:MAX_LINES]
         self._has_evidence = self._report_at is not None or not all(one.is_empty for one in self._sources.values())
 
-    def _note_error(self, own: _Source, text: str) -> Worth:
+    def _note_error(self, own: LogSource, text: str) -> Worth:
         if not is_error_line(text) or LAUNCHER_REPORT.search(text):
             return Worth.BORING
         own.is_empty = False
@@ -436,7 +364,7 @@ class LogReader:
             errors.append(text.strip())
         return Worth.ERROR
 
-    def _note_report(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
+    def _note_report(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
         if text.startswith(ROOT_CAUSE) and not self._report:
             own.report_left = REPORT_LINES
         match = DEEPSPEED_REPORT.search(text)
@@ -448,12 +376,12 @@ class LogReader:
         if self._report_at is None:
             rank = rank_of(prefix, text, given_rank)
             number = self._numbers.get(source, 0)
-            self._report_at = _Evidence(
+            self._report_at = LogEvidence(
                 at=self._at, source=source, number=number, prefix=prefix, text=text, sign=None, rank=rank, excerpt=(), num_before=0
             )
         return True
 
-    def _read_report(self, own: _Source, text: str) -> str:
+    def _read_report(self, own: LogSource, text: str) -> str:
         """The line; one of a traceback that the report quotes (of a script under `@record`) as the rank would have printed it."""
         own.report_left -= 1
         if match := REPORT_FIELD.match(text):
@@ -479,7 +407,7 @@ class LogReader:
         """The cause that the lines show, else the one that the exit code shows, of a run that is known to have failed."""
         return self._cause(exit_code) or self._unexplained_end(exit_code)
 
-    def _found(self) -> Iterator[_Found]:
+    def _found(self) -> Iterator[FoundSigns]:
         return (found for own in self._sources.values() for found in own.recent)
 
     def _cause(self, exit_code: int | None) -> Diagnosis | None:
@@ -514,7 +442,7 @@ class LogReader:
         found = list(self._found())
         return self._first_of(_earliest(one.doubtful_sign for one in found), [one.doubtful_chain for one in found if one.doubtful_chain])
 
-    def _first_of(self, sign: _Evidence | None, chains: Sequence[_Chain]) -> Diagnosis | None:
+    def _first_of(self, sign: LogEvidence | None, chains: Sequence[ExceptionChain]) -> Diagnosis | None:
         chain = min(chains, key=lambda one: one.first.at, default=None)
         if chain is not None and (sign is None or chain.first.at <= sign.at):
             return self._from_evidence(chain.decisive)
@@ -545,19 +473,19 @@ class LogReader:
             return int(self._report["rank"])
         return self._report_at.rank if self._report_at else None
 
-    def _after_effect(self) -> _Evidence | None:
+    def _after_effect(self) -> LogEvidence | None:
         """The earliest after-effect that is more than the loss of a peer, else the earliest."""
         found = list(self._found())
         return _earliest(one.after_effect for one in found) or _earliest(one.echo for one in found)
 
-    def _survived_counts(self, exit_code: int | None, after_effect: _Evidence | None) -> bool:
+    def _survived_counts(self, exit_code: int | None, after_effect: LogEvidence | None) -> bool:
         """Python exits with 1 after an exception, and there is no other; or the launcher names that very rank."""
         if after_effect is None:
             return exit_code == RAISED
         rank = self._survived.decisive.rank if self._survived else None
         return rank is not None and rank == self._reported_rank() and self._report.get("exitcode") == str(RAISED)
 
-    def _from_evidence(self, evidence: _Evidence) -> Diagnosis:
+    def _from_evidence(self, evidence: LogEvidence) -> Diagnosis:
         entry = evidence.sign or general(Cause.EXCEPTION)
         rank = evidence.rank
         if rank is None and not entry.after_effect and self._report.get("exitcode") in ("1", None):
@@ -585,12 +513,12 @@ class LogReader:
         signs = [one.sign for one in self._found() if one.sign]
         return any(self._good_end_at is None and self._is_last(sign) for sign in signs)
 
-    def _is_last(self, evidence: _Evidence) -> bool:
+    def _is_last(self, evidence: LogEvidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""
         own = [line for line in self._tail_after(evidence) if self._shows_life(line)]
         return len(own) <= (0 if without_host(evidence.prefix) else LINES_AFTER)
 
-    def _tail_after(self, evidence: _Evidence) -> Iterator[str]:
+    def _tail_after(self, evidence: LogEvidence) -> Iterator[str]:
         for at, source, _, line in self._tail:
             if at > evidence.at and source == evidence.source:
                 split = self._splitter.split(strip_colours(line))
@@ -672,21 +600,8 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
     return reader.failure(exit_code)
 
 
-def _weight_by_block(own: _Source, text: str) -> Weight:
-    begun = block_begun_by(text)
-    if begun is not None:
-        own.block = begun
-    elif own.block is not None and not own.block.takes(text):
-        own.block = None
-    return own.block.weight if own.block else Weight.FULL
-
-
-def _earliest(found: Iterator[_Evidence | None]) -> _Evidence | None:
+def _earliest(found: Iterator[LogEvidence | None]) -> LogEvidence | None:
     return min((one for one in found if one is not None), key=lambda one: one.at, default=None)
-
-
-def _is_root(sign: Signature | None) -> bool:
-    return sign is not None and not sign.after_effect
 
 
 def signal_name(exit_code: int) -> str:

@@ -1,7 +1,8 @@
 """How much each line of a failed run's log counts as evidence of the cause.
 
 In: the text of a line without its prefixes. Out: whether it ends a traceback, reports a step, warns, or begins a block that Python ignores;
-the most relevant lines where no signature matches, and the table of harmless lines.
+the most relevant lines where no signature matches, and the table of harmless lines. `LogSource` holds what one rank, host or file printed
+since its last steps.
 
 Python prints tracebacks of exceptions it ignores (`Exception ignored in …`, `--- Logging error ---`), a thread may die while the run
 goes on, a warning reports what was handled, and a rank that takes further steps has survived what it printed before.
@@ -11,11 +12,12 @@ from __future__ import annotations
 
 import enum
 import re
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seatrial.collect.launcher_log import PrefixedLine, without_host
-from seatrial.records.signatures.registry import DEEPSPEED, STAGE1
+from seatrial.records.signatures.registry import DEEPSPEED, STAGE1, Signature
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,3 +213,93 @@ def is_step(text: str) -> bool:
     if is_indented(text[1:2] if text[:1] == " " else text) or text.startswith(SUMMARY) or not STEP.search(text):
         return False
     return not (EXCEPTION.match(text) or ERROR_WORDS.search(text) or WARNING.match(text))
+
+
+def is_root(sign: Signature | None) -> bool:
+    return sign is not None and not sign.after_effect
+
+
+@dataclass(kw_only=True)
+class LogEvidence:
+    """One line that shows something."""
+
+    at: int
+    """How many lines were fed before."""
+    source: str
+    number: int
+    prefix: str
+    text: str
+    sign: Signature | None
+    rank: int | None
+    excerpt: tuple[str, ...]
+    num_before: int
+    """Errors seen before it."""
+
+
+@dataclass(kw_only=True)
+class ExceptionChain:
+    """An exception, and the last of those raised while it was handled."""
+
+    first: LogEvidence
+    last: LogEvidence
+
+    @property
+    def decisive(self) -> LogEvidence:
+        """The last of a chain counts, unless only the first has a signature."""
+        return self.first if is_root(self.first.sign) and not is_root(self.last.sign) else self.last
+
+
+@dataclass(kw_only=True)
+class FoundSigns:
+    """The first of each kind that one source printed between two of its steps."""
+
+    outranking: LogEvidence | None = None
+    sign: LogEvidence | None = None
+    chain: ExceptionChain | None = None
+    doubtful_sign: LogEvidence | None = None
+    doubtful_chain: ExceptionChain | None = None
+    after_effect: LogEvidence | None = None
+    echo: LogEvidence | None = None
+    errors: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class LogSource:
+    """One rank, host or file, as far as the prefixes tell them apart."""
+
+    steps_to_survive: int
+    recent: list[FoundSigns] = field(default_factory=lambda: [FoundSigns()])
+    """Since its last steps, oldest first; what is older was survived."""
+    is_empty: bool = True
+    block: Block | None = None
+    frames: deque[str] | None = None
+    """Of a traceback that has begun and not ended."""
+    chained: bool = False
+    chain: ExceptionChain | None = None
+    awaits_last_error: bool = False
+    """NCCL's own reason is the next line."""
+    report_left: int = 0
+    """Lines of torchrun's report that are still to come."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
+
+    def step(self) -> tuple[FoundSigns, ...]:
+        """It went on: what it survived."""
+        if self.is_empty:
+            return ()
+        self.recent.append(FoundSigns())
+        gone = tuple(self.recent[: -self.steps_to_survive])
+        self.recent = self.recent[-self.steps_to_survive :]
+        self.is_empty = all(found == FoundSigns() for found in self.recent)
+        return gone
+
+    def weigh(self, text: str) -> Weight:
+        """By the block that the line begins or is in."""
+        begun = block_begun_by(text)
+        if begun is not None:
+            self.block = begun
+        elif self.block is not None and not self.block.takes(text):
+            self.block = None
+        return self.block.weight if self.block else Weight.FULL
