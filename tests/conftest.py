@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,11 @@ from tests.stubs.answers import answer
 
 MadeOnce = Callable[[str, Callable[[Path], object]], Path]
 WORKLOADS = Path(__file__).parent / "workloads"
+
+# A job in the background of a shell ignores SIGINT, one under nohup SIGHUP, and so would every process that a test starts and interrupts.
+for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
