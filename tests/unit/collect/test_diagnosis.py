@@ -238,3 +238,18 @@ def test_the_quick_search_misses_no_pattern(id: str, pattern: str) -> None:
         assert any(fragment in text for text in low for fragment in FRAGMENTS), way
         if any(re.search(r"[0-9]", text) for text in low):
             assert any(word in text for text in low for word in DIGITS_MATTER), way
+
+
+@pytest.mark.parametrize("reason", ["", "  Original reason for failure was: watchdog timeout", "  Original reason for failure was: [Rank 4] lost"])
+def test_an_aborted_communicator_is_a_consequence(reason: str) -> None:
+    aborted = [
+        line
+        for rank in (0, 1, 4)
+        for line in traceback(f"torch.distributed.DistBackendError: NCCL communicator was aborted on rank {rank}.{reason}", rank=rank)
+    ]
+    found = read([*aborted, *traceback("ValueError: bad sample 17", rank=6)])
+    assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "ValueError: bad sample 17", 6)
+    # Alone it names no culprit: whoever prints it only lost another one.
+    alone = read(aborted)
+    assert (alone.outcome, alone.rank) == (Outcome.FAILED, None)
+    assert alone.cause is (Cause.COLLECTIVE_TIMEOUT if "watchdog" in reason else Cause.PEER_LOST)
