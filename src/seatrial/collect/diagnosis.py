@@ -58,6 +58,10 @@ EXCERPT_LINES = 6
 LONGEST_EXCERPT = 240
 STEPS_WITHOUT_RANK = 2
 """Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
+STEPS_OF_OTHERS = 3
+"""So many steps that others take after a rank's traceback are more than what was under way: the job went on, or was restarted."""
+SHORTLY_BEFORE = 5000
+"""Lines between a traceback and the launcher's report of it: other ranks may print many steps before the launcher ends them."""
 RECENT_EVIDENCE = 20_000
 SAMPLED_STEPS = 17
 """A prime, so that every rank's turn comes."""
@@ -115,6 +119,11 @@ STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)\b[^\w,]{0,12}(\d[\d,]{0,15}
 LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
 # What Python draws before the lines of a group of exceptions.
 GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
+CLOSED_PIPE = "BrokenPipeError"
+INTERRUPT = "KeyboardInterrupt"
+INTERRUPTED = "interrupted by Ctrl-C (SIGINT)"
+# Of a process that SIGINT ended, as Python and shells pass it on; Python itself may also exit with 1.
+INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT)
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
 
@@ -159,7 +168,14 @@ class _Found:
     doubtful_chain: _Chain | None = None
     after_effect: _Evidence | None = None
     echo: _Evidence | None = None
+    raised_echo: _Evidence | None = None
+    """One that ended a traceback."""
     errors: list[str] = field(default_factory=list)
+
+    @property
+    def waited_to_join(self) -> bool:
+        shown = self.chain.decisive if self.chain else self.sign
+        return shown is not None and shown.sign is not None and shown.sign.cause is Cause.RENDEZVOUS_TIMEOUT
 
 
 @dataclass(kw_only=True)
@@ -175,6 +191,7 @@ class _Source:
     """Of a traceback that has begun and not ended."""
     chained: bool = False
     chain: _Chain | None = None
+    frames_at: int = 0
     awaits_last_error: bool = False
     """NCCL's own reason is the next line."""
     report_left: int = 0
@@ -193,6 +210,33 @@ class _Source:
         self.recent = self.recent[-self.steps_to_survive :]
         self.is_empty = all(found == _Found() for found in self.recent)
         return gone
+
+
+@dataclass(kw_only=True)
+class _Report:
+    """What a launcher printed into one file about a job that failed."""
+
+    first: _Evidence
+    step_before: int | None
+    """The highest of the last steps before it."""
+    numbers: set[int] = field(default_factory=set)
+    """Steps after it."""
+    num_unnumbered: int = 0
+
+    def take_step(self, number: int | None) -> None:
+        if number is None:
+            self.num_unnumbered += 1
+        else:
+            self.numbers.add(number)
+
+    @property
+    def is_survived(self) -> bool:
+        """A launcher reports when all its processes are gone: who takes steps after that was started again."""
+        return max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
+
+    @property
+    def began_anew(self) -> bool:
+        return self.step_before is not None and min(self.numbers, default=self.step_before) < self.step_before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,10 +271,15 @@ class LogReader:
         """Whether something may still be survived, and the last of it."""
         self._report: dict[str, str] = {}
         self._deepspeed_code: int | None = None
-        self._report_at: _Evidence | None = None
-        self._steps_since_report = 0
+        self._reports: dict[str, _Report] = {}
+        """Of each file, where no steps came after."""
+        self._earlier: list[_Found] = []
+        """From before a report that was followed by steps of which nobody knows whether they began anew."""
+        self._fell_back_at: dict[str, int] = {}
+        """The last line of a file at which the step numbers began anew, after something was found."""
+        self._interrupt: _Evidence | None = None
         self._good_end_at: int | None = None
-        self._steps: deque[tuple[int, str]] = deque(maxlen=RECENT_STEPS)
+        self._steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
 
     def read(self, path: Path, *, source: str = "", rank: int | None = None) -> None:
         """Every line of a file; OSError where it cannot be read."""
@@ -260,7 +309,7 @@ class LogReader:
         if kind == Worth.BORING:
             return
         if kind == Worth.STEP and not self._may_be_survival():
-            self._steps.append((self._at, line))
+            self._steps.append((self._at, source, line))
             return
         self._open = {} if self._open and self._at >= self._slow_until else self._open
         worth = self._examine(line, source, rank)
@@ -328,7 +377,7 @@ class LogReader:
             self._good_end_at = self._at
             return Worth.CHECK
         if raised is None and is_step(text) and self._search.sign(text) is None:
-            self._step(own, text)
+            self._step(own, source, text)
             return Worth.STEP
         if is_indented(text):
             return Worth.BORING
@@ -343,26 +392,32 @@ class LogReader:
         is_report = self._note_report(own, source, prefix, text, given_rank)
         sign = self._search.sign(text)
         noise = NOISE.search(text) is not None
+        excerpt = (*(raised or ()), text)
         if raised is not None and noise:
+            if text.startswith(INTERRUPT):
+                self._interrupt = self._evidence(source, prefix, text, None, given_rank, excerpt)
             raised = None
         if sign is None and raised is None:
             return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
-        rank = rank_of(prefix, text, given_rank)
-        excerpt = (*(raised or ()), text) if raised is not None else (text,)
-        evidence = _Evidence(
+        evidence = self._evidence(source, prefix, text, sign, given_rank, excerpt)
+        self._num_errors += 1
+        self._store(own, evidence, raised is not None, weight)
+        return Worth.CHECK
+
+    def _evidence(
+        self, source: str, prefix: str, text: str, sign: Signature | None, given_rank: int | None, excerpt: tuple[str, ...] = ()
+    ) -> _Evidence:
+        return _Evidence(
             at=self._at,
             source=source,
             number=self._numbers.get(source, 0),
             prefix=prefix,
             text=text[:LONGEST_EVIDENCE],
             sign=sign,
-            rank=rank,
+            rank=rank_of(prefix, text, given_rank),
             excerpt=tuple(_short(line) for line in excerpt),
             num_before=self._num_errors,
         )
-        self._num_errors += 1
-        self._store(own, evidence, raised is not None, weight)
-        return Worth.CHECK
 
     def _add_last_error(self, own: _Source, text: str) -> bool:
         """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
@@ -380,7 +435,7 @@ class LogReader:
     def _follow_traceback(self, own: _Source, text: str) -> tuple[str, ...] | None:
         """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
         if text.startswith(HEAD) or text.endswith(HEAD):
-            own.frames = deque(maxlen=EXCERPT_LINES)
+            own.frames, own.frames_at = deque(maxlen=EXCERPT_LINES), self._at
             return None
         if is_indented(text):
             if own.frames is not None and text.strip():
@@ -395,6 +450,9 @@ class LogReader:
         if sign is not None and sign.after_effect:
             if sign.echo:
                 found.echo = found.echo or evidence
+                # A pipe that is closed at the end of a script is no failure.
+                if raised and weight is Weight.FULL and len(evidence.excerpt) > 1 and not evidence.text.startswith(CLOSED_PIPE):
+                    found.raised_echo = evidence
             else:
                 found.after_effect = found.after_effect or evidence
             return
@@ -423,15 +481,36 @@ class LogReader:
             else:
                 found.chain = own.chain
 
-    def _step(self, own: _Source, text: str) -> None:
-        self._steps.append((self._at, text))
-        self._steps_since_report += 1
-        if self._report_at is not None and self._steps_since_report >= STEPS_WITHOUT_RANK:
-            self._report_at, self._report, self._deepspeed_code = None, {}, None
+    def _step(self, own: _Source, source: str, text: str) -> None:
+        number = _step_number(text)
+        before = _step_number(self._steps[-1][2]) if self._steps and self._steps[-1][1] == source else None
+        if number is not None and before is not None and 2 * number <= before:
+            self._fell_back_at[source] = self._at
+        self._steps.append((self._at, source, text))
+        if (report := self._reports.get(source)) is not None:
+            report.take_step(number)
+            if report.is_survived:
+                self._drop_report(source, report)
         for gone in own.step():
-            self._survived = gone.chain or self._survived
-            self._survived_errors = [*self._survived_errors, *gone.errors][:MAX_LINES]
-        self._has_evidence = self._report_at is not None or not all(one.is_empty for one in self._sources.values())
+            self._survive(gone)
+        self._has_evidence = bool(self._reports) or not all(one.is_empty for one in self._sources.values())
+
+    def _survive(self, gone: _Found) -> None:
+        self._survived = gone.chain or self._survived
+        self._survived_errors = [*self._survived_errors, *gone.errors][:MAX_LINES]
+
+    def _drop_report(self, source: str, report: _Report) -> None:
+        """The job was started again: what its ranks printed before belongs to an attempt that does not count."""
+        del self._reports[source]
+        if not self._reports:
+            self._report, self._deepspeed_code = {}, None
+        for (file, _), own in self._sources.items():
+            if file == source and not own.is_empty:
+                for gone in own.recent:
+                    self._survive(gone)
+                    if not report.began_anew:
+                        self._earlier.append(gone)
+                own.recent, own.is_empty = [_Found()], True
 
     def _note_error(self, own: _Source, text: str) -> Worth:
         if not is_error_line(text) or LAUNCHER_REPORT.search(text):
@@ -450,13 +529,12 @@ class LogReader:
             self._deepspeed_code = int(match.group(1))
         if not FAILED_BY_LAUNCHER.search(text):
             return False
-        self._steps_since_report, self._has_evidence, self._evidence_at = 0, True, self._at
-        if self._report_at is None:
-            rank = rank_of(prefix, text, given_rank)
-            number = self._numbers.get(source, 0)
-            self._report_at = _Evidence(
-                at=self._at, source=source, number=number, prefix=prefix, text=text, sign=None, rank=rank, excerpt=(), num_before=0
-            )
+        self._has_evidence, self._evidence_at = True, self._at
+        if source in self._reports:
+            self._reports[source].numbers, self._reports[source].num_unnumbered = set(), 0
+        else:
+            first = self._evidence(source, prefix, text, None, given_rank)
+            self._reports[source] = _Report(first=first, step_before=self._last_step().step)
         return True
 
     def _read_report(self, own: _Source, text: str) -> str:
@@ -476,8 +554,9 @@ class LogReader:
         return replace(
             NO_FAILURE if outcome is Outcome.OK else self.failure(exit_code),
             outcome=outcome,
-            launcher_report=self._report_at is not None,
-            traceback_at_end=at_end,
+            launcher_report=bool(self._reports),
+            traceback_at_end=at_end or self._open_traceback() is not None,
+            good_end=self._good_end_at is not None or (asked_steps is not None and last.may_be(asked_steps)),
             last_step=last.step,
             step_interval=last.interval,
         )
@@ -486,12 +565,20 @@ class LogReader:
         """The cause that the lines show, else the one that the exit code shows, of a run that is known to have failed."""
         return self._cause(exit_code) or self._unexplained_end(exit_code)
 
+    @property
+    def _report_at(self) -> _Evidence | None:
+        """The first line of a launcher about a failure after which no steps came."""
+        return _earliest(report.first for report in self._reports.values())
+
     def _found(self) -> Iterator[_Found]:
         return (found for own in self._sources.values() for found in own.recent)
 
     def _cause(self, exit_code: int | None) -> Diagnosis | None:
         """The cause that the log shows; None where it shows none."""
-        found = self._root_cause() or self._launcher_cause() or self._doubtful_cause()
+        found = self._root_cause(list(self._found())) or self._launcher_cause() or self._doubtful_cause()
+        if found is None and (self._reports or exit_code):
+            # Steps of another host may have come late.
+            found = self._root_cause(self._earlier)
         if found is not None:
             return found
         after_effect = self._after_effect()
@@ -510,12 +597,16 @@ class LogReader:
         # That a peer is gone explains nothing: other lines of the log may.
         return replace(diagnosis, telling=self._error_lines()) if after_effect.sign and after_effect.sign.echo else diagnosis
 
-    def _root_cause(self) -> Diagnosis | None:
-        found = list(self._found())
+    def _root_cause(self, found: Sequence[_Found]) -> Diagnosis | None:
         outranking = _earliest(one.outranking for one in found)
         if outranking is not None:
             return self._from_evidence(outranking)
-        return self._first_of(_earliest(one.sign for one in found), [one.chain for one in found if one.chain])
+        # Ranks that wait in vain for one to join: its own error, in another file or behind another prefix, is the cause.
+        for some in ([one for one in found if not one.waited_to_join], found):
+            first = self._first_of(_earliest(one.sign for one in some), [one.chain for one in some if one.chain])
+            if first is not None:
+                return first
+        return None
 
     def _doubtful_cause(self) -> Diagnosis | None:
         found = list(self._found())
@@ -558,11 +649,15 @@ class LogReader:
         return _earliest(one.after_effect for one in found) or _earliest(one.echo for one in found)
 
     def _survived_counts(self, exit_code: int | None, after_effect: _Evidence | None) -> bool:
-        """Python exits with 1 after an exception, and there is no other; or the launcher names that very rank."""
-        if after_effect is None:
-            return exit_code == RAISED
-        rank = self._survived.decisive.rank if self._survived else None
-        return rank is not None and rank == self._reported_rank() and self._report.get("exitcode") == str(RAISED)
+        """Python exits with 1 after an exception, and there is no other; or the launcher names that very rank; or it reports soon after the
+        traceback that a rank raised: the steps between them were those of ranks that did not know yet."""
+        rank, report = self._survived.decisive.rank if self._survived else None, self._report_at
+        if self._survived and report is not None and self._report.get("exitcode", str(RAISED)) == str(RAISED):
+            if rank is not None and rank == self._reported_rank():
+                return True
+            if rank is None and 0 <= report.at - self._survived.decisive.at <= SHORTLY_BEFORE:
+                return True
+        return after_effect is None and exit_code == RAISED
 
     def _from_evidence(self, evidence: _Evidence) -> Diagnosis:
         entry = evidence.sign or general(Cause.EXCEPTION)
@@ -585,11 +680,31 @@ class LogReader:
 
     def _traceback_at_end(self) -> bool:
         """Whether the process of an exception printed nothing after it that shows it alive."""
-        return any(self._is_last(one.chain.last) for one in self._found() if one.chain)
+        return any(self._is_last(one.chain.last) and not self._began_anew_after(one.chain.last) for one in self._found() if one.chain)
+
+    def _open_traceback(self) -> _Evidence | None:
+        """The traceback that the log ends in, without its last line."""
+        for (source, prefix), own in self._sources.items():
+            if own.frames is None or id(own) not in self._open or (own.block and own.block.weight is not Weight.FULL):
+                continue
+            found = self._evidence(source, prefix, "the log ends within a traceback", None, None, tuple(own.frames))
+            found = replace(found, at=own.frames_at, number=0)
+            if self._num_steps_after(found) < STEPS_OF_OTHERS:
+                return found
+        return None
+
+    def _num_steps_after(self, evidence: _Evidence) -> int:
+        """Of the last steps in its file, different ones."""
+        texts = (text for at, source, text in self._steps if at > evidence.at and source == evidence.source)
+        return len({number for text in texts if (number := _step_number(text)) is not None})
+
+    def _began_anew_after(self, evidence: _Evidence) -> bool:
+        """Whether the job was started again after it: others took steps that are counted from the beginning."""
+        return self._fell_back_at.get(evidence.source, 0) > evidence.at and self._num_steps_after(evidence) >= STEPS_OF_OTHERS
 
     def _sign_at_end(self) -> bool:
         """Whether the log ends with the sign of a failure that is no exception: a usage message, a scheduler's or the kernel's line."""
-        signs = [one.sign for one in self._found() if one.sign]
+        signs = [one.sign for one in self._found() if one.sign and not self._began_anew_after(one.sign)]
         return any(self._good_end_at is None and self._is_last(sign) for sign in signs)
 
     def _is_last(self, evidence: _Evidence) -> bool:
@@ -610,28 +725,59 @@ class LogReader:
         return not (EXCEPTION.match(text) or is_error_line(text) or self._search.sign(text) or is_warning("", text))
 
     def _outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
-        if exit_code or self._report_at is not None:
+        is_interrupted = self._is_interrupted()
+        if is_interrupted and exit_code in INTERRUPTED_CODES and not self._reports:
+            return Outcome.INTERRUPTED
+        if exit_code or self._reports:
             return Outcome.FAILED
         last = self._last_step()
         reached = None if asked_steps is None else last.may_be(asked_steps)
         if at_end:
-            # After an exit code of 0 it is sure only where steps are missing.
-            return Outcome.FAILED if reached is False or (exit_code is None and reached is None) else None
+            # After an exit code of 0 it is sure only where steps are missing; without one, where nothing says that the job went on.
+            is_sure = exit_code is None and reached is None and not self._went_on()
+            return Outcome.FAILED if reached is False or is_sure else None
+        is_cut = is_interrupted or self._open_traceback() is not None
         if exit_code == 0:
-            return None if not reached and self._sign_at_end() else Outcome.OK
-        serious = _earliest(one.sign or one.outranking or one.after_effect for one in self._found())
+            return None if is_cut or (not reached and self._sign_at_end()) else Outcome.OK
+        serious = _earliest(self._serious(one) for one in self._found())
         good_at = last.at if reached else self._good_end_at
         if good_at is not None:
-            return None if serious is not None and serious.at > good_at else Outcome.OK
-        return Outcome.FAILED if serious is not None else None
+            return None if is_cut or (serious is not None and serious.at > good_at) else Outcome.OK
+        return Outcome.FAILED if serious is not None or self._lost_peer_at_end() else None
+
+    def _lost_peer_at_end(self) -> bool:
+        return any(
+            one.raised_echo and self._is_last(one.raised_echo) and not self._began_anew_after(one.raised_echo) for one in self._found()
+        )
+
+    def _serious(self, found: _Found) -> _Evidence | None:
+        serious = found.sign or found.outranking or found.after_effect
+        return None if serious is None or self._began_anew_after(serious) else serious
+
+    def _went_on(self) -> bool:
+        """Whether, after each traceback at the end of its process, a line says that training is over, or others took more steps."""
+        ends = [one.chain.last for one in self._found() if one.chain and self._is_last(one.chain.last)]
+        return all((self._good_end_at or 0) > end.at or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
+
+    def _is_interrupted(self) -> bool:
+        return self._interrupt is not None and self._is_last(self._interrupt) and self._num_steps_after(self._interrupt) < STEPS_OF_OTHERS
 
     def _last_step(self) -> _LastStep:
-        found = [(int(match.group(1).replace(",", "")), at) for at, text in self._steps if (match := STEP_NUMBER.search(text))]
+        found = [(number, at) for at, _, text in self._steps if (number := _step_number(text)) is not None]
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))
         return _LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
 
     def _unexplained_end(self, exit_code: int | None) -> Diagnosis:
+        if self._interrupt is not None and exit_code in INTERRUPTED_CODES and self._is_interrupted():
+            found = self._from_evidence(self._interrupt)
+            entry = general(Cause.USER)
+            return replace(found, cause=entry.cause, signature=entry.id, fault=entry.fault, action=entry.action, detail=INTERRUPTED)
+        if exit_code in (None, 0, RAISED):
+            if (cut := self._open_traceback()) is not None:
+                return self._from_evidence(cut)
+            if (reported := self._reported_end()) is not None:
+                return reported
         if exit_code is None:
             return self._unexplained(general(Cause.UNKNOWN), "no exit code is known and the log shows no cause")
         entry = of_exit_code(exit_code)
@@ -644,6 +790,20 @@ class LogReader:
         how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
         how += f" ({name})" if name else ""
         return self._unexplained(_exit_code_entry(exit_code), f"the launcher ended {how} and the log shows no cause")
+
+    def _reported_end(self) -> Diagnosis | None:
+        """What the launcher reports about a rank that printed no reason."""
+        if self._report_at is None:
+            return None
+        rank = self._reported_rank()
+        if "exitcode" not in self._report:
+            found = self._unexplained(general(Cause.EXIT_CODE), f"the launcher reports a failure: {self._report_at.text.strip()}")
+            return replace(found, rank=rank, source=self._report_at.source, line=self._report_at.number or None)
+        code = int(self._report["exitcode"])
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        how += f" ({name})" if (name := signal_name(code)) else ""
+        who = f"rank {self._report.get('rank', '?')}"
+        return replace(self._unexplained(general(Cause.EXIT_CODE), f"{who} ended first, {how}, and printed no reason", who), rank=rank)
 
     def _unexplained(self, entry: Signature, detail: str, ended_first: str = "") -> Diagnosis:
         errors = self._error_lines()
@@ -677,6 +837,11 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
     for line in lines:
         reader.feed(line)
     return reader.failure(exit_code)
+
+
+def _step_number(text: str) -> int | None:
+    match = STEP_NUMBER.search(text)
+    return int(match.group(1).replace(",", "")) if match else None
 
 
 def _weight_by_block(own: _Source, text: str) -> Weight:
