@@ -89,6 +89,7 @@ FAILED_BY_LAUNCHER = re.compile(
     r"|^srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code [1-9]|Killed|Out Of Memory|Segmentation|Bus error|Aborted)"
     r"|^(?:mpirun|mpiexec|prterun|prte) (?:noticed|detected) that .*(?:exited on signal|non-zero)"
     r"|^subprocess\.CalledProcessError: Command '\[?'?\S*\bpython[\d.]*'.* (?:non-zero exit status|died with)"
+    r"|^command terminated with exit code [1-9]"
     r"|^ERROR:composer\.cli\.launcher:Rank \d+ crashed|^\[rank: \d+\] Child process with PID \d+ terminated with code -?[1-9]"
 )
 # After NCCL's error of a rank comes the address it could not reach.
@@ -119,6 +120,8 @@ STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)\b[^\w,]{0,12}(\d[\d,]{0,15}
 LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
 # What Python draws before the lines of a group of exceptions.
 GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
+# Causes of which a shell or a scheduler prints that a process is gone: no noise, though other ranks may have made it end.
+PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
 CLOSED_PIPE = "BrokenPipeError"
 INTERRUPT = "KeyboardInterrupt"
 INTERRUPTED = "interrupted by Ctrl-C (SIGINT)"
@@ -168,8 +171,8 @@ class _Found:
     doubtful_chain: _Chain | None = None
     after_effect: _Evidence | None = None
     echo: _Evidence | None = None
-    raised_echo: _Evidence | None = None
-    """One that ended a traceback."""
+    raised_effect: _Evidence | None = None
+    """The last after-effect that ended a traceback."""
     errors: list[str] = field(default_factory=list)
 
     @property
@@ -278,7 +281,7 @@ class LogReader:
         self._fell_back_at: dict[str, int] = {}
         """The last line of a file at which the step numbers began anew, after something was found."""
         self._interrupt: _Evidence | None = None
-        self._good_end_at: int | None = None
+        self._good_end: _Evidence | None = None
         self._steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
 
     def read(self, path: Path, *, source: str = "", rank: int | None = None) -> None:
@@ -374,7 +377,7 @@ class LogReader:
             own.chained = True
             return Worth.CHECK
         if GOOD_END.search(text):
-            self._good_end_at = self._at
+            self._good_end = self._evidence(source, prefix, text, None, given_rank)
             return Worth.CHECK
         if raised is None and is_step(text) and self._search.sign(text) is None:
             self._step(own, source, text)
@@ -450,11 +453,11 @@ class LogReader:
         if sign is not None and sign.after_effect:
             if sign.echo:
                 found.echo = found.echo or evidence
-                # A pipe that is closed at the end of a script is no failure.
-                if raised and weight is Weight.FULL and len(evidence.excerpt) > 1 and not evidence.text.startswith(CLOSED_PIPE):
-                    found.raised_echo = evidence
             else:
                 found.after_effect = found.after_effect or evidence
+            # A pipe that is closed at the end of a script is no failure.
+            if raised and weight is Weight.FULL and len(evidence.excerpt) > 1 and not evidence.text.startswith(CLOSED_PIPE):
+                found.raised_effect = evidence
             return
         doubtful = weight is Weight.DOUBTFUL
         if sign is not None and sign.outranks and not doubtful:
@@ -555,7 +558,7 @@ class LogReader:
             NO_FAILURE if outcome is Outcome.OK else self.failure(exit_code),
             outcome=outcome,
             launcher_report=bool(self._reports),
-            traceback_at_end=at_end or self._open_traceback() is not None,
+            traceback_at_end=at_end or self._is_cut() or (self._good_end_at is None and self._lost_peer_at_end()),
             good_end=self._good_end_at is not None or (asked_steps is not None and last.may_be(asked_steps)),
             last_step=last.step,
             step_interval=last.interval,
@@ -564,6 +567,13 @@ class LogReader:
     def failure(self, exit_code: int | None = None) -> Diagnosis:
         """The cause that the lines show, else the one that the exit code shows, of a run that is known to have failed."""
         return self._cause(exit_code) or self._unexplained_end(exit_code)
+
+    @property
+    def _good_end_at(self) -> int | None:
+        """The line that says that training is over; None where more steps came: that was a stage of several."""
+        if self._good_end is None or self._num_steps_after(self._good_end) >= STEPS_OF_OTHERS:
+            return None
+        return self._good_end.at
 
     @property
     def _report_at(self) -> _Evidence | None:
@@ -704,7 +714,8 @@ class LogReader:
 
     def _sign_at_end(self) -> bool:
         """Whether the log ends with the sign of a failure that is no exception: a usage message, a scheduler's or the kernel's line."""
-        signs = [one.sign for one in self._found() if one.sign and not self._began_anew_after(one.sign)]
+        shown = [sign for one in self._found() for sign in (one.sign, one.after_effect) if sign and not self._began_anew_after(sign)]
+        signs = [one for one in shown if one.sign and (not one.sign.after_effect or one.sign.cause in PROCESS_ENDED)]
         return any(self._good_end_at is None and self._is_last(sign) for sign in signs)
 
     def _is_last(self, evidence: _Evidence) -> bool:
@@ -725,8 +736,7 @@ class LogReader:
         return not (EXCEPTION.match(text) or is_error_line(text) or self._search.sign(text) or is_warning("", text))
 
     def _outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
-        is_interrupted = self._is_interrupted()
-        if is_interrupted and exit_code in INTERRUPTED_CODES and not self._reports:
+        if self._is_interrupted() and exit_code in INTERRUPTED_CODES and not self._reports:
             return Outcome.INTERRUPTED
         if exit_code or self._reports:
             return Outcome.FAILED
@@ -736,18 +746,29 @@ class LogReader:
             # After an exit code of 0 it is sure only where steps are missing; without one, where nothing says that the job went on.
             is_sure = exit_code is None and reached is None and not self._went_on()
             return Outcome.FAILED if reached is False or is_sure else None
-        is_cut = is_interrupted or self._open_traceback() is not None
+        is_cut, is_over = self._is_cut(), reached or self._good_end_at is not None
         if exit_code == 0:
-            return None if is_cut or (not reached and self._sign_at_end()) else Outcome.OK
+            if is_cut or (not is_over and self._lost_peer_at_end()):
+                return Outcome.FAILED if reached is False else None
+            is_doubtful = self._sign_at_end() or (asked_steps is not None and last.step is None and self._error_at_end())
+            return None if not is_over and is_doubtful else Outcome.OK
         serious = _earliest(self._serious(one) for one in self._found())
         good_at = last.at if reached else self._good_end_at
         if good_at is not None:
             return None if is_cut or (serious is not None and serious.at > good_at) else Outcome.OK
         return Outcome.FAILED if serious is not None or self._lost_peer_at_end() else None
 
+    def _is_cut(self) -> bool:
+        return self._is_interrupted() or self._open_traceback() is not None
+
+    def _error_at_end(self) -> bool:
+        lines = (self._splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._tail))
+        return is_error_line(next((line for line in lines if line.strip()), ""))
+
     def _lost_peer_at_end(self) -> bool:
         return any(
-            one.raised_echo and self._is_last(one.raised_echo) and not self._began_anew_after(one.raised_echo) for one in self._found()
+            one.raised_effect and self._is_last(one.raised_effect) and not self._began_anew_after(one.raised_effect)
+            for one in self._found()
         )
 
     def _serious(self, found: _Found) -> _Evidence | None:
@@ -769,10 +790,10 @@ class LogReader:
         return _LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
 
     def _unexplained_end(self, exit_code: int | None) -> Diagnosis:
-        if self._interrupt is not None and exit_code in INTERRUPTED_CODES and self._is_interrupted():
+        if self._interrupt is not None and exit_code in (0, *INTERRUPTED_CODES) and self._is_interrupted():
             found = self._from_evidence(self._interrupt)
-            entry = general(Cause.USER)
-            return replace(found, cause=entry.cause, signature=entry.id, fault=entry.fault, action=entry.action, detail=INTERRUPTED)
+            user = general(Cause.USER)
+            return replace(found, cause=user.cause, signature=user.id, fault=user.fault, action=user.action, detail=INTERRUPTED)
         if exit_code in (None, 0, RAISED):
             if (cut := self._open_traceback()) is not None:
                 return self._from_evidence(cut)

@@ -167,9 +167,10 @@ class Weight(enum.IntEnum):
 
 
 IGNORED = re.compile(r"^Exception ignored (?:in|on)\b|^--- Logging error ---")
-IN_THREAD = re.compile(r"^Exception in thread ")
+# A thread's, or of a task of asyncio that nobody waited for.
+IN_THREAD = re.compile(r"^Exception in thread |^(?:\S{0,80}[: ])?(?:Task|Future) exception was never retrieved$")
 # What logging prints after the traceback of its own error.
-LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: )")
+LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: |future: <)")
 # NCCL calls everything a warning, what ends a run included.
 WARNING = re.compile(r"^.{0,80}?(?<!NCCL )\b(?:WARN|WARNING)\b|^\[?W\d{4} \d\d:")
 # A bar does not count: it is drawn once more when the run is over. Nor does wandb's summary of a finished run.

@@ -336,13 +336,61 @@ def test_an_interrupt_at_the_end(exit_code: int | None) -> None:
     failed = read([*traceback("ValueError: bad shape", rank=2), *lines[-4:]], exit_code=exit_code)
     assert failed.detail == "ValueError: bad shape"
     assert read([*lines, *steps(20, 40), "Training complete."]).outcome is Outcome.OK
-    assert read(lines, exit_code=0).outcome is None
+    piped = read(lines, exit_code=0)
+    assert (piped.outcome, piped.traceback_at_end, piped.cause) == (None, True, Cause.USER)
+    assert read(lines, exit_code=0, asked_steps=100).outcome is Outcome.FAILED
 
 
 @pytest.mark.parametrize("last", ["RuntimeError: Connection reset by peer", "RuntimeError: Broken pipe", "RuntimeError: ncclRemoteError"])
 def test_a_lost_peer_at_the_end_is_a_failure(last: str) -> None:
     assert read([*steps(0, 9), *traceback(last)]).outcome is Outcome.FAILED
     assert read([*steps(0, 9), "Training complete.", *traceback(last)]).outcome is not Outcome.FAILED
+    # Behind a pipe: sure where steps are missing, and noise at shutdown where none is.
+    behind = [*steps(0, 9), *traceback(last)]
+    assert [read(behind, exit_code=0, asked_steps=asked).outcome for asked in (None, 30, 10)] == [None, Outcome.FAILED, Outcome.OK]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "run.sh: line 3: 12345 Killed                  python train.py",
+        "Killed",
+        "Segmentation fault (core dumped)",
+        "Bus error (core dumped)",
+        "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-11-17T10:00:00 ***",
+    ],
+)
+def test_a_process_that_was_ended_is_never_ok_by_exit_code_0(last: str) -> None:
+    assert read([*steps(0, 9), last], exit_code=0).outcome is None
+    assert read([*steps(0, 9), last]).outcome is Outcome.FAILED
+
+
+def test_steps_after_a_good_end_take_it_back() -> None:
+    lines = [*steps(0, 39), "Training complete.", "Stage 2: finetuning", *steps(0, 6)]
+    assert read(lines).outcome is None
+    assert read([*lines, "Training complete."]).outcome is Outcome.OK
+
+
+def test_a_task_that_nobody_waited_for_is_no_failure() -> None:
+    task = ["Task exception was never retrieved", "future: <Task finished name='Task-3' coro=<upload()>>", *traceback("ConnectionError: x")]
+    assert read([*steps(0, 9), *task, "Training complete."]).outcome is Outcome.OK
+    assert read([*steps(0, 9), *task], exit_code=0).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("last", "rank"),
+    [("srun: error: node01: task 3: Exited with exit code 1", 3), ("command terminated with exit code 137", None)],
+)
+def test_a_launchers_line_is_the_reason_where_nothing_else_is(last: str, rank: int | None) -> None:
+    for exit_code in (None, 0):
+        found = read([*steps(0, 9), last], exit_code=exit_code)
+        assert (found.outcome, found.rank) == (Outcome.FAILED, rank)
+        assert last in found.detail and "exit code 0" not in found.detail
+
+
+def test_an_error_instead_of_the_steps_asked_for_is_not_ok() -> None:
+    assert read(["Error: no data found"], exit_code=0, asked_steps=30).outcome is None
+    assert read(["Error: no data found"], exit_code=0).outcome is Outcome.OK
 
 
 def test_who_waited_for_others_to_join_is_not_the_cause() -> None:
