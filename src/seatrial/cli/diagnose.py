@@ -121,7 +121,7 @@ def _headline(report: LogReport) -> str:
     if found.cause is Cause.NAN and found.good_end:
         return f"ended, but {found.detail}"
     if found.traceback_at_end and found.good_end:
-        return "the log has a traceback near its end, and a line that says training is over"
+        return "training seems to have finished, but a traceback is near the end"
     if found.traceback_at_end:
         ended = "exited 0" if report.exit_code == 0 else "ended"
         return f"{ended} after a traceback: probably failed"
