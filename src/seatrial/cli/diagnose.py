@@ -148,7 +148,7 @@ def _cause_facts(report: LogReport) -> Iterator[tuple[str, str]]:
     after = f"{later:,} later {'error is a consequence' if later == 1 else 'errors are consequences'}" if later else ""
     if where or after:
         yield "where", "; ".join(part for part in (where, after) if part)
-    if found.action and (found.outcome is Outcome.FAILED or found.line):
+    if found.action and (found.outcome is Outcome.FAILED or found.line or found.cause is Cause.NAN):
         yield "do", found.action
 
 
@@ -167,6 +167,9 @@ def _facts(report: LogReport) -> Iterator[tuple[str, str]]:
         yield "steps", ", ".join(parts)
         if loss := _loss(steps):
             yield "loss", loss
+    elif report.losses:
+        first, last, lowest = report.losses
+        yield "loss", f"{first:.4g} → {last:.4g}, lowest {lowest:.4g}; the log has no step numbers"
     elif report.diagnosis.last_step is not None:
         yield "steps", f"up to {report.diagnosis.last_step:,}"
     if report.reported:

@@ -21,7 +21,7 @@ from pathlib import Path
 from seatrial.collect.attempt_files import bounded_lines
 from seatrial.collect.diagnosis import LogReader
 from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine, read_lines
-from seatrial.collect.log_steps import PrintedStep, Reading, best_reading
+from seatrial.collect.log_steps import LOSS, PrintedStep, Reading, best_reading
 from seatrial.core.errors import UsageError
 from seatrial.core.log_lines import KEYWORDS, NUMBER, split_rank, strip_colours
 from seatrial.core.text import MIB
@@ -138,6 +138,8 @@ class LogReport:
     steps: StepSummary | None = None
     reported: dict[str, float] = field(default_factory=dict)
     """Figures of the script's own summary, by its names."""
+    losses: tuple[float, ...] = ()
+    """First, last and lowest loss of a log whose steps are unknown."""
 
 
 def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_steps: int | None = None) -> LogReport:
@@ -156,6 +158,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         diagnosis=replace(diagnosis, action=advice_without_plan(diagnosis)),
         steps=steps,
         reported=reported,
+        losses=() if steps is not None else _losses_without_steps(files),
     )
 
 
@@ -278,6 +281,16 @@ def _steps_and_summary(files: Iterable[LogFile]) -> tuple[StepSummary | None, di
         if summary is not None and (best is None or summary.num_lines > best.num_lines):
             best = summary
     return best, reported
+
+
+def _losses_without_steps(files: Iterable[LogFile]) -> tuple[float, ...]:
+    """Of Hugging Face's lines, which have an epoch and no step: without a summary nobody knows how many steps there were."""
+    for file in files:
+        found = [float(match[1]) for line in _step_lines(file) if (match := LOSS.search(line.text))]
+        finite = [loss for loss in found if math.isfinite(loss)]
+        if finite:
+            return found[0], found[-1], min(finite)
+    return ()
 
 
 def _step_lines(file: LogFile) -> Iterator[StampedLine]:

@@ -229,3 +229,12 @@ def test_an_interrupt_and_an_exit_code_alone(tmp_path: Path, capsys: pytest.Capt
     code, report, shown = diagnosed(capsys, folder / "empty.log", "--exit-code", "0")
     assert (code, report["diagnosis"]["good_end"]) == (0, False)
     assert "good end" not in shown[0]
+
+
+def test_losses_of_a_log_without_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        f"{{'loss': {4 - part / 10:.4f}, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': {part / 60:.2f}}}" for part in range(1, 20)
+    ]
+    _, report, shown = diagnosed(capsys, write(tmp_path, job__log=lines) / "job.log")
+    assert (report["steps"], report["losses"]) == (None, [3.9, 2.1, 2.1])
+    assert any(line.startswith("loss ") and "3.9" in line for line in shown)
