@@ -21,14 +21,19 @@ from seatrial.records.outcome import Cause, Diagnosis, Outcome
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from seatrial.results.diagnose import LogFile, LogReport
+    from seatrial.results.diagnose import LogFile, LogReport, StepSummary
 
 EXAMPLES = {
     "diagnose": "seatrial diagnose slurm-4711.out slurm-4711.err\n\ntorchrun train.py 2>&1 | tee job.log; seatrial diagnose job.log"
 }
 STDIN = "-"
-EXIT_CODES = {Outcome.OK: DONE, Outcome.FAILED: FAILED, None: INCONCLUSIVE}
-STYLES = {Outcome.OK: ("OK", "bold green"), Outcome.FAILED: ("FAILED", "bold red"), None: ("CANNOT TELL", "bold yellow")}
+EXIT_CODES = {Outcome.OK: DONE, Outcome.FAILED: FAILED, Outcome.INTERRUPTED: FAILED, None: INCONCLUSIVE}
+STYLES = {
+    Outcome.OK: ("OK", "bold green"),
+    Outcome.FAILED: ("FAILED", "bold red"),
+    Outcome.INTERRUPTED: ("INTERRUPTED", "bold red"),
+    None: ("CANNOT TELL", "bold yellow"),
+}
 LABEL_WIDTH = 10
 MAX_EXCERPT_LINES = 7
 MAX_RELEVANT_LINES = 4
@@ -54,7 +59,7 @@ Steps = Annotated[
 def diagnose(logs: Logs, exit_code: ExitCode = None, steps: Steps = None, as_json: AsJson = False) -> int:
     """Read the logs of any job: how it ended, the first cause with its rank and lines, what to do, steps, rate and losses.
 
-    Needs no campaign and writes nothing. Exit code: 0 the log shows a good end, 2 a failure, 3 it shows neither.
+    Needs no campaign and writes nothing. Exit code: 0 the log shows a good end, 2 a failure or an interrupt, 3 it shows neither.
     """
     from seatrial.cli.program import console_for, print_json
     from seatrial.records.codec import to_json
@@ -63,9 +68,10 @@ def diagnose(logs: Logs, exit_code: ExitCode = None, steps: Steps = None, as_jso
     with _files(logs) as files:
         report = diagnose_logs(files, exit_code, steps)
     _print(console_for(as_json=as_json, plain=True), report)
+    code = EXIT_CODES[report.diagnosis.outcome]
     if as_json:
         print_json(to_json(report))
-    return EXIT_CODES[report.diagnosis.outcome]
+    return code
 
 
 @contextmanager
@@ -88,7 +94,7 @@ def _files(logs: list[str]) -> Iterator[list[LogFile]]:
 
 def _print(console: Console, report: LogReport) -> None:
     found = report.diagnosis
-    title, style = STYLES[found.outcome]
+    title, style = STYLES.get(found.outcome, STYLES[None])
     console.print(f"{title}  {_headline(report)}", style=style, no_wrap=True, overflow="ellipsis")
     if found.outcome is not Outcome.OK and found.cause is not Cause.UNKNOWN:
         _print_lines(console, found)
@@ -102,19 +108,27 @@ def _print(console: Console, report: LogReport) -> None:
 def _headline(report: LogReport) -> str:
     found = report.diagnosis
     if found.outcome is Outcome.OK:
-        return "the log shows a good end"
+        return "the log shows a good end" if found.good_end else "exit code 0, and no failure in the log"
     if found.outcome is Outcome.FAILED:
         # What a launcher reports about a rank begins with it.
         is_named = found.rank is None or found.detail.startswith(f"rank {found.rank} ")
         who = "" if is_named else f" on rank {found.rank}"
         where = f", host {found.host}" if found.host else ""
         return f"{found.signature or found.cause.value}{who}{where}: {found.detail}"
+    if found.outcome is Outcome.INTERRUPTED:
+        return found.detail
+    if found.cause is Cause.NAN and found.good_end:
+        return f"ended, but {found.detail}"
+    if found.traceback_at_end and found.good_end:
+        return "training seems to have finished, but a traceback is near the end"
     if found.traceback_at_end:
         ended = "exited 0" if report.exit_code == 0 else "ended"
         return f"{ended} after a traceback: probably failed"
-    if report.exit_code is None:
-        return "no good end and no failure in the log: pass --exit-code N"
-    return "exited 0, and the log shows signs of a failure"
+    if report.exit_code is not None:
+        return "exited 0, and the log shows signs of a failure"
+    if found.cause is not Cause.UNKNOWN:
+        return "no good end in the log, and an error: it may have failed; pass --exit-code N"
+    return "no good end and no failure in the log: pass --exit-code N"
 
 
 def _print_lines(console: Console, found: Diagnosis) -> None:
@@ -133,7 +147,7 @@ def _cause_facts(report: LogReport) -> Iterator[tuple[str, str]]:
     after = f"{later:,} later {'error is a consequence' if later == 1 else 'errors are consequences'}" if later else ""
     if where or after:
         yield "where", "; ".join(part for part in (where, after) if part)
-    if found.action and (found.outcome is Outcome.FAILED or found.line):
+    if found.action and (found.outcome is Outcome.FAILED or found.line or found.cause is Cause.NAN):
         yield "do", found.action
 
 
@@ -141,6 +155,8 @@ def _facts(report: LogReport) -> Iterator[tuple[str, str]]:
     steps = report.steps
     if steps is not None:
         parts = [f"{steps.first:,} to {steps.last:,}" + (f" of {steps.total:,}" if steps.total else "")]
+        if steps.num_restarts:
+            parts.append(f"after {steps.num_restarts} {'restart' if steps.num_restarts == 1 else 'restarts'}")
         if steps.steps_per_s is not None:
             parts.append(f"{_figure(steps.steps_per_s)} steps/s by {steps.rate_from}")
         if steps.tokens_per_s is not None:
@@ -148,8 +164,11 @@ def _facts(report: LogReport) -> Iterator[tuple[str, str]]:
         if steps.samples_per_s is not None:
             parts.append(f"{_figure(steps.samples_per_s)} samples/s as printed")
         yield "steps", ", ".join(parts)
-        if steps.first_loss is not None and steps.last_loss is not None:
-            yield "loss", f"{steps.first_loss:.4g} → {steps.last_loss:.4g}, lowest {steps.lowest_loss:.4g}"
+        if loss := _loss(steps):
+            yield "loss", loss
+    elif report.losses:
+        first, last, lowest = report.losses
+        yield "loss", f"{first:.4g} → {last:.4g}, lowest {lowest:.4g}; the log has no step numbers"
     elif report.diagnosis.last_step is not None:
         yield "steps", f"up to {report.diagnosis.last_step:,}"
     if report.reported:
@@ -160,6 +179,18 @@ def _facts(report: LogReport) -> Iterator[tuple[str, str]]:
     names = ", ".join(report.files[:3]) + (f" and {len(report.files) - 3} more" if len(report.files) > 3 else "")
     ended = "" if report.exit_code is None else f"; exit code {report.exit_code}"
     yield "read", f"{names}: {report.num_lines:,} lines, {format_bytes(report.num_bytes)}{ended}"
+
+
+def _loss(steps: StepSummary) -> str:
+    parts = []
+    if steps.nan_from is not None:
+        parts.append(f"nan or inf from step {steps.nan_from:,} to the end")
+    elif steps.num_nan:
+        parts.append(f"nan or inf in {steps.num_nan:,} of {steps.num_lines:,} lines")
+    if steps.first_loss is not None and steps.last_loss is not None:
+        before = "before that " if parts else ""
+        parts.append(f"{before}{steps.first_loss:.4g} → {steps.last_loss:.4g}, lowest {steps.lowest_loss:.4g}")
+    return "; ".join(parts)
 
 
 def _figure(value: float) -> str:

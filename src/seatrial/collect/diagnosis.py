@@ -17,7 +17,7 @@ import re
 import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, host_in, without_host
 from seatrial.collect.log_evidence import (
@@ -26,17 +26,12 @@ from seatrial.collect.log_evidence import (
     HEAD,
     MAX_LINES,
     Block,
-    ExceptionChain,
-    FoundSigns,
-    LogEvidence,
-    LogSource,
     Weight,
     block_begun_by,
     error_lines,
     final_lines,
     is_error_line,
     is_indented,
-    is_root,
     is_step,
     is_warning,
     names_exception,
@@ -62,6 +57,10 @@ EXCERPT_LINES = 6
 LONGEST_EXCERPT = 240
 STEPS_WITHOUT_RANK = 2
 """Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
+STEPS_OF_OTHERS = 3
+"""So many steps that others take after a rank's traceback are more than what was under way: the job went on, or was restarted."""
+SHORTLY_BEFORE = 5000
+"""Lines between a traceback and the launcher's report of it: other ranks may print many steps before the launcher ends them."""
 RECENT_EVIDENCE = 20_000
 SAMPLED_STEPS = 17
 """A prime, so that every rank's turn comes."""
@@ -89,6 +88,7 @@ FAILED_BY_LAUNCHER = re.compile(
     r"|^srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code [1-9]|Killed|Out Of Memory|Segmentation|Bus error|Aborted)"
     r"|^(?:mpirun|mpiexec|prterun|prte) (?:noticed|detected) that .*(?:exited on signal|non-zero)"
     r"|^subprocess\.CalledProcessError: Command '\[?'?\S*\bpython[\d.]*'.* (?:non-zero exit status|died with)"
+    r"|^command terminated with exit code [1-9]"
     r"|^ERROR:composer\.cli\.launcher:Rank \d+ crashed|^\[rank: \d+\] Child process with PID \d+ terminated with code -?[1-9]"
 )
 # After NCCL's error of a rank comes the address it could not reach.
@@ -119,7 +119,126 @@ STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)\b[^\w,]{0,12}(\d[\d,]{0,15}
 LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
 # What Python draws before the lines of a group of exceptions.
 GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
+# Causes of which a shell or a scheduler prints that a process is gone: no noise, though other ranks may have made it end.
+PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
+CLOSED_PIPE = "BrokenPipeError"
+INTERRUPT = "KeyboardInterrupt"
+INTERRUPTED = "interrupted by Ctrl-C (SIGINT)"
+# Of a process that SIGINT ended, as Python and shells pass it on; Python itself may also exit with 1.
+INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT)
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
+
+
+@dataclass(kw_only=True)
+class _Evidence:
+    """One line that shows something."""
+
+    at: int
+    """How many lines were fed before."""
+    source: str
+    number: int
+    prefix: str
+    text: str
+    sign: Signature | None
+    rank: int | None
+    excerpt: tuple[str, ...]
+    num_before: int
+    """Errors seen before it."""
+
+
+@dataclass(kw_only=True)
+class _Chain:
+    """An exception, and the last of those raised while it was handled."""
+
+    first: _Evidence
+    last: _Evidence
+
+    @property
+    def decisive(self) -> _Evidence:
+        """The last of a chain counts, unless only the first has a signature."""
+        return self.first if _is_root(self.first.sign) and not _is_root(self.last.sign) else self.last
+
+
+@dataclass(kw_only=True)
+class _Found:
+    """The first of each kind that one source printed between two of its steps."""
+
+    outranking: _Evidence | None = None
+    sign: _Evidence | None = None
+    chain: _Chain | None = None
+    doubtful_sign: _Evidence | None = None
+    doubtful_chain: _Chain | None = None
+    after_effect: _Evidence | None = None
+    echo: _Evidence | None = None
+    raised_effect: _Evidence | None = None
+    """The last after-effect that ended a traceback."""
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def waited_to_join(self) -> bool:
+        shown = self.chain.decisive if self.chain else self.sign
+        return shown is not None and shown.sign is not None and shown.sign.cause is Cause.RENDEZVOUS_TIMEOUT
+
+
+@dataclass(kw_only=True)
+class _Source:
+    """One rank, host or file, as far as the prefixes tell them apart."""
+
+    steps_to_survive: int
+    recent: list[_Found] = field(default_factory=lambda: [_Found()])
+    """Since its last steps, oldest first; what is older was survived."""
+    is_empty: bool = True
+    block: Block | None = None
+    frames: deque[str] | None = None
+    """Of a traceback that has begun and not ended."""
+    chained: bool = False
+    chain: _Chain | None = None
+    frames_at: int = 0
+    awaits_last_error: bool = False
+    """NCCL's own reason is the next line."""
+    report_left: int = 0
+    """Lines of torchrun's report that are still to come."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
+
+    def step(self) -> tuple[_Found, ...]:
+        """It went on: what it survived."""
+        if self.is_empty:
+            return ()
+        self.recent.append(_Found())
+        gone = tuple(self.recent[: -self.steps_to_survive])
+        self.recent = self.recent[-self.steps_to_survive :]
+        self.is_empty = all(found == _Found() for found in self.recent)
+        return gone
+
+
+@dataclass(kw_only=True)
+class _Report:
+    """What a launcher printed into one file about a job that failed."""
+
+    first: _Evidence
+    step_before: int | None
+    """The highest of the last steps before it."""
+    numbers: set[int] = field(default_factory=set)
+    """Steps after it."""
+    num_unnumbered: int = 0
+
+    def take_step(self, number: int | None) -> None:
+        if number is None:
+            self.num_unnumbered += 1
+        else:
+            self.numbers.add(number)
+
+    @property
+    def is_survived(self) -> bool:
+        """A launcher reports when all its processes are gone: who takes steps after that was started again."""
+        return max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
+
+    @property
+    def began_anew(self) -> bool:
+        return self.step_before is not None and min(self.numbers, default=self.step_before) < self.step_before
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,22 +261,27 @@ class LogReader:
         self._numbers: dict[str, int] = {}
         self._search = LineSearch()
         self._splitter = PrefixSplitter()
-        self._sources: dict[tuple[str, str], LogSource] = {}
-        self._open: dict[int, LogSource] = {}
+        self._sources: dict[tuple[str, str], _Source] = {}
+        self._open: dict[int, _Source] = {}
         self._slow_until = 0
         self._tail: deque[tuple[int, str, int | None, str]] = deque(maxlen=TAIL_LINES)
         self._tail_bytes = 0
-        self._survived: ExceptionChain | None = None
+        self._survived: _Chain | None = None
         self._survived_errors: list[str] = []
         self._num_errors = 0
         self._has_evidence, self._evidence_at = False, 0
         """Whether something may still be survived, and the last of it."""
         self._report: dict[str, str] = {}
         self._deepspeed_code: int | None = None
-        self._report_at: LogEvidence | None = None
-        self._steps_since_report = 0
-        self._good_end_at: int | None = None
-        self._steps: deque[tuple[int, str]] = deque(maxlen=RECENT_STEPS)
+        self._reports: dict[str, _Report] = {}
+        """Of each file, where no steps came after."""
+        self._earlier: list[_Found] = []
+        """From before a report that was followed by steps of which nobody knows whether they began anew."""
+        self._fell_back_at: dict[str, int] = {}
+        """The last line of a file at which the step numbers began anew, after something was found."""
+        self._interrupt: _Evidence | None = None
+        self._good_end: _Evidence | None = None
+        self._steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
 
     def feed(self, line: str, *, source: str = "", rank: int | None = None) -> None:
         """One line. `source` names its file, `rank` the rank it belongs to, where the caller knows it."""
@@ -182,7 +306,7 @@ class LogReader:
         if kind == Worth.BORING:
             return
         if kind == Worth.STEP and not self._may_be_survival():
-            self._steps.append((self._at, line))
+            self._steps.append((self._at, source, line))
             return
         self._open = {} if self._open and self._at >= self._slow_until else self._open
         worth = self._examine(line, source, rank)
@@ -229,28 +353,28 @@ class LogReader:
             return PrefixedLine(split.source, split.text[begins:])
         return split
 
-    def _source(self, source: str, prefix: str, rank: int | None) -> LogSource:
+    def _source(self, source: str, prefix: str, rank: int | None) -> _Source:
         key = (source, " ".join(dict.fromkeys(prefix.split())))
         found = self._sources.get(key)
         if found is None:
             key = key if len(self._sources) < MAX_SOURCES else ("", "")
             alone = rank is not None or bool(without_host(prefix))
-            found = self._sources.setdefault(key, LogSource(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
+            found = self._sources.setdefault(key, _Source(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
         return found
 
-    def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
+    def _judge(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
         if own.report_left > 0:
             text = self._read_report(own, text)
-        weight = own.weigh(text)
+        weight = _weight_by_block(own, text)
         raised = self._follow_traceback(own, text)
         if CHAINED.search(text):
             own.chained = True
             return Worth.CHECK
         if GOOD_END.search(text):
-            self._good_end_at = self._at
+            self._good_end = self._evidence(source, prefix, text, None, given_rank)
             return Worth.CHECK
         if raised is None and is_step(text) and self._search.sign(text) is None:
-            self._step(own, text)
+            self._step(own, source, text)
             return Worth.STEP
         if is_indented(text):
             return Worth.BORING
@@ -265,32 +389,38 @@ class LogReader:
         is_report = self._note_report(own, source, prefix, text, given_rank)
         sign = self._search.sign(text)
         noise = NOISE.search(text) is not None
+        excerpt = (*(raised or ()), text)
         if raised is not None and noise:
+            if text.startswith(INTERRUPT):
+                self._interrupt = self._evidence(source, prefix, text, None, given_rank, excerpt)
             raised = None
         if sign is None and raised is None:
             return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
-        rank = rank_of(prefix, text, given_rank)
-        excerpt = (*(raised or ()), text) if raised is not None else (text,)
-        evidence = LogEvidence(
+        evidence = self._evidence(source, prefix, text, sign, given_rank, excerpt)
+        self._num_errors += 1
+        self._store(own, evidence, raised is not None, weight)
+        return Worth.CHECK
+
+    def _evidence(
+        self, source: str, prefix: str, text: str, sign: Signature | None, given_rank: int | None, excerpt: tuple[str, ...] = ()
+    ) -> _Evidence:
+        return _Evidence(
             at=self._at,
             source=source,
             number=self._numbers.get(source, 0),
             prefix=prefix,
             text=text[:LONGEST_EVIDENCE],
             sign=sign,
-            rank=rank,
+            rank=rank_of(prefix, text, given_rank),
             excerpt=tuple(_short(line) for line in excerpt),
             num_before=self._num_errors,
         )
-        self._num_errors += 1
-        self._store(own, evidence, raised is not None, weight)
-        return Worth.CHECK
 
-    def _add_last_error(self, own: LogSource, text: str) -> bool:
+    def _add_last_error(self, own: _Source, text: str) -> bool:
         """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
         found, sign = own.recent[-1], self._search.sign(text)
         complaint = found.after_effect or found.echo
-        if complaint is None or is_root(sign):
+        if complaint is None or _is_root(sign):
             return False
         complaint.excerpt = (*complaint.excerpt, _short(text))
         if sign is None or sign.echo:
@@ -299,10 +429,10 @@ class LogReader:
             complaint.text, complaint.sign = text, sign
         return True
 
-    def _follow_traceback(self, own: LogSource, text: str) -> tuple[str, ...] | None:
+    def _follow_traceback(self, own: _Source, text: str) -> tuple[str, ...] | None:
         """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
         if text.startswith(HEAD) or text.endswith(HEAD):
-            own.frames = deque(maxlen=EXCERPT_LINES)
+            own.frames, own.frames_at = deque(maxlen=EXCERPT_LINES), self._at
             return None
         if is_indented(text):
             if own.frames is not None and text.strip():
@@ -311,7 +441,7 @@ class LogReader:
         frames, own.frames = own.frames, None
         return tuple(frames or ()) if names_exception(text, is_first=frames is not None) else None
 
-    def _store(self, own: LogSource, evidence: LogEvidence, raised: bool, weight: Weight) -> None:
+    def _store(self, own: _Source, evidence: _Evidence, raised: bool, weight: Weight) -> None:
         own.is_empty, self._has_evidence, self._evidence_at = False, True, self._at
         found, sign = own.recent[-1], evidence.sign
         if sign is not None and sign.after_effect:
@@ -319,6 +449,9 @@ class LogReader:
                 found.echo = found.echo or evidence
             else:
                 found.after_effect = found.after_effect or evidence
+            # A pipe that is closed at the end of a script is no failure.
+            if raised and weight is Weight.FULL and len(evidence.excerpt) > 1 and not evidence.text.startswith(CLOSED_PIPE):
+                found.raised_effect = evidence
             return
         doubtful = weight is Weight.DOUBTFUL
         if sign is not None and sign.outranks and not doubtful:
@@ -332,30 +465,51 @@ class LogReader:
             self._store_exception(own, found, evidence, doubtful)
 
     @staticmethod
-    def _store_exception(own: LogSource, found: FoundSigns, evidence: LogEvidence, doubtful: bool) -> None:
+    def _store_exception(own: _Source, found: _Found, evidence: _Evidence, doubtful: bool) -> None:
         chained, own.chained = own.chained, False
         if chained and own.chain is not None:
             own.chain.last = evidence
             return
         own.chain = None
         if (found.doubtful_chain if doubtful else found.chain) is None:
-            own.chain = ExceptionChain(first=evidence, last=evidence)
+            own.chain = _Chain(first=evidence, last=evidence)
             if doubtful:
                 found.doubtful_chain = own.chain
             else:
                 found.chain = own.chain
 
-    def _step(self, own: LogSource, text: str) -> None:
-        self._steps.append((self._at, text))
-        self._steps_since_report += 1
-        if self._report_at is not None and self._steps_since_report >= STEPS_WITHOUT_RANK:
-            self._report_at, self._report, self._deepspeed_code = None, {}, None
+    def _step(self, own: _Source, source: str, text: str) -> None:
+        number = _step_number(text)
+        before = _step_number(self._steps[-1][2]) if self._steps and self._steps[-1][1] == source else None
+        if number is not None and before is not None and 2 * number <= before:
+            self._fell_back_at[source] = self._at
+        self._steps.append((self._at, source, text))
+        if (report := self._reports.get(source)) is not None:
+            report.take_step(number)
+            if report.is_survived:
+                self._drop_report(source, report)
         for gone in own.step():
-            self._survived = gone.chain or self._survived
-            self._survived_errors = [*self._survived_errors, *gone.errors][:MAX_LINES]
-        self._has_evidence = self._report_at is not None or not all(one.is_empty for one in self._sources.values())
+            self._survive(gone)
+        self._has_evidence = bool(self._reports) or not all(one.is_empty for one in self._sources.values())
 
-    def _note_error(self, own: LogSource, text: str) -> Worth:
+    def _survive(self, gone: _Found) -> None:
+        self._survived = gone.chain or self._survived
+        self._survived_errors = [*self._survived_errors, *gone.errors][:MAX_LINES]
+
+    def _drop_report(self, source: str, report: _Report) -> None:
+        """The job was started again: what its ranks printed before belongs to an attempt that does not count."""
+        del self._reports[source]
+        if not self._reports:
+            self._report, self._deepspeed_code = {}, None
+        for (file, _), own in self._sources.items():
+            if file == source and not own.is_empty:
+                for gone in own.recent:
+                    self._survive(gone)
+                    if not report.began_anew:
+                        self._earlier.append(gone)
+                own.recent, own.is_empty = [_Found()], True
+
+    def _note_error(self, own: _Source, text: str) -> Worth:
         if not is_error_line(text) or LAUNCHER_REPORT.search(text):
             return Worth.BORING
         own.is_empty = False
@@ -364,7 +518,7 @@ class LogReader:
             errors.append(text.strip())
         return Worth.ERROR
 
-    def _note_report(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
+    def _note_report(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
         if text.startswith(ROOT_CAUSE) and not self._report:
             own.report_left = REPORT_LINES
         match = DEEPSPEED_REPORT.search(text)
@@ -372,16 +526,15 @@ class LogReader:
             self._deepspeed_code = int(match.group(1))
         if not FAILED_BY_LAUNCHER.search(text):
             return False
-        self._steps_since_report, self._has_evidence, self._evidence_at = 0, True, self._at
-        if self._report_at is None:
-            rank = rank_of(prefix, text, given_rank)
-            number = self._numbers.get(source, 0)
-            self._report_at = LogEvidence(
-                at=self._at, source=source, number=number, prefix=prefix, text=text, sign=None, rank=rank, excerpt=(), num_before=0
-            )
+        self._has_evidence, self._evidence_at = True, self._at
+        if source in self._reports:
+            self._reports[source].numbers, self._reports[source].num_unnumbered = set(), 0
+        else:
+            first = self._evidence(source, prefix, text, None, given_rank)
+            self._reports[source] = _Report(first=first, step_before=self._last_step().step)
         return True
 
-    def _read_report(self, own: LogSource, text: str) -> str:
+    def _read_report(self, own: _Source, text: str) -> str:
         """The line; one of a traceback that the report quotes (of a script under `@record`) as the rank would have printed it."""
         own.report_left -= 1
         if match := REPORT_FIELD.match(text):
@@ -398,8 +551,9 @@ class LogReader:
         return replace(
             NO_FAILURE if outcome is Outcome.OK else self.failure(exit_code),
             outcome=outcome,
-            launcher_report=self._report_at is not None,
-            traceback_at_end=at_end,
+            launcher_report=bool(self._reports),
+            traceback_at_end=at_end or self._is_cut() or (self._good_end_at is None and self._lost_peer_at_end()),
+            good_end=self._good_end_at is not None or (asked_steps is not None and last.may_be(asked_steps)),
             last_step=last.step,
         )
 
@@ -407,12 +561,27 @@ class LogReader:
         """The cause that the lines show, else the one that the exit code shows, of a run that is known to have failed."""
         return self._cause(exit_code) or self._unexplained_end(exit_code)
 
-    def _found(self) -> Iterator[FoundSigns]:
+    @property
+    def _good_end_at(self) -> int | None:
+        """The line that says that training is over; None where more steps came: that was a stage of several."""
+        if self._good_end is None or self._num_steps_after(self._good_end) >= STEPS_OF_OTHERS:
+            return None
+        return self._good_end.at
+
+    @property
+    def _report_at(self) -> _Evidence | None:
+        """The first line of a launcher about a failure after which no steps came."""
+        return _earliest(report.first for report in self._reports.values())
+
+    def _found(self) -> Iterator[_Found]:
         return (found for own in self._sources.values() for found in own.recent)
 
     def _cause(self, exit_code: int | None) -> Diagnosis | None:
         """The cause that the log shows; None where it shows none."""
-        found = self._root_cause() or self._launcher_cause() or self._doubtful_cause()
+        found = self._root_cause(list(self._found())) or self._launcher_cause() or self._doubtful_cause()
+        if found is None and (self._reports or exit_code):
+            # Steps of another host may have come late.
+            found = self._root_cause(self._earlier)
         if found is not None:
             return found
         after_effect = self._after_effect()
@@ -431,18 +600,22 @@ class LogReader:
         # That a peer is gone explains nothing: other lines of the log may.
         return replace(diagnosis, telling=self._error_lines()) if after_effect.sign and after_effect.sign.echo else diagnosis
 
-    def _root_cause(self) -> Diagnosis | None:
-        found = list(self._found())
+    def _root_cause(self, found: Sequence[_Found]) -> Diagnosis | None:
         outranking = _earliest(one.outranking for one in found)
         if outranking is not None:
             return self._from_evidence(outranking)
-        return self._first_of(_earliest(one.sign for one in found), [one.chain for one in found if one.chain])
+        # Ranks that wait in vain for one to join: its own error, in another file or behind another prefix, is the cause.
+        for some in ([one for one in found if not one.waited_to_join], found):
+            first = self._first_of(_earliest(one.sign for one in some), [one.chain for one in some if one.chain])
+            if first is not None:
+                return first
+        return None
 
     def _doubtful_cause(self) -> Diagnosis | None:
         found = list(self._found())
         return self._first_of(_earliest(one.doubtful_sign for one in found), [one.doubtful_chain for one in found if one.doubtful_chain])
 
-    def _first_of(self, sign: LogEvidence | None, chains: Sequence[ExceptionChain]) -> Diagnosis | None:
+    def _first_of(self, sign: _Evidence | None, chains: Sequence[_Chain]) -> Diagnosis | None:
         chain = min(chains, key=lambda one: one.first.at, default=None)
         if chain is not None and (sign is None or chain.first.at <= sign.at):
             return self._from_evidence(chain.decisive)
@@ -473,19 +646,23 @@ class LogReader:
             return int(self._report["rank"])
         return self._report_at.rank if self._report_at else None
 
-    def _after_effect(self) -> LogEvidence | None:
+    def _after_effect(self) -> _Evidence | None:
         """The earliest after-effect that is more than the loss of a peer, else the earliest."""
         found = list(self._found())
         return _earliest(one.after_effect for one in found) or _earliest(one.echo for one in found)
 
-    def _survived_counts(self, exit_code: int | None, after_effect: LogEvidence | None) -> bool:
-        """Python exits with 1 after an exception, and there is no other; or the launcher names that very rank."""
-        if after_effect is None:
-            return exit_code == RAISED
-        rank = self._survived.decisive.rank if self._survived else None
-        return rank is not None and rank == self._reported_rank() and self._report.get("exitcode") == str(RAISED)
+    def _survived_counts(self, exit_code: int | None, after_effect: _Evidence | None) -> bool:
+        """Python exits with 1 after an exception, and there is no other; or the launcher names that very rank; or it reports soon after the
+        traceback that a rank raised: the steps between them were those of ranks that did not know yet."""
+        rank, report = self._survived.decisive.rank if self._survived else None, self._report_at
+        if self._survived and report is not None and self._report.get("exitcode", str(RAISED)) == str(RAISED):
+            if rank is not None and rank == self._reported_rank():
+                return True
+            if rank is None and 0 <= report.at - self._survived.decisive.at <= SHORTLY_BEFORE:
+                return True
+        return after_effect is None and exit_code == RAISED
 
-    def _from_evidence(self, evidence: LogEvidence) -> Diagnosis:
+    def _from_evidence(self, evidence: _Evidence) -> Diagnosis:
         entry = evidence.sign or general(Cause.EXCEPTION)
         rank = evidence.rank
         if rank is None and not entry.after_effect and self._report.get("exitcode") in ("1", None):
@@ -506,19 +683,40 @@ class LogReader:
 
     def _traceback_at_end(self) -> bool:
         """Whether the process of an exception printed nothing after it that shows it alive."""
-        return any(self._is_last(one.chain.last) for one in self._found() if one.chain)
+        return any(self._is_last(one.chain.last) and not self._began_anew_after(one.chain.last) for one in self._found() if one.chain)
+
+    def _open_traceback(self) -> _Evidence | None:
+        """The traceback that the log ends in, without its last line."""
+        for (source, prefix), own in self._sources.items():
+            if own.frames is None or id(own) not in self._open or (own.block and own.block.weight is not Weight.FULL):
+                continue
+            found = self._evidence(source, prefix, "the log ends within a traceback", None, None, tuple(own.frames))
+            found = replace(found, at=own.frames_at, number=0)
+            if self._num_steps_after(found) < STEPS_OF_OTHERS:
+                return found
+        return None
+
+    def _num_steps_after(self, evidence: _Evidence) -> int:
+        """Of the last steps in its file, different ones."""
+        texts = (text for at, source, text in self._steps if at > evidence.at and source == evidence.source)
+        return len({number for text in texts if (number := _step_number(text)) is not None})
+
+    def _began_anew_after(self, evidence: _Evidence) -> bool:
+        """Whether the job was started again after it: others took steps that are counted from the beginning."""
+        return self._fell_back_at.get(evidence.source, 0) > evidence.at and self._num_steps_after(evidence) >= STEPS_OF_OTHERS
 
     def _sign_at_end(self) -> bool:
         """Whether the log ends with the sign of a failure that is no exception: a usage message, a scheduler's or the kernel's line."""
-        signs = [one.sign for one in self._found() if one.sign]
+        shown = [sign for one in self._found() for sign in (one.sign, one.after_effect) if sign and not self._began_anew_after(sign)]
+        signs = [one for one in shown if one.sign and (not one.sign.after_effect or one.sign.cause in PROCESS_ENDED)]
         return any(self._good_end_at is None and self._is_last(sign) for sign in signs)
 
-    def _is_last(self, evidence: LogEvidence) -> bool:
+    def _is_last(self, evidence: _Evidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""
         own = [line for line in self._tail_after(evidence) if self._shows_life(line)]
         return len(own) <= (0 if without_host(evidence.prefix) else LINES_AFTER)
 
-    def _tail_after(self, evidence: LogEvidence) -> Iterator[str]:
+    def _tail_after(self, evidence: _Evidence) -> Iterator[str]:
         for at, source, _, line in self._tail:
             if at > evidence.at and source == evidence.source:
                 split = self._splitter.split(strip_colours(line))
@@ -531,28 +729,69 @@ class LogReader:
         return not (EXCEPTION.match(text) or is_error_line(text) or self._search.sign(text) or is_warning("", text))
 
     def _outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
-        if exit_code or self._report_at is not None:
+        if self._is_interrupted() and exit_code in INTERRUPTED_CODES and not self._reports:
+            return Outcome.INTERRUPTED
+        if exit_code or self._reports:
             return Outcome.FAILED
         last = self._last_step()
         reached = None if asked_steps is None else last.may_be(asked_steps)
         if at_end:
-            # After an exit code of 0 it is sure only where steps are missing.
-            return Outcome.FAILED if reached is False or (exit_code is None and reached is None) else None
+            # After an exit code of 0 it is sure only where steps are missing; without one, where nothing says that the job went on.
+            is_sure = exit_code is None and reached is None and not self._went_on()
+            return Outcome.FAILED if reached is False or is_sure else None
+        is_cut, is_over = self._is_cut(), reached or self._good_end_at is not None
         if exit_code == 0:
-            return None if not reached and self._sign_at_end() else Outcome.OK
-        serious = _earliest(one.sign or one.outranking or one.after_effect for one in self._found())
+            if is_cut or (not is_over and self._lost_peer_at_end()):
+                return Outcome.FAILED if reached is False else None
+            is_doubtful = self._sign_at_end() or (asked_steps is not None and last.step is None and self._error_at_end())
+            return None if not is_over and is_doubtful else Outcome.OK
+        serious = _earliest(self._serious(one) for one in self._found())
         good_at = last.at if reached else self._good_end_at
         if good_at is not None:
-            return None if serious is not None and serious.at > good_at else Outcome.OK
-        return Outcome.FAILED if serious is not None else None
+            return None if is_cut or (serious is not None and serious.at > good_at) else Outcome.OK
+        return Outcome.FAILED if serious is not None or self._lost_peer_at_end() else None
+
+    def _is_cut(self) -> bool:
+        return self._is_interrupted() or self._open_traceback() is not None
+
+    def _error_at_end(self) -> bool:
+        lines = (self._splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._tail))
+        return is_error_line(next((line for line in lines if line.strip()), ""))
+
+    def _lost_peer_at_end(self) -> bool:
+        return any(
+            one.raised_effect and self._is_last(one.raised_effect) and not self._began_anew_after(one.raised_effect)
+            for one in self._found()
+        )
+
+    def _serious(self, found: _Found) -> _Evidence | None:
+        serious = found.sign or found.outranking or found.after_effect
+        return None if serious is None or self._began_anew_after(serious) else serious
+
+    def _went_on(self) -> bool:
+        """Whether, after each traceback at the end of its process, a line says that training is over, or others took more steps."""
+        ends = [one.chain.last for one in self._found() if one.chain and self._is_last(one.chain.last)]
+        return all((self._good_end_at or 0) > end.at or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
+
+    def _is_interrupted(self) -> bool:
+        return self._interrupt is not None and self._is_last(self._interrupt) and self._num_steps_after(self._interrupt) < STEPS_OF_OTHERS
 
     def _last_step(self) -> _LastStep:
-        found = [(int(match.group(1).replace(",", "")), at) for at, text in self._steps if (match := STEP_NUMBER.search(text))]
+        found = [(number, at) for at, _, text in self._steps if (number := _step_number(text)) is not None]
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))
         return _LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
 
     def _unexplained_end(self, exit_code: int | None) -> Diagnosis:
+        if self._interrupt is not None and exit_code in (0, *INTERRUPTED_CODES) and self._is_interrupted():
+            found = self._from_evidence(self._interrupt)
+            user = general(Cause.USER)
+            return replace(found, cause=user.cause, signature=user.id, fault=user.fault, action=user.action, detail=INTERRUPTED)
+        if exit_code in (None, 0, RAISED):
+            if (cut := self._open_traceback()) is not None:
+                return self._from_evidence(cut)
+            if (reported := self._reported_end()) is not None:
+                return reported
         if exit_code is None:
             return self._unexplained(general(Cause.UNKNOWN), "no exit code is known and the log shows no cause")
         entry = of_exit_code(exit_code)
@@ -565,6 +804,20 @@ class LogReader:
         how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
         how += f" ({name})" if name else ""
         return self._unexplained(_exit_code_entry(exit_code), f"the launcher ended {how} and the log shows no cause")
+
+    def _reported_end(self) -> Diagnosis | None:
+        """What the launcher reports about a rank that printed no reason."""
+        if self._report_at is None:
+            return None
+        rank = self._reported_rank()
+        if "exitcode" not in self._report:
+            found = self._unexplained(general(Cause.EXIT_CODE), f"the launcher reports a failure: {self._report_at.text.strip()}")
+            return replace(found, rank=rank, source=self._report_at.source, line=self._report_at.number or None)
+        code = int(self._report["exitcode"])
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        how += f" ({name})" if (name := signal_name(code)) else ""
+        who = f"rank {self._report.get('rank', '?')}"
+        return replace(self._unexplained(general(Cause.EXIT_CODE), f"{who} ended first, {how}, and printed no reason", who), rank=rank)
 
     def _unexplained(self, entry: Signature, detail: str, ended_first: str = "") -> Diagnosis:
         errors = self._error_lines()
@@ -600,8 +853,26 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
     return reader.failure(exit_code)
 
 
-def _earliest(found: Iterator[LogEvidence | None]) -> LogEvidence | None:
+def _step_number(text: str) -> int | None:
+    match = STEP_NUMBER.search(text)
+    return int(match.group(1).replace(",", "")) if match else None
+
+
+def _weight_by_block(own: _Source, text: str) -> Weight:
+    begun = block_begun_by(text)
+    if begun is not None:
+        own.block = begun
+    elif own.block is not None and not own.block.takes(text):
+        own.block = None
+    return own.block.weight if own.block else Weight.FULL
+
+
+def _earliest(found: Iterator[_Evidence | None]) -> _Evidence | None:
     return min((one for one in found if one is not None), key=lambda one: one.at, default=None)
+
+
+def _is_root(sign: Signature | None) -> bool:
+    return sign is not None and not sign.after_effect
 
 
 def signal_name(exit_code: int) -> str:

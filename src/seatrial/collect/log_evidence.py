@@ -1,8 +1,7 @@
 """How much each line of a failed run's log counts as evidence of the cause.
 
 In: the text of a line without its prefixes. Out: whether it ends a traceback, reports a step, warns, or begins a block that Python ignores;
-the most relevant lines where no signature matches, and the table of harmless lines. `LogSource` holds what one rank, host or file printed
-since its last steps.
+the most relevant lines where no signature matches, and the table of harmless lines.
 
 Python prints tracebacks of exceptions it ignores (`Exception ignored in …`, `--- Logging error ---`), a thread may die while the run
 goes on, a warning reports what was handled, and a rank that takes further steps has survived what it printed before.
@@ -12,12 +11,11 @@ from __future__ import annotations
 
 import enum
 import re
-from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from seatrial.collect.launcher_log import PrefixedLine, without_host
-from seatrial.records.signatures.registry import DEEPSPEED, STAGE1, Signature
+from seatrial.records.signatures.registry import DEEPSPEED, STAGE1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,15 +159,18 @@ class Weight(enum.IntEnum):
 
     IGNORED = 0
     """An exception that Python ignores."""
-    DOUBTFUL = 1
+    SURVIVED = 1
+    """A warning, or the run went on after it."""
+    DOUBTFUL = 2
     """A thread's: it may have died without harm."""
-    FULL = 2
+    FULL = 3
 
 
 IGNORED = re.compile(r"^Exception ignored (?:in|on)\b|^--- Logging error ---")
-IN_THREAD = re.compile(r"^Exception in thread ")
+# A thread's, or of a task of asyncio that nobody waited for.
+IN_THREAD = re.compile(r"^Exception in thread |^(?:\S{0,80}[: ])?(?:Task|Future) exception was never retrieved$")
 # What logging prints after the traceback of its own error.
-LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: )")
+LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: |future: <)")
 # NCCL calls everything a warning, what ends a run included.
 WARNING = re.compile(r"^.{0,80}?(?<!NCCL )\b(?:WARN|WARNING)\b|^\[?W\d{4} \d\d:")
 # A bar does not count: it is drawn once more when the run is over. Nor does wandb's summary of a finished run.
@@ -213,93 +214,3 @@ def is_step(text: str) -> bool:
     if is_indented(text[1:2] if text[:1] == " " else text) or text.startswith(SUMMARY) or not STEP.search(text):
         return False
     return not (EXCEPTION.match(text) or ERROR_WORDS.search(text) or WARNING.match(text))
-
-
-def is_root(sign: Signature | None) -> bool:
-    return sign is not None and not sign.after_effect
-
-
-@dataclass(kw_only=True)
-class LogEvidence:
-    """One line that shows something."""
-
-    at: int
-    """How many lines were fed before."""
-    source: str
-    number: int
-    prefix: str
-    text: str
-    sign: Signature | None
-    rank: int | None
-    excerpt: tuple[str, ...]
-    num_before: int
-    """Errors seen before it."""
-
-
-@dataclass(kw_only=True)
-class ExceptionChain:
-    """An exception, and the last of those raised while it was handled."""
-
-    first: LogEvidence
-    last: LogEvidence
-
-    @property
-    def decisive(self) -> LogEvidence:
-        """The last of a chain counts, unless only the first has a signature."""
-        return self.first if is_root(self.first.sign) and not is_root(self.last.sign) else self.last
-
-
-@dataclass(kw_only=True)
-class FoundSigns:
-    """The first of each kind that one source printed between two of its steps."""
-
-    outranking: LogEvidence | None = None
-    sign: LogEvidence | None = None
-    chain: ExceptionChain | None = None
-    doubtful_sign: LogEvidence | None = None
-    doubtful_chain: ExceptionChain | None = None
-    after_effect: LogEvidence | None = None
-    echo: LogEvidence | None = None
-    errors: list[str] = field(default_factory=list)
-
-
-@dataclass(kw_only=True)
-class LogSource:
-    """One rank, host or file, as far as the prefixes tell them apart."""
-
-    steps_to_survive: int
-    recent: list[FoundSigns] = field(default_factory=lambda: [FoundSigns()])
-    """Since its last steps, oldest first; what is older was survived."""
-    is_empty: bool = True
-    block: Block | None = None
-    frames: deque[str] | None = None
-    """Of a traceback that has begun and not ended."""
-    chained: bool = False
-    chain: ExceptionChain | None = None
-    awaits_last_error: bool = False
-    """NCCL's own reason is the next line."""
-    report_left: int = 0
-    """Lines of torchrun's report that are still to come."""
-
-    @property
-    def is_open(self) -> bool:
-        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
-
-    def step(self) -> tuple[FoundSigns, ...]:
-        """It went on: what it survived."""
-        if self.is_empty:
-            return ()
-        self.recent.append(FoundSigns())
-        gone = tuple(self.recent[: -self.steps_to_survive])
-        self.recent = self.recent[-self.steps_to_survive :]
-        self.is_empty = all(found == FoundSigns() for found in self.recent)
-        return gone
-
-    def weigh(self, text: str) -> Weight:
-        """By the block that the line begins or is in."""
-        begun = block_begun_by(text)
-        if begun is not None:
-            self.block = begun
-        elif self.block is not None and not self.block.takes(text):
-            self.block = None
-        return self.block.weight if self.block else Weight.FULL

@@ -105,7 +105,7 @@ class Diagnosis:
     host: str = ""
     """Of a run on many hosts, the one whose line shows the cause; empty where no single line does."""
     outcome: Outcome | None = None
-    """`failed`, `ok`, or None where log and exit code do not show it."""
+    """`failed`, `interrupted`, `ok`, or None where log and exit code do not show it."""
     rank: int | None = None
     """The rank that failed first, where the log names it."""
     source: str = ""
@@ -122,6 +122,8 @@ class Diagnosis:
     """The last that a process printed is the traceback of an uncaught exception."""
     last_step: int | None = None
     """The highest among the last step numbers in the log; None without any."""
+    good_end: bool = False
+    """A line says that training is over, or the steps that were asked for were reached."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,13 +21,14 @@ from pathlib import Path
 from seatrial.collect.attempt_files import bounded_lines
 from seatrial.collect.diagnosis import LogReader
 from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine, read_lines
-from seatrial.collect.log_steps import PrintedStep, Reading, best_reading
+from seatrial.collect.log_steps import LOSS, PrintedStep, Reading, best_reading
 from seatrial.core.errors import UsageError
 from seatrial.core.log_lines import KEYWORDS, NUMBER, split_rank, strip_colours
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import MIB
-from seatrial.records.outcome import Diagnosis
+from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.plan import LOCAL, LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
+from seatrial.records.signatures.registry import general
 
 LOG_ENDINGS = (".log", ".out", ".err", ".txt")
 LOG_NAMES = ("stdout", "stderr", "log")
@@ -62,6 +63,7 @@ ADVICE = {
     "exception": "Fix the script, or the data or setting that the exception names: the lines above are where it was raised.",
     "exit_code": "Read the last lines of that process. One log for each rank (`torchrun --log-dir logs --redirects 3`, "
     "`srun --output=%t.log`) keeps them apart.",
+    "user": "Start the job again; with a checkpoint it can go on where it was.",
     "unknown": "Read the end of the log; with the job's exit code (--exit-code) more can be said.",
     "peer_lost": "Another rank ended first and printed no reason: read its own log, and the kernel log of its host (`dmesg`) for the OOM "
     "killer.",
@@ -117,6 +119,12 @@ class StepSummary:
     first_loss: float | None = None
     last_loss: float | None = None
     lowest_loss: float | None = None
+    nan_from: int | None = None
+    """The step from which no loss is a finite number, to the end."""
+    num_nan: int = 0
+    """Lines with such a loss."""
+    num_restarts: int = 0
+    """How often the job began anew: only the steps of its last attempt are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +139,8 @@ class LogReport:
     steps: StepSummary | None = None
     reported: dict[str, float] = field(default_factory=dict)
     """Figures of the script's own summary, by its names."""
+    losses: tuple[float, ...] = ()
+    """First, last and lowest loss of a log whose steps are unknown."""
 
 
 def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_steps: int | None = None) -> LogReport:
@@ -140,7 +150,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         reader.feed(line, source=file.name if len(files) > 1 else "", rank=file.rank)
         num_lines += 1
     steps, reported = _steps_and_summary(files)
-    diagnosis = reader.result(exit_code=exit_code, asked_steps=asked_steps)
+    diagnosis = _with_losses(reader.result(exit_code=exit_code, asked_steps=asked_steps), steps)
     return LogReport(
         files=tuple(file.name for file in files),
         num_lines=num_lines,
@@ -149,6 +159,18 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         diagnosis=replace(diagnosis, action=advice_without_plan(diagnosis)),
         steps=steps,
         reported=reported,
+        losses=() if steps is not None else _losses_without_steps(files),
+    )
+
+
+def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
+    """A job that ended well by its log or exit code, and trained nothing: whether that was meant, nobody can tell."""
+    if found.outcome is not Outcome.OK or steps is None or steps.nan_from is None:
+        return found
+    entry = general(Cause.NAN)
+    detail = f"loss is nan or inf from step {steps.nan_from} to the end"
+    return replace(
+        found, outcome=None, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id, fault=entry.fault, good_end=True
     )
 
 
@@ -262,6 +284,16 @@ def _steps_and_summary(files: Iterable[LogFile]) -> tuple[StepSummary | None, di
     return best, reported
 
 
+def _losses_without_steps(files: Iterable[LogFile]) -> tuple[float, ...]:
+    """Of Hugging Face's lines, which have an epoch and no step: without a summary nobody knows how many steps there were."""
+    for file in files:
+        found = [float(match[1]) for line in _step_lines(file) if (match := LOSS.search(line.text))]
+        finite = [loss for loss in found if math.isfinite(loss)]
+        if finite:
+            return found[0], found[-1], min(finite)
+    return ()
+
+
 def _step_lines(file: LogFile) -> Iterator[StampedLine]:
     """Lines that a format may read; a carriage return ends one too. Nobody kept the times at which they arrived."""
     for piece in bounded_lines(file.path, STEPS_BYTES):
@@ -278,9 +310,11 @@ def _summary(lines: Sequence[StampedLine], reported: dict[str, float]) -> StepSu
     reading = best_reading(lines, _any_spec())[0] or best_reading(lines, _any_spec((ANY_STEP,)))[0]
     if reading is None:
         return None
-    printed = reading.printed
-    rate, rate_from = _rate(reading, lines, reported)
-    losses = [each.values["loss"] for each in printed if math.isfinite(each.values.get("loss", math.nan))]
+    printed, num_restarts = _last_attempt(reading.printed)
+    rate, rate_from = _rate(reading, printed, lines, reported)
+    all_losses = [(each.step, each.values["loss"]) for each in printed if "loss" in each.values]
+    losses = [loss for _, loss in all_losses if math.isfinite(loss)]
+    at_end = list(itertools.takewhile(lambda each: not math.isfinite(each[1]), reversed(all_losses)))
     return StepSummary(
         first=printed[0].step,
         last=max(each.step for each in printed),
@@ -294,7 +328,24 @@ def _summary(lines: Sequence[StampedLine], reported: dict[str, float]) -> StepSu
         first_loss=losses[0] if losses else None,
         last_loss=losses[-1] if losses else None,
         lowest_loss=min(losses, default=None),
+        nan_from=at_end[-1][0] if at_end else None,
+        num_nan=len(all_losses) - len(losses),
+        num_restarts=num_restarts,
     )
+
+
+def _last_attempt(printed: Sequence[PrintedStep]) -> tuple[Sequence[PrintedStep], int]:
+    """The steps since the job began anew, and how often it did. Epochs are about as long as one another: where a later series of numbers
+    goes further than one before, that one was cut off."""
+    begins = [0, *(at for at, each in enumerate(printed) if each.restarts)]
+    series = [printed[begin:end] for begin, end in zip(begins, [*begins[1:], len(printed)], strict=True)]
+    highest = [max(each.number for each in one) for one in series if one]
+    cut_off = [at for at, end in enumerate(highest[:-1]) if highest[at + 1] > end + max(1, end // 10) and series[at + 1][0].number <= 1]
+    if not cut_off:
+        return printed, 0
+    kept = list(itertools.chain.from_iterable(series[cut_off[-1] + 1 :]))
+    before = kept[0].step - kept[0].number
+    return [replace(each, step=each.step - before) for each in kept], len(cut_off)
 
 
 def _total(reading: Reading) -> int | None:
@@ -310,15 +361,17 @@ def _any_spec(patterns: tuple[str, ...] = ()) -> RunSpec:
     return RunSpec(run="log", group="log", repeat=1, plan="log", workload=workload, launcher=launcher, place=place, cwd=".")
 
 
-def _rate(reading: Reading, lines: Sequence[StampedLine], reported: dict[str, float]) -> tuple[float | None, str]:
+def _rate(
+    reading: Reading, printed: Sequence[PrintedStep], lines: Sequence[StampedLine], reported: dict[str, float]
+) -> tuple[float | None, str]:
     """Steps a second by timestamps, else by what the script printed; None where the log has neither."""
-    stamped = [(each, time_s) for each in reading.printed if (time_s := _stamp(strip_colours(each.line.text))[0]) is not None]
+    stamped = [(each, time_s) for each in printed if (time_s := _stamp(strip_colours(each.line.text))[0]) is not None]
     # The first step contains the start.
     pairs = [(later.step - one.step, after - before) for (one, before), (later, after) in itertools.pairwise(stamped[1:])]
     steps, seconds = sum(step for step, _ in pairs), sum(span_s for _, span_s in pairs)
     if steps > 0 and seconds >= 1:
         return steps / seconds, "timestamps"
-    if (iter_ms := _median(reading.printed, "iter_ms")) is not None and iter_ms > 0:
+    if (iter_ms := _median(printed, "iter_ms")) is not None and iter_ms > 0:
         return 1000 / iter_ms, "step times it printed"
     if reported.get("train_steps_per_second"):
         return reported["train_steps_per_second"], "train_steps_per_second"

@@ -195,3 +195,46 @@ def test_advice_names_nothing_that_only_a_campaign_has() -> None:
         text = advice_without_plan(found)
         for word in ("launcher.log", "command.sh", "seatrial logs", "place.", "limits.", "this group", "in `env`", "Seatrial", "[stage1]"):
             assert word not in text, (entry.id, text)
+
+
+def test_a_loss_that_is_no_number_is_said_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [f"step {step} loss {'nan' if step >= 10 else 4 - step / 10}" for step in range(40)]
+    folder = write(tmp_path, job__log=[*lines, "Training complete."], once__log=[*lines[:12], "step 12 loss 2.5", "Training complete."])
+    for args in ([], ["--exit-code", "0"]):
+        code, report, shown = diagnosed(capsys, folder / "job.log", *args)
+        assert (code, report["steps"]["nan_from"], report["diagnosis"]["cause"]) == (3, 10, "nan")
+        assert "nan" in shown[0] and "step 10" in shown[0]
+    code, report, _ = diagnosed(capsys, folder / "once.log")
+    assert (code, report["steps"]["nan_from"], report["steps"]["num_nan"]) == (0, None, 2)
+
+
+def test_steps_of_a_job_that_began_anew_are_those_of_its_last_attempt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def series(last: int) -> list[str]:
+        return [f"step {step} loss {5 - step / 10}" for step in range(last + 1)]
+
+    folder = write(tmp_path, retried__log=[*series(9), "retrying (2/3)...", *series(39)], epochs__log=[*series(9), *series(9), *series(4)])
+    steps = diagnosed(capsys, folder / "retried.log")[1]["steps"]
+    assert (steps["first"], steps["last"], steps["num_restarts"], steps["first_loss"]) == (0, 39, 1, 5.0)
+    steps = diagnosed(capsys, folder / "epochs.log")[1]["steps"]
+    assert (steps["last"], steps["num_restarts"]) == (24, 0)
+
+
+def test_an_interrupt_and_an_exit_code_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path, stopped__log=["step 1", *TRACEBACK[:-1], "KeyboardInterrupt"], empty__log=[])
+    for args in ([], ["--exit-code", "130"]):
+        code, report, shown = diagnosed(capsys, folder / "stopped.log", *args)
+        assert (code, report["diagnosis"]["outcome"]) == (2, "interrupted")
+        assert "SIGINT" in shown[0]
+    # It is the exit code that says so: the log shows nothing.
+    code, report, shown = diagnosed(capsys, folder / "empty.log", "--exit-code", "0")
+    assert (code, report["diagnosis"]["good_end"]) == (0, False)
+    assert "good end" not in shown[0]
+
+
+def test_losses_of_a_log_without_steps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        f"{{'loss': {4 - part / 10:.4f}, 'grad_norm': 1.0, 'learning_rate': 5e-05, 'epoch': {part / 60:.2f}}}" for part in range(1, 20)
+    ]
+    _, report, shown = diagnosed(capsys, write(tmp_path, job__log=lines) / "job.log")
+    assert (report["steps"], report["losses"]) == (None, [3.9, 2.1, 2.1])
+    assert any(line.startswith("loss ") and "3.9" in line for line in shown)

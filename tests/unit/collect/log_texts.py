@@ -123,6 +123,7 @@ RECORDED_SIGNATURES = {
     "vllm_kv_cache": ("vllm_kv_cache", "No available memory for the cache blocks"),
     "vllm_kv_cache_old": ("vllm_kv_cache", "tokens that can be stored in KV cache"),
     "watchdog_halt": ("watchdog_halt", "halt: heartbeat_stall"),
+    "communicator_aborted": ("communicator_aborted", "NCCL communicator was aborted on rank 1"),
     "went_on_after_traceback": ("io_error", "[Errno 5] Input/output error"),
 }
 
@@ -134,6 +135,7 @@ def recorded(name: str) -> list[str]:
 
 # Other wordings: id → lines that each must match it alone.
 WORDINGS = {
+    "communicator_aborted": ("RuntimeError: NCCL communicator was aborted.",),
     "shared_library": (
         "OSError: libcudnn.so.9: cannot open shared object file: No such file or directory",
         "python: error while loading shared libraries: libmpi.so.40: cannot open shared object file: No such file or directory",
@@ -228,7 +230,10 @@ WORDINGS = {
         "srun: error: gpu-01: task 1: Segmentation fault (core dumped)",
     ),
     "killed": ("srun: error: gpu-01: tasks 1-3: Killed", "Killed", "run.sh: line 28:  8156 Killed                  python3 main.py"),
-    "collective_timeout": ("RuntimeError: [unbound_buffer.cc:82] Timed out waiting 1800000ms for recv operation to complete",),
+    "collective_timeout": (
+        "RuntimeError: [unbound_buffer.cc:82] Timed out waiting 1800000ms for recv operation to complete",
+        "torch.distributed.DistBackendError: NCCL communicator was aborted on rank 0. Original reason for failure was: watchdog timeout",
+    ),
     "peer_lost": ("ConnectionResetError: [Errno 104] the other side is gone",),
     "nan": (
         "Exception: Current loss scale already at minimum - cannot decrease scale anymore. Exiting run.",

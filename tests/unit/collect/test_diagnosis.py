@@ -236,3 +236,167 @@ def test_the_quick_search_misses_no_pattern(id: str, pattern: str) -> None:
         assert any(fragment in text for text in low for fragment in FRAGMENTS), way
         if any(re.search(r"[0-9]", text) for text in low):
             assert any(word in text for text in low for word in DIGITS_MATTER), way
+
+
+@pytest.mark.parametrize(
+    "reason", ["", "  Original reason for failure was: watchdog timeout", "  Original reason for failure was: [Rank 4] lost"]
+)
+def test_an_aborted_communicator_is_a_consequence(reason: str) -> None:
+    aborted = [
+        line
+        for rank in (0, 1, 4)
+        for line in traceback(f"torch.distributed.DistBackendError: NCCL communicator was aborted on rank {rank}.{reason}", rank=rank)
+    ]
+    found = read([*aborted, *traceback("ValueError: bad sample 17", rank=6)])
+    assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "ValueError: bad sample 17", 6)
+    # Alone it names no culprit: whoever prints it only lost another one.
+    alone = read(aborted)
+    assert (alone.outcome, alone.rank) == (Outcome.FAILED, None)
+    assert alone.cause is (Cause.COLLECTIVE_TIMEOUT if "watchdog" in reason else Cause.PEER_LOST)
+
+
+def steps(first: int, last: int) -> list[str]:
+    return [f"step {step} loss {5 - step / 10:.4f}" for step in range(first, last + 1)]
+
+
+@pytest.mark.parametrize("begin", [0, 8])
+def test_a_report_followed_by_a_new_series_of_steps_and_a_good_end_was_survived(begin: int) -> None:
+    first = [*steps(0, 9), *traceback("ValueError: bad sample 17", rank=5), *report(5, 1)]
+    again = [*first, "retrying (2/3)...", *steps(begin, 39)]
+    assert read([*again, "Training complete."]).outcome is Outcome.OK
+    assert read(again).outcome is None
+    assert read(again, exit_code=0).outcome is Outcome.OK
+    # The last attempt counts, and it has its own cause.
+    found = read([*again, *traceback("KeyError: 'later'", rank=3), *report(3, 1)], exit_code=0)
+    assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "KeyError: 'later'", 3)
+    assert read(first, exit_code=0).outcome is Outcome.FAILED
+
+
+def test_ranks_restarted_without_a_report() -> None:
+    """As by `torchrun --max-restarts`, whose line about it is not shown by default."""
+    lines = [*steps(0, 9), *traceback(OOM, rank=5), *steps(0, 39)]
+    assert read([*lines, "Training complete."]).outcome is Outcome.OK
+    assert read(lines).outcome is None
+    assert read([*steps(0, 9), *traceback(OOM, rank=5), "step 10 loss 4.0"]).outcome is Outcome.FAILED
+
+
+def test_steps_in_another_file_show_nothing_about_a_report() -> None:
+    reader = LogReader()
+    for line in [*steps(0, 9), *traceback("ValueError: bad sample 17", rank=5), *report(5, 1)]:
+        reader.feed(line, source="node0.log")
+    for line in steps(0, 12):
+        reader.feed(line, source="node1.log")
+    found = reader.result()
+    assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "ValueError: bad sample 17", 5)
+
+
+@pytest.mark.parametrize("num_steps", [2, 3, 40])
+def test_steps_of_ranks_that_did_not_know_yet_do_not_hide_what_the_launcher_reports(num_steps: int) -> None:
+    """Without prefixes; torchrun ends the other ranks some time after the first one."""
+    found = read([*steps(0, 14), *traceback("ValueError: bad shape"), *steps(15, 14 + num_steps), *report(1, 1)], exit_code=0)
+    assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "ValueError: bad shape", 1)
+
+
+@pytest.mark.parametrize("exit_code", [None, 0, 1])
+def test_a_report_alone_names_the_rank_and_its_exit_code(exit_code: int | None) -> None:
+    found = read([*steps(0, 9), *report(5, 1)], exit_code=exit_code)
+    assert (found.outcome, found.cause, found.rank) == (Outcome.FAILED, Cause.EXIT_CODE, 5)
+    assert "rank 5" in found.detail and "exit code 1" in found.detail
+    aborted = read([*steps(0, 9), *report(5, -6)], exit_code=exit_code)
+    assert aborted.rank == 5 and "SIGABRT" in aborted.detail
+
+
+def test_a_traceback_before_a_good_end_is_no_sure_failure() -> None:
+    lines = [*steps(0, 39), "Sample generation:", *traceback(OOM), "Training complete, saved model to out/"]
+    assert read(lines).outcome is None
+    assert read(lines[:-1]).outcome is Outcome.FAILED
+    # A shell may print such a line after anything: missing steps are sure.
+    assert read(lines, exit_code=0, asked_steps=100).outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize("rank", [None, 3])
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_a_log_that_ends_within_a_traceback(rank: int | None, kept: int) -> None:
+    lines = [*steps(0, 19), *traceback("ValueError: bad shape", rank=rank)[:kept]]
+    for exit_code in (None, 0):
+        found = read(lines, exit_code=exit_code)
+        assert (found.outcome, found.traceback_at_end, found.cause, found.rank) == (None, True, Cause.EXCEPTION, rank)
+    assert read(lines, exit_code=1).cause is Cause.EXCEPTION
+    assert read(lines, exit_code=-9).cause is Cause.KILLED
+
+
+@pytest.mark.parametrize("exit_code", [None, 1, 130, -2])
+def test_an_interrupt_at_the_end(exit_code: int | None) -> None:
+    lines = [*steps(0, 19), "^C" + traceback("KeyboardInterrupt")[0], *traceback("KeyboardInterrupt")[1:]]
+    found = read(lines, exit_code=exit_code)
+    assert (found.outcome, found.cause) == (Outcome.INTERRUPTED, Cause.USER)
+    # What somebody interrupted because it had failed already.
+    failed = read([*traceback("ValueError: bad shape", rank=2), *lines[-4:]], exit_code=exit_code)
+    assert failed.detail == "ValueError: bad shape"
+    assert read([*lines, *steps(20, 40), "Training complete."]).outcome is Outcome.OK
+    piped = read(lines, exit_code=0)
+    assert (piped.outcome, piped.traceback_at_end, piped.cause) == (None, True, Cause.USER)
+    assert read(lines, exit_code=0, asked_steps=100).outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize("last", ["RuntimeError: Connection reset by peer", "RuntimeError: Broken pipe", "RuntimeError: ncclRemoteError"])
+def test_a_lost_peer_at_the_end_is_a_failure(last: str) -> None:
+    assert read([*steps(0, 9), *traceback(last)]).outcome is Outcome.FAILED
+    assert read([*steps(0, 9), "Training complete.", *traceback(last)]).outcome is not Outcome.FAILED
+    # Behind a pipe: sure where steps are missing, and noise at shutdown where none is.
+    behind = [*steps(0, 9), *traceback(last)]
+    assert [read(behind, exit_code=0, asked_steps=asked).outcome for asked in (None, 30, 10)] == [None, Outcome.FAILED, Outcome.OK]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        "run.sh: line 3: 12345 Killed                  python train.py",
+        "Killed",
+        "Segmentation fault (core dumped)",
+        "Bus error (core dumped)",
+        "slurmstepd: error: *** JOB 123 ON n1 CANCELLED AT 2026-11-17T10:00:00 ***",
+    ],
+)
+def test_a_process_that_was_ended_is_never_ok_by_exit_code_0(last: str) -> None:
+    assert read([*steps(0, 9), last], exit_code=0).outcome is None
+    assert read([*steps(0, 9), last]).outcome is Outcome.FAILED
+
+
+def test_steps_after_a_good_end_take_it_back() -> None:
+    lines = [*steps(0, 39), "Training complete.", "Stage 2: finetuning", *steps(0, 6)]
+    assert read(lines).outcome is None
+    assert read([*lines, "Training complete."]).outcome is Outcome.OK
+
+
+def test_a_task_that_nobody_waited_for_is_no_failure() -> None:
+    task = ["Task exception was never retrieved", "future: <Task finished name='Task-3' coro=<upload()>>", *traceback("ConnectionError: x")]
+    assert read([*steps(0, 9), *task, "Training complete."]).outcome is Outcome.OK
+    assert read([*steps(0, 9), *task], exit_code=0).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("last", "rank"),
+    [("srun: error: node01: task 3: Exited with exit code 1", 3), ("command terminated with exit code 137", None)],
+)
+def test_a_launchers_line_is_the_reason_where_nothing_else_is(last: str, rank: int | None) -> None:
+    for exit_code in (None, 0):
+        found = read([*steps(0, 9), last], exit_code=exit_code)
+        assert (found.outcome, found.rank) == (Outcome.FAILED, rank)
+        assert last in found.detail and "exit code 0" not in found.detail
+
+
+def test_an_error_instead_of_the_steps_asked_for_is_not_ok() -> None:
+    assert read(["Error: no data found"], exit_code=0, asked_steps=30).outcome is None
+    assert read(["Error: no data found"], exit_code=0).outcome is Outcome.OK
+
+
+def test_who_waited_for_others_to_join_is_not_the_cause() -> None:
+    waited = "torch.distributed.DistStoreError: Timed out after 601 seconds waiting for clients. 3/4 clients joined."
+    for prefixed in (True, False):
+        reader = LogReader()
+        for rank, last in enumerate([waited, waited, "KeyError: 'labels'", waited]):
+            for line in traceback(last, rank=rank if prefixed else None):
+                reader.feed(line, source="" if prefixed else f"rank{rank}.log", rank=None if prefixed else rank)
+        found = reader.result()
+        assert (found.detail, found.rank) == ("KeyError: 'labels'", 2)
