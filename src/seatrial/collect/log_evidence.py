@@ -159,11 +159,9 @@ class Weight(enum.IntEnum):
 
     IGNORED = 0
     """An exception that Python ignores."""
-    SURVIVED = 1
-    """A warning, or the run went on after it."""
-    DOUBTFUL = 2
+    DOUBTFUL = 1
     """A thread's: it may have died without harm."""
-    FULL = 3
+    FULL = 2
 
 
 IGNORED = re.compile(r"^Exception ignored (?:in|on)\b|^--- Logging error ---")
