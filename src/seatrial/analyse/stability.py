@@ -199,7 +199,9 @@ def _broken(figures: _Figures) -> Iterator[str]:
 
 def _missing(figures: _Figures, runs: Sequence[MeasuredRun]) -> Iterator[str]:
     """What the gates need and the runs lack, with how to get it."""
-    if figures.runs < LEAST_REPEATS:
+    if figures.runs == 0:
+        yield f"no run ended ok, and {LEAST_REPEATS} are needed"
+    elif figures.runs < LEAST_REPEATS:
         yield f"{figures.runs} of the {LEAST_REPEATS} repeats needed ended ok: raise repeats"
     lacking = figures.runs - len(figures.ratios)
     if lacking:

@@ -138,7 +138,7 @@ def _alarm_advice(alarm: Alarm, ranks: RankEndings) -> str:
         return advice(alarm.cause)
     # One rank alone, or one that is outside of every collective, waits for no other GPU.
     is_alone = ranks.started == 1 or alarm.phase in ("data_wait", BETWEEN_STEPS)
-    return alarm.action if is_alone else f"{alarm.action}. {advice(Cause.STALL)}"
+    return alarm.action if is_alone else f"{alarm.action.rstrip('.')}. {advice(Cause.STALL)}"
 
 
 def _judge_exit_0(ranks: RankEndings, world_size: int, steps: int | None) -> EndingCause:
