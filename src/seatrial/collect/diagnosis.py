@@ -17,7 +17,7 @@ import re
 import signal
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, host_in, without_host
 from seatrial.collect.log_evidence import (
@@ -25,16 +25,26 @@ from seatrial.collect.log_evidence import (
     EXCEPTION,
     HEAD,
     MAX_LINES,
+    STEPS_WITHOUT_RANK,
     Block,
+    ExceptionChain,
+    FoundSigns,
+    LastStep,
+    LauncherReport,
+    LogEvidence,
+    LogSource,
     Weight,
     block_begun_by,
+    earliest,
     error_lines,
     final_lines,
     is_error_line,
     is_indented,
+    is_root,
     is_step,
     is_warning,
     names_exception,
+    weight_by_block,
     without_harmless,
 )
 from seatrial.collect.log_search import NOISE, LineSearch, Worth, rank_of
@@ -55,8 +65,6 @@ OPEN_LINES = 5000
 """A traceback that is still not over after as many lines is torn."""
 EXCERPT_LINES = 6
 LONGEST_EXCERPT = 240
-STEPS_WITHOUT_RANK = 2
-"""Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
 STEPS_OF_OTHERS = 3
 """So many steps that others take after a rank's traceback are more than what was under way: the job went on, or was restarted."""
 SHORTLY_BEFORE = 5000
@@ -129,130 +137,6 @@ INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT
 NO_FAILURE = Diagnosis(cause=Cause.NONE, detail="", action="", signature="")
 
 
-@dataclass(kw_only=True)
-class _Evidence:
-    """One line that shows something."""
-
-    at: int
-    """How many lines were fed before."""
-    source: str
-    number: int
-    prefix: str
-    text: str
-    sign: Signature | None
-    rank: int | None
-    excerpt: tuple[str, ...]
-    num_before: int
-    """Errors seen before it."""
-
-
-@dataclass(kw_only=True)
-class _Chain:
-    """An exception, and the last of those raised while it was handled."""
-
-    first: _Evidence
-    last: _Evidence
-
-    @property
-    def decisive(self) -> _Evidence:
-        """The last of a chain counts, unless only the first has a signature."""
-        return self.first if _is_root(self.first.sign) and not _is_root(self.last.sign) else self.last
-
-
-@dataclass(kw_only=True)
-class _Found:
-    """The first of each kind that one source printed between two of its steps."""
-
-    outranking: _Evidence | None = None
-    sign: _Evidence | None = None
-    chain: _Chain | None = None
-    doubtful_sign: _Evidence | None = None
-    doubtful_chain: _Chain | None = None
-    after_effect: _Evidence | None = None
-    echo: _Evidence | None = None
-    raised_effect: _Evidence | None = None
-    """The last after-effect that ended a traceback."""
-    errors: list[str] = field(default_factory=list)
-
-    @property
-    def waited_to_join(self) -> bool:
-        shown = self.chain.decisive if self.chain else self.sign
-        return shown is not None and shown.sign is not None and shown.sign.cause is Cause.RENDEZVOUS_TIMEOUT
-
-
-@dataclass(kw_only=True)
-class _Source:
-    """One rank, host or file, as far as the prefixes tell them apart."""
-
-    steps_to_survive: int
-    recent: list[_Found] = field(default_factory=lambda: [_Found()])
-    """Since its last steps, oldest first; what is older was survived."""
-    is_empty: bool = True
-    block: Block | None = None
-    frames: deque[str] | None = None
-    """Of a traceback that has begun and not ended."""
-    chained: bool = False
-    chain: _Chain | None = None
-    frames_at: int = 0
-    awaits_last_error: bool = False
-    """NCCL's own reason is the next line."""
-    report_left: int = 0
-    """Lines of torchrun's report that are still to come."""
-
-    @property
-    def is_open(self) -> bool:
-        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
-
-    def step(self) -> tuple[_Found, ...]:
-        """It went on: what it survived."""
-        if self.is_empty:
-            return ()
-        self.recent.append(_Found())
-        gone = tuple(self.recent[: -self.steps_to_survive])
-        self.recent = self.recent[-self.steps_to_survive :]
-        self.is_empty = all(found == _Found() for found in self.recent)
-        return gone
-
-
-@dataclass(kw_only=True)
-class _Report:
-    """What a launcher printed into one file about a job that failed."""
-
-    first: _Evidence
-    step_before: int | None
-    """The highest of the last steps before it."""
-    numbers: set[int] = field(default_factory=set)
-    """Steps after it."""
-    num_unnumbered: int = 0
-
-    def take_step(self, number: int | None) -> None:
-        if number is None:
-            self.num_unnumbered += 1
-        else:
-            self.numbers.add(number)
-
-    @property
-    def is_survived(self) -> bool:
-        """A launcher reports when all its processes are gone: who takes steps after that was started again."""
-        return max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
-
-    @property
-    def began_anew(self) -> bool:
-        return self.step_before is not None and min(self.numbers, default=self.step_before) < self.step_before
-
-
-@dataclass(frozen=True, kw_only=True)
-class _LastStep:
-    at: int
-    step: int | None
-    interval: int
-    """Steps between two lines that report one."""
-
-    def may_be(self, asked_steps: int) -> bool:
-        """Whether the run may have taken them all: steps are counted from 0 or from 1, and not each is reported."""
-        return self.step is not None and self.step + self.interval >= asked_steps
-
-
 class LogReader:
     """Reads a log as it comes; `result` may be asked at any time, and more lines may follow."""
 
@@ -261,26 +145,26 @@ class LogReader:
         self._numbers: dict[str, int] = {}
         self._search = LineSearch()
         self._splitter = PrefixSplitter()
-        self._sources: dict[tuple[str, str], _Source] = {}
-        self._open: dict[int, _Source] = {}
+        self._sources: dict[tuple[str, str], LogSource] = {}
+        self._open: dict[int, LogSource] = {}
         self._slow_until = 0
         self._tail: deque[tuple[int, str, int | None, str]] = deque(maxlen=TAIL_LINES)
         self._tail_bytes = 0
-        self._survived: _Chain | None = None
+        self._survived: ExceptionChain | None = None
         self._survived_errors: list[str] = []
         self._num_errors = 0
         self._has_evidence, self._evidence_at = False, 0
         """Whether something may still be survived, and the last of it."""
         self._report: dict[str, str] = {}
         self._deepspeed_code: int | None = None
-        self._reports: dict[str, _Report] = {}
+        self._reports: dict[str, LauncherReport] = {}
         """Of each file, where no steps came after."""
-        self._earlier: list[_Found] = []
+        self._earlier: list[FoundSigns] = []
         """From before a report that was followed by steps of which nobody knows whether they began anew."""
         self._fell_back_at: dict[str, int] = {}
         """The last line of a file at which the step numbers began anew, after something was found."""
-        self._interrupt: _Evidence | None = None
-        self._good_end: _Evidence | None = None
+        self._interrupt: LogEvidence | None = None
+        self._good_end: LogEvidence | None = None
         self._steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
 
     def feed(self, line: str, *, source: str = "", rank: int | None = None) -> None:
@@ -353,19 +237,19 @@ class LogReader:
             return PrefixedLine(split.source, split.text[begins:])
         return split
 
-    def _source(self, source: str, prefix: str, rank: int | None) -> _Source:
+    def _source(self, source: str, prefix: str, rank: int | None) -> LogSource:
         key = (source, " ".join(dict.fromkeys(prefix.split())))
         found = self._sources.get(key)
         if found is None:
             key = key if len(self._sources) < MAX_SOURCES else ("", "")
             alone = rank is not None or bool(without_host(prefix))
-            found = self._sources.setdefault(key, _Source(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
+            found = self._sources.setdefault(key, LogSource(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
         return found
 
-    def _judge(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
+    def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
         if own.report_left > 0:
             text = self._read_report(own, text)
-        weight = _weight_by_block(own, text)
+        weight = weight_by_block(own, text)
         raised = self._follow_traceback(own, text)
         if CHAINED.search(text):
             own.chained = True
@@ -403,8 +287,8 @@ class LogReader:
 
     def _evidence(
         self, source: str, prefix: str, text: str, sign: Signature | None, given_rank: int | None, excerpt: tuple[str, ...] = ()
-    ) -> _Evidence:
-        return _Evidence(
+    ) -> LogEvidence:
+        return LogEvidence(
             at=self._at,
             source=source,
             number=self._numbers.get(source, 0),
@@ -416,11 +300,11 @@ class LogReader:
             num_before=self._num_errors,
         )
 
-    def _add_last_error(self, own: _Source, text: str) -> bool:
+    def _add_last_error(self, own: LogSource, text: str) -> bool:
         """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
         found, sign = own.recent[-1], self._search.sign(text)
         complaint = found.after_effect or found.echo
-        if complaint is None or _is_root(sign):
+        if complaint is None or is_root(sign):
             return False
         complaint.excerpt = (*complaint.excerpt, _short(text))
         if sign is None or sign.echo:
@@ -429,7 +313,7 @@ class LogReader:
             complaint.text, complaint.sign = text, sign
         return True
 
-    def _follow_traceback(self, own: _Source, text: str) -> tuple[str, ...] | None:
+    def _follow_traceback(self, own: LogSource, text: str) -> tuple[str, ...] | None:
         """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
         if text.startswith(HEAD) or text.endswith(HEAD):
             own.frames, own.frames_at = deque(maxlen=EXCERPT_LINES), self._at
@@ -441,7 +325,7 @@ class LogReader:
         frames, own.frames = own.frames, None
         return tuple(frames or ()) if names_exception(text, is_first=frames is not None) else None
 
-    def _store(self, own: _Source, evidence: _Evidence, raised: bool, weight: Weight) -> None:
+    def _store(self, own: LogSource, evidence: LogEvidence, raised: bool, weight: Weight) -> None:
         own.is_empty, self._has_evidence, self._evidence_at = False, True, self._at
         found, sign = own.recent[-1], evidence.sign
         if sign is not None and sign.after_effect:
@@ -465,20 +349,20 @@ class LogReader:
             self._store_exception(own, found, evidence, doubtful)
 
     @staticmethod
-    def _store_exception(own: _Source, found: _Found, evidence: _Evidence, doubtful: bool) -> None:
+    def _store_exception(own: LogSource, found: FoundSigns, evidence: LogEvidence, doubtful: bool) -> None:
         chained, own.chained = own.chained, False
         if chained and own.chain is not None:
             own.chain.last = evidence
             return
         own.chain = None
         if (found.doubtful_chain if doubtful else found.chain) is None:
-            own.chain = _Chain(first=evidence, last=evidence)
+            own.chain = ExceptionChain(first=evidence, last=evidence)
             if doubtful:
                 found.doubtful_chain = own.chain
             else:
                 found.chain = own.chain
 
-    def _step(self, own: _Source, source: str, text: str) -> None:
+    def _step(self, own: LogSource, source: str, text: str) -> None:
         number = _step_number(text)
         before = _step_number(self._steps[-1][2]) if self._steps and self._steps[-1][1] == source else None
         if number is not None and before is not None and 2 * number <= before:
@@ -492,11 +376,11 @@ class LogReader:
             self._survive(gone)
         self._has_evidence = bool(self._reports) or not all(one.is_empty for one in self._sources.values())
 
-    def _survive(self, gone: _Found) -> None:
+    def _survive(self, gone: FoundSigns) -> None:
         self._survived = gone.chain or self._survived
         self._survived_errors = [*self._survived_errors, *gone.errors][:MAX_LINES]
 
-    def _drop_report(self, source: str, report: _Report) -> None:
+    def _drop_report(self, source: str, report: LauncherReport) -> None:
         """The job was started again: what its ranks printed before belongs to an attempt that does not count."""
         del self._reports[source]
         if not self._reports:
@@ -507,9 +391,9 @@ class LogReader:
                     self._survive(gone)
                     if not report.began_anew:
                         self._earlier.append(gone)
-                own.recent, own.is_empty = [_Found()], True
+                own.recent, own.is_empty = [FoundSigns()], True
 
-    def _note_error(self, own: _Source, text: str) -> Worth:
+    def _note_error(self, own: LogSource, text: str) -> Worth:
         if not is_error_line(text) or LAUNCHER_REPORT.search(text):
             return Worth.BORING
         own.is_empty = False
@@ -518,7 +402,7 @@ class LogReader:
             errors.append(text.strip())
         return Worth.ERROR
 
-    def _note_report(self, own: _Source, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
+    def _note_report(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
         if text.startswith(ROOT_CAUSE) and not self._report:
             own.report_left = REPORT_LINES
         match = DEEPSPEED_REPORT.search(text)
@@ -531,10 +415,10 @@ class LogReader:
             self._reports[source].numbers, self._reports[source].num_unnumbered = set(), 0
         else:
             first = self._evidence(source, prefix, text, None, given_rank)
-            self._reports[source] = _Report(first=first, step_before=self._last_step().step)
+            self._reports[source] = LauncherReport(first=first, step_before=self._last_step().step)
         return True
 
-    def _read_report(self, own: _Source, text: str) -> str:
+    def _read_report(self, own: LogSource, text: str) -> str:
         """The line; one of a traceback that the report quotes (of a script under `@record`) as the rank would have printed it."""
         own.report_left -= 1
         if match := REPORT_FIELD.match(text):
@@ -569,11 +453,11 @@ class LogReader:
         return self._good_end.at
 
     @property
-    def _report_at(self) -> _Evidence | None:
+    def _report_at(self) -> LogEvidence | None:
         """The first line of a launcher about a failure after which no steps came."""
-        return _earliest(report.first for report in self._reports.values())
+        return earliest(report.first for report in self._reports.values())
 
-    def _found(self) -> Iterator[_Found]:
+    def _found(self) -> Iterator[FoundSigns]:
         return (found for own in self._sources.values() for found in own.recent)
 
     def _cause(self, exit_code: int | None) -> Diagnosis | None:
@@ -600,22 +484,22 @@ class LogReader:
         # That a peer is gone explains nothing: other lines of the log may.
         return replace(diagnosis, telling=self._error_lines()) if after_effect.sign and after_effect.sign.echo else diagnosis
 
-    def _root_cause(self, found: Sequence[_Found]) -> Diagnosis | None:
-        outranking = _earliest(one.outranking for one in found)
+    def _root_cause(self, found: Sequence[FoundSigns]) -> Diagnosis | None:
+        outranking = earliest(one.outranking for one in found)
         if outranking is not None:
             return self._from_evidence(outranking)
         # Ranks that wait in vain for one to join: its own error, in another file or behind another prefix, is the cause.
         for some in ([one for one in found if not one.waited_to_join], found):
-            first = self._first_of(_earliest(one.sign for one in some), [one.chain for one in some if one.chain])
+            first = self._first_of(earliest(one.sign for one in some), [one.chain for one in some if one.chain])
             if first is not None:
                 return first
         return None
 
     def _doubtful_cause(self) -> Diagnosis | None:
         found = list(self._found())
-        return self._first_of(_earliest(one.doubtful_sign for one in found), [one.doubtful_chain for one in found if one.doubtful_chain])
+        return self._first_of(earliest(one.doubtful_sign for one in found), [one.doubtful_chain for one in found if one.doubtful_chain])
 
-    def _first_of(self, sign: _Evidence | None, chains: Sequence[_Chain]) -> Diagnosis | None:
+    def _first_of(self, sign: LogEvidence | None, chains: Sequence[ExceptionChain]) -> Diagnosis | None:
         chain = min(chains, key=lambda one: one.first.at, default=None)
         if chain is not None and (sign is None or chain.first.at <= sign.at):
             return self._from_evidence(chain.decisive)
@@ -646,12 +530,12 @@ class LogReader:
             return int(self._report["rank"])
         return self._report_at.rank if self._report_at else None
 
-    def _after_effect(self) -> _Evidence | None:
+    def _after_effect(self) -> LogEvidence | None:
         """The earliest after-effect that is more than the loss of a peer, else the earliest."""
         found = list(self._found())
-        return _earliest(one.after_effect for one in found) or _earliest(one.echo for one in found)
+        return earliest(one.after_effect for one in found) or earliest(one.echo for one in found)
 
-    def _survived_counts(self, exit_code: int | None, after_effect: _Evidence | None) -> bool:
+    def _survived_counts(self, exit_code: int | None, after_effect: LogEvidence | None) -> bool:
         """Python exits with 1 after an exception, and there is no other; or the launcher names that very rank; or it reports soon after the
         traceback that a rank raised: the steps between them were those of ranks that did not know yet."""
         rank, report = self._survived.decisive.rank if self._survived else None, self._report_at
@@ -662,7 +546,7 @@ class LogReader:
                 return True
         return after_effect is None and exit_code == RAISED
 
-    def _from_evidence(self, evidence: _Evidence) -> Diagnosis:
+    def _from_evidence(self, evidence: LogEvidence) -> Diagnosis:
         entry = evidence.sign or general(Cause.EXCEPTION)
         rank = evidence.rank
         if rank is None and not entry.after_effect and self._report.get("exitcode") in ("1", None):
@@ -685,7 +569,7 @@ class LogReader:
         """Whether the process of an exception printed nothing after it that shows it alive."""
         return any(self._is_last(one.chain.last) and not self._began_anew_after(one.chain.last) for one in self._found() if one.chain)
 
-    def _open_traceback(self) -> _Evidence | None:
+    def _open_traceback(self) -> LogEvidence | None:
         """The traceback that the log ends in, without its last line."""
         for (source, prefix), own in self._sources.items():
             if own.frames is None or id(own) not in self._open or (own.block and own.block.weight is not Weight.FULL):
@@ -696,12 +580,12 @@ class LogReader:
                 return found
         return None
 
-    def _num_steps_after(self, evidence: _Evidence) -> int:
+    def _num_steps_after(self, evidence: LogEvidence) -> int:
         """Of the last steps in its file, different ones."""
         texts = (text for at, source, text in self._steps if at > evidence.at and source == evidence.source)
         return len({number for text in texts if (number := _step_number(text)) is not None})
 
-    def _began_anew_after(self, evidence: _Evidence) -> bool:
+    def _began_anew_after(self, evidence: LogEvidence) -> bool:
         """Whether the job was started again after it: others took steps that are counted from the beginning."""
         return self._fell_back_at.get(evidence.source, 0) > evidence.at and self._num_steps_after(evidence) >= STEPS_OF_OTHERS
 
@@ -711,12 +595,12 @@ class LogReader:
         signs = [one for one in shown if one.sign and (not one.sign.after_effect or one.sign.cause in PROCESS_ENDED)]
         return any(self._good_end_at is None and self._is_last(sign) for sign in signs)
 
-    def _is_last(self, evidence: _Evidence) -> bool:
+    def _is_last(self, evidence: LogEvidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""
         own = [line for line in self._tail_after(evidence) if self._shows_life(line)]
         return len(own) <= (0 if without_host(evidence.prefix) else LINES_AFTER)
 
-    def _tail_after(self, evidence: _Evidence) -> Iterator[str]:
+    def _tail_after(self, evidence: LogEvidence) -> Iterator[str]:
         for at, source, _, line in self._tail:
             if at > evidence.at and source == evidence.source:
                 split = self._splitter.split(strip_colours(line))
@@ -745,7 +629,7 @@ class LogReader:
                 return Outcome.FAILED if reached is False else None
             is_doubtful = self._sign_at_end() or (asked_steps is not None and last.step is None and self._error_at_end())
             return None if not is_over and is_doubtful else Outcome.OK
-        serious = _earliest(self._serious(one) for one in self._found())
+        serious = earliest(self._serious(one) for one in self._found())
         good_at = last.at if reached else self._good_end_at
         if good_at is not None:
             return None if is_cut or (serious is not None and serious.at > good_at) else Outcome.OK
@@ -764,7 +648,7 @@ class LogReader:
             for one in self._found()
         )
 
-    def _serious(self, found: _Found) -> _Evidence | None:
+    def _serious(self, found: FoundSigns) -> LogEvidence | None:
         serious = found.sign or found.outranking or found.after_effect
         return None if serious is None or self._began_anew_after(serious) else serious
 
@@ -776,11 +660,11 @@ class LogReader:
     def _is_interrupted(self) -> bool:
         return self._interrupt is not None and self._is_last(self._interrupt) and self._num_steps_after(self._interrupt) < STEPS_OF_OTHERS
 
-    def _last_step(self) -> _LastStep:
+    def _last_step(self) -> LastStep:
         found = [(number, at) for at, _, text in self._steps if (number := _step_number(text)) is not None]
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))
-        return _LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
+        return LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
 
     def _unexplained_end(self, exit_code: int | None) -> Diagnosis:
         if self._interrupt is not None and exit_code in (0, *INTERRUPTED_CODES) and self._is_interrupted():
@@ -856,23 +740,6 @@ def diagnose(exit_code: int | None, lines: Sequence[str]) -> Diagnosis:
 def _step_number(text: str) -> int | None:
     match = STEP_NUMBER.search(text)
     return int(match.group(1).replace(",", "")) if match else None
-
-
-def _weight_by_block(own: _Source, text: str) -> Weight:
-    begun = block_begun_by(text)
-    if begun is not None:
-        own.block = begun
-    elif own.block is not None and not own.block.takes(text):
-        own.block = None
-    return own.block.weight if own.block else Weight.FULL
-
-
-def _earliest(found: Iterator[_Evidence | None]) -> _Evidence | None:
-    return min((one for one in found if one is not None), key=lambda one: one.at, default=None)
-
-
-def _is_root(sign: Signature | None) -> bool:
-    return sign is not None and not sign.after_effect
 
 
 def signal_name(exit_code: int) -> str:

@@ -1,7 +1,7 @@
 """How much each line of a failed run's log counts as evidence of the cause.
 
 In: the text of a line without its prefixes. Out: whether it ends a traceback, reports a step, warns, or begins a block that Python ignores;
-the most relevant lines where no signature matches, and the table of harmless lines.
+the most relevant lines where no signature matches, and the table of harmless lines; and what a source has shown so far (`LogSource`).
 
 Python prints tracebacks of exceptions it ignores (`Exception ignored in …`, `--- Logging error ---`), a thread may die while the run
 goes on, a warning reports what was handled, and a rank that takes further steps has survived what it printed before.
@@ -11,11 +11,16 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from seatrial.collect.launcher_log import PrefixedLine, without_host
-from seatrial.records.signatures.registry import DEEPSPEED, STAGE1
+from seatrial.records.outcome import Cause
+from seatrial.records.signatures.registry import DEEPSPEED, STAGE1, Signature
+
+STEPS_WITHOUT_RANK = 2
+"""Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,3 +217,144 @@ def is_step(text: str) -> bool:
     if is_indented(text[1:2] if text[:1] == " " else text) or text.startswith(SUMMARY) or not STEP.search(text):
         return False
     return not (EXCEPTION.match(text) or ERROR_WORDS.search(text) or WARNING.match(text))
+
+
+@dataclass(kw_only=True)
+class LogEvidence:
+    """One line that shows something."""
+
+    at: int
+    """How many lines were fed before."""
+    source: str
+    number: int
+    prefix: str
+    text: str
+    sign: Signature | None
+    rank: int | None
+    excerpt: tuple[str, ...]
+    num_before: int
+    """Errors seen before it."""
+
+
+@dataclass(kw_only=True)
+class ExceptionChain:
+    """An exception, and the last of those raised while it was handled."""
+
+    first: LogEvidence
+    last: LogEvidence
+
+    @property
+    def decisive(self) -> LogEvidence:
+        """The last of a chain counts, unless only the first has a signature."""
+        return self.first if is_root(self.first.sign) and not is_root(self.last.sign) else self.last
+
+
+@dataclass(kw_only=True)
+class FoundSigns:
+    """The first of each kind that one source printed between two of its steps."""
+
+    outranking: LogEvidence | None = None
+    sign: LogEvidence | None = None
+    chain: ExceptionChain | None = None
+    doubtful_sign: LogEvidence | None = None
+    doubtful_chain: ExceptionChain | None = None
+    after_effect: LogEvidence | None = None
+    echo: LogEvidence | None = None
+    raised_effect: LogEvidence | None = None
+    """The last after-effect that ended a traceback."""
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def waited_to_join(self) -> bool:
+        shown = self.chain.decisive if self.chain else self.sign
+        return shown is not None and shown.sign is not None and shown.sign.cause is Cause.RENDEZVOUS_TIMEOUT
+
+
+@dataclass(kw_only=True)
+class LogSource:
+    """One rank, host or file, as far as the prefixes tell them apart."""
+
+    steps_to_survive: int
+    recent: list[FoundSigns] = field(default_factory=lambda: [FoundSigns()])
+    """Since its last steps, oldest first; what is older was survived."""
+    is_empty: bool = True
+    block: Block | None = None
+    frames: deque[str] | None = None
+    """Of a traceback that has begun and not ended."""
+    chained: bool = False
+    chain: ExceptionChain | None = None
+    frames_at: int = 0
+    awaits_last_error: bool = False
+    """NCCL's own reason is the next line."""
+    report_left: int = 0
+    """Lines of torchrun's report that are still to come."""
+
+    @property
+    def is_open(self) -> bool:
+        return self.block is not None or self.frames is not None or self.awaits_last_error or self.report_left > 0
+
+    def step(self) -> tuple[FoundSigns, ...]:
+        """It went on: what it survived."""
+        if self.is_empty:
+            return ()
+        self.recent.append(FoundSigns())
+        gone = tuple(self.recent[: -self.steps_to_survive])
+        self.recent = self.recent[-self.steps_to_survive :]
+        self.is_empty = all(found == FoundSigns() for found in self.recent)
+        return gone
+
+
+@dataclass(kw_only=True)
+class LauncherReport:
+    """What a launcher printed into one file about a job that failed."""
+
+    first: LogEvidence
+    step_before: int | None
+    """The highest of the last steps before it."""
+    numbers: set[int] = field(default_factory=set)
+    """Steps after it."""
+    num_unnumbered: int = 0
+
+    def take_step(self, number: int | None) -> None:
+        if number is None:
+            self.num_unnumbered += 1
+        else:
+            self.numbers.add(number)
+
+    @property
+    def is_survived(self) -> bool:
+        """A launcher reports when all its processes are gone: who takes steps after that was started again."""
+        return max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
+
+    @property
+    def began_anew(self) -> bool:
+        return self.step_before is not None and min(self.numbers, default=self.step_before) < self.step_before
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastStep:
+    at: int
+    step: int | None
+    interval: int
+    """Steps between two lines that report one."""
+
+    def may_be(self, asked_steps: int) -> bool:
+        """Whether the run may have taken them all: steps are counted from 0 or from 1, and not each is reported."""
+        return self.step is not None and self.step + self.interval >= asked_steps
+
+
+def is_root(sign: Signature | None) -> bool:
+    return sign is not None and not sign.after_effect
+
+
+def earliest(found: Iterator[LogEvidence | None]) -> LogEvidence | None:
+    return min((one for one in found if one is not None), key=lambda one: one.at, default=None)
+
+
+def weight_by_block(own: LogSource, text: str) -> Weight:
+    begun = block_begun_by(text)
+    if begun is not None:
+        own.block = begun
+    elif own.block is not None and not own.block.takes(text):
+        own.block = None
+    return own.block.weight if own.block else Weight.FULL
