@@ -127,7 +127,8 @@ def _headline(report: LogReport) -> str:
     if report.exit_code is not None:
         return "exited 0, and the log shows signs of a failure"
     if found.cause is not Cause.UNKNOWN:
-        return "no good end in the log, and an error: it may have failed; pass --exit-code N"
+        end = "training seems to have finished, but there is an error" if found.good_end else "no good end in the log, and an error"
+        return f"{end}: it may have failed; pass --exit-code N"
     return "no good end and no failure in the log: pass --exit-code N"
 
 

@@ -101,11 +101,13 @@ FAILED_BY_LAUNCHER = re.compile(
 )
 # After NCCL's error of a rank comes the address it could not reach.
 LAST_ERROR = "Last error:"
-# What is printed when training is over and all went well.
+# What is printed when training is over and all went well: a sentence of its own, behind a logger's prefix at most, and not about an epoch.
 GOOD_END = re.compile(
-    r"'train_runtime': |\btrain_runtime\s+=|\b[Tt]raining (?:completed|finished|complete|done)\b|exits successfully\.$"
-    r"|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
+    r"'train_runtime': |\btrain_runtime\s+=|exits successfully\.$|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
+    r"|(?:^\W{0,5}|[\]:|>] *|- +)[Tt]raining (?:has |is )?(?:completed|finished|complete|done)\b(?!.*\b(?:[Ee]poch|valid|val\b))"
 )
+# Steps of an evaluation, which may follow the end of the training.
+EVALUATION = re.compile(r"\b(?:eval\w*|val(?:id\w*)?|test\w*)\b.{0,20}?\b(?:step|iter)", re.IGNORECASE)
 # Exit codes of a rank that raised, aborted or was sent TERM: its own lines show more.
 RAISED = 1
 UNINFORMATIVE_CODES = (RAISED, -6, -15)
@@ -254,7 +256,7 @@ class LogReader:
         if CHAINED.search(text):
             own.chained = True
             return Worth.CHECK
-        if GOOD_END.search(text):
+        if GOOD_END.search(text) and not is_error_line(text):
             self._good_end = self._evidence(source, prefix, text, None, given_rank)
             return Worth.CHECK
         if raised is None and is_step(text) and self._search.sign(text) is None:
@@ -583,7 +585,7 @@ class LogReader:
     def _num_steps_after(self, evidence: LogEvidence) -> int:
         """Of the last steps in its file, different ones."""
         texts = (text for at, source, text in self._steps if at > evidence.at and source == evidence.source)
-        return len({number for text in texts if (number := _step_number(text)) is not None})
+        return len({number for text in texts if not EVALUATION.search(text) and (number := _step_number(text)) is not None})
 
     def _began_anew_after(self, evidence: LogEvidence) -> bool:
         """Whether the job was started again after it: others took steps that are counted from the beginning."""
@@ -628,12 +630,17 @@ class LogReader:
             if is_cut or (not is_over and self._lost_peer_at_end()):
                 return Outcome.FAILED if reached is False else None
             is_doubtful = self._sign_at_end() or (asked_steps is not None and last.step is None and self._error_at_end())
-            return None if not is_over and is_doubtful else Outcome.OK
+            return None if self._process_ended() or (not is_over and is_doubtful) else Outcome.OK
         serious = earliest(self._serious(one) for one in self._found())
         good_at = last.at if reached else self._good_end_at
         if good_at is not None:
-            return None if is_cut or (serious is not None and serious.at > good_at) else Outcome.OK
+            return None if is_cut or self._process_ended() or (serious is not None and serious.at > good_at) else Outcome.OK
         return Outcome.FAILED if serious is not None or self._lost_peer_at_end() else None
+
+    def _process_ended(self) -> bool:
+        """Whether a process was killed or crashed and took no steps after: a script around it may go on and say that all is done."""
+        shown = (sign for one in self._found() for sign in (one.sign, one.after_effect) if sign and sign.sign)
+        return any(sign.sign.cause in PROCESS_ENDED and not self._began_anew_after(sign) for sign in shown if sign.sign)
 
     def _is_cut(self) -> bool:
         return self._is_interrupted() or self._open_traceback() is not None

@@ -400,3 +400,28 @@ def test_who_waited_for_others_to_join_is_not_the_cause() -> None:
                 reader.feed(line, source="" if prefixed else f"rank{rank}.log", rank=None if prefixed else rank)
         found = reader.result()
         assert (found.detail, found.rank) == ("KeyError: 'labels'", 2)
+
+
+STEPS = [f"step {number} loss {4 - number / 10:.2f}" for number in range(20)]
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+@pytest.mark.parametrize("ended", ["run.sh: line 3: 12345 Killed                  python train.py", "Segmentation fault (core dumped)"])
+def test_a_process_that_was_ended_is_not_well_whatever_the_script_around_it_prints(ended: str, exit_code: int | None) -> None:
+    assert read([*STEPS, ended, "Training finished"], exit_code=exit_code).outcome is None
+    assert read([*STEPS, "Training finished"], exit_code=exit_code).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("lines", "is_good"),
+    [
+        (["Training complete."], True),
+        (["INFO:train:Training finished, saved model to out/"], True),
+        (["[2026-11-17 10:00:00] Training done", "eval step 1/10 loss 3.0", "eval step 5/10 loss 3.0", "eval step 9/10 loss 3.0"], True),
+        (["Epoch 1/10: training done, validating"], False),
+        (["Epoch 3 training complete, val loss 2.1"], False),
+        (["Error: training done 20 of 1000 steps, aborting"], False),
+    ],
+)
+def test_what_says_that_training_is_over(lines: list[str], is_good: bool) -> None:
+    assert (read([*STEPS, *lines]).outcome is Outcome.OK) is is_good

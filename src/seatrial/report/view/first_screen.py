@@ -198,9 +198,9 @@ def _spread(judged: Sequence[GroupStability]) -> str:
 def _why_unclear(unclear: Sequence[GroupStability]) -> str:
     if not unclear:
         return "no run to judge it by"
-    reasons = [found.reason.removeprefix("Unknown: ") for found in unclear]
-    # The first of its reasons; the finding has them all.
-    return _clause(reasons[0].split(" (n = ")[0].split("; ")[0])
+    # The first reason of the group with the most runs; the findings have them all.
+    reason = max(unclear, key=lambda found: found.runs).reason.removeprefix("Unknown: ")
+    return _clause(reason.split(" (n = ")[0].split("; ")[0])
 
 
 def cause_clause(results: CampaignResults) -> str:
