@@ -133,6 +133,8 @@ GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
 CLOSED_PIPE = "BrokenPipeError"
 INTERRUPT = "KeyboardInterrupt"
+# torchrun's own exception when it is sent TERM, as by a scheduler.
+TERMINATED = "SignalException"
 INTERRUPTED = "interrupted by Ctrl-C (SIGINT)"
 # Of a process that SIGINT ended, as Python and shells pass it on; Python itself may also exit with 1.
 INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT)
@@ -166,6 +168,7 @@ class LogReader:
         self._fell_back_at: dict[str, int] = {}
         """The last line of a file at which the step numbers began anew, after something was found."""
         self._interrupt: LogEvidence | None = None
+        self._terminated: LogEvidence | None = None
         self._good_end: LogEvidence | None = None
         self._steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
 
@@ -279,6 +282,8 @@ class LogReader:
         if raised is not None and noise:
             if text.startswith(INTERRUPT):
                 self._interrupt = self._evidence(source, prefix, text, None, given_rank, excerpt)
+            elif TERMINATED in text:
+                self._terminated = self._evidence(source, prefix, text, None, given_rank, excerpt)
             raised = None
         if sign is None and raised is None:
             return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
@@ -450,9 +455,12 @@ class LogReader:
     @property
     def _good_end_at(self) -> int | None:
         """The line that says that training is over; None where more steps came: that was a stage of several."""
-        if self._good_end is None or self._num_steps_after(self._good_end) >= STEPS_OF_OTHERS:
+        end = self._good_end
+        if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS:
             return None
-        return self._good_end.at
+        # The Trainer prints losses without step numbers.
+        losses = sum(at > end.at and source == end.source and "'loss'" in text for at, source, text in self._steps)
+        return None if losses >= STEPS_OF_OTHERS else end.at
 
     @property
     def _report_at(self) -> LogEvidence | None:
@@ -571,6 +579,9 @@ class LogReader:
         """Whether the process of an exception printed nothing after it that shows it alive."""
         return any(self._is_last(one.chain.last) and not self._began_anew_after(one.chain.last) for one in self._found() if one.chain)
 
+    def _is_terminated(self) -> bool:
+        return self._terminated is not None and self._is_last(self._terminated) and not self._began_anew_after(self._terminated)
+
     def _open_traceback(self) -> LogEvidence | None:
         """The traceback that the log ends in, without its last line."""
         for (source, prefix), own in self._sources.items():
@@ -643,7 +654,7 @@ class LogReader:
         return any(sign.sign.cause in PROCESS_ENDED and not self._began_anew_after(sign) for sign in shown if sign.sign)
 
     def _is_cut(self) -> bool:
-        return self._is_interrupted() or self._open_traceback() is not None
+        return self._is_interrupted() or self._is_terminated() or self._open_traceback() is not None
 
     def _error_at_end(self) -> bool:
         lines = (self._splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._tail))

@@ -323,8 +323,10 @@ class LauncherReport:
 
     @property
     def is_survived(self) -> bool:
-        """A launcher reports when all its processes are gone: who takes steps after that was started again."""
-        return max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
+        """A launcher reports when all its processes are gone: who takes steps after that was started again. Steps that only go on from
+        those before it may be lines of other ranks that arrive late."""
+        is_new = self.step_before is None or self.began_anew or not self.numbers
+        return is_new and max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
 
     @property
     def began_anew(self) -> bool:

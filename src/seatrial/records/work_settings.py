@@ -34,9 +34,19 @@ _NAMES = (
         r"|segment_?(?:s|sec|seconds|len(?:gth)?|size)|(?:max|min|fixed)_slice_seconds|sample_?duration",
     ),
     (PIXELS, r"(?:image|img|crop|input|patch)_?(?:size|res|resolution|height|width)|imgsz|resolution|(?:num_)?frames|num_?crops"),
-    (SAMPLES, r"m?bs|gbs|(?<!_)mb|bsz|batch|batch_?size|microbatch|accum\w*"),
 )
-_PATTERNS = tuple((unit, re.compile(rf"(?:^|_)(?:{names})(?:_|$)", re.IGNORECASE)) for unit, names in _NAMES)
+_PATTERNS = (
+    *((unit, re.compile(rf"(?:^|_)(?:{names})(?:_|$)", re.IGNORECASE)) for unit, names in _NAMES),
+    # At the end of a name, or before `per_gpu`: `sync_batch_norm` and `batch_first` are other things, and so is the batch of an evaluation.
+    (
+        SAMPLES,
+        re.compile(
+            r"^(?!(?:eval|val|test|prefetch|log)_)(?:\w+_)?(?:(?:m?bs|gbs|bsz|(?:micro_?)?batch(?:_?size)?|batch_tokens)(?:_per_\w+)?"
+            r"|accum(?:ulat[a-z]+)?(?:_steps|_iter)?)$|^mb$",
+            re.IGNORECASE,
+        ),
+    ),
+)
 # Words that mean it only where they are the whole name.
 _WHOLE_NAMES = {
     **dict.fromkeys(("block", "seq", "seqs", "sequence", "context", "ctx", "len", "length"), TOKENS),

@@ -212,9 +212,16 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
         ("tokens", "block seq context length max_tokens max_source_length prompt_len n_positions"),
         ("audio_s", "fixed_slice_s max_slice_s audio_length clip_seconds"),
         ("pixels", "image_size img_size resolution crop_size num_frames imgsz patch_size res"),
-        (SAMPLES, "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps ga gbs"),
+        (
+            SAMPLES,
+            "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps",
+        ),
+        (SAMPLES, "ga gbs train_batch_size_per_gpu tokens_per_batch"),
         ("", "lr num_workers prefetch_factor d_model precision steps batches absolute blocks length_buckets gradient_clipping"),
-        ("", "bucket_cap_mb max_split_size_mb kv_block_size mp_ctx chunk_size n_layers vocab_size width context_parallel log_length"),
+        (
+            "",
+            "bucket_cap_mb max_split_size_mb kv_block_size mp_ctx chunk_size n_layers vocab_size width context_parallel log_length",
+        ),
     ],
 )
 def test_settings_by_name(unit: str, names: str) -> None:

@@ -425,3 +425,24 @@ def test_a_process_that_was_ended_is_not_well_whatever_the_script_around_it_prin
 )
 def test_what_says_that_training_is_over(lines: list[str], is_good: bool) -> None:
     assert (read([*STEPS, *lines]).outcome is Outcome.OK) is is_good
+
+
+def test_a_launcher_that_was_sent_term_did_not_end_well() -> None:
+    terminated = ["Traceback (most recent call last):", '  File "/torchrun", line 8, in <module>', "    sys.exit(main())"]
+    terminated += ["torch.distributed.elastic.multiprocessing.api.SignalException: Process 123 got signal: 15"]
+    assert read([*STEPS, *terminated], exit_code=0).outcome is None
+    assert read([*STEPS, *terminated], exit_code=0, asked_steps=40).outcome is Outcome.FAILED
+    assert read([*STEPS, *terminated]).outcome is not Outcome.OK
+
+
+def test_steps_that_only_go_on_after_a_report_are_late_lines_of_others() -> None:
+    late = [f"step {number} loss 2.0" for number in range(20, 26)]
+    assert read([*STEPS, *report(5, 1), *late], exit_code=0).outcome is Outcome.FAILED
+    assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0).outcome is Outcome.OK
+
+
+def test_a_second_stage_takes_the_end_of_the_first_back() -> None:
+    stage = [f"{{'loss': {3 - number / 10:.2f}, 'grad_norm': 1.0, 'epoch': 0.{number}}}" for number in range(6)]
+    summary = "{'train_runtime': 12.5, 'train_steps_per_second': 3.2, 'epoch': 1.0}"
+    assert read([*stage, summary]).outcome is Outcome.OK
+    assert read([*stage, summary, "Stage 2", *stage]).outcome is None
