@@ -235,7 +235,9 @@ def _short_cause(cause: JitterCause) -> str:
             return template.format(**cause.numbers)
         except (KeyError, ValueError, TypeError):
             continue
-    return _clause(cause.text.split(". ")[0])
+    # What preflight found, without the list of processes behind it.
+    found = str(cause.numbers.get("found", "")).split(": ")[0]
+    return f"{found} before the start" if found else _clause(cause.text.split(". ")[0])
 
 
 def key_findings(results: CampaignResults) -> list[KeyFinding]:
