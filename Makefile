@@ -8,13 +8,16 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c co
 # Images set it to stay small; here every one of some thousand processes would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
+OTHER_LANES := browser cluster faults gpu
+
 .PHONY: demo test test-faults test-cluster test-docs test-browser test-runbooks test-pythons fuzz mutate bench lint type format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
+# Folders of which every test belongs to another lane are not even collected: each of the three workers would import them all.
 test: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not gpu and not faults and not browser and not runbooks and not cluster and not docs" tests
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder -m "not runbooks and not docs" $(OTHER_LANES:%=--ignore=tests/%) tests
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
