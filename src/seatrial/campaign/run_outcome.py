@@ -17,8 +17,7 @@ from typing import Any
 from seatrial.campaign.ending import Ending, EndingCause, RankEndings, judge_ending, with_oom_kill
 from seatrial.collect.attempt_files import node_of_rank
 from seatrial.collect.diagnosis import LogReader
-from seatrial.collect.failure_causes import num_finished_ranks, num_started_ranks
-from seatrial.collect.launcher_log import all_lines, host_logs, last_lines
+from seatrial.collect.launcher_log import all_lines, host_logs, last_lines, num_finished_ranks, num_started_ranks
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
 from seatrial.core import files
 from seatrial.core.errors import HostError, LaunchError, PortTakenError, StoppedError

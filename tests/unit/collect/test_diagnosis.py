@@ -12,7 +12,7 @@ import pytest
 
 from seatrial.collect.diagnosis import LogReader, diagnose, signal_name
 from seatrial.collect.launcher_log import read_lines
-from seatrial.collect.log_search import DIGITS_MATTER, FRAGMENTS
+from seatrial.collect.log_evidence import DIGITS_MATTER, FRAGMENTS
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback
