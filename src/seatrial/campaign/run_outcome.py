@@ -94,7 +94,7 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
 def _why_it_may_have_failed(read: Diagnosis) -> str:
     if read.traceback_at_end:
         return f"exited 0 after a traceback: probably failed ({read.detail})"
-    return f"exited 0, and its log ends with an error: it may have failed ({read.detail})"
+    return f"exited 0, and its log shows an error: it may have failed ({read.detail})"
 
 
 def diagnose_attempt(attempt: AttemptPaths, exit_code: int | None, asked_steps: int | None) -> Diagnosis:

@@ -29,7 +29,7 @@ from seatrial.collect.log_evidence import (
     error_lines,
     final_lines,
 )
-from seatrial.collect.log_outcome import INTERRUPTED_CODES, RAISED, SHELL_SIGNALS, LogEnd
+from seatrial.collect.log_outcome import INTERRUPTED_CODES, RAISED, SHELL_SIGNALS, STEPS_OF_OTHERS, LogEnd
 from seatrial.collect.log_scan import FAILED_BY_LAUNCHER, LAUNCHER_REPORT, LogScan
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
@@ -39,6 +39,8 @@ from seatrial.records.signatures.registry import Signature, general, of_exit_cod
 LONGEST_DETAIL = 500
 SHORTLY_BEFORE = 5000
 """Lines between a traceback and the launcher's report of it: other ranks may print many steps before the launcher ends them."""
+STEPS_ALONE = 100
+"""More steps than ranks take before they notice that one of them is gone."""
 # Exit codes of a rank that raised, aborted or was sent TERM: its own lines show more.
 UNINFORMATIVE_CODES = (RAISED, -6, -15)
 # Signals of a fault in native code; an abort (6) is also how torch ends after an error it has printed.
@@ -68,8 +70,11 @@ class LogReader:
         """What the lines so far show. `asked_steps` are the steps that the run was to take, where known."""
         at_end = self._end.traceback_at_end()
         outcome, last = self._end.outcome(exit_code, asked_steps, at_end), self._scan.last_step()
+        found = NO_FAILURE
+        if outcome is not Outcome.OK:
+            found = self._interrupt() if outcome is Outcome.INTERRUPTED else self.failure(exit_code)
         return replace(
-            NO_FAILURE if outcome is Outcome.OK else self.failure(exit_code),
+            found,
             outcome=outcome,
             launcher_report=bool(self._scan.reports),
             traceback_at_end=at_end or self._end.is_cut() or (self._end.good_end_at is None and self._end.lost_peer_at_end()),
@@ -157,15 +162,32 @@ class LogReader:
         return earliest(one.after_effect for one in found) or earliest(one.echo for one in found)
 
     def _survived_counts(self, exit_code: int | None, after_effect: LogEvidence | None) -> bool:
-        """Python exits with 1 after an exception, and there is no other; or the launcher names that very rank; or it reports soon after the
-        traceback that a rank raised: the steps between them were those of ranks that did not know yet."""
-        rank, report = self._scan.survived.decisive.rank if self._scan.survived else None, self._scan.report_at
-        if self._scan.survived and report is not None and self._scan.report_fields.get("exitcode", str(RAISED)) == str(RAISED):
-            if rank is not None and rank == self._reported_rank():
-                return True
-            if rank is None and 0 <= report.at - self._scan.survived.decisive.at <= SHORTLY_BEFORE:
-                return True
-        return after_effect is None and exit_code == RAISED
+        """Python exits with 1 after an exception, and there is no other; or steps came after it and yet it is the cause: the launcher names
+        that very rank, or they were steps of ranks that did not know yet, or of another rank's file behind that of the first."""
+        if self._scan.survived is None:
+            return False
+        raised = self._scan.survived.decisive
+        return self._is_reported(raised) or (exit_code == RAISED if after_effect is None else self._is_in_another_file(raised))
+
+    def _is_reported(self, raised: LogEvidence) -> bool:
+        report, code = self._scan.report_at, int(self._scan.report_fields.get("exitcode", RAISED))
+        if report is None or code not in UNINFORMATIVE_CODES:
+            return False
+        if raised.rank is not None:
+            return code == RAISED and raised.rank == self._reported_rank()
+        if not 0 <= report.at - raised.at <= SHORTLY_BEFORE:
+            return False
+        # Another rank aborted, as it waited in vain: it cannot have taken many steps without the first.
+        return code == RAISED or (report.step is not None and raised.step is not None and report.step - raised.step <= STEPS_ALONE)
+
+    def _is_in_another_file(self, raised: LogEvidence) -> bool:
+        """Files of several ranks were put into one: the numbers begin anew, get no further, and nobody speaks of a restart."""
+        fell_back_at = self._scan.fell_back_at.get(raised.source, 0)
+        restarted_at = max(self._scan.restart_at.get(raised.source, 0), self._scan.relaunched_at.get(raised.source, 0))
+        if raised.rank is not None or raised.step is None or fell_back_at < raised.at or restarted_at > raised.at:
+            return False
+        last = self._scan.last_step().step
+        return last is not None and last <= raised.step + STEPS_OF_OTHERS
 
     def _from_evidence(self, evidence: LogEvidence) -> Diagnosis:
         entry = evidence.sign or general(Cause.EXCEPTION)
@@ -187,10 +209,8 @@ class LogReader:
         )
 
     def _unexplained_end(self, exit_code: int | None) -> Diagnosis:
-        if self._scan.interrupt is not None and exit_code in (0, *INTERRUPTED_CODES) and self._end.is_interrupted():
-            found = self._from_evidence(self._scan.interrupt)
-            user = general(Cause.USER)
-            return replace(found, cause=user.cause, signature=user.id, fault=user.fault, action=user.action, detail=INTERRUPTED)
+        if exit_code in (0, *INTERRUPTED_CODES) and self._end.is_interrupted():
+            return self._interrupt()
         if exit_code in (None, 0, RAISED):
             if (cut := self._end.open_traceback()) is not None:
                 return self._from_evidence(cut)
@@ -198,6 +218,10 @@ class LogReader:
                 return reported
         if exit_code is None:
             return self._unexplained(general(Cause.UNKNOWN), "no exit code is known and the log shows no cause")
+        if exit_code == 0:
+            # Who asks knows the exit code, and has doubts because of these lines.
+            errors = self._error_lines()
+            return replace(_diagnosis(_exit_code_entry(exit_code), errors[0] if errors else "the log shows no cause"), telling=errors)
         entry = of_exit_code(exit_code)
         if entry is not None and entry.cause in EXIT_CODE_DETAILS:
             return _diagnosis(entry, EXIT_CODE_DETAILS[entry.cause])
@@ -208,6 +232,11 @@ class LogReader:
         how = f"by signal {-exit_code}" if exit_code < 0 else f"with exit code {exit_code}"
         how += f" ({name})" if name else ""
         return self._unexplained(_exit_code_entry(exit_code), f"the launcher ended {how} and the log shows no cause")
+
+    def _interrupt(self) -> Diagnosis:
+        assert self._scan.interrupt is not None
+        found, user = self._from_evidence(self._scan.interrupt), general(Cause.USER)
+        return replace(found, cause=user.cause, signature=user.id, fault=user.fault, action=user.action, detail=INTERRUPTED)
 
     def _reported_end(self) -> Diagnosis | None:
         """What the launcher reports about a rank that printed no reason."""

@@ -167,6 +167,8 @@ class LogEvidence:
     excerpt: tuple[str, ...]
     num_before: int
     """Errors seen before it."""
+    step: int | None = None
+    """The last step that anybody reported before it."""
 
 
 @dataclass(kw_only=True)
@@ -324,7 +326,7 @@ FRAGMENTS = (
     *("quota", "unexpected", "errno", "eio", "stale", "read-only", "xpected to", "ready twice", "only support", "oss is ", "oss became"),
     *("oss was ", "oss has ", "nan_loss", "at minimum", "halt: ", "terminate", "segmentation", "free", "signal", "return code"),
     *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
-    "+-+--",
+    *("+-+--", "restart", "resum", "retry"),
 )
 STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
 # Patterns with certain digits in them: two lines of one shape may differ.
@@ -340,6 +342,12 @@ NOISE = re.compile(
     r"ChildFailedError|SignalException|closing signal SIG|failed \(exitcode: -?(?!9\b)\d|KeyboardInterrupt|resource_tracker"
     r"|^srun: (?:error: \S+: tasks? \S+: (?:Exited with exit code|Terminated)|Job step aborted|Terminating)"
     r"|^pdsh@|ssh exited with exit code|^\S{1,400}:\d+: \w*Warning: "
+)
+# What a shell prints about a program that ran beside the training and was ended with it.
+HELPER_ENDED = re.compile(
+    r"^\S{1,400}: line \d+: +\d+ (?:Killed|Terminated|Aborted|Segmentation fault) +(?:\(core dumped\) +)?(?:\w+=\S+ +|nohup +)*(?:\S*/)?"
+    r"(?:nvidia-smi|dcgmi|nvtop|gpustat|rocm-smi|tensorboard|h?top|sar|iostat|vmstat|mpstat|pidstat|dstat|node_exporter|watch|sleep|tail|ping"
+    r"|tcpdump|rsync|inotifywait)(?: |$)"
 )
 PREFIX_RANK = re.compile(r"\[rank(\d{1,9})\]|\[(?:default|trainer|worker)(\d{1,9})|\[\d+,(\d{1,9})\]<std|\brank=(\d{1,6})\b")
 TASK_LABEL = re.compile(r"^\s*(\d{1,6}):$")
@@ -368,35 +376,35 @@ class LineSearch:
 
     def worth(self, line: str) -> Worth:
         """The most that the line can be worth."""
-        shape = _shape(line)
-        found = self._shapes.get(shape)
+        key = shape(line)
+        found = self._shapes.get(key)
         if found is None:
             found = _worth(line)
-            self._remember(shape, found)
+            self._remember(key, found)
         return found
 
     def lower_worth(self, line: str, worth: Worth) -> None:
         """The line turned out to be worth less, and so are those that differ in digits only."""
         if not _digits_matter(line):
-            self._remember(_shape(line), worth)
+            self._remember(shape(line), worth)
 
     def forget_shapes(self) -> None:
         self._shapes.clear()
 
     def sign(self, text: str) -> Signature | None:
         """The entry that the text of a line, without its prefixes, matches."""
-        key = text if _digits_matter(text) else _shape(text)
+        key = text if _digits_matter(text) else shape(text)
         if key not in self._signs:
             if len(self._signs) >= MAX_SIGNS:
                 self._signs.clear()
             self._signs[key] = _sign(text)
         return self._signs[key]
 
-    def _remember(self, shape: bytes, worth: Worth) -> None:
-        if len(shape) <= LONGEST_SHAPE:
+    def _remember(self, key: bytes, worth: Worth) -> None:
+        if len(key) <= LONGEST_SHAPE:
             if len(self._shapes) >= MAX_SHAPES:
                 self._shapes.clear()
-            self._shapes[shape] = worth
+            self._shapes[key] = worth
 
 
 def _worth(line: str) -> Worth:
@@ -414,7 +422,7 @@ def rank_of(prefix: str, text: str, given: int | None) -> int | None:
     return None if match is None else int(next(group for group in match.groups() if group is not None))
 
 
-def _shape(line: str) -> bytes:
+def shape(line: str) -> bytes:
     """Lines that differ in digits only have the same."""
     return line.encode("utf-8", errors="replace").translate(SAME_DIGIT)
 
@@ -449,6 +457,6 @@ def _compiled() -> tuple[tuple[re.Pattern[str], Signature], ...]:
 
 
 def _sign(text: str) -> Signature | None:
-    if is_indented(text) or NOISE.search(text):
+    if is_indented(text) or NOISE.search(text) or HELPER_ENDED.search(text):
         return None
     return next((sign for pattern, sign in _compiled() if pattern.search(text)), None)

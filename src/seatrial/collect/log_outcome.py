@@ -24,6 +24,7 @@ from seatrial.collect.log_evidence import (
     is_error_line,
     is_indented,
     is_warning,
+    shape,
     step_number,
 )
 from seatrial.collect.log_scan import LAUNCHER_REPORT, LogScan
@@ -46,6 +47,9 @@ INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT
 AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?:real|user|sys)\s|^Exception ignored|^\S*: line \d+: +\d+ ")
 # Causes of which a shell or a scheduler prints that a process is gone: no noise, though other ranks may have made it end.
 PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
+# After these no training goes on, whatever the script prints: it may catch them, say that training is over and exit with 0.
+TRAINING_STOPPED = (*PROCESS_ENDED, Cause.NAN, Cause.GPU_FAULT, Cause.CUDA_OOM, Cause.DISK_FULL, Cause.EXCEPTION)
+PROGRESS_BAR = re.compile(r"\|[^|]{0,400}\|\s*(\d{1,12})/(\d{1,12}) \[")
 
 
 class LogEnd:
@@ -55,7 +59,7 @@ class LogEnd:
         self._scan = scan
 
     def outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
-        if self.is_interrupted() and exit_code in INTERRUPTED_CODES and not self._scan.reports:
+        if self.is_interrupted() and exit_code in INTERRUPTED_CODES and not self._scan.reports and not self._failed_before_interrupt():
             return Outcome.INTERRUPTED
         if exit_code or self._scan.reports:
             return Outcome.FAILED
@@ -70,18 +74,18 @@ class LogEnd:
             if is_cut or (not is_over and self.lost_peer_at_end()):
                 return Outcome.FAILED if reached is False else None
             is_doubtful = self._sign_at_end() or (asked_steps is not None and last.step is None and self._error_at_end())
-            return None if self._process_ended() or (not is_over and is_doubtful) else Outcome.OK
+            return None if self._training_stopped() or (not is_over and is_doubtful) else Outcome.OK
         serious = earliest(self._serious(one) for one in self._scan.found())
         good_at = last.at if reached else self.good_end_at
         if good_at is not None:
-            return None if is_cut or self._process_ended() or (serious is not None and serious.at > good_at) else Outcome.OK
+            return None if is_cut or self._training_stopped() or (serious is not None and serious.at > good_at) else Outcome.OK
         return Outcome.FAILED if serious is not None or self.lost_peer_at_end() else None
 
     @property
     def good_end_at(self) -> int | None:
         """The line that says that training is over; None where more steps came: that was a stage of several."""
         end = self._scan.good_end
-        if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS:
+        if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._bar_is_cut(end):
             return None
         # The Trainer prints losses without step numbers.
         losses = sum(at > end.at and source == end.source and "'loss'" in text for at, source, text in self._scan.steps)
@@ -90,6 +94,20 @@ class LogEnd:
     def traceback_at_end(self) -> bool:
         """Whether the process of an exception printed nothing after it that shows it alive."""
         return any(self._ends_with(one.chain.last) for one in self._scan.found() if one.chain)
+
+    def _bar_is_cut(self, end: LogEvidence) -> bool:
+        """Whether the log ends in a progress bar that moved after `end` and is not full."""
+        drawn: dict[str, set[str]] = {}
+        last: tuple[str, str] | None = None
+        for at, source, _, line in self._scan.tail:
+            if at <= end.at or source != end.source:
+                continue
+            if bar := PROGRESS_BAR.search(line):
+                last = (bar.group(1), bar.group(2))
+                drawn.setdefault(last[1], set()).add(last[0])
+            elif self._shows_life(self._scan.splitter.split(strip_colours(line)).text):
+                last = None
+        return last is not None and int(last[0]) < int(last[1]) and len(drawn[last[1]]) >= STEPS_OF_OTHERS
 
     def _ends_with(self, evidence: LogEvidence | None) -> bool:
         """Whether it is the last that its process printed, and the job was not started again."""
@@ -138,10 +156,12 @@ class LogEnd:
             return False
         return not (EXCEPTION.match(text) or is_error_line(text) or self._scan.search.sign(text) or is_warning("", text))
 
-    def _process_ended(self) -> bool:
-        """Whether a process was killed or crashed and took no steps after: a script around it may go on and say that all is done."""
-        shown = (sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and sign.sign)
-        return any(sign.sign.cause in PROCESS_ENDED and not self._began_anew_after(sign) for sign in shown if sign.sign)
+    def _training_stopped(self) -> bool:
+        """Whether something ended the training and no steps came after: the script, or one around it, may say that all is done. What was
+        printed before and survived did not end it."""
+        shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and sign.sign]
+        fatal = [sign for sign in shown if sign.sign and sign.sign.cause in TRAINING_STOPPED]
+        return any(not self._began_anew_after(sign) and shape(sign.text) not in self._scan.survived_shapes for sign in fatal)
 
     def is_cut(self) -> bool:
         return self.is_interrupted() or self._ends_with(self._scan.terminated) or self.open_traceback() is not None
@@ -161,6 +181,11 @@ class LogEnd:
         """Whether, after each traceback at the end of its process, a line says that training is over, or others took more steps."""
         ends = [one.chain.last for one in self._scan.found() if one.chain and self._is_last(one.chain.last)]
         return all((self.good_end_at or 0) > end.at or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
+
+    def _failed_before_interrupt(self) -> bool:
+        """Whether a rank had failed already: somebody ended the others, which were waiting for it."""
+        shown = ((one.chain.first if one.chain else None, one.sign) for one in self._scan.found())
+        return any(one is not None and one.at < self._scan.interrupted_at for pair in shown for one in pair)
 
     def is_interrupted(self) -> bool:
         interrupt = self._scan.interrupt

@@ -37,6 +37,7 @@ from seatrial.collect.log_evidence import (
     is_warning,
     names_exception,
     rank_of,
+    shape,
     step_number,
     weight_by_block,
 )
@@ -49,6 +50,7 @@ LONGEST_LINE = 8192
 TAIL_LINES = 2000
 """The last lines are kept as they are: for the lines to show where there is no cause, and to see what came after a traceback."""
 TAIL_BYTES = 400_000
+MAX_SURVIVED = 1000
 MAX_SOURCES = 5000
 """Ranks and files that are told apart; further ones count as one."""
 LONGEST_EVIDENCE = 1000
@@ -96,6 +98,10 @@ LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
 # What Python draws before the lines of a group of exceptions.
 GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 CLOSED_PIPE = "BrokenPipeError"
+# The job, or a part of it, is started again.
+RESTART = re.compile(r"\b(?:will restart|restarting|resum(?:e|ed|ing)|retry(?:ing)?)\b", re.IGNORECASE)
+STEPS_BACK = 3
+"""A checkpoint is so many steps old at least: lines of other ranks may come a little late."""
 INTERRUPT = "KeyboardInterrupt"
 # torchrun's own exception when it is sent TERM, as by a scheduler.
 TERMINATED = "SignalException"
@@ -116,6 +122,8 @@ class LogScan:
         self._tail_bytes = 0
         self.survived: ExceptionChain | None = None
         self.survived_errors: list[str] = []
+        self.survived_shapes: set[bytes] = set()
+        """Of lines with a sign."""
         self.num_errors = 0
         self._has_evidence, self._evidence_at = False, 0
         """Whether something may still be survived, and the last of it."""
@@ -127,7 +135,13 @@ class LogScan:
         """From before a report that was followed by steps of which nobody knows whether they began anew."""
         self.fell_back_at: dict[str, int] = {}
         """The last line of a file at which the step numbers began anew, after something was found."""
+        self.restart_at: dict[str, int] = {}
+        """The last line of a file about a restart, after something was found."""
+        self.relaunched_at: dict[str, int] = {}
+        """The last line of a file at which a launcher's report was followed by steps from the beginning."""
         self.interrupt: LogEvidence | None = None
+        self.interrupted_at = 0
+        """The first interrupt since the last step."""
         self.terminated: LogEvidence | None = None
         self.good_end: LogEvidence | None = None
         self.steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
@@ -214,6 +228,8 @@ class LogScan:
     def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
         if own.report_left > 0:
             text = self._read_report(own, text)
+        if self._has_evidence and RESTART.search(text):
+            self.restart_at[source] = self.at
         weight = weight_by_block(own, text)
         raised = self._follow_traceback(own, text)
         if CHAINED.search(text):
@@ -241,6 +257,8 @@ class LogScan:
         excerpt = (*(raised or ()), text)
         if raised is not None and noise:
             if text.startswith(INTERRUPT):
+                if self.interrupt is None or (self.steps and self.steps[-1][0] > self.interrupt.at):
+                    self.interrupted_at = self.at
                 self.interrupt = self.evidence(source, prefix, text, None, given_rank, excerpt)
             elif TERMINATED in text:
                 self.terminated = self.evidence(source, prefix, text, None, given_rank, excerpt)
@@ -265,6 +283,7 @@ class LogScan:
             rank=rank_of(prefix, text, given_rank),
             excerpt=tuple(_short(line) for line in excerpt),
             num_before=self.num_errors,
+            step=step_number(self.steps[-1][2]) if self.steps else None,
         )
 
     def _add_last_error(self, own: LogSource, text: str) -> bool:
@@ -332,7 +351,7 @@ class LogScan:
     def _step(self, own: LogSource, source: str, text: str) -> None:
         number = step_number(text)
         before = step_number(self.steps[-1][2]) if self.steps and self.steps[-1][1] == source else None
-        if number is not None and before is not None and 2 * number <= before:
+        if number is not None and before is not None and self._fell_back(source, number, before):
             self.fell_back_at[source] = self.at
         self.steps.append((self.at, source, text))
         if (report := self.reports.get(source)) is not None:
@@ -343,13 +362,21 @@ class LogScan:
             self._survive(gone)
         self._has_evidence = bool(self.reports) or not all(one.is_empty for one in self.sources.values())
 
+    def _fell_back(self, source: str, number: int, before: int) -> bool:
+        """Whether the steps begin anew: near the first one, or at a checkpoint after a line about a restart."""
+        return 2 * number <= before or (number <= before - STEPS_BACK and self.restart_at.get(source, 0) > self._evidence_at)
+
     def _survive(self, gone: FoundSigns) -> None:
         self.survived = gone.chain or self.survived
+        if gone.sign is not None and len(self.survived_shapes) < MAX_SURVIVED:
+            self.survived_shapes.add(shape(gone.sign.text))
         self.survived_errors = [*self.survived_errors, *gone.errors][:MAX_LINES]
 
     def _drop_report(self, source: str, report: LauncherReport) -> None:
         """The job was started again: what its ranks printed before belongs to an attempt that does not count."""
         del self.reports[source]
+        if report.began_anew:
+            self.relaunched_at[source] = self.at
         if not self.reports:
             self.report_fields, self.deepspeed_code = {}, None
         for (file, _), own in self.sources.items():
