@@ -85,11 +85,7 @@ class LogEnd:
     def good_end_at(self) -> int | None:
         """The line that says that training is over; None where more steps came: that was a stage of several."""
         end = self._scan.good_end
-        if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._bar_is_cut(end):
-            return None
-        # The Trainer prints losses without step numbers.
-        losses = sum(at > end.at and source == end.source and "'loss'" in text for at, source, text in self._scan.steps)
-        return None if losses >= STEPS_OF_OTHERS else end.at
+        return None if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._bar_is_cut(end) else end.at
 
     def traceback_at_end(self) -> bool:
         """Whether the process of an exception printed nothing after it that shows it alive."""
@@ -125,9 +121,10 @@ class LogEnd:
         return None
 
     def _num_steps_after(self, evidence: LogEvidence) -> int:
-        """Of the last steps in its file, different ones."""
-        texts = (text for at, source, text in self._scan.steps if at > evidence.at and source == evidence.source)
-        return len({number for text in texts if not EVALUATION.search(text) and (number := step_number(text)) is not None})
+        """Of the last steps in its file, different ones. Hugging Face's Trainer prints losses without numbers."""
+        texts = [text for at, source, text in self._scan.steps if at > evidence.at and source == evidence.source]
+        numbers = {number for text in texts if not EVALUATION.search(text) and (number := step_number(text)) is not None}
+        return max(len(numbers), sum("'loss'" in text for text in texts))
 
     def _began_anew_after(self, evidence: LogEvidence) -> bool:
         """Whether the job was started again after it: others took steps that are counted from the beginning."""
@@ -175,7 +172,7 @@ class LogEnd:
 
     def _serious(self, found: FoundSigns) -> LogEvidence | None:
         serious = found.sign or found.outranking or found.after_effect
-        return None if serious is None or self._began_anew_after(serious) else serious
+        return None if serious is None or self._num_steps_after(serious) >= STEPS_OF_OTHERS else serious
 
     def _went_on(self) -> bool:
         """Whether, after each traceback at the end of its process, a line says that training is over, or others took more steps."""
