@@ -217,6 +217,13 @@ def test_steps_of_a_job_that_began_anew_are_those_of_its_last_attempt(tmp_path: 
     assert (steps["first"], steps["last"], steps["num_restarts"], steps["first_loss"]) == (0, 39, 1, 5.0)
     steps = diagnosed(capsys, folder / "epochs.log")[1]["steps"]
     assert (steps["last"], steps["num_restarts"]) == (24, 0)
+    # Shorter attempts, of which no launcher reports the end.
+    folder = write(tmp_path, failed__log=[*series(19), *TRACEBACK, *series(14), *TRACEBACK, "retrying (3/3)...", *series(11), *TRACEBACK])
+    steps = diagnosed(capsys, folder / "failed.log")[1]["steps"]
+    assert (steps["first"], steps["last"], steps["num_restarts"]) == (0, 11, 2)
+    # From a checkpoint it goes on.
+    folder = write(tmp_path, resumed__log=[*series(19), *TRACEBACK, "Resuming from checkpoint 15", *series(39)[15:]])
+    assert diagnosed(capsys, folder / "resumed.log")[1]["steps"]["last"] == 39
 
 
 def test_an_interrupt_and_an_exit_code_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
