@@ -29,7 +29,7 @@ from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import MIB
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.plan import LOCAL, LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
-from seatrial.records.signatures.registry import general
+from seatrial.records.signatures.registry import advice_without_plan, general
 
 LOG_ENDINGS = (".log", ".out", ".err", ".txt")
 LOG_NAMES = ("stdout", "stderr", "log")
@@ -58,35 +58,6 @@ ATTEMPT_ENDS = re.compile(rb"Traceback \(most recent call last\):|\b(?:[Rr]estar
 BAR_RATE = re.compile(rf"[\s,](?P<rate>{NUMBER})(?P<unit>it/s|s/it)\b")
 SUMMARY = re.compile(rf"'(?P<name>train_\w+|eval_loss|epoch)': '?(?P<value>{NUMBER})'?[,}}]")
 SUMMARY_TABLE = re.compile(r"^\s*(?P<name>train_(?:runtime|loss|\w+_per_second))\s+=\s+(?P<value>[\d:.]+)\s*$")
-
-# Advice for entries whose own speaks of a campaign's files, and words of other entries that do.
-ADVICE = {
-    "exception": "Fix the script, or the data or setting that the exception names: the lines above are where it was raised.",
-    "exit_code": "Read the last lines of that process. One log for each rank (`torchrun --log-dir logs --redirects 3`, "
-    "`srun --output=%t.log`) keeps them apart.",
-    "user": "Start the job again; with a checkpoint it can go on where it was.",
-    "unknown": "Read the end of the log; with the job's exit code (--exit-code) more can be said.",
-    "peer_lost": "Another rank ended first and printed no reason: read its own log, and the kernel log of its host (`dmesg`) for the OOM "
-    "killer.",
-    "bad_argument": "Fix the arguments: the program at the beginning of that line does not take them.",
-    "program_missing": "Install the program, activate the environment that has it, or type its full path.",
-    "deepspeed_missing": "Activate the environment that has it, so that it is on PATH, or install it: pip install deepspeed.",
-    "deepspeed_not_installed": "Activate the environment that has it, or install it: pip install deepspeed.",
-    "port_in_use": "End the process that holds the port (`ss -ltnp` names it), or set another one (`--master_port`, MASTER_PORT).",
-    "timeout_command": "Give `timeout` more time; `py-spy dump` on a rank shows what it was waiting for.",
-    "node_rank": "Give each node its own --node_rank, counted from 0, and all nodes the same hostfile, --master_addr and --master_port.",
-    "ranks_missing": "Look for a rank whose log stops without an error message.",
-}
-WORDS_OF_PLANS = {
-    "launcher.log": "the log",
-    " of this group": "",
-    " in `env`": " in the environment",
-    "(place.ranks, --num_gpus)": "(--num_gpus)",
-    ", or place.master_addr": "",
-    " (place.interface)": " (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
-    "place.interface, or ": "",
-    "put fewer runs into one job. Start the same command again to resume": "resume from a checkpoint",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +128,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         num_lines=num_lines,
         num_bytes=sum(file.path.stat().st_size for file in files),
         exit_code=exit_code,
-        diagnosis=replace(diagnosis, action=advice_without_plan(diagnosis)),
+        diagnosis=replace(diagnosis, action=advice_without_plan(diagnosis.signature) if diagnosis.signature else ""),
         steps=steps,
         reported=reported,
         losses=() if steps is not None else _losses_without_steps(files),
@@ -173,14 +144,6 @@ def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
     return replace(
         found, outcome=None, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id, fault=entry.fault, good_end=True
     )
-
-
-def advice_without_plan(found: Diagnosis) -> str:
-    """The registry's advice without files and keys that only a campaign has."""
-    text = ADVICE.get(found.signature, found.action)
-    for written, instead in WORDS_OF_PLANS.items():
-        text = text.replace(written, instead)
-    return text
 
 
 def find_logs(paths: Sequence[Path]) -> list[LogFile]:
