@@ -39,7 +39,7 @@ from seatrial.records.signatures.registry import Signature, general, of_exit_cod
 LONGEST_DETAIL = 500
 SHORTLY_BEFORE = 5000
 """Lines between a traceback and the launcher's report of it: other ranks may print many steps before the launcher ends them."""
-STEPS_ALONE = 100
+STEPS_ALONE = 50
 """More steps than ranks take before they notice that one of them is gone."""
 # Exit codes of a rank that raised, aborted or was sent TERM: its own lines show more.
 UNINFORMATIVE_CODES = (RAISED, -6, -15)
@@ -88,7 +88,8 @@ class LogReader:
 
     def _cause(self, exit_code: int | None) -> Diagnosis | None:
         """The cause that the log shows; None where it shows none."""
-        found = self._root_cause(list(self._scan.found())) or self._launcher_cause() or self._doubtful_cause()
+        found = self._root_cause(self._end.found_in_last_attempt()) or self._root_cause(list(self._scan.found()))
+        found = found or self._launcher_cause() or self._doubtful_cause()
         if found is None and (self._scan.reports or exit_code):
             # Steps of another host may have come late.
             found = self._root_cause(self._scan.earlier)

@@ -127,8 +127,13 @@ class LogEnd:
         return max(len(numbers), sum("'loss'" in text for text in texts))
 
     def _began_anew_after(self, evidence: LogEvidence) -> bool:
-        """Whether the job was started again after it: others took steps that are counted from the beginning."""
-        return self._scan.fell_back_at.get(evidence.source, 0) > evidence.at and self._num_steps_after(evidence) >= STEPS_OF_OTHERS
+        """Whether the job was started again after it: others took steps that are counted from the beginning; or from a checkpoint, and got
+        further than before, which late lines of others do not."""
+        if self._num_steps_after(evidence) < STEPS_OF_OTHERS:
+            return False
+        last = self._scan.last_step().step or 0
+        resumed = self._scan.resumed_at.get(evidence.source, 0) > evidence.at and last >= (evidence.step or 0) + STEPS_OF_OTHERS
+        return resumed or self._scan.fell_back_at.get(evidence.source, 0) > evidence.at
 
     def _sign_at_end(self) -> bool:
         """Whether the log ends with the sign of a failure that is no exception: a usage message, a scheduler's or the kernel's line."""
@@ -169,6 +174,11 @@ class LogEnd:
 
     def lost_peer_at_end(self) -> bool:
         return any(self._ends_with(one.raised_effect) for one in self._scan.found())
+
+    def found_in_last_attempt(self) -> list[FoundSigns]:
+        """What the ranks printed since the job was started again."""
+        found = list(self._scan.found())
+        return [one for one in found if not any(sign and self._began_anew_after(sign) for sign in (one.sign, one.chain and one.chain.last))]
 
     def _serious(self, found: FoundSigns) -> LogEvidence | None:
         serious = found.sign or found.outranking or found.after_effect

@@ -100,8 +100,6 @@ GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 CLOSED_PIPE = "BrokenPipeError"
 # The job, or a part of it, is started again.
 RESTART = re.compile(r"\b(?:will restart|restarting|resum(?:e|ed|ing)|retry(?:ing)?)\b", re.IGNORECASE)
-STEPS_BACK = 3
-"""A checkpoint is so many steps old at least: lines of other ranks may come a little late."""
 INTERRUPT = "KeyboardInterrupt"
 # torchrun's own exception when it is sent TERM, as by a scheduler.
 TERMINATED = "SignalException"
@@ -135,6 +133,8 @@ class LogScan:
         """From before a report that was followed by steps of which nobody knows whether they began anew."""
         self.fell_back_at: dict[str, int] = {}
         """The last line of a file at which the step numbers began anew, after something was found."""
+        self.resumed_at: dict[str, int] = {}
+        """The last line of a file at which they went back a little after a line about a restart."""
         self.restart_at: dict[str, int] = {}
         """The last line of a file about a restart, after something was found."""
         self.relaunched_at: dict[str, int] = {}
@@ -351,8 +351,10 @@ class LogScan:
     def _step(self, own: LogSource, source: str, text: str) -> None:
         number = step_number(text)
         before = step_number(self.steps[-1][2]) if self.steps and self.steps[-1][1] == source else None
-        if number is not None and before is not None and self._fell_back(source, number, before):
+        if number is not None and before is not None and 2 * number <= before:
             self.fell_back_at[source] = self.at
+        elif number is not None and before is not None and number < before and self.restart_at.get(source, 0) > self._evidence_at:
+            self.resumed_at[source] = self.at
         self.steps.append((self.at, source, text))
         if (report := self.reports.get(source)) is not None:
             report.take_step(number)
@@ -361,10 +363,6 @@ class LogScan:
         for gone in own.step():
             self._survive(gone)
         self._has_evidence = bool(self.reports) or not all(one.is_empty for one in self.sources.values())
-
-    def _fell_back(self, source: str, number: int, before: int) -> bool:
-        """Whether the steps begin anew: near the first one, or at a checkpoint after a line about a restart."""
-        return 2 * number <= before or (number <= before - STEPS_BACK and self.restart_at.get(source, 0) > self._evidence_at)
 
     def _survive(self, gone: FoundSigns) -> None:
         self.survived = gone.chain or self.survived

@@ -510,8 +510,12 @@ def test_a_restart_from_a_late_checkpoint_that_ends_well(exit_code: int | None) 
     lines = [*STEPS, *traceback(OOM, rank=1), *restart, *steps(15, 39)]
     assert read([*lines, "Training complete."], exit_code=exit_code).outcome is Outcome.OK
     assert read(lines).outcome is None
-    # Steps of others that go on, without a word about a restart.
+    # Steps of others that go on, without a word about a restart; or late ones after such a word.
     assert read([*STEPS, *traceback(OOM, rank=1), *steps(18, 24)], exit_code=exit_code).outcome is None
+    assert read([*STEPS, *traceback(OOM, rank=1), "retrying", *steps(16, 19)], exit_code=0).outcome is None
+    # The last attempt has its own cause.
+    found = read([*lines, *traceback("KeyError: 'later'", rank=2)], exit_code=exit_code)
+    assert (found.detail, found.rank) == ("KeyError: 'later'", 2)
 
 
 @pytest.mark.parametrize("program", ["nvidia-smi dmon > gpu.log", "/usr/bin/tensorboard --logdir out", "sleep infinity"])
