@@ -31,8 +31,8 @@ ended, the first cause with its rank and the lines that show it, what to do, the
 
 - Exit code 0: the log shows a good end. 2: it shows a failure, or that somebody interrupted the job. 3: neither, or a good end with a loss
   that is nan to the end; what the job returned (`--exit-code 137`) or the steps it was to take (`--steps 5000`) may decide it.
-- A line that says that training is over is a good end, unless more steps or a progress bar that stops follow it, or what came before it ended
-  the training: nan, a GPU's error, a process that was killed.
+- A line that says that training is over is a good end, unless more steps or a progress bar that stops follow it, or what came before it
+  ended the training: nan, a GPU's error, a process that was killed.
 - A launcher's report of a failure counts unless steps come after it: then the job was started again, and its last attempt counts.
 - The whole log is read. Timeouts, aborts and the launcher's report that follow a first error are counted as its consequences.
 - Several files are read in the order of their timestamps where all have some, else one after the other. A file's name may give the rank:
