@@ -33,6 +33,8 @@ from seatrial.records.outcome import Cause, Outcome
 
 STEPS_OF_OTHERS = 3
 """So many steps that others take after a rank's traceback are more than what was under way: the job went on, or was restarted."""
+STEPS_TOGETHER = 10
+"""So many are taken only by all ranks: each waits for the others."""
 LINES_AFTER = 3
 """A shell script may print so many lines after a program that failed."""
 # Steps of an evaluation, which may follow the end of the training.
@@ -162,8 +164,15 @@ class LogEnd:
         """Whether something ended the training and no steps came after: the script, or one around it, may say that all is done. What was
         printed before and survived did not end it."""
         shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and sign.sign]
-        fatal = [sign for sign in shown if sign.sign and sign.sign.cause in TRAINING_STOPPED]
-        return any(not self._began_anew_after(sign) and shape(sign.text) not in self._scan.survived_shapes for sign in fatal)
+        ended = [sign for sign in shown if sign.sign and sign.sign.cause in PROCESS_ENDED]
+        fatal = [sign for sign in shown if sign.sign and sign.sign.cause in TRAINING_STOPPED and not self._went_on_after(sign)]
+        return any(not self._began_anew_after(sign) and shape(sign.text) not in self._scan.survived_shapes for sign in (*ended, *fatal))
+
+    def _went_on_after(self, evidence: LogEvidence) -> bool:
+        """Whether the job took more steps than it can without the rank that printed it: often only one rank prints them."""
+        last = self._scan.last_step()
+        progress = 0 if last.step is None else (last.step - (evidence.step or 0)) // last.interval
+        return max(progress, self._num_steps_after(evidence)) >= STEPS_TOGETHER
 
     def is_cut(self) -> bool:
         return self.is_interrupted() or self._ends_with(self._scan.terminated) or self.open_traceback() is not None

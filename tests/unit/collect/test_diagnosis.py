@@ -472,6 +472,9 @@ def test_what_ends_a_training_is_not_well_though_the_script_says_so(last: str, e
     # What came before each step, such as sample text, and never ended anything.
     often = [line for step in STEPS for line in (f"sample: '{last}'", step)]
     assert read([*often, f"sample: '{last}'", "Training finished."], exit_code=exit_code).outcome is Outcome.OK
+    # One rank handled it, and another one prints the steps.
+    ranks = [f"[rank3]: {last}", *(f"[rank{rank}]: {step}" for step in STEPS for rank in range(3)), "[rank0]: Training finished."]
+    assert read(ranks, exit_code=exit_code).outcome is Outcome.OK
 
 
 def test_an_exception_before_a_watchdog_s_timeout_is_the_cause() -> None:
