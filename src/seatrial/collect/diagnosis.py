@@ -88,7 +88,7 @@ class LogReader:
 
     def _cause(self, exit_code: int | None) -> Diagnosis | None:
         """The cause that the log shows; None where it shows none."""
-        found = self._root_cause(self._end.found_in_last_attempt()) or self._root_cause(list(self._scan.found()))
+        found = self._root_cause(self._end.found_at_end()) or self._root_cause(list(self._scan.found()))
         found = found or self._launcher_cause() or self._doubtful_cause()
         if found is None and (self._scan.reports or exit_code):
             # Steps of another host may have come late.

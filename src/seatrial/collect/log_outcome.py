@@ -184,10 +184,12 @@ class LogEnd:
     def lost_peer_at_end(self) -> bool:
         return any(self._ends_with(one.raised_effect) for one in self._scan.found())
 
-    def found_in_last_attempt(self) -> list[FoundSigns]:
-        """What the ranks printed since the job was started again."""
-        found = list(self._scan.found())
-        return [one for one in found if not any(sign and self._began_anew_after(sign) for sign in (one.sign, one.chain and one.chain.last))]
+    def found_at_end(self) -> list[FoundSigns]:
+        """What the ranks printed after which the job neither went on nor was started again."""
+        return [one for one in self._scan.found() if not any(self._is_past(sign) for sign in (one.sign, one.chain and one.chain.last))]
+
+    def _is_past(self, evidence: LogEvidence | None) -> bool:
+        return evidence is not None and (self._went_on_after(evidence) or self._began_anew_after(evidence))
 
     def _serious(self, found: FoundSigns) -> LogEvidence | None:
         serious = found.sign or found.outranking or found.after_effect
@@ -201,7 +203,8 @@ class LogEnd:
     def _failed_before_interrupt(self) -> bool:
         """Whether a rank had failed already: somebody ended the others, which were waiting for it."""
         shown = ((one.chain.first if one.chain else None, one.sign) for one in self._scan.found())
-        return any(one is not None and one.at < self._scan.interrupted_at for pair in shown for one in pair)
+        before = [one for pair in shown for one in pair if one is not None and one.at < self._scan.interrupted_at]
+        return any(not self._went_on_after(one) for one in before)
 
     def is_interrupted(self) -> bool:
         interrupt = self._scan.interrupt

@@ -495,6 +495,9 @@ def test_who_interrupts_a_job_that_had_failed_did_not_end_it() -> None:
     # What a rank prints because of the interrupt is no cause.
     ended = read([*STEPS, *interrupt, *traceback("RuntimeError: DataLoader worker (pid 4) exited unexpectedly"), *interrupt])
     assert (ended.outcome, ended.cause) == (Outcome.INTERRUPTED, Cause.USER)
+    # Nor is what a rank handled long before.
+    handled = read(["[rank3]: CUDA out of memory, trying half the batch size", *(f"[rank0]: {step}" for step in STEPS), *interrupt])
+    assert (handled.outcome, handled.cause) == (Outcome.INTERRUPTED, Cause.USER)
 
 
 @pytest.mark.parametrize("last", ["RuntimeError: Connection reset by peer", "RuntimeError: Broken pipe", "RuntimeError: ncclRemoteError"])
@@ -534,3 +537,13 @@ def test_a_detail_after_exit_code_0_does_not_speak_of_it() -> None:
     """It follows on "exited 0, and …"."""
     found = read(["Error: no data found"], exit_code=0, asked_steps=30)
     assert found.detail == "Error: no data found"
+
+
+def test_what_a_rank_handled_long_before_is_not_the_cause() -> None:
+    """Of many ranks only one prints steps."""
+    went_on = [f"[rank0]: {step}" for step in steps(0, 40)]
+    for handled in (["[rank3]: CUDA out of memory, trying half the batch size"], traceback(OOM, rank=3)):
+        found = read([*handled, *went_on, *traceback("ValueError: bad sample 17", rank=5)])
+        assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "ValueError: bad sample 17", 5)
+        # Where nothing else is found, it may be.
+        assert "out of memory" in read([*handled, *went_on], exit_code=1).detail
