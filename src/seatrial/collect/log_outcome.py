@@ -90,8 +90,9 @@ class LogEnd:
         return None if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._bar_is_cut(end) else end.at
 
     def traceback_at_end(self) -> bool:
-        """Whether the process of an exception printed nothing after it that shows it alive."""
-        return any(self._ends_with(one.chain.last) for one in self._scan.found() if one.chain)
+        """Whether the process of an exception printed nothing after it that shows it alive, and the job did not go on to a good end."""
+        ends = [one.chain.last for one in self._scan.found() if one.chain and self._ends_with(one.chain.last)]
+        return any((self.good_end_at or 0) < end.at or not self._went_on_after(end) for end in ends)
 
     def _bar_is_cut(self, end: LogEvidence) -> bool:
         """Whether the log ends in a progress bar that moved after `end` and is not full."""

@@ -545,5 +545,7 @@ def test_what_a_rank_handled_long_before_is_not_the_cause() -> None:
     for handled in (["[rank3]: CUDA out of memory, trying half the batch size"], traceback(OOM, rank=3)):
         found = read([*handled, *went_on, *traceback("ValueError: bad sample 17", rank=5)])
         assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "ValueError: bad sample 17", 5)
+        for exit_code in (None, 0):
+            assert read([*handled, *went_on, "[rank0]: Training complete."], exit_code=exit_code).outcome is Outcome.OK
         # Where nothing else is found, it may be.
         assert "out of memory" in read([*handled, *went_on], exit_code=1).detail
