@@ -2,10 +2,12 @@
 
     python benchmarks/diagnosis.py
 
-    recorded   112 of 112 first causes, ranks 4 of 4
-    generated   72 of  72 first causes, ranks 60 of 60
-    healthy     39 logs: 0 called failed
-    {"benchmark": "diagnosis", "figures": {"first_cause_fraction": 1.0, "rank_fraction": 1.0, "false_cause_fraction": 0.0, …}, …}
+    recorded   118 of 118 first causes, ranks 26 of 26
+    written     53 of  53 first causes, ranks 14 of 15
+    split        5 of   5 first causes, ranks 4 of 4
+    generated   72 of  72 first causes, ranks 63 of 63
+    healthy     40 logs: 0 called failed
+    {"benchmark": "diagnosis", "figures": {"first_cause_fraction": 1.0, "rank_fraction": 0.991, "false_cause_fraction": 0.0, …}, …}
 
 The labelled logs (tests/recorded/labelled_logs.py) are recorded ones, endings in the formats of many programs, and generated ones: every
 launcher, up to 128 ranks, with noise, interleaved, torn, behind thousands of lines of NCCL, with bytes that are no UTF-8. Each is read by

@@ -20,10 +20,10 @@ sys.path.insert(0, str(ROOT))
 from tests.faults.page import markdown as fault_table  # noqa: E402
 
 from seatrial.cli.main import VERBS  # noqa: E402
-from seatrial.collect.failure_causes import troubleshooting_page as troubleshooting  # noqa: E402
 from seatrial.plan.reference import markdown as plan_reference  # noqa: E402
 from seatrial.preflight.examine import markdown as doctor_reference  # noqa: E402
 from seatrial.records.signatures.registry import STAGE1  # noqa: E402
+from seatrial.records.signatures.troubleshooting import troubleshooting_page as troubleshooting  # noqa: E402
 
 PARTS = {"plan": ("show", "schema", "criteria"), "history": ("add", "list", "pin", "unpin")}
 # Fixed, so that the page does not depend on the caller's terminal.

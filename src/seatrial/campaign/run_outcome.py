@@ -17,8 +17,7 @@ from typing import Any
 from seatrial.campaign.ending import Ending, EndingCause, RankEndings, judge_ending, with_oom_kill
 from seatrial.collect.attempt_files import node_of_rank
 from seatrial.collect.diagnosis import LogReader
-from seatrial.collect.failure_causes import num_finished_ranks, num_started_ranks
-from seatrial.collect.launcher_log import all_lines, host_logs, last_lines
+from seatrial.collect.launcher_log import all_lines, host_logs, last_lines, num_finished_ranks, num_started_ranks
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
 from seatrial.core import files
 from seatrial.core.errors import HostError, LaunchError, PortTakenError, StoppedError
@@ -95,7 +94,7 @@ def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: 
 def _why_it_may_have_failed(read: Diagnosis) -> str:
     if read.traceback_at_end:
         return f"exited 0 after a traceback: probably failed ({read.detail})"
-    return f"exited 0, and its log ends with an error: it may have failed ({read.detail})"
+    return f"exited 0, and its log shows an error: it may have failed ({read.detail})"
 
 
 def diagnose_attempt(attempt: AttemptPaths, exit_code: int | None, asked_steps: int | None) -> Diagnosis:

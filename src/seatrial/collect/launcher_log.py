@@ -1,18 +1,21 @@
 """launcher.log as lines: who printed each, and when.
 
 In: launcher.log and launcher_arrivals.csv of each host. Out: lines with rank and arrival time; lines split from the prefixes that
-launchers put before them; the last lines of all hosts merged by arrival; the seeds' own timing lines. Standard library only.
+launchers put before them; the last lines of all hosts merged by arrival; the seeds' own timing lines; how many ranks deepspeed started
+and finished. Standard library only.
 """
 
 from __future__ import annotations
 
+import base64
 import bisect
 import contextlib
 import heapq
 import itertools
+import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -466,3 +469,47 @@ def _percentiles(text: str) -> dict[str, float | None]:
 def _phases(text: str) -> dict[str, float]:
     values = {f"{name}_ms": _number(value) for name, value in FIELD.findall(text)}
     return {phase: value for phase in PHASES if (value := values.get(phase)) is not None}
+
+
+# Searched, not matched: where ranks share the output, an unfinished line of theirs may precede it.
+FINISHED = re.compile(rb"\[launch\.py:\d+:\w+\] Process (\d+) exits successfully\.")
+# The runner's own line: the command it starts, with ranks and hosts in it.
+STARTED = re.compile(rb"\[runner\.py:\d+:main\] cmd = .*?--world_info=([A-Za-z0-9_=-]{1,100000})")
+# Lines with a rank's prefix are not the launcher's.
+RANK_PREFIX = b"[rank"
+
+
+def num_finished_ranks(logs: Iterable[Path]) -> int:
+    """How many ranks deepspeed's launchers reported to have finished successfully; logs that cannot be read count 0.
+
+    The `deepspeed` runner returns 0 even when the launcher it started (its own, or pdsh) was killed, so its exit code proves nothing. Each
+    host has its own log, and process numbers of two hosts may be equal."""
+    return sum(len(_finished_processes(log)) for log in logs)
+
+
+def _finished_processes(launcher_log: Path) -> set[bytes]:
+    found: set[bytes] = set()
+    with contextlib.suppress(OSError), open_file(launcher_log) as log:
+        for line in log:
+            if b"exits successfully." in line and not line.startswith(RANK_PREFIX):
+                found.update(FINISHED.findall(line))
+    return found
+
+
+def num_started_ranks(launcher_log: Path) -> int | None:
+    """How many ranks the last deepspeed runner in a log starts, by its own line; None without one."""
+    found: int | None = None
+    with contextlib.suppress(OSError), open_file(launcher_log) as log:
+        for line in log:
+            if b"--world_info=" in line and not line.startswith(RANK_PREFIX) and (match := STARTED.search(line)):
+                found = _num_ranks(match.group(1)) or found
+    return found
+
+
+def _num_ranks(world_info: bytes) -> int | None:
+    """Of `{"node1": [0, 1], …}` in base64; None for anything else."""
+    try:
+        hosts = json.loads(base64.urlsafe_b64decode(world_info))
+        return sum(len(slots) for slots in hosts.values())
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None

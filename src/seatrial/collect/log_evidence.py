@@ -1,10 +1,14 @@
 """How much each line of a failed run's log counts as evidence of the cause.
 
 In: the text of a line without its prefixes. Out: whether it ends a traceback, reports a step, warns, or begins a block that Python ignores;
-the most relevant lines where no signature matches, and the table of harmless lines; and what a source has shown so far (`LogSource`).
+the entry of the registry that it matches (`LineSearch`), the rank it names; the most relevant lines where no signature matches; and what a
+source has shown so far (`LogSource`).
 
 Python prints tracebacks of exceptions it ignores (`Exception ignored in …`, `--- Logging error ---`), a thread may die while the run
 goes on, a warning reports what was handled, and a rank that takes further steps has survived what it printed before.
+
+Most lines of a log are alike but for their numbers: what a line is worth is decided once for each shape, and only lines with one of a few
+words are matched with the registry's patterns, which makes a gigabyte a matter of seconds.
 """
 
 from __future__ import annotations
@@ -14,92 +18,15 @@ import re
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
 from seatrial.collect.launcher_log import PrefixedLine, without_host
 from seatrial.records.outcome import Cause
-from seatrial.records.signatures.registry import DEEPSPEED, STAGE1, Signature
+from seatrial.records.signatures.registry import Signature, signatures
 
 STEPS_WITHOUT_RANK = 2
 """Without prefixes a rank that has not yet noticed the failure of another one may print the step it was in."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class HarmlessPattern:
-    """A line that looks bad and is not: it ends no run, explains no failure, and nothing needs doing about it.
-
-    Patterns are searched in text and in bytes: what they match without a bound must be ASCII."""
-
-    id: str
-    symptom: str
-    """The line as it is printed, in Markdown."""
-    patterns: dict[str, bytes]
-    """Pattern → a keyword that every such line has: searched for first, which is much faster."""
-    meaning: str
-    """Why it is there, and why it does no harm."""
-    topics: tuple[str, ...] = ()
-
-
-HARMLESS: tuple[HarmlessPattern, ...] = (
-    HarmlessPattern(
-        id="triton_autotune",
-        symptom="`df: /root/.triton/autotune: No such file or directory`",
-        patterns={r"\bdf: \S{0,300}triton\S{0,300}: No such file or directory": b"triton"},
-        meaning="DeepSpeed asks which disk Triton's cache is on before the folder exists.",
-        topics=(STAGE1, DEEPSPEED),
-    ),
-    HarmlessPattern(
-        id="lr_scheduler_early",
-        symptom="`Attempting to get learning rate from scheduler before it has started`, ``Detected call of `lr_scheduler.step()` before "
-        "`optimizer.step()` ``",
-        patterns={
-            r"Attempting to get learning rate from scheduler before it has started": b"scheduler before it has started",
-            r"Detected call of `lr_scheduler\.step\(\)` before `optimizer\.step\(\)`": b"`lr_scheduler.step()` before",
-        },
-        meaning="The learning rate was read before the first step, or fp16's loss scale skipped that step; at most the schedule is one "
-        "step ahead, and no time changes.",
-        topics=(STAGE1, DEEPSPEED),
-    ),
-    HarmlessPattern(
-        id="no_hostfile",
-        symptom="`Unable to find hostfile, will proceed with training with local resources only`",
-        patterns={r"Unable to find hostfile, will proceed with training with local resources only": b"Unable to find hostfile"},
-        meaning="`deepspeed` prints it for every run on one machine, where there is no hostfile. On several machines it means that the "
-        "hostfile is not where the command looks.",
-        topics=(STAGE1, DEEPSPEED),
-    ),
-    HarmlessPattern(
-        id="destroy_process_group",
-        symptom="`destroy_process_group() was not called before program exit`, `process group has NOT been destroyed before we destruct "
-        "ProcessGroupNCCL`",
-        patterns={
-            r"destroy_process_group\(\) was not called before program exit": b"destroy_process_group() was not",
-            r"process group has NOT been destroyed before we destruct ProcessGroupNCCL": b"group has NOT been destroyed",
-        },
-        meaning="The script left the process group to the end of its process; no step is affected.",
-        topics=(STAGE1, DEEPSPEED),
-    ),
-)
-_ANY = re.compile("|".join(pattern for entry in HARMLESS for pattern in entry.patterns))
-_IN_BYTES = tuple((entry.id, keyword, re.compile(pattern.encode())) for entry in HARMLESS for pattern, keyword in entry.patterns.items())
-
-
-def without_harmless(text: str) -> str:
-    """The line without harmless text; ranks that share a line may have printed something else there too."""
-    rest = _ANY.sub("", text)
-    # What stood after it must not look like an indented line.
-    return rest.lstrip() if len(rest) < len(text) and not text[:1].isspace() else rest
-
-
-def count_harmless(block: bytes) -> dict[str, int]:
-    """How often each entry matches in a block of a log, by id."""
-    counts: dict[str, int] = {}
-    for id, keyword, pattern in _IN_BYTES:
-        found = len(pattern.findall(block)) if keyword in block else 0
-        if found:
-            counts[id] = counts.get(id, 0) + found
-    return counts
-
-
 MAX_LINES = 5
 LONGEST_SHOWN = 240
 EXCEPTION = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Iteration)(?:: |$)")
@@ -179,6 +106,7 @@ WARNING = re.compile(r"^.{0,80}?(?<!NCCL )\b(?:WARN|WARNING)\b|^\[?W\d{4} \d\d:"
 # A bar does not count: it is drawn once more when the run is over. Nor does wandb's summary of a finished run.
 STEP = re.compile(r"\b(?:step|iter|iteration|epoch)s?\b\W{0,4}\d|\bTiming(?:ETA|Rank)\b|^\{'loss': ", re.IGNORECASE)
 SUMMARY = "wandb: "
+STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)\b[^\w,]{0,12}(\d[\d,]{0,15})", re.IGNORECASE)
 
 
 @dataclass
@@ -219,6 +147,11 @@ def is_step(text: str) -> bool:
     return not (EXCEPTION.match(text) or ERROR_WORDS.search(text) or WARNING.match(text))
 
 
+def step_number(text: str) -> int | None:
+    match = STEP_NUMBER.search(text)
+    return int(match.group(1).replace(",", "")) if match else None
+
+
 @dataclass(kw_only=True)
 class LogEvidence:
     """One line that shows something."""
@@ -234,6 +167,8 @@ class LogEvidence:
     excerpt: tuple[str, ...]
     num_before: int
     """Errors seen before it."""
+    step: int | None = None
+    """The last step that anybody reported before it."""
 
 
 @dataclass(kw_only=True)
@@ -360,3 +295,168 @@ def weight_by_block(own: LogSource, text: str) -> Weight:
     elif own.block is not None and not own.block.takes(text):
         own.block = None
     return own.block.weight if own.block else Weight.FULL
+
+
+MAX_SHAPES = 20_000
+MAX_SIGNS = 2000
+LONGEST_SHAPE = 1000
+"""Longer lines are mostly unlike any other."""
+
+# Every line that matters contains one of these, in small letters: a test derives that from the registry's patterns.
+FRAGMENTS = (
+    *("rror", "fail", "xception", "traceback", "cannot", "can't", "could n", "unable", "nvalid", "kill", "abort", "fatal", "panic"),
+    *("refused", "denied", "not found", "no such", "missing", "memory", "timed out", "timeout", "not installed", "not exist", "not set"),
+    *("required", "supported", "implemented", "available", "no module", "no slot", "hostfile", "reachable", "cancelled", "term_"),
+    *("reempt", "nterruption", "low on ", "shutdown", "evicted", "onnect", "specified", "permitted", "oom", "too many", "ancdata"),
+    *(
+        "fallen off",
+        "gpu is lost",
+        "xid (",
+        "nsufficient",
+        "kv cache",
+        "too old",
+        "mismatch",
+        "nvidia driver",
+        "cuda-capable",
+        "initialized",
+        "illegal",
+    ),
+    *("device-side", "in use", "eaddrinuse", "interface", "neither", "wrong ", "truncated", "undefined", "async event"),
+    *("completion from", "duplicate", "waiting for", "watchdog", "by peer", "by remote", "broken pipe", "peerlost", "no space"),
+    *("quota", "unexpected", "errno", "eio", "stale", "read-only", "xpected to", "ready twice", "only support", "oss is ", "oss became"),
+    *("oss was ", "oss has ", "nan_loss", "at minimum", "halt: ", "terminate", "segmentation", "free", "signal", "return code"),
+    *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
+    *("+-+--", "restart", "resum", "retry"),
+)
+STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
+# Patterns with certain digits in them: two lines of one shape may differ.
+DIGITS_MATTER = (
+    *("xid", "inet", "onnect", "return code", "signal", "errno", "client error", "support", "exit", "outofmemory", "ancdata"),
+    *("plus", "collect"),
+)
+SAME_DIGIT = bytes.maketrans(b"123456789", b"0" * 9)
+
+# Messages of torchrun, srun, pdsh and the interpreter about the end of other processes (only a -9 in them matters), and warnings of
+# Python's: the run went on after them.
+NOISE = re.compile(
+    r"ChildFailedError|SignalException|closing signal SIG|failed \(exitcode: -?(?!9\b)\d|KeyboardInterrupt|resource_tracker"
+    r"|^srun: (?:error: \S+: tasks? \S+: (?:Exited with exit code|Terminated)|Job step aborted|Terminating)"
+    r"|^pdsh@|ssh exited with exit code|^\S{1,400}:\d+: \w*Warning: "
+)
+# What a shell prints about a program that ran beside the training and was ended with it.
+HELPER_ENDED = re.compile(
+    r"^\S{1,400}: line \d+: +\d+ (?:Killed|Terminated|Aborted|Segmentation fault) +(?:\(core dumped\) +)?(?:\w+=\S+ +|nohup +)*(?:\S*/)?"
+    r"(?:nvidia-smi|dcgmi|nvtop|gpustat|rocm-smi|tensorboard|h?top|sar|iostat|vmstat|mpstat|pidstat|dstat|node_exporter|watch|sleep|tail|ping"
+    r"|tcpdump|rsync|inotifywait)(?: |$)"
+)
+PREFIX_RANK = re.compile(r"\[rank(\d{1,9})\]|\[(?:default|trainer|worker)(\d{1,9})|\[\d+,(\d{1,9})\]<std|\brank=(\d{1,6})\b")
+TASK_LABEL = re.compile(r"^\s*(\d{1,6}):$")
+TEXT_RANK = re.compile(
+    r"^srun: error: \S+: task (\d{1,6}): |\bprocess rank (\d{1,6}) with PID|\bRanks (\d{1,6}) failed to pass|^\[[Rr]ank (\d{1,6})\]"
+    r"|\blauncher:Rank (\d{1,6}) crashed|^\[rank: (\d{1,6})\] Child process"
+)
+
+
+class Worth(enum.IntEnum):
+    """What a line may show."""
+
+    BORING = 0
+    STEP = 1
+    ERROR = 2
+    """It mentions an error, and nothing more."""
+    CHECK = 3
+
+
+class LineSearch:
+    """Decides by shape, and remembers some thousands of them."""
+
+    def __init__(self) -> None:
+        self._shapes: dict[bytes, Worth] = {}
+        self._signs: dict[str | bytes, Signature | None] = {}
+
+    def worth(self, line: str) -> Worth:
+        """The most that the line can be worth."""
+        key = shape(line)
+        found = self._shapes.get(key)
+        if found is None:
+            found = _worth(line)
+            self._remember(key, found)
+        return found
+
+    def lower_worth(self, line: str, worth: Worth) -> None:
+        """The line turned out to be worth less, and so are those that differ in digits only."""
+        if not _digits_matter(line):
+            self._remember(shape(line), worth)
+
+    def forget_shapes(self) -> None:
+        self._shapes.clear()
+
+    def sign(self, text: str) -> Signature | None:
+        """The entry that the text of a line, without its prefixes, matches."""
+        key = text if _digits_matter(text) else shape(text)
+        if key not in self._signs:
+            if len(self._signs) >= MAX_SIGNS:
+                self._signs.clear()
+            self._signs[key] = _sign(text)
+        return self._signs[key]
+
+    def _remember(self, key: bytes, worth: Worth) -> None:
+        if len(key) <= LONGEST_SHAPE:
+            if len(self._shapes) >= MAX_SHAPES:
+                self._shapes.clear()
+            self._shapes[key] = worth
+
+
+def _worth(line: str) -> Worth:
+    low = line.lower()
+    if _any_fragment().search(low):
+        return Worth.CHECK
+    return Worth.STEP if any(fragment in low for fragment in STEP_FRAGMENTS) else Worth.BORING
+
+
+def rank_of(prefix: str, text: str, given: int | None) -> int | None:
+    """By the caller, the prefixes, or the text itself; the number that `srun --label` puts before a line where nothing else names it."""
+    if given is not None:
+        return given
+    match = PREFIX_RANK.search(prefix) or TEXT_RANK.search(text) or TASK_LABEL.match(without_host(prefix))
+    return None if match is None else int(next(group for group in match.groups() if group is not None))
+
+
+def shape(line: str) -> bytes:
+    """Lines that differ in digits only have the same."""
+    return line.encode("utf-8", errors="replace").translate(SAME_DIGIT)
+
+
+def _digits_matter(text: str) -> bool:
+    low = text.lower()
+    return any(word in low for word in DIGITS_MATTER)
+
+
+@cache
+def _any_fragment() -> re.Pattern[str]:
+    """Finds any of FRAGMENTS. As a tree of letters it takes half the time of one search after the other."""
+    tree: dict[str, Any] = {}
+    for fragment in FRAGMENTS:
+        node = tree
+        for letter in fragment:
+            node = node.setdefault(letter, {})
+        node[""] = {}
+    return re.compile(_expression(tree))
+
+
+def _expression(tree: dict[str, Any]) -> str:
+    """Of all that begins at this node; what continues a shorter one adds nothing."""
+    if "" in tree:
+        return ""
+    return "(?:" + "|".join(re.escape(letter) + _expression(node) for letter, node in tree.items()) + ")"
+
+
+@cache
+def _compiled() -> tuple[tuple[re.Pattern[str], Signature], ...]:
+    return tuple((re.compile(pattern), entry) for entry in signatures() if not entry.slows for pattern in entry.patterns)
+
+
+def _sign(text: str) -> Signature | None:
+    if is_indented(text) or NOISE.search(text) or HELPER_ENDED.search(text):
+        return None
+    return next((sign for pattern, sign in _compiled() if pattern.search(text)), None)

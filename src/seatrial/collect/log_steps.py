@@ -417,6 +417,14 @@ OWN = "plan"
 SEED = "seed"
 # Rank 0's line of a step for which there are TimingRank lines.
 RANK_LINES = LogPatterns(name=SEED, lines=(rf"\bTimingRank step=(?P<step>\d+) rank=0(?: loss=(?P<loss>{NUMBER}|-?nan|-?inf))?\b",))
+# Any line with a step and a loss, for scripts whose format is none of the known ones; not those of an evaluation.
+STEP_AND_LOSS = LogPatterns(
+    name="step_and_loss",
+    lines=(
+        r"(?i)(?<!eval )(?<!val )(?<!validation )(?<!test )\b(?:step|iter|iteration)s?\W{0,4}(?P<step>\d[\d,]*)\b.{0,200}?"
+        rf"(?<!eval )(?<!val )(?<!validation )(?<!test )\bloss\W{{0,4}}(?P<loss>{NUMBER}|nan|inf)",
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -451,12 +459,14 @@ def best_reading(lines: Sequence[StampedLine], spec: RunSpec) -> tuple[Reading |
 
     The plan's own patterns come first, then the format the plan names. Among the ready formats one that finds losses comes before one that
     finds steps alone, and that before a mere bar; then the one that finds the most steps. Where none finds any, `TimingRank` lines alone
-    give the steps."""
+    give the steps, else any lines with a step and a loss."""
     formats, cautions = _candidates(spec.workload)
     readings = [read_format(lines, fmt, spec.steps) for fmt in formats]
     cautions += [_slow_pattern_caution(pattern) for reading in readings for pattern in reading.timed_out]
-    if not any(reading.is_enough for reading in readings) and spec.workload.reads in ("auto", SEED):
-        readings.append(read_format(lines, RANK_LINES, spec.steps))
+    fallbacks = {"auto": (RANK_LINES, STEP_AND_LOSS), SEED: (RANK_LINES,)}.get(spec.workload.reads, ())
+    for fallback in fallbacks:
+        if not any(reading.is_enough for reading in readings):
+            readings.append(read_format(lines, fallback, spec.steps))
     return max((reading for reading in readings if reading.is_enough), key=_preference, default=None), cautions
 
 

@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 from seatrial.collect.attempt_files import host_folders, line_blocks, read_environment
 from seatrial.collect.events import is_stopped, was_halted
-from seatrial.collect.failure_causes import num_finished_ranks
-from seatrial.collect.launcher_log import LARGEST_LOG_BYTES
-from seatrial.collect.log_evidence import HARMLESS, HEAD, count_harmless
+from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, num_finished_ranks
+from seatrial.collect.log_evidence import HEAD
 from seatrial.core.files import open_file, size_bytes
 from seatrial.core.log_lines import shorten_line, strip_colours
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths
@@ -42,6 +41,7 @@ from seatrial.records.signatures.debug_settings import (
     option_name,
     setting_switch,
 )
+from seatrial.records.signatures.harmless import HARMLESS, count_harmless
 from seatrial.records.signatures.registry import Signature, slow_signs
 
 TRACEBACK = HEAD.encode()

@@ -25,7 +25,7 @@ from seatrial.collect.attempt_files import read_record
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps, read_event_steps, steps_on_harness_clock
 from seatrial.collect.events import read_broken_startup, read_effective, read_event_batch, read_rank_places, read_reported_figures
 from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, LogText, SeedReading, StampedLine, read_log, read_rank_lines, read_seed_lines
-from seatrial.collect.log_steps import OWN, PrintedStep, Reading, best_reading, count_losses
+from seatrial.collect.log_steps import OWN, STEP_AND_LOSS, PrintedStep, Reading, best_reading, count_losses
 from seatrial.collect.run_health import debug_of_signs, read_debug_settings, read_health, read_slow_signs
 from seatrial.collect.script_header import (
     HEADER_KEYWORDS,
@@ -296,8 +296,8 @@ def _pauses(reading: Reading, rows: list[Row], lines: Sequence[StampedLine], wor
 
 
 def _pause_patterns(name: str, workload: WorkloadSpec) -> Iterator[tuple[str, LinePattern]]:
-    """The format's pause patterns; for the plan's own patterns, those of all formats and the plan's that name a pause."""
-    formats = PAUSE_LINES.values() if name == OWN else [PAUSE_LINES.get(name, {})]
+    """The format's pause patterns; for lines of no known format those of all, and the plan's that name a pause."""
+    formats = PAUSE_LINES.values() if name in (OWN, STEP_AND_LOSS.name) else [PAUSE_LINES.get(name, {})]
     for by_name in formats:
         yield from ((pause, re.compile(pattern)) for pause, pattern in by_name.items())
     if name == OWN:

@@ -9,6 +9,7 @@ Lines of several files are read in the order of their timestamps where every fil
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import itertools
 import math
@@ -21,14 +22,14 @@ from pathlib import Path
 from seatrial.collect.attempt_files import bounded_lines
 from seatrial.collect.diagnosis import LogReader
 from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine, read_lines
-from seatrial.collect.log_steps import LOSS, PrintedStep, Reading, best_reading
+from seatrial.collect.log_steps import LOSS, STEP_AND_LOSS, PrintedStep, Reading, best_reading
 from seatrial.core.errors import UsageError
 from seatrial.core.log_lines import KEYWORDS, NUMBER, split_rank, strip_colours
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import MIB
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.plan import LOCAL, LauncherSpec, PlaceSpec, RunSpec, WorkloadSpec
-from seatrial.records.signatures.registry import general
+from seatrial.records.signatures.registry import advice_without_plan, general
 
 LOG_ENDINGS = (".log", ".out", ".err", ".txt")
 LOG_NAMES = ("stdout", "stderr", "log")
@@ -52,40 +53,11 @@ STEPS_BYTES = 16 * MIB
 """Of a larger file the first and the last half of this are searched for steps: seconds, and enough for a rate and a loss."""
 DAYS_BEFORE_MONTH = (0, 31, 60, 91, 121, 152, 182, 213, 244, 274, 305, 335)
 
-# Any line with a step and a loss, for scripts whose format is none of the known ones.
-ANY_STEP = rf"(?i)\b(?:step|iter|iteration)s?\W{{0,4}}(?P<step>\d[\d,]*)\b.{{0,200}}?\bloss\W{{0,4}}(?P<loss>{NUMBER}|nan|inf)"
+# The end of an attempt, where the step numbers begin anew after it.
+ATTEMPT_ENDS = re.compile(rb"Traceback \(most recent call last\):|\b(?:[Rr]estarting|[Rr]etrying|[Rr]esuming)\b")
 BAR_RATE = re.compile(rf"[\s,](?P<rate>{NUMBER})(?P<unit>it/s|s/it)\b")
 SUMMARY = re.compile(rf"'(?P<name>train_\w+|eval_loss|epoch)': '?(?P<value>{NUMBER})'?[,}}]")
 SUMMARY_TABLE = re.compile(r"^\s*(?P<name>train_(?:runtime|loss|\w+_per_second))\s+=\s+(?P<value>[\d:.]+)\s*$")
-
-# Advice for entries whose own speaks of a campaign's files, and words of other entries that do.
-ADVICE = {
-    "exception": "Fix the script, or the data or setting that the exception names: the lines above are where it was raised.",
-    "exit_code": "Read the last lines of that process. One log for each rank (`torchrun --log-dir logs --redirects 3`, "
-    "`srun --output=%t.log`) keeps them apart.",
-    "user": "Start the job again; with a checkpoint it can go on where it was.",
-    "unknown": "Read the end of the log; with the job's exit code (--exit-code) more can be said.",
-    "peer_lost": "Another rank ended first and printed no reason: read its own log, and the kernel log of its host (`dmesg`) for the OOM "
-    "killer.",
-    "bad_argument": "Fix the arguments: the program at the beginning of that line does not take them.",
-    "program_missing": "Install the program, activate the environment that has it, or type its full path.",
-    "deepspeed_missing": "Activate the environment that has it, so that it is on PATH, or install it: pip install deepspeed.",
-    "deepspeed_not_installed": "Activate the environment that has it, or install it: pip install deepspeed.",
-    "port_in_use": "End the process that holds the port (`ss -ltnp` names it), or set another one (`--master_port`, MASTER_PORT).",
-    "timeout_command": "Give `timeout` more time; `py-spy dump` on a rank shows what it was waiting for.",
-    "node_rank": "Give each node its own --node_rank, counted from 0, and all nodes the same hostfile, --master_addr and --master_port.",
-    "ranks_missing": "Look for a rank whose log stops without an error message.",
-}
-WORDS_OF_PLANS = {
-    "launcher.log": "the log",
-    " of this group": "",
-    " in `env`": " in the environment",
-    "(place.ranks, --num_gpus)": "(--num_gpus)",
-    ", or place.master_addr": "",
-    " (place.interface)": " (NCCL_SOCKET_IFNAME, GLOO_SOCKET_IFNAME)",
-    "place.interface, or ": "",
-    "put fewer runs into one job. Start the same command again to resume": "resume from a checkpoint",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +128,7 @@ def diagnose_logs(files: Sequence[LogFile], exit_code: int | None = None, asked_
         num_lines=num_lines,
         num_bytes=sum(file.path.stat().st_size for file in files),
         exit_code=exit_code,
-        diagnosis=replace(diagnosis, action=advice_without_plan(diagnosis)),
+        diagnosis=replace(diagnosis, action=advice_without_plan(diagnosis.signature) if diagnosis.signature else ""),
         steps=steps,
         reported=reported,
         losses=() if steps is not None else _losses_without_steps(files),
@@ -172,14 +144,6 @@ def _with_losses(found: Diagnosis, steps: StepSummary | None) -> Diagnosis:
     return replace(
         found, outcome=None, cause=entry.cause, detail=detail, action=entry.action, signature=entry.id, fault=entry.fault, good_end=True
     )
-
-
-def advice_without_plan(found: Diagnosis) -> str:
-    """The registry's advice without files and keys that only a campaign has."""
-    text = ADVICE.get(found.signature, found.action)
-    for written, instead in WORDS_OF_PLANS.items():
-        text = text.replace(written, instead)
-    return text
 
 
 def find_logs(paths: Sequence[Path]) -> list[LogFile]:
@@ -275,10 +239,11 @@ def _steps_and_summary(files: Iterable[LogFile]) -> tuple[StepSummary | None, di
     best: StepSummary | None = None
     reported: dict[str, float] = {}
     for file in files:
-        lines = list(_step_lines(file))
+        broken_off: list[int] = []
+        lines = list(_step_lines(file, broken_off))
         figures = _reported(lines)
         reported |= figures
-        summary = _summary(lines, figures)
+        summary = _summary(lines, figures, broken_off)
         if summary is not None and (best is None or summary.num_lines > best.num_lines):
             best = summary
     return best, reported
@@ -287,30 +252,35 @@ def _steps_and_summary(files: Iterable[LogFile]) -> tuple[StepSummary | None, di
 def _losses_without_steps(files: Iterable[LogFile]) -> tuple[float, ...]:
     """Of Hugging Face's lines, which have an epoch and no step: without a summary nobody knows how many steps there were."""
     for file in files:
-        found = [float(match[1]) for line in _step_lines(file) if (match := LOSS.search(line.text))]
+        found = [float(match[1]) for line in _step_lines(file, []) if (match := LOSS.search(line.text))]
         finite = [loss for loss in found if math.isfinite(loss)]
         if finite:
             return found[0], found[-1], min(finite)
     return ()
 
 
-def _step_lines(file: LogFile) -> Iterator[StampedLine]:
-    """Lines that a format may read; a carriage return ends one too. Nobody kept the times at which they arrived."""
+def _step_lines(file: LogFile, broken_off: list[int]) -> Iterator[StampedLine]:
+    """Lines that a format may read; a carriage return ends one too. Nobody kept the times at which they arrived. `broken_off` gets the
+    numbers of those before which an attempt ended: with a traceback, or a line about another one."""
+    number = 0
     for piece in bounded_lines(file.path, STEPS_BYTES):
+        if ATTEMPT_ENDS.search(piece.text):
+            broken_off.append(number)
         if not any(keyword in piece.text for keyword in KEYWORDS):
             continue
         rank: int | None = None
         for text in piece.text.rstrip(b"\n").split(b"\r"):
             prefix_rank, content = split_rank(text[:LONGEST_TEXT_BYTES].decode("utf-8", errors="replace"))
             rank = prefix_rank if prefix_rank is not None else rank
+            number += 1
             yield StampedLine(rank, content, math.nan, math.nan, piece.part)
 
 
-def _summary(lines: Sequence[StampedLine], reported: dict[str, float]) -> StepSummary | None:
-    reading = best_reading(lines, _any_spec())[0] or best_reading(lines, _any_spec((ANY_STEP,)))[0]
+def _summary(lines: Sequence[StampedLine], reported: dict[str, float], broken_off: Sequence[int]) -> StepSummary | None:
+    reading = best_reading(lines, _any_spec())[0]
     if reading is None:
         return None
-    printed, num_restarts = _last_attempt(reading.printed)
+    printed, num_restarts = _last_attempt(reading.printed, broken_off)
     rate, rate_from = _rate(reading, printed, lines, reported)
     all_losses = [(each.step, each.values["loss"]) for each in printed if "loss" in each.values]
     losses = [loss for _, loss in all_losses if math.isfinite(loss)]
@@ -320,7 +290,7 @@ def _summary(lines: Sequence[StampedLine], reported: dict[str, float]) -> StepSu
         last=max(each.step for each in printed),
         total=_total(reading),
         num_lines=len(printed),
-        format="" if reading.name == "plan" else reading.name,
+        format="" if reading.name == STEP_AND_LOSS.name else reading.name,
         steps_per_s=rate,
         rate_from=rate_from,
         tokens_per_s=_median(printed, "tokens_per_s"),
@@ -334,13 +304,18 @@ def _summary(lines: Sequence[StampedLine], reported: dict[str, float]) -> StepSu
     )
 
 
-def _last_attempt(printed: Sequence[PrintedStep]) -> tuple[Sequence[PrintedStep], int]:
-    """The steps since the job began anew, and how often it did. Epochs are about as long as one another: where a later series of numbers
-    goes further than one before, that one was cut off."""
+def _last_attempt(printed: Sequence[PrintedStep], broken_off: Sequence[int]) -> tuple[Sequence[PrintedStep], int]:
+    """The steps since the job began anew, and how often it did: where an attempt was broken off between two series of numbers. Epochs are
+    about as long as one another: where a later series goes further than one before, that one was cut off too."""
     begins = [0, *(at for at, each in enumerate(printed) if each.restarts)]
     series = [printed[begin:end] for begin, end in zip(begins, [*begins[1:], len(printed)], strict=True)]
     highest = [max(each.number for each in one) for one in series if one]
-    cut_off = [at for at, end in enumerate(highest[:-1]) if highest[at + 1] > end + max(1, end // 10) and series[at + 1][0].number <= 1]
+    cut_off = [
+        at
+        for at, end in enumerate(highest[:-1])
+        if (highest[at + 1] > end + max(1, end // 10) and series[at + 1][0].number <= 1)
+        or bisect.bisect_left(broken_off, series[at][-1].at + 1) < bisect.bisect_right(broken_off, series[at + 1][0].at)
+    ]
     if not cut_off:
         return printed, 0
     kept = list(itertools.chain.from_iterable(series[cut_off[-1] + 1 :]))
@@ -354,9 +329,9 @@ def _total(reading: Reading) -> int | None:
     return total if total and not reading.numbered.restarts else None
 
 
-def _any_spec(patterns: tuple[str, ...] = ()) -> RunSpec:
+def _any_spec() -> RunSpec:
     """A run about which nothing is known."""
-    workload = WorkloadSpec(name="log", patterns=patterns)
+    workload = WorkloadSpec(name="log")
     launcher, place = LauncherSpec(kind="command"), PlaceSpec(kind=LOCAL, ranks=1)
     return RunSpec(run="log", group="log", repeat=1, plan="log", workload=workload, launcher=launcher, place=place, cwd=".")
 

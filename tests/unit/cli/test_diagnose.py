@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from seatrial.cli.main import run_command
-from seatrial.records.outcome import Diagnosis, Fault
-from seatrial.records.signatures.registry import general, signatures
-from seatrial.results.diagnose import advice_without_plan, find_logs
+from seatrial.records.signatures.registry import advice_without_plan, general, signatures
+from seatrial.results.diagnose import find_logs
 from tests.recorded.labelled_logs import FOLDER, LabelledLog, failing_logs
 
 LOGS = FOLDER.parent / "logs"
@@ -191,8 +190,7 @@ def test_advice_names_nothing_that_only_a_campaign_has() -> None:
     shown = [entry for entry in signatures() if entry.patterns and not entry.slows]
     shown += [general(cause) for cause in {entry.cause for entry in shown} | {entry.cause for entry in signatures() if entry.exit_codes}]
     for entry in shown:
-        found = Diagnosis(cause=entry.cause, detail="", action=entry.action, signature=entry.id, fault=Fault.UNKNOWN)
-        text = advice_without_plan(found)
+        text = advice_without_plan(entry.id)
         for word in ("launcher.log", "command.sh", "seatrial logs", "place.", "limits.", "this group", "in `env`", "Seatrial", "[stage1]"):
             assert word not in text, (entry.id, text)
 
@@ -217,6 +215,13 @@ def test_steps_of_a_job_that_began_anew_are_those_of_its_last_attempt(tmp_path: 
     assert (steps["first"], steps["last"], steps["num_restarts"], steps["first_loss"]) == (0, 39, 1, 5.0)
     steps = diagnosed(capsys, folder / "epochs.log")[1]["steps"]
     assert (steps["last"], steps["num_restarts"]) == (24, 0)
+    # Shorter attempts, of which no launcher reports the end.
+    folder = write(tmp_path, failed__log=[*series(19), *TRACEBACK, *series(14), *TRACEBACK, "retrying (3/3)...", *series(11), *TRACEBACK])
+    steps = diagnosed(capsys, folder / "failed.log")[1]["steps"]
+    assert (steps["first"], steps["last"], steps["num_restarts"]) == (0, 11, 2)
+    # From a checkpoint it goes on.
+    folder = write(tmp_path, resumed__log=[*series(19), *TRACEBACK, "Resuming from checkpoint 15", *series(39)[15:]])
+    assert diagnosed(capsys, folder / "resumed.log")[1]["steps"]["last"] == 39
 
 
 def test_an_interrupt_and_an_exit_code_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from seatrial.collect.diagnosis import LogReader, diagnose, signal_name
 from seatrial.collect.launcher_log import read_lines
-from seatrial.collect.log_search import DIGITS_MATTER, FRAGMENTS
+from seatrial.collect.log_evidence import DIGITS_MATTER, FRAGMENTS
 from seatrial.records.outcome import Cause, Diagnosis, Outcome
 from seatrial.records.signatures.registry import signatures
 from tests.unit.collect.test_failure_causes import LOST, TORCHRUN_END, WAITED, report, traceback
@@ -446,3 +446,106 @@ def test_a_second_stage_takes_the_end_of_the_first_back() -> None:
     summary = "{'train_runtime': 12.5, 'train_steps_per_second': 3.2, 'epoch': 1.0}"
     assert read([*stage, summary]).outcome is Outcome.OK
     assert read([*stage, summary, "Stage 2", *stage]).outcome is None
+
+
+@pytest.mark.parametrize("before", ["", "Epoch 0: "])
+def test_a_bar_of_a_second_stage_takes_the_end_of_the_first_back(before: str) -> None:
+    first = [*STEPS, "`Trainer.fit` stopped: `max_epochs=5` reached."]
+
+    def bar(last: int, total: int) -> list[str]:
+        """As tqdm draws it: one line."""
+        return ["".join(f"\r{before}{100 * done // total}%|██| {done}/{total} [00:01<00:02, 10.0it/s]" for done in range(last + 1))]
+
+    assert read([*first, "Fold 2", *bar(149, 1000)]).outcome is None
+    # The bar of an evaluation is full at its end; that of the training is drawn once more, wherever it stopped.
+    assert read([*first, *bar(40, 40)]).outcome is Outcome.OK
+    assert read([*first, f"{before}62%|██| 25/40 [00:01<00:02, 10.0it/s]"]).outcome is Outcome.OK
+    assert read([*first, *bar(7, 40), "accuracy 0.81"]).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+@pytest.mark.parametrize("last", ["CUDA error: an illegal memory access was encountered", "Loss is nan, stopping training"])
+def test_what_ends_a_training_is_not_well_though_the_script_says_so(last: str, exit_code: int | None) -> None:
+    found = read([*STEPS, last, "Training finished."], exit_code=exit_code)
+    assert found.outcome is None
+    assert last in found.detail
+    # What came before each step, such as sample text, and never ended anything.
+    often = [line for step in STEPS for line in (f"sample: '{last}'", step)]
+    assert read([*often, f"sample: '{last}'", "Training finished."], exit_code=exit_code).outcome is Outcome.OK
+    # One rank handled it, and another one prints the steps.
+    ranks = [f"[rank3]: {last}", *(f"[rank{rank}]: {step}" for step in STEPS for rank in range(3)), "[rank0]: Training finished."]
+    assert read(ranks, exit_code=exit_code).outcome is Outcome.OK
+
+
+def test_an_exception_before_a_watchdog_s_timeout_is_the_cause() -> None:
+    """Without prefixes; the launcher names the rank that waited in vain and aborted."""
+    timeout = "[rank0]:[E ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=10)"
+    lines = [*STEPS, *traceback("ValueError: bad shape"), *steps(20, 40), timeout, *report(0, -6)]
+    found = read(lines)
+    assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "ValueError: bad shape", None)
+    # Hundreds of steps later it was survived.
+    much_later = read([*STEPS, *traceback("ValueError: bad shape"), *steps(20, 400), timeout, *report(0, -6)])
+    assert much_later.cause is Cause.COLLECTIVE_TIMEOUT
+
+
+def test_who_interrupts_a_job_that_had_failed_did_not_end_it() -> None:
+    interrupt = traceback("KeyboardInterrupt")
+    failed = read([*STEPS, *traceback("KeyError: 'labels'"), *interrupt])
+    assert (failed.outcome, failed.detail) == (Outcome.FAILED, "KeyError: 'labels'")
+    # What a rank prints because of the interrupt is no cause.
+    ended = read([*STEPS, *interrupt, *traceback("RuntimeError: DataLoader worker (pid 4) exited unexpectedly"), *interrupt])
+    assert (ended.outcome, ended.cause) == (Outcome.INTERRUPTED, Cause.USER)
+    # Nor is what a rank handled long before.
+    handled = read(["[rank3]: CUDA out of memory, trying half the batch size", *(f"[rank0]: {step}" for step in STEPS), *interrupt])
+    assert (handled.outcome, handled.cause) == (Outcome.INTERRUPTED, Cause.USER)
+
+
+@pytest.mark.parametrize("last", ["RuntimeError: Connection reset by peer", "RuntimeError: Broken pipe", "RuntimeError: ncclRemoteError"])
+def test_files_of_several_ranks_put_into_one(last: str) -> None:
+    first = [*steps(0, 9), *traceback("KeyError: 'labels'")]
+    found = read([*first, *steps(0, 10), *traceback(last)])
+    assert (found.outcome, found.detail) == (Outcome.FAILED, "KeyError: 'labels'")
+    # A second attempt, which lost a peer of its own.
+    for again in (["retrying (2/3)...", *steps(0, 9)], steps(0, 30)):
+        assert read([*first, *again, *traceback(last)]).detail == last
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+def test_a_restart_from_a_late_checkpoint_that_ends_well(exit_code: int | None) -> None:
+    restart = ["[default] Worker group FAILED. 2/3 attempts left; will restart worker group", "Resuming from checkpoint out/ckpt_15.pt"]
+    lines = [*STEPS, *traceback(OOM, rank=1), *restart, *steps(15, 39)]
+    assert read([*lines, "Training complete."], exit_code=exit_code).outcome is Outcome.OK
+    assert read(lines).outcome is None
+    # Steps of others that go on, without a word about a restart; or late ones after such a word.
+    assert read([*STEPS, *traceback(OOM, rank=1), *steps(18, 24)], exit_code=exit_code).outcome is None
+    assert read([*STEPS, *traceback(OOM, rank=1), "retrying", *steps(16, 19)], exit_code=0).outcome is None
+    # The last attempt has its own cause.
+    found = read([*lines, *traceback("KeyError: 'later'", rank=2)], exit_code=exit_code)
+    assert (found.detail, found.rank) == ("KeyError: 'later'", 2)
+
+
+@pytest.mark.parametrize("program", ["nvidia-smi dmon > gpu.log", "/usr/bin/tensorboard --logdir out", "sleep infinity"])
+def test_a_program_beside_the_training_may_be_killed(program: str) -> None:
+    killed = f"./run.sh: line 12:  3344 Killed                  {program}"
+    assert read([*STEPS, killed], exit_code=0).outcome is Outcome.OK
+    assert read([*STEPS, killed]).outcome is None
+    assert read([*STEPS, "Training complete.", killed]).outcome is Outcome.OK
+    assert read([*STEPS, killed.replace(program, "python train.py")]).outcome is Outcome.FAILED
+
+
+def test_a_detail_after_exit_code_0_does_not_speak_of_it() -> None:
+    """It follows on "exited 0, and …"."""
+    found = read(["Error: no data found"], exit_code=0, asked_steps=30)
+    assert found.detail == "Error: no data found"
+
+
+def test_what_a_rank_handled_long_before_is_not_the_cause() -> None:
+    """Of many ranks only one prints steps."""
+    went_on = [f"[rank0]: {step}" for step in steps(0, 40)]
+    for handled in (["[rank3]: CUDA out of memory, trying half the batch size"], traceback(OOM, rank=3)):
+        found = read([*handled, *went_on, *traceback("ValueError: bad sample 17", rank=5)])
+        assert (found.outcome, found.detail, found.rank) == (Outcome.FAILED, "ValueError: bad sample 17", 5)
+        for exit_code in (None, 0):
+            assert read([*handled, *went_on, "[rank0]: Training complete."], exit_code=exit_code).outcome is Outcome.OK
+        # Where nothing else is found, it may be.
+        assert "out of memory" in read([*handled, *went_on], exit_code=1).detail

@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from seatrial.collect.diagnosis import diagnose
-from seatrial.collect.failure_causes import num_finished_ranks, num_started_ranks, troubleshooting_page
-from seatrial.collect.log_evidence import HARMLESS, LONGEST_SHOWN, MAX_LINES
+from seatrial.collect.launcher_log import num_finished_ranks, num_started_ranks
+from seatrial.collect.log_evidence import LONGEST_SHOWN, MAX_LINES
 from seatrial.records.outcome import Cause, Diagnosis, Fault
+from seatrial.records.signatures.harmless import HARMLESS
 from seatrial.records.signatures.registry import STAGE1, advice, signature, signatures
+from seatrial.records.signatures.troubleshooting import troubleshooting_page
 from tests.unit.collect.log_texts import FOLDER, HARMLESS_LINES, RECORDED_SIGNATURES, WORDINGS, recorded
 
 TORCHRUN_END = """\

@@ -9,8 +9,7 @@ import pytest
 from seatrial.cli.watch import _new_lines, logs
 from seatrial.collect.attempts import read_attempt
 from seatrial.collect.diagnosis import diagnose
-from seatrial.collect.failure_causes import num_finished_ranks
-from seatrial.collect.launcher_log import PrefixSplitter, all_lines, host_logs, last_lines, read_arrivals
+from seatrial.collect.launcher_log import PrefixSplitter, all_lines, host_logs, last_lines, num_finished_ranks, read_arrivals
 from seatrial.collect.run_health import read_health
 from seatrial.collect.stacks import read_stacks
 from seatrial.core.errors import CampaignError

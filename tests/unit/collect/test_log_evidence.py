@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from seatrial.collect.diagnosis import diagnose
-from seatrial.collect.log_evidence import HARMLESS, HEAD, count_harmless, is_indented, without_harmless
+from seatrial.collect.log_evidence import HEAD, is_indented
 from seatrial.records.outcome import Cause
+from seatrial.records.signatures.harmless import HARMLESS, count_harmless, without_harmless
 from tests.unit.collect.log_texts import BY_ID
 from tests.unit.collect.test_failure_causes import traceback
 

@@ -10,6 +10,7 @@ import pytest
 from seatrial.collect.launcher_log import StampedLine
 from seatrial.collect.log_steps import (
     RANK_LINES,
+    STEP_AND_LOSS,
     LineValues,
     NumberedSteps,
     Reading,
@@ -307,3 +308,17 @@ def test_timing_rank_lines_count_where_nothing_else_has_steps() -> None:
     assert found is not None and found.name == RANK_LINES.name and [each.number for each in found.printed] == [10, 20]
     other_format = next(name for name in LOG_FORMATS if name != RANK_LINES.name)
     assert best(lines, reads=other_format)[0] is None
+
+
+def test_any_line_with_a_step_and_a_loss_counts_where_no_format_fits() -> None:
+    lines = stamped(
+        *(f"epoch 0 step {step} lr 1e-4 loss {4 - step / 10:.2f}" for step in range(5)), "eval step 7 loss 3.0", "step 8 val loss 2"
+    )
+    found, _ = best(lines)
+    assert found is not None and found.name == STEP_AND_LOSS.name
+    assert [(each.number, each.values["loss"]) for each in found.printed] == [(step, 4 - step / 10) for step in range(5)]
+    assert best(lines, reads="none")[0] is None and best(lines, reads="nanogpt")[0] is None
+    # What a known format, or the plan's own pattern, reads stays as it is.
+    known = stamped(*(f"iter {step}: loss 3.2, time 10.0ms" for step in (0, 10)))
+    assert (reading := best([*lines, *known])[0]) is not None and reading.name == "nanogpt"
+    assert (reading := best(lines, patterns=EPOCHS.lines)[0]) is not None and reading.name == "plan"

@@ -27,11 +27,11 @@ def _wrong_words(entry: Signature) -> Iterator[str]:
         yield f"the id {entry.id!r} is not made of small letters, digits and single underscores"
     for topic in sorted(set(entry.topics) - set(TOPICS)):
         yield f"the topic '{topic}' is none of {', '.join(TOPICS)}"
-    for key in ("symptom", "why", "action"):
+    for key in ("symptom", "why", "action", "action_without_plan"):
         text = getattr(entry, key)
         if any(character in text for character in "\n\r\t") or "  " in text or text.count("`") % 2:
             yield f"'{key}' is not one line with paired backticks"
-    for key in ("why", "action"):
+    for key in ("why", "action", *(["action_without_plan"] if entry.action_without_plan else [])):
         text = getattr(entry, key)
         if not text.endswith(".") or not (text[0].isupper() or text[0] == "`"):
             yield f"'{key}' is not a sentence"

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.collect.log_evidence import HARMLESS
 from seatrial.records.outcome import Cause, Fault, Outcome, RunOutcome
+from seatrial.records.signatures.harmless import HARMLESS
 from seatrial.records.signatures.registry import (
     FILES,
     FOLDER,

@@ -45,6 +45,8 @@ class Signature:
     why: str
     action: str
     """What to do, as text for the terminal."""
+    action_without_plan: str = ""
+    """The same about a job that no campaign started (`seatrial diagnose`), where `action` names files or keys that only a campaign has."""
     patterns: tuple[str, ...] = ()
     """Regular expressions, searched in a line of the log; none where the log does not show it."""
     exit_codes: tuple[int, ...] = ()
@@ -138,6 +140,12 @@ def general(cause: Cause) -> Signature:
 def advice(cause: Cause) -> str:
     """What to do where only the cause is known."""
     return general(cause).action
+
+
+def advice_without_plan(id: str) -> str:
+    """What to do about a job that no campaign started."""
+    entry = _by_id()[id]
+    return entry.action_without_plan or entry.action
 
 
 def of_exit_code(exit_code: int | None) -> Signature | None:

@@ -1,0 +1,212 @@
+"""How a job ended, by its log and its exit code: well, failed, interrupted, or nobody can tell.
+
+In: a `LogScan`, then the exit code and the steps asked for, where known. Out: an `Outcome`, or None where neither shows it.
+
+An exit code of 0 proves little behind a pipe, and a line that says that training is over may be that of one stage or of a script around a
+program that crashed: what came after it counts too.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from dataclasses import replace
+
+from seatrial.collect.launcher_log import without_host
+from seatrial.collect.log_evidence import (
+    EXCEPTION,
+    NOISE,
+    FoundSigns,
+    LogEvidence,
+    Weight,
+    earliest,
+    is_error_line,
+    is_indented,
+    is_warning,
+    shape,
+    step_number,
+)
+from seatrial.collect.log_scan import LAUNCHER_REPORT, LogScan
+from seatrial.core.log_lines import strip_colours
+from seatrial.records.outcome import Cause, Outcome
+
+STEPS_OF_OTHERS = 3
+"""So many steps that others take after a rank's traceback are more than what was under way: the job went on, or was restarted."""
+STEPS_TOGETHER = 10
+"""So many are taken only by all ranks: each waits for the others."""
+LINES_AFTER = 3
+"""A shell script may print so many lines after a program that failed."""
+# Steps of an evaluation, which may follow the end of the training.
+EVALUATION = re.compile(r"\b(?:eval\w*|val(?:id\w*)?|test\w*)\b.{0,20}?\b(?:step|iter)", re.IGNORECASE)
+# Exit code of a rank that raised.
+RAISED = 1
+# A shell, or a launcher that passes on a negative code, exits with this plus the signal that ended its child.
+SHELL_SIGNALS = 128
+# Of a process that SIGINT ended, as Python and shells pass it on; Python itself may also exit with 1.
+INTERRUPTED_CODES = (None, RAISED, -signal.SIGINT, SHELL_SIGNALS + signal.SIGINT)
+# Lines after a traceback that are no sign of life: what is printed at exit, and by libraries that log everything.
+AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?:real|user|sys)\s|^Exception ignored|^\S*: line \d+: +\d+ ")
+# Causes of which a shell or a scheduler prints that a process is gone: no noise, though other ranks may have made it end.
+PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
+# After these no training goes on, whatever the script prints: it may catch them, say that training is over and exit with 0.
+TRAINING_STOPPED = (*PROCESS_ENDED, Cause.NAN, Cause.GPU_FAULT, Cause.CUDA_OOM, Cause.DISK_FULL, Cause.EXCEPTION)
+PROGRESS_BAR = re.compile(r"\|[^|]{0,400}\|\s*(\d{1,12})/(\d{1,12}) \[")
+
+
+class LogEnd:
+    """What is at the end of a log. More lines may follow: it is asked anew."""
+
+    def __init__(self, scan: LogScan) -> None:
+        self._scan = scan
+
+    def outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
+        if self.is_interrupted() and exit_code in INTERRUPTED_CODES and not self._scan.reports and not self._failed_before_interrupt():
+            return Outcome.INTERRUPTED
+        if exit_code or self._scan.reports:
+            return Outcome.FAILED
+        last = self._scan.last_step()
+        reached = None if asked_steps is None else last.may_be(asked_steps)
+        if at_end:
+            # After an exit code of 0 it is sure only where steps are missing; without one, where nothing says that the job went on.
+            is_sure = exit_code is None and reached is None and not self._went_on()
+            return Outcome.FAILED if reached is False or is_sure else None
+        is_cut, is_over = self.is_cut(), reached or self.good_end_at is not None
+        if exit_code == 0:
+            if is_cut or (not is_over and self.lost_peer_at_end()):
+                return Outcome.FAILED if reached is False else None
+            is_doubtful = self._sign_at_end() or (asked_steps is not None and last.step is None and self._error_at_end())
+            return None if self._training_stopped() or (not is_over and is_doubtful) else Outcome.OK
+        serious = earliest(self._serious(one) for one in self._scan.found())
+        good_at = last.at if reached else self.good_end_at
+        if good_at is not None:
+            return None if is_cut or self._training_stopped() or (serious is not None and serious.at > good_at) else Outcome.OK
+        return Outcome.FAILED if serious is not None or self.lost_peer_at_end() else None
+
+    @property
+    def good_end_at(self) -> int | None:
+        """The line that says that training is over; None where more steps came: that was a stage of several."""
+        end = self._scan.good_end
+        return None if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._bar_is_cut(end) else end.at
+
+    def traceback_at_end(self) -> bool:
+        """Whether the process of an exception printed nothing after it that shows it alive, and the job did not go on to a good end."""
+        ends = [one.chain.last for one in self._scan.found() if one.chain and self._ends_with(one.chain.last)]
+        return any((self.good_end_at or 0) < end.at or not self._went_on_after(end) for end in ends)
+
+    def _bar_is_cut(self, end: LogEvidence) -> bool:
+        """Whether the log ends in a progress bar that moved after `end` and is not full."""
+        drawn: dict[str, set[str]] = {}
+        last: tuple[str, str] | None = None
+        for at, source, _, line in self._scan.tail:
+            if at <= end.at or source != end.source:
+                continue
+            if bar := PROGRESS_BAR.search(line):
+                last = (bar.group(1), bar.group(2))
+                drawn.setdefault(last[1], set()).add(last[0])
+            elif self._shows_life(self._scan.splitter.split(strip_colours(line)).text):
+                last = None
+        return last is not None and int(last[0]) < int(last[1]) and len(drawn[last[1]]) >= STEPS_OF_OTHERS
+
+    def _ends_with(self, evidence: LogEvidence | None) -> bool:
+        """Whether it is the last that its process printed, and the job was not started again."""
+        return evidence is not None and self._is_last(evidence) and not self._began_anew_after(evidence)
+
+    def open_traceback(self) -> LogEvidence | None:
+        """The traceback that the log ends in, without its last line."""
+        for (source, prefix), own in self._scan.sources.items():
+            if own.frames is None or id(own) not in self._scan.open or (own.block and own.block.weight is not Weight.FULL):
+                continue
+            found = self._scan.evidence(source, prefix, "the log ends within a traceback", None, None, tuple(own.frames))
+            found = replace(found, at=own.frames_at, number=0)
+            if self._num_steps_after(found) < STEPS_OF_OTHERS:
+                return found
+        return None
+
+    def _num_steps_after(self, evidence: LogEvidence) -> int:
+        """Of the last steps in its file, different ones. Hugging Face's Trainer prints losses without numbers."""
+        texts = [text for at, source, text in self._scan.steps if at > evidence.at and source == evidence.source]
+        numbers = {number for text in texts if not EVALUATION.search(text) and (number := step_number(text)) is not None}
+        return max(len(numbers), sum("'loss'" in text for text in texts))
+
+    def _began_anew_after(self, evidence: LogEvidence) -> bool:
+        """Whether the job was started again after it: others took steps that are counted from the beginning; or from a checkpoint, and got
+        further than before, which late lines of others do not."""
+        if self._num_steps_after(evidence) < STEPS_OF_OTHERS:
+            return False
+        last = self._scan.last_step().step or 0
+        resumed = self._scan.resumed_at.get(evidence.source, 0) > evidence.at and last >= (evidence.step or 0) + STEPS_OF_OTHERS
+        return resumed or self._scan.fell_back_at.get(evidence.source, 0) > evidence.at
+
+    def _sign_at_end(self) -> bool:
+        """Whether the log ends with the sign of a failure that is no exception: a usage message, a scheduler's or the kernel's line."""
+        shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and not self._began_anew_after(sign)]
+        signs = [one for one in shown if one.sign and (not one.sign.after_effect or one.sign.cause in PROCESS_ENDED)]
+        return any(self.good_end_at is None and self._is_last(sign) for sign in signs)
+
+    def _is_last(self, evidence: LogEvidence) -> bool:
+        """Whether its process printed nothing after it that shows it alive."""
+        own = [line for line in self._tail_after(evidence) if self._shows_life(line)]
+        return len(own) <= (0 if without_host(evidence.prefix) else LINES_AFTER)
+
+    def _tail_after(self, evidence: LogEvidence) -> Iterator[str]:
+        for at, source, _, line in self._scan.tail:
+            if at > evidence.at and source == evidence.source:
+                split = self._scan.splitter.split(strip_colours(line))
+                if split.source == evidence.prefix:
+                    yield split.text
+
+    def _shows_life(self, text: str) -> bool:
+        if is_indented(text) or AT_EXIT.search(text) or LAUNCHER_REPORT.search(text) or NOISE.search(text):
+            return False
+        return not (EXCEPTION.match(text) or is_error_line(text) or self._scan.search.sign(text) or is_warning("", text))
+
+    def _training_stopped(self) -> bool:
+        """Whether something ended the training and no steps came after: the script, or one around it, may say that all is done. What was
+        printed before and survived did not end it."""
+        shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and sign.sign]
+        ended = [sign for sign in shown if sign.sign and sign.sign.cause in PROCESS_ENDED]
+        fatal = [sign for sign in shown if sign.sign and sign.sign.cause in TRAINING_STOPPED and not self._went_on_after(sign)]
+        return any(not self._began_anew_after(sign) and shape(sign.text) not in self._scan.survived_shapes for sign in (*ended, *fatal))
+
+    def _went_on_after(self, evidence: LogEvidence) -> bool:
+        """Whether the job took more steps than it can without the rank that printed it: often only one rank prints them."""
+        last = self._scan.last_step()
+        progress = 0 if last.step is None else (last.step - (evidence.step or 0)) // last.interval
+        return max(progress, self._num_steps_after(evidence)) >= STEPS_TOGETHER
+
+    def is_cut(self) -> bool:
+        return self.is_interrupted() or self._ends_with(self._scan.terminated) or self.open_traceback() is not None
+
+    def _error_at_end(self) -> bool:
+        lines = (self._scan.splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._scan.tail))
+        return is_error_line(next((line for line in lines if line.strip()), ""))
+
+    def lost_peer_at_end(self) -> bool:
+        return any(self._ends_with(one.raised_effect) for one in self._scan.found())
+
+    def found_at_end(self) -> list[FoundSigns]:
+        """What the ranks printed after which the job neither went on nor was started again."""
+        return [one for one in self._scan.found() if not any(self._is_past(sign) for sign in (one.sign, one.chain and one.chain.last))]
+
+    def _is_past(self, evidence: LogEvidence | None) -> bool:
+        return evidence is not None and (self._went_on_after(evidence) or self._began_anew_after(evidence))
+
+    def _serious(self, found: FoundSigns) -> LogEvidence | None:
+        serious = found.sign or found.outranking or found.after_effect
+        return None if serious is None or self._num_steps_after(serious) >= STEPS_OF_OTHERS else serious
+
+    def _went_on(self) -> bool:
+        """Whether, after each traceback at the end of its process, a line says that training is over, or others took more steps."""
+        ends = [one.chain.last for one in self._scan.found() if one.chain and self._is_last(one.chain.last)]
+        return all((self.good_end_at or 0) > end.at or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
+
+    def _failed_before_interrupt(self) -> bool:
+        """Whether a rank had failed already: somebody ended the others, which were waiting for it."""
+        shown = ((one.chain.first if one.chain else None, one.sign) for one in self._scan.found())
+        before = [one for pair in shown for one in pair if one is not None and one.at < self._scan.interrupted_at]
+        return any(not self._went_on_after(one) for one in before)
+
+    def is_interrupted(self) -> bool:
+        interrupt = self._scan.interrupt
+        return interrupt is not None and self._is_last(interrupt) and self._num_steps_after(interrupt) < STEPS_OF_OTHERS

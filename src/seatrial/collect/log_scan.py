@@ -1,0 +1,440 @@
+"""What the lines of a log show, read as they come in bounded memory.
+
+In: lines of one log or of several files. Out: a `LogScan`: what each rank, host or file printed since its last steps, the launchers'
+reports, the last lines and steps. diagnosis.py finds the cause in it, log_outcome.py how the job ended.
+
+Lines that the run survived (log_evidence.py) are dropped as soon as steps follow them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import deque
+from collections.abc import Iterator
+
+from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, without_host
+from seatrial.collect.log_evidence import (
+    CHAINED,
+    HEAD,
+    MAX_LINES,
+    NOISE,
+    STEPS_WITHOUT_RANK,
+    ExceptionChain,
+    FoundSigns,
+    LastStep,
+    LauncherReport,
+    LineSearch,
+    LogEvidence,
+    LogSource,
+    Weight,
+    Worth,
+    earliest,
+    is_error_line,
+    is_indented,
+    is_root,
+    is_step,
+    is_warning,
+    names_exception,
+    rank_of,
+    shape,
+    step_number,
+    weight_by_block,
+)
+from seatrial.core.log_lines import strip_colours
+from seatrial.records.signatures.harmless import without_harmless
+from seatrial.records.signatures.registry import Signature
+
+LONGEST_LINE = 8192
+"""Of a line, as much is searched."""
+TAIL_LINES = 2000
+"""The last lines are kept as they are: for the lines to show where there is no cause, and to see what came after a traceback."""
+TAIL_BYTES = 400_000
+MAX_SURVIVED = 1000
+MAX_SOURCES = 5000
+"""Ranks and files that are told apart; further ones count as one."""
+LONGEST_EVIDENCE = 1000
+OPEN_LINES = 5000
+"""A traceback that is still not over after as many lines is torn."""
+EXCERPT_LINES = 6
+LONGEST_EXCERPT = 240
+RECENT_EVIDENCE = 20_000
+SAMPLED_STEPS = 17
+"""A prime, so that every rank's turn comes."""
+RECENT_STEPS = 64
+"""Of so many lines that may report one, the last step is read: each of many ranks may print it."""
+# Lines of torchrun's and deepspeed's own report of a failed run.
+LAUNCHER_REPORT = re.compile(
+    r"^\S+ FAILED$|^Root Cause|^Failures:|^Traceback \(most|\[launch\.py:\d+:\w+\]|^[=-]{8,}$"
+    r"|^\s+(?:time|host|rank|exitcode|error_file|traceback)\s*: |^\[\d+\]:$|^\s+<NO_OTHER_FAILURES>"
+)
+# torchrun's report of the rank that ended first.
+ROOT_CAUSE = "Root Cause (first observed failure)"
+REPORT_FIELD = re.compile(r"^\s+(rank|exitcode)\s*: (-?\d+)")
+REPORT_LINES = 8
+QUOTED_LINES = 200
+# The report of deepspeed's launcher.
+DEEPSPEED_REPORT = re.compile(r"\[launch\.py:\d+:\w+\] .* exits with return code = (-?\d{1,9})$")
+# What a launcher prints only about a run that failed.
+FAILED_BY_LAUNCHER = re.compile(
+    r"^Root Cause \(first observed failure\)|\bmultiprocessing\.errors\.ChildFailedError\b"
+    r"|\[launch\.py:\d+:\w+\] .* exits with return code = -?[1-9]"
+    r"|^srun: error: \S+: tasks? [\d,-]+: (?:Exited with exit code [1-9]|Killed|Out Of Memory|Segmentation|Bus error|Aborted)"
+    r"|^(?:mpirun|mpiexec|prterun|prte) (?:noticed|detected) that .*(?:exited on signal|non-zero)"
+    r"|^subprocess\.CalledProcessError: Command '\[?'?\S*\bpython[\d.]*'.* (?:non-zero exit status|died with)"
+    r"|^command terminated with exit code [1-9]"
+    r"|^ERROR:composer\.cli\.launcher:Rank \d+ crashed|^\[rank: \d+\] Child process with PID \d+ terminated with code -?[1-9]"
+)
+# After NCCL's error of a rank comes the address it could not reach.
+LAST_ERROR = "Last error:"
+# What is printed when training is over and all went well: a sentence of its own, behind a logger's prefix at most, and not about an epoch.
+GOOD_END = re.compile(
+    r"'train_runtime': |\btrain_runtime\s+=|exits successfully\.$|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
+    r"|(?:^\W{0,5}|[\]:|>] *|- +)[Tt]raining (?:has |is )?(?:completed|finished|complete|done)\b(?!.*\b(?:[Ee]poch|valid|val\b))"
+)
+# Where a line begins within a line: at a carriage return, or with another rank's prefix behind a line that was not ended. Not behind
+# other prefixes, nor quoted.
+LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
+# What Python draws before the lines of a group of exceptions.
+GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
+CLOSED_PIPE = "BrokenPipeError"
+# The job, or a part of it, is started again.
+RESTART = re.compile(r"\b(?:will restart|restarting|resum(?:e|ed|ing)|retry(?:ing)?)\b", re.IGNORECASE)
+INTERRUPT = "KeyboardInterrupt"
+# torchrun's own exception when it is sent TERM, as by a scheduler.
+TERMINATED = "SignalException"
+
+
+class LogScan:
+    """Reads a log as it comes, and keeps what may show how it ended and why."""
+
+    def __init__(self) -> None:
+        self.at = 0
+        self._numbers: dict[str, int] = {}
+        self.search = LineSearch()
+        self.splitter = PrefixSplitter()
+        self.sources: dict[tuple[str, str], LogSource] = {}
+        self.open: dict[int, LogSource] = {}
+        self._slow_until = 0
+        self.tail: deque[tuple[int, str, int | None, str]] = deque(maxlen=TAIL_LINES)
+        self._tail_bytes = 0
+        self.survived: ExceptionChain | None = None
+        self.survived_errors: list[str] = []
+        self.survived_shapes: set[bytes] = set()
+        """Of lines with a sign."""
+        self.num_errors = 0
+        self._has_evidence, self._evidence_at = False, 0
+        """Whether something may still be survived, and the last of it."""
+        self.report_fields: dict[str, str] = {}
+        self.deepspeed_code: int | None = None
+        self.reports: dict[str, LauncherReport] = {}
+        """Of each file, where no steps came after."""
+        self.earlier: list[FoundSigns] = []
+        """From before a report that was followed by steps of which nobody knows whether they began anew."""
+        self.fell_back_at: dict[str, int] = {}
+        """The last line of a file at which the step numbers began anew, after something was found."""
+        self.resumed_at: dict[str, int] = {}
+        """The last line of a file at which they went back a little after a line about a restart."""
+        self.restart_at: dict[str, int] = {}
+        """The last line of a file about a restart, after something was found."""
+        self.relaunched_at: dict[str, int] = {}
+        """The last line of a file at which a launcher's report was followed by steps from the beginning."""
+        self.interrupt: LogEvidence | None = None
+        self.interrupted_at = 0
+        """The first interrupt since the last step."""
+        self.terminated: LogEvidence | None = None
+        self.good_end: LogEvidence | None = None
+        self.steps: deque[tuple[int, str, str]] = deque(maxlen=RECENT_STEPS)
+
+    def feed(self, line: str, *, source: str = "", rank: int | None = None) -> None:
+        """One line. `source` names its file, `rank` the rank it belongs to, where the caller knows it."""
+        self._numbers[source] = self._numbers.get(source, 0) + 1
+        if "\r" in line or line.rfind("[rank") > 0:
+            # A progress bar rewrites its line; what is printed next begins right behind it.
+            for part in LINE_BEGINS.split(line):
+                if part.strip():
+                    self._feed(part, source, rank)
+        else:
+            self._feed(line, source, rank)
+
+    def _feed(self, line: str, source: str, rank: int | None) -> None:
+        self.at += 1
+        if len(line) > LONGEST_LINE:
+            line = line[:LONGEST_LINE]
+        self._keep(line, source, rank)
+        if self.open and self.at < self._slow_until:
+            self._examine(line, source, rank)
+            return
+        kind = self.search.worth(line)
+        if kind == Worth.BORING:
+            return
+        if kind == Worth.STEP and not self._may_be_survival():
+            self.steps.append((self.at, source, line))
+            return
+        self.open = {} if self.open and self.at >= self._slow_until else self.open
+        worth = self._examine(line, source, rank)
+        if worth < kind:
+            self.search.lower_worth(line, worth)
+
+    def _may_be_survival(self) -> bool:
+        """Whether a step may matter for what was found. Long after it, one of many is enough: not each rank's steps show anything."""
+        return self._has_evidence and (self.at - self._evidence_at < RECENT_EVIDENCE or self.at % SAMPLED_STEPS == 0)
+
+    def _keep(self, line: str, source: str, rank: int | None) -> None:
+        if len(self.tail) == TAIL_LINES:
+            self._tail_bytes -= len(self.tail[0][3])
+        self.tail.append((self.at, source, rank, line))
+        self._tail_bytes += len(line)
+        while self._tail_bytes > TAIL_BYTES and len(self.tail) > 1:
+            self._tail_bytes -= len(self.tail.popleft()[3])
+
+    def _examine(self, line: str, source: str, given_rank: int | None) -> Worth:
+        """What the line is worth."""
+        prefix, text = self._split(line)
+        own = self._source(source, prefix, given_rank)
+        was_open = own.is_open
+        worth = self._judge(own, source, prefix, text, given_rank)
+        if own.is_open:
+            self._slow_until = self.at + OPEN_LINES
+            self.open[id(own)] = own
+        elif was_open:
+            self.open.pop(id(own), None)
+        return max(worth, Worth.CHECK if was_open or own.is_open else Worth.BORING)
+
+    def _split(self, line: str) -> PrefixedLine:
+        known = len(self.splitter.hosts)
+        text = without_harmless(strip_colours(line)) if "\x1b" in line else without_harmless(line)
+        split = self.splitter.split(text)
+        if len(self.splitter.hosts) > known:
+            # What looked like text may be a prefix.
+            self.search.forget_shapes()
+        if (bars := GROUP_BARS.match(split.text)) is not None:
+            split = PrefixedLine(split.source, split.text[bars.end() :])
+        begins = split.text.find(HEAD)
+        # Behind a progress bar that was not ended.
+        if begins > 0 and not CHAINED.search(split.text) and not is_indented(split.text) and split.text[begins - 1] not in "'\"`":
+            return PrefixedLine(split.source, split.text[begins:])
+        return split
+
+    def _source(self, source: str, prefix: str, rank: int | None) -> LogSource:
+        key = (source, " ".join(dict.fromkeys(prefix.split())))
+        found = self.sources.get(key)
+        if found is None:
+            key = key if len(self.sources) < MAX_SOURCES else ("", "")
+            alone = rank is not None or bool(without_host(prefix))
+            found = self.sources.setdefault(key, LogSource(steps_to_survive=1 if alone else STEPS_WITHOUT_RANK))
+        return found
+
+    def _judge(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> Worth:
+        if own.report_left > 0:
+            text = self._read_report(own, text)
+        if self._has_evidence and RESTART.search(text):
+            self.restart_at[source] = self.at
+        weight = weight_by_block(own, text)
+        raised = self._follow_traceback(own, text)
+        if CHAINED.search(text):
+            own.chained = True
+            return Worth.CHECK
+        if GOOD_END.search(text) and not is_error_line(text):
+            self.good_end = self.evidence(source, prefix, text, None, given_rank)
+            return Worth.CHECK
+        if raised is None and is_step(text) and self.search.sign(text) is None:
+            self._step(own, source, text)
+            return Worth.STEP
+        if is_indented(text):
+            return Worth.BORING
+        if weight is Weight.IGNORED or is_warning(prefix, text):
+            own.frames = None
+            return Worth.BORING
+        if own.awaits_last_error:
+            own.awaits_last_error = False
+            if self._add_last_error(own, text):
+                return Worth.CHECK
+        own.awaits_last_error = text.startswith(LAST_ERROR)
+        is_report = self._note_report(own, source, prefix, text, given_rank)
+        sign = self.search.sign(text)
+        noise = NOISE.search(text) is not None
+        excerpt = (*(raised or ()), text)
+        if raised is not None and noise:
+            if text.startswith(INTERRUPT):
+                if self.interrupt is None or (self.steps and self.steps[-1][0] > self.interrupt.at):
+                    self.interrupted_at = self.at
+                self.interrupt = self.evidence(source, prefix, text, None, given_rank, excerpt)
+            elif TERMINATED in text:
+                self.terminated = self.evidence(source, prefix, text, None, given_rank, excerpt)
+            raised = None
+        if sign is None and raised is None:
+            return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
+        evidence = self.evidence(source, prefix, text, sign, given_rank, excerpt)
+        self.num_errors += 1
+        self._store(own, evidence, raised is not None, weight)
+        return Worth.CHECK
+
+    def evidence(
+        self, source: str, prefix: str, text: str, sign: Signature | None, given_rank: int | None, excerpt: tuple[str, ...] = ()
+    ) -> LogEvidence:
+        return LogEvidence(
+            at=self.at,
+            source=source,
+            number=self._numbers.get(source, 0),
+            prefix=prefix,
+            text=text[:LONGEST_EVIDENCE],
+            sign=sign,
+            rank=rank_of(prefix, text, given_rank),
+            excerpt=tuple(_short(line) for line in excerpt),
+            num_before=self.num_errors,
+            step=step_number(self.steps[-1][2]) if self.steps else None,
+        )
+
+    def _add_last_error(self, own: LogSource, text: str) -> bool:
+        """NCCL's reason to what the rank just printed about NCCL; False where it is a cause by itself, or there is nothing to add to."""
+        found, sign = own.recent[-1], self.search.sign(text)
+        complaint = found.after_effect or found.echo
+        if complaint is None or is_root(sign):
+            return False
+        complaint.excerpt = (*complaint.excerpt, _short(text))
+        if sign is None or sign.echo:
+            complaint.text += f"; last error: {text}"
+        else:
+            complaint.text, complaint.sign = text, sign
+        return True
+
+    def _follow_traceback(self, own: LogSource, text: str) -> tuple[str, ...] | None:
+        """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
+        if text.startswith(HEAD) or text.endswith(HEAD):
+            own.frames, own.frames_at = deque(maxlen=EXCERPT_LINES), self.at
+            return None
+        if is_indented(text):
+            if own.frames is not None and text.strip():
+                own.frames.append(text)
+            return None
+        frames, own.frames = own.frames, None
+        return tuple(frames or ()) if names_exception(text, is_first=frames is not None) else None
+
+    def _store(self, own: LogSource, evidence: LogEvidence, raised: bool, weight: Weight) -> None:
+        own.is_empty, self._has_evidence, self._evidence_at = False, True, self.at
+        found, sign = own.recent[-1], evidence.sign
+        if sign is not None and sign.after_effect:
+            if sign.echo:
+                found.echo = found.echo or evidence
+            else:
+                found.after_effect = found.after_effect or evidence
+            # A pipe that is closed at the end of a script is no failure.
+            if raised and weight is Weight.FULL and len(evidence.excerpt) > 1 and not evidence.text.startswith(CLOSED_PIPE):
+                found.raised_effect = evidence
+            return
+        doubtful = weight is Weight.DOUBTFUL
+        if sign is not None and sign.outranks and not doubtful:
+            found.outranking = found.outranking or evidence
+        if sign is not None:
+            if doubtful:
+                found.doubtful_sign = found.doubtful_sign or evidence
+            else:
+                found.sign = found.sign or evidence
+        if raised:
+            self._store_exception(own, found, evidence, doubtful)
+
+    @staticmethod
+    def _store_exception(own: LogSource, found: FoundSigns, evidence: LogEvidence, doubtful: bool) -> None:
+        chained, own.chained = own.chained, False
+        if chained and own.chain is not None:
+            own.chain.last = evidence
+            return
+        own.chain = None
+        if (found.doubtful_chain if doubtful else found.chain) is None:
+            own.chain = ExceptionChain(first=evidence, last=evidence)
+            if doubtful:
+                found.doubtful_chain = own.chain
+            else:
+                found.chain = own.chain
+
+    def _step(self, own: LogSource, source: str, text: str) -> None:
+        number = step_number(text)
+        before = step_number(self.steps[-1][2]) if self.steps and self.steps[-1][1] == source else None
+        if number is not None and before is not None and 2 * number <= before:
+            self.fell_back_at[source] = self.at
+        elif number is not None and before is not None and number < before and self.restart_at.get(source, 0) > self._evidence_at:
+            self.resumed_at[source] = self.at
+        self.steps.append((self.at, source, text))
+        if (report := self.reports.get(source)) is not None:
+            report.take_step(number)
+            if report.is_survived:
+                self._drop_report(source, report)
+        for gone in own.step():
+            self._survive(gone)
+        self._has_evidence = bool(self.reports) or not all(one.is_empty for one in self.sources.values())
+
+    def _survive(self, gone: FoundSigns) -> None:
+        self.survived = gone.chain or self.survived
+        if gone.sign is not None and len(self.survived_shapes) < MAX_SURVIVED:
+            self.survived_shapes.add(shape(gone.sign.text))
+        self.survived_errors = [*self.survived_errors, *gone.errors][:MAX_LINES]
+
+    def _drop_report(self, source: str, report: LauncherReport) -> None:
+        """The job was started again: what its ranks printed before belongs to an attempt that does not count."""
+        del self.reports[source]
+        if report.began_anew:
+            self.relaunched_at[source] = self.at
+        if not self.reports:
+            self.report_fields, self.deepspeed_code = {}, None
+        for (file, _), own in self.sources.items():
+            if file == source and not own.is_empty:
+                for gone in own.recent:
+                    self._survive(gone)
+                    if not report.began_anew:
+                        self.earlier.append(gone)
+                own.recent, own.is_empty = [FoundSigns()], True
+
+    def _note_error(self, own: LogSource, text: str) -> Worth:
+        if not is_error_line(text) or LAUNCHER_REPORT.search(text):
+            return Worth.BORING
+        own.is_empty = False
+        errors = own.recent[-1].errors
+        if len(errors) < MAX_LINES and text.strip() not in errors:
+            errors.append(text.strip())
+        return Worth.ERROR
+
+    def _note_report(self, own: LogSource, source: str, prefix: str, text: str, given_rank: int | None) -> bool:
+        if text.startswith(ROOT_CAUSE) and not self.report_fields:
+            own.report_left = REPORT_LINES
+        match = DEEPSPEED_REPORT.search(text)
+        if match and self.deepspeed_code is None and int(match.group(1)) != 0:
+            self.deepspeed_code = int(match.group(1))
+        if not FAILED_BY_LAUNCHER.search(text):
+            return False
+        self._has_evidence, self._evidence_at = True, self.at
+        if source in self.reports:
+            self.reports[source].numbers, self.reports[source].num_unnumbered = set(), 0
+        else:
+            first = self.evidence(source, prefix, text, None, given_rank)
+            self.reports[source] = LauncherReport(first=first, step_before=self.last_step().step)
+        return True
+
+    def _read_report(self, own: LogSource, text: str) -> str:
+        """The line; one of a traceback that the report quotes (of a script under `@record`) as the rank would have printed it."""
+        own.report_left -= 1
+        if match := REPORT_FIELD.match(text):
+            self.report_fields.setdefault(match.group(1), match.group(2))
+        if text.endswith(HEAD):
+            own.report_left = QUOTED_LINES
+            return text
+        return text.removeprefix("  ") if own.frames is not None else text
+
+    @property
+    def report_at(self) -> LogEvidence | None:
+        """The first line of a launcher about a failure after which no steps came."""
+        return earliest(report.first for report in self.reports.values())
+
+    def found(self) -> Iterator[FoundSigns]:
+        return (found for own in self.sources.values() for found in own.recent)
+
+    def last_step(self) -> LastStep:
+        found = [(number, at) for at, _, text in self.steps if (number := step_number(text)) is not None]
+        numbers = sorted({number for number, _ in found})
+        step, at = max(found, default=(None, 0))
+        return LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
+
+
+def _short(text: str) -> str:
+    text = text.rstrip()
+    return text if len(text) <= LONGEST_EXCERPT else text[: LONGEST_EXCERPT - 1] + "…"
