@@ -39,7 +39,9 @@ LAST_EVENTS = 50
 TAIL_BYTES = 200_000
 
 
-def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int, log: GrowingLog | None = None) -> RunOutcome:
+def outcome_of(
+    spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int, log: GrowingLog | None = None
+) -> RunOutcome:
     """`log` is what was read of its log while it ran; without one all of it is read now."""
     log = log or GrowingLog(attempt)
     ranks = read_rank_endings(attempt)

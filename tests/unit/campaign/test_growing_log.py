@@ -107,6 +107,8 @@ def test_logs_of_several_hosts_are_read_in_one_pass_once_all_are_there(tmp_path:
 
 def test_a_line_of_deepspeeds_runner_is_seen_wherever_it_is(tmp_path: Path) -> None:
     attempt = AttemptPaths(tmp_path / "attempt-1")
-    line = b"[2026-11-17 10:44:17,121] [INFO] [runner.py:568:main] cmd = python -u -m deepspeed.launcher.launch --world_info=eyJsb2NhbGhvc3Q\n"
+    line = (
+        b"[2026-11-17 10:44:17,121] [INFO] [runner.py:568:main] cmd = python -u -m deepspeed.launcher.launch --world_info=eyJsb2NhbGhvc3Q\n"
+    )
     log = grow(attempt, 2 * BLOCK + line + 3 * BLOCK, random.Random(0))
     assert log.may_name_ranks()
