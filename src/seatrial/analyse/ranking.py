@@ -403,7 +403,7 @@ def _constant_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[
         kind="constant_work",
         numbers={name: value, "setting": unknown[0]},
         text=f"{name} is {value:g} in every group: if {join_names(unknown)} changes the work of a step, {metric.unit} cannot be compared "
-        "between them. If it does, let the script report its work, or set tokens_per_step (sweep: --tokens-per-step) as a product of settings.",
+        "between them. If it does, let the script report its work, or set tokens_per_step (sweep: --tokens-per-step) by settings.",
     )
 
 

@@ -75,7 +75,7 @@ PIPELINE = warning(
     name="pipeline",
     what="whether a shell in the command loses exit codes: `… | tee log` without `pipefail`, `… || true`, `…; echo done`",
     prevents="a failed program whose exit code is lost: the shell returns that of its last program, and the run looks successful",
-    fix="begin the shell's text with `set -eo pipefail;` (bash) and leave out `|| true`; `| tee` is not needed, launcher.log has all output",
+    fix="begin the shell's text with `set -eo pipefail;` (bash) and leave out `|| true`; `| tee` is not needed: launcher.log has it all",
 )
 PROGRAM_CHECKS = (PROGRAM, TORCHRUN, SCRIPT, PIPELINE, GIT, NVIDIA_SMI)
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
