@@ -20,7 +20,7 @@ from seatrial.core.files import open_file
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.outcome import Diagnosis
 
-LONGEST_TURN_S = 0.2
+LONGEST_TURN_CPU_S = 0.2
 """Of one turn a second: a tenth of this is enough for a script that prints a megabyte a second."""
 REMEMBERED_BYTES = 256
 """Before the place where the next block begins: another text there means that it is another log."""
@@ -31,8 +31,8 @@ RUNNER_LINE = b"--world_info="
 class GrowingLog:
     """Reads the log of one attempt as it grows."""
 
-    def __init__(self, attempt: AttemptPaths, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._attempt, self._log, self._monotonic = attempt, attempt.launcher_log, monotonic
+    def __init__(self, attempt: AttemptPaths, cpu_clock: Callable[[], float] = time.thread_time) -> None:
+        self._attempt, self._log, self._cpu_clock = attempt, attempt.launcher_log, cpu_clock
         self._reader = LogReader()
         self._file: tuple[int, int] | None = None
         self._offset, self._before, self._rest = 0, b"", b""
@@ -40,9 +40,9 @@ class GrowingLog:
         self._is_lost = self._is_whole = self._has_runner_line = False
 
     def read(self) -> None:
-        """Whole blocks that were added since the last turn, as many as fit into LONGEST_TURN_S."""
-        end_m = self._monotonic() + LONGEST_TURN_S
-        self._follow(lambda size: size - self._offset >= BLOCK_BYTES and self._monotonic() < end_m)
+        """Whole blocks that were added since the last turn, as many as fit into LONGEST_TURN_CPU_S."""
+        until_s = self._cpu_clock() + LONGEST_TURN_CPU_S
+        self._follow(lambda size: size - self._offset >= BLOCK_BYTES and self._cpu_clock() < until_s)
 
     def diagnose(self, exit_code: int | None, asked_steps: int | None) -> Diagnosis:
         """From every line of every host's log, once the run is over."""

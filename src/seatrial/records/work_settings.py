@@ -107,7 +107,7 @@ def typed_settings(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIA
     """Options of a script with their values: `--seq_len 64`, `--seq_len=64`, `data.seq_len=64`. An axis may have another name than the
     option that it sets, a command line behind `bash -c` is one argument, and a value may be a variable that is set in it or before."""
     words = [word for one in argv for word in _words(one)]
-    assigned = {found["name"]: found["value"] for word in words if (found := _ASSIGNMENT.fullmatch(word))}
+    assigned = {each["name"]: each["value"] for word in words if (each := _ASSIGNMENT.fullmatch(word))}
     words = [_expanded(word, {**variables, **assigned}) for word in words]
     found: dict[str, str] = {}
     for at, word in enumerate(words):

@@ -60,11 +60,11 @@ class Clock:
     """Every reading of it is a tenth of a second later."""
 
     def __init__(self) -> None:
-        self.now_m = 0.0
+        self.now_s = 0.0
 
     def __call__(self) -> float:
-        self.now_m += 0.1
-        return self.now_m
+        self.now_s += 0.1
+        return self.now_s
 
 
 def test_a_turn_is_short_and_the_rest_is_read_at_the_end(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_turn_is_short_and_the_rest_is_read_at_the_end(tmp_path: Path) -> None
     log.read()
     write(attempt, 8 * BLOCK + b"ValueError: bad\n")
     log.read()
-    assert clock.now_m < 1.0
-    assert log.diagnose(1, None).detail == "ValueError: bad" and clock.now_m < 1.0
+    assert clock.now_s < 1.0
+    assert log.diagnose(1, None).detail == "ValueError: bad" and clock.now_s < 1.0
     assert not log.may_name_ranks()
 
 
