@@ -27,7 +27,7 @@ from seatrial.agent.output import LineMarker, LogFile, PassThrough, StartedProce
 from seatrial.core import linux
 from seatrial.core.files import write_json
 from seatrial.core.paths import AttemptPaths
-from seatrial.machine.processes import PROC, STOPPED, ProcessTree, read_argv, read_environ, read_process
+from seatrial.machine.processes import PROC, STOPPED, ProcessStat, ProcessTree, read_argv, read_environ, read_process, read_text
 from seatrial.records.codec import to_json
 from seatrial.records.events import RANK_VARIABLES
 from seatrial.records.launch import COMMAND_LAUNCHERS, AgentOrder, ObservedRanks
@@ -43,6 +43,12 @@ MOST_RANKS_SEEN = 1_000_000
 # Beside those that the probe reads: MPICH's and Intel MPI's, Horovod's.
 SEEN_VARIABLES = (*RANK_VARIABLES, ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"), ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_LOCAL_RANK"))
 SPAWNED = "from multiprocessing.spawn import spawn_main"
+# Ranks that a script forks work alike while it waits for them. Workers of a data loader work while it trains; they are named, too.
+LEAST_FORKED_CPU_S = 0.2
+LEAST_SHARE_OF_BUSIEST = 0.5
+MOST_SHARE_OF_PARENT = 0.02
+LOADER_NAME = "pt_data_worker"
+IN_WAITPID = "do_wait"
 
 
 def start_processes(order: AgentOrder, caller: Mapping[str, str]) -> Iterator[StartedProcess]:
@@ -182,6 +188,8 @@ class RankObserver:
         self.look_at, self._wait_s = -math.inf, FIRST_LOOK_S
         self._seen = ObservedRanks()
         self._written: ObservedRanks | None = None
+        self._first_cpu_s: dict[tuple[int, int], float] = {}
+        self._waited: dict[int, int] = {}
 
     def look(self, now: float) -> None:
         """Read the variables if it is time, and write what is new."""
@@ -191,13 +199,14 @@ class RankObserver:
         self.look_at, self._wait_s = now + self._wait_s, min(2 * self._wait_s, longest_s)
         seen, pids = self._seen, self._tree.read() or {}
         ranks = [found for pid in pids if (found := self._rank_of(pid)) is not None]
-        argvs = [read_argv(pid, self._proc) for pid in pids]
+        argvs = {pid: read_argv(pid, self._proc) for pid in pids}
         self._seen = ObservedRanks(
             world_sizes=tuple(sorted({*seen.world_sizes, *(size for _, size in ranks)})),
             ranks=tuple(sorted({*seen.ranks, *(rank for rank, _ in ranks if rank is not None)})),
-            launchers=tuple(sorted({*seen.launchers, *(name for argv in argvs for name in _launchers_in(argv))})),
-            spawned=max(seen.spawned, sum(any(SPAWNED in argument for argument in argv[:4]) for argv in argvs)),
+            launchers=tuple(sorted({*seen.launchers, *(name for argv in argvs.values() for name in _launchers_in(argv))})),
+            spawned=max(seen.spawned, sum(any(SPAWNED in argument for argument in argv[:4]) for argv in argvs.values())),
             looks=seen.looks + 1,
+            forked=seen.forked if ranks or (forked := self._num_forked(pids, argvs)) is None else forked,
         )
         if self._written is None or replace(self._seen, looks=self._written.looks) != self._written:
             self.write()
@@ -207,6 +216,28 @@ class RankObserver:
         with contextlib.suppress(OSError):
             write_json(self._path, to_json(self._seen))
             self._written = self._seen
+
+    def _num_forked(self, processes: Mapping[int, ProcessStat], argvs: Mapping[int, Sequence[str]]) -> int | None:
+        """Processes that a Python process forked and that do its work while it waits; None where none has several."""
+        children: dict[int, list[int]] = {}
+        for pid, stat in processes.items():
+            # A fork has its parent's argv until it executes another program.
+            if argvs[pid] and argvs.get(stat.parent) == argvs[pid] and stat.name != LOADER_NAME:
+                children.setdefault(stat.parent, []).append(pid)
+        several = {pid: forks for pid, forks in children.items() if len(forks) > 1 and Path(argvs[pid][0]).name.startswith("python")}
+        counts = [len(forks) if self._waits_for(pid, forks, processes) else 0 for pid, forks in several.items()]
+        return max(counts, default=None)
+
+    def _waits_for(self, pid: int, forks: Sequence[int], processes: Mapping[int, ProcessStat]) -> bool:
+        """By the CPU time of all since they were first seen; where the forks use none, by most looks having found it in waitpid."""
+        own_s, *cpu_s = (self._cpu_since_seen_s(one, processes[one]) for one in (pid, *forks))
+        self._waited[pid] = self._waited.get(pid, 0) + (1 if read_text(self._proc / str(pid) / "wchan") == IN_WAITPID else -1)
+        if max(cpu_s) < LEAST_FORKED_CPU_S:
+            return self._waited[pid] > 1
+        return min(cpu_s) >= LEAST_SHARE_OF_BUSIEST * max(cpu_s) and own_s <= MOST_SHARE_OF_PARENT * min(cpu_s)
+
+    def _cpu_since_seen_s(self, pid: int, stat: ProcessStat) -> float:
+        return stat.cpu_s - self._first_cpu_s.setdefault((pid, stat.started_ticks), stat.cpu_s)
 
     def _rank_of(self, pid: int) -> tuple[int | None, int] | None:
         """Rank, where it is set, and number of ranks in a process's variables; None where it has none of its own."""

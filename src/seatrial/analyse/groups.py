@@ -31,6 +31,7 @@ from seatrial.records.run_table import config_cells, qualified_name, run_work_se
 from seatrial.records.signatures.registry import fault_of
 
 FIGURES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
+TYPED_WORK = ("samples_per_step", "tokens_per_step")
 CONFIG_COLUMNS = GROUP_SEED[GROUP_SEED.index("zero_stage") : GROUP_SEED.index("git_dirty") + 1]
 MIXED = "mixed"
 ITER_P50 = "tail_mean_iter_p50_ms_mean"
@@ -100,6 +101,7 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         seed={"group": name, "mode": spec.mode, "runs": len(counted), **seed_group_cells(counted or members, counted)},
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
         work=run_work_settings(spec),
+        typed_work={name: value for name in TYPED_WORK if (value := getattr(spec.workload, name)) is not None},
     )
 
 

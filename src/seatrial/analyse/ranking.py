@@ -24,7 +24,7 @@ from seatrial.records.caution import Caution, Scalar
 from seatrial.records.comparison import Comparability
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking
 from seatrial.records.plan import SENTINEL
-from seatrial.records.work_settings import SAMPLES, work_unit
+from seatrial.records.work_settings import SAMPLES, is_harmless, work_unit
 
 # The lower p90/p50 does not outweigh a larger difference than this, however widely the best one's own runs scatter.
 CLOSE = 0.10
@@ -369,6 +369,7 @@ def _ranking_cautions(groups: Sequence[GroupSummary], metric: Metric) -> Iterato
     """Everything that weakens the order, the gravest first."""
     running = [group for group in groups if group.runs]
     yield from _unlike_work(running, metric)
+    yield from _constant_work(running, metric)
     yield from _one_repeat(running)
     yield from _unlike_groups(running)
     yield from _failed_by_platform(groups)
@@ -387,6 +388,29 @@ def _unlike_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Ca
     else:
         return
     yield Caution(kind=work.unlike[0].kind, numbers={"setting": work.unlike[0].setting or None}, text=text)
+
+
+def _constant_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:
+    """The work of a step is a number that the user typed for all groups, and nobody knows whether an axis changes it."""
+    name = metric.name.replace("_per_s", "_per_step")
+    typed = {group.typed_work.get(name) for group in running}
+    axes = dict.fromkeys(axis for group in running for axis in group.axes)
+    unknown = [axis for axis in axes if not is_harmless(axis) and len({group.axes.get(axis) for group in running}) > 1]
+    if len(typed) != 1 or None in typed or not unknown or not _step_times_differ(running) or _compared_work(running).why_not(metric.name):
+        return
+    (value,) = typed
+    yield Caution(
+        kind="constant_work",
+        numbers={name: value, "setting": unknown[0]},
+        text=f"{name} is {value:g} in every group: if {join_names(unknown)} changes the work of a step, {metric.unit} cannot be compared "
+        "between them. If it does, let the script report its work, or set tokens_per_step (sweep: --tokens-per-step) by settings.",
+    )
+
+
+def _step_times_differ(running: Sequence[GroupSummary]) -> bool:
+    """Whether some group takes longer for a step than another, or nobody knows."""
+    known = sorted((group.figures["steps_per_s"] for group in running if "steps_per_s" in group.figures), key=lambda figure: figure.mean)
+    return len(known) > 1 and contains_one(ratio_of(known[0], known[-1])) is not True
 
 
 def _not_comparable(groups: Sequence[GroupSummary], metric: Metric) -> str:

@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from seatrial.campaign.ending import Ending, LostHost
 from seatrial.campaign.escalation import Escalation, Level, StopReasons
+from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts, Urgency
 from seatrial.core import files
 from seatrial.core.control_connection.protocol import LEASE_S
@@ -53,9 +54,12 @@ class Follower:
         on_progress: OnProgress,
         on_stop: OnStop,
         *,
+        log: GrowingLog | None = None,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
+        """`log` is read as it grows, where there is one."""
+        self._log = log
         self._spec, self._attempt, self._interrupts = spec, attempt, interrupts
         self._monotonic, self._wall = monotonic, wall
         self._on_progress, self._on_stop = on_progress, on_stop
@@ -90,6 +94,8 @@ class Follower:
                     read_m = now_m
                     self._offsets_s.update(clock_offsets(agent.nodes()))
                     self._update(now_m - launched_m, now_m)
+                    if self._log is not None:
+                        self._log.read()
                 if self._is_newly_stopped():
                     # Whether its ranks can halt together, and at which step, depends on what they are doing now.
                     self._update(now_m - launched_m, now_m)

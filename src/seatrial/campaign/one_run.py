@@ -16,6 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
+from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.run_outcome import mask_outcome, outcome_of, outcome_of_unstarted
 from seatrial.collect.attempt_files import recover_files
@@ -58,18 +59,19 @@ def run_one(
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
 ) -> RunOutcome:
     """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name."""
-    started_t = time.time()
+    started_t, log = time.time(), GrowingLog(attempt)
     try:
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
             allocation = allocated.allocation
             orders = prepare_attempt(spec, attempt, allocation, os.environ)
             files.write_json(attempt.provenance, to_json(_provenance(spec, attempt, orders[0].command, allocation, plan_hash, hosts)))
             started_t = time.time()
-            ending = Follower(spec, attempt, interrupts, on_progress, on_stop).follow(lambda: _start(attempt, allocated, orders))
+            follower = Follower(spec, attempt, interrupts, on_progress, on_stop, log=log)
+            ending = follower.follow(lambda: _start(attempt, allocated, orders))
         _record_nodes(attempt, allocated, ending.nodes)
         # What the ranks wrote elsewhere while the disk failed belongs to their files.
         recover_files(attempt.folder)
-        outcome = outcome_of(spec, attempt, ending, started_t, allocation.master_port)
+        outcome = outcome_of(spec, attempt, ending, started_t, allocation.master_port, log)
     except LaunchError as error:
         if not attempt.spec.exists():
             files.write_json(attempt.spec, to_json(masked_spec(spec)))

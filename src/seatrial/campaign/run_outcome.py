@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.campaign.ending import Ending, EndingCause, RankEndings, judge_ending, with_oom_kill
+from seatrial.campaign.growing_log import GrowingLog
 from seatrial.collect.attempt_files import node_of_rank
-from seatrial.collect.diagnosis import LogReader
-from seatrial.collect.launcher_log import all_lines, host_logs, last_lines, num_finished_ranks, num_started_ranks
+from seatrial.collect.launcher_log import host_logs, last_lines, num_finished_ranks, num_started_ranks
 from seatrial.collect.stacks import RankStack, is_in_collective, main_frame, read_stacks
 from seatrial.core import files
 from seatrial.core.errors import HostError, LaunchError, PortTakenError, StoppedError
@@ -38,17 +38,21 @@ LAST_EVENTS = 50
 TAIL_BYTES = 200_000
 
 
-def outcome_of(spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int) -> RunOutcome:
+def outcome_of(
+    spec: RunSpec, attempt: AttemptPaths, ending: Ending, started_t: float, port: int, log: GrowingLog | None = None
+) -> RunOutcome:
+    """`log` is what was read of its log while it ran; without one all of it is read now."""
+    log = log or GrowingLog(attempt)
     ranks = read_rank_endings(attempt)
     if ending.returncode == 0:
-        ranks = _with_launcher_log(spec, attempt, ranks)
+        ranks = _with_launcher_log(spec, attempt, ranks, log)
     # A script may hold the probe in rank 0 only, and `--nproc-per-node gpu` leaves the number of ranks to torchrun.
     bundled = spec.workload.module is not None
     judged = judge_ending(ending, ranks, spec.place.ranks if bundled else ranks.started, spec.steps if bundled else None)
     host = ending.broken_host
     found, may_have_failed = None, ""
     if judged.needs_log or judged.outcome is Outcome.OK:
-        read = diagnose_attempt(attempt, ending.returncode, spec.steps)
+        read = log.diagnose(ending.returncode, spec.steps)
         found = read if judged.needs_log or read.outcome is Outcome.FAILED else None
         may_have_failed = _why_it_may_have_failed(read) if not found and read.outcome is None else ""
     if found:
@@ -97,14 +101,6 @@ def _why_it_may_have_failed(read: Diagnosis) -> str:
     return f"exited 0, and its log shows an error: it may have failed ({read.detail})"
 
 
-def diagnose_attempt(attempt: AttemptPaths, exit_code: int | None, asked_steps: int | None) -> Diagnosis:
-    """From every line of every host's log."""
-    reader = LogReader()
-    for file, line in all_lines(attempt):
-        reader.feed(line, source=file)
-    return reader.result(exit_code, asked_steps)
-
-
 def outcome_of_unstarted(spec: RunSpec, attempt: int, error: LaunchError, started_t: float, ended_t: float) -> RunOutcome:
     entry = _signature_of(error)
     return RunOutcome(
@@ -138,9 +134,11 @@ def read_rank_endings(attempt: AttemptPaths) -> RankEndings:
     return RankEndings(started=len(endings), done=len(stops), stepped=stepped, min_steps=min(map(_steps, stops), default=0))
 
 
-def _with_launcher_log(spec: RunSpec, attempt: AttemptPaths, ranks: RankEndings) -> RankEndings:
+def _with_launcher_log(spec: RunSpec, attempt: AttemptPaths, ranks: RankEndings, log: GrowingLog) -> RankEndings:
     """With the ends of ranks that the launcher logged: deepspeed's exit code 0 proves nothing, nor does it in a user's script."""
-    launched = spec.place.ranks if spec.launcher.kind == "deepspeed" else num_started_ranks(attempt.launcher_log)
+    launched = spec.place.ranks if spec.launcher.kind == "deepspeed" else None
+    if launched is None and log.may_name_ranks():
+        launched = num_started_ranks(attempt.launcher_log)
     if not launched:
         return ranks
     return replace(ranks, logged_ok=num_finished_ranks(log.path for log in host_logs(attempt)), launched=launched)

@@ -69,8 +69,8 @@ QuietLimit = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="End a script without the probe after this long without step or output. Default: 10m or --stall-factor times its longest "
-        "silence before, up to three times as long while its processes are busy.",
+        help="End a run after this long without step or output; the probe's named pauses do not count. Default without the probe: 10m "
+        "or --stall-factor times its longest silence before, up to three times as long while its processes are busy.",
         rich_help_panel=RUNNING,
     ),
 ]

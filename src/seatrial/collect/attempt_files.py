@@ -59,6 +59,33 @@ def bounded_lines(path: Path, max_bytes: int, longest: int = MIB) -> Iterator[Li
             yield from _lines_between(source, part, start, end, longest, is_cut=end < size)
 
 
+def lines_with(path: Path, max_bytes: int, keywords: Sequence[bytes]) -> Iterator[LinePiece]:
+    """Of the lines that `bounded_lines` gives, those with one of the keywords, several times as fast."""
+    with open_file(path) as source:
+        size = os.fstat(source.fileno()).st_size
+        ranges = [(0, size)] if size <= max_bytes else [(0, max_bytes // 2), (size - max_bytes // 2, size)]
+        for part, (start, end) in enumerate(ranges):
+            at, begins = source.seek(start), start == 0
+            if not begins:
+                at, begins = at + len(source.readline()), True
+            for block in line_blocks(source, end, MIB):
+                # A line that goes on in the part that is left out is none.
+                whole = block if at + len(block) <= end or end == size else block[: block.rfind(b"\n", 0, end - at) + 1]
+                yield from _pieces_with(whole, at, part, begins, keywords)
+                at, begins = at + len(block), block.endswith(b"\n")
+
+
+def _pieces_with(block: bytes, at: int, part: int, begins: bool, keywords: Sequence[bytes]) -> Iterator[LinePiece]:
+    found: set[tuple[int, int]] = set()
+    for keyword in keywords:
+        position = block.find(keyword)
+        while position >= 0:
+            end = block.find(b"\n", position) + 1 or len(block)
+            found.add((block.rfind(b"\n", 0, position) + 1, end))
+            position = block.find(keyword, end)
+    yield from (LinePiece(at + start, block[start:end], part, begins or start > 0) for start, end in sorted(found))
+
+
 def _lines_between(source: BinaryIO, part: int, start: int, end: int, longest: int, *, is_cut: bool) -> Iterator[LinePiece]:
     at, begins, skipping = source.seek(start), start == 0, start > 0
     while at < end and (text := source.readline(min(longest, end - at) if is_cut else longest)):

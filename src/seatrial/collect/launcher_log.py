@@ -25,6 +25,7 @@ from seatrial.collect.attempt_files import (
     LinePiece,
     bounded_lines,
     host_folders,
+    lines_with,
     longest_non_decreasing,
     read_nodes,
     skipped_bytes,
@@ -164,7 +165,7 @@ def stamped_lines(log: Path, arrivals: Sequence[Arrival], keywords: Sequence[byt
     """Lines with their rank and the arrival of their last byte. A carriage return ends a line too; what follows keeps the rank."""
     clock = _ArrivalClock(arrivals)
     rank: int | None = None
-    for piece in bounded_lines(log, LARGEST_LOG_BYTES):
+    for piece in lines_with(log, LARGEST_LOG_BYTES, keywords) if keywords else bounded_lines(log, LARGEST_LOG_BYTES):
         for start, text, begins in _split_returns(piece):
             if keywords and not any(keyword in text for keyword in keywords) and not text.startswith(b"[rank"):
                 rank = None if begins else rank

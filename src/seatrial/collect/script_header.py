@@ -129,13 +129,21 @@ def _why_unknown(spec: RunSpec, observed: ObservedRanks | None) -> str:
         return f"its processes had different numbers in WORLD_SIZE ({', '.join(map(str, observed.world_sizes))})"
     if observed is not None and observed.spawned > 1:
         return f"it started {observed.spawned} processes by multiprocessing, without rank variables"
+    if observed is not None and observed.forked > 1:
+        return f"it forked {observed.forked} processes that worked while it waited, and a fork shows no rank variables"
     if _leaves_ranks_open(spec):
-        return "it was left to torchrun (nproc_per_node), and none of its processes had rank variables"
+        return f"it was left to torchrun (nproc_per_node), and {_not_seen(observed)}"
     # accelerate sets no variables where it starts a single process; the others always do.
     launchers = [name for name in observed.launchers if name != "accelerate"] if observed is not None else _launchers_in(spec)
     if launchers and spec.launcher.kind == "command":
-        return f"it was started through {' and '.join(launchers)}, and none of its processes had rank variables"
+        return f"it was started through {' and '.join(launchers)}, and {_not_seen(observed)}"
     return ""
+
+
+def _not_seen(observed: ObservedRanks | None) -> str:
+    """Ranks that end between two looks have variables all the same."""
+    looks = f" at {count(observed.looks, 'look')}: ranks that ran for less than a few seconds may have been missed" if observed else ""
+    return f"no process with rank variables was seen{looks}"
 
 
 def _leaves_ranks_open(spec: RunSpec) -> bool:

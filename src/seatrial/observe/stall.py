@@ -8,7 +8,8 @@ is furthest behind is between two steps, has taken them all or was restarted, al
 evaluation without a named pause looks like that. A named pause stops the clocks as long as its rank's heartbeat comes. Without the probe,
 a script is stalled while neither a step nor any output comes: for ten minutes or `factor` times its longest silence before, whichever is
 longer. It cannot announce an evaluation, a download or a compilation, so that silence is extended, at most threefold, while its processes
-are busy; a collective that hangs is busy too, so that activity alone never keeps a run. The plan's `quiet_s` is exact.
+are busy; a collective that hangs is busy too, so that activity alone never keeps a run. The plan's `quiet_s` is exact; with
+the probe, a named pause and the time between heartbeats do not count, and the limits of single ranks are at least as long.
 """
 
 from __future__ import annotations
@@ -194,6 +195,8 @@ class StallDetector:
         if any(state.is_paused and state.rank not in silent for state in progress.rank_states):
             self._pause_clocks(now_m)
             return None
+        if (quiet := self._quiet_stall(check)) is not None:
+            return quiet
         if not check.unfinished and len(progress.rank_states) >= progress.num_ranks:
             return self._stall_after_the_end(check)
         if not check.unfinished:
@@ -203,8 +206,9 @@ class StallDetector:
         clocks = {state.rank: self._clocks[state.rank] for state in check.unfinished}
         within_s = {rank: now_m - clock.judged_m for rank, clock in clocks.items()}
         between_s = {rank: now_m - clock.moved_m for rank, clock in clocks.items()}
-        key = START_KEY if self._start_s > check.limit_s else STALL_KEY
-        stall = self._stall_of_ranks(within_s, check.limit_s, STALL_KEY, check)
+        own_key = QUIET_KEY if check.limit_s == self._stall.quiet_s else STALL_KEY
+        key = START_KEY if self._start_s > check.limit_s else own_key
+        stall = self._stall_of_ranks(within_s, check.limit_s, own_key, check)
         return stall or self._stall_of_ranks(between_s, max(check.limit_s, self._start_s), key, check)
 
     def _update_clock(self, state: RankState, now_m: float) -> None:
@@ -220,11 +224,11 @@ class StallDetector:
             clock.heartbeat_m = clock.moved_m = clock.judged_m = now_m
 
     def _limit_s(self, progress: Progress) -> float:
-        slowest_ms = _slowest_ms(progress)
+        slowest_ms, least_s = _slowest_ms(progress), max(self._stall.floor_s, self._stall.quiet_s or 0.0)
         if slowest_ms is None:
             # No step time is known yet.
-            return max(self._stall.floor_s, self._start_s)
-        return max(self._stall.floor_s, self._stall.factor * slowest_ms / 1000)
+            return max(least_s, self._start_s)
+        return max(least_s, self._stall.factor * slowest_ms / 1000)
 
     def _exempt_between_steps(self, check: _Check) -> None:
         """The plan's own limit does not count while those that the others wait for are between steps, and more than in passing."""
@@ -242,15 +246,29 @@ class StallDetector:
         longest_s = max((unmoved_s[state.rank] for state in last), default=0.0)
         if longest_s < limit_s + HEARTBEAT_SPREAD_S:
             return None
-        culprit = find_culprit(last, check.silent)
+        moving = frozenset(rank for rank, seconds in unmoved_s.items() if seconds < limit_s)
+        return self._stall_at(find_culprit(last, check.silent), longest_s, limit_s, key, check, moving)
+
+    def _quiet_stall(self, check: _Check) -> Stall | None:
+        """Neither a step of any rank nor output for as long as the user has set, since the last named pause."""
+        quiet_s = check.now_m - max(self._output_m, *(clock.moved_m for clock in self._clocks.values()))
+        if self._stall.quiet_s is None or quiet_s < self._stall.quiet_s + HEARTBEAT_SPREAD_S:
+            return None
+        culprit = find_culprit(furthest_behind(check.unfinished), check.silent) if check.unfinished else None
+        return self._stall_at(culprit, quiet_s, self._stall.quiet_s, QUIET_KEY, check)
+
+    def _stall_at(
+        self, culprit: RankState | None, stalled_s: float, limit_s: float, key: str, check: _Check, moving: frozenset[int] = frozenset()
+    ) -> Stall:
+        silent_m = self._clocks[culprit.rank].heartbeat_m if culprit is not None and culprit.rank in check.silent else None
         return Stall(
-            stalled_s=longest_s,
+            stalled_s=stalled_s,
             limit_s=limit_s,
             key=key,
             culprit=culprit,
-            silent_s=check.now_m - self._clocks[culprit.rank].heartbeat_m if culprit.rank in check.silent else None,
-            others=tuple(state for state in check.unfinished if state.rank != culprit.rank),
-            moving=frozenset(rank for rank, seconds in unmoved_s.items() if seconds < limit_s),
+            silent_s=None if silent_m is None else check.now_m - silent_m,
+            others=tuple(state for state in check.unfinished if culprit is not None and state.rank != culprit.rank),
+            moving=moving,
             num_done=len(check.progress.rank_states) - len(check.unfinished),
             iter_ms_p50=_slowest_ms(check.progress),
         )

@@ -73,19 +73,25 @@ NVIDIA_SMI = information(
 )
 PIPELINE = warning(
     name="pipeline",
-    what="whether a shell in the command has a pipeline (`… | tee log`) without `pipefail`",
-    prevents="a failed program whose exit code is lost: the shell returns that of the last program, and the run looks successful",
-    fix="begin the shell's text with `set -o pipefail;` (bash), or leave out `| tee`: launcher.log has all output",
+    what="whether a shell in the command loses exit codes: `… | tee log` without `pipefail`, `… || true`, `…; echo done`",
+    prevents="a failed program whose exit code is lost: the shell returns that of its last program, and the run looks successful",
+    fix="begin the shell's text with `set -eo pipefail;` (bash) and leave out `|| true`; `| tee` is not needed: launcher.log has it all",
 )
 PROGRAM_CHECKS = (PROGRAM, TORCHRUN, SCRIPT, PIPELINE, GIT, NVIDIA_SMI)
 SHELLS = ("sh", "bash", "dash", "zsh", "ksh")
+SHELL_PUNCTUATION = "|&;<>()\n"
+# Commands that succeed whatever happened before.
+ALWAYS_SUCCEED = ("true", ":", "echo", "printf", "date", "sleep", "sync")
+ENDS_ON_ERROR = re.compile(r"\bset +(?:-[a-z]*e|-o +errexit)")
+# bash's and zsh's exit codes of all programs of a pipeline.
+READS_ALL_CODES = re.compile(r"pipefail|\bPIPESTATUS\b|\bpipestatus\b")
 
 
 def check_programs(need: Need) -> Iterator[Check]:
     yield from _check_programs(need)
     yield from _check_scripts(need)
-    if lossy := next((text for spec in need.runs if (text := lossy_pipeline(spec))), ""):
-        yield PIPELINE.result(False, f"the exit code of a program before the last `|` is lost: {shorten_line(lossy)}")
+    if lossy := next((found for spec in need.runs if (found := lost_exit_code(spec))), ""):
+        yield PIPELINE.result(False, lossy)
     for definition in (GIT, NVIDIA_SMI):
         yield definition.result(True, find_on_path(definition.name) or "not on PATH")
 
@@ -109,26 +115,43 @@ def _first_word(spec: RunSpec) -> str | None:
     return spec.workload.script if spec.launcher.kind == "command" else None
 
 
-def lossy_pipeline(spec: RunSpec) -> str:
-    """What a shell in the command is told to run, where a pipeline in it hides the exit code of its first programs; else empty."""
+def lost_exit_code(spec: RunSpec) -> str:
+    """Why a shell in the command may return 0 though a program in it failed, and its text; empty where it does not, as far as is seen."""
     argv = (*spec.launcher.program, *spec.launcher.args, *([spec.workload.script] if spec.workload.script else ()), *spec.workload.args)
     for index, argument in enumerate(argv):
         if Path(argument).name not in SHELLS:
             continue
-        given = list(itertools.takewhile(lambda one: one[:1] in "-+" or one == "pipefail", argv[index + 1 :]))
+        given = list(itertools.takewhile(lambda one: one[:1] in "-+" or one in ("pipefail", "errexit"), argv[index + 1 :]))
         text = argv[index + 1 + len(given)] if index + 1 + len(given) < len(argv) else ""
-        if any(re.fullmatch(r"-[a-z]*c[a-z]*", option) for option in given) and not any("pipefail" in one for one in (*given, text)):
-            return text if has_pipe(text) else ""
+        if any(re.fullmatch(r"-[a-z]*c[a-z]*", option) for option in given):
+            why = _why_code_is_lost(text, given)
+            return f"{why}: {shorten_line(text)}" if why else ""
     return ""
 
 
-def has_pipe(text: str) -> bool:
-    """Whether a shell would see a `|` in it; a quoted one is none, nor is `||`."""
-    # Not as POSIX: quoted tokens keep their quotes.
-    lexer = shlex.shlex(text, posix=False, punctuation_chars="|&;<>()")
+def _why_code_is_lost(text: str, options: Sequence[str]) -> str:
+    tokens = _shell_tokens(text)
+    if any(token in ("|", "|&") for token in tokens) and not READS_ALL_CODES.search(" ".join((*options, text))):
+        return "the exit code of a program before the last `|` is lost"
+    while tokens and not tokens[-1].strip(";\n"):
+        tokens.pop()
+    begins = max((at + 1 for at, token in enumerate(tokens) if not token.strip(SHELL_PUNCTUATION)), default=0)
+    before, last = "".join(tokens[begins - 1 : begins]) if begins else "", tokens[begins:]
+    if not last or (last[0] not in ALWAYS_SUCCEED and last != ["exit", "0"]):
+        return ""
+    ends_on_error = ENDS_ON_ERROR.search(text) or any(re.fullmatch(r"-[a-z]*e[a-z]*|errexit", option) for option in options)
+    if before == "||" or (not before.strip(";\n") and before and not ends_on_error):
+        return f"`{' '.join(last)}` at the end succeeds whatever failed before it"
+    return ""
+
+
+def _shell_tokens(text: str) -> list[str]:
+    """Quoted ones keep their quotes; none where the text cannot be read."""
+    lexer = shlex.shlex(text, posix=False, punctuation_chars=SHELL_PUNCTUATION)
+    lexer.whitespace, lexer.commenters = " \t\r", ""
     with contextlib.suppress(ValueError):
-        return any(token in ("|", "|&") for token in lexer)
-    return False
+        return list(lexer)
+    return []
 
 
 def _absence(name: str, cwd: Path) -> str:

@@ -123,6 +123,8 @@ class ObservedRanks:
     """Most processes at once that Python's multiprocessing had spawned."""
     looks: int = 0
     """How often it looked."""
+    forked: int = 0
+    """Processes that a Python process had forked, and that did about equal work while it waited."""
 
 
 AFTER_EFFECT_CODES = (1, -15)

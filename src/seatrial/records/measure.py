@@ -465,6 +465,8 @@ class GroupSummary:
     cautions: tuple[Caution, ...] = ()
     work: tuple[WorkSetting, ...] = ()
     """Settings that change the work of a sample or a step, with their values."""
+    typed_work: dict[str, float] = field(default_factory=dict)
+    """`samples_per_step` and `tokens_per_step`, where the plan gives them."""
 
 
 @dataclass(frozen=True, kw_only=True)

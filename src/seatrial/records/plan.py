@@ -139,8 +139,9 @@ than this many times its longest one before."""
     """Nothing shorter than this is a stall, in seconds; heartbeats come every 5 s, and that much is added. Between two steps and after \
 the last one it is `limits.start_s` if that is longer; for a script without the probe it is at least ten minutes."""
     quiet_s: float | None = _bounded(None, gt=0)
-    """For a script without the probe: longest time in seconds without output or step, exactly, instead of the two above. With null they \
-decide, and a script whose processes are busy (CPU, GPU, disk, network) gets up to three times as long."""
+    """For a script of your own: longest time in seconds without output or step, exactly. With the probe, named pauses do not count and \
+6.5 s are added for heartbeats. With null the two above decide, and a script without the probe whose processes are busy (CPU, GPU, disk, \
+network) gets up to three times as long."""
 
 
 StackSignal = Literal["USR1", "USR2", "WINCH", "URG", "IO", "PWR"]

@@ -102,7 +102,7 @@ def global_batch(spec: RunSpec, effective: Effective, world_size: int) -> float 
 def run_work_settings(spec: RunSpec) -> tuple[WorkSetting, ...]:
     """Of its settings, axes, typed options and variables of the plan, those that change the work of a sample or a step."""
     settings = {name: "" if value is None else str(value) for name, value in {**spec.settings, **spec.axes}.items()}
-    typed = {name: value for name, value in typed_settings(spec.workload.args).items() if name not in settings}
+    typed = {name: value for name, value in typed_settings(spec.workload.args, spec.env).items() if name not in settings}
     variables = {f"env.{name}": value for name, value in spec.env.items()}
     return work_settings(settings | typed | variables, spec.workload.sample_size)
 

@@ -31,9 +31,12 @@ _NAMES = (
     (
         AUDIO,
         r"slice_?(?:s|sec|seconds|len(?:gth)?)|(?:max_|min_)?audio_?(?:s|sec|seconds?|len(?:gth)?)|clip_?(?:s|sec|seconds|len(?:gth)?)"
-        r"|segment_?(?:s|sec|seconds|len(?:gth)?|size)|(?:max|min|fixed)_slice_seconds|sample_?duration",
+        r"|segment_?(?:s|sec|seconds|len(?:gth)?|size)|(?:max|min|fixed)_slice_seconds|(?:sample|audio|clip|utterance|segment|crop|slice)_?duration",
     ),
-    (PIXELS, r"(?:image|img|crop|input|patch)_?(?:size|res|resolution|height|width)|imgsz|resolution|(?:num_)?frames|num_?crops"),
+    (
+        PIXELS,
+        r"(?:image|img|crop|input|patch|train)_?(?:size|res|resolution|height|width|h|w)|imgsz|resolution|(?:num_)?frames|num_?crops",
+    ),
 )
 _PATTERNS = (
     *((unit, re.compile(rf"(?:^|_)(?:{names})(?:_|$)", re.IGNORECASE)) for unit, names in _NAMES),
@@ -50,11 +53,25 @@ _PATTERNS = (
 # Words that mean it only where they are the whole name.
 _WHOLE_NAMES = {
     **dict.fromkeys(("block", "seq", "seqs", "sequence", "context", "ctx", "len", "length"), TOKENS),
-    **dict.fromkeys(("img", "image", "res", "crop"), PIXELS),
+    **dict.fromkeys(("img", "image", "res", "crop", "height"), PIXELS),
     "ga": SAMPLES,
 }
+# Known not to change the work of a sample or a step: how data is loaded, how ranks communicate, how numbers are held, the model, the
+# optimiser.
+_HARMLESS = re.compile(
+    r"(?:^|_)(?:lr|wd|eps|betas?|amp|nw|half|comm|heads?|ib)(?:_|$)|workers|prefetch|pin_mem|persist|shuffle|thread|omp_|numa|affinity"
+    r"|learning_rate|decay|momentum|warmup|schedul|seed|dropout|grad_clip|clip_grad|precision|dtype|bf16|fp16|fp8|fp32|tf32|compile|fuse"
+    r"|cudnn|benchmark|determin|zero|stage|offload|bucket|overlap|nccl|gloo|backend|ddp|fsdp|shard|socket|p2p|allreduce|attn|attention|sdpa"
+    r"|flash|kernel|checkpoint|recompute|remat|optim|foreach|capturable|graph|channels_last|d_model|hidden|layers?$|embd|ffn|mlp|depth"
+    r"|vocab|expert|ranks|nproc|num_gpus|num_processes|world_size|cuda_|torch_|log_|debug|profile",
+    re.IGNORECASE,
+)
 _OPTION = re.compile(r"(?:--?|\+{0,2})(?P<name>[A-Za-z][\w.-]*)=(?P<value>.*)", re.DOTALL)
 _FLAG = re.compile(r"--?(?P<name>[A-Za-z][\w.-]*)")
+_ASSIGNMENT = re.compile(r"(?P<name>[A-Za-z_]\w*)=(?P<value>[^$`]*)")
+_VARIABLE = re.compile(r"\$\{?(?P<name>[A-Za-z_]\w*)\}?")
+_ARITHMETIC = "$(("
+_NO_VARIABLES: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +98,17 @@ def _unit_of(name: str) -> str:
     return found or next((unit for unit, pattern in _PATTERNS if pattern.search(plain)), "")
 
 
-def typed_settings(argv: Sequence[str]) -> dict[str, str]:
+def is_harmless(name: str) -> bool:
+    """Whether a setting of this name is known to change neither the size of a sample nor the number of samples in a step."""
+    return not _unit_of(name) and _HARMLESS.search(name.rpartition(".")[2].replace("-", "_")) is not None
+
+
+def typed_settings(argv: Sequence[str], variables: Mapping[str, str] = _NO_VARIABLES) -> dict[str, str]:
     """Options of a script with their values: `--seq_len 64`, `--seq_len=64`, `data.seq_len=64`. An axis may have another name than the
-    option that it sets, and a command line behind `bash -c` is one argument."""
+    option that it sets, a command line behind `bash -c` is one argument, and a value may be a variable that is set in it or before."""
     words = [word for one in argv for word in _words(one)]
+    assigned = {each["name"]: each["value"] for word in words if (each := _ASSIGNMENT.fullmatch(word))}
+    words = [_expanded(word, {**variables, **assigned}) for word in words]
     found: dict[str, str] = {}
     for at, word in enumerate(words):
         if option := _OPTION.fullmatch(word):
@@ -95,12 +119,23 @@ def typed_settings(argv: Sequence[str]) -> dict[str, str]:
 
 
 def _words(argument: str) -> list[str]:
-    if " " not in argument:
+    if not any(blank in argument for blank in " \t\n"):
         return [argument]
+    lexer = shlex.shlex(argument, posix=True, punctuation_chars=";&|")
+    lexer.whitespace_split, lexer.commenters = True, ""
     try:
-        return shlex.split(argument)
+        return list(lexer)
     except ValueError:
         return argument.split()
+
+
+def _expanded(word: str, variables: Mapping[str, str]) -> str:
+    """With the values of a shell's variables; an expression stays one, as it differs where they do."""
+    if "$" not in word:
+        return word
+    if _ARITHMETIC in word:
+        return re.sub(r"\$?\b([A-Za-z_]\w*)\b", lambda found: variables.get(found[1], found[0]), word)
+    return _VARIABLE.sub(lambda found: variables.get(found["name"], found[0]), word)
 
 
 def work_settings(settings: Mapping[str, str], declared: Mapping[str, str] | None = None) -> tuple[WorkSetting, ...]:

@@ -17,6 +17,7 @@ from seatrial.core.errors import CampaignError
 from seatrial.core.paths import ANY_ATTEMPT, CampaignPaths
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Caution
+from seatrial.records.measure import GroupSummary
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.results import GroupedCampaign, MeasuredRun
 from seatrial.results.folders import find_campaign
@@ -65,10 +66,21 @@ def group_campaign(
         runs=runs,
         pending=_pending(plans, runs),
         groups=groups,
-        ranking=rank_groups(groups, rank_by),
+        ranking=rank_groups(_in_plan_order(groups, plans[-1]), rank_by),
         plans=tuple(plans),
         cautions=(*read.cautions, *stored.cautions, *unknown),
     )
+
+
+def _in_plan_order(groups: Sequence[GroupSummary], plan: CampaignPlan) -> list[GroupSummary]:
+    """By the values of the axes as the plan lists them: runs are shuffled. Groups of other plans come last, as they are."""
+
+    def place(group: GroupSummary) -> tuple[int, ...]:
+        return tuple(
+            list(values).index(group.axes[axis]) if group.axes.get(axis) in values else len(values) for axis, values in plan.axes.items()
+        )
+
+    return sorted(groups, key=place)
 
 
 def can_measure() -> bool:

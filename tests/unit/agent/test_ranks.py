@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,10 +30,22 @@ subprocess.run(["bash", "-c", "( " + command + " ) | cat", sys.executable, {RANK
 ROOT = 100
 
 
-def add_process(proc: Path, pid: int, parent: int = ROOT, argv: tuple[str, ...] = ("python",), **env: str) -> None:
+def add_process(
+    proc: Path,
+    pid: int,
+    parent: int = ROOT,
+    argv: tuple[str, ...] = ("python",),
+    *,
+    cpu_s: float = 0.0,
+    wchan: str = "0",
+    name: str = "python",
+    **env: str,
+) -> None:
     folder = proc / str(pid)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "stat").write_text(f"{pid} (python) S {parent} " + " ".join(["0"] * 17 + [str(pid)] + ["0"] * 10))
+    ticks = round(cpu_s * os.sysconf("SC_CLK_TCK"))
+    (folder / "stat").write_text(f"{pid} ({name}) S {parent} " + " ".join(["0"] * 9 + [str(ticks)] + ["0"] * 7 + [str(pid)] + ["0"] * 10))
+    (folder / "wchan").write_text(wchan)
     (folder / "cmdline").write_bytes("\0".join(argv).encode() + b"\0")
     (folder / "environ").write_bytes(b"".join(f"{name}={value}\0".encode() for name, value in env.items()))
 
@@ -94,3 +107,37 @@ def test_what_starts_ranks_without_variables_is_seen(tmp_path: Path) -> None:
         )
     seen = observe(tmp_path, looks=3)
     assert seen.launchers == ("docker", "torch.distributed.run") and seen.spawned == 2 and not seen.world_sizes
+
+
+def observe_forks(
+    tmp_path: Path, parent_s: tuple[float, ...], worker_s: tuple[float, ...], *, wchan: str = "0", name: str = "python"
+) -> int:
+    """What is seen of a script with two forks, each used so much CPU time at each look; the second a little less."""
+    proc, order = tmp_path / "proc", order_for(tmp_path, "")
+    observer = RankObserver(order, {}, root=ROOT, proc=proc)
+    for number, (own_s, fork_s) in enumerate(zip(parent_s, worker_s, strict=True)):
+        add_process(proc, 101, argv=("python", "sp.py"), cpu_s=own_s, wchan=wchan)
+        for pid, share in ((102, 1.0), (103, 0.8)):
+            add_process(proc, pid, 101, argv=("python", "sp.py"), cpu_s=share * fork_s, name=name)
+        observer.look(number * 100.0)
+    return from_json(ObservedRanks, read_json(attempt_of(order).observed_ranks)).forked
+
+
+@pytest.mark.parametrize(
+    ("parent_s", "worker_s", "wchan", "forked"),
+    [
+        pytest.param((9.0, 9.0, 9.0), (0.0, 3.0, 6.0), "0", 2, id="ranks that compute"),
+        pytest.param((9.0, 9.0, 9.0), (0.0, 0.0, 0.1), "do_wait", 2, id="ranks that wait for a GPU"),
+        pytest.param((9.0, 12.0, 15.0), (0.0, 3.0, 6.0), "0", 0, id="a data loader's workers"),
+        pytest.param((9.0, 9.0, 9.5), (0.0, 5.0, 8.0), "0", 0, id="workers that a training waited for first"),
+        pytest.param((9.0, 9.0, 9.0), (0.0, 0.0, 0.0), "0", 0, id="idle workers of an idle script"),
+    ],
+)
+def test_processes_that_a_script_forks_and_waits_for(
+    tmp_path: Path, parent_s: tuple[float, ...], worker_s: tuple[float, ...], wchan: str, forked: int
+) -> None:
+    assert observe_forks(tmp_path, parent_s, worker_s, wchan=wchan) == forked
+
+
+def test_named_workers_of_a_data_loader_are_no_ranks(tmp_path: Path) -> None:
+    assert observe_forks(tmp_path, (9.0, 9.0), (0.0, 3.0), name="pt_data_worker") == 0

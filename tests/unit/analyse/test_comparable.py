@@ -17,7 +17,7 @@ from seatrial.analyse.statistics import estimate
 from seatrial.records.comparison import ComparedGroup, ComparedRun, LossVerdict, Relation
 from seatrial.records.measure import GroupSummary, ReportedFigure
 from seatrial.records.run_table import run_work_settings
-from seatrial.records.work_settings import SAMPLES, work_settings, work_unit
+from seatrial.records.work_settings import SAMPLES, is_harmless, typed_settings, work_settings, work_unit
 from seatrial.report.comparison import facts
 from tests.unit.analyse import factory
 from tests.unit.analyse.factory import course, side
@@ -211,7 +211,8 @@ def test_what_a_workload_declares_outweighs_the_name() -> None:
         ("tokens", "seq_len sequence_length max_seq_len max_length block_size context_length train.seq_len env.SEQ_LEN max-length n_ctx"),
         ("tokens", "block seq context length max_tokens max_source_length prompt_len n_positions"),
         ("audio_s", "fixed_slice_s max_slice_s audio_length clip_seconds"),
-        ("pixels", "image_size img_size resolution crop_size num_frames imgsz patch_size res"),
+        ("pixels", "image_size img_size resolution crop_size num_frames imgsz patch_size res height img_h image_width train_res"),
+        ("audio_s", "clip_duration audio_duration"),
         (
             SAMPLES,
             "bs mb batch_size micro_batch per_device_batch_size accum_steps gradient_accumulation_steps",
@@ -229,17 +230,44 @@ def test_settings_by_name(unit: str, names: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "args", [("--block_size", "{}"), ("--block_size={}",), ("data.block_size={}", "-x"), ("-c", "torchrun t.py --block_size {} | tee log")]
+    "args",
+    [
+        ("--block_size", "{}"),
+        ("--block_size={}",),
+        ("data.block_size={}", "-x"),
+        ("-c", "torchrun t.py --block_size {} | tee log"),
+        ("-c", "L={}; python t.py --block_size $L"),
+        ("-c", "export L={}\npython t.py --block_size=${{L}} | tee log"),
+        ("-c", "L={};python t.py --block_size $((L*2))"),
+        ("-c", "block_size={} python t.py"),
+    ],
 )
 def test_an_axis_may_have_another_name_than_the_option_it_sets(args: tuple[str, ...]) -> None:
     specs = [
         replace(factory.spec(f"b{size}_r1"), axes={"b": size}, workload=replace(factory.spec("b").workload, args=filled))
         for size in (32, 64)
-        for filled in [tuple(arg.replace("{}", str(size)) for arg in args)]
+        for filled in [tuple(arg.replace("{}", str(size)).replace("{{", "{").replace("}}", "}") for arg in args)]
     ]
     a, b = (factory.group(spec.run, figures=SHORT.figures, work=run_work_settings(spec)) for spec in specs)
     assert comparable(a, b).why_not("samples_per_s") and not comparable(a, a).unlike
-    assert comparable(a, b).unlike[0].setting.endswith("block_size (32 → 64)")
+    expected = "block_size ($((32*2)) → $((64*2)))" if "$((" in args[-1] else "block_size (32 → 64)"
+    assert comparable(a, b).unlike[0].setting.endswith(expected)
+
+
+def test_a_value_may_be_a_variable_of_the_plan() -> None:
+    typed = typed_settings(["python t.py --block_size $L --x $M"], {"L": "32"})
+    assert typed == {"block_size": "32", "x": "$M"}
+
+
+@pytest.mark.parametrize(
+    ("harmless", "names"),
+    [
+        (True, "num_workers lr env.NCCL_ALGO zero_stage d_model precision compile n_layers adam_eps"),
+        (False, "s b width chunk_size window_size accum_steps bs batch seq_len steps size duration"),
+    ],
+)
+def test_settings_that_are_known_to_be_harmless(harmless: bool, names: str) -> None:
+    assert {name: is_harmless(name) for name in names.split()} == dict.fromkeys(names.split(), harmless)
 
 
 def working(name: str, **figures: float) -> ComparedGroup:

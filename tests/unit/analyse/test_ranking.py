@@ -371,3 +371,31 @@ def test_sentences() -> None:
         lines.append(f"{name}: {' | '.join((found.reason, *recommended, *reasons, *(caution.text for caution in found.cautions)))}")
     seeded_lines = rank_groups(summarise_groups([seeded("a", 100.0, 1.5), seeded("b", 90.0, 1.9)], ""), "iter_p50").reason
     assert_golden("ranking", [*lines, f"seeds' column: {seeded_lines}"])
+
+
+def typed(name: str, axes: dict[str, Any], step_s: float, samples_per_step: float | None = 8.0) -> GroupSummary:
+    """A group whose samples/s come from steps and a number that the user typed."""
+    rates = [1 / step_s, 1.01 / step_s, 0.99 / step_s]
+    figures = {"steps_per_s": estimate(rates), "samples_per_s": estimate([8 * rate for rate in rates])}
+    typed_work = {"samples_per_step": samples_per_step} if samples_per_step else {}
+    return factory.group(name, runs=3, axes=axes, figures=figures, typed_work=typed_work)
+
+
+@pytest.mark.parametrize(
+    ("groups", "setting"),
+    [
+        ([typed("s32", {"s": 32}, 0.02), typed("s64", {"s": 64}, 0.03)], "s"),
+        ([typed("bs8", {"bs": 8}, 0.02), typed("bs16", {"bs": 16}, 0.03)], "bs"),
+        # Their steps take as long.
+        ([typed("s32", {"s": 32}, 0.02), typed("s64", {"s": 64}, 0.02)], None),
+        ([typed("nw0", {"num_workers": 0}, 0.03), typed("nw2", {"num_workers": 2}, 0.02)], None),
+        # `{s}*4` is another number in each.
+        ([typed("s2", {"s": 2}, 0.02, 8), typed("s4", {"s": 4}, 0.03, 16)], None),
+        ([typed("s32", {"s": 32}, 0.02, None), typed("s64", {"s": 64}, 0.03, None)], None),
+    ],
+)
+def test_a_constant_that_was_typed_beside_an_axis_of_unknown_meaning_is_a_caution(groups: list[GroupSummary], setting: str | None) -> None:
+    found = rank_groups(groups, "throughput")
+    cautions = [caution for caution in found.cautions if caution.kind == "constant_work"]
+    assert [caution.numbers["setting"] for caution in cautions] == ([setting] if setting else [])
+    assert found.metric == "samples_per_s" and found.groups[0].can_win

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from seatrial.collect.attempt_files import (
     bounded_lines,
     host_folders,
     line_blocks,
+    lines_with,
     longest_non_decreasing,
     node_names,
     node_of_rank,
@@ -25,6 +27,7 @@ from seatrial.core import fallback
 from seatrial.core.durable import write_json_durably
 from seatrial.core.fallback import FALLBACK_DIR, fallback_entry, keep_file
 from seatrial.core.paths import AttemptPaths
+from seatrial.core.text import MIB
 from seatrial.records.launch import NodeRecord, NodesRecord
 
 
@@ -250,3 +253,14 @@ def test_a_damaged_record_is_replaced(attempt_folder: Path, content: str) -> Non
     keep(attempt_folder / "a", b"one\n")
     recover_files(attempt_folder)
     assert [one["file"] for one in json.loads((attempt_folder / "recovered.json").read_text())] == ["a"]
+
+
+@pytest.mark.parametrize("largest", [10**9, 4 * MIB, 3 * MIB + 17])
+def test_lines_with_a_keyword_are_those_of_all_lines_that_have_one(tmp_path: Path, largest: int) -> None:
+    chooser = random.Random(largest)
+    texts = (b"step 1 loss 2\n", b"[rank3]: loss 2\r[rank3]: loss 1\n", b"NCCL INFO\n", b"\n", b"x" * 70_000 + b"\n", b"loss " * 9 + b"\n")
+    log = tmp_path / "log"
+    log.write_bytes(b"".join(chooser.choices(texts, k=800)) * 2 + b"loss without an end")
+    found = list(lines_with(log, largest, (b"tep", b"oss")))
+    assert found == [piece for piece in bounded_lines(log, largest) if b"tep" in piece.text or b"oss" in piece.text]
+    assert len({piece.part for piece in found}) == (1 if largest > log.stat().st_size else 2)

@@ -148,6 +148,7 @@ def test_ranks_behind_a_shell_count_as_they_ran(tmp_path: Path) -> None:
         ("command", ObservedRanks(world_sizes=(2, 4), looks=9), ()),
         ("command", None, ("-c", "set -e; torchrun --nproc_per_node 2 train.py | tee log")),
         ("python", ObservedRanks(spawned=2, looks=9), ()),
+        ("python", ObservedRanks(forked=2, looks=9), ()),
     ],
 )
 def test_an_unknown_number_of_ranks_gives_no_figures_that_need_it(
@@ -165,6 +166,12 @@ def test_an_unknown_number_of_ranks_gives_no_figures_that_need_it(
     cells = run_cells(attempt, measure)
     assert (cells["world_size"], cells["global_batch"], cells.get("tail_samples_per_sec")) == (None, None, None)
     assert [caution.kind for caution in tables.cautions] == ["ranks_unknown"]
+
+
+def test_ranks_that_were_not_seen_are_not_said_to_lack_variables(tmp_path: Path) -> None:
+    observed = ObservedRanks(launchers=("torchrun",), looks=6)
+    tables, _ = read(tmp_path, STEPS, kind="command", observed=observed, samples_per_step=8.0)
+    assert "no process with rank variables was seen at 6 looks" in source_of(tables, "ranks_unknown")
 
 
 def test_the_work_of_all_ranks_is_known_without_their_number(tmp_path: Path) -> None:

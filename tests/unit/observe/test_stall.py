@@ -404,6 +404,25 @@ def test_quiet_s_is_exact_for_a_script_with_and_without_steps_busy_or_not() -> N
     assert text((t, stall, progress), quiet) == "no output for 60 s (limit 60 s: limits.stall.quiet_s)"
 
 
+@pytest.mark.parametrize(("quiet_s", "after_s"), [(60.0, 60.0), (400.0, 400.0)])
+def test_quiet_s_holds_with_the_probe_too_shorter_or_longer_than_the_other_limits(quiet_s: float, after_s: float) -> None:
+    quiet = LimitsSpec(stall=StallSpec(quiet_s=quiet_s))
+    ranks = eight(Rank(rank=3, stops_s=500.2, phase="fwd"), stops_s=500.2, phase="bwd")
+    t, stall, progress = found(watch_ranks(ranks, 3000, quiet))
+    assert 500 + after_s < t <= 500 + after_s + HEARTBEAT_SPREAD_S + 7.0
+    assert stall.culprit is not None and (stall.culprit.rank, stall.key) == (3, "limits.stall.quiet_s")
+    assert "limits.stall.quiet_s" in text((t, stall, progress), quiet)
+    printing = watch(lambda t: replace(progress_at(t, ranks), output_bytes=int(t)), 500 + int(after_s), quiet)
+    assert printing is None
+
+
+def test_with_the_probe_neither_a_pause_nor_the_time_between_heartbeats_is_quiet() -> None:
+    quiet = LimitsSpec(stall=StallSpec(quiet_s=2.0))
+    assert watch_ranks([Rank(rank=rank, iter_s=0.9) for rank in range(4)], 1500, quiet) is None
+    paused = eight(Rank(rank=0, stops_s=500.0, resumes_s=4100.0, phase="pause:checkpoint"), stops_s=500.0, resumes_s=4100.0)
+    assert watch_ranks(paused, 5000, LimitsSpec(stall=StallSpec(quiet_s=60.0))) is None
+
+
 def test_a_script_before_its_first_output_is_the_start_limit_s() -> None:
     assert watch(lambda t: Progress(), 5000, LimitsSpec(stall=StallSpec(quiet_s=60.0))) is None
 

@@ -160,9 +160,21 @@ def test_the_python_that_was_typed_is_asked(tmp_path: Path) -> None:
         (("bash", "-c", "python train.py || exit 3"), False),
         (("bash", "-c", "python train.py --pattern 'a | b'"), False),
         (("python", "train.py", "--pattern", "a | b"), False),
+        (("bash", "-c", "python train.py | tee log; exit ${PIPESTATUS[0]}"), False),
+        (("bash", "-c", "python train.py || true"), True),
+        (("bash", "-ec", "python train.py || :"), True),
+        (("bash", "-c", "python train.py; echo done"), True),
+        (("sh", "-c", "cd x\npython train.py\necho 'all | done';\n"), True),
+        (("bash", "-c", "python train.py --note 'a; echo b'"), False),
+        (("bash", "-c", "python train.py; code=$?; echo done; exit $code"), False),
+        (("bash", "-c", "set -e; python train.py; echo done"), False),
+        (("bash", "-ec", "python train.py; echo done"), False),
+        (("bash", "-c", "python train.py && echo done"), False),
+        (("bash", "-c", "echo start; python train.py"), False),
+        (("bash", "-c", "echo start"), False),
     ],
 )
-def test_a_pipeline_that_loses_the_exit_code_is_warned_of(tmp_path: Path, argv: tuple[str, ...], warns: bool) -> None:
+def test_a_shell_that_loses_the_exit_code_is_warned_of(tmp_path: Path, argv: tuple[str, ...], warns: bool) -> None:
     found = checked(make_run(tmp_path, script=argv[0], args=argv[1:], kind="command")).get("pipeline")
     assert (found is not None) is warns
     assert found is None or (not found.ok and not found.refuses and "pipefail" in found.fix)

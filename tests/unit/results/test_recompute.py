@@ -11,12 +11,14 @@ import pytest
 from polars.exceptions import PanicException
 from rich.console import Console
 
+from seatrial.core.files import read_json, write_json
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.measure import StabilityVerdict
 from seatrial.records.results import CampaignResults
 from seatrial.report.terminal import print_report
 from seatrial.report.view.campaign import PAGE_NOT_DRAWN, REPORT_NOT_WRITTEN
 from seatrial.results.export import Exporter
+from seatrial.results.gather import group_campaign
 from seatrial.results.recompute import move_folder_aside, move_folders_aside, recompute, recompute_or_explain
 from tests.faults import damage
 from tests.faults.damage import Told
@@ -239,3 +241,14 @@ def test_what_preflight_saw_on_this_host_is_in_the_summary_and_is_offered_as_a_c
     assert [group.group for group in unstable] == ["a"]
     (advice, *_) = [one for finding in results.verdict.statements for one in finding.advice if one.id == "preflight"]
     assert str(busy["found"]) in advice.text
+
+
+def test_values_of_an_axis_are_named_in_the_order_of_the_plan_and_not_of_the_folders(tmp_path: Path) -> None:
+    paths = write_compared(tmp_path / "out", {"bs32": [30.0, 30.1], "bs8": [20.0, 20.1]})
+    plan = read_json(paths.plan)
+    for run in plan["runs"]:
+        run["axes"] = {"block_size": int(run["group"].removeprefix("bs"))}
+    for path in (paths.plan, paths.plans / "factory.json"):
+        write_json(path, {**plan, "axes": {"block_size": [8, 32]}})
+    (caution,) = [one for one in group_campaign(paths).ranking.cautions if one.kind == "unlike_samples"]
+    assert caution.numbers["setting"] == "block_size (8 → 32)"

@@ -1,0 +1,114 @@
+"""The log of a run, searched for its cause while it grows: at the end little is left to read, however long the log is.
+
+In: launcher.log of an attempt, a few blocks each turn. Out: the `Diagnosis` of the whole log. Blocks begin where those of one pass begin,
+so that it makes no difference when they are read. A log that cannot be followed is read in one pass at the end: one that was truncated or
+replaced, one with a part in the fallback folder, and those of several hosts, whose lines are in order only once all of them are there.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import BinaryIO
+
+from seatrial.collect.attempt_files import host_folders, read_nodes
+from seatrial.collect.diagnosis import LogReader
+from seatrial.collect.launcher_log import BLOCK_BYTES, LONGEST_TEXT_BYTES, all_lines
+from seatrial.core.fallback import fallback_entry
+from seatrial.core.files import open_file
+from seatrial.core.paths import AttemptPaths
+from seatrial.records.outcome import Diagnosis
+
+LONGEST_TURN_CPU_S = 0.2
+"""Of one turn a second: a tenth of this is enough for a script that prints a megabyte a second."""
+REMEMBERED_BYTES = 256
+"""Before the place where the next block begins: another text there means that it is another log."""
+RUNNER_LINE = b"--world_info="
+"""In the line with which deepspeed's runner names the ranks that it starts."""
+
+
+class GrowingLog:
+    """Reads the log of one attempt as it grows."""
+
+    def __init__(self, attempt: AttemptPaths, cpu_clock: Callable[[], float] = time.thread_time) -> None:
+        self._attempt, self._log, self._cpu_clock = attempt, attempt.launcher_log, cpu_clock
+        self._reader = LogReader()
+        self._file: tuple[int, int] | None = None
+        self._offset, self._before, self._rest = 0, b"", b""
+        self._is_alone: bool | None = None
+        self._is_lost = self._is_whole = self._has_runner_line = False
+
+    def read(self) -> None:
+        """Whole blocks that were added since the last turn, as many as fit into LONGEST_TURN_CPU_S."""
+        until_s = self._cpu_clock() + LONGEST_TURN_CPU_S
+        self._follow(lambda size: size - self._offset >= BLOCK_BYTES and self._cpu_clock() < until_s)
+
+    def diagnose(self, exit_code: int | None, asked_steps: int | None) -> Diagnosis:
+        """From every line of every host's log, once the run is over."""
+        self._finish()
+        return self._reader.result(exit_code, asked_steps)
+
+    def may_name_ranks(self) -> bool:
+        """Whether a line of deepspeed's runner may be in the log, once the run is over."""
+        self._finish()
+        return self._has_runner_line
+
+    def _finish(self) -> None:
+        if self._is_whole:
+            return
+        self._is_whole = True
+        followed = self._offset > 0
+        if not followed or fallback_entry(self._log) is not None or not self._follow(lambda size: self._offset < size):
+            self._reader, self._has_runner_line = LogReader(), True
+            for file, line in all_lines(self._attempt):
+                self._reader.feed(line, source=file)
+        elif self._rest:
+            self._feed(self._rest)
+
+    def _follow(self, goes_on: Callable[[int], bool]) -> bool:
+        """Whether the log could be followed so far."""
+        if self._is_alone is None:
+            self._is_alone = len(host_folders(self._attempt, read_nodes(self._attempt)[0])) == 1
+        if not self._is_alone or self._is_lost:
+            return False
+        try:
+            with open_file(self._log) as source:
+                size = os.fstat(source.fileno()).st_size
+                self._is_lost = not self._is_same(source)
+                while not self._is_lost and goes_on(size):
+                    self._read_block(source)
+        except OSError:
+            # It may be readable the next time; at the end it is tried in one pass.
+            return False
+        except Exception:
+            # Whatever a script prints: searching its log must not end the run.
+            self._is_lost = True
+        return not self._is_lost
+
+    def _is_same(self, source: BinaryIO) -> bool:
+        """Whether it is still the file that was read, which then goes on from there."""
+        found = os.fstat(source.fileno())
+        self._file = self._file or (found.st_dev, found.st_ino)
+        source.seek(self._offset - len(self._before))
+        return self._file == (found.st_dev, found.st_ino) and source.read(len(self._before)) == self._before
+
+    def _read_block(self, source: BinaryIO) -> None:
+        """As `read_lines` does."""
+        block = source.read(BLOCK_BYTES)
+        if not block:
+            raise OSError(f"{self._log} became shorter while it was read")
+        self._offset += len(block)
+        self._before = (self._before + block)[-REMEMBERED_BYTES:]
+        whole, newline, begun = block.rpartition(b"\n")
+        if newline:
+            self._feed(self._rest + whole)
+            self._rest = begun
+        else:
+            self._rest = (self._rest + begun)[-LONGEST_TEXT_BYTES:]
+
+    def _feed(self, text: bytes) -> None:
+        self._has_runner_line = self._has_runner_line or RUNNER_LINE in text
+        name = str(self._log.relative_to(self._attempt.folder))
+        for line in text.decode("utf-8", errors="replace").split("\n"):
+            self._reader.feed(line, source=name)

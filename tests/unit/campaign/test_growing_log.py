@@ -1,0 +1,114 @@
+"""A log that is searched while it grows gives what one pass over it gives."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from seatrial.campaign.growing_log import GrowingLog
+from seatrial.collect.launcher_log import BLOCK_BYTES
+from seatrial.core.files import write_json
+from seatrial.core.paths import AttemptPaths
+from seatrial.records.codec import to_json
+from seatrial.records.launch import NodeRecord, NodesRecord
+from seatrial.records.outcome import Cause, Diagnosis
+from tests.recorded.labelled_logs import recorded_logs
+
+RECORDED = {log.name: log for log in recorded_logs()}
+BLOCK = (b"step 1".ljust(1023, b".") + b"\n") * (BLOCK_BYTES // 1024)
+LONG_LINE = b"x" * (BLOCK_BYTES + 70_000) + b"\n"
+
+
+def long_log(own: bytes) -> bytes:
+    """Blocks of steps around a line longer than a block, then a recorded log without the newline at its end."""
+    steps = "".join(f"[rank{number % 8}]: step {number} loss 1.{number} \u2588\u2589\n" for number in range(30_000)).encode()
+    return steps[: len(steps) // 2] + b"\n" + LONG_LINE + steps[len(steps) // 2 :] + b"\n" + own.rstrip(b"\n")
+
+
+def write(attempt: AttemptPaths, data: bytes) -> None:
+    attempt.launcher_log.parent.mkdir(parents=True, exist_ok=True)
+    with open(attempt.launcher_log, "ab") as out:
+        out.write(data)
+
+
+def grow(attempt: AttemptPaths, data: bytes, chooser: random.Random) -> GrowingLog:
+    log, at = GrowingLog(attempt), 0
+    while at < len(data):
+        size = chooser.choice((1, 1000, 300_000, BLOCK_BYTES, 3 * BLOCK_BYTES))
+        write(attempt, data[at : at + size])
+        at += size
+        if chooser.random() < 0.8:
+            log.read()
+    return log
+
+
+def one_pass(attempt: AttemptPaths) -> Diagnosis:
+    return GrowingLog(attempt).diagnose(1, 30_000)
+
+
+@pytest.mark.parametrize("name", ["recorded/cuda_oom_optimizer", "recorded/deepspeed_collective_timeout"])
+def test_it_makes_no_difference_when_a_log_is_read(tmp_path: Path, name: str) -> None:
+    data = long_log(RECORDED[name].files["job.log"])
+    found = [grow(AttemptPaths(tmp_path / str(seed)), data, random.Random(seed)).diagnose(1, 30_000) for seed in range(3)]
+    assert found == [one_pass(AttemptPaths(tmp_path / "0"))] * 3
+    assert found[0].signature == RECORDED[name].signature
+
+
+class Clock:
+    """Every reading of it is a tenth of a second later."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def __call__(self) -> float:
+        self.now_s += 0.1
+        return self.now_s
+
+
+def test_a_turn_is_short_and_the_rest_is_read_at_the_end(tmp_path: Path) -> None:
+    attempt, clock = AttemptPaths(tmp_path / "attempt-1"), Clock()
+    log = GrowingLog(attempt, clock)
+    log.read()
+    write(attempt, 8 * BLOCK + b"ValueError: bad\n")
+    log.read()
+    assert clock.now_s < 1.0
+    assert log.diagnose(1, None).detail == "ValueError: bad" and clock.now_s < 1.0
+    assert not log.may_name_ranks()
+
+
+@pytest.mark.parametrize("change", ["truncated", "replaced", "copied and truncated"])
+def test_another_log_under_its_name_is_read_in_one_pass(tmp_path: Path, change: str) -> None:
+    attempt = AttemptPaths(tmp_path / "attempt-1")
+    write(attempt, b"ValueError: of the first\n" + 2 * BLOCK)
+    log = GrowingLog(attempt)
+    log.read()
+    if change == "replaced":
+        attempt.launcher_log.rename(tmp_path / "old")
+    else:
+        attempt.launcher_log.write_bytes(b"")
+    write(attempt, (b"" if change == "truncated" else 3 * BLOCK) + b"ValueError: of the second\n")
+    log.read()
+    assert log.diagnose(1, None) == one_pass(attempt)
+    assert log.diagnose(1, None).detail == "ValueError: of the second"
+
+
+def test_logs_of_several_hosts_are_read_in_one_pass_once_all_are_there(tmp_path: Path) -> None:
+    attempt = AttemptPaths(tmp_path / "attempt-1")
+    write(attempt, 2 * BLOCK)
+    nodes = NodesRecord(nodes=(NodeRecord(name="node0"), NodeRecord(name="node1", node_rank=1)))
+    write_json(attempt.nodes_record, to_json(nodes))
+    log = GrowingLog(attempt)
+    log.read()
+    write(attempt.node("node1"), b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n")
+    assert (log.diagnose(1, None).cause, log.diagnose(1, None).host) == (Cause.CUDA_OOM, "node1")
+
+
+def test_a_line_of_deepspeeds_runner_is_seen_wherever_it_is(tmp_path: Path) -> None:
+    attempt = AttemptPaths(tmp_path / "attempt-1")
+    line = (
+        b"[2026-11-17 10:44:17,121] [INFO] [runner.py:568:main] cmd = python -u -m deepspeed.launcher.launch --world_info=eyJsb2NhbGhvc3Q\n"
+    )
+    log = grow(attempt, 2 * BLOCK + line + 3 * BLOCK, random.Random(0))
+    assert log.may_name_ranks()
