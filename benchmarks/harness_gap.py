@@ -6,8 +6,8 @@
 
 A real campaign of short dummy runs through the command line. In the gap lie the look for processes left behind, the last telemetry, the
 outcome, the measuring of the run, its manifest row, the next run's files, port and provenance, and the start of its agent. The second
-campaign is of a script that prints a large log (LOUD_MB). It is searched for a cause while it grows; reading its steps at the end takes about
-ten milliseconds a megabyte, up to 64 MiB.
+campaign is of a script that prints a large log (LOUD_MB). It is searched for a cause while it grows; reading its steps at the end takes
+about ten milliseconds a megabyte, up to 64 MiB.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ workload: dummy
 settings: {step_ms: 5}
 steps: 40
 repeats: """
-LOUD_MB, QUICK_LOUD_MB = 16, 4
+LOUD_MB, QUICK_LOUD_MB = 25, 4
 LOUD_RUNS, QUICK_LOUD_RUNS = 4, 2
 # As a job with NCCL_DEBUG=INFO prints, ten megabytes a second.
 LOUD = """\
