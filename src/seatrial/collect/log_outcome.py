@@ -187,7 +187,9 @@ class LogEnd:
 
     def found_at_end(self) -> list[FoundSigns]:
         """What the ranks printed after which the job neither went on nor was started again."""
-        return [one for one in self._scan.found() if not any(self._is_past(sign) for sign in (one.sign, one.chain and one.chain.last))]
+        return [
+            one for one in self._scan.found() if not any(self._is_past(sign) for sign in (one.sign, one.chain.last if one.chain else None))
+        ]
 
     def _is_past(self, evidence: LogEvidence | None) -> bool:
         return evidence is not None and (self._went_on_after(evidence) or self._began_anew_after(evidence))
