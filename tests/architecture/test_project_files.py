@@ -39,6 +39,16 @@ def test_no_test_is_in_no_lane() -> None:
     assert left_out == set(re.findall(r"pytest .*-m (\w+) tests/", MAKEFILE))
 
 
+def test_a_folder_that_is_not_collected_has_only_tests_of_its_lane() -> None:
+    (folders,) = re.findall(r"^OTHER_LANES := (.*)$", MAKEFILE, flags=re.MULTILINE)
+    for folder in folders.split():
+        conftest = ROOT / "tests" / folder / "conftest.py"
+        if conftest.exists() and f"item.add_marker(pytest.mark.{folder})" in conftest.read_text():
+            continue
+        for module in (ROOT / "tests" / folder).rglob("test_*.py"):
+            assert re.search(rf"^pytestmark = .*\bpytest\.mark\.{folder}\b", module.read_text(), flags=re.MULTILINE), module
+
+
 def test_markers_are_explained() -> None:
     markers = {line.partition(":")[0] for line in PROJECT["tool"]["pytest"]["ini_options"]["markers"]}
     assert set(re.findall(r"not (\w+)", MAKEFILE)) <= markers
