@@ -365,7 +365,9 @@ def _scaling_reading(facts: Facts) -> Reading:
     found = facts.scaling
     if found is None or not found.is_measured:
         why = found.reason.rstrip(".") if found and found.reason else "all groups ran on the same number of ranks"
-        return missing(CAMPAIGN, f"{why}: run the same group on 1, 2, 4 … ranks into one folder", FILES.group_summary.name)
+        # Where there are several numbers and no points, the reason says what to do.
+        remedy = ": run the same group on 1, 2, 4 … ranks into one folder" if found is None or found.points else ""
+        return missing(CAMPAIGN, f"{why}{remedy}", FILES.group_summary.name)
     points = sorted(found.points, key=lambda point: point.gpus)
     first, last = points[0], points[-1]
     estimate, sizes = last.efficiency, f"{first.gpus} → {count(last.gpus, found.worker)}"
