@@ -99,10 +99,16 @@ def confounding(a: Group, b: Group) -> Unlike | None:
         return None
     more = f"; {len(names) - MOST_NAMED} more settings differ too" if len(names) > MOST_NAMED else ""
     text = "; ".join(_confounded_text(pair, name) for name in names[:MOST_NAMED])
-    remedies = dict.fromkeys(pair.a.settings[name].alike_by or pair.b.settings[name].alike_by for name in names)
-    known = [remedy for remedy in remedies if remedy]
-    remedy = f"set {join_names(known)}" if known else f"fix {join_names(names, MOST_NAMED)} on both sides"
-    return Unlike(kind=CONFOUNDED, metrics=(), setting=", ".join(names), text=f"{text}{more}", remedy=remedy)
+    return Unlike(kind=CONFOUNDED, metrics=(), setting=", ".join(names), text=f"{text}{more}", remedy=_remedy(pair, names))
+
+
+def _remedy(pair: _Pair, names: Sequence[str]) -> str:
+    """`set fast_paths=equal and fix mixed_precision on both sides`."""
+    declared = {name: pair.a.settings[name].alike_by or pair.b.settings[name].alike_by for name in names}
+    known = list(dict.fromkeys(filter(None, declared.values())))
+    others = [name for name in names if not declared[name]]
+    parts = [f"set {join_names(known)}"] if known else []
+    return " and ".join([*parts, *([f"fix {join_names(others, MOST_NAMED)} on both sides"] if others else [])])
 
 
 def confounded_sentence(found: Unlike) -> str:

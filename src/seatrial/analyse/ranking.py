@@ -116,6 +116,7 @@ def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounde
         confounded=confounded_sentence(confounded) if confounded else "",
         confounded_by=tuple(confounded.setting.split(", ")) if confounded else (),
         allow_confounded=allow_confounded,
+        without_effect=tuple(_without_effect(order)),
     )
 
 

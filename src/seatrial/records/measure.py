@@ -564,3 +564,5 @@ class Ranking:
     """Names of these settings."""
     allow_confounded: bool = False
     """`--allow-confounded`: a winner may be named all the same, and is marked."""
+    without_effect: tuple[str, ...] = ()
+    """What had no effect, so that groups ran the same: `attn_impl had no effect: both ran sdpa (flash_attn is not installed)`."""
