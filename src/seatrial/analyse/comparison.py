@@ -4,8 +4,8 @@ In: two groups (A the baseline, B the candidate), the metric, and the margin tha
 campaign that ran in rounds are paired by repeat (paired t), others are compared by Welch's t, both on logs; which one follows from how the
 runs were scheduled, never from their figures. The interval decides: SAME where it lies wholly within the margin; else FASTER or SLOWER
 where it excludes 1 and its mean lies beyond the margin; else AMBIGUOUS. Several comparisons at once are corrected by Holm. Where they ran
-on different numbers of ranks, rates are per GPU, or per rank where there are none. Confounded groups are refused unless that is allowed; of
-several pairs those that are not confounded are compared. Groups that ran the same in effect are not compared at all.
+on different numbers of ranks, rates are per GPU, or per rank where there are none. Groups that ran the same in effect are refused, and so
+are confounded ones unless that is allowed; of several pairs the others are compared.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from seatrial.analyse.comparable import UNLIKE_SAMPLES, comparable, comparable_work
-from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, confounded_sentence, reported_by_one, settings_without_effect
+from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, refusal, reported_by_one, settings_without_effect
 from seatrial.analyse.groups import (
     changes_text,
     differences,
@@ -100,8 +100,8 @@ def compare_pairs(
     if preset and preset not in PRESETS:
         raise UsageError(f"preset '{preset}' is unknown; {did_you_mean(preset, PRESETS)}")
     all_prepared = [_prepare(a, b, metric, across=across, allow_confounded=allow_confounded) for a, b in pairs]
-    if all_prepared and all(one.is_confounded for one in all_prepared):
-        raise RefusedError(all_prepared[0].problem)
+    if all_prepared and all(one.refused for one in all_prepared):
+        raise RefusedError(all_prepared[0].refused)
     p_values = [p_value(one.difference) if one.difference and not one.problem else None for one in all_prepared]
     tested = max(family or 0, sum(p is not None for p in p_values), 1)
     divisors, corrected = holm_correction(p_values, tested)
@@ -131,15 +131,15 @@ class _Prepared:
     allow_confounded: bool
 
     @property
-    def is_confounded(self) -> bool:
-        """And that is not allowed."""
-        return self.else_unlike is not None and self.else_unlike.kind == CONFOUNDED and not self.allow_confounded
+    def refused(self) -> str:
+        """Why the two are not compared at all; empty where they are."""
+        return refusal(self.else_unlike, allow_confounded=self.allow_confounded)
 
     @property
     def problem(self) -> str:
         """Why there is no result whatever the figures show; empty where the interval may decide."""
         known = (
-            self._all_else_unlike()
+            self.refused
             or _platform_failures(self.a, self.b)
             or _too_few_runs(self.a, self.b)
             or _may_have_failed(self.a, self.b)
@@ -149,18 +149,12 @@ class _Prepared:
             return known
         return "every repeat gives the same to the last digit: the figures are rounded or copied, so their noise is unknown"
 
-    def _all_else_unlike(self) -> str:
-        if self.is_confounded and self.else_unlike:
-            return confounded_sentence(self.else_unlike)
-        return self.else_unlike.text if self.else_unlike and self.else_unlike.kind == NO_EFFECT else ""
-
 
 def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bool, allow_confounded: bool) -> _Prepared:
     refused = why_not_comparable(a, b, across=across)
     if refused:
         raise RefusedError(refused)
     found = comparable(a, b)
-    else_unlike = found.of_kind(NO_EFFECT) or found.of_kind(CONFOUNDED)
     metric, loss = common_metric(a, b, metric_name), loss_parity(a, b, found.without(CONFOUNDED) if allow_confounded else found)
     left_out = tuple(run.run for group in (a, b) for run in group.runs if not _has_metric(run, metric.name))
     a, b = (replace(group, runs=tuple(run for run in group.runs if _has_metric(run, metric.name))) for group in (a, b))
@@ -184,7 +178,7 @@ def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bo
         difference=difference,
         loss=loss,
         left_out=left_out,
-        else_unlike=else_unlike,
+        else_unlike=found.of_kind(NO_EFFECT) or found.of_kind(CONFOUNDED),
         allow_confounded=allow_confounded,
     )
 
@@ -281,7 +275,7 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
     )
     reason = _reason(compared, difference, problem)
     # A rule that ignores chance must not name a winner between groups that are not compared.
-    ruling = "" if prepared.is_confounded or _is_without_effect(prepared) else _preset_ruling(preset, a, b, metric)
+    ruling = "" if prepared.refused else _preset_ruling(preset, a, b, metric)
     return replace(
         compared,
         reason=" ".join(filter(None, (ruling, reason, _confounded_mark(prepared)))),
@@ -369,26 +363,20 @@ def _variation(unsteady: Sequence[ComparedRun]) -> float | None:
     return max(LEAST_VARIATION, max(known) ** 2) if len(known) == len(spreads) else None
 
 
-def _is_without_effect(prepared: _Prepared) -> bool:
-    return prepared.else_unlike is not None and prepared.else_unlike.kind == NO_EFFECT
-
-
 def _confounded_mark(prepared: _Prepared) -> str:
     """What is said after a result that was allowed."""
     found = prepared.else_unlike
-    if found is None or found.kind != CONFOUNDED or prepared.is_confounded:
-        return ""
-    return f"Confounded by {found.setting}: the difference may be its."
+    return f"Confounded by {found.setting}: the difference may be due to that." if found and not prepared.refused else ""
 
 
 def _else_cautions(prepared: _Prepared) -> Iterator[str]:
     """Whether all else is equal, as far as it is known and no reason against the comparison."""
-    found, a, b = prepared.else_unlike, prepared.a, prepared.b
-    if _confounded_mark(prepared) and found:
+    if prepared.refused:
+        return
+    if found := prepared.else_unlike:
         yield f"Confounded, and compared all the same: {found.text}. Better {found.remedy}, and run both again."
-    if not _is_without_effect(prepared):
-        yield from (f"{text}." for text in settings_without_effect(a, b))
-    if text := reported_by_one(a, b):
+    yield from (f"{text}." for text in settings_without_effect(prepared.a, prepared.b))
+    if text := reported_by_one(prepared.a, prepared.b):
         yield f"{text[0].upper()}{text[1:]}."
 
 

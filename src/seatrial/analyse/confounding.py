@@ -19,12 +19,10 @@ from functools import cached_property
 
 from seatrial.core.text import join_names
 from seatrial.records.comparison import ComparedGroup, Unlike
-from seatrial.records.measure import WORKLOAD_CAUTION, EffectiveSetting, GroupSummary
+from seatrial.records.measure import WORKLOAD_CAUTION, WORLD_SIZE, EffectiveSetting, GroupSummary
 
 CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
 ALLOW = "--allow-confounded"
-WORLD_SIZE = "world_size"
-"""What a setting follows that depends on the number of ranks."""
 MOST_NAMED = 2
 """Of several settings that confound, these are written out."""
 # What workloads give as the reason where nothing was changed.
@@ -93,6 +91,8 @@ class _Pair:
 
 def confounding(a: Group, b: Group) -> Unlike | None:
     """Settings in effect that differ though they were requested alike; None where there are none."""
+    if not (_reports(a) and _reports(b)):
+        return None
     pair = _Pair(_side(a), _side(b))
     names = [name for name in pair.a.settings if pair.is_confounded_by(name)]
     if not names:
@@ -116,9 +116,16 @@ def confounded_sentence(found: Unlike) -> str:
     return f"{CONFOUNDED}: {found.text}; {found.remedy}, or {ALLOW}"
 
 
+def refusal(found: Unlike | None, *, allow_confounded: bool) -> str:
+    """Why two groups are not compared by any figure; empty where they are."""
+    if found is None or (found.kind == CONFOUNDED and allow_confounded):
+        return ""
+    return confounded_sentence(found) if found.kind == CONFOUNDED else f"{found.text}: nothing to compare"
+
+
 def without_effect(a: Group, b: Group) -> Unlike | None:
     """That the two ran the same though they were requested unlike; None where they did not, or where that is not known."""
-    return _without_effect(_Pair(_side(a), _side(b)))
+    return _without_effect(_Pair(_side(a), _side(b))) if _reports(a) or _reports(b) else None
 
 
 def _without_effect(pair: _Pair) -> Unlike | None:
@@ -141,6 +148,8 @@ def settings_without_effect(a: Group, b: Group) -> tuple[str, ...]:
 
 def reported_by_one(a: Group, b: Group) -> str:
     """Which settings only one of them reports; empty where there is none that matters."""
+    if not (_reports(a) or _reports(b)):
+        return ""
     pair = _Pair(_side(a), _side(b))
     for having, lacking in ((pair.a, pair.b), (pair.b, pair.a)):
         names = [name for name in having.settings if name not in lacking.settings and name not in pair.requested_unlike]
@@ -216,26 +225,29 @@ def _plain(name: str) -> str:
     return name.replace("-", "_")
 
 
+def _reports(group: Group) -> bool:
+    return bool(group.effective_settings or (isinstance(group, ComparedGroup) and group.effective))
+
+
 def _side(group: Group) -> _Side:
+    settings = group.effective_settings
     if isinstance(group, GroupSummary):
-        axes = {name: "" if value is None else str(value) for name, value in group.axes.items()}
-        size, settings, conditions = group.seed.get(WORLD_SIZE), group.effective_settings, group.fingerprint
-        name, requested = group.group, group.requested
+        name, requested, conditions = group.group, group.requested, group.fingerprint
+        axes = {axis: "" if value is None else str(value) for axis, value in group.axes.items()}
     else:
-        axes, size, settings = group.settings, group.world_size, group.effective_settings
+        name, axes = group.name, group.settings
         conditions = repr((sorted(group.machine.items()), sorted(group.code.items())))
-        name, requested = group.name, group.requested or group.settings
         # Rows of history of an earlier version: what was requested is known of settings of the plan only.
+        requested = group.requested or {**group.settings, WORLD_SIZE: str(group.world_size)}
         settings = settings or tuple(
             EffectiveSetting(name=setting, requested=group.settings[setting], effective=value)
             for setting, value in group.effective.items()
             if setting in group.settings
         )
-    ranks = {} if size is None else {WORLD_SIZE: str(size)}
     return _Side(
         name=name,
-        requested={_plain(name): value for name, value in requested.items()} | ranks,
-        axes={_plain(name): value for name, value in axes.items()},
+        requested={_plain(key): value for key, value in requested.items()},
+        axes={_plain(key): value for key, value in axes.items()},
         settings={_plain(one.name): replace(one, name=_plain(one.name)) for one in settings},
         conditions=conditions,
     )

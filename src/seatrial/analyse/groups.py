@@ -24,9 +24,9 @@ from seatrial.machine.secrets import mask
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import GROUP_SEED
 from seatrial.records.comparison import ComparedGroup
-from seatrial.records.measure import EffectiveSetting, Estimate, GroupSummary
+from seatrial.records.measure import WORLD_SIZE, EffectiveSetting, Estimate, GroupSummary
 from seatrial.records.outcome import Fault, Outcome
-from seatrial.records.plan import SENTINEL, RunSpec
+from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun, runs_that_may_have_failed
 from seatrial.records.run_table import config_cells, qualified_name, run_work_settings
 from seatrial.records.signatures.registry import fault_of
@@ -103,7 +103,7 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
         work=run_work_settings(spec),
         effective_settings=_effective_settings(counted[0]) if counted else (),
-        requested=_requested(spec),
+        requested=_requested((counted or members)[0]),
     )
 
 
@@ -153,11 +153,14 @@ def _effective_settings(run: MeasuredRun) -> tuple[EffectiveSetting, ...]:
     )
 
 
-def _requested(spec: RunSpec) -> dict[str, str]:
-    """Options of a script, settings, axes but for bundles (their settings are among these), and variables of the plan."""
+def _requested(run: MeasuredRun) -> dict[str, str]:
+    """Options of a script, settings, axes but for bundles (their settings are among these), variables of the plan, the number of ranks."""
+    spec = run.attempt.spec
     axes = {name: value for name, value in spec.axes.items() if spec.labels.get(name) != ""}
     settings = {**typed_settings(spec.workload.args), **spec.settings, **axes}
-    found = {name: _masked_text(name, value) for name, value in settings.items()} | {f"env.{n}": mask(n, v) for n, v in spec.env.items()}
+    found = {name: _masked_text(name, value) for name, value in settings.items()}
+    found |= {f"env.{name}": mask(name, value) for name, value in spec.env.items()}
+    found |= {WORLD_SIZE: str(run.measure.world_size if run.measure else spec.place.ranks)}
     # A folder or a file that is named after the run differs in all of them.
     return {name: value.replace(spec.run, "{run}") for name, value in found.items()}
 

@@ -117,8 +117,9 @@ def compare(
     Runs of the same round of one campaign are pairs. An interval on logs decides (paired t, else Welch); a bootstrap is shown beside, and
     several comparisons are corrected by Holm. A speed-up with a worse loss does not count. Nothing is written.
 
-    Exit codes: 0 FASTER, SLOWER or SAME, 1 wrong use, 2 refused (the same runs, unlike machines, other debug settings, confounded, no
-    metric in common), 3 any comparison AMBIGUOUS, or one number of GPUs only. With --json the last line then says `refused`, and why.
+    Exit codes: 0 FASTER, SLOWER or SAME, 1 wrong use, 2 refused (the same runs, unlike machines, other debug settings, confounded, the
+    same in effect, no metric in common), 3 any comparison AMBIGUOUS, or one number of GPUs only. With --json the last line then says
+    `refused`, and why.
     """
     options = _Options(
         names=sides or [],

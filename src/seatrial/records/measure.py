@@ -205,6 +205,8 @@ class RankPlace:
     """The GPU's id in CUDA_VISIBLE_DEVICES of the rank, else its local rank; empty on CPU."""
 
 
+WORLD_SIZE = "world_size"
+"""The number of ranks among what a group requested: what an effective setting follows that depends on it."""
 WORKLOAD_CAUTION = "caution: "
 """Prefix of the reason of an effective setting that the report must show."""
 

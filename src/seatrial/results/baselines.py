@@ -72,19 +72,18 @@ def _pair(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline, folder:
     if not a.runs:
         raise CampaignError(f"the baseline {a.name} has no counted run")
     b = compared_group(mine, name)
-    refused = why_not_comparable(a, b) or _confounded(a, b, mine)
+    refused = why_not_comparable(a, b) or _all_else_unlike(a, b, mine)
     if refused:
         raise RefusedError(refused)
     common_metric(a, b, ANY_THROUGHPUT)
     return _Pair(baseline=a, group=b, picked_from=picked_from)
 
 
-def _confounded(a: ComparedGroup, b: ComparedGroup, mine: GroupedCampaign) -> str:
-    """Why all else is not equal in the two; empty where it is, or where that is allowed."""
-    from seatrial.analyse.confounding import confounded_sentence, confounding
+def _all_else_unlike(a: ComparedGroup, b: ComparedGroup, mine: GroupedCampaign) -> str:
+    """Why all else is not equal in the two, or nothing differs; empty where they can be compared, or where that is allowed."""
+    from seatrial.analyse.confounding import confounding, refusal, without_effect
 
-    found = None if mine.ranking.allow_confounded else confounding(a, b)
-    return confounded_sentence(found) if found else ""
+    return refusal(without_effect(a, b) or confounding(a, b), allow_confounded=mine.ranking.allow_confounded)
 
 
 def _find_baseline(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline, folder: Path, name: str) -> tuple[ComparedGroup, int]:
