@@ -278,7 +278,7 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
     ruling = "" if prepared.refused else _preset_ruling(preset, a, b, metric)
     return replace(
         compared,
-        reason=" ".join(filter(None, (ruling, reason, _confounded_mark(prepared)))),
+        reason=" ".join(filter(None, (ruling, reason, _confounded_mark(prepared) if ratio else ""))),
         method="; ".join(filter(None, (preset and f"preset {preset}", method))),
     )
 

@@ -47,7 +47,8 @@ def runs(
     found = []
     for repeat in (1, 2, 3):
         run = factory.spec(name, repeat, ranks=ranks, workload=workload, **{"settings": dict(settings), "axes": dict(settings), **changes})
-        per_s = rate * (1 + 0.001 * repeat)
+        # No two groups vary alike.
+        per_s = rate * (1 + 0.001 * repeat + 0.0003 * (sum(map(ord, name)) % 7) * (-1) ** repeat)
         figures = {
             "samples_per_s": per_s,
             "steps_per_s": per_s / 8,
