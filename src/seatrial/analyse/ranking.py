@@ -228,14 +228,15 @@ def _against_best(rows: Sequence[RankedGroup], best: RankedGroup, *, allow_confo
 
 
 def _compared(row: RankedGroup, best: RankedGroup, *, allow_confounded: bool) -> RankedGroup:
-    if row.estimate is None or best.estimate is None or row.same_as == best.group:
+    estimate = row.estimate
+    if estimate is None or best.estimate is None or row.same_as == best.group:
         return row
     found = confounding(best.summary, row.summary)
     if found is not None:
         row = replace(row, confounded=found.text)
         if not allow_confounded:
             return replace(row, is_compared=False, reason=row.reason or f"{CONFOUNDED} with {best.group}: {found.text}")
-    return replace(row, ratio=ratio_of(row.estimate, best.estimate))
+    return replace(row, ratio=ratio_of(estimate, best.estimate))
 
 
 def _differs(row: RankedGroup) -> bool | None:
