@@ -226,6 +226,9 @@ def recommended_reading(criterion: Criterion, chosen: GroupSummary, facts: Facts
     if criterion.metric == "loss_comparable":
         return _own_loss(chosen, facts)
     other = _best_other(chosen, facts)
+    if other is None and facts.ranking.without_effect:
+        why = f"{facts.ranking.without_effect[0]}; {chosen.group}, the baseline itself, stands for all groups"
+        return missing(chosen.group, why, FILES.group_summary.name)
     other_reading = comparison_reading(criterion, other, facts) if other and criterion.metric == "speedup_pct" else None
     if other_reading is None:
         return _own_baseline(chosen, 0.0, "%")

@@ -14,6 +14,7 @@ from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, same_in_effect
 from seatrial.analyse.groups import summarise_groups
 from seatrial.analyse.ranking import rank_groups
 from seatrial.analyse.scaling import scaling
+from seatrial.collect.original.attempt_records import FOLLOWS
 from seatrial.core.errors import RefusedError
 from seatrial.records.comparison import ComparedGroup, LossVerdict, Relation
 from seatrial.records.measure import GroupSummary, Ranking
@@ -288,6 +289,13 @@ def test_what_only_one_side_reports_is_a_caution() -> None:
     follows = {"prefetch_factor": ("num_workers",)}
     c, d = runs("nw0", {"num_workers": 0}, no_workers, follows=follows), runs("nw2", {"num_workers": 2}, {}, follows=follows, rate=150.0)
     assert campaign(c, d).ranking.cautions == ()
+
+
+def test_a_switch_of_the_original_scripts_may_be_what_was_asked_for() -> None:
+    def compiled(name: str, value: bool) -> list[MeasuredRun]:
+        return runs(name, {"variant": name}, {"torch_compile_enabled": (None, value, "")}, follows=dict(FOLLOWS))
+
+    assert kinds(*campaign(compiled("old_like", False), compiled("tuned", True)).groups) == []
 
 
 def test_rows_of_history_of_an_earlier_version_are_judged_by_what_they_have() -> None:

@@ -206,8 +206,8 @@ SWITCHES = ("torch_compile_enabled", "tf32_enabled")
 FOLLOWS = {
     "model_load_dtype": ("attn_impl", "speech_attn_impl", "text_attn_impl", "precision_mode"),
     "attn_impl": ("speech_attn_impl", "text_attn_impl"),
-    # Only a variant sets them, and what it asked for is not recorded.
-    **dict.fromkeys(SWITCHES, ("variant",)),
+    # What was requested is not recorded, so that a difference may be the one that was asked for.
+    **{name: (name,) for name in SWITCHES},
 }
 """Effective setting → settings that it follows in the original trainer."""
 META_SETTINGS = (

@@ -337,6 +337,8 @@ def _latency_clause(results: CampaignResults) -> str:
         else ""
     )
     same = "the same, " if name == results.ranking.recommended else ""
+    if results.ranking.confounded and not results.ranking.allow_confounded:
+        return f"Lowest latency: {same}{name}{value}; likewise confounded."
     return f"Latency winner: {same}{name}{value}."
 
 
