@@ -97,9 +97,7 @@ def confounding(a: Group, b: Group) -> Unlike | None:
     names = [name for name in pair.a.settings if pair.is_confounded_by(name)]
     if not names:
         return None
-    more = f"; {len(names) - MOST_NAMED} more settings differ too" if len(names) > MOST_NAMED else ""
-    text = "; ".join(_confounded_text(pair, name) for name in names[:MOST_NAMED])
-    return Unlike(kind=CONFOUNDED, metrics=(), setting=", ".join(names), text=f"{text}{more}", remedy=_remedy(pair, names))
+    return Unlike(kind=CONFOUNDED, metrics=(), setting=", ".join(names), text=_confounded_text(pair, names), remedy=_remedy(pair, names))
 
 
 def _remedy(pair: _Pair, names: Sequence[str]) -> str:
@@ -190,13 +188,17 @@ def _is_alias(axis: str, option: str, sides: Sequence[_Side]) -> bool:
     return all(axis in side.axes and side.axes[axis] == side.requested.get(option) for side in sides)
 
 
-def _confounded_text(pair: _Pair, name: str) -> str:
+def _confounded_text(pair: _Pair, names: Sequence[str]) -> str:
     """`tower_graph is on in z0 and off in z1 (ZeRO 1 hooks into the gradients)`: the reason of the one that did not get what it asked
-    for."""
-    a, b = pair.a.settings[name], pair.b.settings[name]
-    reasons = [*(one.reason for one in (b, a) if one.effective != one.requested), b.reason, a.reason]
-    values = f"{name} is {_word(a.effective)} in {pair.a.name} and {_word(b.effective)} in {pair.b.name}"
-    return f"{values}{_first_reason(reasons)}"
+    for. Settings with the same values and reason are one clause."""
+    clauses: dict[str, list[str]] = {}
+    for name in names:
+        a, b = pair.a.settings[name], pair.b.settings[name]
+        reasons = [*(one.reason for one in (b, a) if one.effective != one.requested), b.reason, a.reason]
+        values = f"{_word(a.effective)} in {pair.a.name} and {_word(b.effective)} in {pair.b.name}"
+        clauses.setdefault(f"{values}{_first_reason(reasons)}", []).append(name)
+    texts = [f"{', '.join(alike)} {'is' if len(alike) == 1 else 'are'} {values}" for values, alike in clauses.items()]
+    return join_names(texts, MOST_NAMED, "; ")
 
 
 def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = True) -> str:

@@ -169,6 +169,17 @@ def test_what_follows_an_axis_that_fell_back_confounds() -> None:
     assert kinds(*campaign(a, b).groups) == [CONFOUNDED]
 
 
+def test_settings_that_one_reason_took_are_one_clause() -> None:
+    lost = dict.fromkeys(("front_end", "positions"), (True, False, "ZeRO 3 gathers weights"))
+    a = runs("z0", {"zero_stage": 0}, {**dict.fromkeys(lost, ON), "dtype": ("auto", "fp32", "")})
+    b = runs("z3", {"zero_stage": 3}, {**lost, "dtype": ("auto", "bf16", "cast")})
+    found = comparable(*campaign(a, b).groups).unlike[0]
+    assert (
+        found.text == "front_end, positions are on in z0 and off in z3 (ZeRO 3 gathers weights); dtype is fp32 in z0 and bf16 in z3 (cast)"
+    )
+    assert found.remedy == "fix front_end, positions and 1 more on both sides"
+
+
 def test_auto_that_becomes_something_else_on_either_side_confounds() -> None:
     a = runs("bf16", {"precision": "bf16"}, {"attn_impl": ("auto", "sdpa", "bf16: sdpa")})
     b = runs("fp16", {"precision": "fp16"}, {"attn_impl": ("auto", "eager", "fp16: eager")})
