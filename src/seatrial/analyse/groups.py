@@ -15,6 +15,7 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from seatrial.analyse.stability import group_stability
 from seatrial.analyse.statistics import estimate
@@ -145,7 +146,7 @@ def _effective_settings(run: MeasuredRun) -> tuple[EffectiveSetting, ...]:
             name=name,
             requested=_masked_text(name, requested),
             effective=_masked_text(name, effective),
-            reason=mask(name, reason),
+            reason=_masked(name, reason),
             follows=tuple(dict.fromkeys((*workload.follows.get(name, ()), *declared.get(name, ())))),
             alike_by=workload.alike_by.get(name, ""),
         )
@@ -159,14 +160,18 @@ def _requested(run: MeasuredRun) -> dict[str, str]:
     axes = {name: value for name, value in spec.axes.items() if spec.labels.get(name) != ""}
     settings = {**typed_settings(spec.workload.args), **spec.settings, **axes}
     found = {name: _masked_text(name, value) for name, value in settings.items()}
-    found |= {f"env.{name}": mask(name, value) for name, value in spec.env.items()}
+    found |= {f"env.{name}": _masked(name, value) for name, value in spec.env.items()}
     found |= {WORLD_SIZE: str(run.measure.world_size if run.measure else spec.place.ranks)}
     # A folder or a file that is named after the run differs in all of them.
     return {name: value.replace(spec.run, "{run}") for name, value in found.items()}
 
 
 def _masked_text(name: str, value: Scalar) -> str:
-    return mask(name, "" if value is None else str(value))
+    return _masked(name, "" if value is None else str(value))
+
+
+# Most settings are the same in all groups, and masking a thousand groups anew would take longer than ranking them.
+_masked = lru_cache(maxsize=4096)(mask)
 
 
 def _figures(counted: list[MeasuredRun]) -> dict[str, Estimate]:
