@@ -1,8 +1,9 @@
-"""Whether a figure of two groups can be compared: is a sample, and is a step, the same amount of work on both sides?
+"""Whether a figure of two groups can be compared: is all else equal, and is a sample, and a step, the same amount of work on both sides?
 
 In: two groups, of a ranking or of a comparison. Out: `Comparability`: for each reason against it the figures it concerns, the setting, and
-a sentence. Ranking, `seatrial compare`, criteria and scaling ask this and nothing else. A sample is of unlike size where the groups
-measured unlike tokens per sample, or where a setting that changes its size differs: declared by the workload, else known by its name
+a sentence. Ranking, `seatrial compare`, criteria and scaling ask this and nothing else. Groups that ran the same, or that differ in effect
+in what was requested alike, are not compared by any figure (analyse.confounding). A sample is of unlike size where the groups measured
+unlike tokens per sample, or where a setting that changes its size differs: declared by the workload, else known by its name
 (records.work_settings). Then samples/s, figures per step and losses say nothing; the rate of what the setting counts does.
 """
 
@@ -12,6 +13,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from seatrial.analyse.confounding import confounding, without_effect
 from seatrial.analyse.statistics import estimate
 from seatrial.records.comparison import Comparability, ComparedGroup, Unlike
 from seatrial.records.measure import GroupSummary
@@ -48,7 +50,14 @@ class _Work:
 
 
 def comparable(a: Group, b: Group) -> Comparability:
-    """Every reason against a comparison of B with A, with the figures that it concerns; none where a sample and a step are alike."""
+    """Every reason against a comparison of B with A, with the figures that it concerns; none where all else is equal, and a sample and a
+    step are alike."""
+    else_unlike = (without_effect(a, b), confounding(a, b))
+    return Comparability(unlike=(*filter(None, else_unlike), *comparable_work(a, b).unlike))
+
+
+def comparable_work(a: Group, b: Group) -> Comparability:
+    """The reasons of these that are about the work of a sample and a step."""
     one, other = _work_of(a), _work_of(b)
     samples = _unlike_samples(one, other)
     steps = None if samples else _unlike_steps(one, other)
@@ -56,10 +65,10 @@ def comparable(a: Group, b: Group) -> Comparability:
 
 
 def all_comparable(groups: Sequence[Group]) -> Comparability:
-    """The reasons of all groups against the first, each kind once for each figure."""
+    """The reasons about the work of all groups against the first, each kind once for each figure."""
     found: dict[tuple[str, str], Unlike] = {}
     for group in groups[1:]:
-        for unlike in comparable(groups[0], group).unlike:
+        for unlike in comparable_work(groups[0], group).unlike:
             for metric in unlike.metrics:
                 found.setdefault((unlike.kind, metric), unlike)
     return Comparability(unlike=tuple(dict.fromkeys(found.values())))

@@ -4,7 +4,8 @@ In: two groups (A the baseline, B the candidate), the metric, and the margin tha
 campaign that ran in rounds are paired by repeat (paired t), others are compared by Welch's t, both on logs; which one follows from how the
 runs were scheduled, never from their figures. The interval decides: SAME where it lies wholly within the margin; else FASTER or SLOWER
 where it excludes 1 and its mean lies beyond the margin; else AMBIGUOUS. Several comparisons at once are corrected by Holm. Where they ran
-on different numbers of ranks, rates are per GPU, or per rank where there are none.
+on different numbers of ranks, rates are per GPU, or per rank where there are none. Groups that ran the same in effect are refused, and so
+are confounded ones unless that is allowed; of several pairs the others are compared.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from seatrial.analyse.comparable import UNLIKE_SAMPLES, comparable
+from seatrial.analyse.comparable import UNLIKE_SAMPLES, comparable, comparable_work
+from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, refusal, reported_by_one, settings_without_effect
 from seatrial.analyse.groups import (
     changes_text,
     differences,
@@ -43,7 +45,7 @@ from seatrial.analyse.statistics import (
 )
 from seatrial.core.errors import RefusedError, UsageError, did_you_mean
 from seatrial.core.text import MOST_IN_PASSING, count, join_names
-from seatrial.records.comparison import ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Relation
+from seatrial.records.comparison import ComparedGroup, ComparedRun, Comparison, LossParity, LossVerdict, Relation, Unlike
 from seatrial.records.measure import Estimate
 
 MARGIN_PCT = 1.0
@@ -76,9 +78,11 @@ def compare(
     margin_pct: float = MARGIN_PCT,
     preset: str = "",
     across: bool = False,
+    allow_confounded: bool = False,
 ) -> Comparison:
     """B against A, alone."""
-    return compare_pairs([(a, b)], metric=metric, margin_pct=margin_pct, preset=preset, across=across)[0]
+    how = {"across": across, "allow_confounded": allow_confounded}
+    return compare_pairs([(a, b)], metric=metric, margin_pct=margin_pct, preset=preset, **how)[0]
 
 
 def compare_pairs(
@@ -88,13 +92,16 @@ def compare_pairs(
     margin_pct: float = MARGIN_PCT,
     preset: str = "",
     across: bool = False,
+    allow_confounded: bool = False,
     family: int | None = None,
 ) -> tuple[Comparison, ...]:
     """B against A of every pair. `family` is how many comparisons these were chosen from, where that is more: a baseline picked for being
     best was compared with everything."""
     if preset and preset not in PRESETS:
         raise UsageError(f"preset '{preset}' is unknown; {did_you_mean(preset, PRESETS)}")
-    all_prepared = [_prepare(a, b, metric, across=across) for a, b in pairs]
+    all_prepared = [_prepare(a, b, metric, across=across, allow_confounded=allow_confounded) for a, b in pairs]
+    if all_prepared and all(one.refused for one in all_prepared):
+        raise RefusedError(all_prepared[0].refused)
     p_values = [p_value(one.difference) if one.difference and not one.problem else None for one in all_prepared]
     tested = max(family or 0, sum(p is not None for p in p_values), 1)
     divisors, corrected = holm_correction(p_values, tested)
@@ -119,12 +126,21 @@ class _Prepared:
     loss: LossParity
     left_out: tuple[str, ...]
     """Runs without the metric."""
+    else_unlike: Unlike | None
+    """They ran the same in effect, or are confounded."""
+    allow_confounded: bool
+
+    @property
+    def refused(self) -> str:
+        """Why the two are not compared at all; empty where they are."""
+        return refusal(self.else_unlike, allow_confounded=self.allow_confounded)
 
     @property
     def problem(self) -> str:
         """Why there is no result whatever the figures show; empty where the interval may decide."""
         known = (
-            _platform_failures(self.a, self.b)
+            self.refused
+            or _platform_failures(self.a, self.b)
             or _too_few_runs(self.a, self.b)
             or _may_have_failed(self.a, self.b)
             or _unlike_work(self.a, self.b, self.metric)
@@ -134,11 +150,12 @@ class _Prepared:
         return "every repeat gives the same to the last digit: the figures are rounded or copied, so their noise is unknown"
 
 
-def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bool) -> _Prepared:
+def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bool, allow_confounded: bool) -> _Prepared:
     refused = why_not_comparable(a, b, across=across)
     if refused:
         raise RefusedError(refused)
-    metric, loss = common_metric(a, b, metric_name), loss_parity(a, b)
+    found = comparable(a, b)
+    metric, loss = common_metric(a, b, metric_name), loss_parity(a, b, found.without(CONFOUNDED) if allow_confounded else found)
     left_out = tuple(run.run for group in (a, b) for run in group.runs if not _has_metric(run, metric.name))
     a, b = (replace(group, runs=tuple(run for run in group.runs if _has_metric(run, metric.name))) for group in (a, b))
     if a.world_size != b.world_size:
@@ -152,7 +169,17 @@ def _prepare(a: ComparedGroup, b: ComparedGroup, metric_name: str, *, across: bo
     logs_a, logs_b = ([math.log(run.figures[metric.name]) for run in runs] for runs in (runs_a, runs_b))
     difference = paired_difference(logs_a, logs_b) if pairs else welch_difference(logs_a, logs_b)
     return _Prepared(
-        a=a, b=b, metric=metric, logs_a=logs_a, logs_b=logs_b, paired=bool(pairs), difference=difference, loss=loss, left_out=left_out
+        a=a,
+        b=b,
+        metric=metric,
+        logs_a=logs_a,
+        logs_b=logs_b,
+        paired=bool(pairs),
+        difference=difference,
+        loss=loss,
+        left_out=left_out,
+        else_unlike=found.of_kind(NO_EFFECT) or found.of_kind(CONFOUNDED),
+        allow_confounded=allow_confounded,
     )
 
 
@@ -164,7 +191,7 @@ def common_metric(a: ComparedGroup, b: ComparedGroup, metric: str) -> Metric:
     names = THROUGHPUT if metric == ANY_THROUGHPUT else (metric,)
     both = [name for name in names if _enough_have(a, name) and _enough_have(b, name)]
     if both:
-        work = comparable(a, b)
+        work = comparable_work(a, b)
         return METRICS[next((name for name in both if not work.why_not(name)), both[0])]
     own = [(group.name, [name for name in COMPARED if group.runs and _enough_have(group, name)]) for group in (a, b)]
     had = "; ".join(f"{name} has {', '.join(metrics) or 'none of them'}" for name, metrics in own)
@@ -243,12 +270,15 @@ def _compared(prepared: _Prepared, margin_pct: float, preset: str, comparisons: 
         loss=prepared.loss,
         blocked=_platform_failures(a, b),
         differs=differences(a, b),
-        cautions=(*_group_cautions(a, b, metric), *_run_cautions(prepared, decided=ratio is not None)),
+        cautions=(*_else_cautions(prepared), *_group_cautions(a, b, metric), *_run_cautions(prepared, decided=ratio is not None)),
+        confounded=prepared.else_unlike.text if prepared.else_unlike and prepared.else_unlike.kind == CONFOUNDED else "",
     )
     reason = _reason(compared, difference, problem)
+    # A rule that ignores chance must not name a winner between groups that are not compared.
+    ruling = "" if prepared.refused else _preset_ruling(preset, a, b, metric)
     return replace(
         compared,
-        reason=" ".join(filter(None, (_preset_ruling(preset, a, b, metric), reason))),
+        reason=" ".join(filter(None, (ruling, reason, _confounded_mark(prepared) if ratio else ""))),
         method="; ".join(filter(None, (preset and f"preset {preset}", method))),
     )
 
@@ -293,7 +323,7 @@ def _may_have_failed(a: ComparedGroup, b: ComparedGroup) -> str:
 
 def _unlike_work(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> str:
     """Why this figure means nothing for these two; empty where it does."""
-    work = comparable(a, b)
+    work = comparable_work(a, b)
     unlike = work.why_not(metric.name)
     if not unlike:
         return ""
@@ -333,6 +363,23 @@ def _variation(unsteady: Sequence[ComparedRun]) -> float | None:
     return max(LEAST_VARIATION, max(known) ** 2) if len(known) == len(spreads) else None
 
 
+def _confounded_mark(prepared: _Prepared) -> str:
+    """What is said after a result that was allowed."""
+    found = prepared.else_unlike
+    return f"Confounded by {found.setting}: the difference may be due to that." if found and not prepared.refused else ""
+
+
+def _else_cautions(prepared: _Prepared) -> Iterator[str]:
+    """Whether all else is equal, as far as it is known and no reason against the comparison."""
+    if prepared.refused:
+        return
+    if found := prepared.else_unlike:
+        yield f"Confounded, and compared all the same: {found.text}. Better {found.remedy}, and run both again."
+    yield from (f"{text}." for text in settings_without_effect(prepared.a, prepared.b))
+    if text := reported_by_one(prepared.a, prepared.b):
+        yield f"{text[0].upper()}{text[1:]}."
+
+
 def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Iterator[str]:
     """What weakens the comparison in the groups, the gravest first."""
     machines = machine_differences(a, b)
@@ -346,7 +393,7 @@ def _group_cautions(a: ComparedGroup, b: ComparedGroup, metric: Metric) -> Itera
             yield f"{count(group.failed_runs, 'run')} of {group.name} failed: only those that ended ok are compared."
         if group.pending:
             yield f"{count(len(group.pending), 'run')} of {group.name} {'is' if len(group.pending) == 1 else 'are'} pending."
-    work = comparable(a, b)
+    work = comparable_work(a, b)
     if metric.name in STEP_TIMES and work.text:
         yield f"{metric.unit} is compared although {work.text}: a step does not do the same work."
     if metric.name in RATES and not work.why_not(metric.name) and (unlike := work.why_not("samples_per_s")):

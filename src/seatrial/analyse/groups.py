@@ -15,20 +15,23 @@ import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from seatrial.analyse.stability import group_stability
 from seatrial.analyse.statistics import estimate
 from seatrial.core.text import MOST_IN_PASSING, count, count_were, join_names
 from seatrial.machine.provenance import fingerprint_differences
+from seatrial.machine.secrets import mask
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import GROUP_SEED
 from seatrial.records.comparison import ComparedGroup
-from seatrial.records.measure import Estimate, GroupSummary
+from seatrial.records.measure import WORLD_SIZE, EffectiveSetting, Estimate, GroupSummary
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
 from seatrial.records.results import MeasuredRun, runs_that_may_have_failed
 from seatrial.records.run_table import config_cells, qualified_name, run_work_settings
 from seatrial.records.signatures.registry import fault_of
+from seatrial.records.work_settings import typed_settings
 
 FIGURES = ("samples_per_s", "tokens_per_s", "audio_s_per_s", "steps_per_s", "wall_p50_ms", "wall_p90_over_p50", "startup_s", "duration_s")
 TYPED_WORK = ("samples_per_step", "tokens_per_step")
@@ -102,6 +105,8 @@ def _summary(name: str, members: list[MeasuredRun], failed_before: Mapping[str, 
         cautions=(*_set_aside(name, counted, aside), *_retried(name, retried), *_changed_tree(name, counted)),
         work=run_work_settings(spec),
         typed_work={name: value for name in TYPED_WORK if (value := getattr(spec.workload, name)) is not None},
+        effective_settings=_effective_settings(counted[0]) if counted else (),
+        requested=_requested((counted or members)[0]),
     )
 
 
@@ -131,6 +136,44 @@ def _conditions(run: MeasuredRun) -> tuple[str, dict[str, Scalar]]:
 
 def _effective(run: MeasuredRun) -> dict[str, Scalar]:
     return {name: effective for name, (_, effective, _) in run.measure.effective.items()} if run.measure else {}
+
+
+def _effective_settings(run: MeasuredRun) -> tuple[EffectiveSetting, ...]:
+    """As the workload reported them: all counted runs of a group have the same."""
+    if run.measure is None:
+        return ()
+    workload, declared = run.attempt.spec.workload, run.measure.follows
+    return tuple(
+        EffectiveSetting(
+            name=name,
+            requested=_masked_text(name, requested),
+            effective=_masked_text(name, effective),
+            reason=_masked(name, reason),
+            follows=tuple(dict.fromkeys((*workload.follows.get(name, ()), *declared.get(name, ())))),
+            alike_by=workload.alike_by.get(name, ""),
+        )
+        for name, (requested, effective, reason) in run.measure.effective.items()
+    )
+
+
+def _requested(run: MeasuredRun) -> dict[str, str]:
+    """Options of a script, settings, axes but for bundles (their settings are among these), variables of the plan, the number of ranks."""
+    spec = run.attempt.spec
+    axes = {name: value for name, value in spec.axes.items() if spec.labels.get(name) != ""}
+    settings = {**typed_settings(spec.workload.args, spec.env), **spec.settings, **axes}
+    found = {name: _masked_text(name, value) for name, value in settings.items()}
+    found |= {f"env.{name}": _masked(name, value) for name, value in spec.env.items()}
+    found |= {WORLD_SIZE: str(run.measure.world_size if run.measure else spec.place.ranks)}
+    # A folder or a file that is named after the run differs in all of them.
+    return {name: value.replace(spec.run, "{run}") for name, value in found.items()}
+
+
+def _masked_text(name: str, value: Scalar) -> str:
+    return _masked(name, "" if value is None else str(value))
+
+
+# Most settings are the same in all groups, and masking a thousand groups anew would take longer than ranking them.
+_masked = lru_cache(maxsize=4096)(mask)
 
 
 def _figures(counted: list[MeasuredRun]) -> dict[str, Estimate]:
@@ -291,7 +334,8 @@ def cell_number(cell: Scalar) -> float | None:
 
 
 def why_not_comparable(a: ComparedGroup, b: ComparedGroup, *, across: bool = False) -> str:
-    """Why the two must not be compared, and what to do; empty where they may. `across` allows different machines."""
+    """Why the two must not be compared, and what to do; empty where they may. `across` allows different machines. Whether all else is equal
+    in them: analyse.comparable."""
     # One may be a copy of the other's campaign, or a row of history computed from it.
     known = {run.identity for run in a.runs}
     shared = [run.run for run in b.runs if run.identity in known]
@@ -345,11 +389,13 @@ def own_settings(group: ComparedGroup) -> dict[str, str]:
 
 
 def differences(a: ComparedGroup, b: ComparedGroup) -> tuple[str, ...]:
-    """Settings, then effective settings, then code: `micro_batch (8 → 16)`."""
+    """Settings in effect, then code: `micro_batch (8 → 16)`. What was requested counts where it is not known what it became."""
     changes: dict[str, tuple[str, str]] = {}
+    reported = {*a.effective} & {*b.effective}
     for before, after in ((a.settings, b.settings), (a.effective, b.effective), (a.code, b.code)):
         for name in dict.fromkeys([*before, *after]):
-            if before.get(name) != after.get(name):
+            is_known_otherwise = before is a.settings and name in reported
+            if before.get(name) != after.get(name) and not is_known_otherwise:
                 changes.setdefault(name, (before.get(name, ""), after.get(name, "")))
     return tuple(_change_texts(changes))
 

@@ -39,7 +39,7 @@ from seatrial.core.text import MOST_NAMED, count, format_duration, join_names
 from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.eta import EtaPoint, points_of_mode
-from seatrial.records.measure import AUDIO_PER_SAMPLE, DebugSetting, RunMeasure, TimingPoint
+from seatrial.records.measure import AUDIO_PER_SAMPLE, WORKLOAD_CAUTION, DebugSetting, RunMeasure, TimingPoint
 from seatrial.records.plan import RunSpec
 from seatrial.records.run_table import global_batch
 from seatrial.records.telemetry import TelemetryTables
@@ -50,8 +50,6 @@ DOMINANT_SHARE = 0.2
 """One step with this share of the window's time moves throughput by as much: more than most differences between groups."""
 DOMINANT_OVER_MEDIAN = 2.0
 """And only a step this many times the median: of four equal steps each has a quarter of the time."""
-WORKLOAD_CAUTION = "caution: "
-"""Prefix of the reason of an effective setting that the report must show."""
 NAMED_RANKS = 4
 """Ranks named in a sentence; of more, their number."""
 
@@ -104,6 +102,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
             ranks_known=tables.ranks_known,
             duration_s=duration_s,
             effective=tables.effective,
+            follows=tables.follows,
             cautions=tables.cautions,
         )
     spec = _with_default_cadence(spec, tables.steps)
@@ -135,6 +134,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
         steps_done=_steps_done(rank0["step"].to_numpy()),
         duration_s=duration_s,
         effective=tables.effective,
+        follows=tables.follows,
         seed=_seed(points, planned_mode, steps, spec, tables),
         timing_points=points,
         eta_points=estimates,

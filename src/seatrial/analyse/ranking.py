@@ -6,6 +6,9 @@ group whose Welch interval against the best includes 1 is tied with it. The best
 at the top is recommended: the lowest p90/p50, then the simpler setting, among those whose mean lies inside the best one's own interval and
 within 10 % of it, and that are not significantly worse than a better one: scatter, of a group or of its rival, must not decide. A group of
 one run has no interval: it keeps its place by value.
+
+Groups that ran the same in effect are not compared with each other: one of them stands for all. A group that is confounded with the best
+(analyse.confounding) is not compared with it, and no winner is proven, unless that is allowed.
 """
 
 from __future__ import annotations
@@ -15,13 +18,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from seatrial.analyse.comparable import RATE_OF, UNLIKE_SAMPLES, all_comparable
+from seatrial.analyse.confounding import (
+    CONFOUNDED,
+    NO_EFFECT,
+    confounded_sentence,
+    confounding,
+    reported_by_one,
+    same_in_effect,
+)
 from seatrial.analyse.groups import ITER_P50, cell_number, debug_levels
 from seatrial.analyse.stability import THROUGHPUT
 from seatrial.analyse.statistics import contains_one, ratio_of
 from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.text import count, join_names
 from seatrial.records.caution import Caution, Scalar
-from seatrial.records.comparison import Comparability
+from seatrial.records.comparison import Comparability, Unlike
 from seatrial.records.measure import Estimate, GroupSummary, RankedGroup, Ranking
 from seatrial.records.plan import SENTINEL
 from seatrial.records.work_settings import SAMPLES, is_harmless, work_unit
@@ -33,6 +44,7 @@ SAME_JITTER = 0.01
 MOST_TIED_NAMED = 8
 """The ranking has them all."""
 MOST_REFUSALS = 4
+MOST_WITHOUT_EFFECT = 2
 NO_INTERVAL = "no interval, so its place is not evidence"
 STEP_TIMES = ("wall_p50_ms", "iter_p50")
 """Ranked with a caution where a step is not the same work in every group: that is what was asked for."""
@@ -79,31 +91,36 @@ METRICS = {
 }
 
 
-def rank_groups(groups: Sequence[GroupSummary], rank_by: str) -> Ranking:
+def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounded: bool = False) -> Ranking:
     """The main lane's order, the order of the groups off it, and the winners. A sentinel watches the platform and has no place."""
     groups = [group for group in groups if group.mode != SENTINEL]
     main = [group for group in groups if group.lane]
     metric, cautions = _choose_metric(groups, rank_by)
-    order = _order(main, metric)
+    order = _order(main, metric, allow_confounded=allow_confounded)
     recommended, why = _recommended(order, main, metric)
-    decided = _is_decided(order, recommended)
+    decided = _is_decided(order, recommended, allow_confounded=allow_confounded)
+    confounded = _confounded(order)
     return Ranking(
         metric=metric.name,
         unit=metric.unit,
         higher_is_better=metric.higher_is_better,
         groups=order,
-        off_lane=_order([group for group in groups if not group.lane], metric),
+        off_lane=_order([group for group in groups if not group.lane], metric, allow_confounded=allow_confounded),
         winner=recommended.group if recommended and decided else None,
         recommended=recommended.group if recommended else None,
         recommended_reason=why,
         latency_winner=_latency_winner(main),
         decided=decided,
-        reason=_not_comparable(main, metric) or _reason(order, metric),
-        cautions=(*cautions, *_ranking_cautions(groups, metric)),
+        reason=_not_comparable(main, metric) or _reason(order, metric, confounded, allow_confounded=allow_confounded),
+        cautions=(*_all_else_unlike(order, confounded, allow_confounded=allow_confounded), *cautions, *_ranking_cautions(groups, metric)),
+        confounded=confounded_sentence(confounded) if confounded else "",
+        confounded_by=tuple(confounded.setting.split(", ")) if confounded else (),
+        allow_confounded=allow_confounded,
+        without_effect=tuple(_without_effect(order)),
     )
 
 
-def _order(groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup, ...]:
+def _order(groups: Sequence[GroupSummary], metric: Metric, *, allow_confounded: bool) -> tuple[RankedGroup, ...]:
     """By value; each compared with the best of those that can win."""
     plain = any(group.runs and not group.debug for group in groups)
     rows = [_unranked(group, metric, _refusal(group, metric, plain=plain)) for group in groups]
@@ -111,9 +128,38 @@ def _order(groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup,
     if unlike:
         refusal = f"{_figure_name(metric)} cannot be compared: {unlike}"
         rows = [replace(row, can_win=False, reason=refusal) if row.can_win else row for row in rows]
+    rows = _one_for_all(rows)
     rows.sort(key=lambda row: _by_value(row, metric))
     best = next((row for row in rows if row.can_win), None)
-    return _numbered([_against_best(row, best) for row in rows] if best else rows)
+    return _numbered(_against_best(rows, best, allow_confounded=allow_confounded) if best else rows)
+
+
+def _one_for_all(rows: Sequence[RankedGroup]) -> list[RankedGroup]:
+    """Of groups that ran the same in effect only one can win: the others are the same configuration, ranked twice."""
+    same = same_in_effect([row.summary for row in rows if row.can_win])
+    found = []
+    for row in rows:
+        if row.can_win and row.group in same:
+            other, unlike = same[row.group]
+            row = replace(row, can_win=False, same_as=other, reason=f"{_duplicate_of(other)}{unlike.text}")
+        found.append(row)
+    return found
+
+
+def _duplicate_of(group: str) -> str:
+    return f"duplicate of {group}: "
+
+
+def _without_effect(order: Sequence[RankedGroup]) -> list[str]:
+    """What had no effect, each once: `attn_impl had no effect: both ran sdpa (…)`."""
+    return list(dict.fromkeys(row.reason.removeprefix(_duplicate_of(row.same_as)) for row in order if row.same_as))
+
+
+def _confounded(order: Sequence[RankedGroup]) -> Unlike | None:
+    """Why the best cannot be compared with the first group that it is confounded with; None where there is none."""
+    best = next((row for row in order if row.is_best), None)
+    rivals = [row for row in order if row.confounded and row.can_win and row is not best]
+    return confounding(best.summary, rivals[0].summary) if best and rivals else None
 
 
 def _recommended(order: Sequence[RankedGroup], groups: Sequence[GroupSummary], metric: Metric) -> tuple[RankedGroup | None, str]:
@@ -174,10 +220,23 @@ def _at_the_top(tied: Sequence[RankedGroup]) -> list[RankedGroup]:
     return [row for at, row in enumerate(tied) if not any(_is_different(row, better) for better in tied[:at])]
 
 
-def _against_best(row: RankedGroup, best: RankedGroup) -> RankedGroup:
-    if row is best or row.estimate is None or best.estimate is None:
+def _against_best(rows: Sequence[RankedGroup], best: RankedGroup, *, allow_confounded: bool) -> list[RankedGroup]:
+    """Each with its ratio to the best, where the two can be compared. The best is marked too where a rival is confounded with it."""
+    compared = [row if row is best else _compared(row, best, allow_confounded=allow_confounded) for row in rows]
+    text = next((row.confounded for row in compared if row.confounded and row.can_win), "")
+    return [replace(row, confounded=text) if row is best else row for row in compared]
+
+
+def _compared(row: RankedGroup, best: RankedGroup, *, allow_confounded: bool) -> RankedGroup:
+    estimate = row.estimate
+    if estimate is None or best.estimate is None or row.same_as == best.group:
         return row
-    return replace(row, ratio=ratio_of(row.estimate, best.estimate))
+    found = confounding(best.summary, row.summary)
+    if found is not None:
+        row = replace(row, confounded=found.text)
+        if not allow_confounded:
+            return replace(row, is_compared=False, reason=row.reason or f"{CONFOUNDED} with {best.group}: {found.text}")
+    return replace(row, ratio=ratio_of(estimate, best.estimate))
 
 
 def _differs(row: RankedGroup) -> bool | None:
@@ -235,7 +294,7 @@ def _numbered(order: Sequence[RankedGroup]) -> tuple[RankedGroup, ...]:
 
 
 def _is_tied(row: RankedGroup) -> bool:
-    return row.can_win and not _differs(row)
+    return row.can_win and row.is_compared and not _differs(row)
 
 
 def _tie_reason(row: RankedGroup, best: RankedGroup | None) -> str:
@@ -256,8 +315,10 @@ def _latency_winner(groups: Sequence[GroupSummary]) -> str | None:
     return min(timed)[1] if timed else None
 
 
-def _is_decided(order: Sequence[RankedGroup], winner: RankedGroup | None) -> bool:
+def _is_decided(order: Sequence[RankedGroup], winner: RankedGroup | None, *, allow_confounded: bool) -> bool:
     if winner is None or winner.summary.unsteady_runs or any(row.summary.infrastructure_failures for row in order):
+        return False
+    if winner.confounded and not allow_confounded:
         return False
     rivals = [row for row in order if row.can_win and row is not winner]
     same = all(_conditions(row) == _conditions(winner) for row in rivals)
@@ -268,17 +329,35 @@ def _conditions(row: RankedGroup) -> tuple[str, frozenset[tuple[str, str]]]:
     return row.summary.fingerprint, debug_levels(row.summary.debug)
 
 
-def _reason(order: Sequence[RankedGroup], metric: Metric) -> str:
+def _reason(order: Sequence[RankedGroup], metric: Metric, confounded: Unlike | None, *, allow_confounded: bool) -> str:
+    """How the best group stands against the others, or why none can win. That an axis had no effect comes first, then that groups are
+    confounded."""
+    same = "".join(f"{text}. " for text in _without_effect(order)[:MOST_WITHOUT_EFFECT])
+    if confounded is None:
+        return f"{same}{_standing(order, metric)}"
+    if not allow_confounded:
+        return f"{same}{_upper(confounded_sentence(confounded))}."
+    return f"{same}{_upper(CONFOUNDED)} by {confounded.setting}, which is allowed: {confounded.text}. {_standing(order, metric)}"
+
+
+def _upper(text: str) -> str:
+    """Names of settings stay as they are."""
+    return f"{CONFOUNDED.capitalize()}{text.removeprefix(CONFOUNDED)}" if text.startswith(CONFOUNDED) else text
+
+
+def _standing(order: Sequence[RankedGroup], metric: Metric) -> str:
     """One sentence: how the best group stands against the others, or why none can win."""
     best = next((row for row in order if row.is_best), None)
     if best is None:
         return f"No group can win: {_refusals(order) or 'there are none'}."
     name, candidates = best.group, [row for row in order if row.can_win]
+    if len(candidates) == 1 and any(row.same_as for row in order) and all(row is best or row.same_as for row in order):
+        return f"{name} stands for all groups: nothing is compared."
     if len(candidates) == 1:
         if len(order) > 1 and all(row.reason == NOT_ENDED for row in order if row is not best):
             return f"{name} is the only group with a finished run."
         return f"{name} is the only group that can win." if len(order) > 1 else f"{name} is the only group."
-    tied = [row for row in candidates if row is not best and not _differs(row)]
+    tied = [row for row in candidates if row is not best and _is_tied(row)]
     has = f"{name} has the {_best_word(metric)} {metric.unit}"
     if not tied and best.summary.unsteady_runs:
         return f"{has}, but {best.summary.unsteady_runs} of its {best.summary.runs} runs had no steady state: run more steps."
@@ -374,6 +453,23 @@ def _ranking_cautions(groups: Sequence[GroupSummary], metric: Metric) -> Iterato
     yield from _unlike_groups(running)
     yield from _failed_by_platform(groups)
     yield from _mixed_debug(running)
+
+
+def _all_else_unlike(order: Sequence[RankedGroup], confounded: Unlike | None, *, allow_confounded: bool) -> Iterator[Caution]:
+    """Groups that ran the same, settings that confound, and settings that only some groups report."""
+    for text in _without_effect(order):
+        rows = [row for row in order if row.same_as and row.reason.endswith(text)]
+        pairs = join_names([f"{row.group} is {row.same_as} measured again" for row in rows], MOST_TIED_NAMED)
+        yield Caution(kind=NO_EFFECT, numbers={"groups": len(rows)}, text=f"{text}. {pairs}: they are not compared.")
+    if confounded is not None:
+        allowed = f"{_upper(CONFOUNDED)}, and compared all the same: {confounded.text}. A difference may be due to {confounded.setting}."
+        text = allowed if allow_confounded else f"{_upper(confounded_sentence(confounded))}."
+        yield Caution(kind=CONFOUNDED, numbers={"settings": confounded.setting}, text=text)
+    best = next((row for row in order if row.is_best), None)
+    for row in order if best else ():
+        if best and row is not best and row.can_win and (text := reported_by_one(best.summary, row.summary)):
+            yield Caution(kind="unreported_settings", text=f"{text[0].upper()}{text[1:]}.")
+            return
 
 
 def _unlike_work(running: Sequence[GroupSummary], metric: Metric) -> Iterator[Caution]:

@@ -2,7 +2,8 @@
 
 In: groups that differ in their number of GPUs. Out: a `Scaling` for each family (groups that differ in nothing else): total and per-GPU
 throughput and efficiency with intervals on logs, a fit of compute, bandwidth and latency with what it projects, one sentence on the
-bottleneck, and cautions where they differ in more than their number of GPUs. On machines without GPUs ranks are counted.
+bottleneck, and cautions where they differ in more than their number of GPUs; none where they are confounded (analyse.confounding). On
+machines without GPUs ranks are counted.
 
     T(N) = compute · w(N) + bandwidth · (N - 1) / N + latency · log2(N)
 
@@ -17,12 +18,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
 
 from seatrial.analyse.comparable import RATE_OF, UNLIKE_SAMPLES, all_comparable
 from seatrial.analyse.comparison import pair_runs
+from seatrial.analyse.confounding import confounded_sentence, confounding
 from seatrial.analyse.groups import compared_facts, machine_problem, own_settings
 from seatrial.analyse.statistics import estimate, paired_difference, ratio_interval, ratio_of
 from seatrial.core.errors import RefusedError
@@ -149,7 +152,9 @@ class Fit:
         return bandwidth, latency
 
 
-def scaling(groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus: Sequence[int] = ()) -> Scaling:
+def scaling(
+    groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus: Sequence[int] = (), allow_confounded: bool = False
+) -> Scaling:
     """Points in the order of GPUs, and projections to `gpus`, or to the next powers of two where none are given."""
     name = _metric(groups, metric)
     # GPUs are counted, or ranks where a machine has none or it is unknown.
@@ -157,6 +162,10 @@ def scaling(groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus
     if name is None:
         reason = f"'{metric}' is not a rate that grows with {worker}s: choose throughput, {', '.join(RATES)}."
         return Scaling(metric=metric, unit="", points=(), reason=reason, worker=worker)
+    confounded = next(filter(None, (confounding(one, other) for one, other in combinations(groups, 2))), None)
+    if confounded and not allow_confounded:
+        reason = f"Groups cannot be compared: {confounded_sentence(confounded)}."
+        return Scaling(metric=name, unit=RATES[name], points=(), reason=reason, worker=worker)
     # More ranks are more work in a step, which is what scaling is about; a sample must be the same.
     unlike = next((each for each in all_comparable(groups).unlike if each.kind == UNLIKE_SAMPLES and name in each.metrics), None)
     if unlike:
@@ -171,7 +180,9 @@ def scaling(groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus
         return replace(found, reason=f"No run has {name}: run the groups again, or choose another metric.")
     points = tuple(_point(each, sized[0]) for each in sized)
     having = [group.name for each in sized for group in each.groups]
-    found = replace(found, points=points, cautions=scaling_cautions(groups, points, having=having, metric=name, worker=worker))
+    cautions = scaling_cautions(groups, points, having=having, metric=name, worker=worker)
+    mark = [f"Confounded, and compared all the same: {confounded.text}."] if confounded else []
+    found = replace(found, points=points, cautions=(*mark, *cautions))
     if not found.is_measured:
         alone = f"All groups ran on {count(points[0].gpus, worker)}"
         return replace(found, reason=f"{alone}: run at least one other number of {worker}s for a fit.")
@@ -247,7 +258,12 @@ def _reason(fit: Fit, projections: Sequence[Projection], found: Scaling) -> str:
 
 
 def scaling_families(
-    groups: Sequence[ComparedGroup], metric: str = "throughput", *, gpus: Sequence[int] = (), across: bool = False
+    groups: Sequence[ComparedGroup],
+    metric: str = "throughput",
+    *,
+    gpus: Sequence[int] = (),
+    across: bool = False,
+    allow_confounded: bool = False,
 ) -> list[Scaling]:
     """One for each family, in the order in which they first appear; a RefusedError for different machines."""
     refused = "" if across else machine_problem(groups)
@@ -255,7 +271,10 @@ def scaling_families(
         raise RefusedError(refused)
     families = _split_families(groups)
     names = _names(list(families))
-    return [replace(scaling(members, metric, gpus=gpus), family=names[key]) for key, members in families.items()]
+    return [
+        replace(scaling(members, metric, gpus=gpus, allow_confounded=allow_confounded), family=names[key])
+        for key, members in families.items()
+    ]
 
 
 def _split_families(groups: Sequence[ComparedGroup]) -> dict[Settings, list[ComparedGroup]]:
@@ -278,12 +297,13 @@ def worst_family(found: Sequence[Scaling]) -> Scaling | None:
     worst = min(measured, key=lambda one: one.points[-1].efficiency.mean)
     if len(found) == 1:
         return worst
-    without = [one.family for one in found if not one.is_measured]
-    caution = f"Run on one number only, so their scaling is unknown: {'; '.join(without)}." if without else ""
+    without = [one.family for one in found if one.points and not one.is_measured]
+    cautions = [f"Run on one number only, so their scaling is unknown: {'; '.join(without)}."] if without else []
+    cautions += [f"{one.family}: scaling unknown. {one.reason}" for one in found if not one.points]
     return replace(
         worst,
         reason=f"{worst.family}, the worst of {len(found)} configurations: {worst.reason}",
-        cautions=(*worst.cautions, *([caution] if caution else [])),
+        cautions=(*worst.cautions, *cautions),
     )
 
 

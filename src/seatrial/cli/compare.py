@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.options import WHERE, AsJson, Folder, HistoryFile
+from seatrial.cli.options import WHERE, AllowConfounded, AsJson, Folder, HistoryFile
 from seatrial.cli.program import console_for, print_json, print_lines
 from seatrial.core.errors import CampaignError, RefusedError, SeatrialError, UsageError, printable
 from seatrial.records.comparison import Relation
@@ -107,6 +107,7 @@ def compare(
     margin: Margin = 1.0,
     preset: Preset = "",
     across: Across = False,
+    allow_confounded: AllowConfounded = False,
     inside: Inside = None,
     history: HistoryFile = None,
     json: AsJson = False,
@@ -116,11 +117,20 @@ def compare(
     Runs of the same round of one campaign are pairs. An interval on logs decides (paired t, else Welch); a bootstrap is shown beside, and
     several comparisons are corrected by Holm. A speed-up with a worse loss does not count. Nothing is written.
 
-    Exit codes: 0 FASTER, SLOWER or SAME, 1 wrong use, 2 refused (the same runs, unlike machines, other debug settings, no metric in
-    common), 3 any comparison AMBIGUOUS, or one number of GPUs only. With --json the last line then says `refused`, and why.
+    Exit codes: 0 FASTER, SLOWER or SAME, 1 wrong use, 2 refused (the same runs, unlike machines, other debug settings, confounded, the
+    same in effect, no metric in common), 3 any comparison AMBIGUOUS, or one number of GPUs only. With --json the last line then says
+    `refused`, and why.
     """
     options = _Options(
-        names=sides or [], metric=metric, margin=margin, preset=preset, across=across, inside=inside, history=history, as_json=json
+        names=sides or [],
+        metric=metric,
+        margin=margin,
+        preset=preset,
+        across=across,
+        allow_confounded=allow_confounded,
+        inside=inside,
+        history=history,
+        as_json=json,
     )
     try:
         return _scaling(options, gpus or ()) if scaling else _compare(options, gpus)
@@ -139,6 +149,7 @@ class _Options:
     margin: float
     preset: str
     across: bool
+    allow_confounded: bool
     inside: Path | None
     history: Path | None
     as_json: bool
@@ -160,6 +171,7 @@ def _compare(options: _Options, gpus: Sequence[int] | None) -> int:
         margin_pct=options.margin,
         preset=options.preset,
         across=options.across,
+        allow_confounded=options.allow_confounded,
         family=resolved.family,
     )
     console = console_for(as_json=options.as_json)
@@ -187,7 +199,9 @@ def _scaling(options: _Options, gpus: Sequence[int]) -> int:
     from seatrial.analyse.scaling import scaling_families
     from seatrial.report.comparison import families_json, families_lines
 
-    found = scaling_families(_scaling_groups(options), options.metric, gpus=gpus, across=options.across)
+    found = scaling_families(
+        _scaling_groups(options), options.metric, gpus=gpus, across=options.across, allow_confounded=options.allow_confounded
+    )
     console = console_for(as_json=options.as_json)
     print_lines(console, families_lines(found, console.width))
     if options.as_json:

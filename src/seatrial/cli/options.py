@@ -63,6 +63,14 @@ Full = Annotated[
     bool,
     typer.Option("--full", help="Print the whole report: step times, phases, ranks, machine, every finding. Default: one screen."),
 ]
+AllowConfounded = Annotated[
+    bool,
+    typer.Option(
+        "--allow-confounded",
+        help="Compare groups also where a setting is in effect in one and not in the other though both request it alike; the result is "
+        "marked as confounded.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="End with one JSON line on stdout; everything for people goes to stderr.")]
 WHERE = "Where to find it"
 HistoryFile = Annotated[

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.options import AsJson, Folder, Full, Track
+from seatrial.cli.options import AllowConfounded, AsJson, Folder, Full, Track
 from seatrial.cli.program import console_for, print_json, write_lines
 from seatrial.core.errors import CampaignError, SeatrialError, UsageError
 from seatrial.core.paths import CampaignPaths
@@ -108,6 +108,7 @@ def report(
     png: Png = False,
     svg: Svg = None,
     track: Track = None,
+    allow_confounded: AllowConfounded = False,
     json: AsJson = False,
 ) -> int:
     """Recompute every table and report of a campaign from what is on disk, and print verdict, ranking and main findings in one screen.
@@ -130,7 +131,7 @@ def report(
     trackers = usable_trackers(track or ())
     campaign = find_campaign(out)
     console = console_for(as_json=json)
-    results, unwritten = recompute_or_explain(campaign)
+    results, unwritten = recompute_or_explain(campaign, allow_confounded=allow_confounded)
     print_report(results, console, full=full)
     track_all(trackers, campaign, console)
     written = write_extras(extras, out, results, console, unwritten)

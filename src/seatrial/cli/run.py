@@ -53,6 +53,7 @@ def run(
     keep_going: options.KeepGoing = False,
     yes: options.Yes = False,
     full: options.Full = False,
+    allow_confounded: options.AllowConfounded = False,
     json: options.AsJson = False,
     node_rank: options.NodeRank = None,
     master_addr: options.MasterAddr = None,
@@ -71,7 +72,16 @@ def run(
     campaign = read_plan(plan, set, only, budget, out)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
-        campaign, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again, keep_going=keep_going, full=full
+        campaign,
+        node,
+        yes=yes,
+        as_json=json,
+        track=track or (),
+        heartbeat_s=heartbeat,
+        again=again,
+        keep_going=keep_going,
+        full=full,
+        allow_confounded=allow_confounded,
     )
 
 
@@ -95,11 +105,12 @@ def execute(
     again: bool = False,
     keep_going: bool = False,
     full: bool = False,
+    allow_confounded: bool = False,
     view: MakeView | None = None,
     here: ThisNode | None = None,
 ) -> int:
     """Run the campaign and return the exit code; `again` runs finished runs too, `keep_going` those after alike failures, `full` prints the
-    whole report; `here` is node 0 of a campaign without ssh."""
+    whole report, `allow_confounded` compares confounded groups; `here` is node 0 of a campaign without ssh."""
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
     from seatrial.cli.live_view import live_view
@@ -124,7 +135,8 @@ def execute(
                 plan, TrackingListener(shown, tracking), again=again, keep_going=keep_going, server=server, recorder=recorder
             )
         if can_measure():
-            code = _report(plan, end, console, tracking, recorder.cache, as_json=as_json, again=again, full=full)
+            how = {"as_json": as_json, "again": again, "full": full, "allow_confounded": allow_confounded}
+            code = _report(plan, end, console, tracking, recorder.cache, **how)
         else:
             console.print(NO_POLARS, style="yellow", markup=False)
             code = INTERRUPTED if end.interrupted else FAILED if shown.failed else INCONCLUSIVE
@@ -143,12 +155,13 @@ def _report(
     as_json: bool,
     again: bool,
     full: bool,
+    allow_confounded: bool,
 ) -> int:
     from seatrial.report.terminal import print_report
     from seatrial.results.recompute import recompute_or_explain
 
     try:
-        results, unwritten = recompute_or_explain(Path(plan.output), cache)
+        results, unwritten = recompute_or_explain(Path(plan.output), cache, allow_confounded=allow_confounded)
     except KeyboardInterrupt:
         console.print(f"interrupted before the report was written: `seatrial report {plan.output}` writes it", style="yellow", markup=False)
         raise
@@ -181,6 +194,7 @@ def result_json(results: CampaignResults) -> dict[str, object]:
         "pending": list(results.pending),
         "report": str(CampaignPaths(Path(results.output)).summary_md),
         "recommended": results.ranking.recommended,
+        "confounded": results.ranking.confounded or None,
     }
 
 

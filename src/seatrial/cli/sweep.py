@@ -10,7 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.options import PER_NODE, AsJson, Budget, Full, Heartbeat, KeepGoing, MasterAddr, MasterPort, NodeRank, Only, Track, Yes
+from seatrial.cli.options import (
+    PER_NODE,
+    AllowConfounded,
+    AsJson,
+    Budget,
+    Full,
+    Heartbeat,
+    KeepGoing,
+    MasterAddr,
+    MasterPort,
+    NodeRank,
+    Only,
+    Track,
+    Yes,
+)
 from seatrial.core import files
 from seatrial.core.errors import UsageError
 from seatrial.core.shell import quote
@@ -132,6 +146,7 @@ def sweep(
     heartbeat: Heartbeat = None,
     yes: Yes = False,
     full: Full = False,
+    allow_confounded: AllowConfounded = False,
     json: AsJson = False,
     nodes: Nodes = None,
     node_rank: NodeRank = None,
@@ -168,7 +183,15 @@ def sweep(
     plan = _resolved(mapping if nodes is None else on_nodes(mapping, nodes, is_own_folder=out is not None), command, only, budget)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
-        plan, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, keep_going=keep_going, full=full
+        plan,
+        node,
+        yes=yes,
+        as_json=json,
+        track=track or (),
+        heartbeat_s=heartbeat,
+        keep_going=keep_going,
+        full=full,
+        allow_confounded=allow_confounded,
     )
 
 

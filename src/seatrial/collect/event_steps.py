@@ -25,7 +25,7 @@ from seatrial.collect.events import (
     LARGEST_FILE_BYTES,
     SkippedLines,
     rank_of_file,
-    read_effective,
+    read_effective_and_follows,
     read_event_files,
     read_rank_places,
     read_reported_figures,
@@ -90,12 +90,14 @@ def read_event_steps(attempt: Attempt, ahead: Mapping[Path, pl.DataFrame] | None
     steps = steps_on_harness_clock(checked.steps, attempt.nodes)
     # Where every line is of this attempt, the table knows whether it is worth searching the text again.
     may_be_effective = bool(skipped) or "effective" in others["kind"]
+    effective, follows = read_effective_and_follows(paths.events(0), attempt) if may_be_effective else ({}, {})
     tables = StepTables(
         source="events",
         steps=steps,
         pauses=_pauses(others, longest_ms),
         world_size=world_size,
-        effective=read_effective(paths.events(0), attempt) if may_be_effective else {},
+        effective=effective,
+        follows=follows,
         startup=read_startup(attempt, steps),
         places=read_rank_places(sources, attempt),
         reported=read_reported_figures(_files_with("figure", others, sources), attempt),

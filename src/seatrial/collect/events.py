@@ -261,12 +261,21 @@ Effective = dict[str, tuple[Scalar, Scalar, str]]
 
 def read_effective(path: Path, attempt: Attempt) -> Effective:
     """What became of the workload's settings, the last event of each; {} without any. Their types vary by line, so no table holds them."""
+    return read_effective_and_follows(path, attempt)[0]
+
+
+def read_effective_and_follows(path: Path, attempt: Attempt) -> tuple[Effective, dict[str, tuple[str, ...]]]:
+    """The same, and what each was declared to follow, where anything was."""
     found: Effective = {}
+    follows: dict[str, tuple[str, ...]] = {}
     for event in events_of_kind("effective", path, attempt):
-        values = (event.get("requested"), event.get("effective"), event.get("reason"))
-        if isinstance(event.get("setting"), str) and not any(isinstance(value, (dict, list)) for value in values):
-            found[event["setting"]] = (event.get("requested"), event.get("effective"), str(event.get("reason") or ""))
-    return found
+        setting, values = event.get("setting"), (event.get("requested"), event.get("effective"), event.get("reason"))
+        if not isinstance(setting, str) or any(isinstance(value, (dict, list)) for value in values):
+            continue
+        found[setting] = (event.get("requested"), event.get("effective"), str(event.get("reason") or ""))
+        declared = event.get("follows")
+        follows[setting] = tuple(filter(None, map(str.strip, declared.split(",")))) if isinstance(declared, str) else ()
+    return found, {setting: names for setting, names in follows.items() if names}
 
 
 LARGEST_FIGURE = 1e300

@@ -23,7 +23,13 @@ import polars as pl
 
 from seatrial.collect.attempt_files import read_record
 from seatrial.collect.event_steps import PAUSE_SCHEMA, STEP_SCHEMA, empty_pauses, empty_steps, read_event_steps, steps_on_harness_clock
-from seatrial.collect.events import read_broken_startup, read_effective, read_event_batch, read_rank_places, read_reported_figures
+from seatrial.collect.events import (
+    read_broken_startup,
+    read_effective_and_follows,
+    read_event_batch,
+    read_rank_places,
+    read_reported_figures,
+)
 from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, LogText, SeedReading, StampedLine, read_log, read_rank_lines, read_seed_lines
 from seatrial.collect.log_steps import OWN, STEP_AND_LOSS, PrintedStep, Reading, best_reading, count_losses
 from seatrial.collect.run_health import debug_of_signs, read_debug_settings, read_health, read_slow_signs
@@ -156,9 +162,11 @@ def _with_other_events(tables: StepTables, attempt: Attempt) -> StepTables:
     sources = paths.all_events()
     if not sources:
         return tables
+    effective, follows = read_effective_and_follows(paths.events(0), attempt)
     return replace(
         tables,
-        effective=read_effective(paths.events(0), attempt),
+        effective=effective,
+        follows=follows,
         startup=read_broken_startup(attempt, sources) if tables.steps.is_empty() else tables.startup,
         places=read_rank_places(sources, attempt),
         reported=read_reported_figures(sources, attempt),

@@ -226,6 +226,9 @@ def recommended_reading(criterion: Criterion, chosen: GroupSummary, facts: Facts
     if criterion.metric == "loss_comparable":
         return _own_loss(chosen, facts)
     other = _best_other(chosen, facts)
+    if other is None and facts.ranking.without_effect:
+        why = f"{facts.ranking.without_effect[0]}; {chosen.group}, the baseline itself, stands for all groups"
+        return missing(chosen.group, why, FILES.group_summary.name)
     other_reading = comparison_reading(criterion, other, facts) if other and criterion.metric == "speedup_pct" else None
     if other_reading is None:
         return _own_baseline(chosen, 0.0, "%")
@@ -365,7 +368,9 @@ def _scaling_reading(facts: Facts) -> Reading:
     found = facts.scaling
     if found is None or not found.is_measured:
         why = found.reason.rstrip(".") if found and found.reason else "all groups ran on the same number of ranks"
-        return missing(CAMPAIGN, f"{why}: run the same group on 1, 2, 4 … ranks into one folder", FILES.group_summary.name)
+        # Where there are several numbers and no points, the reason says what to do.
+        remedy = ": run the same group on 1, 2, 4 … ranks into one folder" if found is None or found.points else ""
+        return missing(CAMPAIGN, f"{why}{remedy}", FILES.group_summary.name)
     points = sorted(found.points, key=lambda point: point.gpus)
     first, last = points[0], points[-1]
     estimate, sizes = last.efficiency, f"{first.gpus} → {count(last.gpus, found.worker)}"

@@ -174,7 +174,13 @@ def _workload(plan: Plan, values: dict[str, Scalar]) -> WorkloadSpec:
     workload = plan.workload
     if workload.module is not None:
         name = workloads.short_name(workload.module)
-        return WorkloadSpec(name=name, module=workloads.trainer_module(name), sample_size=workloads.sample_size(name))
+        return WorkloadSpec(
+            name=name,
+            module=workloads.trainer_module(name),
+            sample_size=workloads.sample_size(name),
+            follows=workloads.follows(name),
+            alike_by=workloads.alike_by(name),
+        )
     return WorkloadSpec(
         name=Path(str(workload.script)).name,
         script=fill(str(workload.script), values),

@@ -63,6 +63,17 @@ def sample_size(name: str) -> dict[str, str]:
     return dict(getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "SAMPLE_SIZE", {}))
 
 
+def follows(name: str) -> dict[str, tuple[str, ...]]:
+    """Effective settings of workload `name` that may follow other settings → those, as its settings.py declares them."""
+    declared: dict[str, tuple[str, ...]] = getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "FOLLOWS", {})
+    return {setting: tuple(others) for setting, others in declared.items()}
+
+
+def alike_by(name: str) -> dict[str, str]:
+    """Effective settings of workload `name` → the setting that makes each alike in two groups, as its settings.py declares them."""
+    return dict(getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "ALIKE_BY", {}))
+
+
 def typed_setting(owner: type[Any], key: str, value: Scalar) -> Scalar:
     """`value` as the setting's own type (8 for a float setting is 8.0); SettingProblem when it is unknown or of another type."""
     hints = typing.get_type_hints(owner)

@@ -162,10 +162,14 @@ class Probe:
         """
         return () if self._writer is None else self._timeline.known_steps()
 
-    def effective(self, setting: str, *, requested: Any, effective: Any, reason: str = "") -> None:
-        """The value a setting has in effect on this machine, and why."""
+    def effective(self, setting: str, *, requested: Any, effective: Any, reason: str = "", follows: Iterable[str] = ()) -> None:
+        """The value a setting has in effect on this machine, and why. `follows` names settings it may follow: groups that differ in one of
+        them may differ in this one too, and are still compared."""
         if self._writer is not None:
-            self._writer.put_event("effective", setting=setting, requested=requested, effective=effective, reason=reason)
+            # One name alone is a common slip for a tuple of one.
+            declared = ",".join([follows] if isinstance(follows, str) else follows)
+            more = {"follows": declared} if declared else {}
+            self._writer.put_event("effective", setting=setting, requested=requested, effective=effective, reason=reason, **more)
 
     def figure(self, name: str, value: float, unit: str = "", n: int | None = None) -> None:
         """A figure that this workload measures itself, and over how many cases; the last one of a name counts."""

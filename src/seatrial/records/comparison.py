@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from seatrial.records.measure import Estimate, LastSteps, LossCurve
+from seatrial.records.measure import EffectiveSetting, Estimate, LastSteps, LossCurve
 from seatrial.records.work_settings import WorkSetting
 
 
@@ -66,6 +66,10 @@ class ComparedGroup:
     """When its last run ended."""
     work: tuple[WorkSetting, ...] = ()
     """Settings that change the work of a sample or a step; () in rows of history of an earlier version."""
+    effective_settings: tuple[EffectiveSetting, ...] = ()
+    """`effective` with what was requested, and what may follow what; () in rows of history of an earlier version."""
+    requested: dict[str, str] = field(default_factory=dict)
+    """What the plan asks for, as in GroupSummary; {} in rows of history of an earlier version, which have only `settings`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +77,18 @@ class Unlike:
     """One reason against comparing two groups."""
 
     kind: str
-    """`unlike_samples`, `unlike_steps`."""
+    """`unlike_samples`, `unlike_steps`, `confounded`, `no_effect`."""
     metrics: tuple[str, ...]
-    """Figures that it concerns: `samples_per_s`, `loss`."""
+    """Figures that it concerns: `samples_per_s`, `loss`; () for every figure."""
     text: str
-    """`block_size (32 → 64) changes the size of a sample`."""
+    """`block_size (32 → 64) changes the size of a sample`, `tower_graph is on in z0 and off in z1 (…)`."""
     setting: str = ""
-    """The setting and its values; empty where what was measured shows it."""
+    """The setting and its values; empty where what was measured shows it. Of confounded groups, the names of the settings."""
+    remedy: str = ""
+    """What makes confounded groups alike: `set fast_paths=equal`."""
+
+    def concerns(self, metric: str) -> bool:
+        return not self.metrics or metric in self.metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +99,14 @@ class Comparability:
 
     def why_not(self, metric: str) -> str:
         """The reason against comparing by this figure; empty where there is none."""
-        return next((each.text for each in self.unlike if metric in each.metrics), "")
+        return next((each.text for each in self.unlike if each.concerns(metric)), "")
+
+    def of_kind(self, kind: str) -> Unlike | None:
+        return next((each for each in self.unlike if each.kind == kind), None)
+
+    def without(self, kind: str) -> Comparability:
+        """The same, but for reasons of this kind."""
+        return Comparability(unlike=tuple(each for each in self.unlike if each.kind != kind))
 
     @property
     def text(self) -> str:
@@ -166,8 +182,10 @@ class Comparison:
     blocked: str = ""
     """Why there is no conclusion about the code: failures of the platform that need a re-run."""
     differs: tuple[str, ...] = ()
-    """Settings, code and packages in which the two differ: the purpose of an A/B, so it is not refused for them."""
+    """Settings in effect, code and packages in which the two differ: the purpose of an A/B, so it is not refused for them."""
     cautions: tuple[str, ...] = ()
+    confounded: str = ""
+    """What they are confounded by, where they were compared all the same (`--allow-confounded`) or in a list with others."""
 
 
 @dataclass(frozen=True, kw_only=True)

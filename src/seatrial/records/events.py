@@ -6,7 +6,7 @@ both in seconds). Per kind:
     start      pid host world_size launched_by signal(at which it writes its stacks, "USR2"; or null) process_t(wall clock of its beginning)
                local_rank(null where unknown) gpu(its entry of CUDA_VISIBLE_DEVICES, else its number; null on CPU)
     span       name span_ms                    a named part of the start-up (SPANS), written when it ended
-    effective  setting requested effective reason
+    effective  setting requested effective reason follows(settings it may follow, separated by commas; only where there are any)
     step       step iter_ms samples tokens data_wait_ms preprocess_ms fwd_ms bwd_ms step_ms loss
     pause      name step pause_ms              a named pause (eval, checkpoint, compile) that ended before `step` did
     memory     step allocated_mib reserved_mib peak_mib rss_mib

@@ -205,6 +205,26 @@ class RankPlace:
     """The GPU's id in CUDA_VISIBLE_DEVICES of the rank, else its local rank; empty on CPU."""
 
 
+WORLD_SIZE = "world_size"
+"""The number of ranks among what a group requested: what an effective setting follows that depends on it."""
+WORKLOAD_CAUTION = "caution: "
+"""Prefix of the reason of an effective setting that the report must show."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EffectiveSetting:
+    """A setting of a group as it was requested and as it was in effect; values as text, secrets masked."""
+
+    name: str
+    requested: str
+    effective: str
+    reason: str = ""
+    follows: tuple[str, ...] = ()
+    """Settings that it may follow, as the workload declares: two groups that differ in one of them may differ in it too."""
+    alike_by: str = ""
+    """The setting that makes it alike in both, as the workload declares: `fast_paths=equal`."""
+
+
 LEAST_REPEATS = 3
 """With fewer, the seeds' gates give no verdict: the interval of two is wide, and one has no spread."""
 ROUNDING_RATIO = 1e-9
@@ -379,6 +399,8 @@ class RunMeasure:
     duration_s: float | None = None
     effective: dict[str, tuple[Scalar, Scalar, str]] = field(default_factory=dict)
     """Setting → requested, effective, reason."""
+    follows: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Effective setting → settings that it may follow, as the run itself declared (`probe.effective(…, follows=…)`)."""
     seed: dict[str, Scalar] = field(default_factory=dict)
     """The seeds' per-run columns that come from timing, by column name."""
     timing_points: tuple[TimingPoint, ...] = ()
@@ -467,6 +489,11 @@ class GroupSummary:
     """Settings that change the work of a sample or a step, with their values."""
     typed_work: dict[str, float] = field(default_factory=dict)
     """`samples_per_step` and `tokens_per_step`, where the plan gives them."""
+    effective_settings: tuple[EffectiveSetting, ...] = ()
+    """Of its counted runs, as the workload reported them: groups are compared by these."""
+    requested: dict[str, str] = field(default_factory=dict)
+    """What the plan asks for, as text, secrets masked: settings, axes, options of a script, `env.NAME`. A bundle's settings, not its
+    name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -486,6 +513,12 @@ class RankedGroup:
     """Why it cannot win, or why it is tied."""
     note: str = ""
     """`winner`, `recommended` (not proven), `tied`, `off lane` …; filled where the whole campaign is known."""
+    confounded: str = ""
+    """What it is confounded by with the best, `tower_graph is on in z0 and off in z1`; for the best, with the first such group."""
+    is_compared: bool = True
+    """False where it is confounded with the best and that is not allowed: it has no ratio then."""
+    same_as: str = ""
+    """The group that ran the same in effect: the two are not compared, and only that one can win."""
 
     @property
     def group(self) -> str:
@@ -504,7 +537,7 @@ class RankedGroup:
     @property
     def is_best(self) -> bool:
         """It has the best mean, which the others are compared with; of tied ones another may be recommended."""
-        return self.can_win and self.ratio is None and self.estimate is not None
+        return self.can_win and self.ratio is None and self.estimate is not None and self.is_compared
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -529,3 +562,11 @@ class Ranking:
     """The group to use as things are: the winner, else one of those at the top that are indistinguishable; None where none can win."""
     recommended_reason: str = ""
     """Why this one, `the lowest p90/p50 (1.02) of the 3 indistinguishable groups at the top`; empty where no other can win."""
+    confounded: str = ""
+    """One sentence: which settings confound the best group with another, and what makes both alike; empty where all else is equal."""
+    confounded_by: tuple[str, ...] = ()
+    """Names of these settings."""
+    allow_confounded: bool = False
+    """`--allow-confounded`: a winner may be named all the same, and is marked."""
+    without_effect: tuple[str, ...] = ()
+    """What had no effect, so that groups ran the same: `attn_impl had no effect: both ran sdpa (flash_attn is not installed)`."""

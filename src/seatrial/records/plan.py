@@ -35,6 +35,10 @@ class WorkloadSpec:
     """Tokens of one rank in one step, likewise."""
     sample_size: dict[str, str] = field(default_factory=dict)
     """Settings that a bundled workload declares to change the size of a sample → what it is counted in (`tokens`). No part of the hash."""
+    follows: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Effective setting → settings that it may follow, as a bundled workload declares (`FOLLOWS`). No part of the hash."""
+    alike_by: dict[str, str] = field(default_factory=dict)
+    """Effective setting → the setting that makes it alike in two groups, likewise (`ALIKE_BY`). No part of the hash."""
 
 
 @dataclass(frozen=True, kw_only=True)

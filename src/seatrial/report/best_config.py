@@ -46,6 +46,8 @@ class Best:
     group: GroupSummary
     row: Row
     spec: RunSpec | None
+    confounded: str = ""
+    """What it is confounded by with another group; empty where all else is equal."""
 
 
 def find_best(results: CampaignResults) -> Best | None:
@@ -55,7 +57,8 @@ def find_best(results: CampaignResults) -> Best | None:
         return None
     row = next(row for row in group_rows(results) if row["group"] == chosen.group)
     specs = (run.attempt.spec for run in results.runs if run.attempt.current and run.attempt.spec.key == chosen.group_key)
-    return Best(group=chosen, row=row, spec=next(specs, None))
+    confounded = next((place.confounded for place in results.ranking.groups if place.group == chosen.group), "")
+    return Best(group=chosen, row=row, spec=next(specs, None), confounded=confounded)
 
 
 def write_best(results: CampaignResults, paths: CampaignPaths) -> None:
@@ -125,14 +128,14 @@ def best_overrides(best: Best) -> str:
 
 
 def _caution(best: Best) -> str:
-    """What must be known before its figures are believed; empty where nothing was on that slows a run down."""
-    if not best.group.debug:
-        return ""
-    return f"measured with {one_line(', '.join(best.group.debug))} on: its figures are not those of a plain run"
+    """What must be known before its figures are believed; empty where nothing was on that slows a run down, and all else is equal."""
+    debug = f"measured with {one_line(', '.join(best.group.debug))} on: its figures are not those of a plain run"
+    confounded = f"confounded with another group: {one_line(best.confounded)}"
+    return "; ".join(text for text, is_so in ((debug, best.group.debug), (confounded, best.confounded)) if is_so)
 
 
 def _comment(best: Best) -> str:
-    return f"# {_caution(best)}\n" if best.group.debug else ""
+    return f"# {_caution(best)}\n" if _caution(best) else ""
 
 
 def _yaml(value: Any) -> str:

@@ -127,6 +127,7 @@ NOTE_STYLES = {
     campaign.WINNER: "bold green",
     campaign.RECOMMENDED: "bold",
     **dict.fromkeys((campaign.TIED, campaign.NO_INTERVAL), "yellow"),
+    **dict.fromkeys((campaign.CONFOUNDED, campaign.DUPLICATE), "yellow"),
     campaign.CANNOT_WIN: "red",
     **dict.fromkeys((campaign.OFF_LANE, campaign.NOT_RUN), "dim"),
 }
@@ -164,10 +165,13 @@ def _which_steps(rows: Sequence[RankedGroup]) -> str:
 
 
 def _barred(rows: Sequence[RankedGroup]) -> Iterator[RenderableType]:
-    """Why a group that may look fast cannot win."""
-    barred = [row for row in rows if row.note == campaign.CANNOT_WIN and row.reason]
+    """Why a group that may look fast cannot win, or is not compared."""
+    barred = [row for row in rows if row.note in (campaign.CANNOT_WIN, campaign.CONFOUNDED, campaign.DUPLICATE) and row.reason]
     for row in barred[:MOST_BARRED]:
-        yield hanging("! ", f"{row.group} {campaign.CANNOT_WIN}: {row.reason}", "red")
+        if row.note == campaign.CANNOT_WIN:
+            yield hanging("! ", f"{row.group} {campaign.CANNOT_WIN}: {row.reason}", "red")
+        else:
+            yield hanging("! ", f"{row.group} is {row.reason}", "yellow")
     yield from more(len(barred) - MOST_BARRED, "that cannot win")
 
 

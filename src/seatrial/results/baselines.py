@@ -54,7 +54,11 @@ def _against(mine: GroupedCampaign, baseline: Baseline, folder: Path, history: P
             pairs.append(_pair(resolver, mine, baseline, folder, name))
         except SeatrialError as error:
             found[name, baseline.text] = str(error)
-    compared = compare_pairs([(pair.baseline, pair.group) for pair in pairs], family=sum(pair.picked_from for pair in pairs))
+    compared = compare_pairs(
+        [(pair.baseline, pair.group) for pair in pairs],
+        family=sum(pair.picked_from for pair in pairs),
+        allow_confounded=mine.ranking.allow_confounded,
+    )
     return found | {(pair.group.group, baseline.text): comparison for pair, comparison in zip(pairs, compared, strict=True)}
 
 
@@ -68,11 +72,18 @@ def _pair(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline, folder:
     if not a.runs:
         raise CampaignError(f"the baseline {a.name} has no counted run")
     b = compared_group(mine, name)
-    refused = why_not_comparable(a, b)
+    refused = why_not_comparable(a, b) or _all_else_unlike(a, b, mine)
     if refused:
         raise RefusedError(refused)
     common_metric(a, b, ANY_THROUGHPUT)
     return _Pair(baseline=a, group=b, picked_from=picked_from)
+
+
+def _all_else_unlike(a: ComparedGroup, b: ComparedGroup, mine: GroupedCampaign) -> str:
+    """Why all else is not equal in the two, or nothing differs; empty where they can be compared, or where that is allowed."""
+    from seatrial.analyse.confounding import confounding, refusal, without_effect
+
+    return refusal(without_effect(a, b) or confounding(a, b), allow_confounded=mine.ranking.allow_confounded)
 
 
 def _find_baseline(resolver: Resolver, mine: GroupedCampaign, baseline: Baseline, folder: Path, name: str) -> tuple[ComparedGroup, int]:

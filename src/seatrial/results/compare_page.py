@@ -52,7 +52,7 @@ def check_other_campaign(out: Path, other: Path) -> None:
 def write_comparison(out: Path, results: CampaignResults, other: Path) -> ComparisonPage:
     """Compare, and write the page beside the reports of OUT."""
     paths = CampaignPaths(Path(results.output))
-    others = gather_results(CampaignPaths(find_campaign(other)), charts=True)
+    others = gather_results(CampaignPaths(find_campaign(other)), charts=True, allow_confounded=results.ranking.allow_confounded)
     compared = _compare(out, results, other, others)
     page = paths.folder / page_name(out, other)
     moved = move_folder_aside(page)
@@ -69,7 +69,7 @@ def _compare(out: Path, results: CampaignResults, other: Path, others: CampaignR
     known = {out: replace(results, output=str(out)), other: replace(others, output=str(other))}
     try:
         resolved = resolve_pairs([str(out), str(other)], known=known)
-        found = compare_pairs(resolved.pairs, family=resolved.family)
+        found = compare_pairs(resolved.pairs, family=resolved.family, allow_confounded=results.ranking.allow_confounded)
     except SeatrialError as error:
         verb = quote(["seatrial", "compare", str(out), str(other), "--across"])
         return Compared(refused=str(error).replace(ACROSS, f"by `{verb}`"))

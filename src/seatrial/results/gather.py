@@ -10,6 +10,7 @@ import importlib.util
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from seatrial.collect.attempts import StoredPlans, preflight_causes, read_stored, read_stored_plans
@@ -38,6 +39,7 @@ def group_campaign(
     baseline: str | None = None,
     charts: bool = False,
     cache: MeasureCache | None = None,
+    allow_confounded: bool = False,
 ) -> GroupedCampaign:
     """The campaign as it is on disk now. `tail_points` (timing points that the seeds' tail columns average) and `baseline` (the group
     that speed-ups are against) are the plan's where they are not given. With `charts`, current runs are drawn too."""
@@ -54,7 +56,7 @@ def group_campaign(
         plans = read.plans
         specs = planned_specs(plans)
         stored = read_stored(paths, plans)
-        attempts = [_with_tail(with_current_spec(attempt, specs), tail_points) for attempt in stored.attempts]
+        attempts = [_with_tail(_with_declared(with_current_spec(attempt, specs)), tail_points) for attempt in stored.attempts]
         detail = detail_for(sum(attempt.current for attempt in attempts)) if charts else None
         runs = (cache or workers).measure_all(attempts, detail)
     baseline = plans[-1].baseline if baseline is None else baseline
@@ -66,7 +68,7 @@ def group_campaign(
         runs=runs,
         pending=_pending(plans, runs),
         groups=groups,
-        ranking=rank_groups(_in_plan_order(groups, plans[-1]), rank_by),
+        ranking=rank_groups(_in_plan_order(groups, plans[-1]), rank_by, allow_confounded=allow_confounded),
         plans=tuple(plans),
         cautions=(*read.cautions, *stored.cautions, *unknown),
     )
@@ -114,6 +116,25 @@ def with_current_spec(attempt: Attempt, specs: Specs) -> Attempt:
     """The attempt with the plan's present spec: window, patterns and lane may change without a run being run again."""
     spec = specs.get((attempt.spec.run, attempt.spec.hash))
     return attempt if spec is None else replace(attempt, spec=spec)
+
+
+def _with_declared(attempt: Attempt) -> Attempt:
+    """The attempt with what its bundled workload declares about effective settings, where an earlier version did not record it."""
+    workload = attempt.spec.workload
+    if workload.module is None or workload.follows:
+        return attempt
+    follows, alike_by = _declared_by(workload.name)
+    declared = replace(workload, follows=follows, alike_by=alike_by)
+    return replace(attempt, spec=replace(attempt.spec, workload=declared)) if follows else attempt
+
+
+@cache
+def _declared_by(workload: str) -> tuple[dict[str, tuple[str, ...]], dict[str, str]]:
+    from seatrial.plan import workloads
+
+    if workload not in workloads.available_workloads():
+        return {}, {}
+    return workloads.follows(workload), workloads.alike_by(workload)
 
 
 def _with_tail(attempt: Attempt, tail_points: int | None) -> Attempt:

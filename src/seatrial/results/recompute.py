@@ -89,30 +89,35 @@ def known_durations_s(paths: CampaignPaths) -> dict[str, float]:
 # A thousand runs are half a million objects without reference cycles: searching for some takes a tenth of the time of a report.
 @garbage_collector_off()
 def recompute(
-    folder: Path, *, tail_points: int | None = None, baseline: str | None = None, cache: MeasureCache | None = None
+    folder: Path,
+    *,
+    tail_points: int | None = None,
+    baseline: str | None = None,
+    cache: MeasureCache | None = None,
+    allow_confounded: bool = False,
 ) -> CampaignResults:
     """Read everything and write everything; with another tail or baseline than the plans', where they are given."""
     paths = CampaignPaths(folder)
     recover_files(folder)
-    results = gather_results(paths, tail_points=tail_points, baseline=baseline, charts=True, cache=cache)
+    results = gather_results(paths, tail_points=tail_points, baseline=baseline, charts=True, cache=cache, allow_confounded=allow_confounded)
     results = replace(results, cautions=(*results.cautions, *move_folders_aside(paths)))
     return write_results(results, paths)
 
 
-def recompute_or_explain(folder: Path, cache: MeasureCache | None = None) -> tuple[CampaignResults, str]:
+def recompute_or_explain(folder: Path, cache: MeasureCache | None = None, *, allow_confounded: bool = False) -> tuple[CampaignResults, str]:
     """The same for the end of a campaign: where the disk takes no tables, the results come back with a sentence about it."""
     from seatrial.report.view.campaign import REPORT_NOT_WRITTEN
 
     paths = CampaignPaths(folder)
     before = _stamps(paths)
     try:
-        return recompute(folder, cache=cache), ""
+        return recompute(folder, cache=cache, allow_confounded=allow_confounded), ""
     except OSError as error:
         if error.errno not in DISK_ERRNOS:
             raise
         written = _describe_written(before, _stamps(paths))
         text = f"{error.filename or folder}: {error.strerror}; {written}: fix that, then `seatrial report {folder}`"
-    results = gather_results(paths)
+    results = gather_results(paths, allow_confounded=allow_confounded)
     return replace(results, cautions=(*results.cautions, Caution(kind=REPORT_NOT_WRITTEN, text=text))), text
 
 
@@ -156,9 +161,12 @@ def gather_results(
     baseline: str | None = None,
     charts: bool = False,
     cache: MeasureCache | None = None,
+    allow_confounded: bool = False,
 ) -> CampaignResults:
     """Everything known of the folder now, grouped as `group_campaign` does and judged; nothing is written."""
-    grouped = group_campaign(paths, tail_points=tail_points, baseline=baseline, charts=charts, cache=cache)
+    grouped = group_campaign(
+        paths, tail_points=tail_points, baseline=baseline, charts=charts, cache=cache, allow_confounded=allow_confounded
+    )
     from seatrial.analyse.oom_boundary import oom_boundaries
     from seatrial.analyse.stability import sentinel_drift
 
@@ -231,7 +239,8 @@ def scaling_within(grouped: GroupedCampaign) -> list[Scaling]:
     from seatrial.analyse.scaling import scaling_families
 
     try:
-        return scaling_families([compared_group(grouped, name) for name in comparable_groups(grouped)])
+        groups = [compared_group(grouped, name) for name in comparable_groups(grouped)]
+        return scaling_families(groups, allow_confounded=grouped.ranking.allow_confounded)
     except SeatrialError as error:
         return [Scaling(metric="throughput", unit="", points=(), reason=f"Scaling unknown: {error}.")]
 

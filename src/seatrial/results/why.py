@@ -174,7 +174,11 @@ class Recomputed:
 
 def recompute_finding(paths: CampaignPaths, recorded: Finding) -> Recomputed:
     """Measure, group, rank and judge again from the raw files, and compare the finding, and the rows it names, with that."""
-    results = gather_results(paths)
+    # As the report that is checked was made.
+    summary = read_json(paths.summary_json)
+    ranking = summary.get("ranking") if isinstance(summary, dict) else None
+    allowed = isinstance(ranking, dict) and ranking.get("allow_confounded") is True
+    results = gather_results(paths, allow_confounded=allowed)
     verdict = results.verdict
     found = next((finding for finding in (*verdict.findings, *verdict.statements) if finding.id == recorded.id), None)
     differences = list(_differences(recorded, found)) if found else [f"the runs' files give no finding '{recorded.id}' any more"]

@@ -19,6 +19,31 @@ from seatrial_workloads.contrastive.manifests import manifest_problem, suggest_m
 NEEDS_TORCH = True
 # Settings that change how much work one sample is, and what that is counted in.
 SAMPLE_SIZE = dict.fromkeys(("min_slice_s", "max_slice_s", "fixed_slice_s"), "audio_s")
+# Effective settings that may follow others: two groups that differ in one of those may differ in these too, and are still compared. What a
+# fast path or "auto" became because of another setting is not among them: that confounds.
+FOLLOWS = {
+    # flash_attention_2 takes no fp32 weights, and mixed_precision=weights casts all of them.
+    "model_load_dtype": ("attn_impl", "speech_attn_impl", "text_attn_impl", "precision", "mixed_precision"),
+    "attn_impl": ("speech_attn_impl", "text_attn_impl"),
+    # torch.compile captures graphs itself in some modes; what it compiles is part of it.
+    "tower_graph": ("torch_compile", "torch_compile_mode", "device"),
+    "text_graph": ("device",),
+    "optimizer": ("engine", "device"),
+    "mixed_precision": ("precision",),
+    # The sum of its parts, which are reported one by one.
+    "fast_paths": ("front_end", "positions", "text_graph", "tower_graph"),
+    "overlap_comm": ("engine", "zero_stage"),
+    "wall_clock_breakdown": ("engine",),
+    "prefetch_factor": ("num_workers",),
+    "dataset_use_trim": ("dataset_offline_trimmed",),
+    "length_buckets": ("bucket_boundaries_s", "min_slice_s", "max_slice_s", "fixed_slice_s"),
+    "tf32": ("device",),
+    "matmul_precision": ("tf32", "device"),
+    "cudnn_benchmark": ("deterministic", "device"),
+    "precision": ("device",),
+}
+# What makes an effective setting alike in two groups, where that is not the setting itself.
+ALIKE_BY = dict.fromkeys(("front_end", "positions", "text_graph", "tower_graph"), "fast_paths=equal")
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CONFIG_NAMES = ("base", "tiny")
 # 400 samples at 16 kHz: what wav2vec2's CNN needs for one frame.

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
 
 NEEDS_TORCH = False
+# A rank that does not exist has no effect: that depends on how many there are.
+FOLLOWS = dict.fromkeys(("slow_rank", "crash_rank", "hang_rank"), ("world_size",))
 CRASHES = ("exception", "exit", "sigkill", "segfault", "cuda_oom", "host_oom", "port_in_use")
 HANGS = ("python", "c", "c_released")
 OUTPUTS = ("normal", "none", "endless", "rubbish")

@@ -152,6 +152,16 @@ def test_effective_settings_are_rank_0_s(tmp_path: Path) -> None:
     assert tables.effective == {"precision": ("auto", "bf16", "cc 9.0"), "tf32": (True, False, "")}
 
 
+def test_what_effective_settings_may_follow_is_read_with_them(tmp_path: Path) -> None:
+    attempt = write_attempt(tmp_path)
+    values = {"requested": True, "effective": False, "reason": ""}
+    declared = event(attempt, "effective", setting="graph", follows="attn_impl, precision", **values)
+    odd = event(attempt, "effective", setting="tf32", follows=["a"], **values)
+    write_events(attempt, 0, f"{declared}\n{odd}\n{event(attempt, step=0)}\n")
+    tables = read_tables(attempt)
+    assert tables.follows == {"graph": ("attn_impl", "precision")} and set(tables.effective) == {"graph", "tf32"}
+
+
 def test_effective_settings_of_another_attempt_are_skipped(tmp_path: Path) -> None:
     attempt = write_attempt(tmp_path)
     own = event(attempt, "effective", setting="precision", requested="auto", effective="bf16", reason="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from pathlib import Path
 
@@ -103,3 +104,14 @@ def test_the_real_workloads_are_there_and_their_settings_need_no_torch() -> None
 def test_settings_that_change_the_size_of_a_sample_are_declared() -> None:
     assert workloads.sample_size("tiny_lm") == {"seq_len": "tokens"}
     assert set(workloads.sample_size("contrastive").values()) == {"audio_s"} and workloads.sample_size("dummy") == {}
+
+
+@pytest.mark.parametrize("name", workloads.available_workloads())
+def test_what_a_workload_declares_of_effective_settings(name: str) -> None:
+    follows, alike_by = workloads.follows(name), workloads.alike_by(name)
+    assert all(isinstance(other, str) and other != setting for setting, others in follows.items() for other in others)
+    known = {field.name for field in dataclasses.fields(workloads.settings_class(name))}
+    # What can be followed is a setting of the workload, another effective setting, or the number of ranks.
+    effective = {*follows, *alike_by}
+    assert {other for others in follows.values() for other in others} <= known | effective | {"world_size"}
+    assert {remedy.partition("=")[0] for remedy in alike_by.values()} <= known

@@ -148,7 +148,8 @@ CALLS = {
     "pause": "(self, name: 'str') -> 'PauseContext | NullContext'",
     "startup": "(self, name: 'str') -> 'SpanContext | NullContext'",
     "recent": "(self) -> 'tuple[StepRecord, ...]'",
-    "effective": "(self, setting: 'str', *, requested: 'Any', effective: 'Any', reason: 'str' = '') -> 'None'",
+    "effective": "(self, setting: 'str', *, requested: 'Any', effective: 'Any', reason: 'str' = '', "
+    "follows: 'Iterable[str]' = ()) -> 'None'",
     "figure": "(self, name: 'str', value: 'float', unit: 'str' = '', n: 'int | None' = None) -> 'None'",
     "memory": "(self) -> 'None'",
     "loss": "(self, value: 'Any') -> 'None'",

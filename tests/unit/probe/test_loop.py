@@ -173,6 +173,14 @@ def test_a_run_name_with_quotes_and_percent_signs_is_kept(make_probe, lines):
     assert {event["run"] for event in lines.events()} == {'100%s "best"'}
 
 
+def test_what_an_effective_setting_may_follow_is_in_its_event(make_probe, lines):
+    with make_probe() as probe:
+        probe.effective("graph", requested=True, effective=False, follows=("attn_impl", "precision"))
+        probe.effective("dtype", requested="auto", effective="bf16", follows="attn_impl")
+        probe.effective("tf32", requested=True, effective=True)
+    assert [event.get("follows") for event in lines.events("effective")] == ["attn_impl,precision", "attn_impl", None]
+
+
 def test_effective_settings_and_memory_are_events(make_probe, lines):
     with make_probe() as probe:
         probe.effective("precision", requested="auto", effective="bf16", reason="cc 9.0")

@@ -122,11 +122,16 @@ def write_compared(
     criteria: tuple[Criterion, ...] = (),
     failed: Sequence[str] = (),
     ranks: int = 1,
+    axes: Mapping[str, dict[str, Any]] | None = None,
+    effective: Mapping[str, Sequence[dict[str, Any]]] | None = None,
 ) -> CampaignPaths:
-    """One group a key, one repeat a step time, made in rounds; runs named in `failed` ended badly."""
+    """One group a key, one repeat a step time, made in rounds; runs named in `failed` ended badly. By group, its axes, and the events of
+    its effective settings."""
     paths = CampaignPaths(out)
     specs = {
-        (group, repeat): factory.spec(group, repeat, axes={"variant": group}, steps=STEPS_COMPARED_CAMPAIGN, ranks=ranks)
+        (group, repeat): factory.spec(
+            group, repeat, axes=(axes or {}).get(group, {"variant": group}), steps=STEPS_COMPARED_CAMPAIGN, ranks=ranks
+        )
         for group, times in step_ms.items()
         for repeat in range(1, len(times) + 1)
     }
@@ -138,7 +143,8 @@ def write_compared(
         how = Outcome.FAILED if spec.run in failed else Outcome.OK
         attempt = on_disk.write_attempt(out, spec, outcome=how, provenance=provenance, started_t=started_t)
         for rank in range(ranks):
-            _write_steps(attempt, step_ms[group][repeat - 1], started_t, rank, ranks)
+            reported = (effective or {}).get(group, ())
+            _write_steps(attempt, step_ms[group][repeat - 1], started_t, rank, ranks, reported)
     return paths
 
 
@@ -147,8 +153,9 @@ def elsewhere(**changes: Any) -> Provenance:
     return dataclasses.replace(MACHINE, **{"host": "node-2", "fingerprint": "beef", **changes})
 
 
-def _write_steps(attempt: Attempt, ms: float, started_t: float, rank: int, ranks: int) -> None:
+def _write_steps(attempt: Attempt, ms: float, started_t: float, rank: int, ranks: int, reported: Sequence[dict[str, Any]] = ()) -> None:
     lines = [on_disk.event(attempt, "start", rank=rank, world_size=ranks)]
+    lines += [on_disk.event(attempt, "effective", rank=rank, **setting) for setting in reported]
     for step in range(STEPS_COMPARED_CAMPAIGN):
         wall_ms = ms * (1 + 0.002 * (step % 5))
         end_s = (step + 1) * ms / 1000

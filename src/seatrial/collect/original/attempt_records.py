@@ -204,6 +204,13 @@ RESOLVED = ("precision_mode", "model_load_dtype", "attn_impl", "speech_attn_impl
 """Settings for which the driver records both the requested and the effective value."""
 SWITCHES = ("torch_compile_enabled", "tf32_enabled")
 """Those for which it records the effective value only."""
+FOLLOWS = {
+    "model_load_dtype": ("attn_impl", "speech_attn_impl", "text_attn_impl", "precision_mode"),
+    "attn_impl": ("speech_attn_impl", "text_attn_impl"),
+    # What was requested is not recorded, so that a difference may be the one that was asked for.
+    **{name: (name,) for name in SWITCHES},
+}
+"""Effective setting → settings that it follows in the original trainer."""
 META_SETTINGS = (
     "torch_compile_mode",
     "torch_compile_dynamic",
@@ -238,6 +245,7 @@ def spec_of(attempt: OriginalAttempt, group: str, repeat: int, tail_points: int)
             args=tuple(mask_argv(block.script_args)),
             reads="seed",
             samples_per_step=None if micro_batch is None else float(micro_batch),
+            follows=FOLLOWS,
         ),
         settings=settings_of(cells),
         axes={"variant": group} if mode == AB else {name: typed(name, cells[name]) for name in SWEEP_LABELS if name in cells},

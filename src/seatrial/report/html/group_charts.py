@@ -16,7 +16,18 @@ from seatrial.report.html import vega
 from seatrial.report.html.data import STARTUP_WINDOW, Chart, ChartData
 from seatrial.report.html.vega import Row, Spec
 from seatrial.report.text import figure, finite_number, plain_line
-from seatrial.report.view.campaign import CANNOT_WIN, NO_INTERVAL, NOTE_TEXTS, OFF_LANE, ONLY_GROUP, RECOMMENDED, TIED, WINNER
+from seatrial.report.view.campaign import (
+    CANNOT_WIN,
+    CONFOUNDED,
+    DUPLICATE,
+    NO_INTERVAL,
+    NOTE_TEXTS,
+    OFF_LANE,
+    ONLY_GROUP,
+    RECOMMENDED,
+    TIED,
+    WINNER,
+)
 
 NOT_PROVEN = NOTE_TEXTS[RECOMMENDED]
 BEHIND = "behind"
@@ -27,6 +38,8 @@ STANDINGS = {
     ONLY_GROUP: (vega.BLUE, "circle"),
     TIED: (vega.BLUE, "diamond"),
     NO_INTERVAL: (vega.PURPLE, "circle"),
+    CONFOUNDED: (vega.PURPLE, "square"),
+    DUPLICATE: (vega.GREY, "diamond"),
     BEHIND: (vega.GREY, "circle"),
     CANNOT_WIN: (vega.RED, "cross"),
     OFF_LANE: (vega.PINK, "triangle-up"),

@@ -55,7 +55,7 @@ STATEMENT_LOOKS = {Verdict.FAIL: ("look", "!"), Verdict.INCONCLUSIVE: ("inconclu
 EVIDENCE_COLUMNS = ("of", "what", "value", "window", "n", "file")
 NOTE_CLASSES = {
     campaign.WINNER: "good",
-    **dict.fromkeys((campaign.RECOMMENDED, campaign.TIED, campaign.NO_INTERVAL), "open"),
+    **dict.fromkeys((campaign.RECOMMENDED, campaign.TIED, campaign.NO_INTERVAL, campaign.CONFOUNDED, campaign.DUPLICATE), "open"),
     campaign.CANNOT_WIN: "bad",
     **dict.fromkeys((campaign.OFF_LANE, campaign.NOT_RUN, campaign.NOT_ENDED), "quiet"),
 }

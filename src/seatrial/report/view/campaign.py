@@ -22,6 +22,7 @@ DEBUG_ON = "debug on"
 WINNER, RECOMMENDED, ONLY_GROUP = "winner", "recommended", "only group"
 TIED, NO_INTERVAL, CANNOT_WIN, OFF_LANE = "tied", "no interval", "cannot win", "off lane"
 NOT_RUN, NOT_ENDED = "not run yet", "no run ended"
+CONFOUNDED, DUPLICATE = "confounded", "duplicate"
 """Notes of a ranking row, in every report and in summary.json."""
 NOTE_TEXTS = {RECOMMENDED: "recommended, not proven"}
 """Notes that are longer for a reader than in summary.json."""
@@ -55,7 +56,9 @@ def _note(row: RankedGroup, first: str, *, off_lane: bool) -> str:
     if first:
         return first
     if not row.can_win:
-        return CANNOT_WIN
+        return DUPLICATE if row.same_as else CANNOT_WIN
+    if not row.is_compared:
+        return CONFOUNDED
     if not row.tied:
         return ""
     # The group with the best mean, which the others are compared with, has no ratio of its own.
@@ -68,8 +71,9 @@ def is_first(row: RankedGroup) -> bool:
 
 
 def note_with_debug(row: RankedGroup) -> str:
-    """The note as summary.json has it: debug settings are named beside every figure measured with them."""
-    return ", ".join(part for part in (row.note, DEBUG_ON if row.summary.debug else "") if part)
+    """The note as summary.json has it: debug settings are named beside every figure measured with them, and so is what confounds it."""
+    confounded = CONFOUNDED if row.confounded and row.can_win and row.note != CONFOUNDED else ""
+    return ", ".join(part for part in (row.note, confounded, DEBUG_ON if row.summary.debug else "") if part)
 
 
 def note_text(row: RankedGroup) -> str:
@@ -112,6 +116,11 @@ def ratio_text(row: RankedGroup) -> str:
 def figure_text(results: CampaignResults, row: RankedGroup) -> str:
     """'1,279 samples/s ±1.6 %'."""
     return " ".join(part for part in (figure(row.value), results.ranking.unit, margin(row.estimate)) if part)
+
+
+def confounded_clause(results: CampaignResults) -> str:
+    """`confounded by tower_graph`; '' where all else is equal."""
+    return f"{CONFOUNDED} by {join_names(results.ranking.confounded_by)}" if results.ranking.confounded_by else ""
 
 
 def debug_clause(row: RankedGroup) -> str:
@@ -293,7 +302,9 @@ def _winner_clause(results: CampaignResults, chosen: RankedGroup) -> str:
         return f"{'Throughput' if is_throughput else ranking.metric} of the only group: {group}."
     if not is_undecided(results):
         title = "Throughput winner" if is_throughput else f"Winner by {ranking.metric}"
-        return f"{title}: {group}, ahead of every other group by more than the noise."
+        confounded = confounded_clause(results)
+        mark = f", but {confounded}, which was allowed" if confounded else ""
+        return f"{title}: {group}, ahead of every other group by more than the noise{mark}."
     because = f", for {ranking.recommended_reason}" if ranking.recommended_reason else ""
     return (
         f"No winner by {'throughput' if is_throughput else ranking.metric} is proven. {_unproven(results)}. Recommended: {group}{because}."
@@ -326,6 +337,8 @@ def _latency_clause(results: CampaignResults) -> str:
         else ""
     )
     same = "the same, " if name == results.ranking.recommended else ""
+    if results.ranking.confounded and not results.ranking.allow_confounded:
+        return f"Lowest latency: {same}{name}{value}; likewise confounded."
     return f"Latency winner: {same}{name}{value}."
 
 

@@ -65,8 +65,14 @@ def headline(results: CampaignResults) -> tuple[HeadlinePart, HeadlinePart, Head
 
 
 def headline_text(results: CampaignResults) -> str:
-    """`PASS · no proven winner · platform unstable`."""
-    return " · ".join(f"{part.word} {part.text.split(',')[0]}" if part.word == campaign.WINNER else part.word for part in headline(results))
+    """`PASS · no proven winner · platform unstable`; `… · no proven winner: confounded by tower_graph · …`."""
+    confounded = campaign.confounded_clause(results)
+    texts = []
+    for part in headline(results):
+        text = f"{part.word} {part.text.split(',')[0]}" if part.word == campaign.WINNER else part.word
+        is_marked = confounded and part.word in (campaign.WINNER, NO_PROVEN_WINNER)
+        texts.append(f"{text}{', ' if part.word == campaign.WINNER else ': '}{confounded}" if is_marked else text)
+    return " · ".join(texts)
 
 
 def _verdict(results: CampaignResults) -> HeadlinePart:
@@ -107,12 +113,19 @@ def _winner(results: CampaignResults) -> HeadlinePart:
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=NO_WINNER, text=_clause(reason))
     value, debug = campaign.figure_text(results, first), campaign.debug_clause(first)
     if first.note == campaign.WINNER:
-        text = f"{first.group}, {value}{_next(first, rows)}{debug}"
+        confounded = campaign.confounded_clause(results)
+        text = f"{first.group}, {value}{f', {confounded}' if confounded else ''}{_next(first, rows)}{debug}"
         return HeadlinePart(question="winner", status=Status.GOOD, word=campaign.WINNER, text=text)
     if first.note == campaign.ONLY_GROUP:
         return HeadlinePart(question="winner", status=Status.UNKNOWN, word=campaign.ONLY_GROUP, text=f"{first.group}, {value}{debug}")
-    text = f"{first.group} recommended{_why_unproven(results, first, rows)}{debug}"
+    text = f"{_not_all_equal(results)}{first.group} recommended{_why_unproven(results, first, rows)}{debug}"
     return HeadlinePart(question="winner", status=Status.OPEN, word=NO_PROVEN_WINNER, text=text)
+
+
+def _not_all_equal(results: CampaignResults) -> str:
+    """What had no effect, or what confounds the groups: that comes first."""
+    said = (*results.ranking.without_effect[:1], campaign.confounded_clause(results))
+    return "".join(f"{text}; " for text in said if text)
 
 
 def _next(winner: RankedGroup, rows: Sequence[RankedGroup]) -> str:
@@ -134,6 +147,8 @@ def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[R
         return f"{f' for {why}' if why else ''}; tied with {join_names(tied, 2)}"
     if results.pending:
         return f"; {count(len(results.pending), 'run')} still to be run"
+    if _not_all_equal(results):
+        return ""
     return f"; {_clause(results.ranking.reason)}" if results.ranking.reason else ""
 
 
@@ -272,6 +287,8 @@ WEAKEN_RANKING = frozenset({"loss_not_finite", "axis_without_effect", "unlike_ru
 
 def _cautions_of_the_ranking(results: CampaignResults) -> list[campaign.SharedCaution]:
     kinds = WEAKEN_RANKING | {caution.kind for caution in results.ranking.cautions}
+    # The ranking says it of groups, with the one that ran the same.
+    kinds -= {"axis_without_effect"} if results.ranking.without_effect else set()
     return [caution for caution in campaign.shown_cautions(results) if caution.kind in kinds]
 
 

@@ -1,0 +1,255 @@
+"""Whether all else is equal in two groups: settings in effect that differ without being asked for, and axes without an effect.
+
+In: two groups, with what their plan requested and what their workload reported to be in effect. Out: `Unlike`s for analyse.comparable.
+
+confounded   a setting differs in effect though it was requested alike: a difference in the figures may be its. Not where the workload
+             declares that it follows a setting in which the two differ (`FOLLOWS`, or `follows=` of the probe): the dtype of the weights
+             after flash attention, the CUDA graph inside torch.compile.
+no_effect    every setting in which they were requested unlike was the same in effect, and so was all else: both ran the same code.
+
+What only one of them reports is unknown of the other: no reason against a comparison, but a caution (`reported_by_one`). Nothing is said
+about a setting that no workload reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from seatrial.core.text import join_names
+from seatrial.records.comparison import ComparedGroup, Unlike
+from seatrial.records.measure import WORKLOAD_CAUTION, WORLD_SIZE, EffectiveSetting, GroupSummary
+
+CONFOUNDED, NO_EFFECT = "confounded", "no_effect"
+ALLOW = "--allow-confounded"
+MOST_NAMED = 2
+"""Of several settings that confound, these are written out."""
+# What workloads give as the reason where nothing was changed.
+_NO_REASONS = ("", "as requested")
+_WORDS = {"True": "on", "False": "off", "": "none", "None": "none"}
+
+Group = GroupSummary | ComparedGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Side:
+    """What is known of one group; names of settings with _ for -."""
+
+    name: str
+    requested: Mapping[str, str]
+    axes: Mapping[str, str]
+    """All of them, bundles by their names."""
+    settings: Mapping[str, EffectiveSetting]
+    conditions: str
+    """Machine and code."""
+
+    def value(self, name: str) -> str | None:
+        """In effect; as requested where the workload does not report it."""
+        reported = self.settings.get(name)
+        return reported.effective if reported else self.requested.get(name, self.axes.get(name))
+
+
+class _Pair:
+    """Two groups, and in what they differ."""
+
+    def __init__(self, a: _Side, b: _Side) -> None:
+        self.a, self.b = a, b
+        self.reported = {*a.settings, *b.settings}
+
+    @cached_property
+    def requested_unlike(self) -> list[str]:
+        """Settings that were requested unlike, those of the plan first; of an axis that sets a script's option, the option."""
+        a, b = self.a, self.b
+        planned = [name for name in dict.fromkeys([*a.requested, *b.requested]) if a.requested.get(name) != b.requested.get(name)]
+        known = [name for name in planned if name in self.reported]
+        aliases = {name for name in planned if name not in self.reported and any(_is_alias(name, option, (a, b)) for option in known)}
+        more = [name for name in a.settings if name in b.settings and a.settings[name].requested != b.settings[name].requested]
+        return list(dict.fromkeys([*(name for name in planned if name not in aliases), *more]))
+
+    def differs(self, name: str) -> bool:
+        """In effect, as far as that is known."""
+        return self.a.value(name) != self.b.value(name)
+
+    def is_followed(self, name: str) -> bool:
+        """It was declared to follow a setting in which the two differ."""
+        return any(self.differs(_plain(other)) for other in self._declared(name))
+
+    def is_part_of(self, name: str, unlike: Sequence[str]) -> bool:
+        """Reported only because of a setting that was requested unlike: what follows torch.compile is not there without it."""
+        return any(_plain(other) in unlike for other in self._declared(name))
+
+    def _declared(self, name: str) -> list[str]:
+        return [other for side in (self.a, self.b) if (one := side.settings.get(name)) for other in one.follows]
+
+    def is_confounded_by(self, name: str) -> bool:
+        a, b = self.a.settings.get(name), self.b.settings.get(name)
+        if a is None or b is None or a.effective == b.effective or name in self.requested_unlike:
+            return False
+        return not self.is_followed(name)
+
+
+def confounding(a: Group, b: Group) -> Unlike | None:
+    """Settings in effect that differ though they were requested alike; None where there are none."""
+    if not (_reports(a) and _reports(b)):
+        return None
+    pair = _Pair(_side(a), _side(b))
+    names = [name for name in pair.a.settings if pair.is_confounded_by(name)]
+    if not names:
+        return None
+    return Unlike(kind=CONFOUNDED, metrics=(), setting=", ".join(names), text=_confounded_text(pair, names), remedy=_remedy(pair, names))
+
+
+def _remedy(pair: _Pair, names: Sequence[str]) -> str:
+    """`set fast_paths=equal and fix mixed_precision on both sides`."""
+    declared = {name: pair.a.settings[name].alike_by or pair.b.settings[name].alike_by for name in names}
+    known = list(dict.fromkeys(filter(None, declared.values())))
+    others = [name for name in names if not declared[name]]
+    parts = [f"set {join_names(known)}"] if known else []
+    return " and ".join([*parts, *([f"fix {join_names(others, MOST_NAMED)} on both sides"] if others else [])])
+
+
+def confounded_sentence(found: Unlike) -> str:
+    """`confounded: tower_graph is on in z0 and off in z1 (…); set fast_paths=equal, or --allow-confounded`."""
+    return f"{CONFOUNDED}: {found.text}; {found.remedy}, or {ALLOW}"
+
+
+def refusal(found: Unlike | None, *, allow_confounded: bool) -> str:
+    """Why two groups are not compared by any figure; empty where they are."""
+    if found is None or (found.kind == CONFOUNDED and allow_confounded):
+        return ""
+    return confounded_sentence(found) if found.kind == CONFOUNDED else f"{found.text}: nothing to compare"
+
+
+def without_effect(a: Group, b: Group) -> Unlike | None:
+    """That the two ran the same though they were requested unlike; None where they did not, or where that is not known."""
+    return _without_effect(_Pair(_side(a), _side(b))) if _reports(a) or _reports(b) else None
+
+
+def _without_effect(pair: _Pair) -> Unlike | None:
+    unlike = pair.requested_unlike
+    if not unlike or pair.a.conditions != pair.b.conditions or not all(name in pair.reported and not pair.differs(name) for name in unlike):
+        return None
+    for name in pair.reported - set(unlike):
+        in_both = name in pair.a.settings and name in pair.b.settings
+        if pair.differs(name) if in_both else not pair.is_part_of(name, unlike):
+            return None
+    return Unlike(kind=NO_EFFECT, metrics=(), setting=", ".join(unlike), text=_no_effect_text(pair, unlike))
+
+
+def settings_without_effect(a: Group, b: Group) -> tuple[str, ...]:
+    """Settings that were requested unlike and were the same in effect, each with a clause, where others did have one."""
+    pair = _Pair(_side(a), _side(b))
+    names = [name for name in pair.requested_unlike if name in pair.reported and not pair.differs(name)]
+    return tuple(_no_effect_text(pair, [name], by_bundle=False) for name in names)
+
+
+def reported_by_one(a: Group, b: Group) -> str:
+    """Which settings only one of them reports; empty where there is none that matters."""
+    if not (_reports(a) or _reports(b)):
+        return ""
+    pair = _Pair(_side(a), _side(b))
+    for having, lacking in ((pair.a, pair.b), (pair.b, pair.a)):
+        names = [name for name in having.settings if name not in lacking.settings and name not in pair.requested_unlike]
+        names = [name for name in names if not pair.is_followed(name) and not pair.is_part_of(name, pair.requested_unlike)]
+        if names:
+            shown = [f"{name} ({_word(having.settings[name].effective)})" for name in names]
+            return f"only {having.name} reports {join_names(shown, MOST_NAMED)}: whether {lacking.name} had the same is unknown"
+    return ""
+
+
+def same_in_effect(groups: Sequence[GroupSummary]) -> dict[str, tuple[str, Unlike]]:
+    """Groups that ran the same as another: by name, that one and why. Of those alike, the one that got what it asked for stands for all,
+    else the first."""
+    sides = [_side(group) for group in groups]
+    reported = {name for side in sides for name in side.settings}
+    if not reported:
+        return {}
+    in_all = [name for name in sorted(reported) if all(name in side.settings for side in sides)]
+    # What no workload reports must be alike. An axis that sets a reported option of a script is that option.
+    in_none = sorted({name for side in sides for name in side.requested} - reported)
+    in_none = [name for name in in_none if not any(_is_alias(name, option, sides) for option in reported)]
+    by_key: dict[tuple[object, ...], list[_Side]] = {}
+    for side in sides:
+        values = (*(side.settings[name].effective for name in in_all), *(side.requested.get(name) for name in in_none))
+        by_key.setdefault((side.conditions, *values), []).append(side)
+    found: dict[str, tuple[str, Unlike]] = {}
+    for alike in by_key.values():
+        first = max(alike, key=lambda side: sum(one.requested == one.effective for one in side.settings.values()))
+        for side in alike:
+            unlike = _without_effect(_Pair(first, side)) if side is not first else None
+            if unlike is not None:
+                found[side.name] = first.name, unlike
+    return found
+
+
+def _is_alias(axis: str, option: str, sides: Sequence[_Side]) -> bool:
+    """`-P attn=sdpa,flash -- train.py --attn_impl {attn}`: the axis is the option by another name."""
+    return all(axis in side.axes and side.axes[axis] == side.requested.get(option) for side in sides)
+
+
+def _confounded_text(pair: _Pair, names: Sequence[str]) -> str:
+    """`tower_graph is on in z0 and off in z1 (ZeRO 1 hooks into the gradients)`: the reason of the one that did not get what it asked
+    for. Settings with the same values and reason are one clause."""
+    clauses: dict[str, list[str]] = {}
+    for name in names:
+        a, b = pair.a.settings[name], pair.b.settings[name]
+        reasons = [*(one.reason for one in (b, a) if one.effective != one.requested), b.reason, a.reason]
+        values = f"{_word(a.effective)} in {pair.a.name} and {_word(b.effective)} in {pair.b.name}"
+        clauses.setdefault(f"{values}{_first_reason(reasons)}", []).append(name)
+    texts = [f"{', '.join(alike)} {'is' if len(alike) == 1 else 'are'} {values}" for values, alike in clauses.items()]
+    return join_names(texts, MOST_NAMED, "; ")
+
+
+def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = True) -> str:
+    """`attn_impl had no effect: both ran sdpa (flash_attn is not installed)`; a bundle by its axis, with the settings behind it."""
+    planned = [name for name in unlike if pair.a.requested.get(name) != pair.b.requested.get(name)] or list(unlike)
+    axes = pair.a.axes if by_bundle else {}
+    bundles = [name for name in axes if name not in pair.a.requested and axes[name] != pair.b.axes.get(name)]
+    reported = [one for name in planned for side in (pair.b, pair.a) if (one := side.settings.get(name))]
+    reason = _first_reason(one.reason for one in reported if one.effective != one.requested)
+    values = [(name, _word(pair.a.value(name))) for name in planned]
+    ran = values[0][1] if len(values) == 1 and not bundles else join_names([f"{name}={value}" for name, value in values], MOST_NAMED)
+    return f"{join_names(bundles or planned, MOST_NAMED)} had no effect: both ran {ran}{reason}"
+
+
+def _first_reason(reasons: Iterable[str]) -> str:
+    """In brackets; empty where none says more than that it is as requested."""
+    known = (text.removeprefix(WORKLOAD_CAUTION).rstrip(".") for text in reasons if text not in _NO_REASONS)
+    return next((f" ({text})" for text in known), "")
+
+
+def _word(value: str | None) -> str:
+    return _WORDS.get(value or "", value or "none")
+
+
+def _plain(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _reports(group: Group) -> bool:
+    return bool(group.effective_settings or (isinstance(group, ComparedGroup) and group.effective))
+
+
+def _side(group: Group) -> _Side:
+    settings = group.effective_settings
+    if isinstance(group, GroupSummary):
+        name, requested, conditions = group.group, group.requested, group.fingerprint
+        axes = {axis: "" if value is None else str(value) for axis, value in group.axes.items()}
+    else:
+        name, axes = group.name, group.settings
+        conditions = repr((sorted(group.machine.items()), sorted(group.code.items())))
+        # Rows of history of an earlier version: what was requested is known of settings of the plan only.
+        requested = group.requested or {**group.settings, WORLD_SIZE: str(group.world_size)}
+        settings = settings or tuple(
+            EffectiveSetting(name=setting, requested=group.settings[setting], effective=value)
+            for setting, value in group.effective.items()
+            if setting in group.settings
+        )
+    return _Side(
+        name=name,
+        requested={_plain(key): value for key, value in requested.items()},
+        axes={_plain(key): value for key, value in axes.items()},
+        settings={_plain(one.name): replace(one, name=_plain(one.name)) for one in settings},
+        conditions=conditions,
+    )

@@ -1,0 +1,322 @@
+"""All else equal: groups whose effective settings differ in more than the axis are not compared, nor those that ran the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seatrial.analyse.comparable import comparable
+from seatrial.analyse.comparison import compare, compare_pairs
+from seatrial.analyse.confounding import CONFOUNDED, NO_EFFECT, same_in_effect
+from seatrial.analyse.groups import summarise_groups
+from seatrial.analyse.ranking import rank_groups
+from seatrial.analyse.scaling import scaling
+from seatrial.collect.original.attempt_records import FOLLOWS
+from seatrial.core.errors import RefusedError
+from seatrial.records.comparison import ComparedGroup, LossVerdict, Relation
+from seatrial.records.measure import GroupSummary, Ranking
+from seatrial.records.results import GroupedCampaign, MeasuredRun
+from seatrial.results.compare import compared_group
+from tests.unit.analyse import factory
+
+Reported = Mapping[str, tuple[Any, Any, str]]
+
+HOOKS = "ZeRO 1 hooks into the gradients"
+ON, OFF = (True, True, "as requested"), (True, False, HOOKS)
+SDPA, NO_FLASH = ("sdpa", "sdpa", "as requested"), ("flash_attention_2", "sdpa", "flash_attn is not installed")
+FLASH = ("flash_attention_2", "flash_attention_2", "as requested")
+ALIKE_BY = {"tower_graph": "fast_paths=equal"}
+
+
+def runs(
+    name: str,
+    settings: Mapping[str, Any],
+    reported: Reported,
+    *,
+    rate: float = 100.0,
+    follows: dict[str, tuple[str, ...]] | None = None,
+    declared: dict[str, tuple[str, ...]] | None = None,
+    fingerprint: str = "f0",
+    ranks: int = 1,
+    **changes: Any,
+) -> list[MeasuredRun]:
+    """Three runs of a bundled workload's group that reports `reported`. `follows` is what the workload declares, `declared` the run."""
+    workload = {"name": "contrastive", "module": "m", "script": None, "follows": follows or {}, "alike_by": ALIKE_BY}
+    found = []
+    for repeat in (1, 2, 3):
+        run = factory.spec(name, repeat, ranks=ranks, workload=workload, **{"settings": dict(settings), "axes": dict(settings), **changes})
+        # No two groups vary alike.
+        per_s = rate * (1 + 0.001 * repeat + 0.0003 * (sum(map(ord, name)) % 7) * (-1) ** repeat)
+        figures = {
+            "samples_per_s": per_s,
+            "steps_per_s": per_s / 8,
+            "effective": dict(reported),
+            "follows": declared or {},
+            "world_size": ranks,
+        }
+        made = factory.measured(run, measure=figures, started_t=factory.STARTED_T + 100 * repeat)
+        found.append(replace(made, attempt=replace(made.attempt, provenance=replace(made.attempt.provenance, fingerprint=fingerprint))))
+    return found
+
+
+def campaign(*groups: list[MeasuredRun]) -> GroupedCampaign:
+    measured = tuple(run for group in groups for run in group)
+    summaries = summarise_groups(measured, "")
+    ranking = rank_groups(summaries, "throughput")
+    return GroupedCampaign(output="/out", baseline_group="", runs=measured, pending=(), groups=summaries, ranking=ranking, plans=())
+
+
+def sides(found: GroupedCampaign) -> list[ComparedGroup]:
+    return [compared_group(found, group.group) for group in found.groups]
+
+
+def ranked(found: GroupedCampaign, **how: Any) -> Ranking:
+    return rank_groups(found.groups, "throughput", **how)
+
+
+def kinds(a: GroupSummary | ComparedGroup, b: GroupSummary | ComparedGroup) -> list[str]:
+    return [each.kind for each in comparable(a, b).unlike]
+
+
+# The reproduction: ZeRO 1 loses the tower's CUDA graph, which alone is 1.30 times.
+Z0 = runs("z0", {"zero_stage": 0}, {"tower_graph": ON}, rate=130.0)
+Z1 = runs("z1", {"zero_stage": 1}, {"tower_graph": OFF}, rate=100.0)
+
+
+def test_a_path_that_one_side_lost_confounds() -> None:
+    found = campaign(Z0, Z1)
+    for a, b in ((found.groups[0], found.groups[1]), sides(found)):
+        unlike = comparable(a, b).unlike
+        assert [each.kind for each in unlike] == [CONFOUNDED] and unlike[0].setting == "tower_graph"
+        assert unlike[0].text == f"tower_graph is on in z0 and off in z1 ({HOOKS})"
+        assert all(comparable(a, b).why_not(metric) for metric in ("samples_per_s", "wall_p50_ms", "loss"))
+
+
+def test_no_group_wins_among_confounded_ones() -> None:
+    found = campaign(Z0, Z1).ranking
+    assert (found.winner, found.decided, found.recommended) == (None, False, "z0")
+    assert found.confounded_by == ("tower_graph",)
+    assert found.confounded.endswith("; set fast_paths=equal, or --allow-confounded") and found.confounded.startswith(
+        "confounded: tower_graph"
+    )
+    first, second = found.groups
+    assert first.is_best and first.confounded and not second.is_best
+    assert second.ratio is None and not second.tied and not second.is_compared and "tower_graph" in second.reason
+    assert found.cautions[0].kind == CONFOUNDED
+
+
+def test_the_same_is_allowed_and_marked() -> None:
+    found = ranked(campaign(Z0, Z1), allow_confounded=True)
+    assert (found.winner, found.decided, found.allow_confounded) == ("z0", True, True)
+    assert found.groups[1].ratio is not None and all(row.confounded for row in found.groups)
+    assert "onfounded by tower_graph" in found.reason and found.cautions[0].kind == CONFOUNDED and found.confounded
+
+
+def test_confounded_groups_that_are_not_the_best_do_not_matter_to_the_winner() -> None:
+    best = runs("big", {"zero_stage": 0, "micro_batch": 64}, {"tower_graph": OFF}, rate=300.0)
+    found = campaign(best, runs("z2", {"zero_stage": 2, "micro_batch": 64}, {"tower_graph": OFF}, rate=200.0))
+    assert (found.ranking.winner, found.ranking.confounded) == ("big", "")
+
+
+def test_compare_refuses_names_the_setting_and_goes_on_where_allowed() -> None:
+    a, b = sides(campaign(Z0, Z1))
+    with pytest.raises(RefusedError, match=r"tower_graph is on in z0 and off in z1.*set fast_paths=equal, or --allow-confounded"):
+        compare(a, b)
+    found = compare(a, b, allow_confounded=True)
+    assert found.relation is Relation.SLOWER and found.confounded.startswith("tower_graph is on")
+    assert "Confounded by tower_graph" in found.reason and any("onfounded" in caution for caution in found.cautions)
+
+
+def test_of_several_pairs_the_others_are_compared() -> None:
+    third = runs("z0_mb8", {"zero_stage": 0, "micro_batch": 8}, {"tower_graph": ON}, rate=90.0)
+    a, b, c = sides(campaign(Z0, Z1, third))
+    confounded, clean = compare_pairs([(a, b), (a, c)], preset="highest_mean")
+    assert confounded.ratio is None and "confounded: tower_graph" in confounded.reason and "wins" not in confounded.reason
+    assert confounded.loss is not None and confounded.loss.verdict is LossVerdict.UNKNOWN
+    assert clean.relation is Relation.SLOWER and not clean.confounded and "wins" in clean.reason
+
+
+def test_scaling_of_confounded_groups_has_no_points() -> None:
+    one = runs("r1", {"x": 1}, {"tower_graph": ON}, ranks=1)
+    two = runs("r2", {"x": 1}, {"tower_graph": OFF}, ranks=2, rate=190.0)
+    groups = sides(campaign(one, two))
+    found = scaling(groups)
+    assert not found.points and "tower_graph is on in r1 and off in r2" in found.reason
+    allowed = scaling(groups, allow_confounded=True)
+    assert allowed.is_measured and "onfounded" in allowed.cautions[0]
+
+
+@pytest.mark.parametrize("by", ["follows", "declared"])
+def test_a_setting_that_is_declared_to_follow_the_axis_does_not_confound(by: str) -> None:
+    follows: dict[str, Any] = {by: {"model_load_dtype": ("attn_impl", "precision")}}
+    a = runs("sdpa", {"attn_impl": "sdpa"}, {"attn_impl": SDPA, "model_load_dtype": ("auto", "fp32", "")}, **follows)
+    b = runs("flash", {"attn_impl": "flash_attention_2"}, {"attn_impl": FLASH, "model_load_dtype": ("auto", "bf16", "no fp32")}, **follows)
+    assert kinds(*campaign(a, b).groups) == []
+    # The same two dtypes after something else.
+    c = runs("z1", {"attn_impl": "sdpa", "zero_stage": 1}, {"attn_impl": SDPA, "model_load_dtype": ("auto", "bf16", "cast")}, **follows)
+    assert kinds(*campaign(a, c).groups) == [CONFOUNDED]
+
+
+def test_what_follows_an_axis_that_fell_back_confounds() -> None:
+    follows = {"model_load_dtype": ("attn_impl",)}
+    a = runs("sdpa", {"attn_impl": "sdpa"}, {"attn_impl": SDPA, "model_load_dtype": ("auto", "fp32", "")}, follows=follows)
+    b = runs(
+        "flash", {"attn_impl": "flash_attention_2"}, {"attn_impl": NO_FLASH, "model_load_dtype": ("auto", "bf16", "")}, follows=follows
+    )
+    assert kinds(*campaign(a, b).groups) == [CONFOUNDED]
+
+
+def test_settings_that_one_reason_took_are_one_clause() -> None:
+    lost = dict.fromkeys(("front_end", "positions"), (True, False, "ZeRO 3 gathers weights"))
+    a = runs("z0", {"zero_stage": 0}, {**dict.fromkeys(lost, ON), "dtype": ("auto", "fp32", "")})
+    b = runs("z3", {"zero_stage": 3}, {**lost, "dtype": ("auto", "bf16", "cast")})
+    found = comparable(*campaign(a, b).groups).unlike[0]
+    assert (
+        found.text == "front_end, positions are on in z0 and off in z3 (ZeRO 3 gathers weights); dtype is fp32 in z0 and bf16 in z3 (cast)"
+    )
+    assert found.remedy == "fix front_end, positions and 1 more on both sides"
+
+
+def test_auto_that_becomes_something_else_on_either_side_confounds() -> None:
+    a = runs("bf16", {"precision": "bf16"}, {"attn_impl": ("auto", "sdpa", "bf16: sdpa")})
+    b = runs("fp16", {"precision": "fp16"}, {"attn_impl": ("auto", "eager", "fp16: eager")})
+    assert comparable(*campaign(a, b).groups).unlike[0].remedy == "fix attn_impl on both sides"
+
+
+def test_what_was_requested_unlike_does_not_confound() -> None:
+    a, b = runs("on", {"graph": True}, {"graph": ON}), runs("off", {"graph": False}, {"graph": (False, False, "")})
+    assert kinds(*campaign(a, b).groups) == []
+
+
+def test_an_axis_that_fell_back_on_one_side_has_no_effect() -> None:
+    a = runs("sdpa", {"attn_impl": "sdpa"}, {"attn_impl": SDPA, "tower_graph": ON}, rate=100.0)
+    b = runs("flash", {"attn_impl": "flash_attention_2"}, {"attn_impl": NO_FLASH, "tower_graph": ON}, rate=110.8)
+    found = campaign(a, b)
+    text = "attn_impl had no effect: both ran sdpa (flash_attn is not installed)"
+    assert [each.text for each in comparable(*found.groups).unlike] == [text]
+    assert found.ranking.winner is None and found.ranking.recommended == "sdpa", "the one that got what it asked for stands for both"
+    assert found.ranking.reason.startswith(text) and found.ranking.without_effect == (text,) and found.ranking.cautions[0].kind == NO_EFFECT
+    flash = next(row for row in found.ranking.groups if row.group == "flash")
+    assert (flash.same_as, flash.can_win, flash.ratio) == ("sdpa", False, None)
+    # No option makes two measurements of one configuration a comparison.
+    for allowed in (False, True):
+        with pytest.raises(RefusedError, match="attn_impl had no effect"):
+            compare(*sides(found), allow_confounded=allowed)
+
+
+def test_a_duplicate_does_not_keep_another_group_from_losing() -> None:
+    groups = [
+        runs("eager", {"attn_impl": "eager"}, {"attn_impl": ("eager", "eager", "")}, rate=50.0),
+        runs("flash", {"attn_impl": "flash_attention_2"}, {"attn_impl": NO_FLASH}, rate=100.0),
+        runs("sdpa", {"attn_impl": "sdpa"}, {"attn_impl": SDPA}, rate=100.02),
+    ]
+    found = campaign(*groups).ranking
+    assert (found.winner, found.decided) == ("sdpa", True) and "no effect" in found.reason
+
+
+def test_a_bundle_without_effect_is_named_by_its_axis() -> None:
+    def bundle(name: str, attention: str, reported: Reported) -> list[MeasuredRun]:
+        settings = {"speech_attn_impl": attention, "text_attn_impl": attention}
+        return runs(name, settings, reported, axes={"variant": name}, labels={"variant": ""})
+
+    a = bundle("base", "sdpa", {"speech_attn_impl": SDPA, "text_attn_impl": SDPA})
+    b = bundle("fa2", "flash_attention_2", {"speech_attn_impl": NO_FLASH, "text_attn_impl": NO_FLASH})
+    text = comparable(*campaign(a, b).groups).text
+    assert text.startswith("variant had no effect: both ran speech_attn_impl=sdpa, text_attn_impl=sdpa (flash_attn is not")
+    # One of the two did have an effect: the rest is compared, by what is in effect.
+    half = bundle("half", "flash_attention_2", {"speech_attn_impl": NO_FLASH, "text_attn_impl": FLASH})
+    found = compare(*sides(campaign(a, half)))
+    assert found.relation is not Relation.FASTER and "text_attn_impl (sdpa → flash_attention_2)" in found.differs
+    assert not any("speech_attn_impl" in each for each in found.differs)
+    assert any("speech_attn_impl had no effect" in caution for caution in found.cautions)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"settings": {"attn_impl": "flash_attention_2", "num_workers": 4}},
+        {"fingerprint": "f1"},
+        {"ranks": 2},
+        {"env": {"NCCL_ALGO": "Ring"}},
+    ],
+    ids=["a setting that is not reported", "other code", "more ranks", "a variable"],
+)
+def test_nothing_is_said_to_have_no_effect_where_something_else_differs(changes: dict[str, Any]) -> None:
+    a = runs("sdpa", {"attn_impl": "sdpa"}, {"attn_impl": SDPA})
+    values: dict[str, Any] = {"settings": {"attn_impl": "flash_attention_2"}, **changes}
+    b = runs("flash", values.pop("settings"), {"attn_impl": NO_FLASH}, **values)
+    assert NO_EFFECT not in kinds(*campaign(a, b).groups)
+
+
+def test_nothing_is_said_of_an_axis_that_the_workload_does_not_report() -> None:
+    a, b = runs("a", {"attn_impl": "sdpa"}, {"tower_graph": ON}), runs("b", {"attn_impl": "flash"}, {"tower_graph": ON})
+    found = campaign(a, b)
+    assert kinds(*found.groups) == [] and same_in_effect(found.groups) == {}
+
+
+def with_args(group: list[MeasuredRun], *args: str) -> list[MeasuredRun]:
+    """The same runs of a script with these arguments, `{run}` filled."""
+    found = []
+    for run in group:
+        spec = run.attempt.spec
+        workload = replace(spec.workload, args=tuple(argument.replace("{run}", spec.run) for argument in args))
+        found.append(replace(run, attempt=replace(run.attempt, spec=replace(spec, workload=workload))))
+    return found
+
+
+def test_an_axis_of_a_script_is_the_option_that_it_sets() -> None:
+    a = runs("sdpa", {}, {"attn_impl": SDPA}, axes={"attn": "sdpa"})
+    b = runs("flash", {}, {"attn_impl": NO_FLASH}, axes={"attn": "flash_attention_2"})
+    options = [("--attn-impl", "sdpa", "--out", "{run}"), ("--attn-impl", "flash_attention_2", "--out", "{run}")]
+    found = campaign(with_args(a, *options[0]), with_args(b, *options[1]))
+    assert kinds(*found.groups) == [NO_EFFECT] and found.ranking.without_effect
+    # Another option of the two that differs may be the purpose.
+    found = campaign(with_args(a, *options[0], "--lr", "1"), with_args(b, *options[1], "--lr", "2"))
+    assert kinds(*found.groups) == [] and not found.ranking.without_effect
+
+
+def test_a_fallback_that_only_its_own_side_reports_has_no_effect() -> None:
+    """torch.compile is reported only where it was asked for, and with it what follows it."""
+    follows = {"tower_graph": ("torch_compile",)}
+    a = runs("plain", {"torch_compile": False}, {"precision": ("bf16", "bf16", "")}, follows=follows)
+    failed = {"precision": ("bf16", "bf16", ""), "torch_compile": (True, False, "no compiler"), "tower_graph": (True, False, "no GPU")}
+    b = runs("compiled", {"torch_compile": True}, failed, follows=follows)
+    assert comparable(*campaign(a, b).groups).text == "torch_compile had no effect: both ran off (no compiler)"
+    assert campaign(a, b).ranking.without_effect
+
+
+def test_what_only_one_side_reports_is_a_caution() -> None:
+    a, b = runs("z0", {"zero_stage": 0}, {"tower_graph": ON}), runs("z1", {"zero_stage": 1}, {}, rate=150.0)
+    found = campaign(a, b)
+    assert kinds(*found.groups) == [] and found.ranking.winner == "z1"
+    assert [caution.kind for caution in found.ranking.cautions] == ["unreported_settings"]
+    compared = compare(*sides(found))
+    assert compared.relation is Relation.FASTER and any("Only z0 reports tower_graph (on)" in caution for caution in compared.cautions)
+    # What is there only with workers follows their number.
+    no_workers = {"prefetch_factor": (2, None, "num_workers is 0")}
+    follows = {"prefetch_factor": ("num_workers",)}
+    c, d = runs("nw0", {"num_workers": 0}, no_workers, follows=follows), runs("nw2", {"num_workers": 2}, {}, follows=follows, rate=150.0)
+    assert campaign(c, d).ranking.cautions == ()
+
+
+def test_a_switch_of_the_original_scripts_may_be_what_was_asked_for() -> None:
+    def compiled(name: str, value: bool) -> list[MeasuredRun]:
+        return runs(name, {"variant": name}, {"torch_compile_enabled": (None, value, "")}, follows=dict(FOLLOWS))
+
+    assert kinds(*campaign(compiled("old_like", False), compiled("tuned", True)).groups) == []
+
+
+def test_rows_of_history_of_an_earlier_version_are_judged_by_what_they_have() -> None:
+    a, b = sides(campaign(Z0, Z1))
+    old = replace(a, effective_settings=(), requested={}, settings={"zero_stage": "0", "tower_graph": "True"})
+    assert kinds(old, replace(b, settings={"zero_stage": "1", "tower_graph": "True"}, requested={})) == [CONFOUNDED]
+    assert kinds(replace(a, effective_settings=(), requested={}), b) == []
+
+
+def test_secrets_do_not_reach_effective_settings() -> None:
+    token = "hf_abcdefghijklmnop"
+    found = campaign(runs("a", {"hub_token": token}, {"hub_token": (token, token, f"from {token}")})).groups[0]
+    assert token not in repr((found.effective_settings, found.requested)) and found.effective_settings[0].name == "hub_token"
