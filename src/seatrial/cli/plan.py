@@ -177,6 +177,7 @@ def _print_matrix(console: Console, plan: CampaignPlan) -> None:
 
 
 def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:
+    from seatrial.campaign.resume import choose_start
     from seatrial.launch.launchers.commands import command_for
     from seatrial.launch.places.allocation import local_allocation
     from seatrial.machine.gpus import read_driver
@@ -198,6 +199,8 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
         command_line = printable(shell.quote(["env", *variables, *mask_argv(command.argv)]))
         where = f" on {given.node.name}, node 0 of {len(given.nodes)}" if given.node else ""
         console.print(f"{number:4d}  {spec.run}{times}{where}\n      {command_line}")
+        if resumption := choose_start(plan, paths.run(spec.run), spec):
+            console.print(f"      would {resumption.text.replace('goes', 'go', 1).replace('starts', 'start', 1)}", markup=False)
 
 
 def _print_criteria(console: Console, plan: CampaignPlan) -> None:

@@ -50,6 +50,7 @@ def run(
     track: options.Track = None,
     heartbeat: options.Heartbeat = None,
     again: options.Again = False,
+    from_start: options.FromStart = False,
     keep_going: options.KeepGoing = False,
     yes: options.Yes = False,
     full: options.Full = False,
@@ -60,7 +61,8 @@ def run(
 ) -> int:
     """Run a plan: every group, every repeat, then rank and judge. The same command again resumes.
 
-    Finished runs are not run again; runs whose settings changed are.
+    Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) goes on from its last whole
+    checkpoint.
 
     Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a plan or command
     that cannot be read, or a disk that did not take a file.
@@ -71,7 +73,16 @@ def run(
     campaign = read_plan(plan, set, only, budget, out)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
-        campaign, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again, keep_going=keep_going, full=full
+        campaign,
+        node,
+        yes=yes,
+        as_json=json,
+        track=track or (),
+        heartbeat_s=heartbeat,
+        again=again,
+        from_start=from_start,
+        keep_going=keep_going,
+        full=full,
     )
 
 
@@ -93,12 +104,14 @@ def execute(
     track: Sequence[str] = (),
     heartbeat_s: float | None = None,
     again: bool = False,
+    from_start: bool = False,
     keep_going: bool = False,
     full: bool = False,
     view: MakeView | None = None,
     here: ThisNode | None = None,
 ) -> int:
-    """Run the campaign and return the exit code; `again` runs finished runs too, `keep_going` those after alike failures, `full` prints the
+    """Run the campaign and return the exit code; `again` runs finished runs too, `from_start` those with checkpoints from step 0,
+    `keep_going` those after alike failures, `full` prints the
     whole report; `here` is node 0 of a campaign without ssh."""
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
@@ -121,7 +134,13 @@ def execute(
     ):
         with (view or live_view)(console, heartbeat_s) as shown:
             end = run_campaign(
-                plan, TrackingListener(shown, tracking), again=again, keep_going=keep_going, server=server, recorder=recorder
+                plan,
+                TrackingListener(shown, tracking),
+                again=again,
+                from_start=from_start,
+                keep_going=keep_going,
+                server=server,
+                recorder=recorder,
             )
         if can_measure():
             code = _report(plan, end, console, tracking, recorder.cache, as_json=as_json, again=again, full=full)

@@ -10,7 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.options import PER_NODE, AsJson, Budget, Full, Heartbeat, KeepGoing, MasterAddr, MasterPort, NodeRank, Only, Track, Yes
+from seatrial.cli.options import (
+    PER_NODE,
+    AsJson,
+    Budget,
+    FromStart,
+    Full,
+    Heartbeat,
+    KeepGoing,
+    MasterAddr,
+    MasterPort,
+    NodeRank,
+    Only,
+    Track,
+    Yes,
+)
 from seatrial.core import files
 from seatrial.core.errors import UsageError
 from seatrial.core.shell import quote
@@ -123,6 +137,7 @@ def sweep(
     env: Environment = None,
     seed: Seed = None,
     stop_on_error: StopOnError = False,
+    from_start: FromStart = False,
     keep_going: KeepGoing = False,
     rank_by: RankBy = None,
     only: Only = None,
@@ -168,7 +183,15 @@ def sweep(
     plan = _resolved(mapping if nodes is None else on_nodes(mapping, nodes, is_own_folder=out is not None), command, only, budget)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
-        plan, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, keep_going=keep_going, full=full
+        plan,
+        node,
+        yes=yes,
+        as_json=json,
+        track=track or (),
+        heartbeat_s=heartbeat,
+        from_start=from_start,
+        keep_going=keep_going,
+        full=full,
     )
 
 
