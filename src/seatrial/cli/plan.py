@@ -1,4 +1,4 @@
-"""`seatrial plan show|schema|criteria`: look before running; and `read_plan`, for every verb that takes a plan."""
+"""`seatrial plan list|copy|show|schema|criteria`: look before running; and `read_plan`, for every verb that takes a plan."""
 
 from __future__ import annotations
 
@@ -112,6 +112,33 @@ CriteriaName = Annotated[
 
 
 plan = typer.Typer(no_args_is_help=True)
+
+
+@plan.command("list", epilog="seatrial plan list\n\nseatrial plan list | grep stage1")
+def list_plans() -> int:
+    """List the plans that come with Seatrial, each with what it is for."""
+    from seatrial.cli.runbook import first_comment, ready_plans
+
+    plans = ready_plans()
+    width = max(map(len, plans))
+    for name, path in plans.items():
+        print(f"{name:<{width}}  {first_comment(path)}")
+    return 0
+
+
+@plan.command(epilog="seatrial plan copy tiny-lm-demo\n\nseatrial plan copy stage1/smoke my-plans")
+def copy(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The plan's name in `seatrial plan list`.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
+) -> int:
+    """Copy a plan that comes with Seatrial, with those it extends, to run and to change."""
+    from seatrial.cli.runbook import copy_plan
+
+    first, *others = copy_plan(name, folder, force=force)
+    beside = f" and {', '.join(path.name for path in others)}, which it extends" if others else ""
+    print(f"wrote {first}{beside}\nnext: look at it with `seatrial plan show {first}`, run it with `seatrial run {first}`")
+    return 0
 
 
 @plan.command(epilog="seatrial plan schema > seatrial-plan.schema.json\n\nseatrial plan schema | less")

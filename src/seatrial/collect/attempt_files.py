@@ -16,6 +16,7 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from seatrial.core import files
+from seatrial.core.checkpoints import find_checkpoints
 from seatrial.core.fallback import Recovered, merge_fallback
 from seatrial.core.files import open_file
 from seatrial.core.paths import ATTEMPT_NAME, AttemptPaths, RunPaths
@@ -213,14 +214,21 @@ class StepSpan(NamedTuple):
 
 
 def read_step_span(attempt: AttemptPaths) -> StepSpan | None:
-    """By the events of its lowest rank, and its heartbeats, which are newer where it was killed; None where neither has a step."""
-    for events, heartbeats in zip(attempt.all_events()[:1], attempt.all_heartbeats()[:1], strict=False):
+    """By the events of its lowest rank; where it was killed, with its last lines unwritten, by heartbeats and checkpoints too. None where
+    no step is known."""
+    first: object = None
+    known: list[object] = [checkpoint.step for checkpoint in find_checkpoints(attempt.checkpoints).whole]
+    for events in attempt.all_events()[:1]:
         first = next((event.get("step") for event in files.read_json_lines(events) if event.get("kind") == "step"), None)
-        written = [event.get("step") for event in files.last_json_lines(events, LAST_LINES) if event.get("kind") == "step"]
-        steps = [step for step in (*written, *(one.get("step") for one in files.last_json_lines(heartbeats, 2))) if isinstance(step, int)]
-        if isinstance(first, int) and steps:
-            return StepSpan(first, max(first, *steps))
-    return None
+        known += [event.get("step") for event in files.last_json_lines(events, LAST_LINES) if event.get("kind") == "step"]
+    for heartbeats in attempt.all_heartbeats()[:1]:
+        known += [heartbeat.get("step") for heartbeat in files.last_json_lines(heartbeats, 2)]
+    steps = [step for step in known if isinstance(step, int)]
+    if not steps:
+        return None
+    resumption = read_resumption(attempt)
+    start = 0 if resumption is None or resumption.step is None else resumption.step + 1
+    return StepSpan(first if isinstance(first, int) else start, max(steps))
 
 
 def unusable_file(path: Path, why: str, subject: str = "", then: str = "run the run again, or restore the file from a copy") -> Caution:
