@@ -18,7 +18,7 @@ from seatrial.core import files
 from seatrial.core.errors import UsageError, did_you_mean
 
 EXAMPLES = {
-    "runbook": "seatrial runbook stage1 stage1\n\nseatrial runbook stage1 /data/stage1 && cd /data/stage1 && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
+    "runbook": "seatrial runbook stage1 stage1\n\nseatrial runbook stage1 mine && cd mine && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
 }
 SHIPPED = Path(__file__).parents[1] / "shipped"
 PLANS, RUNBOOKS = SHIPPED / "plans", SHIPPED / "runbooks"
