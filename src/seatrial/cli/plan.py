@@ -14,7 +14,7 @@ import typer
 from seatrial.cli.options import Budget, Only, Out, Overrides, PlanFile
 from seatrial.cli.program import console_for
 from seatrial.core import shell
-from seatrial.core.errors import printable
+from seatrial.core.errors import RefusedError, printable
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import count, format_duration, parse_limit_s
 from seatrial.records.launch import Allocation, Node
@@ -204,7 +204,6 @@ def _print_matrix(console: Console, plan: CampaignPlan) -> None:
 
 
 def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:
-    from seatrial.campaign.resume import choose_start
     from seatrial.launch.launchers.commands import command_for
     from seatrial.launch.places.allocation import local_allocation
     from seatrial.machine.gpus import read_driver
@@ -226,8 +225,19 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
         command_line = printable(shell.quote(["env", *variables, *mask_argv(command.argv)]))
         where = f" on {given.node.name}, node 0 of {len(given.nodes)}" if given.node else ""
         console.print(f"{number:4d}  {spec.run}{times}{where}\n      {command_line}")
-        if resumption := choose_start(plan, paths.run(spec.run), spec):
-            console.print(f"      would {resumption.text.replace('goes', 'go', 1).replace('starts', 'start', 1)}", markup=False)
+        if start := _start_text(plan, paths, spec):
+            console.print(f"      {start}", markup=False)
+
+
+def _start_text(plan: CampaignPlan, paths: CampaignPaths, spec: RunSpec) -> str:
+    """Where a training would go on; empty for an ordinary start at step 0."""
+    from seatrial.campaign.resume import choose_start
+
+    try:
+        resumption = choose_start(plan, paths.run(spec.run), spec)
+    except RefusedError as error:
+        return f"would be refused: {error}"
+    return f"would {resumption.infinitive}" if resumption else ""
 
 
 def _print_criteria(console: Console, plan: CampaignPlan) -> None:

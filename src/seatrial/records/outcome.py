@@ -197,8 +197,17 @@ class Resumption:
     @property
     def text(self) -> str:
         """For people, after the run's name."""
+        return f"{'starts again' if self.from_attempt is None else 'goes on'} {self._where}"
+
+    @property
+    def infinitive(self) -> str:
+        """The same after `would`."""
+        return f"{'start again' if self.from_attempt is None else 'go on'} {self._where}"
+
+    @property
+    def _where(self) -> str:
         skipped = f"; skipped {', '.join(self.skipped)}" if self.skipped else ""
         if self.from_attempt is None:
-            return f"starts again at step 0{skipped}"
+            return f"at step 0{skipped}"
         what = f"{self.checkpoint}, step {self.step:,}" if self.step is not None else "its checkpoints"
-        return f"goes on from attempt {self.from_attempt} ({what}){skipped}"
+        return f"from attempt {self.from_attempt} ({what}){skipped}"
