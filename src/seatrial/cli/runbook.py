@@ -58,6 +58,7 @@ def runbook(name: Name, target: Target) -> int:
 def _write(source: Path, target: Path, name: str) -> None:
     """A copy with its mode; paths of a checkout become those of the folder."""
     text = source.read_text(encoding="utf-8")
+    text = re.sub(rf"^# *cd runbooks/{name}\n", "", text, flags=re.MULTILINE)
     text = text.replace(f"cd runbooks/{name} && ", "").replace(f"../../plans/{name}/", f"plans/{name}/")
     text = PAGE_LINK.sub(r"\1", text)
     if text.startswith(SHEBANG) and len(sys.executable) < LONGEST_SHEBANG - 2 and not any(map(str.isspace, sys.executable)):
