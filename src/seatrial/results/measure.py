@@ -89,7 +89,11 @@ def measure(attempt: Attempt, detail: Detail | None = None, ahead: ReadAhead | N
     try:
         tables = read_steps(attempt, ahead.events if ahead else None)
         samples = read_telemetry(attempt, ahead.samples if ahead else None)
-        found = measure_run(attempt, tables, samples, [read_steps(one) for one in _earlier(attempt)])
+        earlier = [read_steps(one) for one in _earlier(attempt)]
+        while earlier and tables.steps.is_empty():
+            # Only its end was missing: the steps are those of the attempt before.
+            tables = earlier.pop()
+        found = measure_run(attempt, tables, samples, earlier)
     except Exception as error:
         # What one odd run wrote must not end a night's campaign, nor keep the others from being reported.
         whole = RunMeasure(source="whole", world_size=attempt.spec.place.ranks, duration_s=attempt.outcome.duration_s)
