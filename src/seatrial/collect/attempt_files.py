@@ -207,7 +207,7 @@ def _stored_hash(attempt: AttemptPaths) -> str | None:
 
 
 class StepSpan(NamedTuple):
-    """The first and the last step that an attempt is known to have taken."""
+    """The first and the last step that an attempt is known to have taken; `last` is `first - 1` where it took none."""
 
     first: int
     last: int
@@ -224,11 +224,16 @@ def read_step_span(attempt: AttemptPaths) -> StepSpan | None:
     for heartbeats in attempt.all_heartbeats()[:1]:
         known += [heartbeat.get("step") for heartbeat in files.last_json_lines(heartbeats, 2)]
     steps = [step for step in known if isinstance(step, int)]
-    if not steps:
-        return None
+    start = first if isinstance(first, int) else _planned_start(attempt)
+    return StepSpan(start, max(steps)) if steps and start is not None else None
+
+
+def _planned_start(attempt: AttemptPaths) -> int | None:
+    """The first step it was to take; None where only its script knows."""
     resumption = read_resumption(attempt)
-    start = 0 if resumption is None or resumption.step is None else resumption.step + 1
-    return StepSpan(first if isinstance(first, int) else start, max(steps))
+    if resumption is None or resumption.from_attempt is None:
+        return 0
+    return None if resumption.step is None else resumption.step + 1
 
 
 def unusable_file(path: Path, why: str, subject: str = "", then: str = "run the run again, or restore the file from a copy") -> Caution:

@@ -253,6 +253,10 @@ def test_lost_steps_and_downtime_add_up_over_all_attempts(tmp_path: Path) -> Non
         files.write_json(paths.resume, to_json(Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_1000", step=1000)))
         found = ended(tmp_path, number, *times)
         assert (found.resumed_from, found.resumed_at, found.lost_steps, found.downtime_s) == (1, 1001, *expected)
+    scripts = write_stopped(tmp_path / "script")
+    scripts.heartbeat(0).write_text('{"rank": 0, "step": 11}\n')
+    files.write_json(scripts.resume, to_json(Resumption(from_attempt=1)))
+    assert ended(tmp_path / "script", 1, 1.0, 2.0).resumed_at is None, "where it went on, only the script knows"
     unseen = write_stopped(tmp_path, 4)
     files.write_json(unseen.resume, to_json(Resumption(from_attempt=1, step=1000)))
     found = ended(tmp_path, 4, 0.0, 0.0)
