@@ -29,6 +29,7 @@ class Part:
 RUNS, TORCH, HARNESS, DISK = "test_fault_runs.py", "test_fault_torch.py", "test_fault_harness.py", "test_fault_disk.py"
 FILES, INPUT, MEASURING = "test_fault_files.py", "test_fault_input.py", "test_fault_measuring.py"
 STAGE1 = "test_fault_stage1.py"
+TRAINING = "test_fault_training.py"
 HOSTS, CAMPAIGNS, KILLED = "cluster/test_host_faults.py", "cluster/test_campaigns.py", "cluster/test_killed_agents.py"
 LEFTOVERS, MEMORY, WRITERS = "test_fault_agent_leftovers.py", "test_fault_agent_memory.py", "test_fault_writers.py"
 
@@ -288,6 +289,12 @@ HARNESS_FAULTS = Part(
             "The agent sees its pipe close and kills everything within 10 s; the next start closes the attempt.",
             "After resuming: the same manifest as an undisturbed campaign's, except for times.",
             f"{HARNESS}::test_killed_at_20_moments_and_resumed_it_ends_as_if_undisturbed",
+        ),
+        Row(
+            "A training of one group and one repeat is killed -9, its newest checkpoint truncated",
+            "The next start goes on from the last whole checkpoint, and names those it skips.",
+            "The losses of an undisturbed training; lost steps and downtime reported.",
+            f"{TRAINING}::test_a_killed_training_goes_on_from_its_last_whole_checkpoint",
         ),
         Row(
             "The agent is killed -9",

@@ -93,14 +93,16 @@ def test_a_checkpoint_is_written_without_fsync_and_its_mode_follows_the_umask(mo
     monkeypatch.setattr(os, "fsync", synced.append)
     model = torch.nn.Linear(2, 2)
     trainer = SimpleNamespace(ranks=cpu_ranks(), bare_model=model, optimizer=torch.optim.SGD(model.parameters()), run_dir=tmp_path)
+    trainer.scaler = torch.amp.GradScaler("cpu", enabled=False)
     before = os.umask(0o002)
     try:
         train.Trainer.save_checkpoint(trainer, 4)
     finally:
         os.umask(before)
-    assert synced == [] and [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
-    assert torch.load(tmp_path / "checkpoint.pt")["step"] == 4
-    assert stat.S_IMODE((tmp_path / "checkpoint.pt").stat().st_mode) == 0o664
+    (written,) = (tmp_path / "checkpoints").iterdir()
+    assert synced == [] and written.name == "newest.pt"
+    assert torch.load(written)["step"] == 4
+    assert stat.S_IMODE(written.stat().st_mode) == 0o664
 
 
 @pytest.mark.slow
@@ -112,7 +114,7 @@ def test_one_process_trains_and_records_pauses_and_effective_settings(run_dir):
     for name in ("data_wait_ms", "preprocess_ms", "fwd_ms", "bwd_ms", "step_ms"):
         assert all(ms >= 0 for ms in column(run_dir, name))
     assert [(pause["name"], pause["step"]) for pause in events(run_dir, "pause")] == [("eval", 4), ("checkpoint", 5)]
-    assert torch.load(run_dir / "checkpoint.pt")["step"] == 4
+    assert torch.load(run_dir / "checkpoints" / "newest.pt")["step"] == 4
     effective = {event["setting"]: (event["requested"], event["effective"]) for event in events(run_dir, "effective")}
     assert effective == {"precision": ("bf16", "bf16"), "device": ("cpu", "cpu")}
     _, first, *rest = done.stdout.splitlines()

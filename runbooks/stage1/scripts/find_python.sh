@@ -40,6 +40,9 @@ elif [[ -n ${SEATRIAL_PYTHON:-} ]]; then
   [[ -n $python ]] || stop "SEATRIAL_PYTHON is $SEATRIAL_PYTHON, and no such program can be started: name a Python, or leave it out"
 elif [[ -x $checkout/.venv/bin/python ]]; then
   python="$checkout/.venv/bin/python"
+elif [[ -s $runbook/.python ]] && python="$(type -P -- "$(<"$runbook/.python")")"; then
+  # Written by `seatrial runbook`: the interpreter that it was installed for.
+  install="$python -m pip install 'seatrial[stage1]'"
 else
   python="$(type -P python3 || true)"
 fi

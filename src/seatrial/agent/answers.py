@@ -167,7 +167,11 @@ def read_gpus(question: Question) -> Answer:
 def hash_code(root: Path = Path(seatrial.__file__).parent.parent) -> str:
     """Of the names and contents of all .py files of Seatrial's packages, to compare hosts."""
     digest = hashlib.sha256()
+    shipped = root / "seatrial" / "shipped"
     for path in sorted(path for package in PACKAGES for path in (root / package).rglob("*.py")):
+        if shipped in path.parents:
+            # Files to copy, which a checkout has elsewhere.
+            continue
         content = path.read_bytes()
         digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode("utf-8", errors="surrogateescape"))
         digest.update(content)

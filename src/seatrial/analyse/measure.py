@@ -71,8 +71,11 @@ class _LoopTimes(TypedDict):
     loop_s: float | None
 
 
-def measure_run(attempt: Attempt, tables: StepTables, samples: TelemetryTables | None = None) -> RunMeasure:
-    measured = _measure_steps(attempt, tables)
+def measure_run(
+    attempt: Attempt, tables: StepTables, samples: TelemetryTables | None = None, earlier: Sequence[StepTables] = ()
+) -> RunMeasure:
+    """`earlier` are the tables of the attempts that this one went on from, oldest first: losses are those of the whole training."""
+    measured = _measure_steps(attempt, tables, earlier)
     measured = replace(
         measured,
         health=tables.health,
@@ -92,7 +95,7 @@ def _audio_s_per_s(measured: RunMeasure, tables: StepTables) -> float | None:
     return measured.samples_per_s * length.value
 
 
-def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
+def _measure_steps(attempt: Attempt, tables: StepTables, earlier: Sequence[StepTables]) -> RunMeasure:
     outcome, spec = attempt.outcome, attempt.spec
     duration_s = outcome.duration_s if outcome else None
     if tables.steps.is_empty():
@@ -112,7 +115,8 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
     points = tables.timing_points or timing_points(rank0, spec.timing.log_every, spec.timing.timing_window)
     estimates = eta_points(steps, tables.pauses, spec, source=tables.source, printed=tables.eta_points)
     planned_mode = points_of_mode(estimates, spec.timing.eta_mode)
-    losses, all_losses = _not_null(rank0["loss"]), _not_null(steps["loss"])
+    training = _whole_training(rank0, earlier)
+    losses, all_losses = _not_null(training["loss"]), _not_null(steps["loss"])
     is_finite = bool(np.isfinite(all_losses).all())
     return RunMeasure(
         source=tables.source,
@@ -131,7 +135,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
         loss_finite=is_finite if len(all_losses) else None,
         loss_ranks=_loss_ranks(steps),
         loss_fall_pct=loss_fall_pct(losses),
-        steps_done=_steps_done(rank0["step"].to_numpy()),
+        steps_done=_steps_done(training["step"].to_numpy()),
         duration_s=duration_s,
         effective=tables.effective,
         follows=tables.follows,
@@ -142,7 +146,7 @@ def _measure_steps(attempt: Attempt, tables: StepTables) -> RunMeasure:
         startup=startup_split(attempt, tables),
         slow_steps=slow_steps(counted, _phases_p50_ms(rank0, counted)),
         last_steps=last_steps(counted, tables.world_size),
-        loss_course=loss_curve(rank0["step"].to_numpy(), rank0["loss"].to_numpy(), rank0["loss"].is_not_null().to_numpy()),
+        loss_course=loss_curve(training["step"].to_numpy(), training["loss"].to_numpy(), training["loss"].is_not_null().to_numpy()),
         straggler=find_straggler(tables, counted.window),
         cautions=(*tables.cautions, *_run_cautions(counted, tables, spec)),
     )
@@ -173,6 +177,16 @@ def _first_rank(steps: pl.DataFrame) -> pl.DataFrame:
     """Rows of the lowest rank: the table is sorted by rank, so they are its head, and a slice copies nothing."""
     rank = steps["rank"].to_numpy()
     return steps.head(int(np.searchsorted(rank, rank[0], side="right")))
+
+
+def _whole_training(rank0: pl.DataFrame, earlier: Sequence[StepTables]) -> pl.DataFrame:
+    """Rank 0's steps and losses, after those of earlier attempts that were not repeated."""
+    joined = rank0.select("step", "loss")
+    for tables in reversed(earlier):
+        if not tables.steps.is_empty():
+            before = _first_rank(tables.steps).select("step", "loss")
+            joined = pl.concat([before.filter(before["step"] < joined["step"][0]), joined])
+    return joined
 
 
 def _not_null(values: pl.Series) -> npt.NDArray[np.float64]:

@@ -23,7 +23,7 @@ from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
-from seatrial.campaign.resume import changes_since, finished_attempt, recover_folder, uncounted_runs
+from seatrial.campaign.resume import changes_since, choose_start, finished_attempt, recover_folder, uncounted_runs
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
@@ -37,7 +37,7 @@ from seatrial.observe.progress import Progress
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check, Scalar
 from seatrial.records.codec import to_json
-from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.results import LiveState, MeasuredRun
 from seatrial.results.recompute import RunRecorder
@@ -60,6 +60,9 @@ class Listener(Protocol):
 
     def skipped(self, spec: RunSpec, changes: str) -> None:
         """`spec` is finished and is not run again; `changes` names what of code and environment changed since, empty for nothing."""
+
+    def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
+        """The next attempt of `spec` does not simply start at step 0."""
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         """A run was launched; it is the `position`-th of `count`."""
@@ -94,12 +97,14 @@ def run_campaign(
     listener: Listener,
     *,
     again: bool = False,
+    from_start: bool = False,
     keep_going: bool = False,
     server: PernodeServer | None = None,
     recorder: RunRecorder | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> CampaignEnd:
-    """Run what is not finished yet of `plan`, or all of it `again`. `server` has the other nodes' commands where there is no ssh;
+    """Run what is not finished yet of `plan`, or all of it `again`. A training goes on from its last whole checkpoint unless it is to
+    start over, `from_start`. `server` has the other nodes' commands where there is no ssh;
     `recorder` keeps what was measured for the report.
 
     Unless it is to `keep_going`, it stops where no run can succeed: ALIKE_RUNS in a row failed for one cause that no setting explains, and
@@ -114,7 +119,9 @@ def run_campaign(
         plan_hash = save_plan(plan, paths)
         if uncounted := uncounted_runs(paths):
             listener.warned(uncounted)
-        campaign = _Campaign(plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths))
+        campaign = _Campaign(
+            plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths), from_start
+        )
         return campaign.run(again, monotonic, keep_going=keep_going)
 
 
@@ -159,6 +166,7 @@ class _Campaign:
     server: PernodeServer | None
     hosts: Mapping[str, HostFacts]
     recorder: RunRecorder
+    from_start: bool = False
 
     def __post_init__(self) -> None:
         self._state = LiveState(t=time.time(), pid=os.getpid(), host=socket.gethostname(), plan=self.plan.name, count=0)
@@ -214,7 +222,11 @@ class _Campaign:
     def _run(self, spec: RunSpec, schedule: Schedule) -> RunOutcome:
         if self.server is not None:
             self.server.wait_for_reconnect(self.interrupts.stop_requested)
-        attempt = new_attempt(self.paths.run(spec.run))
+        run = self.paths.run(spec.run)
+        resumption = choose_start(self.plan, run, spec, from_start=self.from_start)
+        if resumption is not None:
+            self.listener.resumes(spec, resumption)
+        attempt = new_attempt(run, resumption)
         self.listener.started(spec, attempt.number, self._state.count - schedule.num_left + 1, self._state.count)
         eta = RunEtaTracker(spec.steps, mode=spec.timing.eta_mode, least_samples=spec.timing.eta_min_samples)
 
@@ -249,6 +261,7 @@ class _Campaign:
         except OSError:
             # Nothing of it is on disk, so there was no attempt.
             with contextlib.suppress(OSError):
+                attempt.resume.unlink(missing_ok=True)
                 attempt.folder.rmdir()
             raise
         how = outcome.outcome

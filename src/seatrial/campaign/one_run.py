@@ -1,8 +1,8 @@
 """One run from its spec to its outcome: allocate its place, write the commands, start the agents, follow them, record how it ended.
 
 In: a RunSpec and the attempt's folder. Out: a RunOutcome, which is also the file written last, so that its presence means that the attempt
-is over. A run that fails, or cannot even be started, is an outcome and not an exception. An attempt that starts from an earlier attempt's
-checkpoint would get it here, in `new_attempt`: that is no part of the run's hash.
+is over. A run that fails, or cannot even be started, is an outcome and not an exception. An attempt that goes on from an earlier attempt's
+checkpoint learns it here, from the file that `new_attempt` wrote: that is no part of the run's hash.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from types import MappingProxyType
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
 from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts
+from seatrial.campaign.resume import with_resumption
 from seatrial.campaign.run_outcome import mask_outcome, outcome_of, outcome_of_unstarted
-from seatrial.collect.attempt_files import recover_files
+from seatrial.collect.attempt_files import read_resumption, recover_files
 from seatrial.core import files
 from seatrial.core.durable import write_json_durably
 from seatrial.core.errors import LaunchError
@@ -33,17 +34,19 @@ from seatrial.machine.provenance import compute_fingerprint, gather_provenance
 from seatrial.records.attempt import HostFacts, Provenance
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentOrder, Allocation, Command, NodeRecord, NodesRecord
-from seatrial.records.outcome import RunOutcome
+from seatrial.records.outcome import Resumption, RunOutcome
 from seatrial.records.plan import RunSpec
 
 SCRIPT_ENDINGS = (".py", ".sh")
 NO_HOSTS: Mapping[str, HostFacts] = MappingProxyType({})
 
 
-def new_attempt(run: RunPaths) -> AttemptPaths:
-    """The next attempt's folder, created now: attempts never share a file."""
+def new_attempt(run: RunPaths, resumption: Resumption | None = None) -> AttemptPaths:
+    """The next attempt's folder, created now: attempts never share a file. `resumption` says where it starts."""
     attempt = run.next_attempt()
     attempt.folder.mkdir(parents=True)
+    if resumption is not None:
+        files.write_json(attempt.resume, to_json(resumption))
     return attempt
 
 
@@ -62,7 +65,7 @@ def run_one(
     started_t, log = time.time(), GrowingLog(attempt)
     try:
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
-            allocation = allocated.allocation
+            allocation = replace(allocated.allocation, resume_from=_resume_from(attempt))
             orders = prepare_attempt(spec, attempt, allocation, os.environ)
             files.write_json(attempt.provenance, to_json(_provenance(spec, attempt, orders[0].command, allocation, plan_hash, hosts)))
             started_t = time.time()
@@ -76,7 +79,14 @@ def run_one(
         if not attempt.spec.exists():
             files.write_json(attempt.spec, to_json(masked_spec(spec)))
         outcome = outcome_of_unstarted(spec, attempt.number, error, started_t, time.time())
-    return _close(attempt, mask_outcome(outcome, spec, os.environ))
+    return _close(attempt, with_resumption(mask_outcome(outcome, spec, os.environ), attempt))
+
+
+def _resume_from(attempt: AttemptPaths) -> str:
+    resumption = read_resumption(attempt)
+    source = resumption.from_attempt if resumption else None
+    # Absolute: ranks are started in the plan's folder, on any host.
+    return "" if source is None else str(RunPaths(attempt.folder.parent).attempt(source).folder.absolute())
 
 
 def _start(attempt: AttemptPaths, allocated: AllocatedRun, orders: Sequence[AgentOrder]) -> Agents:

@@ -2,28 +2,33 @@
 
 In: the folder. Out: the attempt that counts for a spec, and what changed since; where a harness died, outcomes for the attempts it left
 open. A run is finished when the newest attempt with its hash that was not cut short is `ok`: finished runs are not run again, changed
-ones have another hash and are. The checkpoint of an earlier attempt would come in where attempts are created, `one_run.new_attempt`.
+ones have another hash and are. A training, which is a plan of one group and one repeat, goes on from the newest whole checkpoint of its
+earlier attempts; runs that are measured always start anew, since a checkpoint would change what is measured.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from seatrial.collect.attempt_files import LATEST_T, recover_files
-from seatrial.collect.attempts import read_campaign, read_plans, uncounted_text
+from seatrial.collect.attempt_files import LATEST_T, earlier_attempts, read_resumption, read_spec, read_step_span, recover_files
+from seatrial.collect.attempts import PLACE_CHANGED, changed_parts, read_campaign, read_plans, uncounted_text
 from seatrial.core import files
+from seatrial.core.checkpoints import StoredCheckpoint, find_checkpoints
+from seatrial.core.errors import RefusedError
 from seatrial.core.paths import AttemptPaths, CampaignPaths, RunPaths
-from seatrial.core.text import SHORT_HASH_DIGITS
+from seatrial.core.text import SHORT_HASH_DIGITS, count
 from seatrial.launch.launchers.commands import tuning_variables
+from seatrial.launch.prepare import masked_spec
 from seatrial.machine.orphans import kill_orphans
 from seatrial.machine.software import GitState
 from seatrial.records.caution import Check
 from seatrial.records.codec import from_json_or_none, to_json
-from seatrial.records.outcome import Cause, Outcome, RunOutcome
-from seatrial.records.plan import RunSpec
+from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
+from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.signatures.registry import advice, fault_named
 
 HEAD_BYTES = 16384
@@ -38,6 +43,86 @@ def finished_attempt(run: RunPaths, hash: str) -> RunOutcome | None:
         if outcome is not None and outcome.hash == hash and not outcome.outcome.is_cut_short:
             return outcome if outcome.outcome is Outcome.OK else None
     return None
+
+
+def choose_start(plan: CampaignPlan, run: RunPaths, spec: RunSpec, *, from_start: bool = False) -> Resumption | None:
+    """Where the next attempt of `spec` starts; None for an ordinary start at step 0. A RefusedError where there is a checkpoint of another
+    number of ranks: neither resuming nor an unasked new start would be what was wanted."""
+    if len(plan.runs) != 1 or not run.attempts():
+        return None
+    if from_start:
+        return Resumption(from_start=True)
+    skipped: list[str] = []
+    for attempt in reversed(run.attempts()):
+        outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
+        if outcome is not None and outcome.outcome is Outcome.OK:
+            break
+        stored = read_spec(attempt)[0]
+        if stored is None or not _is_same_training(stored, spec):
+            continue
+        found = find_checkpoints(attempt.checkpoints)
+        skipped += [f"attempt {attempt.number}'s {one}" for one in found.skipped]
+        if found.whole:
+            newest = found.whole[0]
+            _refuse_other_ranks(newest, stored, spec, attempt)
+            checkpoint = str(newest.folder.relative_to(attempt.folder))
+            return Resumption(from_attempt=attempt.number, checkpoint=checkpoint, step=newest.step, skipped=tuple(skipped))
+        if found.other_format and stored.place.ranks == spec.place.ranks:
+            return Resumption(from_attempt=attempt.number, skipped=tuple(skipped))
+        if (started := read_resumption(attempt)) and started.from_start:
+            break
+    return Resumption(skipped=tuple(skipped)) if skipped else None
+
+
+def _is_same_training(stored: RunSpec, spec: RunSpec) -> bool:
+    """The same run, or the same on other GPUs."""
+    return stored.hash == spec.hash or changed_parts(stored, masked_spec(spec)) == PLACE_CHANGED
+
+
+def _refuse_other_ranks(checkpoint: StoredCheckpoint, stored: RunSpec, spec: RunSpec, attempt: AttemptPaths) -> None:
+    # A script's own launcher may decide how many ranks there are.
+    written = checkpoint.world_size if spec.workload.module else stored.place.ranks
+    if written is None or written == spec.place.ranks:
+        return
+    raise RefusedError(
+        f"{spec.run} stopped with a checkpoint of step {checkpoint.step:,} (attempt {attempt.number}), saved by {count(written, 'rank')}, "
+        f"and the plan has {count(spec.place.ranks, 'rank')}: optimiser shards and data order are those of {written}. "
+        f"Run it with {written}, or start over with --from-start"
+    )
+
+
+def with_resumption(outcome: RunOutcome, attempt: AttemptPaths) -> RunOutcome:
+    """The outcome with what was lost between this attempt and the first one of the same training."""
+    resumption = read_resumption(attempt)
+    if resumption is None or resumption.from_attempt is None:
+        return outcome
+    earlier = earlier_attempts(attempt)
+    own = read_step_span(attempt)
+    resumed_at = own.first if own else None if resumption.step is None else resumption.step + 1
+    return replace(
+        outcome,
+        resumed_from=resumption.from_attempt,
+        resumed_at=resumed_at,
+        lost_steps=_lost_steps(earlier, resumed_at),
+        downtime_s=_downtime_s(earlier, outcome),
+    )
+
+
+def _lost_steps(earlier: Sequence[AttemptPaths], resumed_at: int | None) -> int | None:
+    """All steps that the earlier attempts took, less those that this one goes on from."""
+    spans = [span for attempt in earlier if (span := read_step_span(attempt))]
+    if resumed_at is None or not spans:
+        return None
+    taken = sum(span.last + 1 - span.first for span in spans)
+    return max(0, taken - (resumed_at - spans[0].first))
+
+
+def _downtime_s(earlier: Sequence[AttemptPaths], outcome: RunOutcome) -> float | None:
+    ended = [from_json_or_none(RunOutcome, files.read_json(attempt.outcome)) for attempt in earlier]
+    outcomes = [*(one for one in ended if one), outcome]
+    if len(outcomes) <= len(earlier) or not all(one.started_t and one.ended_t for one in outcomes):
+        return None
+    return sum(max(0.0, after.started_t - before.ended_t) for before, after in itertools.pairwise(outcomes))
 
 
 def changes_since(run: RunPaths, spec: RunSpec, done: RunOutcome, code: GitState, variables: Mapping[str, str]) -> str:
@@ -98,7 +183,7 @@ def close_abandoned_attempts(paths: CampaignPaths) -> None:
                 duration_s=lived.ended_t - lived.started_t,
                 last_seen_in=lived.file,
             )
-            files.write_json(attempt.outcome, to_json(outcome))
+            files.write_json(attempt.outcome, to_json(with_resumption(outcome, attempt)))
 
 
 @dataclass(frozen=True, kw_only=True)

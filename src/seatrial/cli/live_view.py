@@ -17,7 +17,7 @@ from seatrial.campaign.preflight import check_line
 from seatrial.core.log_lines import lines_to_show
 from seatrial.core.text import format_duration, format_estimate, format_hms
 from seatrial.records.caution import Check
-from seatrial.records.outcome import Outcome, RunOutcome
+from seatrial.records.outcome import Outcome, Resumption, RunOutcome
 from seatrial.records.plan import RunSpec
 from seatrial.records.results import LiveState, MeasuredRun
 from seatrial.report.text import one_line
@@ -48,6 +48,9 @@ class PlainView:
     def skipped(self, spec: RunSpec, changes: str) -> None:
         changed = f"; changed since: {changes}; remove its folder to run it again" if changes else ""
         self._print_line(f"{spec.run}: finished before, not run again{changed}")
+
+    def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
+        self._print_line(f"{spec.run}: {resumption.text}")
 
     def started(self, spec: RunSpec, attempt: int, position: int, count: int) -> None:
         self._position = f"[{position}/{count}]"

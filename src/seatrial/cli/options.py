@@ -54,6 +54,14 @@ Heartbeat = Annotated[
     ),
 ]
 Again = Annotated[bool, typer.Option("--again", help="Run finished runs again too; their older attempts stay and no longer count.")]
+FromStart = Annotated[
+    bool,
+    typer.Option(
+        "--from-start",
+        help="Start a stopped training anew at step 0. Default: a plan of one group and one repeat goes on from its last whole "
+        "checkpoint; other plans always start at step 0.",
+    ),
+]
 KeepGoing = Annotated[
     bool,
     typer.Option("--keep-going", help="Go on where no run has succeeded and three in a row failed for a cause that no setting explains."),

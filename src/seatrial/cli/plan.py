@@ -1,4 +1,4 @@
-"""`seatrial plan show|schema|criteria`: look before running; and `read_plan`, for every verb that takes a plan."""
+"""`seatrial plan list|copy|show|schema|criteria`: look before running; and `read_plan`, for every verb that takes a plan."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from seatrial.cli.options import Budget, Only, Out, Overrides, PlanFile
 from seatrial.cli.program import console_for
 from seatrial.core import shell
-from seatrial.core.errors import printable
+from seatrial.core.errors import RefusedError, printable
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import count, format_duration, parse_limit_s
 from seatrial.records.launch import Allocation, Node
@@ -114,6 +114,33 @@ CriteriaName = Annotated[
 plan = typer.Typer(no_args_is_help=True)
 
 
+@plan.command("list", epilog="seatrial plan list\n\nseatrial plan list | grep stage1")
+def list_plans() -> int:
+    """List the plans that come with Seatrial, each with what it is for."""
+    from seatrial.cli.runbook import first_comment, ready_plans
+
+    plans = ready_plans()
+    width = max(map(len, plans))
+    for name, path in plans.items():
+        print(f"{name:<{width}}  {first_comment(path)}")
+    return 0
+
+
+@plan.command(epilog="seatrial plan copy tiny-lm-demo\n\nseatrial plan copy stage1/smoke my-plans")
+def copy(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The plan's name in `seatrial plan list`.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where to write it.")] = Path(),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
+) -> int:
+    """Copy a plan that comes with Seatrial, with those it extends, to run and to change."""
+    from seatrial.cli.runbook import copy_plan
+
+    first, *others = copy_plan(name, folder, force=force)
+    beside = f" and {', '.join(path.name for path in others)}, which it extends" if others else ""
+    print(f"wrote {first}{beside}\nnext: look at it with `seatrial plan show {first}`, run it with `seatrial run {first}`")
+    return 0
+
+
 @plan.command(epilog="seatrial plan schema > seatrial-plan.schema.json\n\nseatrial plan schema | less")
 def schema() -> int:
     """Print the JSON Schema of plans, for editors that complete and check YAML by it."""
@@ -198,6 +225,19 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
         command_line = printable(shell.quote(["env", *variables, *mask_argv(command.argv)]))
         where = f" on {given.node.name}, node 0 of {len(given.nodes)}" if given.node else ""
         console.print(f"{number:4d}  {spec.run}{times}{where}\n      {command_line}")
+        if start := _start_text(plan, paths, spec):
+            console.print(f"      {start}", markup=False)
+
+
+def _start_text(plan: CampaignPlan, paths: CampaignPaths, spec: RunSpec) -> str:
+    """Where a training would go on; empty for an ordinary start at step 0."""
+    from seatrial.campaign.resume import choose_start
+
+    try:
+        resumption = choose_start(plan, paths.run(spec.run), spec)
+    except RefusedError as error:
+        return f"would be refused: {error}"
+    return f"would {resumption.infinitive}" if resumption else ""
 
 
 def _print_criteria(console: Console, plan: CampaignPlan) -> None:

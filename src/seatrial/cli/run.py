@@ -50,6 +50,7 @@ def run(
     track: options.Track = None,
     heartbeat: options.Heartbeat = None,
     again: options.Again = False,
+    from_start: options.FromStart = False,
     keep_going: options.KeepGoing = False,
     yes: options.Yes = False,
     full: options.Full = False,
@@ -61,7 +62,8 @@ def run(
 ) -> int:
     """Run a plan: every group, every repeat, then rank and judge. The same command again resumes.
 
-    Finished runs are not run again; runs whose settings changed are.
+    Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) goes on from its last whole
+    checkpoint.
 
     Exit code 0 PASS; 2 FAIL, or refused before the start; 3 INCONCLUSIVE; 130 interrupted; 1 a plan or command
     that cannot be read, or a disk that did not take a file.
@@ -79,6 +81,7 @@ def run(
         track=track or (),
         heartbeat_s=heartbeat,
         again=again,
+        from_start=from_start,
         keep_going=keep_going,
         full=full,
         allow_confounded=allow_confounded,
@@ -103,14 +106,16 @@ def execute(
     track: Sequence[str] = (),
     heartbeat_s: float | None = None,
     again: bool = False,
+    from_start: bool = False,
     keep_going: bool = False,
     full: bool = False,
     allow_confounded: bool = False,
     view: MakeView | None = None,
     here: ThisNode | None = None,
 ) -> int:
-    """Run the campaign and return the exit code; `again` runs finished runs too, `keep_going` those after alike failures, `full` prints the
-    whole report, `allow_confounded` compares confounded groups; `here` is node 0 of a campaign without ssh."""
+    """Run the campaign and return the exit code; `again` runs finished runs too, `from_start` those with checkpoints from step 0,
+    `keep_going` those after alike failures, `full` prints the whole report, `allow_confounded` compares confounded groups; `here` is
+    node 0 of a campaign without ssh."""
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
     from seatrial.cli.live_view import live_view
@@ -132,7 +137,13 @@ def execute(
     ):
         with (view or live_view)(console, heartbeat_s) as shown:
             end = run_campaign(
-                plan, TrackingListener(shown, tracking), again=again, keep_going=keep_going, server=server, recorder=recorder
+                plan,
+                TrackingListener(shown, tracking),
+                again=again,
+                from_start=from_start,
+                keep_going=keep_going,
+                server=server,
+                recorder=recorder,
             )
         if can_measure():
             how = {"as_json": as_json, "again": again, "full": full, "allow_confounded": allow_confounded}

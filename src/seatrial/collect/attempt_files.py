@@ -16,19 +16,22 @@ from pathlib import Path, PurePath
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from seatrial.core import files
+from seatrial.core.checkpoints import find_checkpoints
 from seatrial.core.fallback import Recovered, merge_fallback
 from seatrial.core.files import open_file
-from seatrial.core.paths import ATTEMPT_NAME, AttemptPaths
+from seatrial.core.paths import ATTEMPT_NAME, AttemptPaths, RunPaths
 from seatrial.core.text import MIB
 from seatrial.records.caution import Caution
 from seatrial.records.codec import from_json, from_json_or_none, to_json
 from seatrial.records.launch import NodeRecord, NodesRecord
-from seatrial.records.outcome import RunOutcome
+from seatrial.records.outcome import Resumption, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.records.telemetry import TelemetryAccount
 
 LONGEST_LINE_BYTES = 64 << 10
 """Of JSON lines and tracebacks; what is longer is neither."""
+LAST_LINES = 50
+"""Of a rank's events: its last steps are among them."""
 
 
 class LinePiece(NamedTuple):
@@ -208,6 +211,56 @@ def read_outcome(paths: AttemptPaths, hash: str | None = None) -> tuple[RunOutco
     if not (min(times) >= 0 and max(times) <= LATEST_T and 0 <= outcome.duration_s <= LONGEST_RUN_S and outcome.killed >= 0):
         return None, OUT_OF_RANGE
     return outcome, ""
+
+
+def read_resumption(attempt: AttemptPaths) -> Resumption | None:
+    """Where the attempt started; None for an ordinary start at step 0."""
+    return from_json_or_none(Resumption, files.read_json(attempt.resume))
+
+
+def earlier_attempts(attempt: AttemptPaths) -> list[AttemptPaths]:
+    """The attempts of the same training before this one, oldest first, with those whose steps were lost; none after a start at 0."""
+    run, first = RunPaths(attempt.folder.parent), attempt
+    # A link that leads nowhere, or forward, is damaged.
+    while (resumption := read_resumption(first)) and (source := resumption.from_attempt) is not None and 0 < source < first.number:
+        first = run.attempt(source)
+    hashes = {_stored_hash(one) for one in (attempt, first)}
+    return [one for one in run.attempts() if first.number <= one.number < attempt.number and _stored_hash(one) in hashes]
+
+
+def _stored_hash(attempt: AttemptPaths) -> str | None:
+    spec = files.read_json(attempt.spec)
+    return spec.get("hash") if isinstance(spec, dict) else None
+
+
+class StepSpan(NamedTuple):
+    """The first and the last step that an attempt is known to have taken; `last` is `first - 1` where it took none."""
+
+    first: int
+    last: int
+
+
+def read_step_span(attempt: AttemptPaths) -> StepSpan | None:
+    """By the events of its lowest rank; where it was killed, with its last lines unwritten, by heartbeats and checkpoints too. None where
+    no step is known."""
+    first: object = None
+    known: list[object] = [checkpoint.step for checkpoint in find_checkpoints(attempt.checkpoints).whole]
+    for events in attempt.all_events()[:1]:
+        first = next((event.get("step") for event in files.read_json_lines(events) if event.get("kind") == "step"), None)
+        known += [event.get("step") for event in files.last_json_lines(events, LAST_LINES) if event.get("kind") == "step"]
+    for heartbeats in attempt.all_heartbeats()[:1]:
+        known += [heartbeat.get("step") for heartbeat in files.last_json_lines(heartbeats, 2)]
+    steps = [step for step in known if isinstance(step, int)]
+    start = first if isinstance(first, int) else _planned_start(attempt)
+    return StepSpan(start, max(steps)) if steps and start is not None else None
+
+
+def _planned_start(attempt: AttemptPaths) -> int | None:
+    """The first step it was to take; None where only its script knows."""
+    resumption = read_resumption(attempt)
+    if resumption is None or resumption.from_attempt is None:
+        return 0
+    return None if resumption.step is None else resumption.step + 1
 
 
 def unusable_file(path: Path, why: str, subject: str = "", then: str = "run the run again, or restore the file from a copy") -> Caution:

@@ -18,6 +18,7 @@ from seatrial.collect.attempt_files import (
     LONGEST_LINE_BYTES,
     MISSING,
     bounded_lines,
+    earlier_attempts,
     have_same_content,
     host_folders,
     node_names,
@@ -26,6 +27,7 @@ from seatrial.collect.attempt_files import (
     read_outcome,
     read_plan,
     read_record,
+    read_resumption,
     read_spec,
     read_telemetry_account,
     recovered_cautions,
@@ -34,7 +36,7 @@ from seatrial.collect.attempt_files import (
 from seatrial.core import files
 from seatrial.core.files import json_object, open_file
 from seatrial.core.paths import AttemptPaths, CampaignPaths
-from seatrial.core.text import MIB, MOST_NAMED, count_were, format_duration, join_names
+from seatrial.core.text import MIB, MOST_NAMED, count, count_were, format_duration, join_names
 from seatrial.machine.provenance import NOT_TUNING, TUNING_PREFIXES, host_hardware
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import MAY_HAVE_FAILED, Caution, Check, Number
@@ -47,6 +49,7 @@ from seatrial.records.telemetry import SamplerAccount, TelemetryAccount
 
 Requested = Mapping[tuple[str, str], RunSpec]
 """Specs of the folder's plans, by run and hash."""
+RESUMED = "resumed"
 FILE_CAUTIONS = ("unreadable_file", "kept_elsewhere")
 """Reported for attempts that are not current too: they might be if the file were intact."""
 
@@ -170,6 +173,7 @@ def _read_attempt(paths: AttemptPaths, requested: Requested) -> tuple[Attempt | 
             *alarm_cautions(spec.run, paths.alarms),
             *leftover_process_cautions(spec.run, outcome),
             *may_have_failed_cautions(spec.run, outcome),
+            *resumption_cautions(paths, spec, outcome),
             *binary_log_cautions(spec.run, paths.launcher_log),
             *clock_skew_cautions(spec.run, nodes),
             *host_difference_cautions(spec.run, provenance.hosts if provenance else {}),
@@ -204,7 +208,7 @@ def ended(attempt: Attempt) -> bool:
     return attempt.outcome is not None and not attempt.outcome.outcome.is_cut_short
 
 
-NOT_IN_PLAN = "no longer in the plan"
+NOT_IN_PLAN, PLACE_CHANGED = "no longer in the plan", "place changed"
 
 
 def uncounted_text(attempts: Iterable[Attempt], plans: Sequence[CampaignPlan]) -> str:
@@ -307,6 +311,33 @@ def leftover_process_cautions(run: str, outcome: RunOutcome | None) -> Iterator[
         processes = "1 process" if outcome.killed == 1 else f"{outcome.killed} processes"
         text = f"{processes} outlived this run and had to be killed: they would have held memory, GPU or ports of the next one."
         yield Caution(kind="left_behind", subject=run, numbers={"killed": outcome.killed}, text=text)
+
+
+def resumption_cautions(paths: AttemptPaths, spec: RunSpec, outcome: RunOutcome | None) -> Iterator[Caution]:
+    """Of a training that took several attempts: what was lost between them, and what the figures are of."""
+    resumption = read_resumption(paths)
+    if resumption is None or resumption.from_start:
+        return
+    skipped = f" Damaged and skipped: {'; '.join(resumption.skipped)}." if resumption.skipped else ""
+    if resumption.from_attempt is None:
+        text = f"No earlier attempt has a whole checkpoint: attempt {paths.number} started at step 0."
+        yield Caution(kind=RESUMED, subject=spec.run, text=f"{text}{skipped}")
+    elif outcome is not None and outcome.resumed_from is not None:
+        attempts = count(len(earlier_attempts(paths)) + 1, "attempt")
+        lost = "an unknown number of steps was" if outcome.lost_steps is None else count_were(outcome.lost_steps, "step")
+        downtime = "an unknown time" if outcome.downtime_s is None else format_duration(outcome.downtime_s)
+        at = "an unknown step" if outcome.resumed_at is None else f"step {outcome.resumed_at:,}"
+        numbers: dict[str, Number] = {"from_attempt": outcome.resumed_from, "attempts": len(earlier_attempts(paths)) + 1}
+        numbers |= {"lost_steps": outcome.lost_steps} if outcome.lost_steps is not None else {}
+        numbers |= {"downtime_s": round(outcome.downtime_s, 3)} if outcome.downtime_s is not None else {}
+        yield Caution(
+            kind=RESUMED,
+            subject=spec.run,
+            numbers=numbers,
+            text=f"Trained in {attempts}: attempt {paths.number} went on at {at} from a checkpoint of attempt {outcome.resumed_from}. "
+            f"{lost[:1].upper()}{lost[1:]} repeated, and {downtime} passed between attempts; losses are of all of them, step times and "
+            f"throughput of attempt {paths.number} alone.{skipped}",
+        )
 
 
 def may_have_failed_cautions(run: str, outcome: RunOutcome | None) -> Iterator[Caution]:

@@ -70,6 +70,7 @@ class AttemptPaths:
     resolved_config = _InFolder("resolved_config.yaml")
     run_context = _InFolder("run_context.json")
     checkpoints = _InFolder("checkpoints")
+    resume = _InFolder("resume.json")
     gpu_telemetry = _InFolder("gpu_telemetry.csv")
     host_telemetry = _InFolder("host_telemetry.csv")
     telemetry = _InFolder("telemetry.json")

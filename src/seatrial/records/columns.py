@@ -36,7 +36,7 @@ MANIFEST_OURS = _names(
     run outcome cause detail attempt hash group_key current lane plan workload fingerprint attn_impl_req model_load_dtype_req
     fallback_reasons source window_first_step window_last_step window_n warmup_steps excluded_steps steady wall_s wall_steps_per_sec
     wall_samples_per_sec wall_tokens_per_sec wall_iter_p50_ms wall_iter_p90_ms wall_p90_over_p50 startup_sec first_loss last_loss
-    started_at signature fault
+    started_at signature fault resumed_from resumed_at lost_steps downtime_sec
     """
 )
 TIMING_POINTS = _names(
@@ -107,6 +107,7 @@ PER_RUN_OURS = (
     *ETA_QUALITY,
     *TELEMETRY_FIGURES,
     *FOUND_COLUMNS,
+    *_names("resumed_from resumed_at lost_steps downtime_sec"),
 )
 GROUP_SEED = _names(
     """

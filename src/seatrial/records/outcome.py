@@ -169,3 +169,45 @@ class RunOutcome:
     """Of a run that is `ok` by its exit code: why it may have failed all the same."""
     last_seen_in: str = ""
     """Where nobody saw the end: the file whose last entry `ended_t` and `duration_s` come from."""
+    resumed_from: int | None = None
+    """The attempt whose checkpoint this one went on from; None where it started at step 0."""
+    resumed_at: int | None = None
+    """Its first step; None where it started at step 0, or where that is unknown."""
+    lost_steps: int | None = None
+    """Steps of this training that earlier attempts had taken after the checkpoint, and that had to be repeated: of all attempts so far."""
+    downtime_s: float | None = None
+    """Time between the end of one attempt and the start of the next, of all attempts so far; None where an end is unknown."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resumption:
+    """attempt-N/resume.json: where an attempt starts that is not the first of its training. No part of the run's hash."""
+
+    from_attempt: int | None = None
+    """The attempt whose checkpoint it goes on from; None for a start at step 0."""
+    checkpoint: str = ""
+    """The newest whole checkpoint, a folder within that attempt; empty where a script has its own format."""
+    step: int | None = None
+    """The last step completed in it; None where a script has its own format."""
+    skipped: tuple[str, ...] = ()
+    """Newer checkpoints that are damaged: attempt, name and reason."""
+    from_start: bool = False
+    """A start at step 0 was requested (`--from-start`): earlier attempts are left behind."""
+
+    @property
+    def text(self) -> str:
+        """For people, after the run's name."""
+        return f"{'starts again' if self.from_attempt is None else 'goes on'} {self._where}"
+
+    @property
+    def infinitive(self) -> str:
+        """The same after `would`."""
+        return f"{'start again' if self.from_attempt is None else 'go on'} {self._where}"
+
+    @property
+    def _where(self) -> str:
+        skipped = f"; skipped {', '.join(self.skipped)}" if self.skipped else ""
+        if self.from_attempt is None:
+            return f"at step 0{skipped}"
+        what = f"{self.checkpoint}, step {self.step:,}" if self.step is not None else "its checkpoints"
+        return f"from attempt {self.from_attempt} ({what}){skipped}"

@@ -180,7 +180,7 @@ def train_log(attempt: Attempt) -> str | None:
 
 
 def _identity(attempt: Attempt) -> dict[str, Scalar]:
-    spec, paths = attempt.spec, AttemptPaths(Path(attempt.folder))
+    spec, paths, outcome = attempt.spec, AttemptPaths(Path(attempt.folder)), attempt.outcome
     return {
         "mode": spec.mode,
         "group": spec.group,
@@ -197,7 +197,11 @@ def _identity(attempt: Attempt) -> dict[str, Scalar]:
         "plan": spec.plan,
         "workload": spec.workload.name,
         "fingerprint": attempt.provenance.fingerprint or None,
-        "duration_sec": attempt.outcome.duration_s if attempt.outcome else None,
+        "duration_sec": outcome.duration_s if outcome else None,
+        "resumed_from": outcome.resumed_from if outcome else None,
+        "resumed_at": outcome.resumed_at if outcome else None,
+        "lost_steps": outcome.lost_steps if outcome else None,
+        "downtime_sec": outcome.downtime_s if outcome else None,
     }
 
 

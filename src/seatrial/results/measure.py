@@ -89,7 +89,11 @@ def measure(attempt: Attempt, detail: Detail | None = None, ahead: ReadAhead | N
     try:
         tables = read_steps(attempt, ahead.events if ahead else None)
         samples = read_telemetry(attempt, ahead.samples if ahead else None)
-        found = measure_run(attempt, tables, samples)
+        earlier = [read_steps(one) for one in _earlier(attempt)]
+        while earlier and tables.steps.is_empty():
+            # Only its end was missing: the steps are those of the attempt before.
+            tables = earlier.pop()
+        found = measure_run(attempt, tables, samples, earlier)
     except Exception as error:
         # What one odd run wrote must not end a night's campaign, nor keep the others from being reported.
         whole = RunMeasure(source="whole", world_size=attempt.spec.place.ranks, duration_s=attempt.outcome.duration_s)
@@ -103,6 +107,17 @@ def measure(attempt: Attempt, detail: Detail | None = None, ahead: ReadAhead | N
     if detail is None or not attempt.current:
         return MeasuredRun(attempt=attempt, measure=found)
     return _draw(MeasuredRun(attempt=attempt, measure=found), found, tables, samples, detail)
+
+
+def _earlier(attempt: Attempt) -> list[Attempt]:
+    """The attempts that this one went on from, oldest first."""
+    from seatrial.collect.attempt_files import earlier_attempts
+    from seatrial.collect.attempts import read_attempt
+
+    if attempt.outcome is None or attempt.outcome.resumed_from is None:
+        return []
+    found = (read_attempt(paths) for paths in earlier_attempts(AttemptPaths(Path(attempt.folder))))
+    return [one for one in found if one is not None and one.outcome is not None]
 
 
 def _draw(run: MeasuredRun, found: RunMeasure, tables: StepTables, samples: TelemetryTables, detail: Detail) -> MeasuredRun:

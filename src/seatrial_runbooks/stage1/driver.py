@@ -194,6 +194,7 @@ def _run(driver_plan: DriverPlan) -> tuple[int, bool]:
             yes=True,
             heartbeat_s=float(variables["HEARTBEAT_EVERY_SEC"]),
             again=not variables["RESUME_RUNS"],
+            from_start=not variables["RESUME_RUNS"],
             # As the original driver does.
             keep_going=True,
             view=driver_view(Path(driver_plan.plan.output), tail_lines, views),

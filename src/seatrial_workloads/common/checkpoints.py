@@ -1,7 +1,5 @@
-"""Checkpoints of a run: layout on disk, writing by all ranks, finding and checking them on resume; pretrained weights.
-
-    RUN_DIR/checkpoints/latest                   tag of the newest complete checkpoint
-    RUN_DIR/checkpoints/TAG/                     one checkpoint: checkpoint.json, and what the engine writes
+"""Checkpoints of a run: writing by all ranks, finding and checking them on resume; pretrained weights. `seatrial.core.checkpoints` has
+their layout on disk, which the harness reads too.
 
 A checkpoint is written aside (`.TAG.part`), renamed when every rank has finished, then named in `latest`; only then are older ones removed.
 Files are read with `weights_only=True`: a checkpoint from elsewhere must not run code.
@@ -19,15 +17,17 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from seatrial.core.checkpoints import FOLDER, INFO, LATEST, OLD, PART, damage_of, file_sizes, find_checkpoints
 from seatrial.core.files import BY_UMASK, write_json, write_text
 from seatrial.core.text import MIB
+from seatrial.records.events import ENV_RESUME_FROM
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.errors import StartupError, first_line, summarize_error
 
@@ -91,9 +91,7 @@ def restore_random_states(states: dict[str, Any]) -> None:
         torch.cuda.set_rng_state(states["cuda"])
 
 
-FOLDER, LATEST, INFO = "checkpoints", "latest", "checkpoint.json"
 TAG_STYLES = {"iter": "ckpt_iter_{}", "global_step": "global_step{}"}
-PART, OLD = ".part", ".old"
 _TAG = re.compile(r"(?:ckpt_iter_|global_step)(\d+)")
 
 
@@ -108,6 +106,8 @@ class CheckpointInfo:
     """Last completed step; training resumes with the next."""
     seed: int
     settings: dict[str, Any]
+    files: dict[str, int] = field(default_factory=dict)
+    """Bytes of each of its files; empty where an earlier version wrote it."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +116,8 @@ class Checkpoint:
 
     folder: Path
     info: CheckpointInfo
+    skipped: tuple[str, ...] = ()
+    """Newer ones that are damaged: name and reason."""
 
 
 def tag_name(step: int, style: str) -> str:
@@ -135,29 +137,28 @@ def load_random_states(folder: Path, rank: int) -> None:
     restore_random_states(load_tensors(random_states_path(folder, rank)))
 
 
+def resume_source(setting: str | None) -> Path | None:
+    """Where to resume from: an earlier attempt of this run, which the harness names, before the setting that the first one began with."""
+    source = os.environ.get(ENV_RESUME_FROM) or setting
+    return Path(source) if source else None
+
+
 def find_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint at `path`, or the newest one of a run folder or its `checkpoints`."""
+    """The checkpoint at `path`, or the newest whole one of a run folder or its `checkpoints`."""
     if not path.is_dir():
         raise CheckpointError(f"resume_from is {path}, and there is no such folder: give a checkpoint folder, or a run folder that has one")
     if (path / INFO).exists():
+        if damage := damage_of(path):
+            raise CheckpointError(f"{path} is damaged ({damage}): use another checkpoint")
         return _read(path)
+    skipped: tuple[str, ...] = ()
     for folder in (path / FOLDER, path):
-        if (folder / LATEST).is_file():
-            return _read(_newest(folder))
-    raise CheckpointError(
-        f"resume_from is {path}, and it has no complete checkpoint: expected {INFO} in it, or {LATEST} in it or in its {FOLDER} folder"
-    )
-
-
-def _newest(folder: Path) -> Path:
-    tag = (folder / LATEST).read_text(encoding="utf-8").strip()
-    # Killed between the two renames of an overwrite: the previous one is still there.
-    for candidate in (folder / tag, folder / f".{tag}{OLD}"):
-        if tag and (candidate / INFO).exists():
-            return candidate
-    others = sorted(found.parent.name for found in folder.glob(f"*/{INFO}"))
-    instead = f"use one of {', '.join(others)}" if others else "there is no other"
-    raise CheckpointError(f"{folder / LATEST} names '{tag}', which is incomplete: {instead}")
+        found = find_checkpoints(folder)
+        if found.whole:
+            return dataclasses.replace(_read(found.whole[0].folder), skipped=found.skipped)
+        skipped += found.skipped
+    why = f": {'; '.join(skipped)}" if skipped else f": expected {INFO} in it, or checkpoints in its {FOLDER} folder"
+    raise CheckpointError(f"resume_from is {path}, and it has no complete checkpoint{why}")
 
 
 def _read(folder: Path) -> Checkpoint:
@@ -240,7 +241,8 @@ def _publish(part: Path, whole: Path, info: CheckpointInfo) -> None:
     missing = [rank for rank in range(info.world_size) if not random_states_path(part, rank).exists()]
     if missing:
         raise OSError(f"files of rank {missing[0]} are missing: the run folder must be shared by all nodes")
-    write_json(part / INFO, dataclasses.asdict(info), BY_UMASK)
+    # Sizes are read back: a file that was truncated since is then not taken for whole.
+    write_json(part / INFO, dataclasses.asdict(dataclasses.replace(info, files=file_sizes(part))), BY_UMASK)
     flush_to_disk(part)
     if whole.exists():
         old = whole.with_name(f".{whole.name}{OLD}")

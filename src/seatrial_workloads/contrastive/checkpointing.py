@@ -16,6 +16,7 @@ from seatrial_workloads.common.checkpoints import (
     check_same,
     find_checkpoint,
     load_weights,
+    resume_source,
     save_checkpoint,
     tag_name,
 )
@@ -50,14 +51,18 @@ def load_pretrained_weights(model: nn.Module, settings: Settings, log: TrainLog)
 
 
 def resume_from_checkpoint(engine: Engine, settings: Settings, context: RankContext) -> int:
-    """Restore the engine from `resume_from`, if set; the first step to run."""
-    if settings.resume_from is None:
+    """Restore the engine from `resume_from` or the attempt that the harness names, if any; the first step to run."""
+    source = resume_source(settings.resume_from)
+    if source is None:
         return 0
-    checkpoint, values = find_checkpoint(Path(settings.resume_from)), dataclasses.asdict(settings)
+    checkpoint, values = find_checkpoint(source), dataclasses.asdict(settings)
+    for damage in checkpoint.skipped:
+        context.log.info(f"Skipped a damaged checkpoint: {damage}")
     check_same(checkpoint, {"world_size": context.ranks.world_size, **{name: values[name] for name in SAME_ON_RESUME}})
     engine.load(checkpoint.folder)
     done = checkpoint.info.step
-    if done + 1 >= settings.steps:
+    # Of an earlier attempt only the end may be missing: then nothing is left but to end well.
+    if done + 1 > settings.steps or (done + 1 == settings.steps and str(source) == settings.resume_from):
         raise StartupError(f"{checkpoint.folder} is at step {done}, and steps is {settings.steps}: nothing left to do")
     context.log.info(f"Resuming after step {done} from {checkpoint.folder}")
     for name, value in values.items():

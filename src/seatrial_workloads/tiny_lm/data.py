@@ -44,9 +44,10 @@ class SyntheticText(Dataset[tuple[Tensor, Tensor]]):
         return tokens[:-1], tokens[1:]
 
 
-def train_loader(settings: Settings, ranks: Ranks) -> DataLoader[tuple[Tensor, Tensor]]:
-    """Exactly `steps` batches for this rank."""
-    text = SyntheticText(settings, settings.steps * settings.micro_batch * ranks.world_size)
+def train_loader(settings: Settings, ranks: Ranks, start_step: int = 0) -> DataLoader[tuple[Tensor, Tensor]]:
+    """This rank's batches from `start_step` up to `steps`: the same whether training started there or at 0."""
+    per_step = settings.micro_batch * ranks.world_size
+    text = SyntheticText(settings, (settings.steps - start_step) * per_step, start_step * per_step)
     return DataLoader(
         text,
         batch_size=settings.micro_batch,

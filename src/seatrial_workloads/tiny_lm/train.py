@@ -1,4 +1,4 @@
-"""Train a small transformer with DDP. In: settings. Out: events, heartbeats, train.log, checkpoint.pt if requested.
+"""Train a small transformer with DDP. In: settings. Out: events, heartbeats, train.log, checkpoints/newest.pt if requested.
 
 torchrun --standalone --nproc_per_node 2 -m seatrial_workloads.tiny_lm.train --steps 50 --micro_batch 8
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from seatrial.core.files import BY_UMASK, atomic_write
+from seatrial_workloads.common.checkpoints import CheckpointError, load_tensors, resume_source
 from seatrial_workloads.common.compile import compile_or_fall_back
 from seatrial_workloads.common.distributed import RankContext, Ranks, lowest_capability, rank_context
 from seatrial_workloads.common.effective import Choice, prefetch_without_workers, record
@@ -25,6 +26,8 @@ from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.tiny_lm.data import eval_batches, train_loader
 from seatrial_workloads.tiny_lm.model import TinyLM, next_token_loss
 from seatrial_workloads.tiny_lm.settings import Settings
+
+CHECKPOINT = "checkpoints/newest.pt"
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -49,8 +52,9 @@ class Trainer:
             self.model = wrap(self.bare_model, ranks)
             self.optimizer = torch.optim.AdamW(self.bare_model.parameters(), lr=settings.lr, fused=ranks.device.type == "cuda")
             self.scaler = torch.amp.GradScaler(ranks.device.type, enabled=self.precision.needs_scaler)
+            self.start_step = self.resume()
         with probe.startup("data"):
-            self.loader = train_loader(settings, ranks)
+            self.loader = train_loader(settings, ranks, self.start_step)
 
     def train(self) -> None:
         settings, probe = self.settings, self.probe
@@ -59,7 +63,8 @@ class Trainer:
             with probe.pause("compile"):
                 record({"compile": self.compile()}, probe)
         samples, tokens = settings.micro_batch, settings.micro_batch * settings.seq_len
-        for step, batch in enumerate(probe.data(self.loader)):
+        probe.resume_at(self.start_step)
+        for step, batch in enumerate(probe.data(self.loader), start=self.start_step):
             with probe.step(samples=samples, tokens=tokens):
                 loss = self.train_step(batch)
             probe.loss(loss)
@@ -108,10 +113,28 @@ class Trainer:
     def save_checkpoint(self, step: int) -> None:
         """Rank 0 writes aside and renames; the others wait, so that the pause is the same for all. No fsync: the pause is measured."""
         if self.ranks.rank == 0:
-            content = {"step": step, "model": self.bare_model.state_dict(), "optimizer": self.optimizer.state_dict()}
-            with atomic_write(self.run_dir / "checkpoint.pt", BY_UMASK, fsync=False) as aside:
-                torch.save(content, aside)
+            (self.run_dir / CHECKPOINT).parent.mkdir(exist_ok=True)
+            state = {"model": self.bare_model.state_dict(), "optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
+            with atomic_write(self.run_dir / CHECKPOINT, BY_UMASK, fsync=False) as aside:
+                torch.save({"step": step, "world_size": self.ranks.world_size, **state}, aside)
         self.ranks.barrier()
+
+    def resume(self) -> int:
+        """Restore the checkpoint of the attempt that the harness names, if any; the first step to run."""
+        source = resume_source(None)
+        if source is None:
+            return 0
+        saved = load_tensors(source / CHECKPOINT)
+        if saved["world_size"] != self.ranks.world_size:
+            raise CheckpointError(
+                f"{source / CHECKPOINT} was saved by {saved['world_size']} ranks, and this run has {self.ranks.world_size}: each would "
+                "see other text; resume with as many ranks, or start over (--from-start)"
+            )
+        self.bare_model.load_state_dict(saved["model"])
+        self.optimizer.load_state_dict(saved["optimizer"])
+        self.scaler.load_state_dict(saved["scaler"])
+        self.log.info(f"Resuming after step {saved['step']} from {source / CHECKPOINT}")
+        return int(saved["step"]) + 1
 
     def compile(self) -> Choice:
         """Compile the forward, warmed up with zeros; keep the plain one if that fails."""

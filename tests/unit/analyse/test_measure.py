@@ -143,6 +143,18 @@ def test_start_up_of_a_log_is_known_when_its_first_line_is_of_the_first_step(fir
     assert resumed.startup_s == pytest.approx(5.1)
 
 
+def test_losses_and_steps_of_a_training_are_those_of_all_its_attempts_and_times_of_the_last() -> None:
+    """Steps 6 and 7 were lost with the first attempt, all of the second's with it."""
+    first = factory.tables(factory.steps_of([500.0] * 8, loss=[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 0.1, 0.1]))
+    lost = factory.tables(factory.steps_of([500.0] * 3, first_step=6, loss=[0.2, 0.2, 0.2]))
+    last = factory.tables(factory.steps_of([100.0] * 20, first_step=6, loss=[3.0] * 20))
+    found = measure_run(factory.attempt(), last, earlier=[first, factory.tables(), lost])
+    assert (found.first_loss, found.last_loss, found.steps_done, found.loss_falls) == (9.0, 3.0, 26, True)
+    assert found.steps_per_s == pytest.approx(10.0) and found.window is not None and found.window.first_step >= 6
+    alone = measure_run(factory.attempt(), last)
+    assert (alone.first_loss, alone.steps_done) == (3.0, 20)
+
+
 def test_lines_that_came_in_one_chunk_have_no_start_up() -> None:
     printed = factory.steps_of([100.0] * 20)
     chunk = printed.with_columns(m=pl.when(pl.col("step") < 5).then(pl.lit(107.0)).otherwise("m"), t=pl.lit(factory.STARTED_T + 12.0))

@@ -8,14 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.campaign.resume import changes_since, close_abandoned_attempts, finished_attempt, recover_folder, uncounted_runs
+from seatrial.campaign.resume import (
+    changes_since,
+    choose_start,
+    close_abandoned_attempts,
+    finished_attempt,
+    recover_folder,
+    uncounted_runs,
+    with_resumption,
+)
 from seatrial.collect.attempts import NOT_IN_PLAN, read_stored
 from seatrial.core import files
+from seatrial.core.errors import RefusedError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.machine.software import GitState
 from seatrial.records.attempt import Provenance
 from seatrial.records.codec import to_json
-from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 from tests.unit.analyse import factory
 from tests.unit.collect import on_disk
@@ -136,3 +145,119 @@ def test_of_an_attempt_that_wrote_nothing_no_time_is_known(tmp_path: Path) -> No
 def test_tidying_an_empty_folder_is_nothing(tmp_path: Path) -> None:
     recover_folder(CampaignPaths(tmp_path))
     assert list(tmp_path.iterdir()) == []
+
+
+def training(*specs: RunSpec) -> CampaignPlan:
+    return CampaignPlan(name="final", output="out", runs=specs or (SPEC,))
+
+
+def write_stopped(
+    out: Path,
+    number: int = 1,
+    *,
+    spec: RunSpec = SPEC,
+    steps: tuple[int, int] | None = None,
+    checkpoints: tuple[int, ...] = (),
+    **how: object,
+) -> AttemptPaths:
+    """An attempt that failed, or ended as `outcome` says, after these steps and checkpoints."""
+    outcome = how.pop("outcome", Outcome.FAILED)
+    paths = AttemptPaths(Path(on_disk.write_attempt(out, spec, number=number, outcome=outcome).folder))  # type: ignore[arg-type]
+    for step in checkpoints:
+        folder = paths.checkpoints / f"ckpt_iter_{step}"
+        folder.mkdir(parents=True)
+        (folder / "model.pt").write_bytes(b"12345")
+        files.write_json(folder / "checkpoint.json", {"step": step, "world_size": spec.place.ranks, "files": {"model.pt": 5}, **how})
+    if steps is not None:
+        paths.heartbeat(0).write_text(f'{{"rank": 0, "step": {steps[1]}}}\n')
+        paths.events(0).write_text("".join(f'{{"kind": "step", "step": {step}}}\n' for step in range(steps[0], steps[1] + 1)))
+    return paths
+
+
+def start_of(out: Path, spec: RunSpec = SPEC, **how: bool) -> Resumption | None:
+    return choose_start(training(spec), CampaignPaths(out).run(spec.run), spec, **how)
+
+
+def test_a_training_goes_on_from_its_newest_whole_checkpoint(tmp_path: Path) -> None:
+    assert start_of(tmp_path) is None
+    first = write_stopped(tmp_path, checkpoints=(500, 1000))
+    assert start_of(tmp_path) == Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_1000", step=1000)
+    write_stopped(tmp_path, 2, outcome=Outcome.INTERRUPTED)
+    assert start_of(tmp_path) == Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_1000", step=1000), "2 has none"
+    (first.checkpoints / "ckpt_iter_1000" / "model.pt").write_bytes(b"123")
+    (first.checkpoints / ".ckpt_iter_1500.part").mkdir()
+    damaged = ("attempt 1's .ckpt_iter_1500.part: it was not written to its end", "attempt 1's ckpt_iter_1000: model.pt has 3 of 5 bytes")
+    assert start_of(tmp_path) == Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_500", step=500, skipped=damaged)
+    (first.checkpoints / "ckpt_iter_500" / "checkpoint.json").write_text("{")
+    found = start_of(tmp_path)
+    assert found is not None and found.from_attempt is None and len(found.skipped) == 3
+
+
+def test_what_starts_at_step_0(tmp_path: Path) -> None:
+    write_stopped(tmp_path, checkpoints=(500,))
+    other = factory.spec("mb16")
+    assert choose_start(training(SPEC, other), CampaignPaths(tmp_path).run(SPEC.run), SPEC) is None, "it is measured"
+    assert start_of(tmp_path, replace(SPEC, hash="another", steps=7)) is None, "another training"
+    assert start_of(tmp_path, from_start=True) == Resumption(from_start=True)
+    second = write_stopped(tmp_path, 2)
+    files.write_json(second.resume, to_json(Resumption(from_start=True)))
+    assert start_of(tmp_path) is None, "attempt 1 was left behind"
+    write_stopped(tmp_path, 3, checkpoints=(20,))
+    assert start_of(tmp_path) == Resumption(from_attempt=3, checkpoint="checkpoints/ckpt_iter_20", step=20)
+    write_stopped(tmp_path, 4, outcome=Outcome.OK, checkpoints=(900,))
+    assert start_of(tmp_path) is None, "with --again, after it has finished"
+
+
+def test_checkpoints_of_another_number_of_ranks_are_refused_and_other_gpus_are_not(tmp_path: Path) -> None:
+    write_stopped(tmp_path, checkpoints=(500,))
+    ranks = SPEC.place.ranks
+    moved = replace(SPEC, hash="moved", place=replace(SPEC.place, devices=("6", "7")))
+    assert start_of(tmp_path, moved) == Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_500", step=500)
+    larger = replace(SPEC, hash="larger", place=replace(SPEC.place, ranks=ranks + 1))
+    with pytest.raises(RefusedError, match=f"step 500.*saved by {ranks} rank.*plan has {ranks + 1} ranks.*--from-start"):
+        start_of(tmp_path, larger)
+    assert start_of(tmp_path, larger, from_start=True) == Resumption(from_start=True)
+    bundled = replace(SPEC, workload=replace(SPEC.workload, module="tiny_lm", script=None))
+    write_stopped(tmp_path / "found", spec=bundled, checkpoints=(500,), world_size=ranks + 3)
+    with pytest.raises(RefusedError, match=f"saved by {ranks + 3} ranks"):
+        start_of(tmp_path / "found", bundled)
+
+
+def test_a_script_with_checkpoints_of_its_own_format_gets_the_attempt(tmp_path: Path) -> None:
+    paths = write_stopped(tmp_path)
+    paths.checkpoints.mkdir()
+    (paths.checkpoints / "zero_to_fp32.py").touch()
+    assert start_of(tmp_path) is None
+    (paths.checkpoints / "epoch=3.ckpt").touch()
+    assert start_of(tmp_path) == Resumption(from_attempt=1)
+
+
+def ended(out: Path, number: int, started_t: float, ended_t: float) -> RunOutcome:
+    """The attempt's outcome between these times, on disk."""
+    paths = CampaignPaths(out).run(SPEC.run).attempt(number)
+    how = RunOutcome(run=SPEC.run, attempt=number, hash=SPEC.hash, outcome=Outcome.FAILED, started_t=started_t, ended_t=ended_t)
+    found = with_resumption(how, paths)
+    files.write_json(paths.outcome, to_json(found))
+    return found
+
+
+def test_lost_steps_and_downtime_add_up_over_all_attempts(tmp_path: Path) -> None:
+    write_stopped(tmp_path, 1, steps=(0, 1240), checkpoints=(1000,))
+    assert ended(tmp_path, 1, 100.0, 200.0).lost_steps is None
+    # The second had taken 200 steps when it died before its first checkpoint; the third goes on from the first's too.
+    for number, steps, times, expected in (
+        (2, (1001, 1200), (260.0, 300.0), (240, 60.0)),
+        (3, (1001, 1500), (300.5, 900.0), (440, 60.5)),
+    ):
+        paths = write_stopped(tmp_path, number, steps=steps)
+        files.write_json(paths.resume, to_json(Resumption(from_attempt=1, checkpoint="checkpoints/ckpt_iter_1000", step=1000)))
+        found = ended(tmp_path, number, *times)
+        assert (found.resumed_from, found.resumed_at, found.lost_steps, found.downtime_s) == (1, 1001, *expected)
+    scripts = write_stopped(tmp_path / "script")
+    scripts.heartbeat(0).write_text('{"rank": 0, "step": 11}\n')
+    files.write_json(scripts.resume, to_json(Resumption(from_attempt=1)))
+    assert ended(tmp_path / "script", 1, 1.0, 2.0).resumed_at is None, "where it went on, only the script knows"
+    unseen = write_stopped(tmp_path, 4)
+    files.write_json(unseen.resume, to_json(Resumption(from_attempt=1, step=1000)))
+    found = ended(tmp_path, 4, 0.0, 0.0)
+    assert (found.resumed_at, found.lost_steps, found.downtime_s) == (1001, 940, None), "when it ran is not known"

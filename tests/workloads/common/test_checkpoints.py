@@ -82,8 +82,9 @@ def test_the_newest_is_found_from_checkpoint_folder_or_run_folder(tmp_path):
     assert whole == tmp_path / "checkpoints" / "ckpt_iter_120"
     for path in (whole, tmp_path / "checkpoints", tmp_path):
         found = find_checkpoint(path)
-        assert (found.folder, found.info) == (whole, info(120))
-    assert json.loads((whole / "checkpoint.json").read_text()) == dataclasses.asdict(info(120))
+        assert (found.folder, dataclasses.replace(found.info, files={})) == (whole, info(120))
+    sizes = {path.name: path.stat().st_size for path in whole.iterdir() if path.name != "checkpoint.json"}
+    assert json.loads((whole / "checkpoint.json").read_text()) == {**dataclasses.asdict(info(120)), "files": sizes}
     assert (tmp_path / "checkpoints" / "latest").read_text() == "ckpt_iter_120"
     assert names(tmp_path) == ["ckpt_iter_120", "latest"]
     assert save(tmp_path, 130, style="global_step").name == "global_step130"
@@ -249,13 +250,28 @@ def test_missing_and_incomplete_checkpoints_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"it has no complete checkpoint: expected checkpoint\.json in it"):
         find_checkpoint(tmp_path)
     whole = save(tmp_path, 10)
-    (tmp_path / "checkpoints" / "latest").write_text("ckpt_iter_99\n")
-    with pytest.raises(CheckpointError, match="names 'ckpt_iter_99', which is incomplete: use one of ckpt_iter_10"):
-        find_checkpoint(tmp_path)
     for torn in ("", "[1]", '{"engine": "ddp"}'):
         (whole / "checkpoint.json").write_text(torn)
-        with pytest.raises(CheckpointError, match=r"checkpoint\.json cannot be read"):
-            find_checkpoint(whole)
+        for path in (whole, tmp_path):
+            with pytest.raises(CheckpointError, match=r"checkpoint\.json cannot be read"):
+                find_checkpoint(path)
+
+
+def test_a_damaged_checkpoint_is_skipped_for_the_one_before(tmp_path):
+    older, newer = save(tmp_path, 10, keep=2), save(tmp_path, 20, keep=2)
+    assert find_checkpoint(tmp_path).folder == newer
+    states = random_states_path(newer, 0)
+    os.truncate(states, 100)
+    found = find_checkpoint(tmp_path)
+    assert found.folder == older and found.skipped[0].startswith("ckpt_iter_20: random_states_rank0.pt has 100 of ")
+    states.unlink()
+    assert find_checkpoint(tmp_path).skipped == ("ckpt_iter_20: random_states_rank0.pt is missing",)
+    with pytest.raises(CheckpointError, match="ckpt_iter_20 is damaged"):
+        find_checkpoint(newer)
+    # The same where `latest` names one that is gone, and for checkpoints without sizes, as earlier versions wrote them.
+    (tmp_path / "checkpoints" / "latest").write_text("ckpt_iter_99\n")
+    (older / "checkpoint.json").write_text(json.dumps({**dataclasses.asdict(info(10)), "files": {}}))
+    assert find_checkpoint(tmp_path).folder == older
 
 
 @pytest.mark.parametrize("other", [{"engine": "deepspeed"}, {"zero_stage": 1}, {"world_size": 4}, {"lr": 0.2}])

@@ -102,6 +102,14 @@ def test_resuming_is_bit_exact(tree, tmp_path, capsys):
     assert losses(tmp_path / "rest") == losses(tmp_path / "whole")[6:]
 
 
+def test_an_attempt_that_goes_on_after_the_last_step_only_ends(tree, tmp_path, monkeypatch):
+    """Killed between its last checkpoint and its end."""
+    train_here(tmp_path / "whole", tree, **WHOLE)
+    monkeypatch.setenv("SEATRIAL_RESUME_FROM", str(tmp_path / "whole"))
+    train_here(tmp_path / "rest", tree, **WHOLE)
+    assert events(tmp_path / "rest", "step") == [] and events(tmp_path / "rest", "stop")[0]["steps"] == 10
+
+
 @pytest.mark.parametrize("changed", [{"seed": 7}, {"micro_batch": 4}])
 def test_another_training_cannot_resume_from_a_checkpoint(changed, tree, tmp_path):
     train_here(tmp_path / "whole", tree, steps=3, checkpoint_every_steps=2)

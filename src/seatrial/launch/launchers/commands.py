@@ -95,6 +95,8 @@ def _layers(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller
     """(set by, name, value), later ones win."""
     for name, value in probe_variables(spec, attempt).items():
         yield "seatrial", name, value
+    if allocation.resume_from:
+        yield "seatrial", events.ENV_RESUME_FROM, allocation.resume_from
     for name, value in _defaults(spec, allocation).items():
         if name not in caller:
             yield "seatrial", name, value

@@ -1,0 +1,105 @@
+"""`seatrial runbook NAME DIR`: a procedure's folder with its entry points, from the installed package; and the ready plans for `plan`.
+
+Plans and runbooks lie at the top of the checkout; seatrial/shipped links to them, and a wheel has the files themselves there.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seatrial.core import files
+from seatrial.core.errors import UsageError, did_you_mean
+
+EXAMPLES = {
+    "runbook": "seatrial runbook stage1 stage1\n\nseatrial runbook stage1 mine && cd mine && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
+}
+SHIPPED = Path(__file__).parents[1] / "shipped"
+PLANS, RUNBOOKS = SHIPPED / "plans", SHIPPED / "runbooks"
+# What a runbook consists of: a checkout has outputs and data of its user beside them.
+PARTS = ("README.md", "train.py", "docs/*.md", "scripts/*.sh", "scripts/*.py")
+PYTHON = ".python"
+"""Names the interpreter of this installation to the entry points."""
+SHEBANG = "#!/usr/bin/env python3"
+# Linux cuts a longer first line, and splits one with spaces.
+LONGEST_SHEBANG = 127
+# Pages that only a checkout has.
+PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+docs/[^)]*\)")
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The procedure: stage1.", show_default=False)]
+Target = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must be new or empty.", show_default=False)]
+
+
+def runbook(name: Name, target: Target) -> int:
+    """Write a procedure's folder: its README, its entry points (scripts/, train.py) and its plans (plans/).
+
+    Type the README's commands in that folder. The entry points start this installation of Seatrial.
+    """
+    known = sorted(path.name for path in RUNBOOKS.iterdir() if path.is_dir())
+    if name not in known:
+        raise UsageError(f"there is no runbook '{name}': {did_you_mean(name, known)}")
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise UsageError(f"{target} exists already and is not empty: name a new folder")
+    source = RUNBOOKS / name
+    for path in (one for part in PARTS for one in sorted(source.glob(part)) if one.is_file()):
+        _write(path, target / path.relative_to(source), name)
+    for path in sorted((PLANS / name).glob("*.yaml")):
+        _write(path, target / "plans" / name / path.name, name)
+    files.write_text(target / PYTHON, f"{sys.executable}\n")
+    print(f"wrote {target}\nnext: cd {target}, read README.md, and check this machine with `seatrial doctor --fast`")
+    return 0
+
+
+def _write(source: Path, target: Path, name: str) -> None:
+    """A copy with its mode; paths of a checkout become those of the folder."""
+    text = source.read_text(encoding="utf-8")
+    text = re.sub(rf"^# *cd runbooks/{name}\n", "", text, flags=re.MULTILINE)
+    text = text.replace(f"cd runbooks/{name} && ", "").replace(f"../../plans/{name}/", f"plans/{name}/")
+    text = PAGE_LINK.sub(r"\1", text)
+    if text.startswith(SHEBANG) and len(sys.executable) < LONGEST_SHEBANG - 2 and not any(map(str.isspace, sys.executable)):
+        text = f"#!{sys.executable}{text.removeprefix(SHEBANG)}"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    shutil.copymode(source, target)
+
+
+def ready_plans() -> dict[str, Path]:
+    """The plans that come with Seatrial, by name: `tiny-lm-demo`, `stage1/smoke`."""
+    return {str(path.relative_to(PLANS).with_suffix("")): path for path in sorted(PLANS.rglob("*.yaml"))}
+
+
+def first_comment(plan: Path) -> str:
+    """The first sentence of the comment it begins with."""
+    text = " ".join(line.removeprefix("#").strip() for line in _comment_lines(plan))
+    return text.partition(". ")[0].rstrip(".")
+
+
+def _comment_lines(plan: Path) -> Iterator[str]:
+    for line in plan.read_text(encoding="utf-8").splitlines():
+        if not line.removeprefix("#").strip() or not line.startswith("#"):
+            return
+        yield line
+
+
+def copy_plan(name: str, folder: Path, *, force: bool) -> list[Path]:
+    """Copy a ready plan and those it extends, beside one another; the plan itself is the first."""
+    import yaml
+
+    plans = ready_plans()
+    if name not in plans:
+        raise UsageError(f"there is no ready plan '{name}': {did_you_mean(name, plans)}; `seatrial plan list` shows them all")
+    sources = [plans[name]]
+    while base := yaml.safe_load(sources[-1].read_text(encoding="utf-8")).get("extends"):
+        sources.append((sources[-1].parent / base).resolve())
+    targets = [folder / source.name for source in sources]
+    for source, target in zip(sources, targets, strict=True):
+        if target.exists() and target.read_bytes() != source.read_bytes() and not force:
+            raise UsageError(f"{target} exists already and differs: name another folder, or overwrite it with --force")
+    for source, target in zip(sources, targets, strict=True):
+        files.write_text(target, source.read_text(encoding="utf-8"))
+    return targets
