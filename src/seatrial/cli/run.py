@@ -12,6 +12,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,6 +52,7 @@ def run(
     heartbeat: options.Heartbeat = None,
     again: options.Again = False,
     keep_going: options.KeepGoing = False,
+    ignore_needs: options.IgnoreNeeds = False,
     yes: options.Yes = False,
     full: options.Full = False,
     json: options.AsJson = False,
@@ -69,6 +71,8 @@ def run(
     from seatrial.cli.plan import read_plan
 
     campaign = read_plan(plan, set, only, budget, out)
+    if ignore_needs and campaign.needs is not None:
+        campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
         campaign, node, yes=yes, as_json=json, track=track or (), heartbeat_s=heartbeat, again=again, keep_going=keep_going, full=full

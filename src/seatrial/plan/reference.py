@@ -43,6 +43,7 @@ def json_schema() -> dict[str, Any]:
         entry.setdefault("description", inherited["properties"][key]["description"])
     complete_criterion(schema["$defs"]["CriterionPart"])
     schema["properties"]["sentinel"]["anyOf"].append({"type": "integer", "minimum": 1})
+    schema["properties"]["needs"]["anyOf"].append({"type": "string"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Seatrial plan"}
 
 
