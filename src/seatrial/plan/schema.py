@@ -321,7 +321,7 @@ written; `nested`: as they are written too, all repeats of a group one after the
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$", max_length=60)
     """First part of every group name."""
     lane: dict[str, OneOrMore] = Field(default_factory=dict)
-    """The main lane: settings and the value or values they must have; groups off it are ranked apart."""
+    """The main lane: settings and the value or values they must have; groups off it are marked and ranked apart."""
     needs: Needs | None = None
     """A campaign that must have passed first; null for none. The start is refused otherwise, unless with `--ignore-needs`."""
     rank_by: RankBy = "throughput"

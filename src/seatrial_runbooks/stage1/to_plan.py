@@ -148,6 +148,27 @@ def fixed_settings(variables: Variables) -> dict[str, Scalar]:
     return settings
 
 
+# The mainline of the procedure, by settings of the plan; ZeRO stages are added by the mode.
+MAINLINE: dict[str, Any] = {
+    "precision": "auto",
+    "model_load_dtype": "auto",
+    "speech_attn_impl": ["auto", "sdpa"],
+    "text_attn_impl": ["auto", "sdpa"],
+    "tf32": True,
+    "matmul_precision": "high",
+    "torch_compile": False,
+    "fixed_slice_s": None,
+    "length_buckets": False,
+}
+MAINLINE_ZERO_STAGE = 0
+
+
+def lane_of(zero_stages: Sequence[int]) -> dict[str, Any]:
+    """`lane`: runs with other values are marked and ranked apart. Several ZeRO stages are what the command compares."""
+    several = len(set(zero_stages)) > 1
+    return {"zero_stage": sorted(set(zero_stages)) if several else MAINLINE_ZERO_STAGE, **MAINLINE}
+
+
 def group_settings(variables: Variables, prefix: str, names: dict[str, str]) -> dict[str, Scalar]:
     """Settings of one group of MODE=ab, or of every group of the sweep."""
     return {setting: variables[f"{prefix}{ending}"] for ending, setting in names.items()}
@@ -283,6 +304,8 @@ def _ab(variables: Variables, trainer: Path) -> dict[str, Any]:
         "order": "rounds" if variables["ORDER"] == "nested" else "interleaved",
         **_workload(variables, trainer, settings),
         "axes": {"variant": {"bundles": bundles}},
+        # The procedure's A/B runs the loop under ZeRO 1, old and tuned alike.
+        "lane": {**MAINLINE, "zero_stage": sorted({int(bundle["zero_stage"] or 0) for bundle in bundles.values()})},
         "timing": _timing(variables, log_every(variables, AB)),
     }
 
@@ -296,6 +319,7 @@ def _sweep(variables: Variables, trainer: Path) -> dict[str, Any]:
         "order": variables["ORDER"],
         **_workload(variables, trainer, {**fixed_settings(variables), **group_settings(variables, "SWEEP_", GROUP_SETTINGS)}),
         "axes": {axis: {"label": LABELS[axis], "values": list(taken)} for axis, taken in values.items()},
+        "lane": lane_of(values["zero_stage"]),
         "timing": _timing(variables, log_every(variables, SWEEP)),
     }
 
