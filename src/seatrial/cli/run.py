@@ -101,9 +101,10 @@ def execute(
     full: bool = False,
     view: MakeView | None = None,
     here: ThisNode | None = None,
+    how_to_resume: str = "",
 ) -> int:
     """Run the campaign and return the exit code; `again` runs finished runs too, `keep_going` those after alike failures, `full` prints the
-    whole report; `here` is node 0 of a campaign without ssh."""
+    whole report; `here` is node 0 of a campaign without ssh; `how_to_resume` is for commands other than `seatrial`."""
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
     from seatrial.cli.live_view import live_view
@@ -128,7 +129,8 @@ def execute(
                 plan, TrackingListener(shown, tracking), again=again, keep_going=keep_going, server=server, recorder=recorder
             )
         if can_measure():
-            code = _report(plan, end, console, tracking, recorder.cache, as_json=as_json, again=again, full=full)
+            resume = how_to_resume or ("run the same plan without --again to resume" if again else "run the same command to resume")
+            code = _report(plan, end, console, tracking, recorder.cache, as_json=as_json, how_to_resume=resume, full=full)
         else:
             console.print(NO_POLARS, style="yellow", markup=False)
             code = INTERRUPTED if end.interrupted else FAILED if shown.failed else INCONCLUSIVE
@@ -145,7 +147,7 @@ def _report(
     cache: MeasureCache,
     *,
     as_json: bool,
-    again: bool,
+    how_to_resume: str,
     full: bool,
 ) -> int:
     from seatrial.report.terminal import print_report
@@ -157,7 +159,7 @@ def _report(
         console.print(f"interrupted before the report was written: `seatrial report {plan.output}` writes it", style="yellow", markup=False)
         raise
     print_report(results, console, full=full)
-    _print_what_is_left(console, end, plan, "run the same plan without --again to resume" if again else "run the same command to resume")
+    _print_what_is_left(console, end, plan, how_to_resume)
     if unwritten:
         console.print(unwritten, style="red", markup=False, highlight=False, emoji=False)
     if not end.interrupted:

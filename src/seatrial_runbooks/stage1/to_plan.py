@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from seatrial.plan.placeholders import escape, value_text
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import SWEEP_LABELS as LABELS
 from seatrial.records.columns import TRAINER_KEYS
-from seatrial_runbooks.stage1.variables import AB, BOTH, NO_CHECKPOINT, SWEEP, Variables
+from seatrial_runbooks.stage1.variables import AB, BOTH, NO_CHECKPOINT, PATH, SWEEP, TRAINER_VARIABLES, VARIABLES, Variables
 
 
 def place_of(variables: Variables) -> dict[str, Any]:
@@ -183,7 +183,24 @@ def trainer_args(variables: Variables, settings: dict[str, Scalar]) -> list[str]
         *(f"{key}={_placeholder(setting, settings.get(setting))}" for key, setting in keys.items()),
         *_switches(variables["PRECISION_MODE"]),
         *(f"++train.{key}={value_text(value)}" for key, value in timing_keys(variables).items()),
+        *_further_keys(variables),
     ]
+
+
+def _further_keys(variables: Variables) -> Iterator[str]:
+    """Of the variables that the original driver did not have, only those that are given: other commands stay as they were, and so do the
+    hashes of their runs."""
+    from seatrial_workloads.contrastive.hydra_config.keys import KEYS
+
+    for name, (settings, _, _) in TRAINER_VARIABLES.items():
+        value = variables[name]
+        if name not in variables.given:
+            continue
+        # Several keys may set one setting: both ZeRO buckets have one size.
+        for key in [key for key, entry in KEYS.items() if entry.fields == settings]:
+            text = f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value_text(value)
+            quoted = isinstance(value, str) and ("," in value or (VARIABLES[name].kind is PATH and _needs_quotes(settings[0], value)))
+            yield f"++{key}={escape(chr(39) + text + chr(39) if quoted else text)}"
 
 
 def timing_keys(variables: Variables) -> dict[str, Scalar]:
@@ -215,6 +232,8 @@ def variable_names(prefix: str) -> dict[str, str]:
         **group,
         **(axes if prefix == "SWEEP_" else {"micro_batch": "AB_MICRO_BATCH"}),
         **FROM_VARIABLE,
+        **{setting: name for name, (settings, _, _) in TRAINER_VARIABLES.items() for setting in settings},
+        "attn_impl": "ATTN_IMPL",
         "pretrained_checkpoint": "PRETRAINED_CKPT",
         "fixed_slice_s": "FIXED_SLICE_SECONDS",
         BOUNDARIES: "LENGTH_BUCKET_BOUNDARIES_SEC",
@@ -252,6 +271,7 @@ def _switches(precision: str) -> list[str]:
 
 TRAINER = Path(__file__).parents[3] / "runbooks" / "stage1" / "train.py"
 """Its place in a checkout."""
+PHASE_B_CRITERIA = "stage1_stability"
 DEFAULT_OUTPUT = "outputs/bench_stage1_ab_%Y%m%d_%H%M%S"
 AB_GROUPS = {"old_like": "AB_OLD_", "tuned": "AB_TUNED_"}
 """Groups of MODE=ab and the prefixes of their variables."""
@@ -344,6 +364,7 @@ def _common_keys(variables: Variables) -> dict[str, Any]:
         "telemetry": {key: _interval_s(variables, kind) for key, kind in (("gpu_s", "GPU"), ("host_s", "HOST"))},
         "stop_on_error": variables["STOP_ON_ERROR"],
         "baseline": variables["BASELINE_GROUP"],
+        **({"needs": {"campaign": variables["NEEDS"], "ready": PHASE_B_CRITERIA}} if variables["NEEDS"] else {}),
     }
 
 

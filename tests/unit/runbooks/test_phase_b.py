@@ -74,6 +74,8 @@ def test_the_sentinels_three_times_each(run: Callable[..., int], calls: HarnessC
     assert run() == 0
     assert [spec.run for plan in calls.plans for spec in plan.runs] == [f"{group}_r{n}" for group in SENTINELS for n in (1, 2, 3)]
     assert {(spec.steps, spec.rank_scope) for plan in calls.plans for spec in plan.runs} == {(1001, "all")}
+    # What a phase C that needs it looks for.
+    assert {criterion.ready for plan in calls.plans for criterion in plan.criteria} == {"stage1_stability"}
     assert calls.checked == [["--output-root", str(folder / "out"), "--groups", ",".join(SENTINELS)]]
 
 
