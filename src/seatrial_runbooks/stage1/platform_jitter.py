@@ -56,7 +56,8 @@ def platform_jitter(root: Path, run: str, attempt: int) -> PlatformJitter:
     except UsageError:
         return PlatformJitter(unknown=("its folder is missing",))
     lines = one.logs.counting.trainer_lines.lines if one.logs.counting else ()
-    found, unknown = [], []
+    found: list[str] = []
+    unknown: list[str] = []
     for text, is_found in (_turns(AttemptPaths(one.folder).gpu_telemetry), _persistent(lines)):
         if text:
             (found if is_found else unknown).append(text)
