@@ -103,8 +103,8 @@ criteria:
 sentinel: 4                           # the first group again after every fourth run: what changes in it is the platform
 ```
 
-`needs` names a campaign that must have passed first: its verdict is PASS, by the `ready` set if one is named, and it ran on this machine with
-this software, as fingerprints compare them; the code may have changed. Otherwise nothing is started, unless with `--ignore-needs`.
+`needs` names a campaign that must have passed first: its verdict is PASS, by the `ready` set if one is named, and it ran on this machine
+with this software, as fingerprints compare them; the code may have changed. Otherwise nothing is started, unless with `--ignore-needs`.
 
 ```yaml
 needs: {campaign: outputs/phase-b, ready: stage1_stability, plan: phase-b.yaml}      # short: needs: outputs/phase-b
