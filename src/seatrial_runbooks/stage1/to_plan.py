@@ -199,7 +199,9 @@ def _further_keys(variables: Variables) -> Iterator[str]:
         # Several keys may set one setting: both ZeRO buckets have one size.
         for key in [key for key, entry in KEYS.items() if entry.fields == settings]:
             text = f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value_text(value)
-            quoted = isinstance(value, str) and ("," in value or (VARIABLES[name].kind is PATH and _needs_quotes(settings[0], value)))
+            quoted = isinstance(value, str) and (
+                set(value) & set(",:") or (VARIABLES[name].kind is PATH and _needs_quotes(settings[0], value))
+            )
             yield f"++{key}={escape(chr(39) + text + chr(39) if quoted else text)}"
 
 

@@ -246,7 +246,7 @@ _GROUP_VARIABLES: dict[str, tuple[Kind, str, str]] = {
 SETTINGS = frozenset(field.name for field in fields(Settings))
 # Settings that the original driver had no variable for. Passed on only where they are given: the experiment has their values otherwise.
 PART_LIST = Kind(
-    "true, false, all, none, equal, or a list of parts", _text_where(re.compile(r"[a-z][a-z0-9_]*(,[a-z][a-z0-9_]*)*").fullmatch)
+    "true, false, all, none, equal, or a list of parts", _text_where(re.compile(r"(equal:)?[a-z][a-z0-9_]*(,[a-z][a-z0-9_]*)*").fullmatch)
 )
 TRAINER_VARIABLES: dict[str, tuple[tuple[str, ...], Kind, str]] = {
     "TRAIN_SEED": (("seed",), NOT_NEGATIVE, "Seed of weights, order, slices and masks."),
