@@ -19,6 +19,16 @@ message comes for 20 s, the agent kills what is left, and the harness counts the
 TAIL = """
 ## Not shown on hardware here
 
+**NCCL over two or more GPUs was never run here**: the GPU machine has one. What was run instead:
+
+- ranks that communicate: two on the CPUs of one machine, and one on each of several hosts (network namespaces, each with its own sshd), all
+  over Gloo; DDP and DeepSpeed with ZeRO 0 to 3; every block of the stage-1 runbook, its two and four GPUs replaced by two CPU ranks;
+- CUDA: the trainer, the probe, NVML and the doctor on one GPU (`tests/gpu`), where NCCL has one rank and nothing to send;
+- NCCL's failures: by their texts, against the signatures.
+
+So figures for two or four GPUs, peer-to-peer stalls, and what ZeRO costs in communication are not measured by us. GPUs that take turns are
+found in made telemetry of two GPUs (`tests/recorded/telemetry`).
+
 NVML that hangs is shown with a stub of the library; file systems without locks, and a campaign folder shared by two hosts, with a
 heartbeat file. ECC errors, a GPU that falls off the bus and InfiniBand are not shown. Without root under `ptrace_scope` 1, py-spy may be
 refused for ranks below a launcher: then ABRT is the way to their stacks.

@@ -20,6 +20,8 @@ error, so that no block writes where it should not.
 | `ENABLE_TORCH_COMPILE=true` | false | compiling for a CPU takes minutes for each slice length |
 | `HEARTBEAT_EVERY_SEC` | 5 | a run is over before the thirtieth second |
 | `--workers N` of the preparation | 2 | two cores |
+| `NEEDS=…` | the same, and `IGNORE_NEEDS=1` | a phase B of four steps on a shared CPU does not pass |
+| `seatrial run …/multinode-smoke.yaml` | without its baseline | the record's is of GPUs |
 | `for attention in sdpa flash_attention_2` | the second alone | time |
 | `seatrial run …/min-matrix.yaml` | the same with `--set` for the sizes above, one of its groups | time |
 | `seatrial run …/multinode-….yaml` | the same with `--set` for the sizes above, one CPU rank a host | time; a CPU has no fp16 |
@@ -113,7 +115,8 @@ def _small_plan_of_hosts(found: re.Match[str]) -> str:
 
 # What a CPU cannot do, and what a hundred thousand steps would only do after 500.
 _OF_HOSTS = {
-    "smoke": "--set place.hostfile=hostfile --set settings.precision=bf16 --set settings.model_load_dtype=auto",
+    "smoke": "--set place.hostfile=hostfile --set settings.precision=bf16 --set settings.model_load_dtype=auto "
+    "--set 'criteria=[{metric: failed_runs, at_most: 0}, {metric: loss_falls, scope: every_run}]'",
     "pernode": f"--set settings.validation_every_steps={OFTEN} --set settings.checkpoint_every_steps={OFTEN}",
 }
 
@@ -140,6 +143,7 @@ SIZES = (
     Rewrite("ENABLE_TORCH_COMPILE=true", "ENABLE_TORCH_COMPILE=false"),
     Rewrite(_assigned("HEARTBEAT_EVERY_SEC"), _to(5)),
     Rewrite(r"--workers \d+", "--workers 2"),
+    Rewrite(r"(?<!unset )\bNEEDS=\S+", lambda found: f"{found[0]} IGNORE_NEEDS=1"),
     Rewrite(r"_mainline_xxx/", "_mainline_2*/"),
     Rewrite(r"(?<=for attention in )sdpa flash_attention_2", "flash_attention_2"),
     Rewrite(r"seatrial run \S+/min-matrix\.yaml", _small_plan),

@@ -105,6 +105,10 @@ WITHOUT_BLOCK = {
     "leak-v100-flash": "the flash run's command with the V100's GPUs",
     "min-matrix": "run as a plan",
     "multinode-smoke": "run as a plan",
+    "multinode-smoke-baseline": "run as a plan",
+    "acceptance-v100": "a sentence of the procedure, which has no command",
+    "acceptance-h100": "a sentence of the procedure, which has no command",
+    "scaling-2-4": "a sentence of the procedure, which has no command",
 }
 SEEDS, PAGES = seed_sections(), runbook_sections()
 OWN_PLANS = sorted({plan.name for plan in BLOCKS.values() if isinstance(plan, Plan)})

@@ -19,7 +19,15 @@ import polars as pl
 from seatrial.analyse.statistics import median, mid_ranks
 from seatrial.analyse.telemetry_summary import SETTINGS, Floats, WindowSpan, column, finite_mean, gpu_name
 from seatrial.core.paths import ATTEMPT_FILES
-from seatrial.records.measure import JitterCause
+from seatrial.records.measure import (
+    IDLE_PCT,
+    IN_TURNS,
+    TURNS_LEAST_SAMPLES,
+    TURNS_LEAST_SWING_PCT,
+    TURNS_LEAST_WIDTHS,
+    TURNS_MOST_CORRELATION,
+    JitterCause,
+)
 
 LEAST_CLOCK_SAMPLES = 10
 """Of one GPU; with fewer, a single throttled one would be a large share."""
@@ -38,16 +46,8 @@ CLOCK_ADVICE = {
     "throttling": "`nvidia-smi -q -d PERFORMANCE` shows more; compare only with runs throttled the same way",
 }
 FILE = ATTEMPT_FILES.gpu_telemetry.name
-LEAST_SAMPLES = 20
-"""With fewer, a correlation or a share is chance."""
-LEAST_SWING_PCT = 30.0
-"""Between the 10th and 90th percentile of a GPU's utilisation: less is noise about a level."""
-MOST_CORRELATION = -0.5
-"""Spearman's; weaker than this, other causes dominate."""
-LEAST_WIDTHS = 4.0
-"""Standard deviations of chance: with 28 pairs of eight GPUs fewer than 1 in 1,000 healthy runs is this far out."""
-BUSY_PCT, IDLE_PCT = 90.0, 10.0
-"""The seeds' extreme imbalance: one GPU at least, another at most."""
+BUSY_PCT = 90.0
+"""The seeds' extreme imbalance: one GPU at least, another at most IDLE_PCT."""
 LEAST_EXTREME = 0.2
 """Of the samples: less can come from moments at which a loader or a checkpoint delayed one rank."""
 SIMULTANEOUS = 0.5
@@ -198,14 +198,14 @@ def _simultaneous(gpu: Floats, at: Floats, util: Floats, world_size: int) -> _Ut
     if world_size < len(each):
         # A GPU that no rank works on idles as it should.
         each = {index: own for index, own in each.items() if util[own].max() > IDLE_PCT}
-    if len(each) < 2 or min(int(own.sum()) for own in each.values()) < LEAST_SAMPLES:
+    if len(each) < 2 or min(int(own.sum()) for own in each.values()) < TURNS_LEAST_SAMPLES:
         return None
     first_at = at[next(iter(each.values()))]
     near_s = SIMULTANEOUS * median(np.diff(first_at))
     columns = [_nearest(first_at, at[own], util[own], near_s) for own in each.values()]
     table = np.stack(columns, axis=1)
     table = table[~np.isnan(table).any(axis=1)]
-    return _Utilisation(gpus=list(each), util=table) if len(table) >= LEAST_SAMPLES else None
+    return _Utilisation(gpus=list(each), util=table) if len(table) >= TURNS_LEAST_SAMPLES else None
 
 
 def _nearest(wanted: Floats, at: Floats, values: Floats, near_s: float) -> Floats:
@@ -219,13 +219,13 @@ def _nearest(wanted: Floats, at: Floats, values: Floats, near_s: float) -> Float
 def _in_turns(samples: _Utilisation, span: WindowSpan) -> list[JitterCause]:
     """The most clearly anti-correlated pair, if any is."""
     ordered, last = np.sort(samples.util, axis=0), len(samples.util) - 1
-    swings = np.flatnonzero(ordered[int(0.9 * last)] - ordered[math.ceil(0.1 * last)] >= LEAST_SWING_PCT)
+    swings = np.flatnonzero(ordered[int(0.9 * last)] - ordered[math.ceil(0.1 * last)] >= TURNS_LEAST_SWING_PCT)
     if len(swings) < 2:
         return []
     ranks = np.stack([mid_ranks(samples.util[:, place])[0] - 1 for place in swings])
     correlation: Floats = np.atleast_2d(np.corrcoef(ranks))
     widths = -correlation * np.sqrt(_effective_samples(ranks) - 1)
-    clear = (correlation <= MOST_CORRELATION) & (widths >= LEAST_WIDTHS)
+    clear = (correlation <= TURNS_MOST_CORRELATION) & (widths >= TURNS_LEAST_WIDTHS)
     if not clear.any():
         return []
     first, second = np.unravel_index(np.argmin(np.where(clear, correlation, 1.0)), correlation.shape)
@@ -236,7 +236,7 @@ def _in_turns(samples: _Utilisation, span: WindowSpan) -> list[JitterCause]:
 def _turns(names: list[int | str], correlation: float, samples: _Utilisation, span: WindowSpan) -> JitterCause:
     n = len(samples.util)
     return JitterCause(
-        kind="anti_correlated_gpus",
+        kind=IN_TURNS,
         text=f"GPU {names[0]} and GPU {names[1]} work in turns: the rank correlation of their utilisation is {correlation:.2f} (n = {n} "
         f"samples, {span.text}); {_imbalance_text(samples)}. {TURNS_ADVICE}.",
         numbers={

@@ -92,9 +92,13 @@ METRICS = {
 
 
 def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounded: bool = False) -> Ranking:
-    """The main lane's order, the order of the groups off it, and the winners. A sentinel watches the platform and has no place."""
+    """The main lane's order, the order of the groups off it, and the winners. A sentinel watches the platform and has no place. Where every
+    group is off the lane, as in a comparison that is reported apart from it, they are ranked among themselves."""
     groups = [group for group in groups if group.mode != SENTINEL]
+    off_lane = [group for group in groups if not group.lane]
     main = [group for group in groups if group.lane]
+    if not main:
+        main, off_lane = off_lane, []
     metric, cautions = _choose_metric(groups, rank_by)
     order = _order(main, metric, allow_confounded=allow_confounded)
     recommended, why = _recommended(order, main, metric)
@@ -105,19 +109,31 @@ def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounde
         unit=metric.unit,
         higher_is_better=metric.higher_is_better,
         groups=order,
-        off_lane=_order([group for group in groups if not group.lane], metric, allow_confounded=allow_confounded),
+        off_lane=_order(off_lane, metric, allow_confounded=allow_confounded),
         winner=recommended.group if recommended and decided else None,
         recommended=recommended.group if recommended else None,
         recommended_reason=why,
         latency_winner=_latency_winner(main),
         decided=decided,
         reason=_not_comparable(main, metric) or _reason(order, metric, confounded, allow_confounded=allow_confounded),
-        cautions=(*_all_else_unlike(order, confounded, allow_confounded=allow_confounded), *cautions, *_ranking_cautions(groups, metric)),
+        cautions=(
+            *_all_else_unlike(order, confounded, allow_confounded=allow_confounded),
+            *cautions,
+            *_ranking_cautions(groups, metric),
+            *_all_off_lane(groups),
+        ),
         confounded=confounded_sentence(confounded) if confounded else "",
         confounded_by=tuple(confounded.setting.split(", ")) if confounded else (),
         allow_confounded=allow_confounded,
         without_effect=tuple(_without_effect(order)),
     )
+
+
+def _all_off_lane(groups: Sequence[GroupSummary]) -> list[Caution]:
+    if not groups or any(group.lane for group in groups):
+        return []
+    text = "Every group is off the plan's main lane: they are ranked among themselves. Report them apart from the mainline."
+    return [Caution(kind="off_lane", text=text)]
 
 
 def _order(groups: Sequence[GroupSummary], metric: Metric, *, allow_confounded: bool) -> tuple[RankedGroup, ...]:

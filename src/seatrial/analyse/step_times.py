@@ -23,7 +23,7 @@ from seatrial.records.attempt import Attempt, StepTables
 from seatrial.records.caution import Scalar
 from seatrial.records.eta import EtaPoint
 from seatrial.records.events import PHASES, SPANS, STARTUP_PARTS
-from seatrial.records.measure import LastSteps, SlowStep, SlowSteps, TimingPoint
+from seatrial.records.measure import JITTER_RATIO, LastSteps, SlowStep, SlowSteps, TimingPoint
 from seatrial.records.plan import RunSpec
 from seatrial.records.run_table import log_every
 
@@ -36,7 +36,7 @@ QUANTILES = {"p50": 0.5, "p90": 0.9}
 FIGURES = tuple(f"{name}_{quantile}" for name in COLUMNS for quantile in QUANTILES)
 # Windows are sorted together; this many at a time bound the memory of a very long run.
 POINTS_AT_ONCE = 2048
-UNSTABLE_ITER_RATIO = 2.0
+UNSTABLE_ITER_RATIO = JITTER_RATIO
 UNSTABLE_STEP_RATIO = 3.0
 """The seeds' limits on p90/p50 of the last window."""
 LAST_COLUMNS = ("iter", "fwd", "bwd", "data_wait", "step")

@@ -66,6 +66,10 @@ KeepGoing = Annotated[
     bool,
     typer.Option("--keep-going", help="Go on where no run has succeeded and three in a row failed for a cause that no setting explains."),
 ]
+IgnoreNeeds = Annotated[
+    bool,
+    typer.Option("--ignore-needs", help="Start although the campaign that the plan `needs` has not passed here; recorded as a warning."),
+]
 Yes = Annotated[bool, typer.Option("--yes", help="Confirm a campaign of more than 1,000 runs, which is often a slip in the axes.")]
 Full = Annotated[
     bool,

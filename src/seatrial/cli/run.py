@@ -12,6 +12,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ def run(
     again: options.Again = False,
     from_start: options.FromStart = False,
     keep_going: options.KeepGoing = False,
+    ignore_needs: options.IgnoreNeeds = False,
     yes: options.Yes = False,
     full: options.Full = False,
     allow_confounded: options.AllowConfounded = False,
@@ -72,6 +74,8 @@ def run(
     from seatrial.cli.plan import read_plan
 
     campaign = read_plan(plan, set, only, budget, out)
+    if ignore_needs and campaign.needs is not None:
+        campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
         campaign,
@@ -112,10 +116,11 @@ def execute(
     allow_confounded: bool = False,
     view: MakeView | None = None,
     here: ThisNode | None = None,
+    how_to_resume: str = "",
 ) -> int:
     """Run the campaign and return the exit code; `again` runs finished runs too, `from_start` those with checkpoints from step 0,
     `keep_going` those after alike failures, `full` prints the whole report, `allow_confounded` compares confounded groups; `here` is
-    node 0 of a campaign without ssh."""
+    node 0 of a campaign without ssh; `how_to_resume` is for commands other than `seatrial`."""
     from seatrial.campaign.loop import run_campaign
     from seatrial.campaign.tracking import TrackingListener
     from seatrial.cli.live_view import live_view
@@ -146,7 +151,8 @@ def execute(
                 recorder=recorder,
             )
         if can_measure():
-            how = {"as_json": as_json, "again": again, "full": full, "allow_confounded": allow_confounded}
+            resume = how_to_resume or ("run the same plan without --again to resume" if again else "run the same command to resume")
+            how = {"as_json": as_json, "how_to_resume": resume, "full": full, "allow_confounded": allow_confounded}
             code = _report(plan, end, console, tracking, recorder.cache, **how)
         else:
             console.print(NO_POLARS, style="yellow", markup=False)
@@ -164,7 +170,7 @@ def _report(
     cache: MeasureCache,
     *,
     as_json: bool,
-    again: bool,
+    how_to_resume: str,
     full: bool,
     allow_confounded: bool,
 ) -> int:
@@ -177,7 +183,7 @@ def _report(
         console.print(f"interrupted before the report was written: `seatrial report {plan.output}` writes it", style="yellow", markup=False)
         raise
     print_report(results, console, full=full)
-    _print_what_is_left(console, end, plan, "run the same plan without --again to resume" if again else "run the same command to resume")
+    _print_what_is_left(console, end, plan, how_to_resume)
     if unwritten:
         console.print(unwritten, style="red", markup=False, highlight=False, emoji=False)
     if not end.interrupted:

@@ -19,6 +19,7 @@ from seatrial.judge.evidence import (
     ONE_RANK,
     Facts,
     Reading,
+    attempt_file,
     failed_by_platform,
     how_it_ended,
     inconclusive_text,
@@ -36,12 +37,18 @@ from seatrial.judge.evidence import (
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Scaling, ScalingPoint
 from seatrial.records.measure import (
     CONFIDENCE,
+    IN_TURNS,
+    JITTER_RATIO,
     LEAST_REPEATS,
+    TURNS_LEAST_SAMPLES,
     GroupSummary,
     MemoryTrend,
     MemoryVerdict,
     SentinelDrift,
     StragglerVerdict,
+    exceeds,
+    iter_ratios,
+    jitters_persistently,
 )
 from seatrial.records.outcome import Outcome
 from seatrial.records.results import MeasuredRun
@@ -52,9 +59,12 @@ VERBS = {
     "halted_runs": ("halted", "halted"),
     "leaking_runs": ("leaks", "leak"),
     "straggling_runs": ("has a straggler", "have stragglers"),
+    "turn_taking_runs": ("has GPUs that take turns", "have GPUs that take turns"),
+    "jittering_runs": ("jitters persistently", "jitter persistently"),
 }
 """Singular and plural."""
 PCT_DIGITS = 9
+FEWER_THAN_TWO_GPUS = "fewer than two GPUs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +188,64 @@ def _straggling(run: MeasuredRun) -> RunCheck:
     if found is None:
         return RunCheck(counts=None, what="its ranks were not measured: let every rank report its steps through the probe")
     return RunCheck(counts=False) if found.verdict is StragglerVerdict.NONE else RunCheck(counts=None, what=found.reason.rstrip("."))
+
+
+def _in_turns(run: MeasuredRun) -> RunCheck:
+    found = next((cause for cause in run.measure.uneven if cause.kind == IN_TURNS), None) if run.measure else None
+    if found is not None:
+        value = found.numbers.get("rank_correlation")
+        at = Evidence(
+            subject=run.attempt.spec.run,
+            name="rank correlation of the utilisation of two GPUs",
+            value=value,
+            file=attempt_file(run, found.file),
+            window=found.window,
+            n=found.n,
+        )
+        what = f"GPU {found.numbers.get('gpu_a')} and GPU {found.numbers.get('gpu_b')}"
+        return RunCheck(counts=True, what=what, evidence=(at,))
+    if short := _cut_short(run):
+        return short
+    if num_gpus(run) < 2:
+        return RunCheck(counts=False, what=FEWER_THAN_TWO_GPUS)
+    measure, every_s = run.measure, run.attempt.spec.telemetry.gpu_s
+    if measure is None or not every_s or measure.telemetry.get("gpu_util_mean_pct") is None:
+        return RunCheck(counts=None, what="its GPUs were not sampled: leave `telemetry.gpu_s` on")
+    if measure.window_s is None or measure.window_s / every_s < TURNS_LEAST_SAMPLES:
+        return RunCheck(
+            counts=None, what=f"fewer than {TURNS_LEAST_SAMPLES} samples of its GPUs: run more steps, or lower `telemetry.gpu_s`"
+        )
+    return RunCheck(counts=False)
+
+
+def num_gpus(run: MeasuredRun) -> int:
+    """GPUs that its ranks use: those that the plan names, else one a rank where the machine has any."""
+    spec = run.attempt.spec
+    named = sum(len(host.devices) for host in spec.place.hosts) or len(spec.place.devices) * max(1, spec.place.nodes)
+    if named or not run.attempt.provenance.gpu_uuid_list or spec.settings.get("device") == "cpu":
+        return named
+    return run.measure.world_size if run.measure else spec.place.ranks
+
+
+def _jittering(run: MeasuredRun) -> RunCheck:
+    ratios = iter_ratios(run.measure.timing_points, run.attempt.spec.timing.timing_window) if run.measure else []
+    found = jitters_persistently(ratios)
+    if found:
+        high = sum(exceeds(ratio, JITTER_RATIO) for ratio in ratios)
+        at = Evidence(
+            subject=run.attempt.spec.run,
+            name=f"share of timing windows with iter p90/p50 above {JITTER_RATIO:g}",
+            value=high / len(ratios),
+            file=FILES.timing_points.name,
+            window="all windows without step 0",
+            n=len(ratios),
+        )
+        return RunCheck(counts=True, what=f"above {JITTER_RATIO:g} in {high} of {len(ratios)} timing windows", evidence=(at,))
+    if short := _cut_short(run):
+        return short
+    if found is None:
+        return RunCheck(counts=None, what="too few timing windows: run more steps, or lower `timing.log_every`")
+    return RunCheck(counts=False)
 
 
 def _cut_short(run: MeasuredRun) -> RunCheck | None:
@@ -476,4 +544,6 @@ COUNTED: dict[str, Callable[[MeasuredRun], RunCheck]] = {
     "halted_runs": _halted,
     "leaking_runs": _leaking,
     "straggling_runs": _straggling,
+    "turn_taking_runs": _in_turns,
+    "jittering_runs": _jittering,
 }

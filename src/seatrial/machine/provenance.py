@@ -111,6 +111,15 @@ def is_recorded_variable(name: str) -> bool:
     return name.startswith(RECORDED_PREFIXES) or name in RECORDED_NAMES
 
 
+def tuning_of(caller: Mapping[str, str], set_by_plan: Mapping[str, str]) -> dict[str, str]:
+    """The caller's variables that tune a run, secrets masked; those the plan sets are part of the run's own identity."""
+    return {
+        name: mask(name, value)
+        for name, value in sorted(caller.items())
+        if name.startswith(TUNING_PREFIXES) and name not in NOT_TUNING and name not in set_by_plan
+    }
+
+
 def gather_provenance(
     cwd: Path,
     devices: Sequence[str],

@@ -14,7 +14,7 @@ from seatrial.core.errors import UsageError, did_you_mean
 from seatrial.core.log_lines import LOG_FORMATS, timed_patterns
 from seatrial.machine.network import interface_variables
 from seatrial.machine.secrets import mask
-from seatrial.plan.criteria import check_criteria
+from seatrial.plan.criteria import READY_CRITERIA, check_criteria
 from seatrial.plan.place import check_launcher, check_place
 from seatrial.plan.placeholders import PlaceholderProblem, names_in, value_text
 from seatrial.plan.schema import ENV_AXIS, RANKS_AXIS, Axis, Plan, Workload, bundled_settings, is_harness_axis, type_and_value
@@ -43,6 +43,7 @@ def check_plan(plan: Plan) -> None:
     if plan.mode == SENTINEL:
         raise plan.error(("mode",), f"'{SENTINEL}' is the mode of the runs that the key `sentinel` adds; use another")
     check_criteria(plan)
+    _check_needs(plan)
     _check_output(plan)
 
 
@@ -179,6 +180,18 @@ def _check_limits(plan: Plan) -> None:
         raise plan.error(
             ("limits", "stall", "quiet_s"), "is for scripts of your own; a bundled workload reports its steps itself, so leave it out"
         )
+
+
+def _check_needs(plan: Plan) -> None:
+    needs = plan.needs
+    if needs is None:
+        return
+    for key in ("campaign", "plan"):
+        value = getattr(needs, key)
+        if value is not None and not value.strip():
+            raise plan.error(("needs", key), "is empty; name one, or leave the key out")
+    if needs.ready is not None and needs.ready not in READY_CRITERIA:
+        raise plan.error(("needs", "ready"), f"no ready criteria are called '{needs.ready}'; {did_you_mean(needs.ready, READY_CRITERIA)}")
 
 
 def _check_output(plan: Plan) -> None:

@@ -89,6 +89,8 @@ READY_CRITERIA: dict[str, ReadyCriteria] = {
         _gate("counted_runs", "the spread of fewer than three repeats says nothing", at_least=3),
         _gate("iter_ratio_median", "the usual repeat must be steady", at_most=1.5),
         _gate("iter_ratio_max", "no single repeat may jitter", at_most=2.5),
+        _gate("jittering_runs", "a ratio persistently above 2 is the platform's jitter, even where the last window is steady", at_most=0),
+        _gate("turn_taking_runs", "GPUs that take turns wait for each other: fix the platform before tuning any operator", at_most=0),
         _gate(
             "throughput_cv_pct",
             "repeats that differ by more hide a gain of a few per cent; the procedure asks 0.05 of the last iter p50",

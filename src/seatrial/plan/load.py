@@ -97,6 +97,9 @@ def expand_short_forms(mapping: dict[str, Any], locations: Locations) -> dict[st
     if isinstance(long.get("sentinel"), int) and not isinstance(long["sentinel"], bool):
         long["sentinel"] = {"every": long["sentinel"]}
         _move_locations(locations, ("sentinel",), "every")
+    if isinstance(long.get("needs"), str):
+        long["needs"] = {"campaign": long["needs"]}
+        _move_locations(locations, ("needs",), "campaign")
     if isinstance(long.get("criteria"), list):
         long["criteria"] = [_expand_criterion(position, item, locations) for position, item in enumerate(long["criteria"])]
     return long
@@ -131,6 +134,10 @@ def read_with_bases(path: Path, below: tuple[Path, ...] = ()) -> tuple[dict[str,
     document = read_plan_file(path)
     locations = Locations(str(path), document.where)
     mapping = expand_short_forms(document.value, locations)
+    needs = mapping.get("needs")
+    if isinstance(needs, dict) and isinstance(needs.get("plan"), str):
+        # Relative to the file that names it, which another plan may extend.
+        mapping["needs"] = {**needs, "plan": str(path.parent / needs["plan"])}
     base_name = mapping.pop("extends", None)
     if base_name is None:
         return mapping, locations

@@ -138,9 +138,7 @@ def expand(plan: Plan, ranks: int, kept_labels: Mapping[str, str] | None = None)
         name = group_name(plan.prefix, [part for _, part in combination])
         lane = _in_lane(plan, {RANKS_AXIS: ranks, **settings, **point})
         groups.append(GroupPoint(name=name, axes=point, settings=settings, lane=lane))
-    if plan.lane and not any(group.lane for group in groups):
-        wanted = ", ".join(f"{name} = {format_value(value)}" for name, value in plan.lane.items())
-        raise plan.error(("lane",), f"no group is on the main lane ({wanted}); name values that the plan runs")
+    _check_lane_types(plan, owner)
     _check_names(plan, groups)
     return groups
 
@@ -264,6 +262,15 @@ def _in_lane(plan: Plan, values: Mapping[str, Scalar]) -> bool:
         if not any(is_same(known[name], value) for value in allowed):
             return False
     return True
+
+
+def _check_lane_types(plan: Plan, owner: type | None) -> None:
+    """A value of another type than the setting's would put every group off the lane."""
+    settings = {field.name for field in dataclasses.fields(owner)} if owner is not None else set()
+    for name, wanted in plan.lane.items():
+        for value in wanted if isinstance(wanted, list) else [wanted]:
+            if owner is not None and name in settings:
+                _typed(plan, owner, name, value, ("lane", name))
 
 
 def is_same(one: Scalar, other: Scalar) -> bool:

@@ -43,6 +43,7 @@ def json_schema() -> dict[str, Any]:
         entry.setdefault("description", inherited["properties"][key]["description"])
     complete_criterion(schema["$defs"]["CriterionPart"])
     schema["properties"]["sentinel"]["anyOf"].append({"type": "integer", "minimum": 1})
+    schema["properties"]["needs"]["anyOf"].append({"type": "string"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "Seatrial plan"}
 
 
@@ -100,6 +101,13 @@ criteria:
   - {metric: speedup_pct, at_least: 8, baseline: mb8_nw0}            # or {campaign: outputs/last-week, group: mb8_nw0}, {history: NAME}
   - {ready: stage1_stability}
 sentinel: 4                           # the first group again after every fourth run: what changes in it is the platform
+```
+
+`needs` names a campaign that must have passed first: its verdict is PASS, by the `ready` set if one is named, and it ran on this machine
+with this software, as fingerprints compare them; the code may have changed. Otherwise nothing is started, unless with `--ignore-needs`.
+
+```yaml
+needs: {campaign: outputs/phase-b, ready: stage1_stability, plan: phase-b.yaml}      # short: needs: outputs/phase-b
 ```
 """
 

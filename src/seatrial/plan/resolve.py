@@ -53,6 +53,7 @@ from seatrial.records.plan import (
     SENTINEL,
     CampaignPlan,
     LauncherSpec,
+    NeededCampaign,
     PlaceSpec,
     RunSpec,
     TimingSpec,
@@ -103,11 +104,23 @@ def resolve_plan(
         sentinel_group=old_names.get(watched.name, watched.name) if watched else "",
         sentinel_every=plan.sentinel.every if plan.sentinel else None,
         criteria=tuple(_with_old_baseline(each, old_names) for each in criteria_of(plan, [group.name for group in groups], cwd)),
+        needs=_needs(plan, cwd),
         stop_on_error=plan.stop_on_error,
         budget_s=budget_s if budget_s is not None else plan.budget,
         runs=tuple(runs),
         selected=tuple(_selected_runs(runs, named, only)),
     )
+
+
+def _needs(plan: Plan, cwd: Path) -> NeededCampaign | None:
+    """Its folder absolute, as the output is."""
+    if plan.needs is None:
+        return None
+    try:
+        folder = cwd / Path(plan.needs.campaign).expanduser()
+    except RuntimeError as error:
+        raise plan.error(("needs", "campaign"), f"{plan.needs.campaign} cannot be found: no such user; write the whole path") from error
+    return NeededCampaign(campaign=str(folder), ready=plan.needs.ready or "", plan=plan.needs.plan or "")
 
 
 def _refuse_unnameable(cwd: Path, source: str) -> None:

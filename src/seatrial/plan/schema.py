@@ -145,6 +145,17 @@ class CriterionPart(StrictModel):
     """Why the gate is there, for whoever reads the verdict."""
 
 
+class Needs(StrictModel):
+    """A campaign that must have passed before this plan may start, on the same machine with the same software. Short form: its folder."""
+
+    campaign: str
+    """Its output folder, relative to where seatrial is started."""
+    ready: str | None = None
+    """The ready criteria that its verdict must rest on, such as `stage1_stability`; any verdict counts when left out."""
+    plan: str | None = None
+    """The plan file that runs it, relative to this file: the refusal names it."""
+
+
 RankBy = Literal[
     "throughput",
     "samples_per_s",
@@ -310,7 +321,9 @@ written; `nested`: as they are written too, all repeats of a group one after the
     prefix: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._+-]*)?$", max_length=60)
     """First part of every group name."""
     lane: dict[str, OneOrMore] = Field(default_factory=dict)
-    """The main lane: settings and the value or values they must have; groups off it are ranked apart."""
+    """The main lane: settings and the value or values they must have; groups off it are marked and ranked apart."""
+    needs: Needs | None = None
+    """A campaign that must have passed first; null for none. The start is refused otherwise, unless with `--ignore-needs`."""
     rank_by: RankBy = "throughput"
     """What groups are ranked by; `throughput` is samples/s, else tokens/s, else steps/s, else the length of the run."""
     rank_scope: Literal["all", "rank0"] = "all"

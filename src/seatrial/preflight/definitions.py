@@ -21,7 +21,7 @@ from seatrial.core.errors import printable
 from seatrial.core.launcher_options import long_option
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
-from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.plan import CampaignPlan, NeededCampaign, RunSpec
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,6 +85,8 @@ class Need:
     output: Path
     """Where the campaign will write; the current folder without a plan."""
     runs: tuple[RunSpec, ...] = ()
+    needs: NeededCampaign | None = None
+    """The campaign that must have passed first."""
     caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """Environment that every run inherits."""
 
@@ -114,7 +116,7 @@ class Need:
 
 
 def need_of(plan: CampaignPlan) -> Need:
-    return Need(output=Path(plan.output), runs=plan.chosen)
+    return Need(output=Path(plan.output), runs=plan.chosen, needs=plan.needs)
 
 
 def loader_workers(spec: RunSpec) -> int | None:

@@ -77,7 +77,7 @@ def check_count(need: Need, present: Sequence[Gpu], *, certain: bool = True) -> 
     """GPUs asked for against GPUs present; MIG instances are left to CUDA."""
     requested = sorted({device for spec in need.runs for device in spec.place.devices})
     missing = [device for device in requested if not is_mig_instance(device) and not select_gpus(present, [device])]
-    found = f"{len(present)} here ({', '.join(str(gpu.index) for gpu in present) or 'none'})"
+    found = f"{len(present)} here ({', '.join(str(gpu.index) for gpu in present)})" if present else "this machine has none"
     return COUNT.result(not missing, found + (f", {', '.join(requested)} asked for" if requested else ""), refuses=certain)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from seatrial.records.caution import Caution, Number, Scalar
@@ -283,6 +284,32 @@ def exceeds(value: float, most: float) -> bool:
     return value > most and not math.isclose(value, most, rel_tol=ROUNDING_RATIO)
 
 
+TURNS_LEAST_SAMPLES = 20
+"""Of each GPU; with fewer, a correlation is chance."""
+TURNS_LEAST_SWING_PCT = 30.0
+"""Between the 10th and 90th percentile of a GPU's utilisation: less is noise about a level."""
+TURNS_MOST_CORRELATION = -0.5
+"""Spearman's, of two GPUs' utilisation; weaker than this, other causes dominate."""
+TURNS_LEAST_WIDTHS = 4.0
+"""Standard deviations of chance: with 28 pairs of eight GPUs fewer than 1 in 1,000 healthy runs is this far out."""
+IDLE_PCT = 10.0
+"""A GPU at most this busy idles."""
+IN_TURNS = "anti_correlated_gpus"
+"""Kind of the cause."""
+JITTER_RATIO = 2.0
+"""The seeds' bound for iter p90/p50: where it is persistently above, the platform jitters."""
+JITTER_SHARE = 0.5
+"""Of a run's timing windows: from here on it is persistent."""
+LEAST_WINDOWS = 3
+
+
+def jitters_persistently(ratios: Sequence[float]) -> bool | None:
+    """Whether p90/p50 is above JITTER_RATIO in half of the windows or more; None where they are too few."""
+    if len(ratios) < LEAST_WINDOWS:
+        return None
+    return sum(exceeds(ratio, JITTER_RATIO) for ratio in ratios) >= JITTER_SHARE * len(ratios)
+
+
 CONFIDENCE = 0.95
 """Of the interval of a single figure."""
 AUDIO_PER_SAMPLE = "audio_s_per_sample"
@@ -314,6 +341,17 @@ class TimingPoint:
     step: int
     values: dict[str, float | None]
     """`data_wait_ms_p50`, `data_wait_ms_p90`, … `iter_ms_p90`."""
+
+    @property
+    def iter_ratio(self) -> float | None:
+        """iter p90/p50; None where either is unknown."""
+        p50, p90 = self.values.get("iter_ms_p50"), self.values.get("iter_ms_p90")
+        return p90 / p50 if p50 and p90 and math.isfinite(p90 / p50) else None
+
+
+def iter_ratios(points: Sequence[TimingPoint], window: int) -> list[float]:
+    """iter p90/p50 of each timing window of `window` steps that does not hold step 0, which is cold."""
+    return [ratio for point in points if point.step >= window and (ratio := point.iter_ratio) is not None]
 
 
 @dataclass(frozen=True, kw_only=True)

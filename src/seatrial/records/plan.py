@@ -226,6 +226,20 @@ SENTINEL = "sentinel"
 
 
 @dataclass(frozen=True, kw_only=True)
+class NeededCampaign:
+    """A campaign that must have passed before the plan may start."""
+
+    campaign: str
+    """Its output folder."""
+    ready: str = ""
+    """The ready criteria that its verdict must rest on; empty for any."""
+    plan: str = ""
+    """The plan file that runs it, for the message; empty where none is named."""
+    enforced: bool = True
+    """False where the user chose to start all the same: then it is a warning."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CampaignPlan:
     """One plan, resolved. Several may share an output folder; each is kept under its name in OUT/plans/."""
 
@@ -247,6 +261,7 @@ class CampaignPlan:
     sentinel_every: int | None = None
     """Runs between two of them."""
     criteria: tuple[Criterion, ...] = ()
+    needs: NeededCampaign | None = None
     stop_on_error: bool = False
     budget_s: float | None = None
     runs: tuple[RunSpec, ...] = ()

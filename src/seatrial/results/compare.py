@@ -235,8 +235,9 @@ def _against_first(groups: Sequence[ComparedGroup], picked_from: Sequence[int]) 
 
 
 def comparable_groups(campaign: GroupedCampaign) -> list[str]:
-    """Groups of the main lane with a counted run; the sentinel only watches the platform."""
-    return [group.group for group in campaign.groups if group.runs and group.lane and group.mode != SENTINEL]
+    """Groups of the main lane with a counted run, all where none is on it; the sentinel only watches the platform."""
+    counted = [group for group in campaign.groups if group.runs and group.mode != SENTINEL]
+    return [group.group for group in counted if group.lane] or [group.group for group in counted]
 
 
 def compared_group(campaign: GroupedCampaign, group: str, name: str = "") -> ComparedGroup:

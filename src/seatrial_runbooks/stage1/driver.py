@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.stage1.command_line import echo, run_reporting_errors
 from seatrial_runbooks.stage1.driver_output import logged_to, notes, plan_terms_as_variables
 from seatrial_runbooks.stage1.to_plan import TRAINER, plan_mappings
-from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, shortened_names
+from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, shortened_names, unknown_names
 
 NAME = "run_stage1_ab_bench.sh"
 PLACE_IN_VARIABLES = "(Here place.include is INCLUDE; for CPU ranks use INCLUDE=localhost and WORLD_SIZE=N.)"
@@ -46,6 +46,8 @@ class DriverPlan:
     mapping: dict[str, Any]
     plan: CampaignPlan
     variables: Variables
+    missing: tuple[str, ...] = ()
+    """Of a dry run: data and weights that are not here."""
 
 
 def main(environ: MutableMapping[str, str], argv: Sequence[str]) -> int:
@@ -75,11 +77,11 @@ def parse_options(argv: Sequence[str]) -> Options:
     return Options(trainer=trainer, **{known[argument]: True for argument in arguments})
 
 
-def prepare_plans(all_variables: Sequence[Variables], options: Options) -> list[DriverPlan]:
-    """The checked plans of each set of variables; starts nothing."""
+def prepare_plans(all_variables: Sequence[Variables], options: Options, **more: Any) -> list[DriverPlan]:
+    """The checked plans of each set of variables, with `more` keys in each; starts nothing."""
     from seatrial.plan.load import plan_from_mapping
     from seatrial.plan.resolve import resolve_plan
-    from seatrial_runbooks.stage1.preflight import check_baseline, check_run_count, check_runnable
+    from seatrial_runbooks.stage1.preflight import check_baseline, check_gpus, check_run_count, check_runnable
 
     cwd, now = Path.cwd(), datetime.now()
     if not options.trainer.is_file():
@@ -88,14 +90,22 @@ def prepare_plans(all_variables: Sequence[Variables], options: Options) -> list[
     for variables in all_variables:
         if variables["DRIVER_LOG_PATH"] and (log := Path(variables["DRIVER_LOG_PATH"])).is_dir():
             raise UsageError(f"DRIVER_LOG_PATH is {log}, which is a folder: give a file, such as {log / 'driver.log'}")
-        mappings = plan_mappings(variables, cwd, now, options.trainer)
+        dry_run = options.dry_run or variables["DRY_RUN"]
+        mappings = [{**mapping, **more} for mapping in plan_mappings(variables, cwd, now, options.trainer)]
         try:
             resolved = [resolve_plan(plan_from_mapping(mapping, NAME), source=NAME, cwd=cwd) for mapping in mappings]
         except PlanError as error:
             raise UsageError(plan_terms_as_variables(str(error).removeprefix(f"{NAME}: "))) from error
         check_baseline(resolved, variables)
-        check_runnable(resolved, variables, cwd)
-        plans += [DriverPlan(mapping=mapping, plan=plan, variables=variables) for mapping, plan in zip(mappings, resolved, strict=True)]
+        missing = tuple(check_runnable(resolved, variables, cwd, dry_run=dry_run))
+        if not dry_run:
+            check_gpus(resolved, variables)
+        if variables["IGNORE_NEEDS"]:
+            resolved = [replace(plan, needs=replace(plan.needs, enforced=False)) if plan.needs else plan for plan in resolved]
+        plans += [
+            DriverPlan(mapping=mapping, plan=plan, variables=variables, missing=missing)
+            for mapping, plan in zip(mappings, resolved, strict=True)
+        ]
     check_run_count([one.plan for one in plans], options.yes or options.dry_run)
     return plans
 
@@ -156,7 +166,7 @@ def print_plans(plans: Sequence[DriverPlan]) -> int:
     from seatrial.core.files import write_text
     from seatrial.plan.yaml_text import plan_yaml
 
-    for line in notes(plans[0].variables):
+    for line in [*notes(plans[0].variables), *dict.fromkeys(f"[WARN] not here: {text}" for one in plans for text in one.missing)]:
         echo(line)
     with tempfile.TemporaryDirectory() as folder:
         for one in plans:
@@ -174,11 +184,20 @@ def _drive(environ: MutableMapping[str, str], argv: Sequence[str]) -> int:
         return 0
     variables = read(environ)
     plans = prepare_plans([variables], options)
+    unknown = name_warnings(environ, variables)
     if options.dry_run or variables["DRY_RUN"]:
+        for line in unknown:
+            echo(line)
         return print_plans(plans)
-    more = [*(f"[WARN] {text}" for text in shortened_names(environ, VARIABLES)), *remove_from_environment(environ, variables)]
-    print_head(plans, more)
+    print_head(plans, [*unknown, *remove_from_environment(environ, variables)])
     return run_plans(plans)
+
+
+def name_warnings(environ: Mapping[str, str], variables: Variables) -> list[str]:
+    """A line for each unknown name that resembles the driver's, and for those that IGNORE_UNKNOWN lets pass."""
+    passed = unknown_names(environ) if variables["IGNORE_UNKNOWN"] else []
+    ignored = [f"{text.partition('; IGNORE_UNKNOWN')[0]}; ignored, IGNORE_UNKNOWN is 1" for text in passed]
+    return [f"[WARN] {text}" for text in [*ignored, *shortened_names(environ, VARIABLES)]]
 
 
 def _run(driver_plan: DriverPlan) -> tuple[int, bool]:
@@ -197,10 +216,12 @@ def _run(driver_plan: DriverPlan) -> tuple[int, bool]:
             from_start=not variables["RESUME_RUNS"],
             # As the original driver does.
             keep_going=True,
+            how_to_resume="RESUME_RUNS=true resumes" if not variables["RESUME_RUNS"] else "",
             view=driver_view(Path(driver_plan.plan.output), tail_lines, views),
         )
     except RefusedError as error:
-        raise RefusedError(f"{error}\n  {PLACE_IN_VARIABLES}" if "place" in str(error) else str(error)) from error
+        text = plan_terms_as_variables(str(error))
+        raise RefusedError(f"{text}\n  {PLACE_IN_VARIABLES}" if "place" in str(error) else text) from error
     except UsageError as error:
         raise UsageError(plan_terms_as_variables(str(error))) from error
     return code, any(view.failed for view in views)

@@ -45,10 +45,24 @@ PLAN_TERMS = {
     "place.ranks": "WORLD_SIZE",
     "place.include": "INCLUDE",
     "place.hostfile": "HOSTFILE",
+    "place.port_base": "MASTER_PORT_BASE",
     "place.port": "MASTER_PORT",
     "output: ": "OUTPUT_ROOT: ",
     "choose another with --out": "choose another OUTPUT_ROOT",
     "the same plan without --again resumes": "RESUME_RUNS=true resumes",
+    "run it first, or start all the same with --ignore-needs": "run phase B into it first (OUTPUT_ROOT=… "
+    "./scripts/run_phaseb_4090_stability.sh), or start all the same with IGNORE_NEEDS=1",
+    "needed campaign ": "NEEDS=",
+    "choose another disk with --out": "choose another disk with OUTPUT_ROOT",
+    "with --out": "with OUTPUT_ROOT",
+    "limits.start_s": "MAX_WAIT_TRAIN_LOG_SEC",
+    "limits.run_s": "RUN_TIMEOUT_SEC",
+    "telemetry.gpu_s": "GPU_TELEMETRY_INTERVAL_SEC",
+    "telemetry.host_s": "HOST_TELEMETRY_INTERVAL_SEC",
+    "timing.sync": "ENABLE_CUDA_SYNC_TIMING",
+    "timing.log_every": "SWEEP_LOG_EVERY",
+    "timing.tail_points": "TAIL_TIMING_POINTS",
+    "rank_scope: all": "TIMING_RANK_SCOPE=all",
 }
 
 
@@ -327,7 +341,7 @@ class DriverView(PlainView):
             self.failed += 1
             self._print_line(f"[WARN] {outcome.outcome.value}, {outcome.cause.value}: {outcome.detail}")
             if outcome.action:
-                self._print_line(f"[WARN] what to do: {outcome.action}")
+                self._print_line(f"[WARN] what to do: {plan_terms_as_variables(outcome.action)}")
             self._print_tails(self._paths.run(spec.run).attempt(outcome.attempt))
 
     def _print_tails(self, attempt: AttemptPaths) -> None:

@@ -19,6 +19,7 @@ from seatrial_runbooks.stage1.command_line import echo, run_reporting_errors
 from seatrial_runbooks.stage1.driver import (
     Options,
     log_path,
+    name_warnings,
     parse_options,
     prepare_plans,
     print_head,
@@ -29,6 +30,7 @@ from seatrial_runbooks.stage1.driver import (
 from seatrial_runbooks.stage1.driver_output import logged_to
 from seatrial_runbooks.stage1.phaseb_check import SENTINELS, Thresholds
 from seatrial_runbooks.stage1.phaseb_check import main as check
+from seatrial_runbooks.stage1.to_plan import PHASE_B_CRITERIA
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read
 
 NAME = "run_phaseb_4090_stability.sh"
@@ -76,12 +78,12 @@ def _drive(environ: MutableMapping[str, str], options: Options) -> int:
     repeats, least = both[0]["REPEATS"], Thresholds().min_repeats
     if repeats < least:
         warnings.append(f"[WARN] REPEATS is {repeats}, but the check needs {least}: it cannot pass")
-    plans = prepare_plans(both, options)
+    plans = prepare_plans(both, options, criteria=[{"ready": PHASE_B_CRITERIA}])
     if options.dry_run or both[0]["DRY_RUN"]:
-        for line in warnings:
+        for line in [*name_warnings(environ, both[0]), *warnings]:
             echo(line)
         return print_plans(plans)
-    print_head(plans, [*remove_from_environment(environ, both[0]), *warnings])
+    print_head(plans, [*name_warnings(environ, both[0]), *remove_from_environment(environ, both[0]), *warnings])
     code = run_plans(plans)
     # Interrupted or without tables there is nothing to check; failed runs are judged by the check.
     if code in (INTERRUPTED, WRONG_USE):

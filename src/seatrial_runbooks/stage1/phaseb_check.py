@@ -1,7 +1,8 @@
 """Phase B acceptance: are the sentinel groups of a campaign stable enough to go on to tuning?
 
-In: a campaign's run_manifest.tsv, Seatrial's or the original scripts', and thresholds. Out: a `Report`; as a command a table, then a
-`[PASS]` line per group if every group passes, else only a `[FAIL]` line per reason.
+In: a campaign's run_manifest.tsv, Seatrial's or the original scripts', with the runs' gpu_telemetry.csv and train.log, and thresholds. Out:
+a `Report`; as a command a table, then a `[PASS]` line per group if every group passes, else only a `[FAIL]` line per reason. GPUs that take
+turns and ratios persistently above 2 fail a group whatever its figures are; where they could not be looked for, an `[INFO]` line says so.
 
 ./scripts/check_phaseb_stability.py --output-root outputs/bench_4090_phaseB_diag --groups sweep_z0_mb128_nw6_pf4
 
@@ -35,6 +36,7 @@ from seatrial.core.errors import DONE, FAILED, INTERRUPTED, WRONG_USE, UsageErro
 from seatrial.core.tables import format_cell
 from seatrial.records.measure import exceeds
 from seatrial_runbooks.stage1.command_line import StrictParser, count, limit, write_to
+from seatrial_runbooks.stage1.platform_jitter import PlatformJitter, platform_jitter
 
 RATIO, ITER_P50, TELEMETRY_EMPTY = "iter_p90_over_p50", "last_iter_ms_p50", "gpu_telemetry_empty_flag"
 NOT_ENFORCED = 1.0
@@ -96,6 +98,8 @@ class GroupCheck:
     iter_p50_cv: float | None = None
     telemetry_empty_ratio: float | None = None
     reasons: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """Jitter of the platform that could not be looked for, and why."""
 
 
 def group_check(group: str, manifests: Manifests, thresholds: Thresholds) -> GroupCheck:
@@ -114,8 +118,18 @@ def group_check(group: str, manifests: Manifests, thresholds: Thresholds) -> Gro
         iter_p50_cv=statistics.stdev(iters_ms) / statistics.fmean(iters_ms) if len(iters_ms) >= LEAST_FOR_CV else None,
         telemetry_empty_ratio=empty.count(True) / len(empty) if empty and None not in empty else None,
     )
-    reasons = [*_no_rows(group, manifests)] or [*_missing(counted, manifests), *_beyond(figures, thresholds)]
-    return replace(figures, reasons=tuple(reasons))
+    jitter = [(row, platform_jitter(manifests.path.parent, row.run, row.attempt)) for row in counted]
+    reasons = [*_no_rows(group, manifests)] or [*_missing(counted, manifests), *_beyond(figures, thresholds), *_jitter(jitter, "found")]
+    return replace(figures, reasons=tuple(reasons), unknown=tuple(_jitter(jitter, "unknown")))
+
+
+def _jitter(found: Sequence[tuple[Row, PlatformJitter]], kind: str) -> Iterator[str]:
+    """Each text once, with the repeats that it is about."""
+    repeats: dict[str, list[str]] = {}
+    for row, jitter in found:
+        for text in getattr(jitter, kind):
+            repeats.setdefault(text, []).append(f"r{row.repeat}")
+    yield from (f"{text} in {', '.join(own)}" for text, own in repeats.items())
 
 
 def _rows_of(group: str, manifests: Manifests) -> list[Row]:
@@ -229,6 +243,7 @@ def report_text(report: Report) -> str:
         text = f"[FAIL] {report.manifest} cannot be used: {report.problem}; give the campaign by --output-root or the file by --manifest"
         return printable(text) + "\n"
     lines = [f"manifest: {report.manifest}", *_table(report), *(f"[INFO] {note}" for note in report.notes)]
+    lines += [f"[INFO] {group.group}: not checked: {text}" for group in report.groups for text in group.unknown]
     if report.passed:
         lines += [f"[PASS] {group.group}: stable over {group.num_repeats} repeats" for group in report.groups]
     else:

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.cli.run import MAX_RUNS_WITHOUT_YES
-from seatrial.core.errors import UsageError, did_you_mean, nearest
+from seatrial.core.errors import RefusedError, UsageError, did_you_mean, nearest
 from seatrial.core.paths import CampaignPaths
+from seatrial.machine.gpus import read_driver
 from seatrial.records.columns import TRAINER_KEYS
 from seatrial.records.plan import HOSTFILE, CampaignPlan, RunSpec
 from seatrial_runbooks.stage1.to_plan import AB_GROUPS, is_on_cpu, variable_names
@@ -26,14 +27,36 @@ CHECKED_HERE = ("pretrained_checkpoint", "precision", "device")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
-def check_runnable(plans: Sequence[CampaignPlan], variables: Variables, cwd: Path) -> None:
-    """Raise for everything that would fail every run of a group."""
+def check_runnable(plans: Sequence[CampaignPlan], variables: Variables, cwd: Path, *, dry_run: bool = False) -> list[str]:
+    """Raise for everything that would fail every run of a group. For a `dry_run` data and weights may be missing: they are returned."""
     formats = [*_formats_without_gpu(variables)]
     # The trainer would report the same format again.
-    trainer_problems = [] if formats else [problem for plan in plans for problem in _plan_problems(plan, variables, cwd)]
-    problems = dict.fromkeys([*formats, *trainer_problems, *_missing_weights(variables, cwd)])
+    found = [] if formats else [problem for plan in plans for problem in _plan_problems(plan, variables, cwd)]
+    configuration = [*formats, *(problem.text for problem in found if not problem.of_host)]
+    missing = list(dict.fromkeys([*(problem.text for problem in found if problem.of_host), *_missing_weights(variables, cwd)]))
+    problems = list(dict.fromkeys([*configuration, *([] if dry_run else missing)]))
     if problems:
-        raise UsageError("\n  ".join(["the runs would fail:", *problems]) if len(problems) > 1 else next(iter(problems)))
+        raise UsageError("\n  ".join(["the runs would fail:", *problems]) if len(problems) > 1 else problems[0])
+    return missing
+
+
+def check_gpus(plans: Sequence[CampaignPlan], variables: Variables) -> None:
+    """Raise where INCLUDE names GPUs of this machine and it has none."""
+    places = [run.place for plan in plans for run in plan.runs if run.place.kind != HOSTFILE and run.place.devices]
+    driver = read_driver() if places else None
+    if driver is not None and not driver.gpus:
+        why = f" ({driver.problem})" if driver.problem else ""
+        raise RefusedError(
+            f"INCLUDE is {variables['INCLUDE']}, and no GPU was found on this machine{why}: use INCLUDE=localhost WORLD_SIZE="
+            f"{places[0].ranks} for ranks on the CPU"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunProblem:
+    text: str
+    of_host: bool = False
+    """Something is missing on this host; the configuration is valid."""
 
 
 def check_baseline(plans: Sequence[CampaignPlan], variables: Variables) -> None:
@@ -73,7 +96,7 @@ def variables_of_group(group: str, variables: Variables) -> dict[str, str]:
     return names
 
 
-def _plan_problems(plan: CampaignPlan, variables: Variables, cwd: Path) -> Iterator[str]:
+def _plan_problems(plan: CampaignPlan, variables: Variables, cwd: Path) -> Iterator[RunProblem]:
     try:
         from seatrial_workloads.contrastive.hydra_config.compose import settings_from
         from seatrial_workloads.contrastive.hydra_config.to_settings import ConfigurationError, with_key_names
@@ -88,13 +111,15 @@ def _plan_problems(plan: CampaignPlan, variables: Variables, cwd: Path) -> Itera
         except (ConfigurationError, ValueError) as error:
             problem = with_key_names(str(error))
             source = "EXPERIMENT: " if problem.startswith("there is no experiment") else ""
-            yield settings_as_variables(f"{source}{problem}", names)
+            yield RunProblem(text=settings_as_variables(f"{source}{problem}", names))
             continue
         # GPUs of other hosts are checked there.
         gpus = spec.place.ranks if spec.place.kind == HOSTFILE else len(spec.place.devices)
         found = base.host_problems(num_gpus=gpus, cwd=cwd)
         yield from (
-            f"{names[setting]}: {settings_as_variables(problem, names)}" for setting, problem in found if setting not in CHECKED_HERE
+            RunProblem(text=f"{names[setting]}: {settings_as_variables(problem, names)}", of_host=True)
+            for setting, problem in found
+            if setting not in CHECKED_HERE
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from seatrial.plan.placeholders import escape, value_text
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import SWEEP_LABELS as LABELS
 from seatrial.records.columns import TRAINER_KEYS
-from seatrial_runbooks.stage1.variables import AB, BOTH, NO_CHECKPOINT, SWEEP, Variables
+from seatrial_runbooks.stage1.variables import AB, BOTH, NO_CHECKPOINT, PATH, SWEEP, TRAINER_VARIABLES, VARIABLES, Variables
 
 
 def place_of(variables: Variables) -> dict[str, Any]:
@@ -148,6 +148,27 @@ def fixed_settings(variables: Variables) -> dict[str, Scalar]:
     return settings
 
 
+# The mainline of the procedure, by settings of the plan; ZeRO stages are added by the mode.
+MAINLINE: dict[str, Any] = {
+    "precision": "auto",
+    "model_load_dtype": "auto",
+    "speech_attn_impl": ["auto", "sdpa"],
+    "text_attn_impl": ["auto", "sdpa"],
+    "tf32": True,
+    "matmul_precision": "high",
+    "torch_compile": False,
+    "fixed_slice_s": None,
+    "length_buckets": False,
+}
+MAINLINE_ZERO_STAGE = 0
+
+
+def lane_of(zero_stages: Sequence[int]) -> dict[str, Any]:
+    """`lane`: runs with other values are marked and ranked apart. Several ZeRO stages are what the command compares."""
+    several = len(set(zero_stages)) > 1
+    return {"zero_stage": sorted(set(zero_stages)) if several else MAINLINE_ZERO_STAGE, **MAINLINE}
+
+
 def group_settings(variables: Variables, prefix: str, names: dict[str, str]) -> dict[str, Scalar]:
     """Settings of one group of MODE=ab, or of every group of the sweep."""
     return {setting: variables[f"{prefix}{ending}"] for ending, setting in names.items()}
@@ -162,7 +183,26 @@ def trainer_args(variables: Variables, settings: dict[str, Scalar]) -> list[str]
         *(f"{key}={_placeholder(setting, settings.get(setting))}" for key, setting in keys.items()),
         *_switches(variables["PRECISION_MODE"]),
         *(f"++train.{key}={value_text(value)}" for key, value in timing_keys(variables).items()),
+        *_further_keys(variables),
     ]
+
+
+def _further_keys(variables: Variables) -> Iterator[str]:
+    """Of the variables that the original driver did not have, only those that are given: other commands stay as they were, and so do the
+    hashes of their runs."""
+    from seatrial_workloads.contrastive.hydra_config.keys import KEYS
+
+    for name, (settings, _, _) in TRAINER_VARIABLES.items():
+        value = variables[name]
+        if name not in variables.given:
+            continue
+        # Several keys may set one setting: both ZeRO buckets have one size.
+        for key in [key for key, entry in KEYS.items() if entry.fields == settings]:
+            text = f"[{','.join(map(str, value))}]" if isinstance(value, tuple) else value_text(value)
+            quoted = isinstance(value, str) and (
+                set(value) & set(",:") or (VARIABLES[name].kind is PATH and _needs_quotes(settings[0], value))
+            )
+            yield f"++{key}={escape(chr(39) + text + chr(39) if quoted else text)}"
 
 
 def timing_keys(variables: Variables) -> dict[str, Scalar]:
@@ -194,6 +234,8 @@ def variable_names(prefix: str) -> dict[str, str]:
         **group,
         **(axes if prefix == "SWEEP_" else {"micro_batch": "AB_MICRO_BATCH"}),
         **FROM_VARIABLE,
+        **{setting: name for name, (settings, _, _) in TRAINER_VARIABLES.items() for setting in settings},
+        "attn_impl": "ATTN_IMPL",
         "pretrained_checkpoint": "PRETRAINED_CKPT",
         "fixed_slice_s": "FIXED_SLICE_SECONDS",
         BOUNDARIES: "LENGTH_BUCKET_BOUNDARIES_SEC",
@@ -231,6 +273,7 @@ def _switches(precision: str) -> list[str]:
 
 TRAINER = Path(__file__).parents[3] / "runbooks" / "stage1" / "train.py"
 """Its place in a checkout."""
+PHASE_B_CRITERIA = "stage1_stability"
 DEFAULT_OUTPUT = "outputs/bench_stage1_ab_%Y%m%d_%H%M%S"
 AB_GROUPS = {"old_like": "AB_OLD_", "tuned": "AB_TUNED_"}
 """Groups of MODE=ab and the prefixes of their variables."""
@@ -283,6 +326,8 @@ def _ab(variables: Variables, trainer: Path) -> dict[str, Any]:
         "order": "rounds" if variables["ORDER"] == "nested" else "interleaved",
         **_workload(variables, trainer, settings),
         "axes": {"variant": {"bundles": bundles}},
+        # The procedure's A/B runs the loop under ZeRO 1, old and tuned alike.
+        "lane": {**MAINLINE, "zero_stage": sorted({int(bundle["zero_stage"] or 0) for bundle in bundles.values()})},
         "timing": _timing(variables, log_every(variables, AB)),
     }
 
@@ -296,6 +341,7 @@ def _sweep(variables: Variables, trainer: Path) -> dict[str, Any]:
         "order": variables["ORDER"],
         **_workload(variables, trainer, {**fixed_settings(variables), **group_settings(variables, "SWEEP_", GROUP_SETTINGS)}),
         "axes": {axis: {"label": LABELS[axis], "values": list(taken)} for axis, taken in values.items()},
+        "lane": lane_of(values["zero_stage"]),
         "timing": _timing(variables, log_every(variables, SWEEP)),
     }
 
@@ -320,6 +366,7 @@ def _common_keys(variables: Variables) -> dict[str, Any]:
         "telemetry": {key: _interval_s(variables, kind) for key, kind in (("gpu_s", "GPU"), ("host_s", "HOST"))},
         "stop_on_error": variables["STOP_ON_ERROR"],
         "baseline": variables["BASELINE_GROUP"],
+        **({"needs": {"campaign": variables["NEEDS"], "ready": PHASE_B_CRITERIA}} if variables["NEEDS"] else {}),
     }
 
 

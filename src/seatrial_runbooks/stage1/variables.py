@@ -6,14 +6,16 @@ similar to the driver's are refused: a sweep must not run on a default because o
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from seatrial.core.errors import UsageError, nearest
 from seatrial.core.ports import LAST_PORT
+from seatrial_workloads.contrastive.settings import Settings
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,11}")
 _DECIMAL = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
@@ -73,6 +75,30 @@ def decimal(above: float) -> Kind:
         return number
 
     return Kind(f"a number above {above:g}", parse)
+
+
+def number(least: float) -> Kind:
+    """As decimal, and with an exponent: 1e-4."""
+
+    def parse(text: str) -> float:
+        value = float(text) if text.isascii() and text == text.strip() else math.nan
+        if not least <= value < math.inf:
+            raise ValueError
+        return value
+
+    return Kind(f"a number, {least:g} or more, such as 1e-4", parse)
+
+
+def pair(example: str) -> Kind:
+    """Two numbers, comma-separated."""
+
+    def parse(text: str) -> tuple[float, ...]:
+        values = tuple(number(0).parse(part.strip()) for part in text.split(","))
+        if len(values) != 2:
+            raise ValueError
+        return values
+
+    return Kind(f"two numbers, as in {example}", parse)
 
 
 def list_of(item: Kind, example: str) -> Kind:
@@ -144,12 +170,29 @@ def _suggest(name: str, known: Collection[str]) -> str | None:
     return f"did you mean {near}?" if near else None
 
 
+def setting_names(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
+    """A message for each unknown name that is a setting of the trainer, or what other programs call it: with the driver's own name."""
+    mode = environ.get("MODE") or AB
+    unknown = [name for name in sorted(environ) if environ[name] and name not in known and name == name.upper()]
+    found = {name: setting for name in unknown if (setting := SYNONYMS.get(name, name.lower())) in SETTINGS}
+    return [f"{name} is not a variable of this driver: use {_setting_variable(setting, mode)}" for name, setting in found.items()]
+
+
+def _setting_variable(setting: str, mode: str) -> str:
+    """The variable that sets it in this mode; both groups of MODE=ab have one of their own."""
+    if setting in BY_MODE:
+        return BY_MODE[setting][AB if mode == AB else SWEEP]
+    return SETTING_VARIABLES[setting]
+
+
 def shortened_names(environ: Mapping[str, str], known: Collection[str]) -> list[str]:
     """A message for each name that lacks one part of a driver's: PRECISION, TAIL_POINTS. Only a warning, since other programs may use
     such names."""
     messages = []
     others = (*FOREIGN_PREFIXES, TORCH)
-    for name in sorted(name for name, value in environ.items() if value and name not in known and not name.startswith(others)):
+    settings = {*SYNONYMS, *(setting.upper() for setting in SETTINGS)}
+    candidates = (name for name, value in environ.items() if value and name not in known and name not in settings)
+    for name in sorted(name for name in candidates if not name.startswith(others)):
         parts = set(name.split("_"))
         meant = [one for one in known if parts < set(one.split("_")) and len(one.split("_")) == len(name.split("_")) + 1]
         if meant:
@@ -200,6 +243,41 @@ _GROUP_VARIABLES: dict[str, tuple[Kind, str, str]] = {
     "PREFETCH_FACTOR": (POSITIVE, "settings.prefetch_factor", "Batches each worker prefetches."),
 }
 
+SETTINGS = frozenset(field.name for field in fields(Settings))
+# Settings that the original driver had no variable for. Passed on only where they are given: the experiment has their values otherwise.
+PART_LIST = Kind(
+    "true, false, all, none, equal, or a list of parts", _text_where(re.compile(r"(equal:)?[a-z][a-z0-9_]*(,[a-z][a-z0-9_]*)*").fullmatch)
+)
+TRAINER_VARIABLES: dict[str, tuple[tuple[str, ...], Kind, str]] = {
+    "TRAIN_SEED": (("seed",), NOT_NEGATIVE, "Seed of weights, order, slices and masks."),
+    "TRAIN_ENGINE": (("engine",), one_of("deepspeed", "ddp"), "Training engine."),
+    "TRAIN_RESUME_FROM": (("resume_from",), PATH, "A checkpoint or run folder to resume from."),
+    "TRAIN_GATHER_NEGATIVES": (("gather_negatives",), FLAG, "Use the utterances of all ranks as negatives."),
+    "TRAIN_MASK_TIME_PROB": (("mask_time_prob",), number(0), "Share of audio frames masked in training."),
+    "FAST_PATHS": (("fast_paths",), PART_LIST, "The trainer's own speed-ups: which parts are used."),
+    "MIXED_PRECISION": (("mixed_precision",), WORD, "How 16-bit training is done: autocast or weights."),
+    "TRAIN_MIN_MAX_AUDIO_SECOND": (("min_slice_s", "max_slice_s"), pair("1.0,3.0"), "Shortest and longest random slice."),
+    "TRAIN_LR": (("lr",), number(0), "Learning rate of Adam at the end of the warm-up."),
+    "TRAIN_BETAS": (("beta1", "beta2"), pair("0.8,0.999"), "The two betas of Adam."),
+    "TRAIN_EPS": (("eps",), number(0), "The epsilon of Adam."),
+    "TRAIN_WEIGHT_DECAY": (("weight_decay",), number(0), "The weight decay of Adam."),
+    "TRAIN_WARMUP_STEPS": (("warmup_steps",), NOT_NEGATIVE, "Warm-up steps of the learning rate."),
+    "TRAIN_SCHEDULE_STEPS": (("schedule_steps",), POSITIVE, "Steps until the learning rate reaches its minimum."),
+    "TRAIN_MIN_LR_RATIO": (("min_lr_ratio",), number(0), "Minimum learning rate as a share of the highest."),
+    "TRAIN_GRADIENT_CLIPPING": (("gradient_clipping",), number(0), "Maximum gradient norm."),
+    "TRAIN_TORCH_ADAM": (("torch_adam",), FLAG, "true for torch's Adam, false for DeepSpeed's FusedAdam."),
+    "TRAIN_OVERLAP_COMM": (("overlap_comm",), FLAG, "Overlap ZeRO communication with the backward pass."),
+    "TRAIN_BUCKET_SIZE": (("bucket_size",), POSITIVE, "Elements per ZeRO collective."),
+    "TRAIN_EVAL_BATCH_SIZE": (("eval_batch_size",), POSITIVE, "Utterances per validation batch."),
+    "TRAIN_EVAL_BATCHES": (("eval_batches",), POSITIVE, "Most batches per validation."),
+    "TRAIN_EVAL_SEQUENTIAL": (("eval_sequential",), FLAG, "Validate in file order."),
+    "TRAIN_CHECKPOINT_KEEP": (("checkpoint_keep",), POSITIVE, "Checkpoints kept."),
+    "TRAIN_CHECKPOINT_EXCLUDE_FROZEN": (("checkpoint_exclude_frozen",), FLAG, "Leave the frozen encoders out of checkpoints."),
+    "TRAIN_CHECKPOINT_TAG_STYLE": (("checkpoint_tag_style",), one_of("iter", "global_step"), "Name of a checkpoint folder."),
+}
+# One that this version of the trainer does not have is no variable either.
+TRAINER_VARIABLES = {name: entry for name, entry in TRAINER_VARIABLES.items() if set(entry[0]) <= SETTINGS}
+
 SECTIONS: dict[str, tuple[Variable, ...]] = {
     "Runs": (
         Variable(
@@ -224,7 +302,10 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
         Variable("RESUME_RUNS", "true", FLAG, "--again when false", "Skip runs already finished in OUTPUT_ROOT."),
         Variable("STOP_ON_ERROR", "0", SWITCH, "stop_on_error", "1 stops at the first failed run."),
         Variable("BASELINE_GROUP", "old_like", WORD, "baseline", "Baseline of speedup_vs_baseline."),
-        Variable("DRY_RUN", "0", SWITCH, "--dry-run", "1 prints plans and commands and starts nothing."),
+        Variable("NEEDS", "", PATH, "needs", "Folder of a phase B that must have passed here before anything starts; none if omitted."),
+        Variable("IGNORE_NEEDS", "0", SWITCH, "--ignore-needs", "1 starts although NEEDS has not passed; recorded as a warning."),
+        Variable("IGNORE_UNKNOWN", "0", SWITCH, "the driver's checks", "1 warns of unknown names that look like settings; else refused."),
+        Variable("DRY_RUN", "0", SWITCH, "--dry-run", "1 prints plans and commands and starts nothing; data and weights may be missing."),
         Variable("CONDA_ENV", "", TEXT, "the interpreter", "Conda environment, by name or folder, whose Python runs everything."),
     ),
     "Limits and output": (
@@ -333,7 +414,68 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
         *_group("SWEEP_", "100 1000000 1000000 false false false"),
     ),
 }
+SECTIONS["Other settings of the trainer, by the experiment where not given"] = tuple(
+    Variable(name, "", kind, ", ".join(f"settings.{setting}" for setting in settings), text)
+    for name, (settings, kind, text) in TRAINER_VARIABLES.items()
+)
 VARIABLES: dict[str, Variable] = {variable.name: variable for section in SECTIONS.values() for variable in section}
+
+
+# Setting → its variable, for those that one variable sets in both modes.
+SETTING_VARIABLES = {
+    **{setting: name for name, (settings, _, _) in TRAINER_VARIABLES.items() for setting in settings},
+    **{
+        variable.becomes.removeprefix("settings."): variable.name
+        for variable in VARIABLES.values()
+        if variable.becomes.startswith("settings.")
+        and not variable.name.startswith(("AB_", "SWEEP_", "ENABLE_LENGTH_FIXED"))
+        and "," not in variable.becomes
+    },
+    "steps": "MAX_STEPS",
+    "device": "INCLUDE (localhost for the CPU)",
+    "attn_impl": "ATTN_IMPL",
+    "fixed_slice_s": "ENABLE_LENGTH_FIXED_SLICE=true and FIXED_SLICE_SECONDS",
+}
+# Setting → its variable in each mode.
+BY_MODE = {
+    **{
+        setting: {AB: f"AB_OLD_{ending} and AB_TUNED_{ending}", SWEEP: f"SWEEP_{ending}"}
+        for ending, (_, becomes, _) in _GROUP_VARIABLES.items()
+        for setting in [becomes.partition(",")[0].removeprefix("settings.")]
+    },
+    "micro_batch": {AB: "AB_MICRO_BATCH", SWEEP: "SWEEP_MICRO_BATCHES"},
+    "zero_stage": {AB: "AB_OLD_ZERO_STAGE and AB_TUNED_ZERO_STAGE", SWEEP: "SWEEP_ZERO_STAGES"},
+    "num_workers": {AB: "AB_OLD_NUM_WORKERS and AB_TUNED_NUM_WORKERS", SWEEP: "SWEEP_NUM_WORKERS_LIST"},
+    "prefetch_factor": {AB: "AB_OLD_PREFETCH_FACTOR and AB_TUNED_PREFETCH_FACTOR", SWEEP: "SWEEP_PREFETCH_LIST"},
+}
+# What other programs call a setting.
+SYNONYMS = {
+    **dict.fromkeys(
+        ("BATCH_SIZE", "BATCH_SIZES", "MICRO_BATCHES", "MICRO_BATCH_SIZE", "TRAIN_BATCH_SIZE", "PER_DEVICE_BATCH_SIZE"), "micro_batch"
+    ),
+    **dict.fromkeys(("ZERO", "ZERO_STAGES", "DEEPSPEED_STAGE"), "zero_stage"),
+    **dict.fromkeys(("WORKERS", "NUM_WORKERS_LIST", "DATALOADER_WORKERS", "DATALOADER_NUM_WORKERS"), "num_workers"),
+    **dict.fromkeys(("PREFETCH", "PREFETCH_LIST"), "prefetch_factor"),
+    **dict.fromkeys(("NUM_STEPS", "MAX_ITERS", "MAX_STEP_ITERATIONS", "MAX_ITERATIONS"), "steps"),
+    **dict.fromkeys(("DTYPE", "BF16", "FP16", "USE_BF16", "USE_FP16", "ENABLE_BF16", "ENABLE_FP16"), "precision"),
+    **dict.fromkeys(
+        (
+            "ENABLE_FLASH_ATTN",
+            "USE_FLASH_ATTN",
+            "FLASH_ATTN",
+            "ENABLE_FLASH_ATTENTION",
+            "USE_FLASH_ATTENTION",
+            "FLASH_ATTENTION",
+            "ATTENTION",
+        ),
+        "attn_impl",
+    ),
+    **dict.fromkeys(("COMPILE", "ENABLE_COMPILE", "USE_COMPILE", "USE_TORCH_COMPILE"), "torch_compile"),
+    **dict.fromkeys(("USE_TF32", "ALLOW_TF32"), "tf32"),
+    **dict.fromkeys(("LEARNING_RATE",), "lr"),
+    **dict.fromkeys(("FIXED_SLICE_S", "FIXED_SLICE_SEC"), "fixed_slice_s"),
+    **dict.fromkeys(("LENGTH_BUCKET", "USE_LENGTH_BUCKET"), "length_buckets"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,7 +492,7 @@ class Variables:
 
 def read(environ: Mapping[str, str], defaults: Mapping[str, str] | None = None) -> Variables:
     """Every variable's value; `defaults` override the table's."""
-    problems = misspelled_names(environ, VARIABLES)
+    problems = [] if environ.get("IGNORE_UNKNOWN") == "1" else unknown_names(environ)
     others = {"DATASET_MANIFEST_PATH": environ.get(MANIFEST_VARIABLE, ""), **(defaults or {})}
     texts = {name: environ.get(name) or others.get(name) or variable.default for name, variable in VARIABLES.items()}
     values: dict[str, Any] = {}
@@ -363,6 +505,14 @@ def read(environ: Mapping[str, str], defaults: Mapping[str, str] | None = None) 
     if problems:
         raise UsageError(problems[0] if len(problems) == 1 else "\n  ".join([f"{len(problems)} variables are invalid:", *problems]))
     return Variables(values=values, given=frozenset(name for name in VARIABLES if environ.get(name)))
+
+
+def unknown_names(environ: Mapping[str, str]) -> list[str]:
+    """A message for each name that the driver does not know and that was likely meant for it."""
+    settings = setting_names(environ, VARIABLES)
+    named = {text.partition(" ")[0] for text in settings}
+    others = [text for text in misspelled_names(environ, VARIABLES) if text.partition(" ")[0] not in named]
+    return [*others, *(f"{text}; IGNORE_UNKNOWN=1 where it is another program's" for text in settings)]
 
 
 def _describe_error(variable: Variable, text: str, error: ValueError) -> str:

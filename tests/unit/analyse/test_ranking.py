@@ -111,6 +111,12 @@ def test_a_group_with_failed_runs_keeps_its_place_and_cannot_win() -> None:
     assert found.groups[2].value is None
 
 
+def test_a_campaign_that_is_all_off_the_lane_is_ranked_among_itself_and_says_so() -> None:
+    found = rank_groups([group("odd", [200, 201], lane=False), group("exotic", [300, 301], lane=False)], "throughput")
+    assert [place.group for place in found.groups] == ["exotic", "odd"] and found.off_lane == ()
+    assert found.recommended == "exotic" and "off_lane" in {caution.kind for caution in found.cautions}
+
+
 def test_off_lane_groups_are_ranked_apart() -> None:
     found = rank_groups(
         [group("main", [100, 101]), group("exotic", [300, 301], lane=False), group("odd", [200, 201], lane=False)], "throughput"

@@ -20,8 +20,20 @@ from seatrial.judge.cross_run_criteria import (
 )
 from seatrial.judge.evidence import Facts, Reading, collect_facts
 from seatrial.records.comparison import Comparison, LossParity, LossVerdict, Scaling, ScalingPoint
-from seatrial.records.measure import Estimate, MemoryTrend, MemoryVerdict, RunHealth, SentinelDrift, StabilityVerdict, StragglerVerdict
+from seatrial.records.measure import (
+    IN_TURNS,
+    Estimate,
+    JitterCause,
+    MemoryTrend,
+    MemoryVerdict,
+    RunHealth,
+    SentinelDrift,
+    StabilityVerdict,
+    StragglerVerdict,
+    TimingPoint,
+)
 from seatrial.records.outcome import Cause, Outcome
+from seatrial.records.plan import TelemetrySpec
 from seatrial.records.results import MeasuredRun
 from seatrial.records.verdict import Baseline, Criterion, Finding, Verdict
 from tests.unit.analyse.factory import golden
@@ -98,6 +110,57 @@ def test_a_single_rank_cannot_straggle_and_unmeasured_ranks_are_no_pass() -> Non
     assert score.verdict is Verdict.PASS and score.text in SENTENCES
     assert finding(Criterion(metric="straggler_score", scope="every_run", at_most=0.1)).verdict is Verdict.INCONCLUSIVE
     assert finding(criterion, runs=[clean_runs()[0]]).verdict is Verdict.INCONCLUSIVE
+
+
+TURNS = Criterion(metric="turn_taking_runs", scope="campaign", at_most=0)
+IN_TURNS_CAUSE = JitterCause(
+    kind=IN_TURNS,
+    text="GPU 0 and GPU 1 work in turns.",
+    numbers={"gpu_a": 0, "gpu_b": 1, "rank_correlation": -0.9},
+    file="gpu_telemetry.csv",
+    window="steps 100–999",
+    n=200,
+    strength=0.9,
+)
+
+
+def on_gpus(run: MeasuredRun, *devices: str, gpu_s: float | None = 2.0) -> MeasuredRun:
+    place = dataclasses.replace(run.attempt.spec.place, devices=devices)
+    spec = dataclasses.replace(run.attempt.spec, place=place, telemetry=TelemetrySpec(gpu_s=gpu_s))
+    return dataclasses.replace(run, attempt=dataclasses.replace(run.attempt, spec=spec))
+
+
+def test_gpus_that_take_turns_fail_and_unsampled_ones_do_not_pass() -> None:
+    healthy = changed(on_gpus(clean_runs()[0], "0", "1"), uneven=(), telemetry={"gpu_util_mean_pct": 95.0}, window_s=400.0)
+    found = finding(TURNS, runs=[changed(healthy, uneven=(IN_TURNS_CAUSE,))])
+    assert found.verdict is Verdict.FAIL and "GPU 0 and GPU 1" in found.text
+    assert any(one.value == -0.9 and one.file.endswith("gpu_telemetry.csv") for one in found.evidence)
+    assert finding(TURNS, runs=[healthy]).verdict is Verdict.PASS
+    assert finding(TURNS, runs=[on_gpus(healthy, "0")]).verdict is Verdict.PASS
+    unsampled = changed(healthy, telemetry={})
+    assert finding(TURNS, runs=[unsampled]).verdict is Verdict.INCONCLUSIVE
+    assert finding(TURNS, runs=[on_gpus(healthy, "0", "1", gpu_s=None)]).verdict is Verdict.INCONCLUSIVE
+    assert finding(TURNS, runs=[changed(healthy, window_s=30.0)]).verdict is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdict"),
+    [
+        ([1.1] * 20, Verdict.PASS),
+        ([2.1] * 10 + [1.1] * 10, Verdict.FAIL),
+        ([2.1] * 9 + [1.1] * 11, Verdict.PASS),
+        ([2.0] * 20, Verdict.PASS),
+        ([2.1] * 2, Verdict.INCONCLUSIVE),
+    ],
+)
+def test_a_ratio_that_is_persistently_above_2(ratios: list[float], verdict: Verdict) -> None:
+    # The first two windows hold step 0, which is cold.
+    values = [9.0, 9.0, *ratios]
+    points = tuple(
+        TimingPoint(index=at, step=50 * at, values={"iter_ms_p50": 100.0, "iter_ms_p90": 100.0 * ratio}) for at, ratio in enumerate(values)
+    )
+    criterion = Criterion(metric="jittering_runs", scope="campaign", at_most=0)
+    assert finding(criterion, runs=[changed(clean_runs()[0], timing_points=points)]).verdict is verdict
 
 
 def test_halted_and_stalled_runs() -> None:

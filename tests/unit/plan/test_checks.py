@@ -44,7 +44,7 @@ BUNDLED = {
     "axes: {warmup_steps: [1, -1]}": "axes.warmup_steps: warmup_steps is -1",
     "{settings: {steps: 3}, steps: 4}": "steps: 4 here and 3 in settings",
     "lane: {micro_bach: 8}": "lane.micro_bach: is neither an axis nor a setting here; did you mean 'micro_batch'?",
-    "lane: {micro_batch: 99}": "lane: no group is on the main lane (micro_batch = 99)",
+    "lane: {micro_batch: '8'}": "lane.micro_batch: must be a whole number, not '8' (text)",
     "place: {include: 'node1:0,1'}": "place.include: 'node1' is another host",
     "place: {include: 'localhost:0,1', ranks: 3}": "place.ranks: 3 ranks, but include names 2 GPUs (localhost:0,1)",
     "{place: {include: 'localhost:0,1'}, axes: {place.ranks: [2, 4]}}": "axes.place.ranks: 4 ranks, but include names 2 GPUs",

@@ -187,7 +187,14 @@ def test_each_gate_fits_its_metric_and_has_a_reason(name: str) -> None:
 
 
 NUMBERS = {
-    "stage1_stability": {"counted_runs": 3, "iter_ratio_median": 1.5, "iter_ratio_max": 2.5, "throughput_cv_pct": 5},
+    "stage1_stability": {
+        "counted_runs": 3,
+        "iter_ratio_median": 1.5,
+        "iter_ratio_max": 2.5,
+        "jittering_runs": 0,
+        "turn_taking_runs": 0,
+        "throughput_cv_pct": 5,
+    },
     "stage1_speedup_v100": {"speedup_pct": 20, "loss_comparable": None, "loss_finite": None},
     "stage1_speedup_4090": {"speedup_pct": 8, "loss_comparable": None, "loss_finite": None},
     "stage1_speedup_h100": {"speedup_pct": 8, "loss_comparable": None, "loss_finite": None},

@@ -223,3 +223,61 @@ def test_its_example_is_a_plan(tmp_path: Path) -> None:
     path = tmp_path / "example.yaml"
     path.write_text(markdown().split("```yaml\n")[1].split("```")[0])
     assert load_plan(path).name == "tiny-lm-demo"
+
+
+MAINLINE = ("base", "smoke", "mainline-2x4090", "mainline-4x4090", "phase-d-flash")
+# What the procedure freezes.
+FROZEN = {"torch_compile": "true", "length_buckets": "true", "fixed_slice_s": "2.0", "matmul_precision": "highest", "tf32": "false"}
+
+
+def _stage1(name: str, *overrides: str) -> CampaignPlan:
+    path = PLANS / "stage1" / f"{name}.yaml"
+    return resolve_plan(load_plan(path, overrides), source=str(path), cwd=PLANS.parent)
+
+
+@pytest.mark.parametrize("name", MAINLINE)
+def test_the_mainline_is_frozen_and_what_leaves_it_is_marked(name: str) -> None:
+    assert all(run.lane for run in _stage1(name).runs)
+    for setting, value in FROZEN.items():
+        assert not any(run.lane for run in _stage1(name, f"settings.{setting}={value}").runs), setting
+    hashes = [run.hash for run in _stage1(name).runs]
+    assert [run.hash for run in _stage1(name, "lane=null").runs] == hashes, "no run is run again for it"
+
+
+def test_every_stage_1_plan_builds_on_the_frozen_lane() -> None:
+    for path in sorted((PLANS / "stage1").glob("*.yaml")):
+        lane = load_plan(path).lane
+        assert lane["torch_compile"] is False and lane["length_buckets"] is False and lane["fixed_slice_s"] is None, path.name
+
+
+@pytest.mark.parametrize(
+    "name", ["phase-c-candidates-4090", "phase-c-candidates-v100", "phase-c-compile", "phase-c-fixed-slice", "phase-d-flash"]
+)
+def test_phase_c_and_d_need_a_phase_b_that_passed(name: str) -> None:
+    needs = _stage1(name).needs
+    assert needs is not None and needs.ready == "stage1_stability"
+    phase_b = _resolved(Path(needs.plan))
+    assert phase_b.output == needs.campaign and {criterion.ready for criterion in phase_b.criteria} == {"stage1_stability"}
+    assert {run.place.devices for run in phase_b.runs} == {run.place.devices for run in _stage1(name).runs}
+
+
+@pytest.mark.parametrize(("gpus", "least_pct"), [("v100", 20), ("h100", 8)])
+def test_each_acceptance_set_has_a_plan(gpus: str, least_pct: float) -> None:
+    plan = _stage1(f"acceptance-{gpus}")
+    (speedup,) = [one for one in plan.criteria if one.metric == "speedup_pct"]
+    assert (speedup.ready, speedup.at_least, plan.repeats) == (f"stage1_speedup_{gpus}", least_pct, 3)
+    assert speedup.baseline is not None and speedup.baseline.group in {run.group for run in plan.runs}
+
+
+def test_the_smoke_run_over_machines_is_repeated_and_compared_with_its_baseline() -> None:
+    smoke, baseline = _stage1("multinode-smoke"), _stage1("multinode-smoke-baseline")
+    compared = [one.baseline.campaign for one in smoke.criteria if one.baseline]
+    assert smoke.repeats >= 3 and compared and set(compared) == {baseline.output}
+    assert not any(one.baseline for one in baseline.criteria), "it is the first"
+    assert [run.hash for run in smoke.runs] == [run.hash for run in baseline.runs]
+
+
+def test_two_gpus_against_four_differ_in_nothing_else() -> None:
+    plan = _stage1("scaling-2-4")
+    assert {(run.place.ranks, run.place.devices) for run in plan.runs} == {(2, ("0", "1")), (4, ("0", "1", "2", "3"))}
+    assert len({tuple(run.settings.items()) for run in plan.runs}) == 1 and plan.repeats >= 2

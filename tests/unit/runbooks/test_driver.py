@@ -13,12 +13,17 @@ from typing import Any
 import pytest
 import yaml
 
+from seatrial.campaign import preflight as campaign_preflight
+from seatrial.campaign.preflight import run_preflight
 from seatrial.cli import run as harness
 from seatrial.cli.run import execute
 from seatrial.core.errors import RefusedError, UsageError
 from seatrial.core.fallback import FALLBACK_DIR
+from seatrial.core.paths import CampaignPaths
+from seatrial.machine.gpus import Driver
 from seatrial.plan.load import plan_from_mapping
 from seatrial.plan.resolve import resolve_plan
+from seatrial.preflight.needed_campaign import check_needed
 from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.stage1 import driver, preflight
 from seatrial_runbooks.stage1.driver_output import DriverView, driver_view, plan_terms_as_variables
@@ -177,6 +182,55 @@ def test_a_dry_run_prints_plans_and_commands_and_starts_nothing(
     assert "   1  old_like_r1\n" in text and "   1  sweep_z0_mb4_nw1_pf2_r1\n" in text
     assert "deepspeed.launcher.runner" in text and "deepspeed_config_yaml.train_micro_batch_size_per_gpu=4" in text
     assert stand_in.calls == [] and sorted(path.name for path in Path.cwd().iterdir()) == ["tree"]
+
+
+def test_a_dry_run_needs_neither_data_nor_weights(drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = {"DATASET_ROOT": "no/tree", "DATASET_MANIFEST_PATH": "", "PRETRAINED_CKPT": "no.pth", "SPEECH_MODEL_PATH": "data/x/y"}
+    assert drive(DRY_RUN="1", **missing) == 0
+    text = capsys.readouterr().out
+    assert "   1  sweep_z0_mb4_nw2_pf2_r1\n" in text and "++dataset.root_dir=no/tree" in text
+    assert all(f"[WARN] not here: {name}" in text for name in ("DATASET_ROOT", "PRETRAINED_CKPT", "SPEECH_MODEL_PATH"))
+    assert drive(**missing) == 1
+    assert drive(DRY_RUN="1", EXPERIMENT="nothing_like_it", **missing) == 1, "a configuration that is wrong is wrong here too"
+
+
+@pytest.mark.parametrize("environ", [{}, {"DRY_RUN": "1"}])
+def test_a_name_that_looks_like_a_setting_is_refused_in_a_dry_run_too(
+    drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], environ: dict[str, str]
+) -> None:
+    assert drive(ZERO_STAGE="1", **environ) == 1
+    assert "[ERROR] ZERO_STAGE is not a variable of this driver: use SWEEP_ZERO_STAGES" in capsys.readouterr().err
+    assert drive(ZERO_STAGE="1", IGNORE_UNKNOWN="1", **environ) == 0
+    assert "[WARN] ZERO_STAGE is not a variable of this driver: use SWEEP_ZERO_STAGES; ignored" in capsys.readouterr().out
+
+
+def test_gpus_that_are_not_there_are_one_sentence(
+    drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "read_driver", lambda: Driver(problem="no NVIDIA driver"))
+    assert drive(INCLUDE="localhost:0,1", WORLD_SIZE="") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line == (
+        "[ERROR] INCLUDE is localhost:0,1, and no GPU was found on this machine (no NVIDIA driver): "
+        "use INCLUDE=localhost WORLD_SIZE=2 for ranks on the CPU"
+    )
+    assert stand_in.calls == [] and drive(INCLUDE="localhost:0,1", WORLD_SIZE="", DRY_RUN="1") == 0
+
+
+def test_phase_c_is_refused_without_a_phase_b_that_passed(
+    drive: Callable[..., int], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def checking(plan: CampaignPlan, **options: Any) -> int:
+        run_preflight(plan, CampaignPaths(Path(plan.output)))
+        return 0
+
+    monkeypatch.setattr(harness, "execute", checking)
+    monkeypatch.setattr(campaign_preflight, "fast_checks", lambda need: list(check_needed(need)))
+    assert drive(NEEDS="outputs/phase_b") == 2
+    text = capsys.readouterr().err
+    assert f"NEEDS={Path.cwd()}/outputs/phase_b: there is no such campaign" in text
+    assert "run_phaseb_4090_stability.sh" in text and "IGNORE_NEEDS=1" in text and "--ignore-needs" not in text
+    assert drive(NEEDS="outputs/phase_b", IGNORE_NEEDS="1") == 0
 
 
 def test_what_a_dry_run_prints_is_a_plan(drive: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import csv
+import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+from seatrial.analyse.gpu_throttling import gpu_causes
+from seatrial.analyse.telemetry_summary import WindowSpan
 from seatrial.cli import run as harness
+from seatrial.records.measure import IN_TURNS
 from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.stage1 import driver, phaseb
 from seatrial_runbooks.stage1.phaseb_check import SENTINELS, Thresholds, check, main, report_text
+from seatrial_runbooks.stage1.platform_jitter import most_opposed, simultaneous, utilisation
 from tests.original_campaign import OLD_COLUMNS, OriginalAttempt, sweep_run, write_original_campaign
 
 # What the two single commands of the procedure say.
@@ -66,6 +74,8 @@ def test_the_sentinels_three_times_each(run: Callable[..., int], calls: HarnessC
     assert run() == 0
     assert [spec.run for plan in calls.plans for spec in plan.runs] == [f"{group}_r{n}" for group in SENTINELS for n in (1, 2, 3)]
     assert {(spec.steps, spec.rank_scope) for plan in calls.plans for spec in plan.runs} == {(1001, "all")}
+    # What a phase C that needs it looks for.
+    assert {criterion.ready for plan in calls.plans for criterion in plan.criteria} == {"stage1_stability"}
     assert calls.checked == [["--output-root", str(folder / "out"), "--groups", ",".join(SENTINELS)]]
 
 
@@ -323,6 +333,61 @@ def test_wrong_use_is_1_and_no_verdict(argv: list[str], text: str, capsys: pytes
     assert main(argv) == 1
     output = capsys.readouterr()
     assert text in output.err and output.out == ""
+
+
+TELEMETRY = Path(__file__).parents[2] / "recorded" / "telemetry"
+
+
+def with_telemetry(root: Path, name: str) -> Path:
+    """A campaign whose figures pass, the second repeat of the first sentinel with recorded samples of its two GPUs."""
+    shutil.copy(TELEMETRY / f"{name}.csv", original(root) / f"{SENTINELS[0]}_r2" / "gpu_telemetry.csv")
+    return root
+
+
+def test_gpus_that_take_turns_stop_phase_b_whatever_the_step_times_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--output-root", str(with_telemetry(tmp_path / "turns", "gpus_in_turns"))]) == 2
+    text = capsys.readouterr().out
+    assert f"[FAIL] {SENTINELS[0]}: GPU 0 and GPU 1 take turns: the rank correlation of their utilisation is -0." in text
+    assert text.count("[FAIL]") == 1 and text.rstrip().endswith(" in r2")
+    assert main(["--output-root", str(with_telemetry(tmp_path / "together", "gpus_together"))]) == 0
+
+
+def test_a_ratio_persistently_above_2_stops_phase_b_even_where_the_last_window_is_steady(tmp_path: Path) -> None:
+    def runs(ratio: float) -> list[Any]:
+        attempt = OriginalAttempt(max_steps=1000, iter_p90_over_p50=ratio)
+        return [sweep_run(0, 128, 6, 4, repeat=at, attempts=(attempt,)) for at in (1, 2, 3)]
+
+    root = write_original_campaign(tmp_path / "jitter", *runs(2.1))
+    # The manifest has the last window alone.
+    shutil.copy(write_original_campaign(tmp_path / "steady", *runs(1.1)) / "run_manifest.tsv", root / "run_manifest.tsv")
+    assert reasons(root) == ("iter p90/p50 is above 2 in 19 of 19 timing windows in r1, r2, r3",)
+    assert reasons(tmp_path / "steady") == ()
+
+
+def test_what_could_not_be_looked_at_is_reported_and_is_no_reason(tmp_path: Path) -> None:
+    root = write_original_campaign(tmp_path, *(sweep_run(0, 128, 6, 4, repeat=at, gpu_telemetry="header") for at in (1, 2, 3)))
+    report = check(root, Thresholds(), groups=[GROUP])
+    assert report.passed and "not checked: GPUs in turns: gpu_telemetry.csv: it has no rows in r1, r2, r3" in report_text(report)
+
+
+@pytest.mark.parametrize("name", ["gpus_in_turns", "gpus_together"])
+@pytest.mark.parametrize("noise", [0, 20, 60])
+def test_the_check_finds_turns_where_the_report_does(name: str, noise: int) -> None:
+    rng = random.Random(noise)
+    rows = [
+        {**row, "util_gpu_pct": str(min(100, max(0, int(row["util_gpu_pct"]) + rng.randint(-noise, noise))))}
+        for row in csv.DictReader((TELEMETRY / f"{name}.csv").read_text().splitlines())
+    ]
+    by_gpu = utilisation(rows)
+    samples = simultaneous(by_gpu)
+    opposed = most_opposed(list(by_gpu), samples)
+    # The same samples: the report has them of the run's steady window.
+    columns = [(2.0 * at, float(gpu), util) for at, row in enumerate(samples) for gpu, util in enumerate(row)]
+    table = pl.DataFrame(columns, schema=["epoch_sec", "gpu_index", "util_gpu_pct"], orient="row")
+    found = [cause for cause in gpu_causes(table, WindowSpan(), 2) if cause.kind == IN_TURNS]
+    assert bool(opposed) == bool(found)
+    if opposed:
+        assert opposed[2] == pytest.approx(found[0].numbers["rank_correlation"])
 
 
 def test_the_script_needs_the_standard_library_only(tmp_path: Path) -> None:

@@ -10,9 +10,10 @@ import pytest
 from seatrial.core.errors import UsageError
 from seatrial.plan.load import plan_from_mapping
 from seatrial.plan.resolve import resolve_plan
-from seatrial.records.plan import CampaignPlan
+from seatrial.records.plan import CampaignPlan, NeededCampaign
 from seatrial_runbooks.stage1.to_plan import TRAINER, included_hosts, is_on_cpu, plan_mappings
 from seatrial_runbooks.stage1.variables import read
+from seatrial_workloads.contrastive.hydra_config.compose import settings_from
 from tests.unit.runbooks.conftest import NOW
 
 CWD = Path("/work here")
@@ -334,3 +335,47 @@ def test_braces_in_a_folder_are_braces(tmp_path: Path) -> None:
 )
 def test_ranks_are_on_the_cpu_where_no_gpu_is_named(given: dict[str, str], on_cpu: bool, include: str | None) -> None:
     assert (is_on_cpu(read(given)), included_hosts(read(given))) == (on_cpu, include)
+
+
+def test_settings_that_the_original_had_no_variable_for_are_passed_on_only_where_given() -> None:
+    def args(**environ: str) -> list[str]:
+        return mapping(**environ)["workload"]["args"]
+
+    extra = {"TRAIN_SEED": "7", "TRAIN_LR": "3e-4", "TRAIN_BETAS": "0.9,0.99", "TRAIN_BUCKET_SIZE": "1000", "FAST_PATHS": "false"}
+    new = [argument for argument in args(**extra) if argument not in args()]
+    assert new == [
+        "++train.seed=7",
+        "++model.fast_paths=false",
+        "++deepspeed_config_yaml.optimizer.params.lr=0.0003",
+        "++deepspeed_config_yaml.optimizer.params.betas=[0.9,0.99]",
+        "++deepspeed_config_yaml.zero_optimization.allgather_bucket_size=1000",
+        "++deepspeed_config_yaml.zero_optimization.reduce_bucket_size=1000",
+    ]
+    settings = settings_from(plan(**extra).runs[0].workload.args, {}).settings
+    assert (settings.seed, settings.lr, settings.beta1, settings.bucket_size) == (7, 3e-4, 0.9, 1000)
+    assert settings.fast_paths in (False, "none")
+    assert "++model.fast_paths='front_end,positions'" in args(FAST_PATHS="front_end,positions")
+
+
+def test_the_mainline_is_the_drivers_lane_too() -> None:
+    def lanes(**environ: str) -> dict[str, bool]:
+        return {run.group: run.lane for resolved in mappings(**environ) for run in _resolve(resolved).runs}
+
+    assert set(lanes(SWEEP_ZERO_STAGES="0").values()) == {True}
+    assert set(lanes(SWEEP_ZERO_STAGES="0,1").values()) == {True}, "what is compared is on the lane"
+    assert set(lanes(SWEEP_ZERO_STAGES="1").values()) == {False}
+    assert set(lanes(MODE="ab").values()) == {True}
+    for off in ({"ENABLE_TORCH_COMPILE": "true"}, {"ENABLE_LENGTH_BUCKET": "true"}, {"ATTN_IMPL": "flash_attention_2"}):
+        assert set(lanes(SWEEP_ZERO_STAGES="0", **off).values()) == {False}, off
+    assert set(lanes(ENABLE_LENGTH_FIXED_SLICE="true", FIXED_SLICE_SECONDS="2.0", SWEEP_ZERO_STAGES="0").values()) == {False}
+
+
+def test_a_phase_b_that_is_needed() -> None:
+    assert "needs" not in mapping()
+    assert mapping(NEEDS="outputs/b")["needs"] == {"campaign": "outputs/b", "ready": "stage1_stability"}
+    assert plan(NEEDS="outputs/b").needs == NeededCampaign(campaign=str(CWD / "outputs/b"), ready="stage1_stability")
+    assert hashes(plan(NEEDS="outputs/b")) == hashes(plan())
+
+
+def _resolve(written: dict[str, Any]) -> CampaignPlan:
+    return resolve_plan(plan_from_mapping(written, "test"), source="test", cwd=CWD)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+
 import pytest
 
 from seatrial.core.errors import UsageError
 from seatrial_runbooks.stage1 import variables as kinds
 from seatrial_runbooks.stage1.variables import SECTIONS, VARIABLES, help_text, read, shortened_names
+from seatrial_workloads.contrastive.hydra_config.keys import source_of
+from seatrial_workloads.contrastive.settings import Settings
 
 # As the procedures give them.
 DEFAULTS = {
@@ -30,11 +35,12 @@ DEFAULTS = {
     "SWEEP_PREFETCH_FACTOR": 2, "SWEEP_LOG_EVERY": 100, "SWEEP_VALIDATION_EVERY": 1000000, "SWEEP_CHECKPOINT_EVERY": 1000000,
     "SWEEP_DETERMINISTIC": False, "SWEEP_CUDNN_BENCHMARK": False, "SWEEP_WALL_CLOCK_BREAKDOWN": False,
     # Ours.
-    "ORDER": "nested", "DRY_RUN": False,
+    "ORDER": "nested", "DRY_RUN": False, "IGNORE_NEEDS": False, "IGNORE_UNKNOWN": False,
 }  # fmt: skip
 WITHOUT = {
     "OUTPUT_ROOT", "DRIVER_LOG_PATH", "CONDA_ENV", "MANIFEST_FALLBACK_PATH", "DATASET_MANIFEST_PATH", "SPEECH_ATTN_IMPL", "TEXT_ATTN_IMPL",
-    "FIXED_SLICE_SECONDS", "SWEEP_NUM_WORKERS_LIST", "SWEEP_PREFETCH_LIST", "MASTER_PORT", "HOSTFILE",
+    "FIXED_SLICE_SECONDS", "SWEEP_NUM_WORKERS_LIST", "SWEEP_PREFETCH_LIST", "MASTER_PORT", "HOSTFILE", "NEEDS",
+    *kinds.TRAINER_VARIABLES,
 }  # fmt: skip
 WRONG = {
     kinds.POSITIVE: ["0", "-1", "1.5", "many", "1e3", "007", " 3", "9" * 5000],
@@ -45,6 +51,7 @@ WRONG = {
     kinds.POSITIVE_DECIMAL: ["0", "-2.0", "2s", "nan", "inf"],
     kinds.TEXT: ["two\nlines", "\udcff"],
     kinds.PATH: ["two\nlines", "tab\there", "\udcff"],
+    kinds.PART_LIST: ["two words", "a,,b", "1"],
     kinds.WORD: ["two words", "../../x y", "-x"],
 }
 # What a desktop, a cluster, a container, conda and the libraries of the field leave in an environment.
@@ -68,7 +75,7 @@ CI CI_COMMIT_SHA JENKINS_HOME
 KUBERNETES_SERVICE_HOST KUBERNETES_PORT DBUS_SESSION_BUS_ADDRESS XDG_RUNTIME_DIR XDG_SESSION_ID SSH_CONNECTION SSH_AUTH_SOCK VSCODE_IPC_HOOK
 GIT_EDITOR LESSOPEN LS_COLORS http_proxy https_proxy no_proxy modules_shell PYTHONPATH PYTHONUNBUFFERED PIP_CACHE_DIR UV_CACHE_DIR
 SEATRIAL_FALLBACK_DIR SEATRIAL_PYTHON MODULEPATH LOADEDMODULES ENABLE_GPU DISABLE_TELEMETRY HISTCONTROL HISTSIZE SYNC_MODE RUN_MODE
-TEST_MODE DEBUG_MODE LOG_PATH LOG_LEVEL MAX_JOBS MAX_EPOCHS ORDER_ID PRECISION TIMEOUT_SEC SCHEDULER_JOB_ID BATCH_SIZE SEED _
+TEST_MODE DEBUG_MODE LOG_PATH LOG_LEVEL MAX_JOBS MAX_EPOCHS ORDER_ID TIMEOUT_SEC SCHEDULER_JOB_ID _
 """
 
 
@@ -191,7 +198,6 @@ def test_help_has_every_variable_with_its_default() -> None:
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("PRECISION", "PRECISION_MODE or MATMUL_PRECISION"),
         ("TAIL_POINTS", "TAIL_TIMING_POINTS"),
         ("RESUME", "RESUME_RUNS"),
         ("DRIVER_LOG", "DRIVER_LOG_PATH"),
@@ -200,6 +206,36 @@ def test_help_has_every_variable_with_its_default() -> None:
 def test_a_name_that_lacks_one_part_is_reported(name: str, meant: str) -> None:
     assert shortened_names({name: "x"}, VARIABLES) == [f"{name} is not a variable of this driver and has no effect; did you mean {meant}?"]
     read({name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "meant"),
+    [
+        ("ZERO_STAGE", "sweep", "SWEEP_ZERO_STAGES"),
+        ("ZERO_STAGE", "ab", "AB_OLD_ZERO_STAGE and AB_TUNED_ZERO_STAGE"),
+        ("BATCH_SIZE", "sweep", "SWEEP_MICRO_BATCHES"),
+        ("BATCH_SIZE", "ab", "AB_MICRO_BATCH"),
+        ("ENABLE_FLASH_ATTN", "sweep", "ATTN_IMPL"),
+        ("PRECISION", "sweep", "PRECISION_MODE"),
+        ("TORCH_COMPILE", "sweep", "ENABLE_TORCH_COMPILE"),
+        ("NUM_WORKERS", "both", "SWEEP_NUM_WORKERS_LIST"),
+        ("SEED", "sweep", "TRAIN_SEED"),
+        ("LEARNING_RATE", "sweep", "TRAIN_LR"),
+    ],
+)
+def test_what_looks_like_a_setting_is_refused_with_the_right_name(name: str, mode: str, meant: str) -> None:
+    message = refusal(MODE=mode, **{name: "1"})
+    assert message.startswith(f"{name} is not a variable of this driver: use {meant}; IGNORE_UNKNOWN=1")
+    assert read({"MODE": mode, name: "1", "IGNORE_UNKNOWN": "1"})["MODE"] == mode
+
+
+@pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Settings)])
+def test_every_setting_of_the_trainer_has_a_variable_and_a_key(field: str) -> None:
+    """Also one that the trainer gets later: add it to TRAINER_VARIABLES."""
+    variables = [kinds.SETTING_VARIABLES.get(field), *kinds.BY_MODE.get(field, {}).values()]
+    named = {word for text in variables if text for word in re.findall(r"[A-Z][A-Z0-9_]{3,}", text)}
+    assert named & set(VARIABLES), f"no variable sets {field}"
+    assert source_of(field), "and a key of train.py"
 
 
 @pytest.mark.parametrize("name", ["AB_SERVICE_HOST", "AB_PORT_80_TCP", "AB_TEST_BUCKET"])

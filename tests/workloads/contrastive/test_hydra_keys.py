@@ -120,9 +120,15 @@ def test_two_keys_of_one_field_must_agree():
     assert (settings.model_load_dtype, settings.bucket_size, settings.engine) == ("bf16", 500_000_000, "ddp")
 
 
-def test_every_field_but_the_common_attention_has_a_key():
+def test_every_field_has_a_key():
     reached = {field for key in KEYS.values() for field in key.fields}
-    assert {field.name for field in dataclasses.fields(Settings)} - reached == {"attn_impl"}
+    assert {field.name for field in dataclasses.fields(Settings)} == reached
+
+
+def test_the_common_attention_is_overridden_by_an_encoders_own():
+    settings = settings_from(["model.attn_implementation=sdpa", "model.text_encoder.attn_implementation=eager"], {}).settings
+    assert (settings.speech_attention, settings.text_attention) == ("sdpa", "eager")
+    assert settings_from([], {}).settings.speech_attention == "auto"
 
 
 def test_every_key_has_one_line_of_help():
@@ -380,15 +386,6 @@ def test_switches_overridden_by_the_precision_are_recorded():
     assert settings_from([bf16, "train.precision=fp32"], {}).no_effect[BF16] == Choice(True, False, "overridden by train.precision=fp32")
     assert settings_from([bf16, "train.precision=auto"], {}).no_effect[BF16].effective is None
     assert BF16 not in settings_from([bf16, "train.precision=bf16"], {}).no_effect
-
-
-@pytest.mark.parametrize("longest", [3, 6])
-def test_stage_2_has_its_slices_and_needs_weights(longest):
-    experiment = f"+experiment=limit_longest_1-{longest}_stage2"
-    assert "set train.pretrained_model_checkpoint=VALUE" in refused(experiment)
-    settings = settings_from([experiment, "train.pretrained_model_checkpoint=a.pth", "train.data.use_length_bucket=true"], {}).settings
-    assert (settings.slice_range_s, settings.pretrained_checkpoint) == ((1.0, float(longest)), "a.pth")
-    assert settings.boundaries_s[-1] == longest
 
 
 def test_an_experiment_of_the_user_is_found_and_checked(tmp_path):

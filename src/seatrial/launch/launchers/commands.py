@@ -15,8 +15,7 @@ from seatrial.launch.launchers import Launcher, node_paths
 from seatrial.launch.launchers.kinds import CommandLauncher, DeepspeedLauncher, PythonLauncher, TorchrunLauncher
 from seatrial.machine.gpus import ACCELERATOR, CPU, CUDA_VISIBLE_DEVICES
 from seatrial.machine.network import interface_variables
-from seatrial.machine.provenance import NOT_TUNING, TUNING_PREFIXES, is_recorded_variable
-from seatrial.machine.secrets import mask
+from seatrial.machine.provenance import is_recorded_variable, tuning_of
 from seatrial.records import events
 from seatrial.records.launch import Allocation, Command, EnvironmentVariable, Node
 from seatrial.records.plan import RunSpec
@@ -84,11 +83,7 @@ def environment(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, ca
 
 def tuning_variables(spec: RunSpec, caller: Mapping[str, str]) -> dict[str, str]:
     """The caller's variables that tune this run, secrets masked; those the plan sets are part of the run's own identity."""
-    return {
-        name: mask(name, value)
-        for name, value in sorted(caller.items())
-        if name.startswith(TUNING_PREFIXES) and name not in NOT_TUNING and name not in spec.env
-    }
+    return tuning_of(caller, spec.env)
 
 
 def _layers(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:

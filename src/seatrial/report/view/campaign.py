@@ -46,6 +46,12 @@ def ranking_rows(results: CampaignResults) -> list[RankedGroup]:
     return rows
 
 
+def main_rows(results: CampaignResults) -> list[RankedGroup]:
+    """The rows of the main lane; all of them where every group is off it."""
+    rows = ranking_rows(results)
+    return [row for row in rows if row.summary.lane] or rows
+
+
 def _note(row: RankedGroup, first: str, *, off_lane: bool) -> str:
     """`first` is the note of the group to use, '' for the others."""
     group = row.summary

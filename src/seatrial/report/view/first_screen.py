@@ -106,7 +106,7 @@ def criteria_clause(findings: Sequence[Finding]) -> str:
 
 
 def _winner(results: CampaignResults) -> HeadlinePart:
-    rows = [row for row in campaign.ranking_rows(results) if row.summary.lane]
+    rows = campaign.main_rows(results)
     first = next((row for row in rows if campaign.is_first(row)), None)
     if first is None:
         reason = results.ranking.reason or "no group could be ranked."
@@ -326,7 +326,7 @@ def _notes(results: CampaignResults) -> Iterator[KeyFinding]:
 
 def first_rows(results: CampaignResults, most: int = MOST_GROUPS) -> list[RankedGroup]:
     """The best groups of the main lane; the recommended one is among them, though of a hundred that are tied it may be the last."""
-    rows = [row for row in campaign.ranking_rows(results) if row.summary.lane]
+    rows = campaign.main_rows(results)
     rest = [row for row in rows[most:] if campaign.is_first(row)]
     return [*rows[: max(most - len(rest), 0)], *rest]
 

@@ -68,6 +68,7 @@ KEYS: dict[str, Key] = {
     f"{TEXT}.pretrained_path": to("text_model"),
     f"{TEXT}.attn_implementation": to("text_attn_impl", text=ATTENTION),
     f"{TEXT}.torch_dtype": to("model_load_dtype", text=DTYPE),
+    "model.attn_implementation": to("attn_impl"),
     "model.gather_negatives": to("gather_negatives"),
     "model.fast_paths": to("fast_paths"),
     f"{DATASET}.root_dir": to("dataset_root"),

@@ -1,0 +1,160 @@
+"""A plan that needs another campaign to have passed: what is refused, and what is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial.campaign import preflight
+from seatrial.core.errors import PlanError, RefusedError
+from seatrial.core.files import write_json
+from seatrial.core.paths import CampaignPaths
+from seatrial.machine.provenance import compute_fingerprint, gather_provenance, tuning_of
+from seatrial.plan.load import load_plan
+from seatrial.plan.resolve import resolve_plan
+from seatrial.preflight.needed_campaign import check_needed
+from seatrial.records.attempt import Provenance
+from seatrial.records.caution import Check
+from seatrial.records.codec import to_json
+from seatrial.records.plan import CampaignPlan, NeededCampaign
+from seatrial.records.verdict import CampaignVerdict, Criterion, Finding, Verdict
+from tests.unit.preflight.needs import make_need, make_run
+
+CALLER = {"PATH": "/usr/bin:/bin", "NCCL_ALGO": "Ring"}
+READY = "stage1_stability"
+
+
+def write_campaign(
+    root: Path,
+    verdict: Verdict = Verdict.PASS,
+    *,
+    ready: str = READY,
+    partial: bool = False,
+    edit: Callable[[Provenance], Provenance] = replace,
+) -> NeededCampaign:
+    """A campaign that was run here, by a shell with the caller's variables."""
+    paths = CampaignPaths(root / "b")
+    criterion = Criterion(metric="iter_ratio_max", scope="every_group", at_most=2.5, ready=ready)
+    finding = Finding(id="1", criterion=criterion, verdict=verdict, text="2.9 in z0 is above 2.5.")
+    write_json(paths.verdict, to_json(CampaignVerdict(verdict=verdict, findings=(finding,), partial=partial)))
+    found = edit(gather_provenance(root, (), env=CALLER, tuning=tuning_of(CALLER, {})))
+    for run in ("z0_r1", "z0_r2"):
+        write_json(paths.run(run).attempt(1).provenance, to_json(replace(found, fingerprint=compute_fingerprint(found))))
+    return NeededCampaign(campaign=str(paths.folder), ready=READY, plan="plans/phase-b.yaml")
+
+
+def checked(root: Path, needs: NeededCampaign) -> Check:
+    need = replace(make_need(make_run(root, bundled="dummy"), caller=dict(CALLER)), needs=needs)
+    (found,) = check_needed(need)
+    return found
+
+
+def test_a_plan_without_needs_has_no_such_check(tmp_path: Path) -> None:
+    assert list(check_needed(make_need(make_run(tmp_path, bundled="dummy")))) == []
+
+
+def test_a_campaign_that_passed_here_is_enough(tmp_path: Path) -> None:
+    assert checked(tmp_path, write_campaign(tmp_path)).ok
+
+
+def test_a_missing_campaign_is_refused_with_what_to_run(tmp_path: Path) -> None:
+    found = checked(tmp_path, NeededCampaign(campaign=str(tmp_path / "b"), plan="plans/phase b.yaml"))
+    assert (found.ok, found.refuses, found.found) == (False, True, "there is no such campaign")
+    assert "`seatrial run 'plans/phase b.yaml'`" in found.fix and "--ignore-needs" in found.fix
+
+
+def test_a_campaign_that_did_not_pass_is_refused_with_its_reason(tmp_path: Path) -> None:
+    assert checked(tmp_path, write_campaign(tmp_path, Verdict.FAIL)).found == "its verdict is FAIL: 2.9 in z0 is above 2.5"
+    assert "INCONCLUSIVE" in checked(tmp_path, write_campaign(tmp_path, Verdict.INCONCLUSIVE)).found
+    assert "still to be run" in checked(tmp_path, write_campaign(tmp_path, partial=True)).found
+    assert checked(tmp_path, write_campaign(tmp_path, ready="")).found == f"it was not judged by {READY}"
+    CampaignPaths(tmp_path / "b").verdict.write_text("{")
+    assert "no verdict.json" in checked(tmp_path, write_campaign_without_verdict(tmp_path)).found
+
+
+def write_campaign_without_verdict(root: Path) -> NeededCampaign:
+    needs = write_campaign(root)
+    CampaignPaths(root / "b").verdict.unlink()
+    return needs
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"driver_version": "555.1"}, "driver_version 555.1 there"),
+        ({"host": "elsewhere"}, "host elsewhere there"),
+        ({"packages": {"torch": "0.1"}}, "torch 0.1 there"),
+        ({"variables": {}}, "NCCL_ALGO none there, Ring here"),
+    ],
+)
+def test_another_machine_or_other_software_is_refused_by_name(tmp_path: Path, changes: dict[str, object], named: str) -> None:
+    needs = write_campaign(tmp_path, edit=lambda found: replace(found, **changes))  # type: ignore[arg-type]
+    assert named in checked(tmp_path, needs).found
+
+
+def test_other_code_is_not_another_platform(tmp_path: Path) -> None:
+    assert checked(tmp_path, write_campaign(tmp_path, edit=lambda found: replace(found, git_commit_hash="a" * 40, git_diff_sha256="b"))).ok
+
+
+def test_runs_without_provenance_are_no_pass(tmp_path: Path) -> None:
+    needs = write_campaign(tmp_path)
+    for run in CampaignPaths(tmp_path / "b").runs():
+        run.attempt(1).provenance.unlink()
+    assert "what it ran on is unknown" in checked(tmp_path, needs).found
+
+
+PLAN = "name: c\nworkload: dummy\nneeds: {campaign: outputs/b, ready: stage1_stability, plan: b.yaml}\noutput: out\n"
+
+
+def resolved(path: Path, *overrides: str) -> CampaignPlan:
+    return resolve_plan(load_plan(path, overrides), source=str(path), cwd=path.parent.parent)
+
+
+def test_the_key_in_a_plan(tmp_path: Path) -> None:
+    (tmp_path / "plans" / "mine").mkdir(parents=True)
+    base, mine = tmp_path / "plans" / "c.yaml", tmp_path / "plans" / "mine" / "d.yaml"
+    base.write_text(PLAN)
+    mine.write_text("extends: ../c.yaml\nname: d\n")
+    folder = str(tmp_path / "outputs" / "b")
+    assert resolved(base).needs == NeededCampaign(campaign=folder, ready=READY, plan=str(tmp_path / "plans" / "b.yaml"))
+    # The plan that runs it is beside the file that names it.
+    inherited = resolve_plan(load_plan(mine), source=str(mine), cwd=tmp_path).needs
+    assert inherited is not None and Path(inherited.plan).resolve() == tmp_path / "plans" / "b.yaml"
+    assert resolved(base, "needs=null").needs is None
+    assert resolved(base, "needs=outputs/b").needs == NeededCampaign(campaign=folder)
+    assert [run.hash for run in resolved(base).runs] == [run.hash for run in resolved(base, "needs=null").runs], "no part of a run"
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("needs.campain=x", "did you mean 'campaign'?"),
+        ("needs.ready=stage1_stabilty", "did you mean 'stage1_stability'?"),
+        ("needs.campaign=' '", "is empty"),
+        ("needs=3", "must be a mapping"),
+    ],
+)
+def test_a_mistake_is_answered(tmp_path: Path, override: str, words: str) -> None:
+    (tmp_path / "p").mkdir()
+    path = tmp_path / "p" / "c.yaml"
+    path.write_text(PLAN)
+    with pytest.raises(PlanError) as caught:
+        resolved(path, override)
+    assert words in str(caught.value)
+
+
+def test_the_campaign_is_refused_before_it_starts_unless_the_user_insists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p").mkdir()
+    path = tmp_path / "p" / "c.yaml"
+    path.write_text(PLAN)
+    plan = resolved(path)
+    monkeypatch.setattr(preflight, "fast_checks", lambda need: list(check_needed(need)))
+    with pytest.raises(RefusedError, match=r"needed campaign .*/outputs/b: there is no such campaign"):
+        preflight.run_preflight(plan, CampaignPaths(tmp_path / "out"))
+    assert plan.needs is not None
+    insisted = replace(plan, needs=replace(plan.needs, enforced=False))
+    (warning,) = preflight.run_preflight(insisted, CampaignPaths(tmp_path / "out")).warnings
+    assert warning.name.startswith("needed campaign") and not warning.refuses
