@@ -152,8 +152,17 @@ def execute(
             )
         if can_measure():
             resume = how_to_resume or ("run the same plan without --again to resume" if again else "run the same command to resume")
-            how = {"as_json": as_json, "how_to_resume": resume, "full": full, "allow_confounded": allow_confounded}
-            code = _report(plan, end, console, tracking, recorder.cache, **how)
+            code = _report(
+                plan,
+                end,
+                console,
+                tracking,
+                recorder.cache,
+                as_json=as_json,
+                how_to_resume=resume,
+                full=full,
+                allow_confounded=allow_confounded,
+            )
         else:
             console.print(NO_POLARS, style="yellow", markup=False)
             code = INTERRUPTED if end.interrupted else FAILED if shown.failed else INCONCLUSIVE
