@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from seatrial.probe.identity import rank_and_world_size
+from seatrial_workloads.common.compile import RecompileWatch
 from seatrial_workloads.common.distributed import RankContext, rank_context
 from seatrial_workloads.common.effective import Choice, record
 from seatrial_workloads.common.engines import create_engine
@@ -71,6 +72,7 @@ class Trainer:
         self.settings, self.context = settings, context
         self.probe, self.ranks, self.log = probe, ranks, log = context.probe, context.ranks, context.log
         self.num_rows, self.audio_s = 0, 0.0
+        self.recompiles: RecompileWatch | None = None
         self.policies = resolve_policies(settings, ranks)
         self.choices: dict[str, Choice] = {**self.policies.choices, **random_weight_cautions(settings)}
         with probe.startup("model"):
@@ -105,6 +107,8 @@ class Trainer:
             self._after_step(step, loss)
 
     def close(self) -> None:
+        if self.recompiles is not None:
+            self.recompiles.close()
         self.engine.close()
 
     def _load_dtype(self) -> Choice:
@@ -123,6 +127,8 @@ class Trainer:
             if self.settings.torch_compile:
                 self.choices["torch_compile"] = compile_tower(self.model, self.engine, self.settings, self.ranks, self._inputs)
             self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks.device, self.policies.precision)
+        if self.settings.torch_compile and self.choices["torch_compile"].effective:
+            self.recompiles = RecompileWatch(self.choices["torch_compile"])
 
     def _train_step(self, batch: Batch) -> Tensor:
         probe = self.probe
@@ -160,6 +166,8 @@ class Trainer:
             self.probe.memory()
             # Samples of unlike slices are compared by seconds of audio.
             self.probe.figure("audio_s_per_sample", self.audio_s / self.num_rows, "s", self.num_rows)
+            if self.recompiles is not None and (changed := self.recompiles.report(step, self.probe)):
+                self.log.info(f"torch_compile: {changed.requested} -> {changed.effective} ({changed.reason})")
         if is_due(step, settings.validation_every_steps):
             with self.probe.pause("eval"):
                 self._validate(step)
