@@ -326,7 +326,7 @@ def startup_split(attempt: Attempt, tables: StepTables) -> dict[str, float]:
 
         launch        the harness's start of the launcher → this rank's process
         import        process → its probe: Python, imports, all that the script does before it creates one
-        process_group, model, data, tokenise, compile     as the workload names them
+        process_group, model, ops_build, data, tokenise, compile     as the workload names them
         first_step    the first step's own time
         other         the rest
     """

@@ -107,6 +107,7 @@ PER_RUN_OURS = (
     *ETA_QUALITY,
     *TELEMETRY_FIGURES,
     *FOUND_COLUMNS,
+    "startup_ops_build_sec",
 )
 GROUP_SEED = _names(
     """

@@ -6,7 +6,8 @@ the files its figures come from and why a figure is missing.
 python scripts/quick_leak_diagnose.py outputs/leak_4090_z0_20260218_175621
 
 Each repeat has a row, by its newest current attempt. Columns and verdicts are the procedure's. Added are `not_enough_data`, for a run
-without any memory figure that did not slow down either, and the last column, which names the columns that decided. Exit codes: 0 when every path could be read, whatever the verdicts; 1 for wrong use or a path that is neither campaign nor run.
+without any memory figure that did not slow down either, and the last column, which names the columns that decided. Exit codes: 0 when every
+path could be read, whatever the verdicts; 1 for wrong use or a path that is neither campaign nor run.
 """
 
 from __future__ import annotations

@@ -80,7 +80,9 @@ class Trainer:
             self.model = new_model(settings, self.policies, len(self.tokenizer))
             self.num_parameters = num_parameters(self.model)
             load_pretrained_weights(self.model, settings, log)
-            self.engine = create_engine(settings.engine, self.model, ranks, self.policies.precision, engine_options(settings))
+            self.engine = create_engine(
+                settings.engine, self.model, ranks, self.policies.precision, engine_options(settings), probe.startup
+            )
             self.start_step = resume_from_checkpoint(self.engine, settings, context)
             self.choices |= self.engine.choices
             self.choices["model_load_dtype"] = self._load_dtype()

@@ -227,7 +227,7 @@ def test_the_first_and_the_last_estimate_of_the_time_to_go() -> None:
 def test_the_spread_between_ranks_names_the_log_it_was_read_from() -> None:
     run = factory.spec(timing=TimingSpec(log_every=1, tail_points=2))
     steps = pl.concat(
-        [factory.steps_of([ms] * 3, rank=rank, fwd_ms=ms, bwd_ms=0.0, step_ms=ms) for rank, ms in enumerate((10.0, 14.0))]
+        [factory.steps_of([ms] * 4, rank=rank, fwd_ms=ms, bwd_ms=0.0, step_ms=ms) for rank, ms in enumerate((10.0, 14.0))]
     ).with_columns(seed_iter_ms=pl.col("iter_ms"))
     found = seed_cells((), (), steps, run, source="log", global_batch=None)
     assert (found["rank_spread_log_source"], found["rank_spread_points"], found["rank_step_spread_p90_ms"]) == ("launcher.log", 2, 4.0)
@@ -356,6 +356,11 @@ def test_the_rank_that_was_ready_last_is_the_one_that_is_split() -> None:
 def test_a_compiler_inside_the_first_step_is_not_counted_as_the_step_too() -> None:
     split = startup_split(factory.attempt(), factory.tables(STEPS, startup=facts(spans=(("compile", 0.3, 100.35),))))
     assert (split["compile"], split["first_step"]) == (pytest.approx(0.3), pytest.approx(0.1))
+
+
+def test_the_build_of_ops_is_a_part_and_a_cell_of_its_own() -> None:
+    measure = measure_run(attempt := factory.attempt(), factory.tables(STEPS, startup=facts(spans=(("ops_build", 1.5, 99.0),))))
+    assert measure.startup["ops_build"] == run_cells(attempt, measure)["startup_ops_build_sec"] == pytest.approx(1.5)
 
 
 def test_without_the_age_of_the_process_launch_and_import_are_not_separated() -> None:

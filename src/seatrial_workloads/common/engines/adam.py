@@ -19,7 +19,7 @@ from torch import nn
 
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.effective import AS_REQUESTED, Choice
-from seatrial_workloads.common.engines.engine import EngineOptions
+from seatrial_workloads.common.engines.engine import EngineOptions, Startup, no_startup
 from seatrial_workloads.common.errors import summarize_error
 
 TORCH, FUSED = "AdamW", "FusedAdam"
@@ -57,16 +57,18 @@ def _build_problem(deepspeed: ModuleType) -> str | None:
 
 
 def create_adam(
-    deepspeed: ModuleType, parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks
+    deepspeed: ModuleType, parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks, startup: Startup = no_startup
 ) -> tuple[torch.optim.Optimizer, Choice]:
-    """The optimiser. If FusedAdam does not build on one rank, all use torch's, unless FusedAdam was requested."""
+    """The optimiser. If FusedAdam does not build on one rank, all use torch's, unless FusedAdam was requested. The build is a part of the
+    start-up of its own: minutes on a machine without DeepSpeed's cached ops."""
     from deepspeed.git_version_info import installed_ops
 
     on_gpu = ranks.device.type == "cuda"
     problem = _build_problem(deepspeed) if on_gpu else None
     choice = choose_adam(options.torch_adam, on_gpu=on_gpu, installed=bool(installed_ops.get("fused_adam")), build_problem=problem)
     if choice.effective == FUSED:
-        fused, failure = _try_fused(parameters, options)
+        with startup("ops_build"):
+            fused, failure = _try_fused(parameters, options)
         if not ranks.all_reduce_max([float(fused is None)])[0] and fused is not None:
             return fused, choice
         if options.torch_adam is False:

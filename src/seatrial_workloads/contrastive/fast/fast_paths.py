@@ -195,9 +195,10 @@ def _is_dynamic(settings: Settings) -> bool:
 
 
 def _warm_up_batches(model: SpeechTextModel, settings: Settings) -> list[Batch]:
-    """Zeros: the longest slices with and without padded rows, and the shortest ones."""
+    """Zeros of several lengths, with and without padded rows, the longest first: kernels for dynamic shapes are chosen by size too."""
     batches = []
-    for seconds in dict.fromkeys(reversed(settings.slice_range_s)):
+    shortest_s, longest_s = settings.slice_range_s
+    for seconds in dict.fromkeys(longest_s - (longest_s - shortest_s) * part / 4 for part in range(5)):
         num_samples = round(seconds * SAMPLE_RATE)
         num_frames = model.tower.num_frames(num_samples) if settings.mask_time_prob else None
         full = zero_batch(settings.micro_batch, num_samples, num_frames)
