@@ -17,6 +17,8 @@ from seatrial_workloads.common.settings import check_at_least, check_one_of, che
 from seatrial_workloads.contrastive.manifests import manifest_problem, suggest_manifests
 
 NEEDS_TORCH = True
+# Module that fills caches before a run (`seatrial doctor PLAN --warm`).
+WARM_UP = "seatrial_workloads.contrastive.warm"
 # Settings that change how much work one sample is, and what that is counted in.
 SAMPLE_SIZE = dict.fromkeys(("min_slice_s", "max_slice_s", "fixed_slice_s"), "audio_s")
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")

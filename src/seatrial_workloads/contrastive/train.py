@@ -88,15 +88,19 @@ class Trainer:
             self.choices["model_load_dtype"] = self._load_dtype()
             self.choices |= apply_fast_paths(self.model, settings, ranks.device, self.choices["model_load_dtype"].effective)
         with probe.startup("data"):
-            self.loader = train_loader(settings, ranks, self.tokenizer, self.model.tower.num_frames, self.start_step)
-            self.choices |= self.loader.choices()
-            # Created now, so that a missing validation set fails before the training and not in the middle of it.
-            self.validation = validation_loader(settings, ranks, self.tokenizer) if settings.validation_every_steps else None
+            self._load_data()
+
+    def _load_data(self) -> None:
+        settings, ranks = self.settings, self.ranks
+        self.loader = train_loader(settings, ranks, self.tokenizer, self.model.tower.num_frames, self.start_step)
+        self.choices |= self.loader.choices()
+        # Created now, so that a missing validation set fails before the training and not in the middle of it.
+        self.validation = validation_loader(settings, ranks, self.tokenizer) if settings.validation_every_steps else None
 
     def train(self, no_effect: Mapping[str, Choice]) -> None:
         settings, probe = self.settings, self.probe
         self.model.train()
-        self._compile_and_capture()
+        self.compile_and_capture()
         self._log_effective(self.choices | dict(no_effect))
         probe.resume_at(self.start_step)
         for step, batch in enumerate(probe.data(self.loader), start=self.start_step):
@@ -121,7 +125,7 @@ class Trainer:
             return choice
         return Choice(choice.requested, effective, f"ZeRO {self.settings.zero_stage} casts the whole model to {effective}")
 
-    def _compile_and_capture(self) -> None:
+    def compile_and_capture(self) -> None:
         """One-time work before the first step, as a named pause."""
         if not self.settings.torch_compile and self.ranks.device.type != "cuda":
             return

@@ -77,6 +77,25 @@ def create_adam(
     return create_torch_adam(parameters, options, ranks), choice
 
 
+def build_fused_adam(torch_adam: bool | None, *, on_gpu: bool) -> tuple[bool, str]:
+    """Build the op as the first step of a run would, so that runs find it in torch's cache of extensions: whether that went well, and what
+    was done."""
+    import deepspeed
+    from deepspeed.git_version_info import installed_ops
+    from deepspeed.ops.op_builder import FusedAdamBuilder
+    from torch.utils import cpp_extension
+
+    problem = _build_problem(deepspeed) if on_gpu else None
+    choice = choose_adam(torch_adam, on_gpu=on_gpu, installed=bool(installed_ops.get("fused_adam")), build_problem=problem)
+    if choice.effective != FUSED or installed_ops.get("fused_adam"):
+        return problem is None, f"nothing to build: {choice.effective} is used ({choice.reason})"
+    library = Path(cpp_extension._get_build_directory("fused_adam", verbose=False)) / "fused_adam.so"
+    was_there = library.exists()
+    with without_architecture_letters(os.environ):
+        FusedAdamBuilder().load(verbose=False)
+    return True, f"{FUSED} {'was in the cache' if was_there else 'built'}, {library.parent}"
+
+
 def _try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[torch.optim.Optimizer | None, str]:
     from deepspeed.ops.adam import FusedAdam
 
