@@ -39,13 +39,13 @@ WARM_UP = warning(
     name="warm-up",
     what="with --warm: whether the host could do it at all",
     prevents="a first run whose start-up takes minutes longer than the others'",
-    fix="start it by hand there, as the message says",
+    fix="run the module there by hand, see what fails, and start again",
 )
 NOTHING = information(
-    name="warm-up",
-    what="with --warm: nothing to do for plans whose workload has no caches that can be filled beforehand",
-    prevents="",
-    fix="",
+    name="caches to fill",
+    what="with --warm: whether a workload of the plan has caches that can be filled beforehand",
+    prevents="a wait for nothing",
+    fix="leave --warm out",
 )
 WARM_CHECKS = (OPS, COMPILED, FLASH, WARM_UP, NOTHING)
 DEFINITIONS = {"ops": OPS, "compile": COMPILED, "flash": FLASH}

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import fields, replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from seatrial.core.linux import set_parent_death_signal
@@ -40,8 +41,7 @@ Result = dict[str, Any]
 
 
 def main(argv: list[str]) -> None:
-    # The doctor may be interrupted while a compiler runs.
-    set_parent_death_signal(signal.SIGKILL)
+    _end_with_parent()
     known = {field.name for field in fields(Settings)}
     runs = [Settings(**{name: value for name, value in given.items() if name in known}) for given in json.loads(argv[0])]
     results = [_timed(what, action) for what, action in _actions(runs)]
@@ -49,6 +49,19 @@ def main(argv: list[str]) -> None:
     # Libraries that were loaded for a moment may hang in their own exit handlers.
     sys.stdout.flush()
     os._exit(0)
+
+
+def _end_with_parent() -> None:
+    """The doctor may be interrupted while a compiler runs: end that too, and release the lock of the build, on which a run would wait."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGTERM)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+    set_parent_death_signal(signal.SIGTERM)
 
 
 def _actions(runs: list[Settings]) -> Iterator[tuple[str, Callable[[], tuple[bool, str]]]]:

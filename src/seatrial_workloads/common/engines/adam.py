@@ -90,10 +90,26 @@ def build_fused_adam(torch_adam: bool | None, *, on_gpu: bool) -> tuple[bool, st
     if choice.effective != FUSED or installed_ops.get("fused_adam"):
         return problem is None, f"nothing to build: {choice.effective} is used ({choice.reason})"
     library = Path(cpp_extension._get_build_directory("fused_adam", verbose=False)) / "fused_adam.so"
+    if _is_left_over(lock := library.with_name("lock")):
+        return (
+            False,
+            f"{lock} is left over from a build that was killed, and no process here holds it: remove it, or every run waits for it",
+        )
     was_there = library.exists()
     with without_architecture_letters(os.environ):
         FusedAdamBuilder().load(verbose=False)
     return True, f"{FUSED} {'was in the cache' if was_there else 'built'}, {library.parent}"
+
+
+def _is_left_over(lock: Path) -> bool:
+    """Whether the file exists and no process of this host has it open, as a build does."""
+    if not lock.exists():
+        return False
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if fd.readlink() == lock:
+                return False
+    return True
 
 
 def _try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[torch.optim.Optimizer | None, str]:
