@@ -102,8 +102,7 @@ def doctor(
 ) -> int:
     """Check this host, and every host of the plan, for what would break a campaign: each finding names the later error and the fix.
 
-    Nothing is started and nothing is changed, but for the caches that --warm fills. Exit code 0 when a campaign may start (warnings
-    included), 2 when it would be refused.
+    Nothing is changed but the caches that --warm fills. Exit code 0 when a campaign may start (warnings included), 2 when it is refused.
     """
     from seatrial.campaign.preflight import examine_by_ssh, need_of_this_host
     from seatrial.observe.run_telemetry import empty_columns

@@ -27,7 +27,7 @@ COMPILED = warning(
     what="with --warm: compiles the model as the runs with torch_compile will, into torch's cache of kernels",
     prevents="minutes in the start-up of the first run on this host (startup_compile_sec), or runs that are not compiled",
     fix="see the reason; `--set settings.torch_compile=false` runs without",
-    in_docs={"of": ""},
+    in_docs={"of": "SETTINGS"},
 )
 FLASH = warning(
     name="flash attention",

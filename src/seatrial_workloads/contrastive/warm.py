@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,6 +28,7 @@ from seatrial_workloads.common.errors import summarize_error
 from seatrial_workloads.contrastive.settings import Settings
 
 FLASH = "flash_attention_2"
+ALONE = "--compile"
 # What does not change the compiled function.
 NOT_COMPILED = {
     "steps": 1,
@@ -43,8 +45,9 @@ Result = dict[str, Any]
 def main(argv: list[str]) -> None:
     _end_with_parent()
     known = {field.name for field in fields(Settings)}
-    runs = [Settings(**{name: value for name, value in given.items() if name in known}) for given in json.loads(argv[0])]
-    results = [_timed(what, action) for what, action in _actions(runs)]
+    runs = [Settings(**{name: value for name, value in given.items() if name in known}) for given in json.loads(argv[-1])]
+    actions = [("compile", lambda: compile_once(runs[0]))] if argv[0] == ALONE else _actions(runs)
+    results = [_timed(what, action) for what, action in actions]
     print(json.dumps({"results": results}), flush=True)
     # Libraries that were loaded for a moment may hang in their own exit handlers.
     sys.stdout.flush()
@@ -70,7 +73,7 @@ def _actions(runs: list[Settings]) -> Iterator[tuple[str, Callable[[], tuple[boo
         yield "ops", lambda torch_adam=torch_adam, device=device: build_ops(torch_adam, device)
     compiled = {replace(run, **NOT_COMPILED) for run in runs if run.torch_compile}
     for run in sorted(compiled, key=str):
-        yield f"compile z{run.zero_stage} mb{run.micro_batch}", lambda run=run: compile_once(run)
+        yield f"compile z{run.zero_stage} mb{run.micro_batch}", lambda run=run: _compile_alone(run)
     if flash := next((run for run in runs if FLASH in (run.attn_impl, run.speech_attn_impl, run.text_attn_impl)), None):
         yield "flash", lambda: try_flash(flash)
 
@@ -101,6 +104,16 @@ def build_ops(torch_adam: bool | None, device: str) -> tuple[bool, str]:
     from seatrial_workloads.common.engines.adam import build_fused_adam
 
     return build_fused_adam(torch_adam, on_gpu=on_gpu)
+
+
+def _compile_alone(settings: Settings) -> tuple[bool, str]:
+    """In a process of its own: DeepSpeed can be started once in a process."""
+    argv = [sys.executable, "-P", "-m", "seatrial_workloads.contrastive.warm", ALONE, json.dumps([asdict(settings)])]
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        return False, (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    (result,) = json.loads(done.stdout.splitlines()[-1])["results"]
+    return result["ok"], result["found"]
 
 
 def compile_once(settings: Settings) -> tuple[bool, str]:
