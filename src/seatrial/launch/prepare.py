@@ -163,7 +163,7 @@ def write_log_header(spec: RunSpec, attempt: AttemptPaths, allocation: Allocatio
         return
     own = AttemptPaths(Path(order.writes_to))
     cells = _meta_cells(spec, attempt, allocation, provenance)
-    meta = {name: mask(name, format_cell(cells.get(name), name)) for name in META_KEYS}
+    meta = {name: mask(name, format_cell(cells.get(name))) for name in META_KEYS}
     own.folder.mkdir(parents=True, exist_ok=True)
     write_text(own.launcher_log, header_text(meta, quote(mask_argv(order.command.argv))))
 

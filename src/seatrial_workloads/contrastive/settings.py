@@ -101,7 +101,7 @@ class Settings:
     torch_compile_mode: str = "default"
     """Mode of torch.compile."""
     torch_compile_dynamic: bool | None = None
-    """Compile for dynamic shapes; null decides by the slices: not for fixed ones."""
+    """Compile for any number of frames; else every batch is padded to the longest slice. Null: only with length buckets."""
     deterministic: bool = False
     """Only deterministic algorithms."""
     cudnn_benchmark: bool = False
