@@ -144,6 +144,8 @@ def _warm(need: Need, place: PlaceSpec | None, console: Console, checked: Sequen
     if _count(checked, REFUSED):
         console.print("no warm-up: a campaign would be refused", soft_wrap=True)
         return ()
+    if any(spec.place.kind == PERNODE for spec in need.runs):
+        console.print("warm-up of this machine only: there is no ssh to the other nodes, so type the same command on each", soft_wrap=True)
     warmed = tuple(Section(subject=f"warm-up on {host}", checks=checks) for host, checks in warm_hosts(need, place).items())
     _print_sections(console, warmed)
     return warmed
