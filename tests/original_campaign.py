@@ -120,7 +120,7 @@ def ab_run(group: str, repeat: int = 1, **more: object) -> OriginalRun:
         wall_clock_breakdown=old,
         validation_every=every,
         checkpoint_every=every,
-        attempts=(OriginalAttempt(log_every=log_every, max_steps=60, iter_p50_ms=480.0 if old else 400.0),),
+        attempts=(OriginalAttempt(log_every=log_every, max_steps=240, iter_p50_ms=480.0 if old else 400.0),),
     )
     return replace(run, **more)  # type: ignore[arg-type]
 

@@ -43,18 +43,26 @@ from seatrial.agent.connectivity import (
 from seatrial.core.files import PRIVATE, json_object
 from seatrial.core.linux import raise_fd_limit
 from seatrial.core.paths import TRIAL_PREFIX
-from seatrial.core.shell import find_on_path, find_program
+from seatrial.core.shell import RunawayCommandError, command_output_bytes, find_on_path, find_program
 from seatrial.core.timeouts import has_hung_call, poll_until
 from seatrial.machine.gpus import read_driver
 from seatrial.machine.host import read_host
 from seatrial.machine.network import list_interfaces
 from seatrial.machine.processes import list_running_campaigns, read_boot_id
-from seatrial.machine.software import find_interpreter
+from seatrial.machine.software import find_interpreter, resolve_python
 
 # Longer than any healthy host takes; a disk or a name server that hangs is reported after it.
 QUESTION_TIMEOUT_S = 5.0
+# A build of CUDA extensions and kernels on a slow disk.
+WARM_TIMEOUT_S = 1800.0
 # Questions with timeouts of their own inside: the sum of those and a little.
-QUESTION_TIMEOUTS_S = {"gpus": 11.0, "facts": 11.0, "ssh": SSH_TIMEOUT_S + 1.0, "reach": CONNECT_TIMEOUT_S + 2.0}
+QUESTION_TIMEOUTS_S = {
+    "warm": WARM_TIMEOUT_S + 10.0,
+    "gpus": 11.0,
+    "facts": 11.0,
+    "ssh": SSH_TIMEOUT_S + 1.0,
+    "reach": CONNECT_TIMEOUT_S + 2.0,
+}
 # Below QUESTION_TIMEOUT_S, so that the other parts of a question are still answered.
 NAME_TIMEOUT_S = 2.0
 PATH_TIMEOUT_S = 3.0
@@ -95,6 +103,7 @@ class QueryHandler:
             "lock": self._files.lock,
             "look": check_shared_files,
             "is_held": is_lock_held,
+            "warm": warm_up,
             "close": self._close,
         }
 
@@ -201,6 +210,23 @@ def _resolve(name: str) -> Answer:
     # As torch and NCCL ask: whatever family the host has.
     found = socket.getaddrinfo(name, None, 0, socket.SOCK_STREAM)
     return {"addresses": list(dict.fromkeys(str(entry[4][0]) for entry in found))}
+
+
+def warm_up(question: Question) -> Answer:
+    """Run `module` with the runs' interpreter (`program`, `cwd`, `variables`), which fills caches for runs with `settings`; its results."""
+    cwd = Path(str(question.get("cwd") or "/"))
+    variables = {**os.environ, **{str(name): str(value) for name, value in question.get("variables", {}).items()}}
+    program = list(map(str, question.get("program", ())))[:1]
+    python = resolve_python(program[0], cwd, variables.get("PATH")) if program else sys.executable
+    if python is None:
+        return {"trouble": f"the Python of {program[0]} was not found"}
+    argv = [python, "-P", "-m", str(question.get("module")), json.dumps(question.get("settings", []))]
+    try:
+        written = command_output_bytes(argv, cwd if cwd.is_dir() else None, WARM_TIMEOUT_S, variables)
+    except RunawayCommandError:
+        return {"trouble": f"not done within {WARM_TIMEOUT_S:.0f} s"}
+    results = json_object((written or b"").strip().rpartition(b"\n")[2])
+    return results or {"trouble": f"`{' '.join(argv[:4])}` failed: run it there to see why"}
 
 
 def find_programs(question: Question) -> Answer:

@@ -24,7 +24,7 @@ from seatrial.records.caution import Scalar
 from seatrial.records.eta import EtaPoint
 from seatrial.records.events import PHASES, SPANS, STARTUP_PARTS
 from seatrial.records.measure import JITTER_RATIO, LastSteps, SlowStep, SlowSteps, TimingPoint
-from seatrial.records.plan import RunSpec
+from seatrial.records.plan import RunSpec, TimingSpec
 from seatrial.records.run_table import log_every
 
 Floats = npt.NDArray[np.float64]
@@ -147,10 +147,11 @@ def seed_cells(
     global_batch: float | None,
 ) -> dict[str, Scalar]:
     """Every timing column of the seeds' per-run table, and the global batch behind its rates."""
-    last_step = steps["step"].max()
+    numbers = steps["step"]
+    first_step, last_step = numbers.min(), numbers.max()
     return {
         **_last_window(points),
-        **_tail(points, spec.timing.tail_points, global_batch),
+        **_tail(points, tail_of(points, spec.timing, first_step if isinstance(first_step, int) else 0), global_batch),
         **_rank_spread(steps, spec, source),
         **_eta(estimates),
         "global_batch": global_batch,
@@ -176,8 +177,14 @@ def _p90_over_p50(values: dict[str, float | None], name: str) -> float | None:
     return p90 / p50 if p50 and p90 is not None else None
 
 
-def _tail(points: Sequence[TimingPoint], tail_points: int, global_batch: float | None) -> dict[str, Scalar]:
-    tail = points[-tail_points:]
+def tail_of(points: Sequence[TimingPoint], timing: TimingSpec, first_step: int) -> Sequence[TimingPoint]:
+    """The last `tail_points` windows, at most half of all, none of which contains the run's first step. The seeds' tail has no such
+    limits: in a short run it averages the cold first windows too."""
+    kept = min(timing.tail_points, len(points) // 2)
+    return [point for point in points[len(points) - kept :] if point.step - timing.timing_window >= first_step]
+
+
+def _tail(points: Sequence[TimingPoint], tail: Sequence[TimingPoint], global_batch: float | None) -> dict[str, Scalar]:
     p50s, p90s, all_p50s = _column(tail, "iter_ms_p50"), _column(tail, "iter_ms_p90"), _column(points, "iter_ms_p50")
     tail_mean = _mean(p50s)
     rate = 1000 / tail_mean if tail_mean else None
@@ -195,7 +202,7 @@ def _tail(points: Sequence[TimingPoint], tail_points: int, global_batch: float |
 
 
 def _rank_spread(steps: pl.DataFrame, spec: RunSpec, source: str) -> dict[str, Scalar]:
-    """At each logged step the slowest rank minus the fastest, then p90 over the tail."""
+    """At each logged step the slowest rank minus the fastest, then p90 over the last `tail_points`, at most half of them."""
     if steps.is_empty() or steps["rank"][0] == steps["rank"][-1]:
         return {
             "rank_iter_spread_p90_ms": None,
@@ -209,7 +216,8 @@ def _rank_spread(steps: pl.DataFrame, spec: RunSpec, source: str) -> dict[str, S
     is_logged[logged_rows(grid.numbers, spec.timing.log_every)] = True
     at_logged = is_logged[grid.place] & ~np.isnan(iter_ms)
     _, place, ranks = np.unique(number[at_logged], return_inverse=True, return_counts=True)
-    tail = np.flatnonzero(ranks > 1)[-spec.timing.tail_points :]
+    common = np.flatnonzero(ranks > 1)
+    tail = common[len(common) - min(spec.timing.tail_points, len(common) // 2) :]
     return {
         "rank_iter_spread_p90_ms": _p90(_spread(iter_ms[at_logged], place, len(ranks))[tail]),
         "rank_step_spread_p90_ms": _p90(_spread(step_ms[at_logged], place, len(ranks))[tail]),
@@ -318,7 +326,7 @@ def startup_split(attempt: Attempt, tables: StepTables) -> dict[str, float]:
 
         launch        the harness's start of the launcher → this rank's process
         import        process → its probe: Python, imports, all that the script does before it creates one
-        process_group, model, data, tokenise, compile     as the workload names them
+        process_group, model, ops_build, data, tokenise, compile     as the workload names them
         first_step    the first step's own time
         other         the rest
     """

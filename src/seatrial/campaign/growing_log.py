@@ -17,6 +17,7 @@ from seatrial.collect.diagnosis import LogReader
 from seatrial.collect.launcher_log import BLOCK_BYTES, LONGEST_TEXT_BYTES, all_lines
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file
+from seatrial.core.log_header import HeaderBlanker
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.outcome import Diagnosis
 
@@ -33,7 +34,7 @@ class GrowingLog:
 
     def __init__(self, attempt: AttemptPaths, cpu_clock: Callable[[], float] = time.thread_time) -> None:
         self._attempt, self._log, self._cpu_clock = attempt, attempt.launcher_log, cpu_clock
-        self._reader = LogReader()
+        self._reader, self._header = LogReader(), HeaderBlanker()
         self._file: tuple[int, int] | None = None
         self._offset, self._before, self._rest = 0, b"", b""
         self._is_alone: bool | None = None
@@ -111,4 +112,4 @@ class GrowingLog:
         self._has_runner_line = self._has_runner_line or RUNNER_LINE in text
         name = str(self._log.relative_to(self._attempt.folder))
         for line in text.decode("utf-8", errors="replace").split("\n"):
-            self._reader.feed(line, source=name)
+            self._reader.feed(self._header.blank(line), source=name)

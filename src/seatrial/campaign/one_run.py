@@ -29,7 +29,7 @@ from seatrial.launch.agents import Agents
 from seatrial.launch.launchers.commands import environment, tuning_variables, variables_set_by_launcher
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.places import AllocatedRun, allocate
-from seatrial.launch.prepare import masked_spec, prepare_attempt
+from seatrial.launch.prepare import masked_spec, prepare_attempt, write_log_header
 from seatrial.machine.provenance import compute_fingerprint, gather_provenance
 from seatrial.records.attempt import HostFacts, Provenance
 from seatrial.records.codec import to_json
@@ -67,7 +67,9 @@ def run_one(
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
             allocation = replace(allocated.allocation, resume_from=_resume_from(attempt))
             orders = prepare_attempt(spec, attempt, allocation, os.environ)
-            files.write_json(attempt.provenance, to_json(_provenance(spec, attempt, orders[0].command, allocation, plan_hash, hosts)))
+            provenance = _provenance(spec, attempt, orders[0].command, allocation, plan_hash, hosts)
+            files.write_json(attempt.provenance, to_json(provenance))
+            write_log_header(spec, attempt, allocation, orders[0], provenance)
             started_t = time.time()
             follower = Follower(spec, attempt, interrupts, on_progress, on_stop, log=log)
             ending = follower.follow(lambda: _start(attempt, allocated, orders))

@@ -23,12 +23,15 @@ from seatrial.preflight.examine import fast_checks
 from seatrial.preflight.hosts.access import no_hosts_check
 from seatrial.preflight.hosts.examine import examine_hosts, no_hosts
 from seatrial.preflight.hosts.exchanges import PernodeFacts, hosts_of, need_of_head
+from seatrial.preflight.warm import NOTHING, warm_checks, warm_question
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
 from seatrial.records.codec import to_json
 from seatrial.records.plan import HOSTFILE, CampaignPlan, PlaceSpec
 
 EARLIER_START = " (at an earlier start)"
+# Longer than a host gives the warm-up itself.
+WARM_TIMEOUT_S = 1900.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +96,22 @@ def examine_by_commands(need: Need, server: PernodeServer, *, fast: bool) -> Hos
     hosts = [HostSpec(name=node, ranks=share, devices=place.devices) for node in server.nodes]
     pernode = PernodeFacts(addresses=tuple(server.addresses), host_names={node: server.hostname_of(node) for node in server.nodes})
     return examine_hosts(server.ask, need, hosts, head=server.nodes[0], fast=fast, place=place, pernode=pernode)
+
+
+def warm_hosts(need: Need, place: PlaceSpec | None) -> dict[str, tuple[Check, ...]]:
+    """Fill the caches of every host of the plan, all at once: host → what was built, in how many seconds, or why not. Without other hosts
+    it is this machine."""
+    question = warm_question(need)
+    hosts = (hosts_of(need) or place.hosts) if place else ()
+    head = own_host(hosts)
+    names = [host.name for host in hosts] or [head]
+    if question is None:
+        return {name: (NOTHING.result(True, "nothing to do: no workload of this plan has caches to fill"),) for name in names}
+    ssh_args = user_ssh_args(place, [name for name in names if name != head], need.caller) if place else ()
+    commands = answer_commands(hosts, head, python=place.python if place else "", ssh_args=ssh_args, env=need.caller)
+    with HostSessions({name: commands[name] for name in names}) as sessions:
+        replies = sessions.ask(dict.fromkeys(names, question), WARM_TIMEOUT_S)
+    return {name: tuple(warm_checks(reply)) for name, reply in replies.items()}
 
 
 def need_of_this_host(need: Need, hosts: Sequence[HostSpec]) -> Need:

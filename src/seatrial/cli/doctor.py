@@ -31,7 +31,7 @@ import typer
 
 from seatrial.cli.options import AsJson, Out, Overrides
 from seatrial.cli.program import console_for, print_json
-from seatrial.core.errors import DONE, FAILED
+from seatrial.core.errors import DONE, FAILED, UsageError
 from seatrial.core.hostfile import read_hostfile, select_hosts
 from seatrial.core.text import count
 from seatrial.preflight.definitions import OK, REFUSED, WARNING, HostRow, HostsExamined, Section, folded, hosts_text, status
@@ -45,7 +45,10 @@ if TYPE_CHECKING:
     from seatrial.preflight.definitions import Need
     from seatrial.records.caution import Check
 
-EXAMPLES = {"doctor": "seatrial doctor plans/tiny-lm-demo.yaml --json\n\nseatrial doctor --hostfile hostfile --interface eth0"}
+EXAMPLES = {
+    "doctor": "seatrial doctor plans/tiny-lm-demo.yaml --json\n\nseatrial doctor --hostfile hostfile --interface eth0\n\n"
+    "seatrial doctor plans/stage1/base.yaml --warm"
+}
 NARROWEST = 40
 WIDEST_NAME = 30
 WIDEST_HOST = 14
@@ -60,6 +63,13 @@ PlanToCheck = Annotated[
     Path | None, typer.Argument(metavar="[PLAN]", help="A plan, whose needs are checked too; without one, this host in general.")
 ]
 Fast = Annotated[bool, typer.Option("--fast", help="Only what is checked before every campaign, in a fraction of a second.")]
+Warm = Annotated[
+    bool,
+    typer.Option(
+        "--warm",
+        help="Then build DeepSpeed's ops and fill torch.compile's cache on every host of the plan, so that no run does it in its start-up.",
+    ),
+]
 Hostfile = Annotated[
     Path | None,
     typer.Option(
@@ -87,11 +97,12 @@ def doctor(
     hostfile: Hostfile = None,
     interface: Interface = None,
     fast: Fast = False,
+    warm: Warm = False,
     json: AsJson = False,
 ) -> int:
     """Check this host, and every host of the plan, for what would break a campaign: each finding names the later error and the fix.
 
-    Nothing is started and nothing is changed. Exit code 0 when a campaign may start (warnings included), 2 when it would be refused.
+    Nothing is changed but the caches that --warm fills. Exit code 0 when a campaign may start (warnings included), 2 when it is refused.
     """
     from seatrial.campaign.preflight import examine_by_ssh, need_of_this_host
     from seatrial.observe.run_telemetry import empty_columns
@@ -103,19 +114,41 @@ def doctor(
     own = need_of_this_host(need, place.hosts if place else ())
     sections = examine(own, fast=fast, empty_columns=None if fast else empty_columns)
     examined = examine_by_ssh(need, place, fast=fast) if place else None
-    took_s = time.monotonic() - began_m
     console = console_for(as_json=json, plain=True)
     _print_sections(console, sections)
     if examined is not None:
         _print_hosts(console, examined)
     elif later := nodes_checked_later(need):
         console.print(later, soft_wrap=True)
-    counted = (*sections, *(failed_checks(examined) if examined else ()))
-    total = sum(len(section.checks) for section in sections) + (sum(len(row.checks) for row in examined.rows) if examined else 0)
+    failed = failed_checks(examined) if examined else ()
+    warmed = _warm(need, place, console, (*sections, *failed)) if warm else ()
+    counted = (*sections, *warmed, *failed)
+    took_s = time.monotonic() - began_m
+    total = sum(len(section.checks) for section in (*sections, *warmed)) + (
+        sum(len(row.checks) for row in examined.rows) if examined else 0
+    )
     console.print(_summary(counted, took_s, total), soft_wrap=True)
     if json:
-        print_json(_document(sections, counted, took_s, plan, examined), ensure_ascii=False)
+        print_json(_document((*sections, *warmed), counted, took_s, plan, examined), ensure_ascii=False)
     return FAILED if _count(counted, REFUSED) else DONE
+
+
+def _warm(need: Need, place: PlaceSpec | None, console: Console, checked: Sequence[Section]) -> tuple[Section, ...]:
+    """Fill the caches of every host and print what each did; nothing where a campaign would be refused."""
+    from seatrial.campaign.preflight import warm_hosts
+
+    if not need.planned:
+        raise UsageError(
+            "--warm needs a plan: what is built depends on its settings; for example: seatrial doctor plans/stage1/base.yaml --warm"
+        )
+    if _count(checked, REFUSED):
+        console.print("no warm-up: a campaign would be refused", soft_wrap=True)
+        return ()
+    if any(spec.place.kind == PERNODE for spec in need.runs):
+        console.print("warm-up of this machine only: there is no ssh to the other nodes, so type the same command on each", soft_wrap=True)
+    warmed = tuple(Section(subject=f"warm-up on {host}", checks=checks) for host, checks in warm_hosts(need, place).items())
+    _print_sections(console, warmed)
+    return warmed
 
 
 def _need(plan: Path | None, set: Overrides, out: Path | None) -> Need:

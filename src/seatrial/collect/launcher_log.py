@@ -32,6 +32,7 @@ from seatrial.collect.attempt_files import (
 )
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file, tail_lines
+from seatrial.core.log_header import HeaderBlanker, find_header
 from seatrial.core.log_lines import LARGEST_STEP, LONGEST_LINE, NUMBER, split_rank, strip_colours
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.text import MIB
@@ -163,9 +164,11 @@ def read_log(log: Path, arrivals: Path, keywords: Sequence[bytes] = ()) -> LogTe
 
 def stamped_lines(log: Path, arrivals: Sequence[Arrival], keywords: Sequence[bytes] = ()) -> Iterator[StampedLine]:
     """Lines with their rank and the arrival of their last byte. A carriage return ends a line too; what follows keeps the rank."""
-    clock = _ArrivalClock(arrivals)
+    clock, header = _ArrivalClock(arrivals), find_header(log)
     rank: int | None = None
     for piece in lines_with(log, LARGEST_LOG_BYTES, keywords) if keywords else bounded_lines(log, LARGEST_LOG_BYTES):
+        if piece.start < header.num_bytes:
+            continue
         for start, text, begins in _split_returns(piece):
             if keywords and not any(keyword in text for keyword in keywords) and not text.startswith(b"[rank"):
                 rank = None if begins else rank
@@ -291,7 +294,12 @@ def host_logs(attempt: AttemptPaths) -> list[HostLog]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Every line, whatever its length (of a very long one the end); bytes that are no UTF-8 are replaced."""
+    """Every line, whatever its length (of a very long one the end); bytes that are no UTF-8 are replaced. Lines of a META or CMD block are
+    empty."""
+    return map(HeaderBlanker().blank, _all_lines(path))
+
+
+def _all_lines(path: Path) -> Iterator[str]:
     with open_file(path) as source:
         rest = b""
         while block := source.read(BLOCK_BYTES):
@@ -328,7 +336,9 @@ def _lines_of(folder: HostFolder, attempt: AttemptPaths) -> Iterator[tuple[str, 
 
 def _timed_lines(folder: HostFolder, attempt: AttemptPaths) -> Iterator[tuple[float, str, str]]:
     clock, prefix = _ArrivalClock(read_arrivals(folder.paths.arrivals).rows), host_prefix(folder.name)
-    arrived_t, end_bytes = -math.inf, 0
+    header = find_header(folder.paths.launcher_log)
+    # Its lines come as empty ones.
+    arrived_t, end_bytes = -math.inf, header.num_bytes - header.num_lines
     for name, line in _lines_of(folder, attempt):
         # Bytes that are no UTF-8 make the offset a little more.
         end_bytes += len(line.encode("utf-8", errors="replace")) + 1
@@ -358,7 +368,9 @@ def _folders(attempt: AttemptPaths) -> list[HostFolder]:
 def _tail(log: Path, count: int, max_bytes: int) -> list[str]:
     """With what is in the fallback folder while its disk fails."""
     fallback = fallback_entry(log)
-    return [line for path in (log, fallback) if path for line in tail_lines(path, count, max_bytes)][-count:]
+    header = find_header(log).num_bytes
+    kept = tail_lines(fallback, count, max_bytes) if fallback else []
+    return [*tail_lines(log, count, max_bytes, header), *kept][-count:]
 
 
 def _arrived_lines(folder: HostFolder, count: int, max_bytes: int) -> Iterator[tuple[float, str]]:

@@ -22,6 +22,7 @@ from seatrial.collect.events import is_stopped, was_halted
 from seatrial.collect.launcher_log import LARGEST_LOG_BYTES, num_finished_ranks
 from seatrial.collect.log_evidence import HEAD
 from seatrial.core.files import open_file, size_bytes
+from seatrial.core.log_header import find_header
 from seatrial.core.log_lines import shorten_line, strip_colours
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths
 from seatrial.core.text import MIB
@@ -121,8 +122,11 @@ def read_slow_signs(attempt: Attempt, effective: Effective = NOTHING) -> tuple[S
 
 
 def _head(log: Path) -> bytes:
+    header = find_header(log)
     with contextlib.suppress(OSError), open_file(log) as source:
-        return source.read(HEAD_BYTES)
+        source.seek(header.num_bytes)
+        # Empty lines instead of META and CMD: line numbers stay.
+        return b"\n" * header.num_lines + source.read(HEAD_BYTES)
     return b""
 
 

@@ -180,12 +180,12 @@ def json_object(line: str | bytes) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-def tail_lines(path: Path, count: int, max_bytes: int = TAIL_CHUNK_BYTES) -> list[str]:
-    """The last `count` lines (at most `max_bytes` of them), [] when there is no file that can be read."""
+def tail_lines(path: Path, count: int, max_bytes: int = TAIL_CHUNK_BYTES, start: int = 0) -> list[str]:
+    """The last `count` lines (at most `max_bytes` of them, and none before the byte `start`), [] when there is no file that can be read."""
     try:
         with open_file(path) as source:
             size = source.seek(0, os.SEEK_END)
-            source.seek(max(0, size - max_bytes))
+            source.seek(max(start, size - max_bytes))
             text = source.read(max_bytes).decode("utf-8", errors="replace")
     except OSError:
         return []

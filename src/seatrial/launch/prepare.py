@@ -18,6 +18,7 @@ import shlex
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
 
@@ -25,19 +26,25 @@ from seatrial.core.errors import LaunchError
 from seatrial.core.files import PRIVATE_PROGRAM, write_json, write_private_json, write_text
 from seatrial.core.hostfile import hostfile_text
 from seatrial.core.launcher_options import PDSH_APPEND, ssh_command
+from seatrial.core.log_header import header_text
 from seatrial.core.paths import BY_HAND, AttemptPaths
 from seatrial.core.shell import export_lines, find_program, quote
+from seatrial.core.tables import format_cell
 from seatrial.launch.launchers import allocation_for_node, node_paths
 from seatrial.launch.launchers.commands import command_for, environment, portable_environment, rank_log_folder, variables_set_by_launcher
 from seatrial.launch.transports.select import user_ssh_args
 from seatrial.machine.network import is_this_host
 from seatrial.machine.orphans import list_segments
 from seatrial.machine.secrets import is_secret_name, mask, mask_argv
+from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Scalar
 from seatrial.records.codec import to_json
+from seatrial.records.columns import META_KEYS
+from seatrial.records.eta import OFF
 from seatrial.records.events import ENV_RUN_DIR
 from seatrial.records.launch import AgentOrder, Allocation, Command, EnvironmentVariable, Node
 from seatrial.records.plan import HOSTFILE, PERNODE, PlaceSpec, RunSpec
+from seatrial.records.run_table import config_cells
 
 _COMES_WITH = {
     "torchrun": "install torch (pip install 'seatrial[workloads]')",
@@ -141,6 +148,60 @@ def _write_common(
         write = write_private_json if masked_spec(spec).settings != spec.settings else write_json
         write(attempt.settings, to_json(spec.settings))
     return {name: variable.value for name, variable in recorded.items() if variable.set_by == "caller" and not is_secret_name(name)}
+
+
+# Settings that only the stage-1 trainer has, however it is started.
+_STAGE1_SETTINGS = ("speech_model", "text_model", "zero_stage")
+
+
+def write_log_header(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, order: AgentOrder, provenance: Provenance) -> None:
+    """Begin launcher.log of a stage-1 run with the original driver's META and CMD blocks, secrets masked; agents append to it.
+
+    Effective precision, dtype and attention are empty: the trainer decides them where it runs, and the manifest has them.
+    """
+    if not all(name in spec.settings or name in spec.axes for name in _STAGE1_SETTINGS):
+        return
+    own = AttemptPaths(Path(order.writes_to))
+    cells = _meta_cells(spec, attempt, allocation, provenance)
+    meta = {name: mask(name, format_cell(cells.get(name))) for name in META_KEYS}
+    own.folder.mkdir(parents=True, exist_ok=True)
+    write_text(own.launcher_log, header_text(meta, quote(mask_argv(order.command.argv))))
+
+
+def _meta_cells(spec: RunSpec, attempt: AttemptPaths, allocation: Allocation, provenance: Provenance) -> dict[str, Scalar]:
+    """The values of META that are known before the start."""
+    requested = {**spec.settings, **spec.axes}
+    known = config_cells(spec, provenance, {}, allocation.ranks)
+    # Where a tower has none of its own, it is the common one.
+    towers = {name: known[name] or known["attn_impl_req"] for name in ("speech_attn_impl_req", "text_attn_impl_req")}
+    telemetry, timing, fixed_slice_s = spec.telemetry, spec.timing, requested.get("fixed_slice_s")
+    return {
+        **known,
+        **towers,
+        "timestamp": datetime.now().astimezone().isoformat(timespec="seconds"),
+        "mode": spec.mode,
+        "group": spec.group,
+        "repeat": spec.repeat,
+        "port": allocation.master_port,
+        "torch_compile_mode": requested.get("torch_compile_mode"),
+        "torch_compile_dynamic": requested.get("torch_compile_dynamic"),
+        "matmul_precision": requested.get("matmul_precision"),
+        "enable_gpu_telemetry": telemetry.gpu_s is not None,
+        "gpu_telemetry_interval_sec": telemetry.gpu_s,
+        "gpu_telemetry_csv": str(attempt.gpu_telemetry),
+        "enable_host_telemetry": telemetry.host_s is not None,
+        "host_telemetry_interval_sec": telemetry.host_s,
+        "host_telemetry_csv": str(attempt.host_telemetry),
+        "enable_eta_logging": timing.eta_mode != OFF,
+        "eta_distributed_mode": timing.eta_mode,
+        "eta_min_samples": timing.eta_min_samples,
+        "stall_alert_ratio": spec.limits.spike_ratio,
+        "enable_length_fixed_slice": fixed_slice_s is not None,
+        "fixed_slice_seconds": fixed_slice_s,
+        "enable_length_bucket": bool(requested.get("length_buckets")),
+        "length_bucket_boundaries_sec": requested.get("bucket_boundaries_s"),
+        "run_dir": str(attempt.folder.parent),
+    }
 
 
 def masked_spec(spec: RunSpec) -> RunSpec:

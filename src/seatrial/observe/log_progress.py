@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from seatrial.core.log_header import find_header
 from seatrial.core.log_lines import LOG_FORMATS, LinePattern, compile_patterns, line_values, split_rank, timed_patterns
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.plan import RunSpec
@@ -44,7 +45,7 @@ class LogProgressReader:
 
     def __init__(self, spec: RunSpec, attempt: AttemptPaths, wall: Callable[[], float] = time.time) -> None:
         self._formats = _formats(spec)
-        self._log = _FileTail(attempt.launcher_log)
+        self._log = _FileTail(attempt.launcher_log, has_header=True)
         self._arrivals = _ArrivalTimes(attempt.arrivals)
         self._wall = wall
         self._followed: tuple[int | None] | None = None
@@ -64,7 +65,7 @@ class LogProgressReader:
                 if step is not None:
                     self._add_step(rank, int(step), self._arrivals.at(end_bytes, now_t))
         iter_ms_p50 = median(self._iter_ms) if self._iter_ms else None
-        return LogProgress(has_output=self._log.offset > 0, step=self._step, step_t=self._step_t, iter_ms_p50=iter_ms_p50)
+        return LogProgress(has_output=self._log.offset > self._log.start, step=self._step, step_t=self._step_t, iter_ms_p50=iter_ms_p50)
 
     def _add_step(self, rank: int | None, step: int, t: float) -> None:
         if self._followed is None:
@@ -87,12 +88,13 @@ class LogProgressReader:
 
 
 class _FileTail:
-    """New whole lines of a file, each with the offset at which it ends; a carriage return ends a line too."""
+    """New whole lines of a file, each with the offset at which it ends; a carriage return ends a line too. META and CMD blocks that a file
+    with `has_header` begins with are left out: they are written before the run starts."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, has_header: bool = False) -> None:
         self._path = path
         self._partial = b""
-        self.offset = 0
+        self.start = self.offset = find_header(path).num_bytes if has_header else 0
 
     def lines(self) -> Iterator[tuple[int, bytes]]:
         chunk = self._read_chunk()
@@ -111,7 +113,8 @@ class _FileTail:
             with open(self._path, "rb") as source:
                 if source.seek(0, os.SEEK_END) < self.offset:
                     # The file was truncated: what follows is new.
-                    self.offset, self._partial = 0, b""
+                    self.start = self.offset = 0
+                    self._partial = b""
                 source.seek(self.offset)
                 return source.read(MAX_READ_BYTES)
         except OSError:

@@ -273,7 +273,8 @@ class Timing(TimingSpec):
     log_every: int | None = field(default=None, metadata={"ge": 1})  # type: ignore[assignment]
     """Steps between two timing points; 50 when left out, or a tenth of `steps` where that is less."""
     tail_points: int | None = field(default=None, metadata={"ge": 1})  # type: ignore[assignment]
-    """How many last timing points the tail columns average; 20, or half of the points where there are fewer than 40."""
+    """How many last timing points the tail columns average, at most half of them and none whose window holds the first step; 20 when left
+    out."""
     eta_mode: Literal["rank0", "global_max", "off"] = "rank0"
 
 

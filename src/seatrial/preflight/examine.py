@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import join_names
-from seatrial.preflight import environment, gpus, load, needed_campaign, resources, software, storage
+from seatrial.preflight import environment, gpus, load, needed_campaign, resources, software, storage, warm
 from seatrial.preflight.definitions import CheckDefinition, Need, Section, information, warning
 from seatrial.preflight.hosts.examine import HOST_CHECKS_CRASHED, host_definitions
 from seatrial.records.caution import Check
@@ -86,6 +86,7 @@ CHECKS_CRASHED = warning(
 )
 LOAD = "load"
 TELEMETRY = "telemetry"
+WARM = "warm-up"
 
 
 def fast_checks(need: Need) -> list[Check]:
@@ -118,7 +119,7 @@ def _run_checks(title: str, checks: Callable[[], Iterable[Check]]) -> tuple[Chec
 
 def all_definitions() -> dict[str, tuple[CheckDefinition, ...]]:
     definitions = {subject.title: subject.definitions for subject in SUBJECTS}
-    return {**definitions, TELEMETRY: TELEMETRY_CHECKS, LOAD: load.LOAD_CHECKS, "any": (CHECKS_CRASHED,)}
+    return {**definitions, TELEMETRY: TELEMETRY_CHECKS, LOAD: load.LOAD_CHECKS, WARM: warm.WARM_CHECKS, "any": (CHECKS_CRASHED,)}
 
 
 _HEAD = """\
@@ -133,7 +134,11 @@ For whoever wants problems named before they happen.
 these. The result is written to `preflight.json`. A `✗` ends with exit code 2 and starts nothing; a `!` is one line, and the campaign
 goes on.
 
-A file is written and removed to try the output folder; nothing else is changed. Names in capitals are filled in by the check.
+`seatrial doctor PLAN --warm` then fills caches on every host of the plan, which the first run there would otherwise do in its start-up:
+DeepSpeed's ops, torch.compile's kernels. It says per host what was built and in how many seconds, or why not.
+
+A file is written and removed to try the output folder; without --warm nothing else is changed. Names in capitals are filled in by the
+check.
 The last column says what a check can do: **refuse** a campaign, **warn**, or only **inform**.
 """
 _HOSTS = """\

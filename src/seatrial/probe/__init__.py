@@ -11,7 +11,7 @@
 
 A run that the harness asks to end gets a halt.json: `probe.data` then ends, as if there were no more batches, and `probe.halted` is true,
 for loops that do not use it or use it repeatedly (`while not probe.halted: …`). Name the parts of the start-up by
-`with probe.startup("model"): …` (process_group, model, data, tokenise, compile). Report what the workload measures itself by
+`with probe.startup("model"): …` (process_group, model, ops_build, data, tokenise, compile). Report what the workload measures itself by
 `probe.figure("ttft_p99_ms", 310.5, unit="ms", n=500)`, at any time; the last one counts.
 
 In: the calls above, SEATRIAL_* variables and halt.json. Out: events_rank{r}.jsonl and heartbeat_rank{r}.jsonl (fields in

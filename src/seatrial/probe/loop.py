@@ -150,7 +150,8 @@ class Probe:
         return PauseContext(self._timeline, name, self._writer.on_pause_end, span)
 
     def startup(self, name: str) -> SpanContext | NullContext:
-        """A part of the start-up, before the first step: process_group, model, data, tokenise or compile. Several of one name add up."""
+        """A part of the start-up, before the first step: process_group, model, ops_build (extensions that are compiled), data, tokenise or
+        compile. Several of one name add up."""
         if name not in SPANS:
             raise ValueError(f"unknown part of the start-up '{name}': {did_you_mean(name, SPANS)}; what has no name counts as 'other'")
         return NULL_CONTEXT if self._writer is None else SpanContext(self._timeline, name, self._writer.on_span_end)

@@ -108,6 +108,7 @@ PER_RUN_OURS = (
     *TELEMETRY_FIGURES,
     *FOUND_COLUMNS,
     *_names("resumed_from resumed_at lost_steps downtime_sec"),
+    "startup_ops_build_sec",
 )
 GROUP_SEED = _names(
     """
@@ -153,6 +154,18 @@ BEST_ENV = _names(
     BEST_HOST_TELEMETRY_ROWS_MEAN BEST_HOST_TELEMETRY_EMPTY_RATIO BEST_SPEEDUP_VS_BASELINE
     """
 )
+META_KEYS = _names(
+    """
+    timestamp mode group repeat port zero_stage micro_batch world_size global_batch precision_mode_req precision_mode_effective
+    model_load_dtype_req model_load_dtype_effective attn_impl_req attn_impl_effective speech_attn_impl_req speech_attn_impl_effective
+    text_attn_impl_req text_attn_impl_effective torch_compile_enabled torch_compile_mode torch_compile_dynamic tf32_enabled
+    matmul_precision gpu_name gpu_cc gpu_uuid_list gpu_power_limit_w pcie_gen driver_version git_commit_hash git_commit_short git_branch
+    git_dirty enable_gpu_telemetry gpu_telemetry_interval_sec gpu_telemetry_csv enable_host_telemetry host_telemetry_interval_sec
+    host_telemetry_csv enable_eta_logging eta_distributed_mode eta_min_samples stall_alert_ratio enable_length_fixed_slice
+    fixed_slice_seconds enable_length_bucket length_bucket_boundaries_sec run_dir
+    """
+)
+"""Of the head of launcher.log, in the driver's order."""
 SKIPPED = _names(
     """
     mode group repeat reason train_log run attempt outcome cause action

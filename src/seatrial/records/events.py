@@ -27,7 +27,7 @@ PHASES = ("data_wait_ms", "preprocess_ms", "fwd_ms", "bwd_ms", "step_ms")
 STEP_FIELDS = ("step", "iter_ms", "samples", "tokens", *PHASES, "loss")
 HEARTBEAT_FIELDS = ("ts", "iso", "pid", "rank", "step", "msg", "phase", "attempt", "host", "step_t", "iter_ms_p50", "paused_s")
 """`step_t` is when `step` ended, `iter_ms_p50` the median of the newest steps, `paused_s` all named pauses up to `step_t`; null before."""
-SPANS = ("process_group", "model", "data", "tokenise", "compile")
+SPANS = ("process_group", "model", "ops_build", "data", "tokenise", "compile")
 STARTUP_PARTS = ("launch", "import", *SPANS, "first_step", "other")
 """Launch to process, process to probe, the named spans, the first step itself, and the rest."""
 HEARTBEAT_EVERY_S = 5.0

@@ -111,7 +111,7 @@ class TimingSpec:
     timing_window: int = _bounded(100, ge=1)
     """Steps in the rolling window of a timing point."""
     tail_points: int = _bounded(20, ge=1)
-    """How many last timing points the tail columns average."""
+    """How many last timing points the tail columns average: at most half of them, and none whose window holds the first step."""
     sync: bool = False
     """Synchronise the device at phase borders: exact phases, slower steps."""
     phase_every: int = _bounded(10, ge=1)

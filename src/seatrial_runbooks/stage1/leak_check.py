@@ -5,8 +5,9 @@ the files its figures come from and why a figure is missing.
 
 python scripts/quick_leak_diagnose.py outputs/leak_4090_z0_20260218_175621
 
-Each repeat has a row, by its newest current attempt. Columns and verdicts are the procedure's; `not_enough_data` is added for a run without
-any figure. Exit codes: 0 when every path could be read, whatever the verdicts; 1 for wrong use or a path that is neither campaign nor run.
+Each repeat has a row, by its newest current attempt. Columns and verdicts are the procedure's. Added are `not_enough_data`, for a run
+without any memory figure that did not slow down either, and the last column, which names the columns that decided. Exit codes: 0 when every
+path could be read, whatever the verdicts; 1 for wrong use or a path that is neither campaign nor run.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ FIGURES = {
     ),
 }
 THRESHOLDS: Mapping[str, float] = {flag: figure.threshold for flag, figure in FIGURES.items()}
+MEMORY_FLAGS = ("gpu_tail_slope", "gpu_tail_drift", "host_tail_slope", "host_tail_drift")
+"""Figures of memory: without any of them nothing is known about a leak."""
 FROM_MANIFEST = {
     "status": "status",
     "duration_sec": "duration_sec",
@@ -77,18 +80,28 @@ FROM_MANIFEST = {
     "zero_stage": "zero_stage",
 }
 """Column of the diagnosis → column of the manifest."""
-COLUMNS = ("output_root", "group", *FROM_MANIFEST, "tail_iter_ms", *(figure.column for figure in FIGURES.values()), "verdict")
+COLUMNS = ("output_root", "group", *FROM_MANIFEST, "tail_iter_ms", *(figure.column for figure in FIGURES.values()), "verdict", "decided_by")
+"""The procedure's, then ours: the columns behind the verdict, separated by semicolons."""
 DECIMALS = 3
 EXAMPLES = """examples:
   python scripts/quick_leak_diagnose.py outputs/leak_4090_z0_20260218_175621 > leak.csv
   python scripts/quick_leak_diagnose.py outputs/bench/sweep_z0_mb160_nw8_pf4_r1 --host-tail-slope-thr 50"""
 
 
-def verdict(figures: Mapping[str, float], thresholds: Mapping[str, float]) -> str:
-    if not figures:
-        return UNKNOWN
+class Verdict(NamedTuple):
+    text: str
+    decided_by: tuple[str, ...] = ()
+    """Columns of the figures behind it."""
+
+
+def verdict(figures: Mapping[str, float], thresholds: Mapping[str, float]) -> Verdict:
+    """Suspected by the figures above their thresholds; clean by all figures there are, if one of them is of memory."""
     flags = [flag for flag, most in thresholds.items() if flag in figures and exceeds(figures[flag], most)]
-    return f"{SUSPECTED}({','.join(flags)})" if flags else CLEAN
+    if flags:
+        return Verdict(f"{SUSPECTED}({','.join(flags)})", tuple(FIGURES[flag].column for flag in flags))
+    if not any(flag in figures for flag in MEMORY_FLAGS):
+        return Verdict(UNKNOWN)
+    return Verdict(CLEAN, tuple(figure.column for flag, figure in FIGURES.items() if flag in figures))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,7 +141,8 @@ def _diagnose_run(run: LeakRun, thresholds: Mapping[str, float]) -> tuple[dict[s
     shown = [iters.tail_ms, *(figures.get(flag) for flag in FIGURES)]
     cells = [run.output_root, run.group, *(run.cells.get(name, "") for name in FROM_MANIFEST.values())]
     cells += ["" if value is None else format_cell(round(value, DECIMALS)) for value in shown]
-    row = dict(zip(COLUMNS, [*cells, verdict(figures, thresholds)], strict=True))
+    found = verdict(figures, thresholds)
+    row = dict(zip(COLUMNS, [*cells, found.text, ";".join(found.decided_by)], strict=True))
     return row, (*run.notes, gpu.note, host.note, iters.note, *_warnings(run))
 
 

@@ -17,6 +17,8 @@ from seatrial_workloads.common.settings import check_at_least, check_one_of, che
 from seatrial_workloads.contrastive.manifests import manifest_problem, suggest_manifests
 
 NEEDS_TORCH = True
+# Module that fills caches before a run (`seatrial doctor PLAN --warm`).
+WARM_UP = "seatrial_workloads.contrastive.warm"
 # Settings that change how much work one sample is, and what that is counted in.
 SAMPLE_SIZE = dict.fromkeys(("min_slice_s", "max_slice_s", "fixed_slice_s"), "audio_s")
 # Effective settings that may follow others: two groups that differ in one of those may differ in these too, and are still compared. What a
@@ -124,7 +126,7 @@ class Settings:
     torch_compile_mode: str = "default"
     """Mode of torch.compile."""
     torch_compile_dynamic: bool | None = None
-    """Compile for dynamic shapes; null decides by the slices: not for fixed ones."""
+    """Compile for any number of frames; else every batch is padded to the longest slice. Null: only with length buckets."""
     deterministic: bool = False
     """Only deterministic algorithms."""
     cudnn_benchmark: bool = False

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from seatrial.probe.identity import rank_and_world_size
+from seatrial_workloads.common.compile import RecompileWatch
 from seatrial_workloads.common.distributed import RankContext, rank_context
 from seatrial_workloads.common.effective import Choice, record
 from seatrial_workloads.common.engines import create_engine
@@ -71,6 +72,7 @@ class Trainer:
         self.settings, self.context = settings, context
         self.probe, self.ranks, self.log = probe, ranks, log = context.probe, context.ranks, context.log
         self.num_rows, self.audio_s = 0, 0.0
+        self.recompiles: RecompileWatch | None = None
         self.policies = resolve_policies(settings, ranks)
         self.choices: dict[str, Choice] = {**self.policies.choices, **random_weight_cautions(settings)}
         with probe.startup("model"):
@@ -78,21 +80,27 @@ class Trainer:
             self.model = new_model(settings, self.policies, len(self.tokenizer))
             self.num_parameters = num_parameters(self.model)
             load_pretrained_weights(self.model, settings, log)
-            self.engine = create_engine(settings.engine, self.model, ranks, self.policies.precision, engine_options(settings))
+            self.engine = create_engine(
+                settings.engine, self.model, ranks, self.policies.precision, engine_options(settings), probe.startup
+            )
             self.start_step = resume_from_checkpoint(self.engine, settings, context)
             self.choices |= self.engine.choices
             self.choices["model_load_dtype"] = self._load_dtype()
             self.choices |= apply_fast_paths(self.model, settings, ranks.device, self.choices["model_load_dtype"].effective)
         with probe.startup("data"):
-            self.loader = train_loader(settings, ranks, self.tokenizer, self.model.tower.num_frames, self.start_step)
-            self.choices |= self.loader.choices()
-            # Created now, so that a missing validation set fails before the training and not in the middle of it.
-            self.validation = validation_loader(settings, ranks, self.tokenizer) if settings.validation_every_steps else None
+            self._load_data()
+
+    def _load_data(self) -> None:
+        settings, ranks = self.settings, self.ranks
+        self.loader = train_loader(settings, ranks, self.tokenizer, self.model.tower.num_frames, self.start_step)
+        self.choices |= self.loader.choices()
+        # Created now, so that a missing validation set fails before the training and not in the middle of it.
+        self.validation = validation_loader(settings, ranks, self.tokenizer) if settings.validation_every_steps else None
 
     def train(self, no_effect: Mapping[str, Choice]) -> None:
         settings, probe = self.settings, self.probe
         self.model.train()
-        self._compile_and_capture()
+        self.compile_and_capture()
         self._log_effective(self.choices | dict(no_effect))
         probe.resume_at(self.start_step)
         for step, batch in enumerate(probe.data(self.loader), start=self.start_step):
@@ -105,6 +113,8 @@ class Trainer:
             self._after_step(step, loss)
 
     def close(self) -> None:
+        if self.recompiles is not None:
+            self.recompiles.close()
         self.engine.close()
 
     def _load_dtype(self) -> Choice:
@@ -115,7 +125,7 @@ class Trainer:
             return choice
         return Choice(choice.requested, effective, f"ZeRO {self.settings.zero_stage} casts the whole model to {effective}")
 
-    def _compile_and_capture(self) -> None:
+    def compile_and_capture(self) -> None:
         """One-time work before the first step, as a named pause."""
         if not self.settings.torch_compile and self.ranks.device.type != "cuda":
             return
@@ -123,6 +133,8 @@ class Trainer:
             if self.settings.torch_compile:
                 self.choices["torch_compile"] = compile_tower(self.model, self.engine, self.settings, self.ranks, self._inputs)
             self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks.device, self.policies.precision)
+        if self.settings.torch_compile and self.choices["torch_compile"].effective:
+            self.recompiles = RecompileWatch(self.choices["torch_compile"])
 
     def _train_step(self, batch: Batch) -> Tensor:
         probe = self.probe
@@ -160,6 +172,8 @@ class Trainer:
             self.probe.memory()
             # Samples of unlike slices are compared by seconds of audio.
             self.probe.figure("audio_s_per_sample", self.audio_s / self.num_rows, "s", self.num_rows)
+            if self.recompiles is not None and (changed := self.recompiles.report(step, self.probe)):
+                self.log.info(f"torch_compile: {changed.requested} -> {changed.effective} ({changed.reason})")
         if is_due(step, settings.validation_every_steps):
             with self.probe.pause("eval"):
                 self._validate(step)

@@ -111,7 +111,7 @@ def test_samples_that_some_steps_lack_give_no_rate() -> None:
 
 
 def test_a_script_of_unknown_length_gets_timing_points_too() -> None:
-    run = factory.spec(steps=None, timing=TimingSpec(log_every=50, tail_points=20))
+    run = factory.spec(steps=None, timing=TimingSpec(log_every=50, timing_window=10, tail_points=20))
     found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([50.0] * 25)))
     assert [point.step for point in found.timing_points] == list(range(0, 25, 2))
     assert found.seed["tail_points_used"] == 6
@@ -162,8 +162,8 @@ def test_lines_that_came_in_one_chunk_have_no_start_up() -> None:
 
 
 def test_tables_show_the_batch_that_the_rates_are_of() -> None:
-    run = factory.spec(ranks=2, steps=60)
-    ranks = [factory.steps_of([100.0] * 60, rank=rank, samples=8) for rank in range(2)]
+    run = factory.spec(ranks=2, steps=240)
+    ranks = [factory.steps_of([100.0] * 240, rank=rank, samples=8) for rank in range(2)]
     found = measure_run(factory.attempt(run), factory.tables(*ranks))
     assert found.seed["global_batch"] == 16 and isinstance(found.seed["global_batch"], int)
     assert found.seed["tail_samples_per_sec"] == pytest.approx(160.0)

@@ -121,10 +121,35 @@ def test_tail_and_all_means_are_of_window_medians() -> None:
 
 
 def test_one_point_has_no_deviation() -> None:
-    run = factory.spec(steps=20, timing=TimingSpec(log_every=50))
+    run = factory.spec(steps=20, timing=TimingSpec(log_every=10, timing_window=5))
     found = measure_run(factory.attempt(run), factory.tables(factory.steps_of([50.0] * 20)))
-    assert found.seed["timing_points"] == 1
+    assert (found.seed["timing_points"], found.seed["tail_points_used"]) == (2, 1)
     assert found.seed["tail_std_iter_p50_ms"] == 0.0
+
+
+def cold_run(num_steps: int, first_step: int = 0, **timing: Any) -> dict[str, Any]:
+    """Seed columns of a run whose first 60 steps take ten times as long."""
+    run = factory.spec(ranks=2, steps=first_step + num_steps, timing=TimingSpec(tail_points=10, **timing))
+    times = [640.0] * min(60, num_steps) + [64.0] * (num_steps - 60)
+    ranks = (factory.steps_of(times, rank=rank, first_step=first_step) for rank in range(2))
+    return measure_run(factory.attempt(run), factory.tables(*ranks)).seed
+
+
+@pytest.mark.parametrize("first_step", [0, 60_000])
+def test_the_tail_of_a_short_run_holds_no_cold_window(first_step: int) -> None:
+    """300 steps logged every 50 have 7 points, where the tail may take 10: the windows of the first two hold the first step."""
+    found = cold_run(301, first_step, log_every=50)
+    assert (found["timing_points"], found["tail_points_used"], found["rank_spread_points"]) == (7, 3, 3)
+    assert (found["tail_mean_iter_p50_ms"], found["tail_std_iter_p50_ms"]) == (64.0, 0.0)
+    assert found["all_mean_iter_p50_ms"] > 64.0
+
+
+def test_windows_with_the_first_step_are_left_out_of_the_tail_however_many_there_are() -> None:
+    some = cold_run(121, log_every=10)
+    assert (some["timing_points"], some["tail_points_used"]) == (13, 3)
+    none = cold_run(100, log_every=10)
+    assert (none["timing_points"], none["tail_points_used"]) == (10, 0)
+    assert none["tail_mean_iter_p50_ms"] is None and none["tail_samples_per_sec"] is None
 
 
 def test_no_point_gives_no_figures_and_no_flag() -> None:
@@ -167,12 +192,13 @@ def point(index: int, **values: float | None) -> TimingPoint:
 
 
 def cells(*points: TimingPoint, estimates: tuple[EtaPoint, ...] = (), global_batch: float | None = None, tail_points: int = 2) -> dict:
-    run = factory.spec(timing=TimingSpec(log_every=10, tail_points=tail_points))
+    run = factory.spec(timing=TimingSpec(log_every=10, timing_window=10, tail_points=tail_points))
     return seed_cells(points, estimates, factory.steps_of([1.0] * 3), run, source="events", global_batch=global_batch)
 
 
 def test_cells_of_points_that_lack_values() -> None:
-    found = cells(point(1, iter_ms_p50=10.0), point(2, iter_ms_p50=None, iter_ms_p90=30.0), point(3, iter_ms_p50=20.0), global_batch=8.0)
+    values = ({"iter_ms_p50": 10.0}, {}, {"iter_ms_p50": None, "iter_ms_p90": 30.0}, {"iter_ms_p50": 20.0})
+    found = cells(*(point(index, **one) for index, one in enumerate(values)), global_batch=8.0)
     assert (found["tail_points_used"], found["tail_mean_iter_p50_ms"], found["tail_mean_iter_p90_ms"]) == (2, 20.0, 30.0)
     assert (found["all_mean_iter_p50_ms"], found["all_std_iter_p50_ms"]) == (15.0, pytest.approx(50**0.5))
     assert (found["tail_steps_per_sec"], found["tail_samples_per_sec"], found["global_batch"]) == (50.0, 400.0, 8.0)
@@ -201,7 +227,7 @@ def test_the_first_and_the_last_estimate_of_the_time_to_go() -> None:
 def test_the_spread_between_ranks_names_the_log_it_was_read_from() -> None:
     run = factory.spec(timing=TimingSpec(log_every=1, tail_points=2))
     steps = pl.concat(
-        [factory.steps_of([ms] * 3, rank=rank, fwd_ms=ms, bwd_ms=0.0, step_ms=ms) for rank, ms in enumerate((10.0, 14.0))]
+        [factory.steps_of([ms] * 4, rank=rank, fwd_ms=ms, bwd_ms=0.0, step_ms=ms) for rank, ms in enumerate((10.0, 14.0))]
     ).with_columns(seed_iter_ms=pl.col("iter_ms"))
     found = seed_cells((), (), steps, run, source="log", global_batch=None)
     assert (found["rank_spread_log_source"], found["rank_spread_points"], found["rank_step_spread_p90_ms"]) == ("launcher.log", 2, 4.0)
@@ -330,6 +356,11 @@ def test_the_rank_that_was_ready_last_is_the_one_that_is_split() -> None:
 def test_a_compiler_inside_the_first_step_is_not_counted_as_the_step_too() -> None:
     split = startup_split(factory.attempt(), factory.tables(STEPS, startup=facts(spans=(("compile", 0.3, 100.35),))))
     assert (split["compile"], split["first_step"]) == (pytest.approx(0.3), pytest.approx(0.1))
+
+
+def test_the_build_of_ops_is_a_part_and_a_cell_of_its_own() -> None:
+    measure = measure_run(attempt := factory.attempt(), factory.tables(STEPS, startup=facts(spans=(("ops_build", 1.5, 99.0),))))
+    assert measure.startup["ops_build"] == run_cells(attempt, measure)["startup_ops_build_sec"] == pytest.approx(1.5)
 
 
 def test_without_the_age_of_the_process_launch_and_import_are_not_separated() -> None:

@@ -10,6 +10,7 @@ import pytest
 from seatrial.campaign.growing_log import GrowingLog
 from seatrial.collect.launcher_log import BLOCK_BYTES
 from seatrial.core.files import write_json
+from seatrial.core.log_header import header_text
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.codec import to_json
 from seatrial.records.launch import NodeRecord, NodesRecord
@@ -22,9 +23,10 @@ LONG_LINE = b"x" * (BLOCK_BYTES + 70_000) + b"\n"
 
 
 def long_log(own: bytes) -> bytes:
-    """Blocks of steps around a line longer than a block, then a recorded log without the newline at its end."""
+    """A head, then blocks of steps around a line longer than a block, then a recorded log without the newline at its end."""
     steps = "".join(f"[rank{number % 8}]: step {number} loss 1.{number} \u2588\u2589\n" for number in range(30_000)).encode()
-    return steps[: len(steps) // 2] + b"\n" + LONG_LINE + steps[len(steps) // 2 :] + b"\n" + own.rstrip(b"\n")
+    head = header_text({"note": "torch.OutOfMemoryError: CUDA out of memory"}, "python train.py").encode()
+    return head + steps[: len(steps) // 2] + b"\n" + LONG_LINE + steps[len(steps) // 2 :] + b"\n" + own.rstrip(b"\n")
 
 
 def write(attempt: AttemptPaths, data: bytes) -> None:

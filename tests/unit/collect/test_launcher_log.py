@@ -9,10 +9,20 @@ import pytest
 from seatrial.cli.watch import _new_lines, logs
 from seatrial.collect.attempts import read_attempt
 from seatrial.collect.diagnosis import diagnose
-from seatrial.collect.launcher_log import PrefixSplitter, all_lines, host_logs, last_lines, num_finished_ranks, read_arrivals
+from seatrial.collect.launcher_log import (
+    PrefixSplitter,
+    all_lines,
+    host_logs,
+    last_lines,
+    num_finished_ranks,
+    read_arrivals,
+    read_lines,
+    read_log,
+)
 from seatrial.collect.run_health import read_health
 from seatrial.collect.stacks import read_stacks
 from seatrial.core.errors import CampaignError
+from seatrial.core.log_header import find_header, header_text
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.outcome import Cause
 from tests.unit import many_hosts
@@ -22,6 +32,43 @@ from tests.unit.analyse import factory
 def write_rows(path: Path, rows: list[tuple[object, object, object]]) -> Path:
     path.write_text("offset_bytes,t,m\n" + "".join(f"{end},{t},{m}\n" for end, t, m in rows))
     return path
+
+
+MISLEADING = {
+    "timestamp": "2026-11-17T22:40:01+00:00",
+    "group": "Step 7: Loss 1.0000",
+    "run_dir": "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB",
+}
+OUTPUT = ["loading", "Step 0: Loss 3.0000"]
+
+
+@pytest.fixture
+def headed(tmp_path: Path) -> AttemptPaths:
+    """An attempt whose log begins with META and CMD."""
+    attempt = AttemptPaths(tmp_path)
+    head = header_text(MISLEADING, "deepspeed train.py 'NCCL WARN Step 8: Loss 2.0000'")
+    attempt.launcher_log.write_text(head + "".join(f"{line}\n" for line in OUTPUT))
+    write_rows(attempt.arrivals, [(len(head) + len("loading\n"), 1001.0, 51.0), (attempt.launcher_log.stat().st_size, 1002.0, 52.0)])
+    return attempt
+
+
+def test_the_head_of_a_log_is_never_searched_for_steps_or_causes(headed: AttemptPaths) -> None:
+    found = read_log(headed.launcher_log, headed.arrivals)
+    assert [(line.text, line.t) for line in found.lines] == [("loading", 1001.0), ("Step 0: Loss 3.0000", 1002.0)]
+    texts = [line for _, line in all_lines(headed)]
+    assert texts[-2:] == OUTPUT and not any(texts[:-2]) and len(texts) == 8
+    assert diagnose(1, list(MISLEADING.values())).cause is Cause.CUDA_OOM and diagnose(1, texts).cause is not Cause.CUDA_OOM
+    assert last_lines(headed, 100, 10_000) == OUTPUT
+
+
+def test_every_head_of_a_log_is_left_out_and_a_torn_one_too(tmp_path: Path) -> None:
+    head, log = header_text(MISLEADING, "deepspeed"), tmp_path / "launcher.log"
+    log.write_text(f"{head}first\n{head}\nsecond\n")
+    assert [line for line in read_lines(log) if line] == ["first", "second"]
+    log.write_text("=== META ===\ngroup=Step 3: Loss 1.0\nout of order\nk=v\n")
+    assert find_header(log).num_lines == 2 and [line for line in read_lines(log) if line] == ["out of order", "k=v"]
+    log.write_text("a line\n=== CMD ===\nk=v\n")
+    assert find_header(log) == (0, 0) and list(read_lines(log))[:3] == ["a line", "=== CMD ===", "k=v"]
 
 
 def test_rows_that_contradict_the_others_are_skipped(tmp_path: Path) -> None:

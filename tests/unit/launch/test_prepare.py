@@ -12,12 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.collect.original.runs import read_blocks
 from seatrial.core.errors import LaunchError
 from seatrial.core.files import read_json
 from seatrial.core.paths import AttemptPaths
 from seatrial.launch.launchers.commands import command_for
-from seatrial.launch.prepare import command_script, masked_spec, prepare_local, resolve_program
+from seatrial.launch.prepare import command_script, masked_spec, prepare_local, resolve_program, write_log_header
+from seatrial.records.attempt import Provenance
 from seatrial.records.codec import from_json
+from seatrial.records.columns import META_KEYS
 from seatrial.records.launch import AgentOrder, Command
 from seatrial.records.plan import RunSpec
 from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
@@ -82,6 +85,38 @@ def test_secrets_in_arguments_are_masked_in_what_the_team_reads(tmp_path: Path) 
     assert shown.launcher.program == ("env", "HF_TOKEN=***", "python")
     assert shown.launcher.args == ("--api-key=***", "-u")
     assert shown.workload.args == ("--hf_token", "***", "--bs", "8", "--url", "http://me:***@host")
+
+
+STAGE1 = {"speech_model": "data/w2v", "text_model": "data/bert", "attn_impl": "auto", "speech_attn_impl": "sdpa", "fixed_slice_s": None}
+
+
+def test_the_log_of_a_stage_1_run_begins_with_what_was_started_and_no_secret(tmp_path: Path) -> None:
+    url = "http://me:hunter2@host/data"
+    spec = make_spec(
+        tmp_path,
+        kind="deepspeed",
+        ranks=2,
+        args=(f"++dataset.root_dir={url}",),
+        settings={**STAGE1, "torch_compile_mode": url, "tf32": True, "length_buckets": False},
+        axes={"zero_stage": 1, "micro_batch": 8},
+    )
+    attempt, allocation = attempt_in(tmp_path), allocation_for(spec)
+    order = prepare_local(spec, attempt, allocation, {})
+    write_log_header(spec, attempt, allocation, order, Provenance(gpu_name="A\nB", git_commit_hash="0123456789abcdef"))
+    (block,) = read_blocks(attempt.launcher_log.read_text().splitlines())
+    keys = [line.partition("=")[0] for line in block.head[1:-2]]
+    assert keys == list(META_KEYS) and len(keys) == 49
+    assert block.output == () and block.command[-1] == "++dataset.root_dir=http://me:***@host/data"
+    wanted = {"zero_stage": "1", "world_size": "2", "global_batch": "16", "gpu_name": "A B", "git_commit_short": "0123456789ab"}
+    wanted |= {"speech_attn_impl_req": "sdpa", "text_attn_impl_req": "auto", "enable_length_fixed_slice": "false", "tf32_enabled": "true"}
+    assert {name: block.meta[name] for name in wanted} == wanted
+    assert "precision_mode_effective" not in block.meta and "hunter2" not in attempt.launcher_log.read_text()
+
+
+def test_other_runs_have_no_head_in_their_log(tmp_path: Path) -> None:
+    spec, attempt = make_spec(tmp_path, settings={"micro_batch": 8}), attempt_in(tmp_path)
+    write_log_header(spec, attempt, allocation_for(spec), prepare_local(spec, attempt, allocation_for(spec), {}), Provenance())
+    assert not attempt.launcher_log.exists()
 
 
 def test_secret_setting_of_a_bundled_workload_is_for_its_owner_alone(tmp_path: Path) -> None:

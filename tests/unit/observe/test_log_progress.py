@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seatrial.core.log_header import header_text
 from seatrial.core.paths import AttemptPaths
 from seatrial.observe.log_progress import MAX_PARTIAL_LINE_BYTES, LogProgress, LogProgressReader
 from seatrial.records.plan import WorkloadSpec
@@ -38,6 +39,14 @@ def step(number: int) -> str:
 
 def test_without_a_log_there_is_no_output(attempt: AttemptPaths) -> None:
     assert log_of(attempt).read() == LogProgress(has_output=False)
+
+
+def test_what_the_harness_wrote_before_the_start_is_no_output_and_no_step(attempt: AttemptPaths) -> None:
+    say(attempt, header_text({"group": step(7).strip()}, "deepspeed train.py"))
+    log = log_of(attempt)
+    assert log.read() == LogProgress(has_output=False)
+    say(attempt, step(1), 100.0)
+    assert log.read() == LogProgress(has_output=True, step=1, step_t=100.0)
 
 
 def test_output_without_a_step_is_output(attempt: AttemptPaths) -> None:

@@ -32,7 +32,7 @@ FAILED = OriginalAttempt(status="failed", exit_code=1, max_steps=1000, last_step
 SEED_COLUMNS = (
     "output_root,group,status,duration_sec,attn_impl,speech_attn_impl,text_attn_impl,model_load_dtype,tf32_enabled,zero_stage,"
     "tail_iter_ms,gpu_mem_tail_slope_max_mib_min,gpu_mem_tail_drift_max_mib,host_rss_tail_slope_mib_min,host_rss_tail_drift_mib,"
-    "iter_tail_vs_head_pct,verdict"
+    "iter_tail_vs_head_pct,verdict,decided_by"
 )
 Output = tuple[list[dict[str, str]], str]
 Command = Callable[..., Output]
@@ -52,7 +52,7 @@ def command(capsys: pytest.CaptureFixture[str]) -> Command:
 
 
 def figures(row: dict[str, str]) -> list[str]:
-    return [row[name] for name in COLUMNS[-6:]]
+    return [row[name] for name in COLUMNS[-7:-1]]
 
 
 def host_file(path: Path, rows: Iterable[tuple[float, int, int]]) -> None:

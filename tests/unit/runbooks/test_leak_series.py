@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.collect.original.runs import Span
-from seatrial_runbooks.stage1.leak_check import THRESHOLDS, verdict
+from seatrial_runbooks.stage1.leak_check import FIGURES, THRESHOLDS, verdict
 from seatrial_runbooks.stage1.leak_series import (
     DRIVER,
     HAND_MADE,
@@ -84,18 +84,25 @@ def test_the_slope_of_an_exact_line_comes_back(slope: float, base: float, gaps_s
 )
 def test_every_threshold_at_below_and_above(flag: str, most: float) -> None:
     for value in (most - 0.1, most, most * (1 + 1e-12), -1e6):
-        assert verdict({flag: value}, THRESHOLDS) == "no_obvious_leak"
-    assert verdict({flag: most + 0.1}, THRESHOLDS) == f"suspected_leak_or_contention({flag})"
+        assert verdict({"host_tail_slope": 0.0, flag: value}, THRESHOLDS).text == "no_obvious_leak"
+    beyond = verdict({flag: most + 0.1}, THRESHOLDS)
+    assert beyond == (f"suspected_leak_or_contention({flag})", (FIGURES[flag].column,))
 
 
 def test_all_flags_come_in_one_order_and_thresholds_can_be_moved() -> None:
     all_beyond = {flag: most + 1 for flag, most in reversed(THRESHOLDS.items())}
-    assert verdict(all_beyond, THRESHOLDS) == (
+    assert verdict(all_beyond, THRESHOLDS).text == (
         "suspected_leak_or_contention(gpu_tail_slope,gpu_tail_drift,host_tail_slope,host_tail_drift,iter_drift)"
     )
     moved = {**THRESHOLDS, "gpu_tail_slope": 21, "gpu_tail_drift": 1e6, "host_tail_slope": 1e6}
-    assert verdict(all_beyond, moved) == "suspected_leak_or_contention(host_tail_drift,iter_drift)"
-    assert verdict({}, THRESHOLDS) == "not_enough_data"
+    assert verdict(all_beyond, moved).text == "suspected_leak_or_contention(host_tail_drift,iter_drift)"
+
+
+def test_step_times_alone_say_nothing_about_a_leak() -> None:
+    assert verdict({}, THRESHOLDS) == verdict({"iter_drift": 1.0}, THRESHOLDS) == ("not_enough_data", ())
+    assert verdict({"iter_drift": 21.0}, THRESHOLDS).text == "suspected_leak_or_contention(iter_drift)"
+    found = verdict({"iter_drift": 1.0, "gpu_tail_drift": 5.0}, THRESHOLDS)
+    assert found == ("no_obvious_leak", ("gpu_mem_tail_drift_max_mib", "iter_tail_vs_head_pct"))
 
 
 def write(path: Path, *lines: str) -> Path:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 
 import pytest
 
-from seatrial_workloads.common.compile import compile_or_fall_back
+from seatrial_workloads.common.compile import RecompileWatch, compile_or_fall_back
 from seatrial_workloads.common.errors import first_line, summarize_error
 from tests.workloads.cpu_ranks import ALONE, OtherFailed, cpu_ranks
 
@@ -103,6 +104,65 @@ def test_an_interrupt_is_not_a_compile_error(layer):
 
     with pytest.raises(KeyboardInterrupt):
         compile_or_fall_back(layer, interrupted, ranks=ALONE, backend="eager")
+
+
+class Recorder:
+    """What a probe is told."""
+
+    def __init__(self):
+        self.figures, self.effects = [], []
+
+    def figure(self, name, value, unit="", n=None):
+        self.figures.append((name, value, n))
+
+    def effective(self, setting, *, requested, effective, reason=""):
+        self.effects.append((setting, effective, reason))
+
+
+def double(value):
+    return value * 2
+
+
+def widths(function, *sizes):
+    for size in sizes:
+        function(torch.ones(size))
+
+
+def compiled_for(*sizes):
+    torch._dynamo.reset()
+    return compile_or_fall_back(double, lambda function: widths(function, *sizes), ranks=ALONE, backend="eager", dynamic=False)
+
+
+def test_what_is_compiled_after_the_warm_up_is_counted_and_is_a_caution():
+    function, choice = compiled_for(2, 3)
+    watch, probe = RecompileWatch(choice), Recorder()
+    with contextlib.closing(watch):
+        widths(function, 3, 2)
+        assert watch.report(0, probe) is None
+        widths(function, 4, 5, 4)
+        changed = watch.report(7, probe)
+        assert watch.report(8, probe) is None
+    assert probe.figures == [("recompiles", 0, 1), ("recompiles", 2, 8), ("recompiles", 2, 9)]
+    assert probe.effects == [("torch_compile", True, changed.reason)]
+    assert changed.reason.startswith("caution: ") and "2 times up to step 7" in changed.reason
+
+
+def test_a_function_beyond_the_recompile_limit_is_not_compiled():
+    limit = torch._dynamo.config.recompile_limit
+    function, choice = compiled_for(2)
+    watch, probe = RecompileWatch(choice), Recorder()
+    with contextlib.closing(watch):
+        widths(function, *range(3, 3 + limit))
+        changed = watch.report(9, probe)
+    assert (choice.effective, changed.effective) == (True, False)
+    assert probe.effects == [("torch_compile", False, changed.reason)]
+    assert f"config.recompile_limit ({limit})" in changed.reason and "last reason" in changed.reason
+
+
+def test_a_warm_up_beyond_the_recompile_limit_falls_back():
+    function, choice = compiled_for(*range(2, 4 + torch._dynamo.config.recompile_limit))
+    assert function is double and choice.effective is False
+    assert "recompile_limit" in choice.reason
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from types import SimpleNamespace
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from seatrial_workloads.common.effective import Choice
-from seatrial_workloads.common.engines import EngineOptions, deepspeed_engine
+from seatrial_workloads.common.engines import EngineOptions, adam, deepspeed_engine
 from seatrial_workloads.common.engines.adam import ARCHITECTURES, choose_adam, without_architecture_letters
 from seatrial_workloads.common.engines.ddp import ddp_choices
 from seatrial_workloads.common.engines.deepspeed_engine import CheckpointFiles, choose_mixed_precision, deepspeed_config, replace_attribute
@@ -115,6 +116,23 @@ def test_fused_adam_is_used_where_it_is_available(torch_adam, on_gpu, installed,
     choice = choose_adam(torch_adam, on_gpu=on_gpu, installed=installed, build_problem=build_problem)
     assert (choice.requested, choice.effective) == ({None: "auto", True: "AdamW", False: "FusedAdam"}[torch_adam], effective)
     assert reason in choice.reason
+
+
+@pytest.mark.parametrize(("torch_adam", "spans"), [(False, ["ops_build"]), (True, [])])
+def test_the_build_of_an_op_is_a_part_of_the_start_up(torch_adam, spans, monkeypatch):
+    monkeypatch.setitem(sys.modules, "deepspeed", SimpleNamespace())
+    monkeypatch.setitem(sys.modules, "deepspeed.git_version_info", SimpleNamespace(installed_ops={}))
+    weights, timed = [torch.nn.Parameter(torch.ones(2))], []
+
+    @contextlib.contextmanager
+    def startup(name):
+        timed.append(name)
+        yield
+
+    monkeypatch.setattr(adam, "_try_fused", lambda *_: (torch.optim.SGD(weights) if timed else None, "built outside of its span"))
+    optimizer, _ = adam.create_adam(None, weights, EngineOptions(lr=0.1, torch_adam=torch_adam), ALONE, startup)
+    assert timed == spans
+    assert isinstance(optimizer, torch.optim.SGD) == bool(spans)
 
 
 def test_ddp_records_its_optimiser_and_what_only_deepspeed_has():

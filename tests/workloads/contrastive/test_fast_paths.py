@@ -209,13 +209,31 @@ def test_nothing_is_captured_with_fast_paths_off():
 
 @pytest.mark.parametrize(
     ("settings", "dynamic"),
-    [({}, None), ({"fixed_slice_s": 2.0}, False), ({"torch_compile_dynamic": True, "fixed_slice_s": 2.0}, True)],
+    [
+        ({}, False),
+        ({"torch_compile_dynamic": True}, None),
+        ({"length_buckets": True}, None),
+        ({"fixed_slice_s": 2.0}, False),
+        # torch records a CUDA graph for each shape.
+        ({"torch_compile_dynamic": True, "torch_compile_mode": "max-autotune"}, False),
+    ],
 )
-def test_fixed_slices_are_compiled_for_static_shapes(settings, dynamic, monkeypatch):
+def test_shapes_are_static_unless_batches_are_to_differ(settings, dynamic, monkeypatch):
     found = []
     monkeypatch.setattr(
-        fast_paths, "compile_or_fall_back", lambda *_, dynamic, **__: found.append(dynamic) or (None, Choice(True, True, ""))
+        fast_paths, "compile_or_fall_back", lambda *_, dynamic, **__: found.append(dynamic) or (None, Choice(True, False, ""))
     )
-    model = SimpleNamespace(paths=SimpleNamespace(speech=None), tower=SimpleNamespace(num_frames=lambda samples: 1))
+    speech = SimpleNamespace(encoder=SimpleNamespace(pos_conv_embed=None))
+    model = SimpleNamespace(paths=SimpleNamespace(speech=None), tower=SimpleNamespace(num_frames=lambda samples: 1, speech=speech))
     fast_paths.compile_tower(model, SimpleNamespace(cannot_compile=None), Settings(**settings), None, None)
     assert found == [dynamic]
+
+
+def test_one_fft_length_serves_all_inputs_it_is_long_enough_for():
+    model = make()
+    positions = FourierPositions(model.encoder.pos_conv_embed)
+    inputs = {frames: torch.randn(2, frames, 16) for frames in (1, 40, 99, 100, 130)}
+    expected = {frames: positions(hidden) for frames, hidden in inputs.items()}
+    positions.use_one_length(100)
+    for frames, hidden in inputs.items():
+        torch.testing.assert_close(positions(hidden), expected[frames], rtol=1e-4, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -17,6 +18,7 @@ pytest.importorskip("transformers")
 
 from seatrial.core.ports import reserve_port  # noqa: E402
 from seatrial_workloads.common.errors import StartupError  # noqa: E402
+from seatrial_workloads.contrastive.fast import fast_paths  # noqa: E402
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
 from seatrial_workloads.contrastive.train import main, train  # noqa: E402
 from tests.workloads.ranks import Finished, column, events, run_module  # noqa: E402
@@ -198,6 +200,19 @@ def test_plain_modules_and_fast_paths_have_the_same_losses(tree, tmp_path):
     train_here(tmp_path / "plain", tree, steps=5, fast_paths=False)
     assert losses(tmp_path / "fast") == pytest.approx(losses(tmp_path / "plain"), rel=1e-3)
     assert effective(tmp_path / "plain")["front_end"] == (False, False, "as requested")
+
+
+@pytest.mark.parametrize("settings", [{}, {"torch_compile_dynamic": True}, {"torch_compile_dynamic": True, "fast_paths": False}])
+def test_a_compiled_training_compiles_nothing_in_its_steps_and_computes_the_same(settings, tree, tmp_path, monkeypatch):
+    """Batches of random slices differ in length. aot_eager traces forward and backward as inductor does, in seconds."""
+    monkeypatch.setattr(fast_paths, "compile_or_fall_back", functools.partial(fast_paths.compile_or_fall_back, backend="aot_eager"))
+    torch._dynamo.reset()
+    common = {"steps": 10, "micro_batch": 2, "speech_model": str(without_dropout(tmp_path)), "fast_paths": settings.get("fast_paths", True)}
+    train_here(tmp_path / "plain", tree, **common)
+    train_here(tmp_path / "compiled", tree, torch_compile=True, **{**common, **settings})
+    assert effective(tmp_path / "compiled")["torch_compile"][:2] == (True, True)
+    assert [event["value"] for event in events(tmp_path / "compiled", "figure") if event["name"] == "recompiles"] == [0.0] * 10
+    assert losses(tmp_path / "compiled") == pytest.approx(losses(tmp_path / "plain"), rel=1e-3)
 
 
 def test_a_training_starts_from_pretrained_weights(tree, tmp_path, capsys):

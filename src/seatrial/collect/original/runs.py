@@ -30,6 +30,7 @@ from seatrial.collect.original.manifests import (
     read_lines,
     whole,
 )
+from seatrial.core.log_header import CMD, META
 from seatrial.core.log_lines import LARGEST_STEP
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths, CampaignPaths, OriginalPaths, RunPaths
 from seatrial.records.columns import SEED_SETTINGS, TRAINER_KEYS
@@ -53,10 +54,8 @@ def written_zone_s(text: str) -> float | None:
     return None
 
 
-META = "=== META ==="
 HEAD_BYTES = 256
 """Of launcher.log: more than its first line, META."""
-CMD = "=== CMD ==="
 SCRIPT = "train.py"
 # It has another name in the manifest than in the trainer's settings.
 _COLUMN = {"log_every": "log_every_steps"}

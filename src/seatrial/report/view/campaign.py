@@ -331,7 +331,7 @@ def _latency_clause(results: CampaignResults) -> str:
     name = results.ranking.latency_winner
     group = next((group for group in results.groups if group.group == name), None)
     if group is None:
-        return "Latency winner: none, as no run gave timing points."
+        return "Latency winner: none, as no run has a timing window without its first step."
     p50_ms = group.seed.get("tail_mean_iter_p50_ms_mean")
     seeds = [run.measure.seed for run in results.counted if run.measure and run.attempt.spec.group == group.group]
     # Of runs that recorded forward and backward, timing points are sums of phases, else whole steps.

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seatrial_workloads.common.engines.engine import Engine, EngineOptions
+from seatrial_workloads.common.engines.engine import Engine, EngineOptions, Startup, no_startup
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["Engine", "EngineOptions", "create_engine"]
 
 
-def create_engine(name: str, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions) -> Engine:
-    """The engine called `name`, ddp or deepspeed; only that one is imported."""
+def create_engine(
+    name: str, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions, startup: Startup = no_startup
+) -> Engine:
+    """The engine called `name`, ddp or deepspeed; only that one is imported. `startup` times parts of its start (`Probe.startup`)."""
     if name == "ddp":
         from seatrial_workloads.common.engines.ddp import DdpEngine
 
         return DdpEngine(model, ranks, precision, options)
     from seatrial_workloads.common.engines.deepspeed_engine import DeepSpeedEngine
 
-    return DeepSpeedEngine(model, ranks, precision, options)
+    return DeepSpeedEngine(model, ranks, precision, options, startup)

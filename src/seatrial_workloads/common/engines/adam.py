@@ -19,7 +19,7 @@ from torch import nn
 
 from seatrial_workloads.common.distributed import Ranks
 from seatrial_workloads.common.effective import AS_REQUESTED, Choice
-from seatrial_workloads.common.engines.engine import EngineOptions
+from seatrial_workloads.common.engines.engine import EngineOptions, Startup, no_startup
 from seatrial_workloads.common.errors import summarize_error
 
 TORCH, FUSED = "AdamW", "FusedAdam"
@@ -57,22 +57,59 @@ def _build_problem(deepspeed: ModuleType) -> str | None:
 
 
 def create_adam(
-    deepspeed: ModuleType, parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks
+    deepspeed: ModuleType, parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks, startup: Startup = no_startup
 ) -> tuple[torch.optim.Optimizer, Choice]:
-    """The optimiser. If FusedAdam does not build on one rank, all use torch's, unless FusedAdam was requested."""
+    """The optimiser. If FusedAdam does not build on one rank, all use torch's, unless FusedAdam was requested. The build is a part of the
+    start-up of its own: minutes on a machine without DeepSpeed's cached ops."""
     from deepspeed.git_version_info import installed_ops
 
     on_gpu = ranks.device.type == "cuda"
     problem = _build_problem(deepspeed) if on_gpu else None
     choice = choose_adam(options.torch_adam, on_gpu=on_gpu, installed=bool(installed_ops.get("fused_adam")), build_problem=problem)
     if choice.effective == FUSED:
-        fused, failure = _try_fused(parameters, options)
+        with startup("ops_build"):
+            fused, failure = _try_fused(parameters, options)
         if not ranks.all_reduce_max([float(fused is None)])[0] and fused is not None:
             return fused, choice
         if options.torch_adam is False:
             raise RuntimeError(f"torch_adam is false, and {FUSED} could not be built ({failure}): leave torch_adam out, or set it to true")
         choice = Choice(choice.requested, TORCH, f"{FUSED} could not be built: {failure}")
     return create_torch_adam(parameters, options, ranks), choice
+
+
+def build_fused_adam(torch_adam: bool | None, *, on_gpu: bool) -> tuple[bool, str]:
+    """Build the op as the first step of a run would, so that runs find it in torch's cache of extensions: whether that went well, and what
+    was done."""
+    import deepspeed
+    from deepspeed.git_version_info import installed_ops
+    from deepspeed.ops.op_builder import FusedAdamBuilder
+    from torch.utils import cpp_extension
+
+    problem = _build_problem(deepspeed) if on_gpu else None
+    choice = choose_adam(torch_adam, on_gpu=on_gpu, installed=bool(installed_ops.get("fused_adam")), build_problem=problem)
+    if choice.effective != FUSED or installed_ops.get("fused_adam"):
+        return problem is None, f"nothing to build: {choice.effective} is used ({choice.reason})"
+    library = Path(cpp_extension._get_build_directory("fused_adam", verbose=False)) / "fused_adam.so"
+    if _is_left_over(lock := library.with_name("lock")):
+        return (
+            False,
+            f"{lock} is left over from a build that was killed, and no process here holds it: remove it, or every run waits for it",
+        )
+    was_there = library.exists()
+    with without_architecture_letters(os.environ):
+        FusedAdamBuilder().load(verbose=False)
+    return True, f"{FUSED} {'was in the cache' if was_there else 'built'}, {library.parent}"
+
+
+def _is_left_over(lock: Path) -> bool:
+    """Whether the file exists and no process of this host has it open, as a build does."""
+    if not lock.exists():
+        return False
+    for fd in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):
+            if fd.readlink() == lock:
+                return False
+    return True
 
 
 def _try_fused(parameters: list[nn.Parameter], options: EngineOptions) -> tuple[torch.optim.Optimizer | None, str]:

@@ -19,7 +19,15 @@ from seatrial_workloads.common.checkpoints import CheckpointError, load_random_s
 from seatrial_workloads.common.distributed import Ranks, ensure_process_group
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.engines.adam import create_adam
-from seatrial_workloads.common.engines.engine import TRAINING, EngineOptions, forward_and_backward, load_trained_weights, trainable
+from seatrial_workloads.common.engines.engine import (
+    TRAINING,
+    EngineOptions,
+    Startup,
+    forward_and_backward,
+    load_trained_weights,
+    no_startup,
+    trainable,
+)
 from seatrial_workloads.common.errors import summarize_error
 from seatrial_workloads.common.precision import TORCH_NAMES, Precision
 
@@ -180,14 +188,14 @@ class DeepSpeedEngine:
 
     name = "deepspeed"
 
-    def __init__(self, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions) -> None:
+    def __init__(self, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions, startup: Startup = no_startup) -> None:
         check_no_scalars(model)
         self.model = model.to(ranks.device)
         self._ranks, self._precision, self._options = ranks, precision, options
         self._updates = 0
         deepspeed = start_deepspeed(ranks, verbose=options.wall_clock_breakdown)
         parameters = trainable(self.model)
-        optimizer, adam = create_adam(deepspeed, parameters, options, ranks)
+        optimizer, adam = create_adam(deepspeed, parameters, options, ranks, startup)
         mixed = choose_mixed_precision(options.zero_stage, precision.effective)
         self._autocasts_inside = mixed.effective == "weights"
         if self._autocasts_inside:

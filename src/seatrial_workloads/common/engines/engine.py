@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +21,13 @@ from seatrial_workloads.common.checkpoints import CheckpointError
 from seatrial_workloads.common.effective import Choice
 
 MOST_NAMED = 3
+
+Startup = Callable[[str], contextlib.AbstractContextManager[object]]
+"""Times a named part of the start-up."""
+
+
+def no_startup(name: str) -> contextlib.AbstractContextManager[object]:
+    return contextlib.nullcontext()
 
 
 @dataclass(frozen=True, kw_only=True)

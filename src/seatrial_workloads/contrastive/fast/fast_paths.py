@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -15,8 +16,8 @@ from seatrial_workloads.common.engines import Engine
 from seatrial_workloads.common.errors import summarize_error
 from seatrial_workloads.common.precision import Precision, torch_dtype
 from seatrial_workloads.contrastive.batch import Batch, zero_batch
-from seatrial_workloads.contrastive.fast.front_end import FourierPositions, MatrixFrontEnd, why_not_matrix
-from seatrial_workloads.contrastive.fast.graphs import GraphedTextEncoder, GraphedTower
+from seatrial_workloads.contrastive.fast.front_end import ALIGNED, FourierPositions, MatrixFrontEnd, why_not_matrix
+from seatrial_workloads.contrastive.fast.graphs import WARM_UPS, GraphedTextEncoder, GraphedTower
 from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTextModel
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
@@ -119,25 +120,87 @@ Inputs = Callable[[Batch], Mapping[str, Any]]
 """Batch → the model's inputs, on its device."""
 
 
+class CompiledTower:
+    """The compiled tower, called with few kinds of input: what training varies from batch to batch would be compiled anew.
+
+    Frames are zero-padded and masked, which changes no result: up to the longest slice, or where shapes are dynamic to a multiple of
+    ALIGNED, on which attention kernels branch. Only where batches without a mask are usual may the mask be missing.
+    """
+
+    def __init__(self, compiled: SpeechEncoder, num_frames: int, *, dynamic: bool, always_masked: bool) -> None:
+        self._compiled, self._num_frames, self._dynamic, self._always_masked = compiled, num_frames, dynamic, always_masked
+
+    def __call__(self, features: Tensor, frame_mask: Tensor | None, time_mask: Tensor | None) -> Tensor:
+        num_frames = features.shape[1]
+        missing = -num_frames % ALIGNED if self._dynamic else max(0, self._num_frames - num_frames)
+        if frame_mask is None and (missing or self._always_masked):
+            frame_mask = torch.ones(features.shape[:2], dtype=torch.bool, device=features.device)
+        if missing:
+            features = torch.nn.functional.pad(features, (0, 0, 0, missing))
+            frame_mask, time_mask = (
+                None if mask is None else torch.nn.functional.pad(mask, (0, missing)) for mask in (frame_mask, time_mask)
+            )
+        # The strides of a slice depend on what it is a slice of.
+        inputs = [None if part is None else part.contiguous() for part in (features, frame_mask, time_mask)]
+        if self._dynamic:
+            for part in inputs:
+                if part is not None:
+                    torch._dynamo.maybe_mark_dynamic(part, 1)
+        return self._compiled(*inputs)
+
+
 def compile_tower(model: SpeechTextModel, engine: Engine, settings: Settings, ranks: Ranks, inputs: Inputs) -> Choice:
-    """Compile the tower, warmed up with zeros of the longest slice."""
-    plain, samples, dynamic = model.paths.speech, longest_samples(settings), settings.torch_compile_dynamic
-    num_frames = model.tower.num_frames(samples) if settings.mask_time_prob else None
+    """Compile the tower, warmed up with zeros of every kind of batch that training has."""
+    plain, samples = model.paths.speech, longest_samples(settings)
+    dynamic, is_capturing = _is_dynamic(settings), settings.torch_compile_mode in CAPTURING_MODES
+    num_frames = model.tower.num_frames(samples)
+    positions = model.tower.speech.encoder.pos_conv_embed
+    if dynamic and isinstance(positions, FourierPositions):
+        positions.use_one_length(num_frames + ALIGNED)
+
+    def tower(compiled: SpeechEncoder) -> CompiledTower:
+        # Slices of one length fill their batch and need no mask; of random lengths they hardly ever do.
+        return CompiledTower(compiled, num_frames, dynamic=dynamic, always_masked=settings.fixed_slice_s is None)
 
     def warm_up(compiled: SpeechEncoder) -> None:
-        model.paths.speech = compiled
+        model.paths.speech = tower(compiled)
         try:
-            engine.warm_up(**inputs(zero_batch(settings.micro_batch, samples, num_frames)))
+            # torch records its own CUDA graphs in the second call.
+            for batch in _warm_up_batches(model, settings) * (WARM_UPS if is_capturing else 1):
+                engine.warm_up(**inputs(batch))
         finally:
             model.paths.speech = plain
 
-    model.paths.speech, choice = compile_or_fall_back(
+    compiled, choice = compile_or_fall_back(
         model.tower,
         warm_up,
         ranks=ranks,
         mode=settings.torch_compile_mode,
-        # Unless requested: static shapes for fixed slices, else torch's own choice.
-        dynamic=False if dynamic is None and settings.fixed_slice_s is not None else dynamic,
+        # Dynamic frames are marked; rows and channels stay as they are.
+        dynamic=None if dynamic else False,
         cannot_compile=engine.cannot_compile,
     )
-    return choice
+    if not choice.effective:
+        return choice
+    model.paths.speech = tower(compiled)
+    shapes = "for any number of frames" if dynamic else f"every batch padded to {num_frames} frames"
+    return Choice(choice.requested, True, f"{choice.reason}, {shapes}")
+
+
+def _is_dynamic(settings: Settings) -> bool:
+    """Whether the number of frames is dynamic: as requested, else with length buckets. torch's own CUDA graphs have one shape each."""
+    if settings.torch_compile_mode in CAPTURING_MODES or settings.fixed_slice_s is not None:
+        return False
+    return settings.length_buckets if settings.torch_compile_dynamic is None else settings.torch_compile_dynamic
+
+
+def _warm_up_batches(model: SpeechTextModel, settings: Settings) -> list[Batch]:
+    """Zeros of several lengths, with and without padded rows, the longest first: kernels for dynamic shapes are chosen by size too."""
+    batches = []
+    shortest_s, longest_s = settings.slice_range_s
+    for seconds in dict.fromkeys(longest_s - (longest_s - shortest_s) * part / 4 for part in range(5)):
+        num_samples = round(seconds * SAMPLE_RATE)
+        num_frames = model.tower.num_frames(num_samples) if settings.mask_time_prob else None
+        full = zero_batch(settings.micro_batch, num_samples, num_frames)
+        batches += [full, replace(full, same_length=False)]
+    return batches

@@ -103,10 +103,18 @@ class MatrixFrontEnd(nn.Module):
 class FourierPositions(nn.Module):
     """The positional convolution by FFT, sharing the plain module's parameters."""
 
+    length = 0
+    """Of the FFT, for all inputs that it is long enough for; 0 for the best of each. One for all has no branches on the number of frames,
+    on which a compiled function would depend."""
+
     def __init__(self, plain: nn.Module) -> None:
         super().__init__()
         self.conv = plain.conv
         self.activation = plain.activation
+
+    def use_one_length(self, num_frames: int) -> None:
+        """Use one FFT length for inputs of up to `num_frames`."""
+        self.length = smooth_length(num_frames + self.conv.kernel_size[0] - 1)
 
     def forward(self, hidden: Tensor) -> Tensor:
         with torch.autocast(hidden.device.type, enabled=False):
@@ -117,7 +125,7 @@ class FourierPositions(nn.Module):
         rows, frames, width = hidden.shape
         groups, kernel = self.conv.groups, self.conv.kernel_size[0]
         before = self.conv.padding[0]
-        length = smooth_length(frames + kernel - 1)
+        length = self.length if frames + kernel - 1 <= self.length else smooth_length(frames + kernel - 1)
         spectrum = torch.fft.rfft(hidden, n=length, dim=1)
         # (out, in / groups, taps): conv1d is a correlation, hence the conjugate.
         filters = torch.fft.rfft(self.conv.weight.float(), n=length, dim=2).conj()
