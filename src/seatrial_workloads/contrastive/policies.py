@@ -37,7 +37,7 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
     choices = {
         "precision": precision,
         "model_load_dtype": load_dtype,
-        "attn_impl": _common_attention(settings, speech, text),
+        "attn_impl": common_attention(speech, text),
         "speech_attn_impl": speech,
         "text_attn_impl": text,
         "device": Choice(settings.device, str(ranks.device), ranks.device_name),
@@ -55,10 +55,12 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
     )
 
 
-def _common_attention(settings: Settings, speech: Choice, text: Choice) -> Choice:
+def common_attention(speech: Choice, text: Choice) -> Choice:
+    """What both encoders were asked for and use, however it was set: by `attn_impl` or for each of them."""
+    requested = speech.requested if speech.requested == text.requested else "split"
     if speech.effective == text.effective:
-        return Choice(settings.attn_impl, speech.effective, speech.reason)
-    return Choice(settings.attn_impl, "split", f"speech {speech.effective}, text {text.effective}")
+        return Choice(requested, speech.effective, speech.reason)
+    return Choice(requested, "split", f"speech {speech.effective}, text {text.effective}")
 
 
 def math_options(settings: Settings) -> MathOptions:
@@ -82,6 +84,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         gradient_clipping=settings.gradient_clipping,
         exclude_frozen=settings.checkpoint_exclude_frozen,
         micro_batch=settings.micro_batch,
+        mixed_precision=settings.mixed_precision,
         zero_stage=settings.zero_stage,
         torch_adam=settings.torch_adam,
         overlap_comm=settings.overlap_comm,

@@ -12,7 +12,9 @@ from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.engines import EngineOptions, deepspeed_engine
 from seatrial_workloads.common.engines.adam import ARCHITECTURES, choose_adam, without_architecture_letters
 from seatrial_workloads.common.engines.ddp import ddp_choices
-from seatrial_workloads.common.engines.deepspeed_engine import CheckpointFiles, choose_mixed_precision, deepspeed_config, replace_attribute
+from seatrial_workloads.common.engines.deepspeed_engine import CheckpointFiles, deepspeed_config, replace_attribute
+from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.precision import choose_mixed_precision
 from tests.workloads.cpu_ranks import ALONE
 
 pytestmark = pytest.mark.torch
@@ -93,10 +95,32 @@ def test_sixteen_bit_formats_have_their_section(precision, mixed, expected):
 
 
 @pytest.mark.parametrize(
-    ("stage", "precision", "effective"), [(0, "bf16", "autocast"), (0, "fp16", "autocast"), (2, "bf16", "weights"), (1, "fp32", "none")]
+    ("requested", "engine", "stage", "precision", "effective"),
+    [
+        ("auto", "ddp", 0, "bf16", "autocast"),
+        ("auto", "deepspeed", 0, "fp16", "autocast"),
+        ("auto", "deepspeed", 2, "bf16", "weights"),
+        ("auto", "deepspeed", 1, "fp32", "none"),
+        ("autocast", "deepspeed", 1, "bf16", "autocast"),
+        ("weights", "deepspeed", 0, "bf16", "weights"),
+        ("by_precision", "deepspeed", 0, "bf16", "autocast"),
+        ("by_precision", "deepspeed", 1, "bf16", "autocast"),
+        ("by_precision", "deepspeed", 0, "fp16", "weights"),
+        ("by_precision", "deepspeed", 1, "fp16", "weights"),
+    ],
 )
-def test_mixed_precision_follows_the_stage(stage, precision, effective):
-    assert choose_mixed_precision(stage, precision).effective == effective
+def test_mixed_precision_is_the_requested_one_else_that_of_the_stage(requested, engine, stage, precision, effective):
+    choice = choose_mixed_precision(requested, engine, stage, precision)
+    assert (choice.requested, choice.effective) == (requested, effective) and choice.reason
+
+
+@pytest.mark.parametrize(
+    ("requested", "engine", "stage", "precision"),
+    [("weights", "ddp", 0, "bf16"), ("by_precision", "ddp", 0, "fp16"), ("autocast", "deepspeed", 1, "fp16")],
+)
+def test_a_mixed_precision_that_the_engine_does_not_have_is_refused(requested, engine, stage, precision):
+    with pytest.raises(StartupError, match=f"mixed_precision is '{requested}'"):
+        choose_mixed_precision(requested, engine, stage, precision)
 
 
 @pytest.mark.parametrize(

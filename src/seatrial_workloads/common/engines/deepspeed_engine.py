@@ -21,7 +21,7 @@ from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.engines.adam import create_adam
 from seatrial_workloads.common.engines.engine import TRAINING, EngineOptions, forward_and_backward, load_trained_weights, trainable
 from seatrial_workloads.common.errors import summarize_error
-from seatrial_workloads.common.precision import TORCH_NAMES, Precision
+from seatrial_workloads.common.precision import AUTOCAST, TORCH_NAMES, WEIGHTS, Precision, choose_mixed_precision
 
 
 def deepspeed_config(options: EngineOptions, precision: str, mixed: str) -> dict[str, Any]:
@@ -58,21 +58,12 @@ def _zero_section(options: EngineOptions) -> dict[str, Any]:
 def _precision_section(precision: str, mixed: str) -> dict[str, Any]:
     if precision == "fp32":
         return {}
-    if mixed == "autocast":
+    if mixed == AUTOCAST:
         return {"torch_autocast": {"enabled": True, "dtype": TORCH_NAMES[precision]}}
     if precision == "bf16":
         # bf16 has the range of fp32: an overflow check would only synchronise with the GPU, and ddp has none either.
         return {"bf16": {"enabled": True, "check_grad_overflow": False}}
     return {"fp16": {"enabled": True}}
-
-
-def choose_mixed_precision(zero_stage: int, precision: str) -> Choice:
-    """Autocast with fp32 weights for ZeRO 0, as ddp does; 16-bit weights for the others, which save memory that way."""
-    if precision == "fp32":
-        return Choice("auto", "none", "fp32: no mixed precision")
-    if zero_stage == 0:
-        return Choice("auto", "autocast", "ZeRO 0 keeps weights in fp32, as ddp does")
-    return Choice("auto", "weights", f"ZeRO {zero_stage} keeps weights in {precision} and their fp32 copies in the optimiser")
 
 
 class CheckpointFiles:
@@ -188,8 +179,8 @@ class DeepSpeedEngine:
         deepspeed = start_deepspeed(ranks, verbose=options.wall_clock_breakdown)
         parameters = trainable(self.model)
         optimizer, adam = create_adam(deepspeed, parameters, options, ranks)
-        mixed = choose_mixed_precision(options.zero_stage, precision.effective)
-        self._autocasts_inside = mixed.effective == "weights"
+        mixed = choose_mixed_precision(options.mixed_precision, self.name, options.zero_stage, precision.effective)
+        self._autocasts_inside = mixed.effective == WEIGHTS
         if self._autocasts_inside:
             self.model.forward = autocast_inside(self.model.forward, ranks.device.type, precision.dtype)
         config = deepspeed_config(options, precision.effective, mixed.effective)
@@ -197,6 +188,8 @@ class DeepSpeedEngine:
         self._files = CheckpointFiles(self._engine)
         if options.zero_stage == 0:
             self._drop_zero_0_overhead(parameters)
+        if options.zero_stage == 0 and self._autocasts_inside:
+            _forget_steps(optimizer)
         self.cannot_compile = ZERO_3_CANNOT_COMPILE if options.zero_stage == 3 else None
         self.choices = {"optimizer": adam, "mixed_precision": mixed}
         if options.zero_stage == 0 and options.overlap_comm:
@@ -214,7 +207,14 @@ class DeepSpeedEngine:
         return loss
 
     def backward(self, loss: Tensor) -> None:
-        self._engine.backward(loss)
+        scale = self._unapplied_scale
+        self._engine.backward(loss if scale == 1.0 else loss * scale)
+
+    @property
+    def _unapplied_scale(self) -> float:
+        """The loss scale of fp16 weights under ZeRO 0: DeepSpeed 0.19 divides the gradients by it without having multiplied the loss."""
+        config = getattr(self._engine.optimizer, "loss_scale_config", None)
+        return float(config.cur_scale) if config is not None else 1.0
 
     def step(self) -> None:
         for group in self._engine.optimizer.param_groups:
@@ -274,6 +274,14 @@ class DeepSpeedEngine:
         if self._engine is not None:
             self._engine.destroy()
         self._engine = self._files = None
+
+
+def _forget_steps(adam: torch.optim.Optimizer) -> None:
+    """DeepSpeed allocates Adam's states for 16-bit weights under ZeRO 0 by a step without gradients; counted, it would shorten the first
+    real ones by a tenth."""
+    adam.state.clear()
+    for group in adam.param_groups:
+        group.pop("step", None)
 
 
 def autocast_inside(forward: Callable[..., Tensor], device_type: str, dtype: torch.dtype) -> Callable[..., Tensor]:

@@ -44,6 +44,8 @@ class EngineOptions:
     """Leave frozen weights out of checkpoints."""
     micro_batch: int = 1
     """Rows of one rank in one step."""
+    mixed_precision: str = "auto"
+    """How 16-bit formats are used: auto, autocast, weights or by_precision."""
 
     zero_stage: int = 0
     """Stage of ZeRO, 0 to 3."""
