@@ -32,7 +32,13 @@ from seatrial_workloads.common.run_folder import check_folder_unused
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.contrastive.batch import Batch
-from seatrial_workloads.contrastive.checkpointing import is_checkpoint_due, load_pretrained_weights, resume_from_checkpoint, save_training
+from seatrial_workloads.contrastive.checkpointing import (
+    is_checkpoint_due,
+    load_pretrained_weights,
+    resumable_options,
+    resume_from_checkpoint,
+    save_training,
+)
 from seatrial_workloads.contrastive.data import load_tokenizer, train_loader, validation_loader
 from seatrial_workloads.contrastive.fast.fast_paths import (
     apply_fast_paths,
@@ -43,7 +49,7 @@ from seatrial_workloads.contrastive.fast.fast_paths import (
     summarize_parts,
 )
 from seatrial_workloads.contrastive.model import new_model, num_parameters
-from seatrial_workloads.contrastive.policies import engine_options, math_options, resolve_policies
+from seatrial_workloads.contrastive.policies import math_options, resolve_policies
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.contrastive.sources import describe_source, random_weight_cautions
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
@@ -86,7 +92,7 @@ class Trainer:
             self.model = new_model(settings, self.policies, len(self.tokenizer))
             self.num_parameters = num_parameters(self.model)
             load_pretrained_weights(self.model, settings, log)
-            self.engine = create_engine(settings.engine, self.model, ranks, self.policies.precision, engine_options(settings))
+            self.engine = create_engine(settings.engine, self.model, ranks, self.policies.precision, resumable_options(settings))
             self.start_step = resume_from_checkpoint(self.engine, settings, context)
             self.choices |= self.engine.choices
             self.choices["model_load_dtype"] = self._load_dtype()

@@ -23,7 +23,7 @@ PARTS = "front_end,positions,text_graph,tower_graph"
 
 
 def plan_of(settings: dict[str, Any] | None = None, axes: dict[str, Any] | None = None, **keys: Any) -> dict[str, Any]:
-    engine = {} if axes is ENGINES else {"engine": "deepspeed"}
+    engine = {} if axes == ENGINES else {"engine": "deepspeed"}
     return {"name": "p", "workload": "contrastive", "settings": {**engine, **(settings or {})}, "axes": axes or {}, **keys}
 
 
@@ -125,8 +125,8 @@ def test_a_mixed_precision_that_no_setting_makes_alike_is_refused(resolved: Reso
     with pytest.raises(PlanError, match=r"mixed_precision cannot be the same in all groups: fp16 under ZeRO 1 .*b.*ddp has autocast only"):
         resolved(plan_of({"precision": "fp16"}, ENGINES))
     assert values(resolved(plan_of({"zero_stage": 1}, {"mixed_precision": ["autocast", "weights"]})), "mixed_precision") == {
-        "mixed_precision-autocast": "autocast",
-        "mixed_precision-weights": "weights",
+        "mixed-precision-autocast": "autocast",
+        "mixed-precision-weights": "weights",
     }
 
 

@@ -12,7 +12,7 @@ from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.engines import EngineOptions, deepspeed_engine
 from seatrial_workloads.common.engines.adam import ARCHITECTURES, choose_adam, without_architecture_letters
 from seatrial_workloads.common.engines.ddp import ddp_choices
-from seatrial_workloads.common.engines.deepspeed_engine import CheckpointFiles, deepspeed_config, replace_attribute
+from seatrial_workloads.common.engines.deepspeed_engine import CheckpointFiles, deepspeed_config, odd_sizes_last, replace_attribute
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.precision import choose_mixed_precision
 from tests.workloads.cpu_ranks import ALONE
@@ -77,7 +77,13 @@ def test_zero_0_in_fp32_is_configured_without_synchronisation():
 def test_other_stages_have_buckets(stage):
     section = deepspeed_config(options(zero_stage=stage, overlap_comm=False, bucket_size=7), "fp32", "none")["zero_optimization"]
     expected = {"stage": stage, "overlap_comm": False, "reduce_bucket_size": 7, "allgather_bucket_size": 7}
-    assert section == expected | ({"stage3_param_persistence_threshold": 100_000} if stage == 3 else {})
+    assert section == expected | ({"stage3_param_persistence_threshold": 100_000} if stage == 3 else {"parameter_alignment": True})
+
+
+def test_a_weight_of_odd_size_shifts_no_other_from_its_alignment():
+    sizes = [1, 8, 3, 16, 24]
+    weights = [torch.nn.Parameter(torch.zeros(size)) for size in sizes]
+    assert [len(weight) for weight in odd_sizes_last(weights)] == [8, 16, 24, 1, 3]
 
 
 @pytest.mark.parametrize(

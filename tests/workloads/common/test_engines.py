@@ -129,7 +129,8 @@ def test_a_stage_with_the_other_mixed_precision_trains_as_the_stages_that_have_i
     for own in two_ranks.results:
         found, expected = own[f"{name}_bf16"], own[f"{same}_bf16"]
         assert found["choices"]["mixed_precision"][:2] == [mode, mode]
-        assert found["losses"] == pytest.approx(expected["losses"], rel=3e-3)
+        # bf16 rounds by 0.4 %; a step of Adam without gradients, as DeepSpeed takes one before the first, would make it 2 %.
+        assert found["losses"] == pytest.approx(expected["losses"], rel=0.01)
         assert found["resumed"] == found["losses"][2:]
 
 

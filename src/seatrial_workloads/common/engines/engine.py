@@ -55,6 +55,8 @@ class EngineOptions:
     """Overlap communication with the backward pass."""
     bucket_size: int = 200_000_000
     """Elements per collective."""
+    parameter_alignment: bool = True
+    """Align each weight to 16 bytes in the flat buffers of ZeRO 1 and 2; false for checkpoints that were saved without."""
     persistence_threshold: int = 100_000
     """Weights with fewer elements are not sharded under ZeRO 3."""
     wall_clock_breakdown: bool = False

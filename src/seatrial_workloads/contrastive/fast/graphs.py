@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -92,7 +93,9 @@ class GraphedTower:
         gc.collect()
         frames = torch.ones(features.shape[:2], dtype=torch.bool, device=features.device)
         pool = torch.cuda.graph_pool_handle()
-        with precision, garbage_collector_off():
+        with precision, garbage_collector_off(), warnings.catch_warnings():
+            # The first backward pass of a process: its thread has no context yet, and torch sets it.
+            warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
             for masked, samples in ((False, (features, ~frames)), (True, (features, ~frames, frames))):
                 self._graphs[masked] = _capture(self._tower, self._with_masks_last, samples, pool)
         self._shape = features.shape
