@@ -64,7 +64,7 @@ def excluded_parts(settings: Settings) -> dict[str, str]:
     if settings.zero_stage == 3:
         return dict.fromkeys(PARTS, "ZeRO 3 gathers a module's weights only while that module itself is called")
     if settings.device == "cpu":
-        return dict.fromkeys((TEXT_GRAPH, TOWER_GRAPH), "CUDA graphs need a GPU, and device is cpu")
+        return dict.fromkeys((TEXT_GRAPH, TOWER_GRAPH), "no GPU: device is cpu")
     reasons = {TEXT_GRAPH: _why_no_text_graph(settings), TOWER_GRAPH: _why_no_tower_graph(settings)}
     return {part: reason for part, reason in reasons.items() if reason}
 

@@ -37,7 +37,7 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
     choices = {
         "precision": precision,
         "model_load_dtype": load_dtype,
-        "attn_impl": common_attention(speech, text),
+        "attn_impl": _common_attention(settings, speech, text),
         "speech_attn_impl": speech,
         "text_attn_impl": text,
         "device": Choice(settings.device, str(ranks.device), ranks.device_name),
@@ -55,9 +55,9 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
     )
 
 
-def common_attention(speech: Choice, text: Choice) -> Choice:
-    """What both encoders were asked for and use, however it was set: by `attn_impl` or for each of them."""
-    requested = speech.requested if speech.requested == text.requested else "split"
+def _common_attention(settings: Settings, speech: Choice, text: Choice) -> Choice:
+    """What both encoders were asked for and use, however it was set: by `attn_impl`, or for each of them."""
+    requested = speech.requested if speech.requested == text.requested else settings.attn_impl
     if speech.effective == text.effective:
         return Choice(requested, speech.effective, speech.reason)
     return Choice(requested, "split", f"speech {speech.effective}, text {text.effective}")

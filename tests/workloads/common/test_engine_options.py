@@ -8,11 +8,19 @@ from types import SimpleNamespace
 
 import pytest
 
+from seatrial_workloads.common.checkpoints import save_tensors
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.engines import EngineOptions, deepspeed_engine
 from seatrial_workloads.common.engines.adam import ARCHITECTURES, choose_adam, without_architecture_letters
 from seatrial_workloads.common.engines.ddp import ddp_choices
-from seatrial_workloads.common.engines.deepspeed_engine import CheckpointFiles, deepspeed_config, odd_sizes_last, replace_attribute
+from seatrial_workloads.common.engines.deepspeed_engine import (
+    CheckpointFiles,
+    deepspeed_config,
+    odd_sizes_last,
+    replace_attribute,
+    saved_with_alignment,
+)
+from seatrial_workloads.common.engines.engine import TRAINING
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.precision import choose_mixed_precision
 from tests.workloads.cpu_ranks import ALONE
@@ -154,6 +162,15 @@ def test_ddp_records_its_optimiser_and_what_only_deepspeed_has():
         "optimizer": ("FusedAdam", "AdamW, fused"),
         "wall_clock_breakdown": (True, False),
     }
+
+
+def test_a_checkpoint_without_aligned_weights_is_loaded_without(tmp_path):
+    save_tensors(tmp_path / TRAINING, {"updates": 1})
+    assert not saved_with_alignment(tmp_path), "as earlier versions saved it"
+    save_tensors(tmp_path / TRAINING, {"updates": 1, "parameter_alignment": True})
+    assert saved_with_alignment(tmp_path)
+    section = deepspeed_config(options(zero_stage=1, parameter_alignment=False), "fp32", "none")["zero_optimization"]
+    assert section["parameter_alignment"] is False
 
 
 @pytest.fixture

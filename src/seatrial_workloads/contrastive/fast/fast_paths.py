@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seatrial_workloads.common.compile import compile_or_fall_back
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import Engine
 from seatrial_workloads.common.errors import StartupError, summarize_error
 from seatrial_workloads.common.precision import Precision, torch_dtype
@@ -61,7 +61,7 @@ def capture_tower(model: SpeechTextModel, settings: Settings, device: torch.devi
 def choose_part(settings: Settings, part: str, reason: str) -> Choice:
     """Whether a part is used; `reason` is why this node or model does not have it. A StartupError for a part of the user's own list."""
     if part not in settings.fast_parts:
-        return Choice(False, False, f"fast_paths is {settings.fast_paths}")
+        return as_requested(False)
     reason = excluded_parts(settings).get(part) or reason
     if reason and settings.requires_fast_parts:
         raise StartupError(f"fast_paths names {part}, which is not available here: {reason}; leave it out, or use fast_paths=all")
@@ -72,7 +72,7 @@ def summarize_parts(settings: Settings, choices: Mapping[str, Choice]) -> Choice
     """The setting `fast_paths` itself: the parts in use, and why the others are not."""
     used = ",".join(part for part in PARTS if choices[part].effective)
     missing = [f"{part}: {choices[part].reason}" for part in settings.fast_parts if not choices[part].effective]
-    return Choice(settings.fast_paths, used or NONE, "; ".join(missing) or "as requested")
+    return Choice(settings.fast_paths, used or NONE, "; ".join(missing) or AS_REQUESTED)
 
 
 def longest_samples(settings: Settings) -> int:
