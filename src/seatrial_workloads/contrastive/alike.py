@@ -11,14 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from seatrial.core.errors import did_you_mean
 from seatrial.core.text import join_names
 from seatrial_workloads.common.precision import AUTOCAST, BY_PRECISION, FLASH, WEIGHTS, mixed_precision_problem
-
-if TYPE_CHECKING:
-    from seatrial_workloads.contrastive.settings import Settings
 
 FRONT_END, POSITIONS, TEXT_GRAPH, TOWER_GRAPH = PARTS = ("front_end", "positions", "text_graph", "tower_graph")
 ALL, NONE, EQUAL = "all", "none", "equal"
@@ -27,6 +24,33 @@ WORDS = {"all": ALL, "true": ALL, "none": NONE, "false": NONE, "equal": EQUAL}
 # Modes in which torch.compile captures CUDA graphs itself.
 CAPTURING_MODES = ("reduce-overhead", "max-autotune")
 MOST_NAMED = 3
+
+
+class Settings(Protocol):
+    """What is read of the trainer's settings here, which import this module."""
+
+    @property
+    def fast_paths(self) -> bool | str: ...
+    @property
+    def mixed_precision(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
+    @property
+    def engine(self) -> str: ...
+    @property
+    def zero_stage(self) -> int: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def length_buckets(self) -> bool: ...
+    @property
+    def torch_compile(self) -> bool: ...
+    @property
+    def torch_compile_mode(self) -> str: ...
+    @property
+    def speech_attention(self) -> str: ...
+    @property
+    def text_attention(self) -> str: ...
 
 
 def read_fast_paths(value: bool | str) -> str:
