@@ -6,7 +6,7 @@ Flat, so that a plan's axes can set each; the nested keys of `train.py` are mapp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -284,6 +284,13 @@ can have, which is the default where a plan has axes or a baseline."""
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
         if self.warmup_steps >= self.schedule_steps:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) must be below schedule_steps ({self.schedule_steps})")
+
+
+def equal_settings(groups: Mapping[str, Mapping[str, Any]], given: Collection[str] = ()) -> dict[str, str]:
+    """`fast_paths` and `mixed_precision` for all of these groups (name → settings), where a plan starts the trainer as a script and does
+    not expand its settings. `given` are settings that the user set. A ValueError where the groups cannot be made alike."""
+    alike = make_alike({name: Settings(**values) for name, values in groups.items()}, given=given, compared=True)
+    return {setting: value for changes in alike.changes.values() for setting, value in changes.items()}
 
 
 def hashed_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from seatrial.campaign.resume import uncounted_runs
 from seatrial.core.errors import PlanError
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.plan import CampaignPlan
-from seatrial_workloads.contrastive.settings import Settings
+from seatrial_workloads.contrastive.settings import Settings, equal_settings
 from tests.unit.collect import on_disk
 
 ENGINES = {"variant": {"bundles": {"a": {"engine": "ddp", "zero_stage": 0}, "b": {"engine": "deepspeed", "zero_stage": 1}}}}
@@ -141,6 +141,14 @@ def test_a_mixed_precision_that_no_setting_makes_alike_is_refused(resolved: Reso
 def test_a_mixed_precision_that_an_engine_does_not_have_is_refused(settings: dict[str, Any], message: str, resolved: Resolved) -> None:
     with pytest.raises(PlanError, match=message):
         resolved(plan_of(settings))
+
+
+def test_a_plan_that_starts_the_trainer_as_a_script_gets_the_same_values() -> None:
+    stages = {f"z{stage}": {"engine": "deepspeed", "zero_stage": stage} for stage in (0, 1, 3)}
+    assert equal_settings(stages) == {"fast_paths": "equal:none", "mixed_precision": "by_precision"}
+    del stages["z3"]
+    assert equal_settings(stages, given=["fast_paths"]) == {"mixed_precision": "by_precision"}
+    assert equal_settings(stages)["fast_paths"] == f"equal:{PARTS}"
 
 
 def test_a_new_group_that_narrows_the_parts_says_which_runs_no_longer_count(resolved: Resolved, tmp_path: Path) -> None:

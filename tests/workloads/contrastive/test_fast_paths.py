@@ -242,6 +242,17 @@ def test_the_capture_sees_leaves_of_the_same_memory_without_the_hooks_of_the_par
     assert all(copy.grad is not None for copy in copies.values())
 
 
+def test_a_compiled_function_is_not_compiled_again_for_the_capture():
+    positions, hidden, compiled_graphs = make_positions(16, 4, 24), torch.randn(2, 9, 24), []
+    compiled = torch.compile(positions.forward, backend=lambda graph, _: compiled_graphs.append(graph) or graph.forward, dynamic=False)
+    compiled(hidden).sum().backward()
+    before = len(compiled_graphs)
+    with graphs.sharing_copies(positions) as copies:
+        gradients = torch.autograd.grad(compiled(hidden).sum(), list(copies.values()))
+    assert len(compiled_graphs) == before and len(gradients) == len(copies)
+    torch._dynamo.reset()
+
+
 @pytest.mark.parametrize(
     ("settings", "dynamic"),
     [({}, None), ({"fixed_slice_s": 2.0}, False), ({"torch_compile_dynamic": True, "fixed_slice_s": 2.0}, True)],
