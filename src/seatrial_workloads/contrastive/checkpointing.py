@@ -28,7 +28,17 @@ from seatrial_workloads.contrastive.settings import Settings
 
 # Settings that a resumed training must share with its checkpoint: the engine writes its own files, the frozen encoders come from models
 # and seed, and the utterances seen so far follow from seed and batch.
-SAME_ON_RESUME = ("engine", "zero_stage", "seed", "speech_model", "text_model", "micro_batch", "length_buckets", "gather_negatives")
+SAME_ON_RESUME = (
+    "engine",
+    "zero_stage",
+    "mixed_precision",
+    "seed",
+    "speech_model",
+    "text_model",
+    "micro_batch",
+    "length_buckets",
+    "gather_negatives",
+)
 # Settings that may change on resume without a line in the log.
 FREE_ON_RESUME = ("steps", "resume_from", "log_every", "num_workers", "prefetch_factor", "pretrained_checkpoint")
 
