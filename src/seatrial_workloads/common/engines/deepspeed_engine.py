@@ -208,6 +208,9 @@ class DeepSpeedEngine:
         self._files = CheckpointFiles(self._engine)
         if options.zero_stage == 0:
             self._drop_zero_0_overhead(parameters)
+        elif options.zero_stage in ALIGNED_STAGES:
+            # As for ZeRO 0, or the stages would differ by more than what they shard.
+            replace_attribute(self._engine.optimizer, "get_grad_norm_direct", functools.partial(gradient_norm, self._engine.optimizer))
         if has_flat_weights:
             _forget_steps(optimizer)
         self.cannot_compile = ZERO_3_CANNOT_COMPILE if options.zero_stage == 3 else None
@@ -295,6 +298,17 @@ class DeepSpeedEngine:
         if self._engine is not None:
             self._engine.destroy()
         self._engine = self._files = None
+
+
+def gradient_norm(optimizer: Any, gradients: list[Tensor], parameters: list[nn.Parameter], norm_type: float = 2) -> Tensor:
+    """Norm of the gradients of all shards, -1 where it is not finite. DeepSpeed's own takes the norm of one gradient after the other, in
+    double precision, which is two kernels for each."""
+    assert norm_type == 2
+    own = [gradient for gradient in gradients if not getattr(gradient, "_zero_padding", False)]
+    norms = torch._foreach_norm(own, dtype=torch.float32) if own else [torch.zeros((), device=optimizer.device)]
+    squared = torch.stack(norms).square().sum()
+    torch.distributed.all_reduce(squared, group=optimizer.dp_process_group)
+    return torch.where(squared.isfinite(), squared.sqrt(), -1.0)
 
 
 def _forget_steps(adam: torch.optim.Optimizer) -> None:
