@@ -1,7 +1,7 @@
 """Stage 1 on one GPU, real data loading included, against the stock loop that loads no data. All sides in one run, on one machine.
 
-    python benchmarks/stage1_speed.py                          needs a GPU; about six minutes
-    python benchmarks/stage1_speed.py --only ddp               one of: stock stock_compiled ddp compiled deepspeed random_slices
+    python benchmarks/stage1_speed.py                          needs a GPU; about eight minutes
+    python benchmarks/stage1_speed.py --only ddp               one of: stock stock_compiled ddp compiled deepspeed random_slices zero_1 …
 
     stock            2,010 samples/s  (step 79.6 ms, n 15)
     ddp              3,4.. samples/s  window 60:299, n 240, data wait 0.2 % of the step
@@ -10,6 +10,8 @@
 
 A tree of LibriSpeech's shape is made and prepared (trimmed, FLAC) first. Each side of ours is the trainer itself, as the harness starts it:
 its wall clock over the window, read from its events. bf16, micro batch 160, slices of 2.0 s; `random_slices` has slices of 1 to 3 s.
+`deepspeed` is ZeRO 0 under autocast, `zero_1` ZeRO 1 under the same, as a plan with `fast_paths: equal` compares them; the sides `_weights`
+have 16-bit weights, which ZeRO 1 has by default.
 """
 
 from __future__ import annotations
@@ -47,7 +49,19 @@ SIDES: dict[str, dict[str, Any]] = {
     "deepspeed": {"engine": "deepspeed"},
     "random_slices": {"fixed_slice_s": None},
     "compiled": {"torch_compile": True},
+    "zero_1": {"engine": "deepspeed", "zero_stage": 1, "mixed_precision": "autocast"},
+    "zero_1_weights": {"engine": "deepspeed", "zero_stage": 1, "mixed_precision": "weights"},
+    "zero_0_weights": {"engine": "deepspeed", "mixed_precision": "weights"},
+    "zero_1_compiled": {"engine": "deepspeed", "zero_stage": 1, "mixed_precision": "autocast", "torch_compile": True},
 }
+# Figure → the two sides whose samples/s it divides.
+RATIOS = {
+    "deepspeed_over_ddp": ("deepspeed", "ddp"),
+    "zero_0_over_zero_1_equal": ("deepspeed", "zero_1"),
+    "zero_0_over_zero_1_all": ("deepspeed", "zero_1_weights"),
+    "zero_0_over_zero_1_weights": ("zero_0_weights", "zero_1_weights"),
+}
+COMPILED = ("compiled", "zero_1_compiled")
 STOCK = {"stock": "false", "stock_compiled": "true"}
 
 
@@ -67,11 +81,22 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         data = prepared_tree(Path(scratch)) if any(side in SIDES for side in wanted) else {}
         # Stock and ours take turns, so that a slow minute of the machine falls on both.
-        for name in ("stock", "ddp", "deepspeed", "random_slices", "stock_compiled", "compiled"):
+        for name in (
+            "stock",
+            "ddp",
+            "deepspeed",
+            "zero_1",
+            "zero_1_weights",
+            "zero_0_weights",
+            "random_slices",
+            "stock_compiled",
+            *COMPILED,
+        ):
             if name in wanted:
                 figures |= stock(name) if name in STOCK else ours(name, {**SETTINGS, **data, **changed, **SIDES[name]}, Path(scratch))
-    if "ddp_samples_per_s" in figures and "deepspeed_samples_per_s" in figures:
-        figures["deepspeed_over_ddp"] = round(figures["deepspeed_samples_per_s"] / figures["ddp_samples_per_s"], 4)
+    for ratio, (one, other) in RATIOS.items():
+        if f"{one}_samples_per_s" in figures and f"{other}_samples_per_s" in figures:
+            figures[ratio] = round(figures[f"{one}_samples_per_s"] / figures[f"{other}_samples_per_s"], 4)
     at_least = {name: bound for name, bound in AT_LEAST.items() if not args.only or name in figures}
     at_most = {name: bound for name, bound in AT_MOST.items() if not args.only or name in figures}
     report(

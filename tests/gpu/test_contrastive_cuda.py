@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib.util
 from collections.abc import Iterator
 
 import pytest
@@ -11,7 +12,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
 
+from seatrial_workloads.common.distributed import Ranks  # noqa: E402
 from seatrial_workloads.common.effective import as_requested  # noqa: E402
+from seatrial_workloads.common.engines import EngineOptions, create_engine  # noqa: E402
 from seatrial_workloads.common.precision import Precision  # noqa: E402
 from seatrial_workloads.contrastive.fast.fast_paths import apply_fast_paths, capture_tower, longest_samples, pad_inputs  # noqa: E402
 from seatrial_workloads.contrastive.fast.front_end import MatrixFrontEnd  # noqa: E402
@@ -93,6 +96,86 @@ def test_all_fast_paths_together_have_the_plain_loss_and_gradients(lengths, samp
     assert actual.keys() == expected.keys()
     for name, gradient in expected.items():
         torch.testing.assert_close(actual[name], gradient, rtol=1e-2, atol=1e-3 * gradient.abs().max().item() + 1e-6, msg=name)
+
+
+def graphed_and_plain(settings, *, wrap=lambda model: None):
+    """A model with its tower as graphs, captured after `wrap`, and the same one without."""
+    plain = make()
+    fast = copy.deepcopy(plain)
+    fast.paths.front_end, fast.paths.speech, fast.paths.text = fast.tower.plain_front_end, fast.tower, fast.plain_text_encoder
+    wrapped = wrap(fast)
+    assert capture_tower(fast, settings, CUDA, FP32) == as_requested(True)
+    return fast, plain, wrapped
+
+
+def padded(model, settings, samples, lengths):
+    longest = longest_samples(settings)
+    inputs = inputs_of(settings.micro_batch, samples, model.tower.num_frames(samples), lengths)
+    return pad_inputs(inputs, longest, model.tower.num_frames(longest))
+
+
+def assert_same_gradients(actual, expected):
+    assert actual.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(actual[name], gradient, rtol=1e-2, atol=1e-3 * gradient.abs().max().item() + 1e-6, msg=name)
+
+
+@pytest.fixture(scope="module")
+def process_group():
+    """Created by the first engine; DeepSpeed keeps the first one it gets, so all share it."""
+    yield
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="no deepspeed")
+# DeepSpeed's own warnings, at its import and after.
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("rows", "samples", "lengths"), [(3, 16000, None), (2, 12345, None), (5, 16000, [16000, 9001, 400, 7777, 15999])])
+@pytest.mark.parametrize("stage", [1, 2])
+def test_the_graphed_tower_under_zero_has_the_plain_loss_and_gradients(stage, rows, samples, lengths, process_group):
+    from deepspeed.utils import safe_get_full_grad
+
+    settings = Settings(engine="deepspeed", zero_stage=stage, micro_batch=rows, fixed_slice_s=1.0, device="cuda", precision="fp32")
+    options = EngineOptions(lr=1e-3, zero_stage=stage, micro_batch=rows, torch_adam=True, gradient_clipping=0.0)
+    ranks = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
+    fast, plain, engine = graphed_and_plain(settings, wrap=lambda model: create_engine("deepspeed", model, ranks, FP32, options))
+    try:
+        # Two steps: the second replays into memory that hooks and optimiser have used, with weights that changed.
+        for _ in range(2):
+            plain.load_state_dict(fast.state_dict())
+            expected_loss, expected = loss_and_gradients(plain, padded(plain, settings, samples, lengths))
+            loss = engine.forward(**padded(fast, settings, samples, lengths))
+            engine.backward(loss)
+            actual = {name: safe_get_full_grad(parameter).clone() for name, parameter in fast.named_parameters() if name in expected}
+            assert loss.item() == pytest.approx(expected_loss, rel=1e-4)
+            assert_same_gradients(actual, expected)
+            engine.step()
+        assert any(not torch.equal(one, other) for one, other in zip(fast.parameters(), plain.parameters(), strict=True))
+    finally:
+        engine.close()
+
+
+def test_hooks_that_were_there_before_the_capture_get_gradients_of_their_own():
+    """ZeRO and DDP hold each parameter's gradient accumulator, made on the default stream; a capture with those in it fails."""
+    settings = Settings(micro_batch=3, fixed_slice_s=1.0, device="cuda", precision="fp32")
+    seen: dict[str, list[torch.Tensor]] = {}
+
+    def hook(model):
+        kept = []
+        for name, parameter in model.tower.named_parameters():
+            if parameter.requires_grad:
+                kept.append(parameter.expand_as(parameter).grad_fn.next_functions[0][0])
+                parameter.register_post_accumulate_grad_hook(lambda own, name=name: seen.setdefault(name, []).append(own.grad))
+        return kept
+
+    fast, plain, kept = graphed_and_plain(settings, wrap=hook)
+    _, first = loss_and_gradients(fast, padded(fast, settings, 16000, None))
+    _, expected = loss_and_gradients(plain, padded(plain, settings, 16000, None))
+    assert_same_gradients(first, expected)
+    loss_and_gradients(fast, padded(fast, settings, 9000, None))
+    # A hook that keeps a gradient finds it unchanged after the next replay.
+    assert kept and all(torch.equal(kept_gradients[0], first[f"tower.{name}"]) for name, kept_gradients in seen.items())
 
 
 def test_graphs_use_current_weights_and_new_dropout():

@@ -30,7 +30,16 @@ QUICK = {
     "checkpoint_every_steps": 11,
     "checkpoint_keep": 4,
 }
-RUNS = ["ddp:0:bf16", *(f"deepspeed:{stage}:bf16" for stage in range(4)), "ddp:0:fp16", "deepspeed:0:fp16", "deepspeed:1:fp16"]
+# Engine, ZeRO stage, precision, mixed precision. Weights first: DeepSpeed remembers autocast for every later engine of the process.
+RUNS = [
+    "ddp:0:bf16:auto",
+    *(f"deepspeed:{stage}:bf16:weights" for stage in range(4)),
+    "deepspeed:0:fp16:weights",
+    "deepspeed:1:fp16:weights",
+    "ddp:0:fp16:auto",
+    *(f"deepspeed:{stage}:bf16:autocast" for stage in range(4)),
+    "deepspeed:0:fp16:autocast",
+]
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +70,7 @@ def losses(folder: Path, run: str) -> list[float]:
 
 @pytest.mark.parametrize("run", RUNS)
 def test_every_engine_has_similar_losses(run: str, trained: Path) -> None:
-    found, expected = losses(trained, run), losses(trained, "ddp:0:bf16")
+    found, expected = losses(trained, run), losses(trained, "ddp:0:bf16:auto")
     assert len(found) == QUICK["steps"]
     assert all(map(math.isfinite, found))
     # Dropout differs where the tower is not a graph, and 16 bits round.
@@ -71,13 +80,22 @@ def test_every_engine_has_similar_losses(run: str, trained: Path) -> None:
 @pytest.mark.parametrize("run", RUNS)
 def test_effective_settings_are_recorded(run: str, trained: Path) -> None:
     effective = {event["setting"]: event["effective"] for event in events(trained / run.replace(":", "-"), "effective")}
-    assert effective["precision"] == run.split(":")[2]
-    assert effective["tower_graph"] is (":0:" in run)
-    assert effective["front_end"] is not run.startswith("deepspeed:3")
-    assert effective["attn_impl"] == ("eager" if run.endswith("fp16") else "sdpa")
+    _, stage, precision, mixed = run.split(":")
+    assert effective["precision"] == precision
+    assert effective["mixed_precision"] == ("autocast" if mixed == "auto" else mixed)
+    assert effective["tower_graph"] is effective["front_end"] is (stage != "3")
+    assert effective["attn_impl"] == ("eager" if precision == "fp16" else "sdpa")
+    without_text_graph = stage == "3" or precision == "fp16"
+    assert effective["fast_paths"] == (
+        "none"
+        if stage == "3"
+        else "front_end,positions,tower_graph"
+        if without_text_graph
+        else "front_end,positions,text_graph,tower_graph"
+    )
 
 
-@pytest.mark.parametrize("run", ["ddp:0:bf16", "deepspeed:1:bf16"])
+@pytest.mark.parametrize("run", ["ddp:0:bf16:auto", "deepspeed:0:fp16:weights", "deepspeed:1:bf16:weights", "deepspeed:1:bf16:autocast"])
 def test_training_resumes_from_a_checkpoint(run: str, trained: Path, settings: dict[str, Any], tmp_path: Path) -> None:
     train(tmp_path, {**settings, "resume_from": str(trained / run.replace(":", "-") / "checkpoints" / "ckpt_iter_11")}, run)
     assert losses(tmp_path, run) == pytest.approx(losses(trained, run)[12:], rel=0.05)

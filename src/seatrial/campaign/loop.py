@@ -152,7 +152,7 @@ def save_plan(plan: CampaignPlan, paths: CampaignPaths) -> str:
     files.write_json(paths.plans / f"{plan.name}.json", stored)
     files.write_json(paths.plan, stored)
     # Selecting other runs of it, or another output folder, does not make it another plan.
-    same = {name: value for name, value in stored.items() if name not in ("selected", "output", "source")}
+    same = {name: value for name, value in stored.items() if name not in ("selected", "output", "source", "alike")}
     return hashlib.sha256(json.dumps(same, sort_keys=True).encode()).hexdigest()[:PLAN_HASH_DIGITS]
 
 

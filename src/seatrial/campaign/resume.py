@@ -140,9 +140,12 @@ def _code(commit: object, changes: object) -> dict[str, str]:
     return {"commit": str(commit or "")[:SHORT_HASH_DIGITS], "uncommitted changes": str(changes or "")[:SHORT_HASH_DIGITS]}
 
 
-def uncounted_runs(paths: CampaignPaths) -> tuple[Check, ...]:
-    """A warning where finished runs of this folder no longer count, because the command or the plan changed; nothing of them is removed."""
+def uncounted_runs(paths: CampaignPaths, plan: CampaignPlan | None = None) -> tuple[Check, ...]:
+    """A warning where finished runs of this folder no longer count, because the command or the plan changed; nothing of them is removed.
+    `plan` is one that has not been run yet: it takes the place of the stored one of its name."""
     plans = read_plans(paths)
+    if plan is not None:
+        plans = [*(stored for stored in plans if stored.name != plan.name), plan]
     text = uncounted_text(read_campaign(paths, plans), plans)
     if not text:
         return ()

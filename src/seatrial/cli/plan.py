@@ -164,15 +164,20 @@ def show(plan: PlanFile, set: Overrides = None, only: Only = None, budget: Budge
     """Print what a plan would do: the matrix, the ranks of each host, every command in order, the criteria, and an estimate of the time.
     Starts nothing.
 
-    Finished runs are marked. Criteria that cannot pass, and what would be refused before the start, are listed at the end.
+    Finished runs are marked, and those that would no longer count. Settings that are made the same in all groups are listed with the group
+    that is the reason. Criteria that cannot pass, and what would be refused before the start, are listed at the end.
     """
-    from seatrial.campaign.resume import finished_attempt
+    from seatrial.campaign.resume import finished_attempt, uncounted_runs
 
     campaign = read_plan(plan, set, only, budget, out)
     paths = CampaignPaths(Path(campaign.output))
     done = frozenset(spec.run for spec in campaign.chosen if finished_attempt(paths.run(spec.run), spec.hash))
     console = console_for(plain=True, soft_wrap=True)
     _print_matrix(console, campaign)
+    for line in campaign.alike:
+        console.print(printable(line))
+    for check in uncounted_runs(paths, campaign):
+        console.print(printable(f"{check.name}: {check.found}"), style="yellow")
     print_hosts(console, campaign)
     _print_commands(console, campaign, paths, done)
     _print_criteria(console, campaign)

@@ -38,6 +38,7 @@ from seatrial.core.files import json_object, open_file
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.core.text import MIB, MOST_NAMED, count, count_were, format_duration, join_names
 from seatrial.machine.provenance import NOT_TUNING, TUNING_PREFIXES, host_hardware
+from seatrial.machine.secrets import mask
 from seatrial.records.attempt import Attempt, Provenance
 from seatrial.records.caution import MAY_HAVE_FAILED, Caution, Check, Number
 from seatrial.records.codec import from_json_or_none
@@ -209,6 +210,7 @@ def ended(attempt: Attempt) -> bool:
 
 
 NOT_IN_PLAN, PLACE_CHANGED = "no longer in the plan", "place changed"
+SETTINGS = "settings"
 
 
 def uncounted_text(attempts: Iterable[Attempt], plans: Sequence[CampaignPlan]) -> str:
@@ -230,7 +232,18 @@ def changed_parts(before: RunSpec, now: RunSpec | None) -> str:
         return NOT_IN_PLAN
     then, today = _parts(before), _parts(now)
     changed = [name for name in today if then[name] != today[name]]
-    return f"{' and '.join(changed) or 'configuration'} changed"
+    named = [f"{name} ({_changed_settings(before, now)})" if name == SETTINGS else name for name in changed]
+    return f"{' and '.join(named) or 'configuration'} changed"
+
+
+def _changed_settings(before: RunSpec, now: RunSpec) -> str:
+    then, today = {**before.settings, **before.axes}, {**now.settings, **now.axes}
+    names = sorted(name for name in {*then, *today} if then.get(name) != today.get(name))
+    return join_names([f"{name} {_shown(then, name)} → {_shown(today, name)}" for name in names])
+
+
+def _shown(settings: Mapping[str, object], name: str) -> str:
+    return mask(name, str(settings[name])) if name in settings else "not set"
 
 
 def _parts(spec: RunSpec) -> dict[str, object]:
@@ -238,7 +251,7 @@ def _parts(spec: RunSpec) -> dict[str, object]:
     return {
         "command": (workload.module, workload.script, workload.args, launcher.kind, launcher.program, launcher.args),
         "script": spec.script_sha256,
-        "settings": (spec.settings, spec.axes),
+        SETTINGS: (spec.settings, spec.axes),
         "variables": spec.env,
         "place": (place.kind, place.ranks, place.devices),
         "steps": spec.steps,

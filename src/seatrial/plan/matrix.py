@@ -143,6 +143,26 @@ def expand(plan: Plan, ranks: int, kept_labels: Mapping[str, str] | None = None)
     return groups
 
 
+def alike_groups(plan: Plan, groups: Sequence[GroupPoint]) -> tuple[list[GroupPoint], tuple[str, ...]]:
+    """The groups with settings that must not differ by accident made the same, where the workload says which those are; and one line on
+    each of them."""
+    if plan.workload.module is None:
+        return list(groups), ()
+    given = {*plan.settings, *plan.axes, *bundled_settings(plan)}
+    settings = {group.name: group.settings for group in groups}
+    try:
+        changes, notes = workloads.make_alike(workloads.short_name(plan.workload.module), settings, given=given, compared=_compares(plan))
+    except workloads.SettingProblem as problem:
+        raise plan.error(("settings", *((problem.key,) if problem.key else ())), str(problem)) from problem
+    return [dataclasses.replace(group, settings={**group.settings, **changes.get(group.name, {})}) for group in groups], notes
+
+
+def _compares(plan: Plan) -> bool:
+    """Whether groups are held against each other, or against a baseline."""
+    baselines = (part.baseline for part in plan.criteria or ())
+    return bool(plan.axes) or "baseline" in plan.model_fields_set or any(baseline is not None for baseline in baselines)
+
+
 def _named(values: list[Scalar], label: str) -> list[tuple[Scalar, tuple[str, str]]]:
     """Each value of an axis with its (label, text) in the group's name; names of bundles are used as they are."""
     if not label:

@@ -30,6 +30,7 @@ from seatrial.plan import workloads
 from seatrial.plan.criteria import criteria_of
 from seatrial.plan.matrix import (
     GroupPoint,
+    alike_groups,
     as_sentinel,
     axis_labels,
     expand,
@@ -86,7 +87,7 @@ def resolve_plan(
     capacity = capacity_of(plan, cwd)
     folder = output_folder(plan, output, cwd, now)
     kept = read_kept_names(folder, plan.name)
-    groups = expand(plan, capacity.ranks, kept.labels)
+    groups, alike = alike_groups(plan, expand(plan, capacity.ranks, kept.labels))
     watched = sentinel_group(plan, groups)
     named = _all_runs(plan, groups, watched, cwd, capacity, kept.labels)
     old_names = kept.renames(named)
@@ -109,6 +110,7 @@ def resolve_plan(
         budget_s=budget_s if budget_s is not None else plan.budget,
         runs=tuple(runs),
         selected=tuple(_selected_runs(runs, named, only)),
+        alike=alike,
     )
 
 
@@ -331,7 +333,7 @@ def _identity(spec: RunSpec) -> dict[str, Any]:
     return {
         "workload": [spec.workload.module, spec.workload.script, list(spec.workload.args)],
         "script_sha256": spec.script_sha256,
-        "settings": spec.settings,
+        "settings": workloads.hashed_settings(spec.workload.name, spec.settings) if spec.workload.module else spec.settings,
         "axes": spec.axes,
         "launcher": [spec.launcher.kind, list(spec.launcher.args), list(spec.launcher.program)],
         "place": _place_identity(spec.place),

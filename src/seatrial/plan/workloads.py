@@ -11,7 +11,7 @@ import importlib.util
 import re
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,30 @@ def follows(name: str) -> dict[str, tuple[str, ...]]:
 def alike_by(name: str) -> dict[str, str]:
     """Effective settings of workload `name` → the setting that makes each alike in two groups, as its settings.py declares them."""
     return dict(getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "ALIKE_BY", {}))
+
+
+def hashed_settings(name: str, settings: Mapping[str, Scalar]) -> dict[str, Scalar]:
+    """Settings as they enter the hash of a run; a workload may keep the form that earlier versions gave them."""
+    found = getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "hashed_settings", dict)
+    return dict(found(settings))
+
+
+def make_alike(
+    name: str, groups: Mapping[str, Mapping[str, Scalar]], *, given: Collection[str], compared: bool
+) -> tuple[dict[str, dict[str, Scalar]], tuple[str, ...]]:
+    """Changes that give all groups of a plan the same of what their other settings would make differ (group → setting → value), and one
+    line on each. A workload without `MAKE_ALIKE` has none."""
+    module = importlib.import_module(f"{PACKAGE}.{name}.settings")
+    if not hasattr(module, "MAKE_ALIKE"):
+        return {}, ()
+    try:
+        built = {group: module.Settings(**settings) for group, settings in groups.items()}
+        alike = module.MAKE_ALIKE(built, given=given, compared=compared)
+    except ValueError as error:
+        raise SettingProblem(
+            _key_in(str(error), {key: value for values in groups.values() for key, value in values.items()}), str(error)
+        ) from error
+    return alike.changes, alike.notes
 
 
 def typed_setting(owner: type[Any], key: str, value: Scalar) -> Scalar:

@@ -268,6 +268,8 @@ class CampaignPlan:
     """In the order they are to be run."""
     selected: tuple[str, ...] = ()
     """Runs selected by `--only`; empty means all. The others are not pending."""
+    alike: tuple[str, ...] = ()
+    """Settings that were made the same in all groups, and which group is the reason, one line each."""
 
     @property
     def chosen(self) -> tuple[RunSpec, ...]:

@@ -2,6 +2,7 @@
 
 precision    auto  compute capability 8 or more → bf16; older CUDA → fp16 with loss scaling; no usable GPU → fp32
 load dtype   auto  follows precision; flash attention cannot read fp32 weights
+mixed        auto  ddp and ZeRO 0: fp32 weights under autocast; ZeRO 1 to 3: 16-bit weights (DeepSpeed's own bf16 and fp16)
 
 fp16 is refused on a CPU, which has no loss scaling for it. Light to import, since settings use the same choices.
 """
@@ -24,6 +25,8 @@ FP16_ON_CPU = "precision is 'fp16', and a CPU has no loss scaling for it: use pr
 FP16_WEIGHTS_ON_CPU = "model_load_dtype is 'fp16', which a CPU does not support: use model_load_dtype=auto, bf16 or fp32, or a GPU"
 # The first compute capability (major) with bf16 and TF32.
 AMPERE = 8
+AUTOCAST, WEIGHTS, BY_PRECISION, NOT_MIXED = "autocast", "weights", "by_precision", "none"
+MIXED_CHOICES = ("auto", AUTOCAST, WEIGHTS, BY_PRECISION)
 FLASH = "flash_attention_2"
 
 TORCH_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
@@ -93,3 +96,30 @@ def choose_load_dtype(requested: str, precision: Precision, attentions: Sequence
     if requested == "fp32" and FLASH in attentions:
         return Choice(requested, precision.effective, f"{FLASH} does not support fp32 weights: {precision.effective}, as precision")
     return as_requested(requested)
+
+
+def mixed_precision_problem(mixed: str, engine: str, zero_stage: int, precision: str) -> str | None:
+    """Why this engine cannot compute `precision` in the mode `mixed`; None where it can."""
+    if mixed == WEIGHTS and engine == "ddp":
+        return "16-bit weights are DeepSpeed's, and ddp has autocast only"
+    if mixed == AUTOCAST and zero_stage and precision == "fp16":
+        return f"fp16 under ZeRO {zero_stage} has 16-bit weights only"
+    return None
+
+
+def choose_mixed_precision(requested: str, engine: str, zero_stage: int, precision: str) -> Choice:
+    """The mode for the effective `precision`; a StartupError where the engine does not have the requested one."""
+    if precision == "fp32":
+        return Choice(requested, NOT_MIXED, "fp32: no mixed precision")
+    effective, reason = requested, AS_REQUESTED
+    if requested == BY_PRECISION:
+        effective = WEIGHTS if precision == "fp16" else AUTOCAST
+        reason = f"{precision}: every ZeRO stage has it"
+    elif requested == "auto" and zero_stage:
+        effective, reason = WEIGHTS, f"ZeRO {zero_stage} keeps weights in {precision} and their fp32 copies in the optimiser"
+    elif requested == "auto":
+        effective, reason = AUTOCAST, "weights stay in fp32"
+    problem = mixed_precision_problem(effective, engine, zero_stage, precision)
+    if problem:
+        raise StartupError(f"mixed_precision is '{requested}', and {problem}: use mixed_precision=auto")
+    return Choice(requested, effective, reason)

@@ -50,14 +50,20 @@ def check_one_of(settings: Any, **choices: tuple[str, ...]) -> None:
 
 def strip_optional(kind: Any) -> Any:
     """`int` for `int | None`; other types unchanged."""
-    if isinstance(kind, types.UnionType):
+    if isinstance(kind, types.UnionType) and types.NoneType in typing.get_args(kind):
         return next(choice for choice in typing.get_args(kind) if choice is not types.NoneType)
     return kind
 
 
+def _alternatives(kind: Any) -> tuple[Any, ...]:
+    """The types of `bool | str`, else the one of an optional."""
+    plain = strip_optional(kind)
+    return typing.get_args(plain) if isinstance(plain, types.UnionType) else (plain,)
+
+
 def describe_type(kind: Any) -> str:
     names = {int: "a whole number", float: "a number", bool: "true or false", str: "a string"}
-    text = names[strip_optional(kind)]
+    text = " or ".join(names[choice] for choice in _alternatives(kind))
     return f"{text}, or null for never" if strip_optional(kind) is not kind else text
 
 
@@ -65,6 +71,8 @@ def _is_instance(value: Any, kind: Any) -> bool:
     if value is None:
         return strip_optional(kind) is not kind
     plain = strip_optional(kind)
+    if isinstance(plain, types.UnionType):
+        return any(_is_instance(value, choice) for choice in _alternatives(plain))
     if isinstance(value, bool) or plain is bool:
         return isinstance(value, bool) and plain is bool
     if plain is float:
@@ -129,7 +137,8 @@ def _converter(kind: Any) -> Any:
         if plain is not kind and lowered in NO_VALUE:
             return None
         try:
-            return BOOLEANS[lowered] if plain is bool else plain(text)
+            # Text fits `bool | str` too; the settings themselves read `true` in it.
+            return BOOLEANS[lowered] if plain is bool else text if isinstance(plain, types.UnionType) else plain(text)
         except (KeyError, ValueError):
             raise argparse.ArgumentTypeError(f"'{text}' is not {describe_type(kind)}") from None
 

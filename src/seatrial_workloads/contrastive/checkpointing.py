@@ -21,14 +21,25 @@ from seatrial_workloads.common.checkpoints import (
     tag_name,
 )
 from seatrial_workloads.common.distributed import RankContext
-from seatrial_workloads.common.engines import Engine
+from seatrial_workloads.common.engines import Engine, EngineOptions
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.train_log import TrainLog, is_due
+from seatrial_workloads.contrastive.policies import engine_options
 from seatrial_workloads.contrastive.settings import Settings
 
 # Settings that a resumed training must share with its checkpoint: the engine writes its own files, the frozen encoders come from models
 # and seed, and the utterances seen so far follow from seed and batch.
-SAME_ON_RESUME = ("engine", "zero_stage", "seed", "speech_model", "text_model", "micro_batch", "length_buckets", "gather_negatives")
+SAME_ON_RESUME = (
+    "engine",
+    "zero_stage",
+    "mixed_precision",
+    "seed",
+    "speech_model",
+    "text_model",
+    "micro_batch",
+    "length_buckets",
+    "gather_negatives",
+)
 # Settings that may change on resume without a line in the log.
 FREE_ON_RESUME = ("steps", "resume_from", "log_every", "num_workers", "prefetch_factor", "pretrained_checkpoint")
 
@@ -48,6 +59,16 @@ def load_pretrained_weights(model: nn.Module, settings: Settings, log: TrainLog)
             places = Counter(key.rsplit(".layer", 1)[0].rsplit(".conv_layers", 1)[0] for key in keys if key in frozen)
             counts = ", ".join(f"{place}.* ({count})" for place, count in places.items())
             log.info(f"{what} keys of the frozen encoders, which stay unchanged: {counts}")
+
+
+def resumable_options(settings: Settings) -> EngineOptions:
+    """The engine's options, those of `resume_from` where its files need them."""
+    options = engine_options(settings)
+    if settings.resume_from is None or settings.engine != "deepspeed" or not settings.zero_stage:
+        return options
+    from seatrial_workloads.common.engines.deepspeed_engine import saved_with_alignment
+
+    return dataclasses.replace(options, parameter_alignment=saved_with_alignment(find_checkpoint(Path(settings.resume_from)).folder))
 
 
 def resume_from_checkpoint(engine: Engine, settings: Settings, context: RankContext) -> int:

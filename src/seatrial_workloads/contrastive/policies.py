@@ -56,9 +56,11 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
 
 
 def _common_attention(settings: Settings, speech: Choice, text: Choice) -> Choice:
+    """What both encoders were asked for and use, however it was set: by `attn_impl`, or for each of them."""
+    requested = speech.requested if speech.requested == text.requested else settings.attn_impl
     if speech.effective == text.effective:
-        return Choice(settings.attn_impl, speech.effective, speech.reason)
-    return Choice(settings.attn_impl, "split", f"speech {speech.effective}, text {text.effective}")
+        return Choice(requested, speech.effective, speech.reason)
+    return Choice(requested, "split", f"speech {speech.effective}, text {text.effective}")
 
 
 def math_options(settings: Settings) -> MathOptions:
@@ -82,6 +84,7 @@ def engine_options(settings: Settings) -> EngineOptions:
         gradient_clipping=settings.gradient_clipping,
         exclude_frozen=settings.checkpoint_exclude_frozen,
         micro_batch=settings.micro_batch,
+        mixed_precision=settings.mixed_precision,
         zero_stage=settings.zero_stage,
         torch_adam=settings.torch_adam,
         overlap_comm=settings.overlap_comm,

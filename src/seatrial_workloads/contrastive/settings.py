@@ -6,19 +6,23 @@ Flat, so that a plan's axes can set each; the nested keys of `train.py` are mapp
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from seatrial_workloads.common.attention import CHOICES as ATTENTIONS
 from seatrial_workloads.common.precision import CHOICES as DTYPES
-from seatrial_workloads.common.precision import FP16_ON_CPU
+from seatrial_workloads.common.precision import FP16_ON_CPU, MIXED_CHOICES, mixed_precision_problem
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
+from seatrial_workloads.contrastive.alike import ALL, NONE, excluded_parts, is_own_list, make_alike, read_fast_paths, requested_parts
 from seatrial_workloads.contrastive.manifests import manifest_problem, suggest_manifests
 
 NEEDS_TORCH = True
 # Module that fills caches before a run (`seatrial doctor PLAN --warm`).
 WARM_UP = "seatrial_workloads.contrastive.warm"
+# What a plan calls to give all its groups the same fast paths and mixed precision.
+MAKE_ALIKE = make_alike
 # Settings that change how much work one sample is, and what that is counted in.
 SAMPLE_SIZE = dict.fromkeys(("min_slice_s", "max_slice_s", "fixed_slice_s"), "audio_s")
 # Effective settings that may follow others: two groups that differ in one of those may differ in these too, and are still compared. What a
@@ -43,6 +47,7 @@ FOLLOWS = {
     "matmul_precision": ("tf32", "device"),
     "cudnn_benchmark": ("deterministic", "device"),
     "precision": ("device",),
+    "parameter_alignment": ("resume_from",),
 }
 # What makes an effective setting alike in two groups, where that is not the setting itself.
 ALIKE_BY = dict.fromkeys(("front_end", "positions", "text_graph", "tower_graph"), "fast_paths=equal")
@@ -81,8 +86,10 @@ class Settings:
     """Use the utterances of all ranks as negatives, not only this rank's."""
     mask_time_prob: float = 0.05
     """Share of audio frames masked in training (SpecAugment)."""
-    fast_paths: bool = True
-    """Compute the front end as matrix products and the text encoder as a CUDA graph where possible; false for the plain modules."""
+    fast_paths: bool | str = ALL
+    """Parts that are computed faster than by the plain modules: all (where possible), none, a list such as front_end,positions (of \
+front_end, positions, text_graph, tower_graph; the run fails where one is not available), or equal: those that every group of a plan \
+can have, which is the default where a plan has axes or a baseline."""
 
     dataset_root: str = "data/LibriSpeech/LibriSpeech"
     """A LibriSpeech tree: SPLIT/SPEAKER/CHAPTER/*.flac with transcripts."""
@@ -109,6 +116,9 @@ class Settings:
 
     precision: str = "auto"
     """Number format of the computation: auto, bf16, fp16 or fp32; auto is resolved on the node and reported."""
+    mixed_precision: str = "auto"
+    """How bf16 and fp16 are used: autocast (fp32 weights), weights (16-bit weights, DeepSpeed's own bf16 and fp16), by_precision \
+(autocast in bf16, weights in fp16), or auto: autocast for ddp and ZeRO 0, else weights. A plan that compares gives all groups the same."""
     model_load_dtype: str = "auto"
     """Number format of the frozen weights: auto follows precision."""
     attn_impl: str = "auto"
@@ -176,13 +186,16 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_types(self)
+        object.__setattr__(self, "fast_paths", read_fast_paths(self.fast_paths))
         check_at_least(self, steps=1, micro_batch=1, seed=0, zero_stage=0, num_workers=0, prefetch_factor=1, log_every=1)
         check_at_least(self, validation_every_steps=1, checkpoint_every_steps=1, checkpoint_keep=1, eval_batch_size=2, eval_batches=1)
         check_at_least(self, warmup_steps=0, schedule_steps=1, gradient_clipping=0, weight_decay=0, bucket_size=1, mask_time_prob=0)
         check_one_of(self, device=("auto", "cpu", "cuda"), engine=("ddp", "deepspeed"), precision=DTYPES, model_load_dtype=DTYPES)
         check_one_of(self, attn_impl=ATTENTIONS, matmul_precision=("highest", "high", "medium"), torch_compile_mode=COMPILE_MODES)
         check_one_of(self, checkpoint_tag_style=("iter", "global_step"), speech_attn_impl=ATTENTIONS, text_attn_impl=ATTENTIONS)
+        check_one_of(self, mixed_precision=MIXED_CHOICES)
         self._check_engine()
+        self._check_fast_paths()
         self._check_slices()
         self._check_optimiser()
         if self.micro_batch == 1 and not self.gather_negatives:
@@ -235,6 +248,16 @@ class Settings:
         return tuple(map(float, self.bucket_boundaries_s.split(","))) if self.length_buckets else ()
 
     @property
+    def fast_parts(self) -> tuple[str, ...]:
+        """Parts that `fast_paths` asks for."""
+        return requested_parts(str(self.fast_paths))
+
+    @property
+    def requires_fast_parts(self) -> bool:
+        """Whether a part that is not available is an error."""
+        return is_own_list(str(self.fast_paths))
+
+    @property
     def speech_attention(self) -> str:
         return self.speech_attn_impl or self.attn_impl
 
@@ -247,6 +270,16 @@ class Settings:
             raise ValueError(f"zero_stage is {self.zero_stage}; expected 0, 1, 2 or 3")
         if self.engine == "ddp" and self.zero_stage:
             raise ValueError(f"zero_stage is {self.zero_stage}, and ddp has no ZeRO: use engine=deepspeed, or zero_stage=0")
+        problem = mixed_precision_problem(self.mixed_precision, self.engine, self.zero_stage, self.precision)
+        if problem:
+            raise ValueError(f"mixed_precision is '{self.mixed_precision}', and {problem}")
+
+    def _check_fast_paths(self) -> None:
+        if not self.requires_fast_parts:
+            return
+        for part, reason in excluded_parts(self).items():
+            if part in self.fast_parts:
+                raise ValueError(f"fast_paths names {part}, which is not available: {reason}; leave it out, or use fast_paths=all")
 
     def _check_slices(self) -> None:
         if self.fixed_slice_s is not None and self.fixed_slice_s <= 0:
@@ -279,3 +312,17 @@ class Settings:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 0 and below 1")
         if self.warmup_steps >= self.schedule_steps:
             raise ValueError(f"warmup_steps ({self.warmup_steps}) must be below schedule_steps ({self.schedule_steps})")
+
+
+def equal_settings(groups: Mapping[str, Mapping[str, Any]], given: Collection[str] = ()) -> dict[str, str]:
+    """`fast_paths` and `mixed_precision` for all of these groups (name → settings), where a plan starts the trainer as a script and does
+    not expand its settings. `given` are settings that the user set. A ValueError where the groups cannot be made alike."""
+    alike = make_alike({name: Settings(**values) for name, values in groups.items()}, given=given, compared=True)
+    return {setting: value for changes in alike.changes.values() for setting, value in changes.items()}
+
+
+def hashed_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings as they enter the hash of a run: what earlier versions computed too keeps their form, so that their runs still count."""
+    fast_paths, mixed = settings.get("fast_paths"), settings.get("mixed_precision")
+    kept = {name: value for name, value in settings.items() if not (name == "mixed_precision" and mixed == "auto")}
+    return {**kept, **({"fast_paths": fast_paths == ALL} if fast_paths in (ALL, NONE) else {})}

@@ -12,6 +12,7 @@ Order: policies (precision, attention, …) → model → weights → engine →
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from torch import Tensor
 from seatrial.probe.identity import rank_and_world_size
 from seatrial_workloads.common.compile import RecompileWatch
 from seatrial_workloads.common.distributed import RankContext, rank_context
-from seatrial_workloads.common.effective import Choice, record
+from seatrial_workloads.common.effective import Choice, as_requested, record
 from seatrial_workloads.common.engines import create_engine
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.math_backend import prepare_determinism
@@ -32,11 +33,24 @@ from seatrial_workloads.common.run_folder import check_folder_unused
 from seatrial_workloads.common.settings import load_settings
 from seatrial_workloads.common.train_log import is_due, is_logged
 from seatrial_workloads.contrastive.batch import Batch
-from seatrial_workloads.contrastive.checkpointing import is_checkpoint_due, load_pretrained_weights, resume_from_checkpoint, save_training
+from seatrial_workloads.contrastive.checkpointing import (
+    is_checkpoint_due,
+    load_pretrained_weights,
+    resumable_options,
+    resume_from_checkpoint,
+    save_training,
+)
 from seatrial_workloads.contrastive.data import load_tokenizer, train_loader, validation_loader
-from seatrial_workloads.contrastive.fast.fast_paths import apply_fast_paths, capture_tower, compile_tower, longest_samples, pad_inputs
+from seatrial_workloads.contrastive.fast.fast_paths import (
+    apply_fast_paths,
+    capture_tower,
+    compile_tower,
+    longest_samples,
+    pad_inputs,
+    summarize_parts,
+)
 from seatrial_workloads.contrastive.model import new_model, num_parameters
-from seatrial_workloads.contrastive.policies import engine_options, math_options, resolve_policies
+from seatrial_workloads.contrastive.policies import math_options, resolve_policies
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.contrastive.sources import describe_source, random_weight_cautions
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
@@ -80,9 +94,8 @@ class Trainer:
             self.model = new_model(settings, self.policies, len(self.tokenizer))
             self.num_parameters = num_parameters(self.model)
             load_pretrained_weights(self.model, settings, log)
-            self.engine = create_engine(
-                settings.engine, self.model, ranks, self.policies.precision, engine_options(settings), probe.startup
-            )
+            options = resumable_options(settings)
+            self.engine = create_engine(settings.engine, self.model, ranks, self.policies.precision, options, probe.startup)
             self.start_step = resume_from_checkpoint(self.engine, settings, context)
             self.choices |= self.engine.choices
             self.choices["model_load_dtype"] = self._load_dtype()
@@ -123,18 +136,19 @@ class Trainer:
         effective = self.policies.precision.effective
         if mixed is None or mixed.effective != "weights" or choice.effective == effective:
             return choice
-        return Choice(choice.requested, effective, f"ZeRO {self.settings.zero_stage} casts the whole model to {effective}")
+        return Choice(choice.requested, effective, f"16-bit weights: DeepSpeed casts the whole model to {effective}")
 
     def compile_and_capture(self) -> None:
         """One-time work before the first step, as a named pause."""
-        if not self.settings.torch_compile and self.ranks.device.type != "cuda":
-            return
-        with self.probe.pause("compile"):
+        is_idle = not self.settings.torch_compile and self.ranks.device.type != "cuda"
+        self.choices["torch_compile"] = as_requested(self.settings.torch_compile)
+        with contextlib.nullcontext() if is_idle else self.probe.pause("compile"):
             if self.settings.torch_compile:
                 self.choices["torch_compile"] = compile_tower(self.model, self.engine, self.settings, self.ranks, self._inputs)
             self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks.device, self.policies.precision)
         if self.settings.torch_compile and self.choices["torch_compile"].effective:
             self.recompiles = RecompileWatch(self.choices["torch_compile"])
+        self.choices["fast_paths"] = summarize_parts(self.settings, self.choices)
 
     def _train_step(self, batch: Batch) -> Tensor:
         probe = self.probe

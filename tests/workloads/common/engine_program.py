@@ -44,14 +44,21 @@ def train(folder: Path, ranks: Ranks) -> dict[str, Any]:
     for name, zero_stage in (("ddp", 0), ("deepspeed", 0), ("deepspeed", 1), ("deepspeed", 2), ("deepspeed", 3)):
         result[f"{name}{zero_stage}"] = whole_and_resumed(folder / f"{name}{zero_stage}", ranks, name, zero_stage)
     result["full_disk"] = with_a_full_disk(folder / "full", ranks)
-    # Autocast last: DeepSpeed remembers it for every later engine of the process.
-    for name, zero_stage in (("ddp", 0), ("deepspeed", 1), ("deepspeed", 2), ("deepspeed", 3), ("deepspeed", 0)):
+    for name, zero_stage in (("ddp", 0), ("deepspeed", 1), ("deepspeed", 2), ("deepspeed", 3)):
         result[f"{name}{zero_stage}_bf16"] = whole_and_resumed(folder / f"{name}{zero_stage}_bf16", ranks, name, zero_stage, "bf16")
+    result["weights0_bf16"] = whole_and_resumed(folder / "weights0_bf16", ranks, "deepspeed", 0, "bf16", "weights")
+    # Autocast last: DeepSpeed remembers it for every later engine of the process.
+    result["deepspeed0_bf16"] = whole_and_resumed(folder / "deepspeed0_bf16", ranks, "deepspeed", 0, "bf16")
+    for zero_stage in (1, 3):
+        key = f"autocast{zero_stage}_bf16"
+        result[key] = whole_and_resumed(folder / key, ranks, "deepspeed", zero_stage, "bf16", "autocast")
     return result
 
 
-def whole_and_resumed(folder: Path, ranks: Ranks, name: str, zero_stage: int, precision: str = "fp32") -> dict[str, Any]:
-    engine = new_engine(name, ranks, zero_stage, precision=precision)
+def whole_and_resumed(
+    folder: Path, ranks: Ranks, name: str, zero_stage: int, precision: str = "fp32", mixed: str = "auto"
+) -> dict[str, Any]:
+    engine = new_engine(name, ranks, zero_stage, precision=precision, mixed=mixed)
     warm_up(engine, ranks)
     first = losses(engine, ranks, range(SAVED_AFTER + 1))
     saved = saved_checkpoint(folder, engine, ranks, SAVED_AFTER)
@@ -60,7 +67,7 @@ def whole_and_resumed(folder: Path, ranks: Ranks, name: str, zero_stage: int, pr
     result = {"losses": first + rest, "validation": validated, "choices": choices(engine), "frozen": frozen_sum(engine)}
     engine.close()
     # Trained weights of another seed, the same frozen ones.
-    again = new_engine(name, ranks, zero_stage, precision=precision, other_weights=True)
+    again = new_engine(name, ranks, zero_stage, precision=precision, mixed=mixed, other_weights=True)
     extra = again.load(find_checkpoint(folder).folder)
     result["resumed"] = losses(again, ranks, range(SAVED_AFTER + 1, STEPS))
     result["extra"], result["files"] = extra, sorted(path.name for path in saved.iterdir())
@@ -93,7 +100,9 @@ def with_a_full_disk(folder: Path, ranks: Ranks) -> dict[str, Any]:
     return {"error": error, "left": left, "newest": find_checkpoint(folder).folder.name}
 
 
-def new_engine(name: str, ranks: Ranks, zero_stage: int, *, precision: str = "fp32", other_weights: bool = False) -> Engine:
+def new_engine(
+    name: str, ranks: Ranks, zero_stage: int, *, precision: str = "fp32", mixed: str = "auto", other_weights: bool = False
+) -> Engine:
     model = new_model()
     if other_weights:
         with torch.no_grad():
@@ -110,6 +119,7 @@ def new_engine(name: str, ranks: Ranks, zero_stage: int, *, precision: str = "fp
         gradient_clipping=0.1,
         zero_stage=zero_stage,
         micro_batch=ROWS,
+        mixed_precision=mixed,
         bucket_size=20_000,
         # Shards even these small weights.
         persistence_threshold=0,

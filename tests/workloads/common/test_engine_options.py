@@ -9,11 +9,21 @@ from types import SimpleNamespace
 
 import pytest
 
+from seatrial_workloads.common.checkpoints import save_tensors
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.engines import EngineOptions, adam, deepspeed_engine
 from seatrial_workloads.common.engines.adam import ARCHITECTURES, choose_adam, without_architecture_letters
 from seatrial_workloads.common.engines.ddp import ddp_choices
-from seatrial_workloads.common.engines.deepspeed_engine import CheckpointFiles, choose_mixed_precision, deepspeed_config, replace_attribute
+from seatrial_workloads.common.engines.deepspeed_engine import (
+    CheckpointFiles,
+    deepspeed_config,
+    odd_sizes_last,
+    replace_attribute,
+    saved_with_alignment,
+)
+from seatrial_workloads.common.engines.engine import TRAINING
+from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.precision import choose_mixed_precision
 from tests.workloads.cpu_ranks import ALONE
 
 pytestmark = pytest.mark.torch
@@ -76,7 +86,13 @@ def test_zero_0_in_fp32_is_configured_without_synchronisation():
 def test_other_stages_have_buckets(stage):
     section = deepspeed_config(options(zero_stage=stage, overlap_comm=False, bucket_size=7), "fp32", "none")["zero_optimization"]
     expected = {"stage": stage, "overlap_comm": False, "reduce_bucket_size": 7, "allgather_bucket_size": 7}
-    assert section == expected | ({"stage3_param_persistence_threshold": 100_000} if stage == 3 else {})
+    assert section == expected | ({"stage3_param_persistence_threshold": 100_000} if stage == 3 else {"parameter_alignment": True})
+
+
+def test_a_weight_of_odd_size_shifts_no_other_from_its_alignment():
+    sizes = [1, 8, 3, 16, 24]
+    weights = [torch.nn.Parameter(torch.zeros(size)) for size in sizes]
+    assert [len(weight) for weight in odd_sizes_last(weights)] == [8, 16, 24, 1, 3]
 
 
 @pytest.mark.parametrize(
@@ -94,10 +110,32 @@ def test_sixteen_bit_formats_have_their_section(precision, mixed, expected):
 
 
 @pytest.mark.parametrize(
-    ("stage", "precision", "effective"), [(0, "bf16", "autocast"), (0, "fp16", "autocast"), (2, "bf16", "weights"), (1, "fp32", "none")]
+    ("requested", "engine", "stage", "precision", "effective"),
+    [
+        ("auto", "ddp", 0, "bf16", "autocast"),
+        ("auto", "deepspeed", 0, "fp16", "autocast"),
+        ("auto", "deepspeed", 2, "bf16", "weights"),
+        ("auto", "deepspeed", 1, "fp32", "none"),
+        ("autocast", "deepspeed", 1, "bf16", "autocast"),
+        ("weights", "deepspeed", 0, "bf16", "weights"),
+        ("by_precision", "deepspeed", 0, "bf16", "autocast"),
+        ("by_precision", "deepspeed", 1, "bf16", "autocast"),
+        ("by_precision", "deepspeed", 0, "fp16", "weights"),
+        ("by_precision", "deepspeed", 1, "fp16", "weights"),
+    ],
 )
-def test_mixed_precision_follows_the_stage(stage, precision, effective):
-    assert choose_mixed_precision(stage, precision).effective == effective
+def test_mixed_precision_is_the_requested_one_else_that_of_the_stage(requested, engine, stage, precision, effective):
+    choice = choose_mixed_precision(requested, engine, stage, precision)
+    assert (choice.requested, choice.effective) == (requested, effective) and choice.reason
+
+
+@pytest.mark.parametrize(
+    ("requested", "engine", "stage", "precision"),
+    [("weights", "ddp", 0, "bf16"), ("by_precision", "ddp", 0, "fp16"), ("autocast", "deepspeed", 1, "fp16")],
+)
+def test_a_mixed_precision_that_the_engine_does_not_have_is_refused(requested, engine, stage, precision):
+    with pytest.raises(StartupError, match=f"mixed_precision is '{requested}'"):
+        choose_mixed_precision(requested, engine, stage, precision)
 
 
 @pytest.mark.parametrize(
@@ -142,6 +180,15 @@ def test_ddp_records_its_optimiser_and_what_only_deepspeed_has():
         "optimizer": ("FusedAdam", "AdamW, fused"),
         "wall_clock_breakdown": (True, False),
     }
+
+
+def test_a_checkpoint_without_aligned_weights_is_loaded_without(tmp_path):
+    save_tensors(tmp_path / TRAINING, {"updates": 1})
+    assert not saved_with_alignment(tmp_path), "as earlier versions saved it"
+    save_tensors(tmp_path / TRAINING, {"updates": 1, "parameter_alignment": True})
+    assert saved_with_alignment(tmp_path)
+    section = deepspeed_config(options(zero_stage=1, parameter_alignment=False), "fp32", "none")["zero_optimization"]
+    assert section["parameter_alignment"] is False
 
 
 @pytest.fixture

@@ -1,8 +1,8 @@
 """One rank that trains the same model with several engines in turn: importing DeepSpeed takes longer than the training.
 
-python -m tests.workloads.contrastive.engines_in_turn FOLDER '{"dataset_root": …}' ddp:0 deepspeed:0 deepspeed:3:bf16
+python -m tests.workloads.contrastive.engines_in_turn FOLDER '{"dataset_root": …}' ddp:0 deepspeed:0 deepspeed:3:bf16:weights
 
-The third part is the precision. All share one process group, since DeepSpeed keeps the first one it gets.
+The third part is the precision, the fourth the mixed precision. All share one process group, since DeepSpeed keeps the first one it gets.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ def main() -> None:
     common = json.loads(settings)
     with process_group(common["device"], Probe()) as ranks:
         for run in engines:
-            engine, stage, *precision = run.split(":")
-            chosen = {"engine": engine, "zero_stage": int(stage), "precision": precision[0] if precision else "auto"}
+            engine, stage, *formats = run.split(":")
+            chosen = {"engine": engine, "zero_stage": int(stage), **dict(zip(("precision", "mixed_precision"), formats, strict=False))}
             train_one({**common, **chosen}, Path(folder) / run.replace(":", "-"), ranks)
 
 

@@ -9,8 +9,10 @@ import pytest
 from transformers import Wav2Vec2Config, Wav2Vec2Model
 
 from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.precision import Precision
 from seatrial_workloads.contrastive.fast import fast_paths, graphs
+from seatrial_workloads.contrastive.fast.fast_paths import capture_tower
 from seatrial_workloads.contrastive.fast.front_end import FourierPositions, MatrixFrontEnd, smooth_length, why_not_matrix
 from seatrial_workloads.contrastive.fast.graphs import GraphedTower
 from seatrial_workloads.contrastive.settings import Settings
@@ -163,9 +165,8 @@ FRAMES = torch.ones(2, 4, dtype=torch.bool)
 
 
 @pytest.fixture
-def graphed(monkeypatch):
+def graphed():
     """A tower with stand-ins for its graphs, which return which one it is and the number of its inputs."""
-    monkeypatch.setattr(graphs.torch.cuda, "graph_pool_handle", lambda: None)
     tower = GraphedTower(None, lambda features, frame_mask, time_mask: "not graphed")
     tower._shape = FEATURES.shape
     tower._graphs = {masked: lambda *inputs, masked=masked: (masked, len(inputs)) for masked in (False, True)}
@@ -191,20 +192,65 @@ CPU, CUDA = torch.device("cpu"), torch.device("cuda")
     ("device", "settings", "reason"),
     [
         (CPU, {}, "no GPU"),
-        (CUDA, {"engine": "deepspeed", "zero_stage": 1}, "ZeRO 1"),
         (CUDA, {"engine": "deepspeed", "zero_stage": 3}, "ZeRO 3"),
         (CUDA, {"length_buckets": True}, "length_buckets"),
         (CUDA, {"torch_compile": True, "torch_compile_mode": "max-autotune"}, "max-autotune"),
+        (CUDA, {"attn_impl": "flash_attention_2"}, "flash_attention_2"),
+        (CPU, {"fast_paths": "equal:tower_graph"}, "no GPU"),
     ],
 )
 def test_why_the_tower_is_not_captured(device, settings, reason):
-    choice = fast_paths.capture_tower(None, Settings(**settings), device, Precision("auto", "fp32", "CPU: fp32"))
+    choice = capture_tower(None, Settings(**settings), device, Precision("auto", "fp32", "CPU: fp32"))
     assert (choice.requested, choice.effective) == (True, False)
     assert reason in choice.reason
 
 
-def test_nothing_is_captured_with_fast_paths_off():
-    assert fast_paths.capture_tower(None, Settings(fast_paths=False), CUDA, Precision("auto", "fp32", "")) == as_requested(False)
+@pytest.mark.parametrize("fast_paths", [False, "none", "front_end", "equal:front_end,positions"])
+def test_a_part_that_is_not_requested_is_recorded_so(fast_paths):
+    choice = capture_tower(None, Settings(fast_paths=fast_paths), CUDA, Precision("auto", "fp32", ""))
+    assert (choice.requested, choice.effective) == (False, False)
+
+
+def test_a_part_of_the_own_list_that_the_node_does_not_have_fails_the_run():
+    with pytest.raises(StartupError, match="fast_paths names tower_graph, which is not available here: no GPU"):
+        capture_tower(None, Settings(fast_paths="front_end,tower_graph"), CPU, Precision("auto", "fp32", ""))
+
+
+def test_fast_paths_itself_records_the_parts_in_use():
+    settings = Settings(fast_paths="equal:front_end,positions,text_graph")
+    found = {
+        "front_end": as_requested(True),
+        "positions": Choice(True, False, "another encoder"),
+        "text_graph": Choice(True, False, "no GPU"),
+        "tower_graph": as_requested(False),
+    }
+    assert fast_paths.summarize_parts(settings, found) == Choice(
+        "equal:front_end,positions,text_graph", "front_end", "positions: another encoder; text_graph: no GPU"
+    )
+
+
+def test_the_capture_sees_leaves_of_the_same_memory_without_the_hooks_of_the_parameters():
+    positions = make_positions(16, 4, 24)
+    for parameter in positions.parameters():
+        parameter.register_post_accumulate_grad_hook(lambda _: pytest.fail("a hook was called inside the capture"))
+    own, hidden = dict(positions.named_parameters()), torch.randn(2, 9, 24)
+    with graphs.sharing_copies(positions) as copies:
+        assert set(copies) == set(own.values()) and not set(copies) & set(positions.parameters())
+        assert all(copy.data_ptr() == parameter.data_ptr() and copy.is_leaf for parameter, copy in copies.items())
+        positions(hidden).sum().backward()
+    assert dict(positions.named_parameters()) == own and all(parameter.grad is None for parameter in own.values())
+    assert all(copy.grad is not None for copy in copies.values())
+
+
+def test_a_compiled_function_is_not_compiled_again_for_the_capture():
+    positions, hidden, compiled_graphs = make_positions(16, 4, 24), torch.randn(2, 9, 24), []
+    compiled = torch.compile(positions.forward, backend=lambda graph, _: compiled_graphs.append(graph) or graph.forward, dynamic=False)
+    compiled(hidden).sum().backward()
+    before = len(compiled_graphs)
+    with graphs.sharing_copies(positions) as copies:
+        gradients = torch.autograd.grad(compiled(hidden).sum(), list(copies.values()))
+    assert len(compiled_graphs) == before and len(gradients) == len(copies)
+    torch._dynamo.reset()
 
 
 @pytest.mark.parametrize(

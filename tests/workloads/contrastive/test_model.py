@@ -161,6 +161,16 @@ def test_every_policy_is_recorded():
     assert {"model_load_dtype", "speech_attn_impl", "text_attn_impl"} <= policies.choices.keys()
 
 
+@pytest.mark.parametrize(
+    "asked", [{"attn_impl": "flash_attention_2"}, {"speech_attn_impl": "flash_attention_2", "text_attn_impl": "flash_attention_2"}]
+)
+def test_that_flash_attention_was_requested_is_recorded_however_it_was_set(asked):
+    choices = resolve_policies(Settings(device="cpu", precision="bf16", **asked), cpu_ranks()).choices
+    for name in ("attn_impl", "speech_attn_impl", "text_attn_impl"):
+        assert (choices[name].requested, choices[name].effective) == ("flash_attention_2", "sdpa")
+        assert "needs a GPU" in choices[name].reason
+
+
 def test_encoders_with_different_attention_are_split():
     policies = resolve_policies(Settings(device="cpu", speech_attn_impl="eager", text_attn_impl="sdpa"), cpu_ranks())
     assert (policies.speech_attention, policies.text_attention) == ("eager", "sdpa")

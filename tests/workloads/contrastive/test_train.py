@@ -200,6 +200,11 @@ def test_plain_modules_and_fast_paths_have_the_same_losses(tree, tmp_path):
     train_here(tmp_path / "plain", tree, steps=5, fast_paths=False)
     assert losses(tmp_path / "fast") == pytest.approx(losses(tmp_path / "plain"), rel=1e-3)
     assert effective(tmp_path / "plain")["front_end"] == (False, False, "as requested")
+    found = effective(tmp_path / "fast")
+    assert found["fast_paths"][:2] == ("all", "front_end,positions")
+    assert found["tower_graph"] == found["text_graph"] == (True, False, "no GPU: device is cpu")
+    # What is not asked for is recorded too: a group that has it can be told from one that has not.
+    assert {"torch_compile", "mixed_precision", "precision", "model_load_dtype", "optimizer"} <= found.keys()
 
 
 @pytest.mark.parametrize("settings", [{}, {"torch_compile_dynamic": True}, {"torch_compile_dynamic": True, "fast_paths": False}])

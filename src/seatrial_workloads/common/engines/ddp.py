@@ -27,7 +27,7 @@ from seatrial_workloads.common.engines.engine import (
     load_trained_weights,
     trainable,
 )
-from seatrial_workloads.common.precision import Precision
+from seatrial_workloads.common.precision import Precision, choose_mixed_precision
 
 MODEL = "model.pt"
 
@@ -46,7 +46,8 @@ class DdpEngine:
         self._optimizer = create_torch_adam(self._parameters, options, ranks)
         self._scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision.needs_scaler)
         self._updates = 0
-        self.choices = ddp_choices(options, on_gpu=ranks.device.type == "cuda")
+        mixed = choose_mixed_precision(options.mixed_precision, self.name, 0, precision.effective)
+        self.choices = {**ddp_choices(options, on_gpu=ranks.device.type == "cuda"), "mixed_precision": mixed}
 
     def _wrap(self) -> nn.Module:
         if self._ranks.world_size == 1:

@@ -29,7 +29,7 @@ from seatrial_workloads.common.engines.engine import (
     trainable,
 )
 from seatrial_workloads.common.errors import summarize_error
-from seatrial_workloads.common.precision import TORCH_NAMES, Precision
+from seatrial_workloads.common.precision import AUTOCAST, TORCH_NAMES, WEIGHTS, Precision, choose_mixed_precision
 
 
 def deepspeed_config(options: EngineOptions, precision: str, mixed: str) -> dict[str, Any]:
@@ -60,27 +60,21 @@ def _zero_section(options: EngineOptions) -> dict[str, Any]:
     }
     if options.zero_stage == 3:
         section["stage3_param_persistence_threshold"] = options.persistence_threshold
+    else:
+        # A weight of odd size shifts all behind it, and matrix products with unaligned ones take twice as long on an H200.
+        section["parameter_alignment"] = options.parameter_alignment
     return section
 
 
 def _precision_section(precision: str, mixed: str) -> dict[str, Any]:
     if precision == "fp32":
         return {}
-    if mixed == "autocast":
+    if mixed == AUTOCAST:
         return {"torch_autocast": {"enabled": True, "dtype": TORCH_NAMES[precision]}}
     if precision == "bf16":
         # bf16 has the range of fp32: an overflow check would only synchronise with the GPU, and ddp has none either.
         return {"bf16": {"enabled": True, "check_grad_overflow": False}}
     return {"fp16": {"enabled": True}}
-
-
-def choose_mixed_precision(zero_stage: int, precision: str) -> Choice:
-    """Autocast with fp32 weights for ZeRO 0, as ddp does; 16-bit weights for the others, which save memory that way."""
-    if precision == "fp32":
-        return Choice("auto", "none", "fp32: no mixed precision")
-    if zero_stage == 0:
-        return Choice("auto", "autocast", "ZeRO 0 keeps weights in fp32, as ddp does")
-    return Choice("auto", "weights", f"ZeRO {zero_stage} keeps weights in {precision} and their fp32 copies in the optimiser")
 
 
 class CheckpointFiles:
@@ -180,6 +174,22 @@ def _check_accelerator(deepspeed: ModuleType, ranks: Ranks) -> None:
         )
 
 
+# Stages whose flat buffers can align each weight, and the key in training.pt that says so; earlier versions had neither.
+ALIGNED_STAGES = (1, 2)
+ALIGNMENT = "parameter_alignment"
+ALIGNED_BYTES = 16
+
+
+def saved_with_alignment(folder: Path) -> bool:
+    """Whether the weights of a checkpoint of ZeRO 1 or 2 are aligned: an engine must be created alike to load it."""
+    return bool(load_tensors(folder / TRAINING).get(ALIGNMENT, False))
+
+
+def odd_sizes_last(parameters: list[nn.Parameter]) -> list[nn.Parameter]:
+    """In one flat 16-bit buffer a weight of odd size shifts all behind it away from the alignment that fast matrix products need."""
+    return sorted(parameters, key=lambda parameter: parameter.numel() * 2 % ALIGNED_BYTES != 0)
+
+
 ZERO_3_CANNOT_COMPILE = "ZeRO 3 gathers weights in hooks that torch.compile cannot trace"
 
 
@@ -194,10 +204,11 @@ class DeepSpeedEngine:
         self._ranks, self._precision, self._options = ranks, precision, options
         self._updates = 0
         deepspeed = start_deepspeed(ranks, verbose=options.wall_clock_breakdown)
-        parameters = trainable(self.model)
+        mixed = choose_mixed_precision(options.mixed_precision, self.name, options.zero_stage, precision.effective)
+        self._autocasts_inside = mixed.effective == WEIGHTS
+        has_flat_weights = options.zero_stage == 0 and self._autocasts_inside
+        parameters = odd_sizes_last(trainable(self.model)) if has_flat_weights else trainable(self.model)
         optimizer, adam = create_adam(deepspeed, parameters, options, ranks, startup)
-        mixed = choose_mixed_precision(options.zero_stage, precision.effective)
-        self._autocasts_inside = mixed.effective == "weights"
         if self._autocasts_inside:
             self.model.forward = autocast_inside(self.model.forward, ranks.device.type, precision.dtype)
         config = deepspeed_config(options, precision.effective, mixed.effective)
@@ -205,10 +216,17 @@ class DeepSpeedEngine:
         self._files = CheckpointFiles(self._engine)
         if options.zero_stage == 0:
             self._drop_zero_0_overhead(parameters)
+        elif options.zero_stage in ALIGNED_STAGES:
+            # As for ZeRO 0, or the stages would differ by more than what they shard.
+            replace_attribute(self._engine.optimizer, "get_grad_norm_direct", functools.partial(gradient_norm, self._engine.optimizer))
+        if has_flat_weights:
+            _forget_steps(optimizer)
         self.cannot_compile = ZERO_3_CANNOT_COMPILE if options.zero_stage == 3 else None
         self.choices = {"optimizer": adam, "mixed_precision": mixed}
         if options.zero_stage == 0 and options.overlap_comm:
             self.choices["overlap_comm"] = Choice(True, False, "ZeRO 0 reduces gradients after the backward pass")
+        if options.zero_stage in ALIGNED_STAGES and not options.parameter_alignment:
+            self.choices["parameter_alignment"] = Choice(True, False, "the checkpoint was saved without")
 
     def _drop_zero_0_overhead(self, parameters: list[nn.Parameter]) -> None:
         """DeepSpeed's clipping handles weights one by one and synchronises with the GPU, and its all-reduce copies every gradient twice
@@ -222,7 +240,14 @@ class DeepSpeedEngine:
         return loss
 
     def backward(self, loss: Tensor) -> None:
-        self._engine.backward(loss)
+        scale = self._unapplied_scale
+        self._engine.backward(loss if scale == 1.0 else loss * scale)
+
+    @property
+    def _unapplied_scale(self) -> float:
+        """The loss scale of fp16 weights under ZeRO 0: DeepSpeed 0.19 divides the gradients by it without having multiplied the loss."""
+        config = getattr(self._engine.optimizer, "loss_scale_config", None)
+        return float(config.cur_scale) if config is not None else 1.0
 
     def step(self) -> None:
         for group in self._engine.optimizer.param_groups:
@@ -241,10 +266,9 @@ class DeepSpeedEngine:
                 str(folder.parent), tag=folder.name, save_latest=False, exclude_frozen_parameters=self._options.exclude_frozen
             )
         if self._ranks.rank == 0:
-            save_tensors(
-                folder / TRAINING,
-                {"updates": self._updates, "scaler": self._scaler.state_dict() if self._scaler is not None else {}, "extra": extra},
-            )
+            scaler = self._scaler.state_dict() if self._scaler is not None else {}
+            training = {"updates": self._updates, "scaler": scaler, ALIGNMENT: self._options.parameter_alignment}
+            save_tensors(folder / TRAINING, {**training, "extra": extra})
         save_random_states(folder, self._ranks.rank)
 
     def load(self, folder: Path) -> dict[str, Any]:
@@ -282,6 +306,25 @@ class DeepSpeedEngine:
         if self._engine is not None:
             self._engine.destroy()
         self._engine = self._files = None
+
+
+def gradient_norm(optimizer: Any, gradients: list[Tensor], parameters: list[nn.Parameter], norm_type: float = 2) -> Tensor:
+    """Norm of the gradients of all shards, -1 where it is not finite. DeepSpeed's own takes the norm of one gradient after the other, in
+    double precision, which is two kernels for each."""
+    assert norm_type == 2
+    own = [gradient for gradient in gradients if not getattr(gradient, "_zero_padding", False)]
+    norms = torch._foreach_norm(own, dtype=torch.float32) if own else [torch.zeros((), device=optimizer.device)]
+    squared = torch.stack(norms).square().sum()
+    torch.distributed.all_reduce(squared, group=optimizer.dp_process_group)
+    return torch.where(squared.isfinite(), squared.sqrt(), -1.0)
+
+
+def _forget_steps(adam: torch.optim.Optimizer) -> None:
+    """DeepSpeed allocates Adam's states for 16-bit weights under ZeRO 0 by a step without gradients; counted, it would shorten the first
+    real ones by a tenth."""
+    adam.state.clear()
+    for group in adam.param_groups:
+        group.pop("step", None)
 
 
 def autocast_inside(forward: Callable[..., Tensor], device_type: str, dtype: torch.dtype) -> Callable[..., Tensor]:

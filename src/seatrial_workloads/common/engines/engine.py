@@ -51,6 +51,8 @@ class EngineOptions:
     """Leave frozen weights out of checkpoints."""
     micro_batch: int = 1
     """Rows of one rank in one step."""
+    mixed_precision: str = "auto"
+    """How 16-bit formats are used: auto, autocast, weights or by_precision."""
 
     zero_stage: int = 0
     """Stage of ZeRO, 0 to 3."""
@@ -60,6 +62,8 @@ class EngineOptions:
     """Overlap communication with the backward pass."""
     bucket_size: int = 200_000_000
     """Elements per collective."""
+    parameter_alignment: bool = True
+    """Align each weight to 16 bytes in the flat buffers of ZeRO 1 and 2; false for checkpoints that were saved without."""
     persistence_threshold: int = 100_000
     """Weights with fewer elements are not sharded under ZeRO 3."""
     wall_clock_breakdown: bool = False

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from seatrial_workloads.common.compile import compile_or_fall_back
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice, as_requested
+from seatrial_workloads.common.effective import AS_REQUESTED, Choice, as_requested
 from seatrial_workloads.common.engines import Engine
-from seatrial_workloads.common.errors import summarize_error
+from seatrial_workloads.common.errors import StartupError, summarize_error
 from seatrial_workloads.common.precision import Precision, torch_dtype
+from seatrial_workloads.contrastive.alike import CAPTURING_MODES, FRONT_END, NONE, PARTS, POSITIONS, TEXT_GRAPH, TOWER_GRAPH, excluded_parts
 from seatrial_workloads.contrastive.batch import Batch, zero_batch
 from seatrial_workloads.contrastive.fast.front_end import ALIGNED, FourierPositions, MatrixFrontEnd, why_not_matrix
 from seatrial_workloads.contrastive.fast.graphs import WARM_UPS, GraphedTextEncoder, GraphedTower
@@ -22,43 +23,57 @@ from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTextModel
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
 
-# Modes in which torch.compile captures CUDA graphs itself.
-CAPTURING_MODES = ("reduce-overhead", "max-autotune")
-
 
 def apply_fast_paths(model: SpeechTextModel, settings: Settings, device: torch.device, load_dtype: str) -> dict[str, Choice]:
     """Apply all but the tower's CUDA graphs, which come last (`capture_tower`)."""
-    config, plain = model.tower.speech.config, _why_plain(settings)
-    no_positions = "the encoder has no separate positional convolution" if config.do_stable_layer_norm else ""
+    config = model.tower.speech.config
     reasons = {
-        "front_end": plain or why_not_matrix(config),
-        "positions": plain or no_positions,
-        "text_graph": plain or _why_no_text_graph(model, device),
+        FRONT_END: why_not_matrix(config),
+        POSITIONS: "the encoder has no separate positional convolution" if config.do_stable_layer_norm else "",
+        TEXT_GRAPH: _why_no_text_graph(model, device),
     }
-    if not reasons["front_end"]:
+    choices = {part: choose_part(settings, part, reason) for part, reason in reasons.items()}
+    if choices[FRONT_END].effective:
         model.paths.front_end = MatrixFrontEnd(model.tower.speech, torch_dtype(load_dtype)).to(device)
-    if not reasons["positions"]:
+    if choices[POSITIONS].effective:
         model.tower.speech.encoder.pos_conv_embed = FourierPositions(model.tower.speech.encoder.pos_conv_embed)
-    if not reasons["text_graph"]:
+    if choices[TEXT_GRAPH].effective:
         model.paths.text = GraphedTextEncoder(model.plain_text_encoder)
-    return {name: _choice(settings, reason) for name, reason in reasons.items()}
+    return choices
 
 
 def capture_tower(model: SpeechTextModel, settings: Settings, device: torch.device, precision: Precision) -> Choice:
     """CUDA graphs of the tower, compiled or not, for batches of the longest slice. No earlier step may be referenced: its gradients would
     be bound to a stream that is not captured."""
-    reason = _why_plain(settings) or _why_no_tower_graph(settings, model, device)
-    if reason:
-        return _choice(settings, reason)
+    choice = choose_part(settings, TOWER_GRAPH, "no GPU" if device.type != "cuda" else "")
+    if not choice.effective:
+        return choice
     graphed = GraphedTower(model.tower, model.paths.speech)
     try:
         with torch.no_grad():
             features = model.paths.front_end(torch.zeros(settings.micro_batch, longest_samples(settings), device=device))
         graphed.capture(features, torch.autocast(device.type, precision.dtype, enabled=precision.effective != "fp32", cache_enabled=False))
     except RuntimeError as error:
-        return Choice(True, False, summarize_error(error))
+        return choose_part(settings, TOWER_GRAPH, summarize_error(error))
     model.paths.speech = graphed
-    return as_requested(True)
+    return choice
+
+
+def choose_part(settings: Settings, part: str, reason: str) -> Choice:
+    """Whether a part is used; `reason` is why this node or model does not have it. A StartupError for a part of the user's own list."""
+    if part not in settings.fast_parts:
+        return as_requested(False)
+    reason = excluded_parts(settings).get(part) or reason
+    if reason and settings.requires_fast_parts:
+        raise StartupError(f"fast_paths names {part}, which is not available here: {reason}; leave it out, or use fast_paths=all")
+    return Choice(True, False, reason) if reason else as_requested(True)
+
+
+def summarize_parts(settings: Settings, choices: Mapping[str, Choice]) -> Choice:
+    """The setting `fast_paths` itself: the parts in use, and why the others are not."""
+    used = ",".join(part for part in PARTS if choices[part].effective)
+    missing = [f"{part}: {choices[part].reason}" for part in settings.fast_parts if not choices[part].effective]
+    return Choice(settings.fast_paths, used or NONE, "; ".join(missing) or AS_REQUESTED)
 
 
 def longest_samples(settings: Settings) -> int:
@@ -82,38 +97,11 @@ def pad_inputs(inputs: dict[str, Tensor | None], num_samples: int, num_frames: i
     return inputs
 
 
-def _choice(settings: Settings, reason: str) -> Choice:
-    if not settings.fast_paths:
-        return as_requested(False)
-    return Choice(True, False, reason) if reason else as_requested(True)
-
-
-def _why_plain(settings: Settings) -> str:
-    if not settings.fast_paths:
-        return "fast_paths is false"
-    if settings.zero_stage == 3:
-        return "ZeRO 3 gathers a module's weights only while that module itself is called"
-    return ""
-
-
 def _why_no_text_graph(model: SpeechTextModel, device: torch.device) -> str:
     if device.type != "cuda":
         return "no GPU"
     attention = model.text.config._attn_implementation
     return "" if attention == "sdpa" else f"attention of the text encoder is {attention}, not sdpa"
-
-
-def _why_no_tower_graph(settings: Settings, model: SpeechTextModel, device: torch.device) -> str:
-    if device.type != "cuda":
-        return "no GPU"
-    if settings.zero_stage:
-        return f"ZeRO {settings.zero_stage} hooks into the gradients, and a capture with its hooks was seen to fail"
-    if settings.length_buckets:
-        return "length_buckets: batches have several shapes"
-    if settings.torch_compile and settings.torch_compile_mode in CAPTURING_MODES:
-        return f"torch.compile captures CUDA graphs itself in mode {settings.torch_compile_mode}"
-    attention = model.tower.speech.config._attn_implementation
-    return "flash_attention_2 reads lengths back from the GPU" if attention == "flash_attention_2" else ""
 
 
 Inputs = Callable[[Batch], Mapping[str, Any]]

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from seatrial.core.linux import garbage_collector_off
 from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTower
@@ -71,13 +74,17 @@ def attend_mask(token_mask: Tensor) -> Tensor:
 
 
 class GraphedTower:
-    """The speech tower as CUDA graphs of one shape. Capture after DeepSpeed has moved the parameters."""
+    """The speech tower as CUDA graphs of one shape. Capture after DeepSpeed has moved the parameters.
+
+    The graphs belong to copies of the parameters that share their memory: hooks of DDP and ZeRO, and the streams these were made on, stay
+    out of the capture. A replayed backward copies the gradients out of the graph and hands them to the parameters themselves, all at once:
+    hooks see them as those of any other operation, and communication cannot overlap with the tower's backward pass.
+    """
 
     def __init__(self, tower: SpeechTower, encode: SpeechEncoder) -> None:
         self._tower, self._encode = tower, encode
         self._graphs: dict[bool, Callable[..., Tensor]] = {}
         self._shape: torch.Size | None = None
-        self._pool = torch.cuda.graph_pool_handle()
 
     def capture(self, features: Tensor, precision: AbstractContextManager[object]) -> None:
         """Capture both graphs for features of this shape; `precision` is training's autocast without its cache: a cached cast would be
@@ -85,14 +92,12 @@ class GraphedTower:
         # Garbage collected during a capture, such as an older graph, would invalidate it.
         gc.collect()
         frames = torch.ones(features.shape[:2], dtype=torch.bool, device=features.device)
-        with precision, warnings.catch_warnings(), garbage_collector_off():
-            # make_graphed_callables warms up on its own stream, and torch then warns about that.
-            warnings.filterwarnings("ignore", message="(The AccumulateGrad node's stream|Attempting to run cuBLAS)")
+        pool = torch.cuda.graph_pool_handle()
+        with precision, garbage_collector_off(), warnings.catch_warnings():
+            # The first backward pass of a process: its thread has no context yet, and torch sets it.
+            warnings.filterwarnings("ignore", message="Attempting to run cuBLAS")
             for masked, samples in ((False, (features, ~frames)), (True, (features, ~frames, frames))):
-                graphed = torch.cuda.make_graphed_callables(
-                    _Capturable(self._tower, self._encode), samples, allow_unused_input=True, pool=self._pool
-                )
-                self._graphs[masked] = graphed
+                self._graphs[masked] = _capture(self._tower, self._with_masks_last, samples, pool)
         self._shape = features.shape
 
     def __call__(self, features: Tensor, frame_mask: Tensor | None, time_mask: Tensor | None) -> Tensor:
@@ -103,16 +108,97 @@ class GraphedTower:
         graphed = self._graphs[frame_mask is not None]
         return graphed(features, time_mask) if frame_mask is None else graphed(features, time_mask, frame_mask)
 
+    def _with_masks_last(self, features: Tensor, time_mask: Tensor, frame_mask: Tensor | None = None) -> Tensor:
+        return self._encode(features, frame_mask, time_mask)
 
-class _Capturable(nn.Module):
-    """The tower with a signature that a capture takes: tensors only, the optional one last."""
 
-    def __init__(self, tower: SpeechTower, encode: SpeechEncoder) -> None:
-        super().__init__()
-        self.tower = tower
-        # A bound method or compiled function, kept out of the submodules.
-        self.__dict__["encode"] = encode
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _CapturedFunction:
+    """Forward and backward of a function as two graphs over fixed memory."""
 
-    def forward(self, features: Tensor, time_mask: Tensor, frame_mask: Tensor | None = None) -> Tensor:
-        encoded: Tensor = self.encode(features, frame_mask, time_mask)
-        return encoded
+    inputs: tuple[Tensor, ...]
+    parameters: tuple[nn.Parameter, ...]
+    """The model's own, which get the gradients."""
+    output: Tensor
+    output_gradient: Tensor
+    gradients: tuple[Tensor | None, ...]
+    """One for each parameter, None for an unused one."""
+    forward: torch.cuda.CUDAGraph
+    backward: torch.cuda.CUDAGraph
+
+    def __call__(self, *inputs: Tensor) -> Tensor:
+        output: Tensor = _Replay.apply(self, *inputs, *self.parameters)
+        return output
+
+
+class _Replay(torch.autograd.Function):
+    """What replays overwrite is copied: a hook or the caller may keep a gradient or an output."""
+
+    @staticmethod
+    def forward(ctx: Any, captured: _CapturedFunction, *tensors: Tensor) -> Tensor:
+        for own, given in zip(captured.inputs, tensors, strict=False):
+            own.copy_(given)
+        captured.forward.replay()
+        ctx.captured = captured
+        return captured.output.clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *output_gradients: Tensor) -> tuple[Tensor | None, ...]:
+        captured: _CapturedFunction = ctx.captured
+        captured.output_gradient.copy_(output_gradients[0])
+        captured.backward.replay()
+        used = [gradient for gradient in captured.gradients if gradient is not None]
+        copies = [torch.empty_like(gradient) for gradient in used]
+        torch._foreach_copy_(copies, used)
+        left = iter(copies)
+        of_inputs = (None,) * (1 + len(captured.inputs))
+        return *of_inputs, *(None if gradient is None else next(left) for gradient in captured.gradients)
+
+
+def _capture(module: nn.Module, function: Callable[..., Tensor], samples: tuple[Tensor, ...], pool: Any) -> _CapturedFunction:
+    """`function` of `module`'s parameters and of tensors like `samples`, which need no gradient."""
+    inputs = tuple(sample.clone() for sample in samples)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    forward, backward = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
+    with sharing_copies(module) as copies, torch.cuda.stream(stream):
+        leaves = list(copies.values())
+        for _ in range(WARM_UPS):
+            warm = function(*inputs)
+            output_gradient = torch.zeros_like(warm)
+            torch.autograd.grad(warm, leaves, output_gradient, allow_unused=True)
+            del warm
+        with torch.cuda.graph(forward, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            output = function(*inputs)
+        with torch.cuda.graph(backward, pool=pool, stream=stream, capture_error_mode="thread_local"):
+            gradients = torch.autograd.grad(output, leaves, output_gradient, allow_unused=True)
+    torch.cuda.current_stream().wait_stream(stream)
+    return _CapturedFunction(
+        inputs=inputs,
+        parameters=tuple(copies),
+        output=output.detach(),
+        output_gradient=output_gradient,
+        gradients=gradients,
+        forward=forward,
+        backward=backward,
+    )
+
+
+@contextlib.contextmanager
+def sharing_copies(module: nn.Module) -> Iterator[dict[nn.Parameter, nn.Parameter]]:
+    """Replace every trained parameter of `module` by a leaf with the same memory and without hooks; yields parameter → leaf."""
+    owners = [
+        (owner, name, parameter)
+        for owner in module.modules()
+        for name, parameter in owner.named_parameters(recurse=False, remove_duplicate=False)
+        if parameter.requires_grad
+    ]
+    copies = {parameter: nn.Parameter(parameter.detach()) for _, _, parameter in owners}
+    try:
+        for owner, name, parameter in owners:
+            owner._parameters[name] = copies[parameter]
+        yield copies
+    finally:
+        for owner, name, parameter in owners:
+            owner._parameters[name] = parameter

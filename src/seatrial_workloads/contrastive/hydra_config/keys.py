@@ -85,6 +85,7 @@ KEYS: dict[str, Key] = {
         fields=("precision",),
         help="Number format: auto, bf16, fp16 or fp32; overrides the two `enabled` keys of deepspeed_config_yaml; null lets those decide.",
     ),
+    f"{TRAIN}.mixed_precision": to("mixed_precision"),
     f"{TRAIN}.seed": to("seed"),
     f"{TRAIN}.deterministic": to("deterministic"),
     f"{TRAIN}.cudnn_benchmark": to("cudnn_benchmark"),

@@ -6,6 +6,7 @@ Hydra accepts `++train.typo=1` and unknown names in config files; here every nam
 from __future__ import annotations
 
 import re
+import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -124,6 +125,9 @@ def _converted(key: Key, value: Any) -> Any:
     if kind is int:
         # DeepSpeed's configs write 2e8 for an integer.
         return int(value) if _is_number(value) and value == int(value) else None
+    if str in typing.get_args(kind) and isinstance(value, list):
+        # Hydra reads `a,b` as two values to sweep over; a list is `[a,b]`.
+        return ",".join(map(str, value))
     return value if isinstance(value, kind) else None
 
 
