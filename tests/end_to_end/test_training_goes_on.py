@@ -1,4 +1,4 @@
-"""A training that crashed or was killed goes on from its last checkpoint when the same command is typed again; runs of a sweep do not."""
+"""A training that crashed goes on from its last checkpoint when the same command is typed again. Killed ones are in tests/faults."""
 
 from __future__ import annotations
 
@@ -20,17 +20,6 @@ launcher: python
 steps: 12
 telemetry: {{gpu_s: null, host_s: null}}
 criteria: [{{metric: steps_done, at_least: 12}}, {{metric: loss_falls, scope: every_run}}]
-output: out
-"""
-TINY = f"""
-name: tiny
-workload: tiny_lm
-settings: {{d_model: 16, n_layers: 1, n_heads: 2, seq_len: 16, vocab_size: 16, checkpoint_every: 5, device: cpu}}
-launcher: torchrun
-place: {{kind: local, ranks: 2}}
-env: {{PYTHONPATH: {KILLED_AFTER_CHECKPOINT}}}
-steps: 40
-telemetry: {{gpu_s: null, host_s: null}}
 output: out
 """
 
@@ -63,18 +52,3 @@ def test_a_script_that_crashed_goes_on_and_the_report_joins_its_attempts(harness
     assert (row["attempt"], row["resumed_from"], row["resumed_at"], row["lost_steps"]) == ("2", "1", "7", "1")
     assert float(row["first_loss"]) == pytest.approx(9.0), "of the whole training"
     assert "Trained in 2 attempts: attempt 2 went on at step 7" in harness.out.summary_md.read_text()
-
-
-@pytest.mark.torch
-@pytest.mark.slow
-def test_a_ddp_training_that_was_killed_ends_with_the_losses_of_one_that_was_not(harness: Harness) -> None:
-    plan = str(harness.plan(TINY))
-    harness.run("run", plan, code=None)
-    assert outcome(harness, 1)["outcome"] == "failed"
-    harness.run("run", plan)
-    resumed_at = outcome(harness, 2)["resumed_at"]
-    assert resumed_at >= 6
-    harness.run("run", plan, "--again")
-    for rank in (0, 1):
-        undisturbed, resumed = losses(harness, 3, rank), losses(harness, 2, rank)
-        assert resumed == {step: loss for step, loss in undisturbed.items() if step >= resumed_at}

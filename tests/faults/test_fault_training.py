@@ -1,4 +1,4 @@
-"""Stage 1 trainings whose ranks are killed and that go on from their last whole checkpoint, under every engine."""
+"""Trainings whose ranks are killed and that go on from their last whole checkpoint, under every engine."""
 
 from __future__ import annotations
 
@@ -18,6 +18,19 @@ pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="deepspeed is not installed"),
 ]
+
+
+TINY = f"""
+name: tiny
+workload: tiny_lm
+settings: {{d_model: 16, n_layers: 1, n_heads: 2, seq_len: 16, vocab_size: 16, checkpoint_every: 5, device: cpu}}
+launcher: torchrun
+place: {{kind: local, ranks: 2}}
+env: {{PYTHONPATH: {KILLED_AFTER_CHECKPOINT}}}
+steps: 40
+telemetry: {{gpu_s: null, host_s: null}}
+output: out
+"""
 
 
 def plan(engine: str, zero_stage: int, ranks: int) -> str:
@@ -89,3 +102,16 @@ def only_run(harness: Harness) -> RunPaths:
 
 def read_lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
+
+
+def test_a_ddp_training_that_was_killed_ends_with_the_losses_of_one_that_was_not(harness: Harness) -> None:
+    plan = str(harness.plan(TINY))
+    harness.run("run", plan, code=None)
+    assert outcome(harness, 1)["outcome"] == "failed"
+    harness.run("run", plan)
+    resumed_at = outcome(harness, 2)["resumed_at"]
+    assert resumed_at >= 6
+    harness.run("run", plan, "--again")
+    for rank in (0, 1):
+        undisturbed, resumed = losses(harness, 3, rank), losses(harness, 2, rank)
+        assert resumed == {step: loss for step, loss in undisturbed.items() if step >= resumed_at}
