@@ -33,6 +33,10 @@ output: out
 """
 
 
+# Each start of DeepSpeed costs ten seconds: with the others only the steps that were taken twice are compared.
+COMPARED = (("ddp", 0), ("deepspeed", 1))
+
+
 def plan(engine: str, zero_stage: int, ranks: int) -> str:
     return f"""
 name: training
@@ -75,12 +79,15 @@ def test_a_killed_training_goes_on_from_its_last_whole_checkpoint(harness: Harne
     # Of a rank that was killed, the last lines may be missing: its checkpoint is one that it had reached.
     reached = max(first_step - 1, *losses(harness, 1), *(json.loads(line)["step"] or 0 for line in read_lines(killed.heartbeat(0))))
     assert (ended["outcome"], ended["lost_steps"]) == ("ok", reached + 1 - first_step)
+    resumed = losses(harness, 2)
+    assert resumed.items() >= {step: loss for step, loss in losses(harness, 1).items() if step >= first_step}.items()
     if zero_stage == 1:
         skips_a_truncated_checkpoint(harness, training)
-    harness.run("run", training, "--again")
-    undisturbed = losses(harness, len(only_run(harness).attempts()))
-    assert len(undisturbed) == 16
-    assert losses(harness, 2) == {step: loss for step, loss in undisturbed.items() if step >= first_step}
+    if (engine, zero_stage) in COMPARED:
+        harness.run("run", training, "--again")
+        undisturbed = losses(harness, len(only_run(harness).attempts()))
+        assert len(undisturbed) == 16
+        assert resumed == {step: loss for step, loss in undisturbed.items() if step >= first_step}
 
 
 def skips_a_truncated_checkpoint(harness: Harness, training: str) -> None:
