@@ -18,6 +18,8 @@ axes:
 repeats: 2
 order: rounds
 steps: 40
+# So that some windows do not contain step 0.
+timing: {timing_window: 10}
 output: out
 """
 
