@@ -15,6 +15,7 @@ from typing import Any
 
 from seatrial.core.errors import UsageError, nearest
 from seatrial.core.ports import LAST_PORT
+from seatrial_workloads.common.precision import MIXED_CHOICES
 from seatrial_workloads.contrastive.settings import Settings
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,11}")
@@ -254,8 +255,12 @@ TRAINER_VARIABLES: dict[str, tuple[tuple[str, ...], Kind, str]] = {
     "TRAIN_RESUME_FROM": (("resume_from",), PATH, "A checkpoint or run folder to resume from."),
     "TRAIN_GATHER_NEGATIVES": (("gather_negatives",), FLAG, "Use the utterances of all ranks as negatives."),
     "TRAIN_MASK_TIME_PROB": (("mask_time_prob",), number(0), "Share of audio frames masked in training."),
-    "FAST_PATHS": (("fast_paths",), PART_LIST, "The trainer's own speed-ups: which parts are used."),
-    "MIXED_PRECISION": (("mixed_precision",), WORD, "How 16-bit training is done: autocast or weights."),
+    "FAST_PATHS": (("fast_paths",), PART_LIST, "The trainer's own speed-ups: which parts are used; without it, equal."),
+    "MIXED_PRECISION": (
+        ("mixed_precision",),
+        one_of(*MIXED_CHOICES),
+        "How bf16 and fp16 are used; without it, in a way that ZeRO 0 and 1 both have.",
+    ),
     "TRAIN_MIN_MAX_AUDIO_SECOND": (("min_slice_s", "max_slice_s"), pair("1.0,3.0"), "Shortest and longest random slice."),
     "TRAIN_LR": (("lr",), number(0), "Learning rate of Adam at the end of the warm-up."),
     "TRAIN_BETAS": (("beta1", "beta2"), pair("0.8,0.999"), "The two betas of Adam."),
