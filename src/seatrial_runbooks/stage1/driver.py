@@ -116,8 +116,9 @@ def with_declared(plan: CampaignPlan) -> CampaignPlan:
     """The plan with what the trainer declares about its effective settings: to the plan train.py is a script, of which nothing is known."""
     from seatrial.plan import workloads
 
-    declared = {"follows": workloads.follows(TRAINER_WORKLOAD), "alike_by": alike_by(workloads.alike_by(TRAINER_WORKLOAD))}
-    return replace(plan, runs=tuple(replace(run, workload=replace(run.workload, **declared)) for run in plan.runs))
+    follows, remedies = workloads.follows(TRAINER_WORKLOAD), alike_by(workloads.alike_by(TRAINER_WORKLOAD))
+    runs = (replace(run, workload=replace(run.workload, follows=follows, alike_by=remedies)) for run in plan.runs)
+    return replace(plan, runs=tuple(runs))
 
 
 def remove_from_environment(environ: MutableMapping[str, str], variables: Variables) -> list[str]:

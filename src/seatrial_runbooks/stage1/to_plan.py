@@ -183,14 +183,16 @@ def alike_settings(variables: Variables, zero_stages: Sequence[int]) -> tuple[di
     train.py is a script to the plan, which therefore does not make its groups alike itself."""
     given = {setting: variables[name] for setting, name in ALIKE_VARIABLES.items() if variables[name] is not None}
     engine = variables["TRAIN_ENGINE"] or "deepspeed"
-    stages = {*zero_stages, *(PROCEDURE_ZERO_STAGES if engine == "deepspeed" else ())}
+    is_open = engine == "deepspeed" and given.get("mixed_precision", "auto") == "auto"
+    stages = {*zero_stages, *(PROCEDURE_ZERO_STAGES if is_open else ())}
     fixed = fixed_settings(variables)
     shared = {"engine": engine, **{name: fixed[name] for name in DECIDING if name in fixed}, **given}
     try:
-        return equal_settings({f"ZeRO {stage}": {**shared, "zero_stage": stage} for stage in sorted(stages)}, given)
+        values, notes = equal_settings({f"ZeRO {stage}": {**shared, "zero_stage": stage} for stage in sorted(stages)}, given)
     except ValueError:
         # A wrong value, which is reported of its variable when the groups are checked.
         return {}, ()
+    return values, notes
 
 
 def alike_notes(variables: Variables) -> list[str]:

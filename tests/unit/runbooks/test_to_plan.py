@@ -380,6 +380,12 @@ PARTS = "front_end,positions,text_graph,tower_graph"
         ({"SWEEP_ZERO_STAGES": "0,3", "FAST_PATHS": "equal"}, "equal:none", "by_precision"),
         ({"SWEEP_ZERO_STAGES": "0,3", "FAST_PATHS": "all"}, "all", "by_precision"),
         ({"FAST_PATHS": "front_end,positions", "MIXED_PRECISION": "weights"}, "front_end,positions", "weights"),
+        # ZeRO 1, which has no autocast in fp16, is not among the groups.
+        (
+            {"MIXED_PRECISION": "autocast", "PRECISION_MODE": "fp16", "SWEEP_ZERO_STAGES": "0"},
+            "equal:front_end,positions,tower_graph",
+            "autocast",
+        ),
         ({"MIXED_PRECISION": "autocast", "PRECISION_MODE": "bf16"}, f"equal:{PARTS}", "autocast"),
     ],
 )
