@@ -23,10 +23,12 @@ from seatrial.core.paths import CampaignPaths
 from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.stage1.command_line import echo, run_reporting_errors
 from seatrial_runbooks.stage1.driver_output import logged_to, notes, plan_terms_as_variables
-from seatrial_runbooks.stage1.to_plan import TRAINER, plan_mappings
+from seatrial_runbooks.stage1.to_plan import TRAINER, alike_by, alike_notes, plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, shortened_names, unknown_names
 
 NAME = "run_stage1_ab_bench.sh"
+TRAINER_WORKLOAD = "contrastive"
+"""The bundled workload that train.py starts."""
 PLACE_IN_VARIABLES = "(Here place.include is INCLUDE; for CPU ranks use INCLUDE=localhost and WORLD_SIZE=N.)"
 HELP, DRY_RUN, YES, RUNBOOK = "--help", "--dry-run", "--yes", "--runbook"
 
@@ -93,7 +95,7 @@ def prepare_plans(all_variables: Sequence[Variables], options: Options, **more: 
         dry_run = options.dry_run or variables["DRY_RUN"]
         mappings = [{**mapping, **more} for mapping in plan_mappings(variables, cwd, now, options.trainer)]
         try:
-            resolved = [resolve_plan(plan_from_mapping(mapping, NAME), source=NAME, cwd=cwd) for mapping in mappings]
+            resolved = [with_declared(resolve_plan(plan_from_mapping(mapping, NAME), source=NAME, cwd=cwd)) for mapping in mappings]
         except PlanError as error:
             raise UsageError(plan_terms_as_variables(str(error).removeprefix(f"{NAME}: "))) from error
         check_baseline(resolved, variables)
@@ -108,6 +110,15 @@ def prepare_plans(all_variables: Sequence[Variables], options: Options, **more: 
         ]
     check_run_count([one.plan for one in plans], options.yes or options.dry_run)
     return plans
+
+
+def with_declared(plan: CampaignPlan) -> CampaignPlan:
+    """The plan with what the trainer declares about its effective settings: to the plan train.py is a script, of which nothing is known."""
+    from seatrial.plan import workloads
+
+    follows, remedies = workloads.follows(TRAINER_WORKLOAD), alike_by(workloads.alike_by(TRAINER_WORKLOAD))
+    runs = (replace(run, workload=replace(run.workload, follows=follows, alike_by=remedies)) for run in plan.runs)
+    return replace(plan, runs=tuple(runs))
 
 
 def remove_from_environment(environ: MutableMapping[str, str], variables: Variables) -> list[str]:
@@ -154,7 +165,8 @@ def print_head(plans: Sequence[DriverPlan], more: Sequence[str]) -> None:
     from seatrial_runbooks.stage1.driver_output import head_lines
 
     variables = plans[0].variables
-    for line in [*head_lines(variables, [one.plan for one in plans]), *more, *notes(variables)]:
+    alike = [f"[INFO] {note}" for note in alike_notes(variables)]
+    for line in [*head_lines(variables, [one.plan for one in plans]), *more, *notes(variables), *alike]:
         echo(line)
 
 
@@ -170,6 +182,9 @@ def print_plans(plans: Sequence[DriverPlan]) -> int:
         echo(line)
     with tempfile.TemporaryDirectory() as folder:
         for one in plans:
+            # Comments: what is printed stays a plan.
+            for note in alike_notes(one.variables):
+                echo(f"# {note}")
             path = Path(folder) / f"{one.plan.name}.yaml"
             write_text(path, plan_yaml(one.mapping))
             echo(path.read_text(encoding="utf-8"))

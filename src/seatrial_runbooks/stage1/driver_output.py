@@ -62,6 +62,7 @@ PLAN_TERMS = {
     "timing.sync": "ENABLE_CUDA_SYNC_TIMING",
     "timing.log_every": "SWEEP_LOG_EVERY",
     "timing.tail_points": "TAIL_TIMING_POINTS",
+    "--from-start": "RESUME_RUNS=false",
     "rank_scope: all": "TIMING_RANK_SCOPE=all",
 }
 

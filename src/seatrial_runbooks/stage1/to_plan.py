@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from seatrial.records.caution import Scalar
 from seatrial.records.columns import SWEEP_LABELS as LABELS
 from seatrial.records.columns import TRAINER_KEYS
 from seatrial_runbooks.stage1.variables import AB, BOTH, NO_CHECKPOINT, PATH, SWEEP, TRAINER_VARIABLES, VARIABLES, Variables
+from seatrial_workloads.contrastive.settings import equal_settings
 
 
 def place_of(variables: Variables) -> dict[str, Any]:
@@ -130,6 +131,7 @@ FROM_VARIABLE = {
     "precision": "PRECISION_MODE",
 }
 BOUNDARIES = "bucket_boundaries_s"
+ALIKE_VARIABLES = {"fast_paths": "FAST_PATHS", "mixed_precision": "MIXED_PRECISION"}
 _UNQUOTED = re.compile(r"[A-Za-z0-9_./-]+")
 _YAML_KEYWORDS = ("null", "none", "true", "false", "yes", "no", "on", "off")
 
@@ -169,6 +171,47 @@ def lane_of(zero_stages: Sequence[int]) -> dict[str, Any]:
     return {"zero_stage": sorted(set(zero_stages)) if several else MAINLINE_ZERO_STAGE, **MAINLINE}
 
 
+# Stages that commands of the procedure are compared across, whichever of them one command names: phase B has one command for each, and a
+# longer list keeps the runs that are there.
+PROCEDURE_ZERO_STAGES = (0, 1)
+# What decides which fast paths and which mixed precision a run can have, beside its ZeRO stage.
+DECIDING = ("precision", "device", "length_buckets", "torch_compile", "torch_compile_mode", "speech_attn_impl", "text_attn_impl")
+
+
+def alike_settings(variables: Variables, zero_stages: Sequence[int]) -> tuple[dict[str, str], tuple[str, ...]]:
+    """`fast_paths` and `mixed_precision` that all groups have, where FAST_PATHS and MIXED_PRECISION leave them open, and one line on each.
+    train.py is a script to the plan, which therefore does not make its groups alike itself."""
+    given = {setting: variables[name] for setting, name in ALIKE_VARIABLES.items() if variables[name] is not None}
+    engine = variables["TRAIN_ENGINE"] or "deepspeed"
+    is_open = engine == "deepspeed" and given.get("mixed_precision", "auto") == "auto"
+    stages = {*zero_stages, *(PROCEDURE_ZERO_STAGES if is_open else ())}
+    fixed = fixed_settings(variables)
+    shared = {"engine": engine, **{name: fixed[name] for name in DECIDING if name in fixed}, **given}
+    try:
+        values, notes = equal_settings({f"ZeRO {stage}": {**shared, "zero_stage": stage} for stage in sorted(stages)}, given)
+    except ValueError:
+        # A wrong value, which is reported of its variable when the groups are checked.
+        return {}, ()
+    return values, notes
+
+
+def alike_notes(variables: Variables) -> list[str]:
+    """What was made the same in all groups and why, in the driver's words; one line each."""
+    found = dict.fromkeys(note for mode in modes_of(variables) for note in alike_settings(variables, zero_stages(variables, mode))[1])
+    return [_in_variables(note) for note in found]
+
+
+def alike_by(declared: Mapping[str, str]) -> dict[str, str]:
+    """Effective setting → what makes it alike in two groups, as the driver's user types it."""
+    return {setting: _in_variables(remedy) for setting, remedy in declared.items()}
+
+
+def _in_variables(text: str) -> str:
+    for setting, name in ALIKE_VARIABLES.items():
+        text = text.replace(setting, name)
+    return text
+
+
 def group_settings(variables: Variables, prefix: str, names: dict[str, str]) -> dict[str, Scalar]:
     """Settings of one group of MODE=ab, or of every group of the sweep."""
     return {setting: variables[f"{prefix}{ending}"] for ending, setting in names.items()}
@@ -183,17 +226,20 @@ def trainer_args(variables: Variables, settings: dict[str, Scalar]) -> list[str]
         *(f"{key}={_placeholder(setting, settings.get(setting))}" for key, setting in keys.items()),
         *_switches(variables["PRECISION_MODE"]),
         *(f"++train.{key}={value_text(value)}" for key, value in timing_keys(variables).items()),
-        *_further_keys(variables),
+        *_further_keys(variables, settings),
     ]
 
 
-def _further_keys(variables: Variables) -> Iterator[str]:
-    """Of the variables that the original driver did not have, only those that are given: other commands stay as they were, and so do the
-    hashes of their runs."""
-    from seatrial_workloads.contrastive.hydra_config.keys import KEYS
+def _further_keys(variables: Variables, alike: Collection[str]) -> Iterator[str]:
+    """Of the variables that the original driver did not have, only those that are given, and what is made `alike` in all groups."""
+    from seatrial_workloads.contrastive.hydra_config.keys import KEYS, source_of
 
     for name, (settings, _, _) in TRAINER_VARIABLES.items():
         value = variables[name]
+        if settings[0] in alike:
+            # In quotes: a list of parts has commas.
+            yield f"++{source_of(settings[0])}='{{{settings[0]}}}'"
+            continue
         if name not in variables.given:
             continue
         # Several keys may set one setting: both ZeRO buckets have one size.
@@ -282,10 +328,21 @@ LONGEST_NAME = 80
 
 def plan_mappings(variables: Variables, cwd: Path, now: datetime, trainer: Path = TRAINER) -> list[dict[str, Any]]:
     """The plans, in order of execution."""
-    modes = (AB, SWEEP) if variables["MODE"] == BOTH else (variables["MODE"],)
     output = str(cwd / (variables["OUTPUT_ROOT"] or now.strftime(DEFAULT_OUTPUT)))
     builders = {AB: _ab, SWEEP: _sweep}
-    return [{**builders[mode](variables, trainer), **_common_keys(variables), "output": escape(output)} for mode in modes]
+    return [{**builders[mode](variables, trainer), **_common_keys(variables), "output": escape(output)} for mode in modes_of(variables)]
+
+
+def modes_of(variables: Variables) -> tuple[str, ...]:
+    """AB, SWEEP or both."""
+    return (AB, SWEEP) if variables["MODE"] == BOTH else (variables["MODE"],)
+
+
+def zero_stages(variables: Variables, mode: str) -> list[int]:
+    """Of all groups of the mode."""
+    if mode == SWEEP:
+        return sorted(set(variables["SWEEP_ZERO_STAGES"]))
+    return sorted({int(variables[f"{prefix}ZERO_STAGE"]) for prefix in AB_GROUPS.values()})
 
 
 def num_steps(variables: Variables) -> int:
@@ -324,29 +381,31 @@ def _ab(variables: Variables, trainer: Path) -> dict[str, Any]:
         "name": "stage1-ab",
         "mode": AB,
         "order": "rounds" if variables["ORDER"] == "nested" else "interleaved",
-        **_workload(variables, trainer, settings),
+        **_workload(variables, trainer, settings, zero_stages(variables, AB)),
         "axes": {"variant": {"bundles": bundles}},
         # The procedure's A/B runs the loop under ZeRO 1, old and tuned alike.
-        "lane": {**MAINLINE, "zero_stage": sorted({int(bundle["zero_stage"] or 0) for bundle in bundles.values()})},
+        "lane": {**MAINLINE, "zero_stage": zero_stages(variables, AB)},
         "timing": _timing(variables, log_every(variables, AB)),
     }
 
 
 def _sweep(variables: Variables, trainer: Path) -> dict[str, Any]:
     values = sweep_values(variables)
+    settings = {**fixed_settings(variables), **group_settings(variables, "SWEEP_", GROUP_SETTINGS)}
     return {
         "name": sweep_name(values),
         "mode": SWEEP,
         "prefix": SWEEP,
         "order": variables["ORDER"],
-        **_workload(variables, trainer, {**fixed_settings(variables), **group_settings(variables, "SWEEP_", GROUP_SETTINGS)}),
+        **_workload(variables, trainer, settings, zero_stages(variables, SWEEP)),
         "axes": {axis: {"label": LABELS[axis], "values": list(taken)} for axis, taken in values.items()},
         "lane": lane_of(values["zero_stage"]),
         "timing": _timing(variables, log_every(variables, SWEEP)),
     }
 
 
-def _workload(variables: Variables, trainer: Path, settings: dict[str, Scalar]) -> dict[str, Any]:
+def _workload(variables: Variables, trainer: Path, own: dict[str, Scalar], stages: Sequence[int]) -> dict[str, Any]:
+    settings = {**own, **alike_settings(variables, stages)[0]}
     # Absolute: it is part of the run's hash, which must not depend on the working directory.
     return {"workload": {"script": escape(str(trainer.absolute())), "args": trainer_args(variables, settings)}, "settings": settings}
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from seatrial.core.errors import UsageError, nearest
 from seatrial.core.ports import LAST_PORT
+from seatrial_workloads.common.precision import MIXED_CHOICES
 from seatrial_workloads.contrastive.settings import Settings
 
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,11}")
@@ -254,8 +255,12 @@ TRAINER_VARIABLES: dict[str, tuple[tuple[str, ...], Kind, str]] = {
     "TRAIN_RESUME_FROM": (("resume_from",), PATH, "A checkpoint or run folder to resume from."),
     "TRAIN_GATHER_NEGATIVES": (("gather_negatives",), FLAG, "Use the utterances of all ranks as negatives."),
     "TRAIN_MASK_TIME_PROB": (("mask_time_prob",), number(0), "Share of audio frames masked in training."),
-    "FAST_PATHS": (("fast_paths",), PART_LIST, "The trainer's own speed-ups: which parts are used."),
-    "MIXED_PRECISION": (("mixed_precision",), WORD, "How 16-bit training is done: autocast or weights."),
+    "FAST_PATHS": (("fast_paths",), PART_LIST, "The trainer's own speed-ups: which parts are used; without it, equal."),
+    "MIXED_PRECISION": (
+        ("mixed_precision",),
+        one_of(*MIXED_CHOICES),
+        "How bf16 and fp16 are used; without it, in a way that ZeRO 0 and 1 both have.",
+    ),
     "TRAIN_MIN_MAX_AUDIO_SECOND": (("min_slice_s", "max_slice_s"), pair("1.0,3.0"), "Shortest and longest random slice."),
     "TRAIN_LR": (("lr",), number(0), "Learning rate of Adam at the end of the warm-up."),
     "TRAIN_BETAS": (("beta1", "beta2"), pair("0.8,0.999"), "The two betas of Adam."),
@@ -299,7 +304,13 @@ SECTIONS: dict[str, tuple[Variable, ...]] = {
         Variable("REPEATS", "3", whole(1, MOST_REPEATS), "repeats", "Runs of each group."),
         Variable("MAX_STEPS", "5000", POSITIVE, "steps", "Number of the last step: steps 0 to MAX_STEPS run, one more than this."),
         Variable("ORDER", "nested", one_of("nested", "interleaved"), "order", "nested (ab in rounds) or interleaved in shuffled rounds."),
-        Variable("RESUME_RUNS", "true", FLAG, "--again when false", "Skip runs already finished in OUTPUT_ROOT."),
+        Variable(
+            "RESUME_RUNS",
+            "true",
+            FLAG,
+            "--again and --from-start when false",
+            "Skip runs already finished in OUTPUT_ROOT; a single run that was stopped goes on from its last checkpoint.",
+        ),
         Variable("STOP_ON_ERROR", "0", SWITCH, "stop_on_error", "1 stops at the first failed run."),
         Variable("BASELINE_GROUP", "old_like", WORD, "baseline", "Baseline of speedup_vs_baseline."),
         Variable("NEEDS", "", PATH, "needs", "Folder of a phase B that must have passed here before anything starts; none if omitted."),

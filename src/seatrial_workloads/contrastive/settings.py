@@ -314,11 +314,12 @@ can have, which is the default where a plan has axes or a baseline."""
             raise ValueError(f"warmup_steps ({self.warmup_steps}) must be below schedule_steps ({self.schedule_steps})")
 
 
-def equal_settings(groups: Mapping[str, Mapping[str, Any]], given: Collection[str] = ()) -> dict[str, str]:
+def equal_settings(groups: Mapping[str, Mapping[str, Any]], given: Collection[str] = ()) -> tuple[dict[str, str], tuple[str, ...]]:
     """`fast_paths` and `mixed_precision` for all of these groups (name → settings), where a plan starts the trainer as a script and does
-    not expand its settings. `given` are settings that the user set. A ValueError where the groups cannot be made alike."""
+    not expand its settings; and one line on each. `given` are settings that the user set. A ValueError where a setting is wrong, or the
+    groups cannot be made alike."""
     alike = make_alike({name: Settings(**values) for name, values in groups.items()}, given=given, compared=True)
-    return {setting: value for changes in alike.changes.values() for setting, value in changes.items()}
+    return {setting: value for changes in alike.changes.values() for setting, value in changes.items()}, alike.notes
 
 
 def hashed_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

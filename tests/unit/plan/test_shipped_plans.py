@@ -281,3 +281,27 @@ def test_two_gpus_against_four_differ_in_nothing_else() -> None:
     plan = _stage1("scaling-2-4")
     assert {(run.place.ranks, run.place.devices) for run in plan.runs} == {(2, ("0", "1")), (4, ("0", "1", "2", "3"))}
     assert len({tuple(run.settings.items()) for run in plan.runs}) == 1 and plan.repeats >= 2
+
+
+@pytest.mark.parametrize("name", ["final-one-machine", "final-many-machines", "multinode-hostfile", "multinode-pernode"])
+def test_final_training_is_as_fast_as_it_can_be_and_keeps_a_second_checkpoint(name: str) -> None:
+    (run,) = _stage1(name).runs
+    assert (run.settings["fast_paths"], run.settings["checkpoint_keep"]) == ("all", 2)
+
+
+@pytest.mark.parametrize(
+    "name", ["phase-c-candidates-4090", "phase-c-candidates-v100", "phase-c-compile", "phase-c-fixed-slice", "phase-d-flash"]
+)
+def test_phase_c_and_d_use_16_bit_formats_as_phase_b_does(name: str) -> None:
+    """In fp16, phase B's ZeRO 1 has weights only: candidates in autocast would not be what was found stable."""
+    plan = _stage1(name)
+    assert plan.needs is not None
+    assert {run.settings["mixed_precision"] for run in plan.runs} == {
+        run.settings["mixed_precision"] for run in _resolved(Path(plan.needs.plan)).runs
+    }
+
+
+@pytest.mark.parametrize("gpus", ["4090", "v100"])
+def test_candidates_have_the_fast_paths_of_phase_b(gpus: str) -> None:
+    plans = (_stage1(f"phase-c-candidates-{gpus}"), _stage1(f"phase-b-stability-{gpus}"))
+    assert len({run.settings["fast_paths"] for plan in plans for run in plan.runs}) == 1

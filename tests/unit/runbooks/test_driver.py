@@ -13,6 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
+from seatrial.analyse.comparable import comparable
+from seatrial.analyse.confounding import CONFOUNDED
+from seatrial.analyse.groups import summarise_groups
 from seatrial.campaign import preflight as campaign_preflight
 from seatrial.campaign.preflight import run_preflight
 from seatrial.cli import run as harness
@@ -30,6 +33,7 @@ from seatrial_runbooks.stage1.driver_output import DriverView, driver_view, plan
 from seatrial_runbooks.stage1.preflight import check_baseline, check_runnable
 from seatrial_runbooks.stage1.to_plan import plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, read
+from tests.unit.analyse import factory
 from tests.unit.runbooks.conftest import NOW, SMALL
 
 Call = tuple[CampaignPlan, dict[str, Any]]
@@ -233,6 +237,47 @@ def test_phase_c_is_refused_without_a_phase_b_that_passed(
     assert drive(NEEDS="outputs/phase_b", IGNORE_NEEDS="1") == 0
 
 
+@pytest.mark.parametrize("argv", [[], ["--dry-run"]])
+def test_what_is_made_the_same_in_all_groups_is_said_with_its_reason(
+    drive: Callable[..., int], stand_in: Harness, capsys: pytest.CaptureFixture[str], argv: list[str]
+) -> None:
+    assert drive(*argv, SWEEP_ZERO_STAGES="0,3") == 0
+    text = capsys.readouterr().out
+    (line,) = [line for line in text.splitlines() if "FAST_PATHS equal: none. Without " in line]
+    assert "ZeRO 3" in line and line.startswith("# " if argv else "[INFO] ")
+    assert not argv or ("++model.fast_paths=" in text and "equal:none" in text)
+
+
+def test_runs_of_the_driver_know_what_the_trainer_declares_about_its_settings(drive: Callable[..., int], stand_in: Harness) -> None:
+    from seatrial_workloads.contrastive.settings import ALIKE_BY, FOLLOWS
+
+    assert drive(SWEEP_ZERO_STAGES="0,1") == 0
+    ((plan, _),) = stand_in.calls
+    assert all(run.workload.follows == FOLLOWS and set(run.workload.alike_by) == set(ALIKE_BY) for run in plan.runs)
+    assert {remedy for run in plan.runs for remedy in run.workload.alike_by.values()} == {"FAST_PATHS=equal"}, "as it is typed here"
+    from_variables = resolve_plan(
+        plan_from_mapping(plan_mappings(read({**SMALL, "SWEEP_ZERO_STAGES": "0,1"}), Path.cwd(), NOW)[0], "x"), source="x", cwd=Path.cwd()
+    )
+    assert [run.hash for run in plan.runs] == [run.hash for run in from_variables.runs], "no part of the hash"
+
+
+def test_groups_of_the_driver_are_confounded_by_a_path_that_one_lost_and_not_by_what_follows_zero(
+    drive: Callable[..., int], stand_in: Harness
+) -> None:
+    def unlike(reported: dict[int, dict[str, tuple[Any, Any, str]]]) -> list[tuple[str, str]]:
+        measured = [
+            factory.measured(run, measure={"samples_per_s": 100.0 + run.repeat, "effective": reported[int(run.axes["zero_stage"])]})
+            for run in stand_in.calls[0][0].runs
+        ]
+        z0, z1 = summarise_groups(measured, "")
+        return [(each.setting, each.remedy) for each in comparable(z0, z1).unlike if each.kind == CONFOUNDED]
+
+    assert drive(SWEEP_ZERO_STAGES="0,1", REPEATS="3") == 0
+    on, off = (True, True, "as requested"), (True, False, "not available")
+    assert unlike({0: {"overlap_comm": off}, 1: {"overlap_comm": on}}) == []
+    assert unlike({0: {"tower_graph": on}, 1: {"tower_graph": off}}) == [("tower_graph", "set FAST_PATHS=equal")]
+
+
 def test_what_a_dry_run_prints_is_a_plan(drive: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:
     drive("--dry-run")
     text = capsys.readouterr().out.partition("\nstage1-sweep_z0_mb4_nw2_pf2:")[0]
@@ -276,6 +321,7 @@ def test_a_refusal_is_reported_in_variables_too(
     [
         ("place.ranks: must be at most 4096", "WORLD_SIZE: must be at most 4096"),
         ("output: one of its names has 300 bytes", "OUTPUT_ROOT: one of its names has 300 bytes"),
+        ("Run it with 2, or start over with --from-start", "Run it with 2, or start over with RESUME_RUNS=false"),
         ("the output folder x is a file; choose another with --out", "the output folder x is a file; choose another OUTPUT_ROOT"),
     ],
 )

@@ -170,6 +170,8 @@ def test_the_arguments_of_train_py() -> None:
         "++train.enable_eta_logging=true",
         "++train.eta_distributed_mode=rank0",
         "++train.eta_min_samples=10",
+        "++model.fast_paths='equal:front_end,positions,text_graph,tower_graph'",
+        "++train.mixed_precision='by_precision'",
     )
 
 
@@ -355,6 +357,61 @@ def test_settings_that_the_original_had_no_variable_for_are_passed_on_only_where
     assert (settings.seed, settings.lr, settings.beta1, settings.bucket_size) == (7, 3e-4, 0.9, 1000)
     assert settings.fast_paths in (False, "none")
     assert "++model.fast_paths='front_end,positions'" in args(FAST_PATHS="front_end,positions")
+
+
+PARTS = "front_end,positions,text_graph,tower_graph"
+
+
+@pytest.mark.parametrize(
+    ("environ", "fast_paths", "mixed_precision"),
+    [
+        # ZeRO 1 has 16-bit weights only in fp16, so ZeRO 0 has no autocast there either.
+        ({"SWEEP_ZERO_STAGES": "0,1"}, f"equal:{PARTS}", "by_precision"),
+        ({"MODE": "ab"}, f"equal:{PARTS}", "by_precision"),
+        ({"MODE": "ab", "AB_TUNED_ZERO_STAGE": "3"}, "equal:none", "by_precision"),
+        ({"SWEEP_ZERO_STAGES": "0,3"}, "equal:none", "by_precision"),
+        ({"PRECISION_MODE": "fp16"}, "equal:front_end,positions,tower_graph", "weights"),
+        ({"ATTN_IMPL": "flash_attention_2"}, "equal:front_end,positions", "by_precision"),
+        ({"SPEECH_ATTN_IMPL": "flash_attention_2"}, "equal:front_end,positions,text_graph", "by_precision"),
+        ({"ENABLE_LENGTH_BUCKET": "true"}, "equal:front_end,positions,text_graph", "by_precision"),
+        ({"ENABLE_TORCH_COMPILE": "true"}, "equal:front_end,positions,text_graph", "by_precision"),
+        ({"INCLUDE": "localhost", "WORLD_SIZE": "2"}, "equal:front_end,positions", "auto"),
+        ({"TRAIN_ENGINE": "ddp", "SWEEP_ZERO_STAGES": "0"}, f"equal:{PARTS}", "autocast"),
+        ({"SWEEP_ZERO_STAGES": "0,3", "FAST_PATHS": "equal"}, "equal:none", "by_precision"),
+        ({"SWEEP_ZERO_STAGES": "0,3", "FAST_PATHS": "all"}, "all", "by_precision"),
+        ({"FAST_PATHS": "front_end,positions", "MIXED_PRECISION": "weights"}, "front_end,positions", "weights"),
+        # ZeRO 1, which has no autocast in fp16, is not among the groups.
+        (
+            {"MIXED_PRECISION": "autocast", "PRECISION_MODE": "fp16", "SWEEP_ZERO_STAGES": "0"},
+            "equal:front_end,positions,tower_graph",
+            "autocast",
+        ),
+        ({"MIXED_PRECISION": "autocast", "PRECISION_MODE": "bf16"}, f"equal:{PARTS}", "autocast"),
+    ],
+)
+def test_all_groups_have_the_fast_paths_and_the_mixed_precision_that_each_can_have(
+    environ: dict[str, str], fast_paths: str, mixed_precision: str
+) -> None:
+    groups = {run.group: run for run in plan(**environ).runs}.values()
+    composed = [settings_from(run.workload.args, {}).settings for run in groups]
+    assert {(one.fast_paths, one.mixed_precision) for one in composed} == {(fast_paths, mixed_precision)}
+
+
+@pytest.mark.parametrize("mixed_precision", ["auto", "autocast", "weights", "by_precision"])
+def test_every_mixed_precision_of_the_trainer_can_be_given(mixed_precision: str) -> None:
+    args = plan(MIXED_PRECISION=mixed_precision, SWEEP_ZERO_STAGES="0").runs[0].workload.args
+    assert settings_from(args, {}).settings.mixed_precision == mixed_precision.replace("auto", "by_precision", mixed_precision == "auto")
+    assert sum("mixed_precision" in argument for argument in args) == 1
+
+
+def test_a_mixed_precision_that_there_is_not() -> None:
+    assert complaint(MIXED_PRECISION="amp") == "MIXED_PRECISION is 'amp'; expected one of auto, autocast, weights, by_precision"
+
+
+def test_a_command_for_each_zero_stage_and_one_for_both_are_the_same_runs() -> None:
+    """Phase B has a command for each, into one folder."""
+    apart = [hashes(plan(SWEEP_ZERO_STAGES=stage, SWEEP_MICRO_BATCHES="128")) for stage in ("0", "1")]
+    assert {**apart[0], **apart[1]} == hashes(plan(SWEEP_ZERO_STAGES="0,1", SWEEP_MICRO_BATCHES="128"))
 
 
 def test_the_mainline_is_the_drivers_lane_too() -> None:
