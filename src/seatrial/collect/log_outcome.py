@@ -18,6 +18,7 @@ from seatrial.collect.log_evidence import (
     EXCEPTION,
     NOISE,
     FoundSigns,
+    LastStep,
     LogEvidence,
     Weight,
     earliest,
@@ -27,7 +28,7 @@ from seatrial.collect.log_evidence import (
     shape,
     step_number,
 )
-from seatrial.collect.log_scan import LAUNCHER_REPORT, LogScan
+from seatrial.collect.log_scan import LAUNCHER_REPORT, PROGRESS_BAR, LogScan
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Outcome
 
@@ -37,8 +38,6 @@ STEPS_TOGETHER = 10
 """So many are taken only by all ranks: each waits for the others."""
 LINES_AFTER = 3
 """A shell script may print so many lines after a program that failed."""
-# Steps of an evaluation, which may follow the end of the training.
-EVALUATION = re.compile(r"\b(?:eval\w*|val(?:id\w*)?|test\w*)\b.{0,20}?\b(?:step|iter)", re.IGNORECASE)
 # Exit code of a rank that raised.
 RAISED = 1
 # A shell, or a launcher that passes on a negative code, exits with this plus the signal that ended its child.
@@ -51,7 +50,6 @@ AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?
 PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
 # After these no training goes on, whatever the script prints: it may catch them, say that training is over and exit with 0.
 TRAINING_STOPPED = (*PROCESS_ENDED, Cause.NAN, Cause.GPU_FAULT, Cause.CUDA_OOM, Cause.DISK_FULL, Cause.EXCEPTION)
-PROGRESS_BAR = re.compile(r"\|[^|]{0,400}\|\s*(\d{1,12})/(\d{1,12}) \[")
 
 
 class LogEnd:
@@ -63,10 +61,17 @@ class LogEnd:
     def outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
         if self.is_interrupted() and exit_code in INTERRUPTED_CODES and not self._scan.reports and not self._failed_before_interrupt():
             return Outcome.INTERRUPTED
-        if exit_code or self._scan.reports:
+        if exit_code or not all(report.is_passed for report in self._scan.reports.values()):
             return Outcome.FAILED
         last = self._scan.last_step()
         reached = None if asked_steps is None else last.may_be(asked_steps)
+        found = self._without_report(exit_code, reached, last, at_end)
+        # What came after a failure may be another training, as in a loop over seeds, or a second attempt.
+        is_doubtful = not reached and bool(self._scan.reports or self._scan.reran)
+        return None if found is Outcome.OK and is_doubtful else found
+
+    def _without_report(self, exit_code: int | None, reached: bool | None, last: LastStep, at_end: bool) -> Outcome | None:
+        """As if no launcher had reported a failure. `reached`: whether all steps asked for were taken, where that is known."""
         if at_end:
             # After an exit code of 0 it is sure only where steps are missing; without one, where nothing says that the job went on.
             is_sure = exit_code is None and reached is None and not self._went_on()
@@ -75,7 +80,8 @@ class LogEnd:
         if exit_code == 0:
             if is_cut or (not is_over and self.lost_peer_at_end()):
                 return Outcome.FAILED if reached is False else None
-            is_doubtful = self._sign_at_end() or (asked_steps is not None and last.step is None and self._error_at_end())
+            is_doubtful = self._sign_at_end() or self._ended_uncaught()
+            is_doubtful = is_doubtful or (reached is not None and last.step is None and self._error_at_end())
             return None if self._training_stopped() or (not is_over and is_doubtful) else Outcome.OK
         serious = earliest(self._serious(one) for one in self._scan.found())
         good_at = last.at if reached else self.good_end_at
@@ -126,7 +132,7 @@ class LogEnd:
     def _num_steps_after(self, evidence: LogEvidence) -> int:
         """Of the last steps in its file, different ones. Hugging Face's Trainer prints losses without numbers."""
         texts = [text for at, source, text in self._scan.steps if at > evidence.at and source == evidence.source]
-        numbers = {number for text in texts if not EVALUATION.search(text) and (number := step_number(text)) is not None}
+        numbers = {number for text in texts if (number := step_number(text)) is not None}
         return max(len(numbers), sum("'loss'" in text for text in texts))
 
     def _began_anew_after(self, evidence: LogEvidence) -> bool:
@@ -143,6 +149,11 @@ class LogEnd:
         shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and not self._began_anew_after(sign)]
         signs = [one for one in shown if one.sign and (not one.sign.after_effect or one.sign.cause in PROCESS_ENDED)]
         return any(self.good_end_at is None and self._is_last(sign) for sign in signs)
+
+    def _ended_uncaught(self) -> bool:
+        """Whether a traceback ended a program that was the only one to take steps: what came after it was printed by others."""
+        ends = [one.chain.last for one in self._scan.found() if one.chain]
+        return any(end.is_uncaught and not without_host(end.prefix) and self._num_steps_after(end) < STEPS_OF_OTHERS for end in ends)
 
     def _is_last(self, evidence: LogEvidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""

@@ -99,7 +99,10 @@ LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
 GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 CLOSED_PIPE = "BrokenPipeError"
 # The job, or a part of it, is started again.
-RESTART = re.compile(r"\b(?:will restart|restarting|resum(?:e|ed|ing)|retry(?:ing)?)\b", re.IGNORECASE)
+RESTART = re.compile(r"\b(?:will restart|restart(?:ing|ed)|relaunch\w*|resum(?:e|ed|ing)|retry(?:ing)?|attempt \d{1,4})\b", re.IGNORECASE)
+PROGRESS_BAR = re.compile(r"\|[^|]{0,400}\|\s*(\d{1,12})/(\d{1,12}) \[")
+# The first frame of a traceback from the top of a program.
+TOP_OF_PROGRAM = re.compile(r", in (?:<module>|_run_module_as_main)\s*$")
 INTERRUPT = "KeyboardInterrupt"
 # torchrun's own exception when it is sent TERM, as by a scheduler.
 TERMINATED = "SignalException"
@@ -139,6 +142,9 @@ class LogScan:
         """The last line of a file about a restart, after something was found."""
         self.relaunched_at: dict[str, int] = {}
         """The last line of a file at which a launcher's report was followed by steps from the beginning."""
+        self.reran: LogEvidence | None = None
+        """A traceback that ended a program, where steps from the beginning came after it and nobody speaks of a restart: it may have been
+        another training."""
         self.interrupt: LogEvidence | None = None
         self.interrupted_at = 0
         """The first interrupt since the last step."""
@@ -237,6 +243,9 @@ class LogScan:
             return Worth.CHECK
         if GOOD_END.search(text) and not is_error_line(text):
             self.good_end = self.evidence(source, prefix, text, None, given_rank)
+            report = self.reports.get(source)
+            if report is not None and self._is_restarted_after(report) and self._drew_full_bar_since(report.last_at, source):
+                self._drop_report(source, report)
             return Worth.CHECK
         if raised is None and is_step(text) and self.search.sign(text) is None:
             self._step(own, source, text)
@@ -266,6 +275,7 @@ class LogScan:
         if sign is None and raised is None:
             return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
         evidence = self.evidence(source, prefix, text, sign, given_rank, excerpt)
+        evidence.is_uncaught = bool(raised) and TOP_OF_PROGRAM.search(own.first_frame) is not None
         self.num_errors += 1
         self._store(own, evidence, raised is not None, weight)
         return Worth.CHECK
@@ -306,6 +316,7 @@ class LogScan:
             return None
         if is_indented(text):
             if own.frames is not None and text.strip():
+                own.first_frame = own.first_frame if own.frames else text
                 own.frames.append(text)
             return None
         frames, own.frames = own.frames, None
@@ -358,14 +369,26 @@ class LogScan:
         self.steps.append((self.at, source, text))
         if (report := self.reports.get(source)) is not None:
             report.take_step(number)
-            if report.is_survived:
+            if report.has_new_steps and self._is_restarted_after(report):
                 self._drop_report(source, report)
         for gone in own.step():
             self._survive(gone)
         self._has_evidence = bool(self.reports) or not all(one.is_empty for one in self.sources.values())
 
+    def _is_restarted_after(self, report: LauncherReport) -> bool:
+        """Whether a line after it says so: the steps of another program would look alike."""
+        return self.restart_at.get(report.first.source, 0) > report.last_at
+
+    def _drew_full_bar_since(self, begin_at: int, source: str) -> bool:
+        bars = (PROGRESS_BAR.search(line) for at, file, _, line in self.tail if at > begin_at and file == source)
+        return any(bar.group(1) == bar.group(2) for bar in bars if bar)
+
     def _survive(self, gone: FoundSigns) -> None:
         self.survived = gone.chain or self.survived
+        ended = gone.chain.last if gone.chain else None
+        if ended is not None and ended.is_uncaught and not without_host(ended.prefix) and ended.rank is None:
+            begun_at, restart_at = self.fell_back_at.get(ended.source, 0), self.restart_at.get(ended.source, 0)
+            self.reran = ended if begun_at > ended.at > restart_at else self.reran
         if gone.sign is not None and len(self.survived_shapes) < MAX_SURVIVED:
             self.survived_shapes.add(shape(gone.sign.text))
         self.survived_errors = [*self.survived_errors, *gone.errors][:MAX_LINES]
@@ -404,10 +427,11 @@ class LogScan:
             return False
         self._has_evidence, self._evidence_at = True, self.at
         if source in self.reports:
-            self.reports[source].numbers, self.reports[source].num_unnumbered = set(), 0
+            report = self.reports[source]
+            report.numbers, report.num_unnumbered, report.last_at = set(), 0, self.at
         else:
             first = self.evidence(source, prefix, text, None, given_rank)
-            self.reports[source] = LauncherReport(first=first, step_before=self.last_step().step)
+            self.reports[source] = LauncherReport(first=first, step_before=self.last_step().step, last_at=self.at)
         return True
 
     def _read_report(self, own: LogSource, text: str) -> str:

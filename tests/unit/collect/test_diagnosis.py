@@ -154,7 +154,7 @@ NOISE = {
     "ignored": ["Exception ignored in: <function Reader.__del__ at 0x7f20>", *traceback("AttributeError: no attribute '_handle'")],
     "logging": ["--- Logging error ---", *traceback("TypeError: not all arguments converted"), "Call stack:", "Message: 'lr'"],
     "thread": ["Exception in thread NetStatThr:", *traceback("wandb.errors.CommError: no answer")],
-    "handled": [*traceback("KeyError: 'bleu'"), *(f"evaluated {name}" for name in "abcd")],
+    "handled": [*traceback("KeyError: 'bleu'", function="evaluate"), *(f"evaluated {name}" for name in "abcd")],
     "destroyed": ["[W1115 socket.cpp:1] destroy_process_group() was not called before program exit"],
     "resource_tracker": ["resource_tracker.py:254: UserWarning: There appear to be 3 leaked semaphore objects to clean up at shutdown"],
 }
@@ -438,7 +438,9 @@ def test_a_launcher_that_was_sent_term_did_not_end_well() -> None:
 def test_steps_that_only_go_on_after_a_report_are_late_lines_of_others() -> None:
     late = [f"step {number} loss 2.0" for number in range(20, 26)]
     assert read([*STEPS, *report(5, 1), *late], exit_code=0).outcome is Outcome.FAILED
-    assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0).outcome is Outcome.OK
+    # A second attempt, or the next of several trainings.
+    assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0).outcome is None
+    assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0, asked_steps=20).outcome is Outcome.OK
 
 
 def test_a_second_stage_takes_the_end_of_the_first_back() -> None:
@@ -549,3 +551,40 @@ def test_what_a_rank_handled_long_before_is_not_the_cause() -> None:
             assert read([*handled, *went_on, "[rank0]: Training complete."], exit_code=exit_code).outcome is Outcome.OK
         # Where nothing else is found, it may be.
         assert "out of memory" in read([*handled, *went_on], exit_code=1).detail
+
+
+EVALUATED = [*(f"eval step {step}: loss 2.{step}" for step in range(20)), "Evaluation complete."]
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+def test_an_evaluation_after_a_failed_training_is_no_restart(exit_code: int | None) -> None:
+    """As of `torchrun train.py; python evaluate.py`, and of `python train.py; python evaluate.py`."""
+    reported = read([*STEPS, *traceback("ValueError: bad shape", rank=1), *report(1, 1), *EVALUATED], exit_code=exit_code)
+    assert (reported.outcome, reported.detail, reported.rank) == (Outcome.FAILED, "ValueError: bad shape", 1)
+    for last in ("ValueError: bad shape", "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"):
+        alone = read([*STEPS, *traceback(last), *EVALUATED], exit_code=exit_code)
+        assert alone.outcome not in (Outcome.OK, Outcome.INTERRUPTED)
+        assert alone.detail == last
+        short = read([*STEPS, *traceback(last), *EVALUATED], exit_code=0, asked_steps=30)
+        assert (short.outcome, short.last_step) != (Outcome.OK, 19)
+
+
+@pytest.mark.parametrize("failed", [[*traceback("KeyError: 3", rank=1), *report(1, 1)], traceback("KeyError: 3")])
+def test_the_next_training_of_a_loop_is_no_restart(failed: list[str]) -> None:
+    lines = [*STEPS, *failed, "seed 2", *steps(0, 39), "Training complete."]
+    for exit_code in (None, 0):
+        found = read(lines, exit_code=exit_code)
+        assert (found.outcome, found.detail) == (None, "KeyError: 3")
+    # All that was asked for was done after the failure; or a line says that it was a second attempt.
+    assert read(lines, exit_code=0, asked_steps=40).outcome is Outcome.OK
+    assert read([line.replace("seed 2", "attempt 2 of 3") for line in lines]).outcome is Outcome.OK
+
+
+def test_a_restart_of_which_only_a_bar_is_drawn() -> None:
+    def bars(count: int) -> list[str]:
+        return [f"{number}%|###   | {number}/100 [00:10<00:20, 9.9it/s]" for number in range(count)]
+
+    failed = [*bars(40), *traceback("KeyError: 3", rank=1), *report(1, 1)]
+    assert read([*failed, "retrying (2/3)", *bars(101), "Training complete."]).outcome is Outcome.OK
+    assert read([*failed, "retrying (2/3)", *bars(60), "Training complete."]).outcome is Outcome.FAILED
+    assert read([*failed, *bars(101), "Training complete."]).outcome is Outcome.FAILED
