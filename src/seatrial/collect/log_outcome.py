@@ -153,7 +153,7 @@ class LogEnd:
     def _ended_uncaught(self) -> bool:
         """Whether a traceback ended a program that was the only one to take steps: what came after it was printed by others."""
         ends = [one.chain.last for one in self._scan.found() if one.chain]
-        return any(end.is_uncaught and not without_host(end.prefix) and self._num_steps_after(end) < STEPS_OF_OTHERS for end in ends)
+        return any(end.is_uncaught and end.rank is None and self._num_steps_after(end) < STEPS_OF_OTHERS for end in ends)
 
     def _is_last(self, evidence: LogEvidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""

@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, without_host
+from seatrial.collect.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
 from seatrial.collect.log_evidence import (
     CHAINED,
     HEAD,
@@ -208,10 +208,10 @@ class LogScan:
         return max(worth, Worth.CHECK if was_open or own.is_open else Worth.BORING)
 
     def _split(self, line: str) -> PrefixedLine:
-        known = len(self.splitter.hosts)
+        known = self.splitter.num_learned
         text = without_harmless(strip_colours(line)) if "\x1b" in line else without_harmless(line)
         split = self.splitter.split(text)
-        if len(self.splitter.hosts) > known:
+        if self.splitter.num_learned > known:
             # What looked like text may be a prefix.
             self.search.forget_shapes()
         if (bars := GROUP_BARS.match(split.text)) is not None:
@@ -241,7 +241,8 @@ class LogScan:
         if CHAINED.search(text):
             own.chained = True
             return Worth.CHECK
-        if GOOD_END.search(text) and not is_error_line(text):
+        time = TIME_BEFORE.match(text)
+        if GOOD_END.search(text[time.end() :] if time else text) and not is_error_line(text):
             self.good_end = self.evidence(source, prefix, text, None, given_rank)
             report = self.reports.get(source)
             if report is not None and self._is_restarted_after(report) and self._drew_full_bar_since(report.last_at, source):
@@ -386,7 +387,7 @@ class LogScan:
     def _survive(self, gone: FoundSigns) -> None:
         self.survived = gone.chain or self.survived
         ended = gone.chain.last if gone.chain else None
-        if ended is not None and ended.is_uncaught and not without_host(ended.prefix) and ended.rank is None:
+        if ended is not None and ended.is_uncaught and ended.rank is None:
             begun_at, restart_at = self.fell_back_at.get(ended.source, 0), self.restart_at.get(ended.source, 0)
             self.reran = ended if begun_at > ended.at > restart_at else self.reran
         if gone.sign is not None and len(self.survived_shapes) < MAX_SURVIVED:

@@ -588,3 +588,29 @@ def test_a_restart_of_which_only_a_bar_is_drawn() -> None:
     assert read([*failed, "retrying (2/3)", *bars(101), "Training complete."]).outcome is Outcome.OK
     assert read([*failed, "retrying (2/3)", *bars(60), "Training complete."]).outcome is Outcome.FAILED
     assert read([*failed, *bars(101), "Training complete."]).outcome is Outcome.FAILED
+
+
+BEFORE_LINES = (
+    *("Nov 17 23:04:{:02d} ", "2026-11-17 23:04:{:02d} ", "[23:04:{:02d}] ", "2026-11-17T23:04:{:02d} ", "[2026-11-17 23:04:{:02d},123] "),
+    *("2026-11-17T23:04:{:02d}.123456789Z stdout F ", "trainer-1  | ", "[pod/train-0/main] ", "train/3 ", "trainer-1  | 23:04:{:02d}.5 "),
+)
+
+
+@pytest.mark.parametrize("before", BEFORE_LINES)
+def test_what_stands_before_every_line_hides_nothing(before: str) -> None:
+    """As `| ts`, docker, kubectl and torchx put it there."""
+
+    def stamped(lines: list[str]) -> list[str]:
+        return [before.format(at % 60) + line for at, line in enumerate(lines)]
+
+    alone = stamped([*STEPS, *traceback("ValueError: bad shape")])
+    assert (read(alone).outcome, read(alone).detail) == (Outcome.FAILED, "ValueError: bad shape")
+    found = read(alone, exit_code=0)
+    assert (found.outcome, found.traceback_at_end, found.detail) == (None, True, "ValueError: bad shape")
+    assert read(alone, exit_code=0, asked_steps=40).outcome is Outcome.FAILED
+    of_rank = read(stamped([*STEPS, *traceback("IndexError: 9", rank=6), *traceback("RuntimeError: Connection reset by peer", rank=0)]))
+    assert (of_rank.detail, of_rank.rank) == ("IndexError: 9", 6)
+    reported = read(stamped([*STEPS, *traceback("ValueError: bad shape"), *report(6, 1)]), exit_code=0)
+    assert (reported.outcome, reported.detail, reported.rank) == (Outcome.FAILED, "ValueError: bad shape", 6)
+    assert read(stamped([*STEPS, *report(6, 1)]), exit_code=0).rank == 6
+    assert read(stamped([*STEPS, "Training complete."])).outcome in ((Outcome.OK,) if before[0] in "N2[" else (Outcome.OK, None))
