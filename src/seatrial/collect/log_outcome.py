@@ -181,8 +181,9 @@ class LogEnd:
         return any(not self._began_anew_after(sign) and shape(sign.text) not in self._scan.survived_shapes for sign in (*ended, *fatal))
 
     def _went_on_after(self, evidence: LogEvidence) -> bool:
-        """Whether the job took more steps than it can without the rank that printed it: often only one rank prints them."""
-        last = self._scan.last_step()
+        """Whether the job took more steps than it can without the rank that printed it: often only one rank prints them. What ended a
+        program is not survived by steps in the files of others."""
+        last = self._scan.last_step(evidence.source if evidence.is_uncaught else None)
         progress = 0 if last.step is None else (last.step - (evidence.step or 0)) // last.interval
         return max(progress, self._num_steps_after(evidence)) >= STEPS_TOGETHER
 
@@ -212,7 +213,15 @@ class LogEnd:
     def _went_on(self) -> bool:
         """Whether, after each traceback at the end of its process, a line says that training is over, or others took more steps."""
         ends = [one.chain.last for one in self._scan.found() if one.chain and self._is_last(one.chain.last)]
-        return all((self.good_end_at or 0) > end.at or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
+        return all(self._may_end_well_after(end) or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
+
+    def _may_end_well_after(self, end: LogEvidence) -> bool:
+        """Whether a line that says that training is over came after it. Of two files nobody knows the order, and another rank's says
+        nothing about this one."""
+        good_at, good = self.good_end_at, self._scan.good_end
+        if good_at is None or good is None:
+            return False
+        return good_at > end.at if good.source == end.source else end.rank is None or not end.is_uncaught
 
     def _failed_before_interrupt(self) -> bool:
         """Whether a rank had failed already: somebody ended the others, which were waiting for it."""

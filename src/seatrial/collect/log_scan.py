@@ -453,8 +453,10 @@ class LogScan:
     def found(self) -> Iterator[FoundSigns]:
         return (found for own in self.sources.values() for found in own.recent)
 
-    def last_step(self) -> LastStep:
-        found = [(number, at) for at, _, text in self.steps if (number := step_number(text)) is not None]
+    def last_step(self, source: str | None = None) -> LastStep:
+        """Of the last lines with one, or of those in one file."""
+        own = [(at, text) for at, file, text in self.steps if source in (None, file)]
+        found = [(number, at) for at, text in own if (number := step_number(text)) is not None]
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))
         return LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
