@@ -97,10 +97,15 @@ class Weight(enum.IntEnum):
 
 
 IGNORED = re.compile(r"^Exception ignored (?:in|on)\b|^--- Logging error ---")
-# A thread's, or of a task of asyncio that nobody waited for.
-IN_THREAD = re.compile(r"^Exception in thread |^(?:\S{0,80}[: ])?(?:Task|Future) exception was never retrieved$")
+# A thread's, of a task or callback of asyncio that nobody waited for, or of a function that is called at exit.
+IN_THREAD = re.compile(
+    r"^Exception in thread |^(?:\S{0,80}[: ])?(?:(?:Task|Future) exception was never retrieved$|Exception in callback )"
+    r"|^Error in atexit\._run_exitfuncs:"
+)
+# A logger's line directly before a traceback: that of an exception that was caught, as by logging.exception.
+LOGGED_ERROR = re.compile(r"^.{0,80}?\b(?:ERROR|CRITICAL)\b|^E\d{4} \d\d:\d\d:\d\d\S* .{0,80}\] ")
 # What logging prints after the traceback of its own error.
-LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: |future: <)")
+LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: |future: <|handle: <)")
 # NCCL calls everything a warning, what ends a run included.
 WARNING = re.compile(r"^.{0,80}?(?<!NCCL )\b(?:WARN|WARNING)\b|^\[?W\d{4} \d\d:")
 # A bar does not count: it is drawn once more when the run is over. Nor does wandb's summary of a finished run.
@@ -176,6 +181,8 @@ class LogEvidence:
     """The last step that anybody reported before it."""
     is_uncaught: bool = False
     """Whether it ends a traceback from the top of a program: nothing below that caught it."""
+    is_logged: bool = False
+    """Whether it ends a traceback that a logger printed."""
 
 
 @dataclass(kw_only=True)
@@ -224,6 +231,9 @@ class LogSource:
     frames: deque[str] | None = None
     """Of a traceback that has begun and not ended."""
     first_frame: str = ""
+    logged_error_at: int = 0
+    is_logged: bool = False
+    """Whether a logger printed its traceback."""
     chained: bool = False
     chain: ExceptionChain | None = None
     frames_at: int = 0

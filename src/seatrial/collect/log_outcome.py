@@ -82,6 +82,7 @@ class LogEnd:
                 return Outcome.FAILED if reached is False else None
             is_doubtful = self._sign_at_end() or self._ended_uncaught()
             is_doubtful = is_doubtful or (reached is not None and last.step is None and self._error_at_end())
+            is_doubtful = is_doubtful or (reached is False and any(end.is_logged and self._ends_with(end) for end in self._last_raised()))
             return None if self._training_stopped() or (not is_over and is_doubtful) else Outcome.OK
         serious = earliest(self._serious(one) for one in self._scan.found())
         good_at = last.at if reached else self.good_end_at
@@ -97,7 +98,7 @@ class LogEnd:
 
     def traceback_at_end(self) -> bool:
         """Whether the process of an exception printed nothing after it that shows it alive, and the job did not go on to a good end."""
-        ends = [one.chain.last for one in self._scan.found() if one.chain and self._ends_with(one.chain.last)]
+        ends = [end for end in self._last_raised() if not end.is_logged and self._ends_with(end)]
         return any((self.good_end_at or 0) < end.at or not self._went_on_after(end) for end in ends)
 
     def _bar_is_cut(self, end: LogEvidence) -> bool:
@@ -152,8 +153,12 @@ class LogEnd:
 
     def _ended_uncaught(self) -> bool:
         """Whether a traceback ended a program that was the only one to take steps: what came after it was printed by others."""
-        ends = [one.chain.last for one in self._scan.found() if one.chain]
-        return any(end.is_uncaught and end.rank is None and self._num_steps_after(end) < STEPS_OF_OTHERS for end in ends)
+        ends = (end for end in self._last_raised() if end.is_uncaught and end.rank is None)
+        return any(self._num_steps_after(end) < STEPS_OF_OTHERS for end in ends)
+
+    def _last_raised(self) -> Iterator[LogEvidence]:
+        """The last exception of each chain since the last steps."""
+        return (one.chain.last for one in self._scan.found() if one.chain)
 
     def _is_last(self, evidence: LogEvidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""
@@ -207,12 +212,13 @@ class LogEnd:
         return evidence is not None and (self._went_on_after(evidence) or self._began_anew_after(evidence))
 
     def _serious(self, found: FoundSigns) -> LogEvidence | None:
-        serious = found.sign or found.outranking or found.after_effect
+        shown = (one for one in (found.sign, found.outranking, found.after_effect) if one is not None and not one.is_logged)
+        serious = next(shown, None)
         return None if serious is None or self._num_steps_after(serious) >= STEPS_OF_OTHERS else serious
 
     def _went_on(self) -> bool:
         """Whether, after each traceback at the end of its process, a line says that training is over, or others took more steps."""
-        ends = [one.chain.last for one in self._scan.found() if one.chain and self._is_last(one.chain.last)]
+        ends = [end for end in self._last_raised() if not end.is_logged and self._is_last(end)]
         return all(self._may_end_well_after(end) or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
 
     def _may_end_well_after(self, end: LogEvidence) -> bool:

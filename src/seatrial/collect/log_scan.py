@@ -17,6 +17,7 @@ from seatrial.collect.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplit
 from seatrial.collect.log_evidence import (
     CHAINED,
     HEAD,
+    LOGGED_ERROR,
     MAX_LINES,
     NOISE,
     STEPS_WITHOUT_RANK,
@@ -277,6 +278,7 @@ class LogScan:
             return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
         evidence = self.evidence(source, prefix, text, sign, given_rank, excerpt)
         evidence.is_uncaught = bool(raised) and TOP_OF_PROGRAM.search(own.first_frame) is not None
+        evidence.is_logged = bool(raised) and own.is_logged
         self.num_errors += 1
         self._store(own, evidence, raised is not None, weight)
         return Worth.CHECK
@@ -314,7 +316,10 @@ class LogScan:
         """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
         if text.startswith(HEAD) or text.endswith(HEAD):
             own.frames, own.frames_at = deque(maxlen=EXCERPT_LINES), self.at
+            own.is_logged = own.logged_error_at == self.at - 1
             return None
+        if LOGGED_ERROR.match(text):
+            own.logged_error_at = self.at
         if is_indented(text):
             if own.frames is not None and text.strip():
                 own.first_frame = own.first_frame if own.frames else text
@@ -332,7 +337,7 @@ class LogScan:
             else:
                 found.after_effect = found.after_effect or evidence
             # A pipe that is closed at the end of a script is no failure.
-            if raised and weight is Weight.FULL and len(evidence.excerpt) > 1 and not evidence.text.startswith(CLOSED_PIPE):
+            if raised and weight is Weight.FULL and not evidence.is_logged and len(evidence.excerpt) > 1 and not evidence.text.startswith(CLOSED_PIPE):
                 found.raised_effect = evidence
             return
         doubtful = weight is Weight.DOUBTFUL

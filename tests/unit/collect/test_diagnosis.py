@@ -614,3 +614,31 @@ def test_what_stands_before_every_line_hides_nothing(before: str) -> None:
     assert (reported.outcome, reported.detail, reported.rank) == (Outcome.FAILED, "ValueError: bad shape", 6)
     assert read(stamped([*STEPS, *report(6, 1)]), exit_code=0).rank == 6
     assert read(stamped([*STEPS, "Training complete."])).outcome in ((Outcome.OK,) if before[0] in "N2[" else (Outcome.OK, None))
+
+
+CAUGHT = (
+    *("Error in atexit._run_exitfuncs:", "Exception in callback f()\nhandle: <Handle f()>", "ERROR:root:upload failed"),
+    *("2026-11-17 10:00:00,123 - trainer - ERROR - upload failed", "2026-11-17 10:00:00.123 | ERROR    | __main__:save:12 - upload failed"),
+    *("E1117 10:00:00.000000 140 train.py:12] upload failed", "wandb: ERROR Internal wandb error: file data was not synced"),
+)
+
+
+@pytest.mark.parametrize("before", CAUGHT)
+def test_a_traceback_that_was_caught_fails_no_run(before: str) -> None:
+    """Of what is called at exit, in asyncio's callbacks, or printed by a logger."""
+    for last, function in (("ConnectionError: x", "save"), ("ZeroDivisionError: division by zero", "<module>")):
+        noise = [*before.split("\n"), *traceback(last, function=function)]
+        assert read([*STEPS, *noise], exit_code=0, asked_steps=20).outcome is Outcome.OK
+        assert read([*STEPS, *noise], asked_steps=20).outcome is Outcome.OK
+        assert read([*STEPS, "Training complete.", *noise]).outcome is Outcome.OK
+        assert read([*STEPS, *noise]).outcome is None
+        assert read([*STEPS, *noise], exit_code=1).detail == last
+        assert read([*STEPS, *noise], exit_code=0).outcome in (Outcome.OK, None)
+    assert read([*STEPS, *before.split("\n"), *traceback("KeyError: 'url'", function="save")], exit_code=0).outcome is Outcome.OK
+
+
+def test_what_a_program_logs_before_it_dies_is_not_taken_for_caught() -> None:
+    """`logger.error(…)`, then `raise`, behind a pipe."""
+    lines = [*STEPS, "ERROR:train:shapes differ", *traceback("ValueError: bad shape")]
+    assert read(lines, exit_code=0).outcome is None
+    assert read(lines, exit_code=0, asked_steps=40).outcome is None
