@@ -216,7 +216,9 @@ PREFIXES = re.compile(
 )
 HOST = re.compile(r"\[host ([^\]\s]{1,255})\]:")
 # These parts of vLLM's prefixes differ from line to line: the process counts, and that it is only a warning.
-TIME_AND_PLACE = re.compile(r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$|^\d{4}-\d\d-\d\dT\S*(?: std(?:out|err) [FP])?$")
+TIME_AND_PLACE = re.compile(
+    r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$|^\d{4}-\d\d-\d\dT\S*(?: std(?:out|err) [FP])?$"
+)
 # `host: ` is pdsh's. A word and a colon also begin an exception, so it is a host only before what must begin a line, or where pdsh names
 # it.
 LINE_BEGINNING = (

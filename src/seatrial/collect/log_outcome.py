@@ -16,6 +16,7 @@ from dataclasses import replace
 from seatrial.collect.launcher_log import without_host
 from seatrial.collect.log_evidence import (
     EXCEPTION,
+    HELPER_ENDED,
     NOISE,
     FoundSigns,
     LastStep,
@@ -24,11 +25,12 @@ from seatrial.collect.log_evidence import (
     earliest,
     is_error_line,
     is_indented,
+    is_step,
     is_warning,
     shape,
     step_number,
 )
-from seatrial.collect.log_scan import LAUNCHER_REPORT, PROGRESS_BAR, LogScan
+from seatrial.collect.log_scan import BAD_STATUS, LAUNCHER_REPORT, LogScan, progress
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Outcome
 
@@ -52,11 +54,34 @@ PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_L
 TRAINING_STOPPED = (*PROCESS_ENDED, Cause.NAN, Cause.GPU_FAULT, Cause.CUDA_OOM, Cause.DISK_FULL, Cause.EXCEPTION)
 
 
+# Causes of a program that did not begin to run: a later stage's, where training is over.
+NOT_STARTED = (Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.BAD_ARGUMENT, Cause.PERMISSION)
+ENDED_BY_SIGNAL = re.compile(r": line \d+: +\d+ (?:Terminated|Hangup|Aborted)\b")
+EPOCH = re.compile(r"\bepoch\b[^\w,]{0,6}(\d{1,9})\b.{0,40}\bloss\b", re.IGNORECASE)
+# Bars of things that come after a training, where nobody knows their length.
+AFTER_TRAINING = re.compile(r"^\W{0,3}(?:eval|valid|test|predict|generat|sampl|upload|download|sav|map|filter|tokeniz)", re.IGNORECASE)
+# Steps that began anew, instead of the length of a bar.
+BEGUN = "steps"
+STEPS_BEGUN = 2
+
+
+def _progress_of_training(text: str, step_before: int | None) -> tuple[str, str] | None:
+    """How far a line says that a training is, and of what: the length of a bar, epochs, or steps that began anew."""
+    if (bar := progress(text)) is not None:
+        return bar if bar[1] or not AFTER_TRAINING.search(text) else None
+    if (epoch := EPOCH.search(text)) and is_step(text):
+        return epoch.group(1), "epochs"
+    number = step_number(text) if is_step(text) else None
+    return (str(number), BEGUN) if number is not None and step_before is not None and 2 * number <= step_before else None
+
+
 class LogEnd:
     """What is at the end of a log. More lines may follow: it is asked anew."""
 
     def __init__(self, scan: LogScan) -> None:
         self._scan = scan
+        self._good_end: tuple[int, int | None] = (-1, None)
+        """After how many lines it was looked for, and where it is."""
 
     def outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
         if self.is_interrupted() and exit_code in INTERRUPTED_CODES and not self._scan.reports and not self._failed_before_interrupt():
@@ -76,16 +101,17 @@ class LogEnd:
             # After an exit code of 0 it is sure only where steps are missing; without one, where nothing says that the job went on.
             is_sure = exit_code is None and reached is None and not self._went_on()
             return Outcome.FAILED if reached is False or is_sure else None
-        is_cut, is_over = self.is_cut(), reached or self.good_end_at is not None
+        is_bad = self._not_started_at_end() or bool(self.bad_end())
+        is_cut, is_over = self.is_cut(), (reached or self.good_end_at is not None) and not is_bad
         if exit_code == 0:
             if is_cut or (not is_over and self.lost_peer_at_end()):
                 return Outcome.FAILED if reached is False else None
-            is_doubtful = self._sign_at_end() or self._ended_uncaught()
+            is_doubtful = is_bad or self._sign_at_end() or self._ended_uncaught()
             is_doubtful = is_doubtful or (reached is not None and last.step is None and self._error_at_end())
             is_doubtful = is_doubtful or (reached is False and any(end.is_logged and self._ends_with(end) for end in self._last_raised()))
             return None if self._training_stopped() or (not is_over and is_doubtful) else Outcome.OK
         serious = earliest(self._serious(one) for one in self._scan.found())
-        good_at = last.at if reached else self.good_end_at
+        good_at = last.at if reached else None if self.bad_end() else self.good_end_at
         if good_at is not None:
             return None if is_cut or self._training_stopped() or (serious is not None and serious.at > good_at) else Outcome.OK
         return Outcome.FAILED if serious is not None or self.lost_peer_at_end() else None
@@ -93,27 +119,35 @@ class LogEnd:
     @property
     def good_end_at(self) -> int | None:
         """The line that says that training is over; None where more steps came: that was a stage of several."""
+        if self._good_end[0] != self._scan.at:
+            self._good_end = (self._scan.at, self._find_good_end())
+        return self._good_end[1]
+
+    def _find_good_end(self) -> int | None:
         end = self._scan.good_end
-        return None if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._bar_is_cut(end) else end.at
+        return None if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._stage_is_cut(end) else end.at
 
     def traceback_at_end(self) -> bool:
         """Whether the process of an exception printed nothing after it that shows it alive, and the job did not go on to a good end."""
         ends = [end for end in self._last_raised() if not end.is_logged and self._ends_with(end)]
         return any((self.good_end_at or 0) < end.at or not self._went_on_after(end) for end in ends)
 
-    def _bar_is_cut(self, end: LogEvidence) -> bool:
-        """Whether the log ends in a progress bar that moved after `end` and is not full."""
+    def _stage_is_cut(self, end: LogEvidence) -> bool:
+        """Whether the log ends, after `end`, in a progress bar that moved and is not full, in epochs, or in steps that began anew."""
         drawn: dict[str, set[str]] = {}
         last: tuple[str, str] | None = None
         for at, source, _, line in self._scan.tail:
             if at <= end.at or source != end.source:
                 continue
-            if bar := PROGRESS_BAR.search(line):
-                last = (bar.group(1), bar.group(2))
+            text = self._scan.splitter.split(strip_colours(line)).text
+            if (found := _progress_of_training(text, end.step)) is not None:
+                last = found
                 drawn.setdefault(last[1], set()).add(last[0])
-            elif self._shows_life(self._scan.splitter.split(strip_colours(line)).text):
+            elif progress(text) or self._shows_life(text):
                 last = None
-        return last is not None and int(last[0]) < int(last[1]) and len(drawn[last[1]]) >= STEPS_OF_OTHERS
+        if last is None or (last[1].isdecimal() and int(last[0]) >= int(last[1])):
+            return False
+        return len(drawn[last[1]]) >= (STEPS_BEGUN if last[1] == BEGUN else STEPS_OF_OTHERS)
 
     def _ends_with(self, evidence: LogEvidence | None) -> bool:
         """Whether it is the last that its process printed, and the job was not started again."""
@@ -159,6 +193,18 @@ class LogEnd:
     def _last_raised(self) -> Iterator[LogEvidence]:
         """The last exception of each chain since the last steps."""
         return (one.chain.last for one in self._scan.found() if one.chain)
+
+    def _not_started_at_end(self) -> bool:
+        """Whether the log ends with a program that could not be started."""
+        shown = (one.sign for one in self._scan.found() if one.sign and one.sign.sign and one.sign.sign.cause in NOT_STARTED)
+        return any(not any(self._shows_life(line) for line in self._tail_after(sign)) and self._is_last(sign) for sign in shown)
+
+    def bad_end(self) -> str:
+        """The last line, where a shell or script says there that the program did not end well; else empty."""
+        lines = (self._scan.splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._scan.tail))
+        last = next((line for line in lines if line.strip()), "")
+        is_bad = BAD_STATUS.search(last) or (ENDED_BY_SIGNAL.search(last) and not HELPER_ENDED.search(last))
+        return last if is_bad else ""
 
     def _is_last(self, evidence: LogEvidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""

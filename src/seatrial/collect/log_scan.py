@@ -93,6 +93,12 @@ GOOD_END = re.compile(
     r"'train_runtime': |\btrain_runtime\s+=|exits successfully\.$|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
     r"|(?:^\W{0,5}|[\]:|>] *|- +)[Tt]raining (?:has |is )?(?:completed|finished|complete|done)\b(?!.*\b(?:[Ee]poch|valid|val\b))"
 )
+# A script that says how its program ended.
+BAD_STATUS = re.compile(
+    r"\b(?:exit(?:ed)?|return(?:ed)?|finished|ended|done)\b.{0,12}?\b(?:status|code)\W{1,3}-?[1-9]"
+    r"|\b(?:finished|ended|completed?|done) with errors\b|^\W{0,5}\w+ (?:finished|ended|complete|done)\W{1,4}FAILED\b",
+    re.IGNORECASE,
+)
 # Where a line begins within a line: at a carriage return, or with another rank's prefix behind a line that was not ended. Not behind
 # other prefixes, nor quoted.
 LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
@@ -101,7 +107,12 @@ GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 CLOSED_PIPE = "BrokenPipeError"
 # The job, or a part of it, is started again.
 RESTART = re.compile(r"\b(?:will restart|restart(?:ing|ed)|relaunch\w*|resum(?:e|ed|ing)|retry(?:ing)?|attempt \d{1,4})\b", re.IGNORECASE)
-PROGRESS_BAR = re.compile(r"\|[^|]{0,400}\|\s*(\d{1,12})/(\d{1,12}) \[")
+# As tqdm, rich and Keras draw it; and tqdm's where nobody knows the length.
+PROGRESS_BAR = re.compile(
+    r"(?:\|[^|]{0,400}\|\s*|[━╸╺] +)(?P<done>\d{1,12})/(?P<total>\d{1,12}) [\[\d]"
+    r"|^\s{0,5}(?P<done2>\d{1,12})/(?P<total2>\d{1,12}) (?:\[[=>.]{5,80}\]|━)"
+    r"|^(?:.{0,80}: )?(?P<done3>\d{1,12})it \["
+)
 # The first frame of a traceback from the top of a program.
 TOP_OF_PROGRAM = re.compile(r", in (?:<module>|_run_module_as_main)\s*$")
 INTERRUPT = "KeyboardInterrupt"
@@ -243,7 +254,7 @@ class LogScan:
             own.chained = True
             return Worth.CHECK
         time = TIME_BEFORE.match(text)
-        if GOOD_END.search(text[time.end() :] if time else text) and not is_error_line(text):
+        if GOOD_END.search(text[time.end() :] if time else text) and not is_error_line(text) and not BAD_STATUS.search(text):
             self.good_end = self.evidence(source, prefix, text, None, given_rank)
             report = self.reports.get(source)
             if report is not None and self._is_restarted_after(report) and self._drew_full_bar_since(report.last_at, source):
@@ -337,7 +348,13 @@ class LogScan:
             else:
                 found.after_effect = found.after_effect or evidence
             # A pipe that is closed at the end of a script is no failure.
-            if raised and weight is Weight.FULL and not evidence.is_logged and len(evidence.excerpt) > 1 and not evidence.text.startswith(CLOSED_PIPE):
+            if (
+                raised
+                and weight is Weight.FULL
+                and not evidence.is_logged
+                and len(evidence.excerpt) > 1
+                and not evidence.text.startswith(CLOSED_PIPE)
+            ):
                 found.raised_effect = evidence
             return
         doubtful = weight is Weight.DOUBTFUL
@@ -386,8 +403,8 @@ class LogScan:
         return self.restart_at.get(report.first.source, 0) > report.last_at
 
     def _drew_full_bar_since(self, begin_at: int, source: str) -> bool:
-        bars = (PROGRESS_BAR.search(line) for at, file, _, line in self.tail if at > begin_at and file == source)
-        return any(bar.group(1) == bar.group(2) for bar in bars if bar)
+        bars = (progress(line) for at, file, _, line in self.tail if at > begin_at and file == source)
+        return any(bar[0] == bar[1] for bar in bars if bar)
 
     def _survive(self, gone: FoundSigns) -> None:
         self.survived = gone.chain or self.survived
@@ -465,6 +482,14 @@ class LogScan:
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))
         return LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
+
+
+def progress(line: str) -> tuple[str, str] | None:
+    """How far a progress bar is, and its length; empty where nobody knows it."""
+    match = PROGRESS_BAR.search(line)
+    if match is None:
+        return None
+    return match["done"] or match["done2"] or match["done3"], match["total"] or match["total2"] or ""
 
 
 def _short(text: str) -> str:

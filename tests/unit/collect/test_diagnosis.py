@@ -642,3 +642,51 @@ def test_what_a_program_logs_before_it_dies_is_not_taken_for_caught() -> None:
     lines = [*STEPS, "ERROR:train:shapes differ", *traceback("ValueError: bad shape")]
     assert read(lines, exit_code=0).outcome is None
     assert read(lines, exit_code=0, asked_steps=40).outcome is None
+
+
+SECOND_STAGES = {
+    "steps": steps(0, 1),
+    "no_length": [f"{number}it [00:{number:02d},  9.9it/s, loss=2.1]" for number in range(50)],
+    "rich": [f"Epoch 0/9 ━━━━━━━━ {number}/100 0:00:10 • 0:00:20 9.9it/s train_loss: 2.1" for number in range(40)],
+    "keras": [f" {number}/100 [====>.........] - ETA: 12s - loss: 2.3" for number in range(40)],
+    "keras_3": [f"{number}/100 ━━━━━━━━━━━━━━━━━━━━ 12s 300ms/step - loss: 2.3" for number in range(40)],
+    "epochs": [f"Epoch {number}: train loss 1.{number}" for number in range(8)],
+    "epochs_of": [f"Epoch [{number}/100] loss: 1.{number} acc: 0.5" for number in range(8)],
+}
+
+
+@pytest.mark.parametrize("name", SECOND_STAGES)
+def test_a_second_stage_that_is_cut_takes_the_end_of_the_first_back(name: str) -> None:
+    lines = [*STEPS, "Training complete.", "Stage 2: finetuning", *SECOND_STAGES[name]]
+    assert read(lines).outcome is None
+    assert read([*lines, "Training complete."]).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+@pytest.mark.parametrize(
+    "last",
+    [
+        "srun: error: Unable to create step for job 123: Memory required by task is not available",
+        "python: can't open file '/w/stage2.py': [Errno 2] No such file or directory",
+        "run.sh: line 7: torchrun: command not found",
+        "ft.py: error: unrecognized arguments: --foo",
+        "run.sh: line 9: ./stage2.sh: Permission denied",
+        "Training complete. Exit status: 137",
+        "Training finished with errors",
+        "Job finished with status 1",
+        "run.sh: line 5:  4711 Terminated              python train.py",
+    ],
+)
+def test_a_last_line_about_what_did_not_end_or_begin_well_is_not_ok(last: str, exit_code: int | None) -> None:
+    for before in ([*STEPS, "Training complete."], STEPS):
+        found = read([*before, last], exit_code=exit_code)
+        assert found.outcome in (None, Outcome.FAILED)
+        assert last.partition(" Terminated")[0].split()[-1] in found.detail
+
+
+@pytest.mark.parametrize(
+    "last", ["Job finished with exit code 0", "run.sh: line 5:  4711 Terminated              nvidia-smi dmon", "Best: epoch 3, loss 1.2"]
+)
+def test_a_last_line_that_says_nothing_bad(last: str) -> None:
+    assert read([*STEPS, "Training complete.", last]).outcome is Outcome.OK
+    assert read([*STEPS, last], exit_code=0).outcome is Outcome.OK
