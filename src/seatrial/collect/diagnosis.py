@@ -217,6 +217,10 @@ class LogReader:
                 return self._from_evidence(cut)
             if (reported := self._reported_end()) is not None:
                 return reported
+            if self._scan.reran is not None:
+                return self._from_evidence(self._scan.reran)
+        if not exit_code and (last := self._end.bad_end()):
+            return _diagnosis(general(Cause.EXIT_CODE), last)
         if exit_code is None:
             return self._unexplained(general(Cause.UNKNOWN), "no exit code is known and the log shows no cause")
         if exit_code == 0:

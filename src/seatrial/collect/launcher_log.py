@@ -211,18 +211,31 @@ PREFIXES = re.compile(
     r"|\[(?:default|trainer|worker)\d{1,9}(?:\|\d{1,9})?\]: ?"
     r"|\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?"
     r"| {0,3}\d{1,6}: "
-    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d) "
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?"
     r"|(?:\(\w{1,40}(?: rank=\d{1,6})?(?: pid=\d{1,9})?\) )?(?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] ?"
 )
 HOST = re.compile(r"\[host ([^\]\s]{1,255})\]:")
 # These parts of vLLM's prefixes differ from line to line: the process counts, and that it is only a warning.
-TIME_AND_PLACE = re.compile(r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$|^\d{4}-\d\d-\d\dT\S*$")
+TIME_AND_PLACE = re.compile(
+    r"(?:^| )(?:ERROR|INFO) \d\d-\d\d .*$|(?<=WARNING) \d\d-\d\d .*$|^\d{4}-\d\d-\d\dT\S*(?: std(?:out|err) [FP])?$"
+)
 # `host: ` is pdsh's. A word and a colon also begin an exception, so it is a host only before what must begin a line, or where pdsh names
 # it.
 LINE_BEGINNING = (
     r"(?:Traceback \(most recent call last\):|  File \"|\[rank\d|\[\d{4}-\d\d-\d\d [^\]]{1,40}\] \[\w+\] \[(?:launch|runner)\.py)"
 )
 BEFORE_BEGINNING = re.compile(rf"^( {{0,5}}[\w.@-]{{1,80}}): {LINE_BEGINNING}")
+# Put before every line by a pipe or whoever shows a container's output: a time (`| ts`, docker, a scheduler), docker compose's service,
+# kubectl's pod, torchx's role. A logger's lines begin with a time too, and `train/3` may be text: they are prefixes from the first line on
+# where one stands before what must begin a line.
+TIME_BEFORE = re.compile(
+    r"\[?(?:\d{4}[-/]\d\d[-/]\d\d[T _]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
+    r"|(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d \d\d:\d\d:\d\d(?:\.\d{1,9})?|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
+    r"\]? (?:std(?:out|err) [FP] )?"
+)
+CONTAINER_BEFORE = re.compile(r"[\w.@-]{1,80} *\| |\[pod/[^\]\s]{1,200}\] |[A-Za-z][\w.-]{0,60}/\d{1,6} ")
+REPORT_BEGINNING = r"(?:Root Cause \(first observed failure\)|torch\.distributed\.elastic\.multiprocessing\.errors\.ChildFailedError)"
+BEGINNING = re.compile(rf"{LINE_BEGINNING}|{REPORT_BEGINNING}")
 # pdsh's own message about a host whose command failed.
 NAMED_BY_PDSH = re.compile(r"^pdsh@[\w.-]{1,80}: ([\w.-]{1,80}): ssh exited")
 
@@ -250,23 +263,51 @@ def without_host(source: str) -> str:
 
 
 class PrefixSplitter:
-    """Splits lines as they come. Host names of pdsh's, and task numbers padded with blanks, are learned from what follows them."""
+    """Splits lines as they come. Host names of pdsh's, task numbers padded with blanks, containers' names and whether a time stands before
+    each line are learned from what follows them."""
 
     def __init__(self) -> None:
         self.hosts: set[str] = set()
+        self._containers: set[str] = set()
+        self._has_times = False
+
+    @property
+    def num_learned(self) -> int:
+        return len(self.hosts) + len(self._containers) + self._has_times
 
     def split(self, line: str) -> PrefixedLine:
         if ": " in line and (match := NAMED_BY_PDSH.match(line) or BEFORE_BEGINNING.match(line)):
             self.hosts.add(match.group(1))
         text, prefixes = line, []
-        while (length := self._prefix_length(text)) > 0:
-            prefixes.append(text[:length].strip())
-            text = text[length:]
+        while True:
+            if time := self._time_before(text):
+                text = text[time:]
+            elif length := self._prefix_length(text):
+                prefixes.append(text[:length].strip())
+                text = text[length:]
+            else:
+                break
         return PrefixedLine(" ".join(kept for prefix in prefixes if (kept := TIME_AND_PLACE.sub("", prefix))), text)
+
+    def _time_before(self, text: str) -> int:
+        """Its length; 0 without one."""
+        match = TIME_BEFORE.match(text)
+        if match is None:
+            return 0
+        if not self._has_times:
+            behind = CONTAINER_BEFORE.match(text, match.end())
+            self._has_times = BEGINNING.match(text, behind.end() if behind else match.end()) is not None
+        return match.end() if self._has_times else 0
 
     def _prefix_length(self, text: str) -> int:
         if prefix := PREFIXES.match(text):
             return prefix.end()
+        if container := CONTAINER_BEFORE.match(text):
+            time = TIME_BEFORE.match(text, container.end())
+            if BEGINNING.match(text, time.end() if time else container.end()):
+                self._containers.add(container.group())
+            if container.group() in self._containers:
+                return container.end()
         if not self.hosts:
             return 0
         host, colon, _ = text.partition(": ")

@@ -97,15 +97,25 @@ class Weight(enum.IntEnum):
 
 
 IGNORED = re.compile(r"^Exception ignored (?:in|on)\b|^--- Logging error ---")
-# A thread's, or of a task of asyncio that nobody waited for.
-IN_THREAD = re.compile(r"^Exception in thread |^(?:\S{0,80}[: ])?(?:Task|Future) exception was never retrieved$")
+# A thread's, of a task or callback of asyncio that nobody waited for, or of a function that is called at exit.
+IN_THREAD = re.compile(
+    r"^Exception in thread |^(?:\S{0,80}[: ])?(?:(?:Task|Future) exception was never retrieved$|Exception in callback )"
+    r"|^Error in atexit\._run_exitfuncs:"
+)
+# A logger's line directly before a traceback: that of an exception that was caught, as by logging.exception.
+LOGGED_ERROR = re.compile(r"^.{0,80}?\b(?:ERROR|CRITICAL)\b|^E\d{4} \d\d:\d\d:\d\d\S* .{0,80}\] ")
 # What logging prints after the traceback of its own error.
-LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: |future: <)")
+LOGGING_DETAILS = re.compile(r"^(?:Call stack:|Message: |Arguments: |future: <|handle: <)")
 # NCCL calls everything a warning, what ends a run included.
 WARNING = re.compile(r"^.{0,80}?(?<!NCCL )\b(?:WARN|WARNING)\b|^\[?W\d{4} \d\d:")
 # A bar does not count: it is drawn once more when the run is over. Nor does wandb's summary of a finished run.
 STEP = re.compile(r"\b(?:step|iter|iteration|epoch)s?\b\W{0,4}\d|\bTiming(?:ETA|Rank)\b|^\{'loss': ", re.IGNORECASE)
 SUMMARY = "wandb: "
+# Steps of an evaluation, which may follow the end of the training, or its failure: none of the training's.
+EVALUATION = re.compile(
+    r"\b(?:eval(?:uat\w+)?|val(?:idat\w+)?|test(?:ing)?|inference|predict\w*|sampling|generat\w+|bench\w*)\b[^\w,]{0,4}(?:step|iter|epoch|batch)",
+    re.IGNORECASE,
+)
 STEP_NUMBER = re.compile(r"\b(?:step|iter|iteration)\b[^\w,]{0,12}(\d[\d,]{0,15})", re.IGNORECASE)
 
 
@@ -141,8 +151,8 @@ def is_warning(prefix: str, text: str) -> bool:
 
 
 def is_step(text: str) -> bool:
-    """Whether it reports a step. Megatron puts one blank before it."""
-    if is_indented(text[1:2] if text[:1] == " " else text) or text.startswith(SUMMARY) or not STEP.search(text):
+    """Whether it reports a step of the training. Megatron puts one blank before it."""
+    if is_indented(text[1:2] if text[:1] == " " else text) or text.startswith(SUMMARY) or not STEP.search(text) or EVALUATION.search(text):
         return False
     return not (EXCEPTION.match(text) or ERROR_WORDS.search(text) or WARNING.match(text))
 
@@ -169,6 +179,10 @@ class LogEvidence:
     """Errors seen before it."""
     step: int | None = None
     """The last step that anybody reported before it."""
+    is_uncaught: bool = False
+    """Whether it ends a traceback from the top of a program: nothing below that caught it."""
+    is_logged: bool = False
+    """Whether it ends a traceback that a logger printed."""
 
 
 @dataclass(kw_only=True)
@@ -216,6 +230,10 @@ class LogSource:
     block: Block | None = None
     frames: deque[str] | None = None
     """Of a traceback that has begun and not ended."""
+    first_frame: str = ""
+    logged_error_at: int = 0
+    is_logged: bool = False
+    """Whether a logger printed its traceback."""
     chained: bool = False
     chain: ExceptionChain | None = None
     frames_at: int = 0
@@ -246,6 +264,8 @@ class LauncherReport:
     first: LogEvidence
     step_before: int | None
     """The highest of the last steps before it."""
+    last_at: int
+    """Its last line so far."""
     numbers: set[int] = field(default_factory=set)
     """Steps after it."""
     num_unnumbered: int = 0
@@ -257,11 +277,16 @@ class LauncherReport:
             self.numbers.add(number)
 
     @property
-    def is_survived(self) -> bool:
-        """A launcher reports when all its processes are gone: who takes steps after that was started again. Steps that only go on from
-        those before it may be lines of other ranks that arrive late."""
+    def has_new_steps(self) -> bool:
+        """A launcher reports when all its processes are gone: who takes steps after that was started again, or is another program. Steps
+        that only go on from those before it may be lines of other ranks that arrive late."""
         is_new = self.step_before is None or self.began_anew or not self.numbers
         return is_new and max(len(self.numbers), self.num_unnumbered) >= STEPS_WITHOUT_RANK
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether those steps got as far as the ones before it: a second attempt, or the next of several trainings."""
+        return self.has_new_steps and max(self.numbers, default=self.step_before or 0) >= (self.step_before or 0)
 
     @property
     def began_anew(self) -> bool:
@@ -326,7 +351,7 @@ FRAGMENTS = (
     *("quota", "unexpected", "errno", "eio", "stale", "read-only", "xpected to", "ready twice", "only support", "oss is ", "oss became"),
     *("oss was ", "oss has ", "nan_loss", "at minimum", "halt: ", "terminate", "segmentation", "free", "signal", "return code"),
     *("no working", "exit", "root cause", "last error", "rate limit", "offline", "disabled", "training ", "train_runtime", "trainer.fit"),
-    *("+-+--", "restart", "resum", "retry"),
+    *("+-+--", "restart", "resum", "retry", "relaunch", "attempt "),
 )
 STEP_FRAGMENTS = ("step", "iter", "epoch", "timing", "'loss'")
 # Patterns with certain digits in them: two lines of one shape may differ.
@@ -411,7 +436,8 @@ def _worth(line: str) -> Worth:
     low = line.lower()
     if _any_fragment().search(low):
         return Worth.CHECK
-    return Worth.STEP if any(fragment in low for fragment in STEP_FRAGMENTS) else Worth.BORING
+    is_step = any(fragment in low for fragment in STEP_FRAGMENTS) and not EVALUATION.search(low)
+    return Worth.STEP if is_step else Worth.BORING
 
 
 def rank_of(prefix: str, text: str, given: int | None) -> int | None:

@@ -16,18 +16,21 @@ from dataclasses import replace
 from seatrial.collect.launcher_log import without_host
 from seatrial.collect.log_evidence import (
     EXCEPTION,
+    HELPER_ENDED,
     NOISE,
     FoundSigns,
+    LastStep,
     LogEvidence,
     Weight,
     earliest,
     is_error_line,
     is_indented,
+    is_step,
     is_warning,
     shape,
     step_number,
 )
-from seatrial.collect.log_scan import LAUNCHER_REPORT, LogScan
+from seatrial.collect.log_scan import BAD_STATUS, LAUNCHER_REPORT, LogScan, progress
 from seatrial.core.log_lines import strip_colours
 from seatrial.records.outcome import Cause, Outcome
 
@@ -37,8 +40,6 @@ STEPS_TOGETHER = 10
 """So many are taken only by all ranks: each waits for the others."""
 LINES_AFTER = 3
 """A shell script may print so many lines after a program that failed."""
-# Steps of an evaluation, which may follow the end of the training.
-EVALUATION = re.compile(r"\b(?:eval\w*|val(?:id\w*)?|test\w*)\b.{0,20}?\b(?:step|iter)", re.IGNORECASE)
 # Exit code of a rank that raised.
 RAISED = 1
 # A shell, or a launcher that passes on a negative code, exits with this plus the signal that ended its child.
@@ -51,7 +52,27 @@ AT_EXIT = re.compile(r"^wandb: |\bNCCL INFO\b|^\[?[IWE]\d{4} \d\d:|^\+{1,4} |^(?
 PROCESS_ENDED = (Cause.KILLED, Cause.NATIVE_CRASH, Cause.SCHEDULER, Cause.HOST_LOST, Cause.HOST_OOM)
 # After these no training goes on, whatever the script prints: it may catch them, say that training is over and exit with 0.
 TRAINING_STOPPED = (*PROCESS_ENDED, Cause.NAN, Cause.GPU_FAULT, Cause.CUDA_OOM, Cause.DISK_FULL, Cause.EXCEPTION)
-PROGRESS_BAR = re.compile(r"\|[^|]{0,400}\|\s*(\d{1,12})/(\d{1,12}) \[")
+
+
+# Causes of a program that did not begin to run: a later stage's, where training is over.
+NOT_STARTED = (Cause.PROGRAM_MISSING, Cause.FILE_MISSING, Cause.BAD_ARGUMENT, Cause.PERMISSION)
+ENDED_BY_SIGNAL = re.compile(r": line \d+: +\d+ (?:Terminated|Hangup|Aborted)\b")
+EPOCH = re.compile(r"\bepoch\b[^\w,]{0,6}(\d{1,9})\b.{0,40}\bloss\b", re.IGNORECASE)
+# Bars of things that come after a training, where nobody knows their length.
+AFTER_TRAINING = re.compile(r"^\W{0,3}(?:eval|valid|test|predict|generat|sampl|upload|download|sav|map|filter|tokeniz)", re.IGNORECASE)
+# Steps that began anew, instead of the length of a bar.
+BEGUN = "steps"
+STEPS_BEGUN = 2
+
+
+def _progress_of_training(text: str, step_before: int | None) -> tuple[str, str] | None:
+    """How far a line says that a training is, and of what: the length of a bar, epochs, or steps that began anew."""
+    if (bar := progress(text)) is not None:
+        return bar if bar[1] or not AFTER_TRAINING.search(text) else None
+    if (epoch := EPOCH.search(text)) and is_step(text):
+        return epoch.group(1), "epochs"
+    number = step_number(text) if is_step(text) else None
+    return (str(number), BEGUN) if number is not None and step_before is not None and 2 * number <= step_before else None
 
 
 class LogEnd:
@@ -59,26 +80,38 @@ class LogEnd:
 
     def __init__(self, scan: LogScan) -> None:
         self._scan = scan
+        self._good_end: tuple[int, int | None] = (-1, None)
+        """After how many lines it was looked for, and where it is."""
 
     def outcome(self, exit_code: int | None, asked_steps: int | None, at_end: bool) -> Outcome | None:
         if self.is_interrupted() and exit_code in INTERRUPTED_CODES and not self._scan.reports and not self._failed_before_interrupt():
             return Outcome.INTERRUPTED
-        if exit_code or self._scan.reports:
+        if exit_code or not all(report.is_passed for report in self._scan.reports.values()):
             return Outcome.FAILED
         last = self._scan.last_step()
         reached = None if asked_steps is None else last.may_be(asked_steps)
+        found = self._without_report(exit_code, reached, last, at_end)
+        # What came after a failure may be another training, as in a loop over seeds, or a second attempt.
+        is_doubtful = not reached and bool(self._scan.reports or self._scan.reran)
+        return None if found is Outcome.OK and is_doubtful else found
+
+    def _without_report(self, exit_code: int | None, reached: bool | None, last: LastStep, at_end: bool) -> Outcome | None:
+        """As if no launcher had reported a failure. `reached`: whether all steps asked for were taken, where that is known."""
         if at_end:
             # After an exit code of 0 it is sure only where steps are missing; without one, where nothing says that the job went on.
             is_sure = exit_code is None and reached is None and not self._went_on()
             return Outcome.FAILED if reached is False or is_sure else None
-        is_cut, is_over = self.is_cut(), reached or self.good_end_at is not None
+        is_bad = self._not_started_at_end() or bool(self.bad_end())
+        is_cut, is_over = self.is_cut(), (reached or self.good_end_at is not None) and not is_bad
         if exit_code == 0:
             if is_cut or (not is_over and self.lost_peer_at_end()):
                 return Outcome.FAILED if reached is False else None
-            is_doubtful = self._sign_at_end() or (asked_steps is not None and last.step is None and self._error_at_end())
+            is_doubtful = is_bad or self._sign_at_end() or self._ended_uncaught()
+            is_doubtful = is_doubtful or (reached is not None and last.step is None and self._error_at_end())
+            is_doubtful = is_doubtful or (reached is False and any(end.is_logged and self._ends_with(end) for end in self._last_raised()))
             return None if self._training_stopped() or (not is_over and is_doubtful) else Outcome.OK
         serious = earliest(self._serious(one) for one in self._scan.found())
-        good_at = last.at if reached else self.good_end_at
+        good_at = last.at if reached else None if self.bad_end() else self.good_end_at
         if good_at is not None:
             return None if is_cut or self._training_stopped() or (serious is not None and serious.at > good_at) else Outcome.OK
         return Outcome.FAILED if serious is not None or self.lost_peer_at_end() else None
@@ -86,27 +119,35 @@ class LogEnd:
     @property
     def good_end_at(self) -> int | None:
         """The line that says that training is over; None where more steps came: that was a stage of several."""
+        if self._good_end[0] != self._scan.at:
+            self._good_end = (self._scan.at, self._find_good_end())
+        return self._good_end[1]
+
+    def _find_good_end(self) -> int | None:
         end = self._scan.good_end
-        return None if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._bar_is_cut(end) else end.at
+        return None if end is None or self._num_steps_after(end) >= STEPS_OF_OTHERS or self._stage_is_cut(end) else end.at
 
     def traceback_at_end(self) -> bool:
         """Whether the process of an exception printed nothing after it that shows it alive, and the job did not go on to a good end."""
-        ends = [one.chain.last for one in self._scan.found() if one.chain and self._ends_with(one.chain.last)]
+        ends = [end for end in self._last_raised() if not end.is_logged and self._ends_with(end)]
         return any((self.good_end_at or 0) < end.at or not self._went_on_after(end) for end in ends)
 
-    def _bar_is_cut(self, end: LogEvidence) -> bool:
-        """Whether the log ends in a progress bar that moved after `end` and is not full."""
+    def _stage_is_cut(self, end: LogEvidence) -> bool:
+        """Whether the log ends, after `end`, in a progress bar that moved and is not full, in epochs, or in steps that began anew."""
         drawn: dict[str, set[str]] = {}
         last: tuple[str, str] | None = None
         for at, source, _, line in self._scan.tail:
             if at <= end.at or source != end.source:
                 continue
-            if bar := PROGRESS_BAR.search(line):
-                last = (bar.group(1), bar.group(2))
+            text = self._scan.splitter.split(strip_colours(line)).text
+            if (found := _progress_of_training(text, end.step)) is not None:
+                last = found
                 drawn.setdefault(last[1], set()).add(last[0])
-            elif self._shows_life(self._scan.splitter.split(strip_colours(line)).text):
+            elif progress(text) or self._shows_life(text):
                 last = None
-        return last is not None and int(last[0]) < int(last[1]) and len(drawn[last[1]]) >= STEPS_OF_OTHERS
+        if last is None or (last[1].isdecimal() and int(last[0]) >= int(last[1])):
+            return False
+        return len(drawn[last[1]]) >= (STEPS_BEGUN if last[1] == BEGUN else STEPS_OF_OTHERS)
 
     def _ends_with(self, evidence: LogEvidence | None) -> bool:
         """Whether it is the last that its process printed, and the job was not started again."""
@@ -126,7 +167,7 @@ class LogEnd:
     def _num_steps_after(self, evidence: LogEvidence) -> int:
         """Of the last steps in its file, different ones. Hugging Face's Trainer prints losses without numbers."""
         texts = [text for at, source, text in self._scan.steps if at > evidence.at and source == evidence.source]
-        numbers = {number for text in texts if not EVALUATION.search(text) and (number := step_number(text)) is not None}
+        numbers = {number for text in texts if (number := step_number(text)) is not None}
         return max(len(numbers), sum("'loss'" in text for text in texts))
 
     def _began_anew_after(self, evidence: LogEvidence) -> bool:
@@ -143,6 +184,27 @@ class LogEnd:
         shown = [sign for one in self._scan.found() for sign in (one.sign, one.after_effect) if sign and not self._began_anew_after(sign)]
         signs = [one for one in shown if one.sign and (not one.sign.after_effect or one.sign.cause in PROCESS_ENDED)]
         return any(self.good_end_at is None and self._is_last(sign) for sign in signs)
+
+    def _ended_uncaught(self) -> bool:
+        """Whether a traceback ended a program that was the only one to take steps: what came after it was printed by others."""
+        ends = (end for end in self._last_raised() if end.is_uncaught and end.rank is None)
+        return any(self._num_steps_after(end) < STEPS_OF_OTHERS for end in ends)
+
+    def _last_raised(self) -> Iterator[LogEvidence]:
+        """The last exception of each chain since the last steps."""
+        return (one.chain.last for one in self._scan.found() if one.chain)
+
+    def _not_started_at_end(self) -> bool:
+        """Whether the log ends with a program that could not be started."""
+        shown = (one.sign for one in self._scan.found() if one.sign and one.sign.sign and one.sign.sign.cause in NOT_STARTED)
+        return any(not any(self._shows_life(line) for line in self._tail_after(sign)) and self._is_last(sign) for sign in shown)
+
+    def bad_end(self) -> str:
+        """The last line, where a shell or script says there that the program did not end well; else empty."""
+        lines = (self._scan.splitter.split(strip_colours(line)).text for _, _, _, line in reversed(self._scan.tail))
+        last = next((line for line in lines if line.strip()), "")
+        is_bad = BAD_STATUS.search(last) or (ENDED_BY_SIGNAL.search(last) and not HELPER_ENDED.search(last))
+        return last if is_bad else ""
 
     def _is_last(self, evidence: LogEvidence) -> bool:
         """Whether its process printed nothing after it that shows it alive."""
@@ -170,8 +232,9 @@ class LogEnd:
         return any(not self._began_anew_after(sign) and shape(sign.text) not in self._scan.survived_shapes for sign in (*ended, *fatal))
 
     def _went_on_after(self, evidence: LogEvidence) -> bool:
-        """Whether the job took more steps than it can without the rank that printed it: often only one rank prints them."""
-        last = self._scan.last_step()
+        """Whether the job took more steps than it can without the rank that printed it: often only one rank prints them. What ended a
+        program is not survived by steps in the files of others."""
+        last = self._scan.last_step(evidence.source if evidence.is_uncaught else None)
         progress = 0 if last.step is None else (last.step - (evidence.step or 0)) // last.interval
         return max(progress, self._num_steps_after(evidence)) >= STEPS_TOGETHER
 
@@ -195,13 +258,22 @@ class LogEnd:
         return evidence is not None and (self._went_on_after(evidence) or self._began_anew_after(evidence))
 
     def _serious(self, found: FoundSigns) -> LogEvidence | None:
-        serious = found.sign or found.outranking or found.after_effect
+        shown = (one for one in (found.sign, found.outranking, found.after_effect) if one is not None and not one.is_logged)
+        serious = next(shown, None)
         return None if serious is None or self._num_steps_after(serious) >= STEPS_OF_OTHERS else serious
 
     def _went_on(self) -> bool:
         """Whether, after each traceback at the end of its process, a line says that training is over, or others took more steps."""
-        ends = [one.chain.last for one in self._scan.found() if one.chain and self._is_last(one.chain.last)]
-        return all((self.good_end_at or 0) > end.at or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
+        ends = [end for end in self._last_raised() if not end.is_logged and self._is_last(end)]
+        return all(self._may_end_well_after(end) or self._num_steps_after(end) >= STEPS_OF_OTHERS for end in ends)
+
+    def _may_end_well_after(self, end: LogEvidence) -> bool:
+        """Whether a line that says that training is over came after it. Of two files nobody knows the order, and another rank's says
+        nothing about this one."""
+        good_at, good = self.good_end_at, self._scan.good_end
+        if good_at is None or good is None:
+            return False
+        return good_at > end.at if good.source == end.source else end.rank is None or not end.is_uncaught
 
     def _failed_before_interrupt(self) -> bool:
         """Whether a rank had failed already: somebody ended the others, which were waiting for it."""

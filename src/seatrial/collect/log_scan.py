@@ -13,10 +13,11 @@ import re
 from collections import deque
 from collections.abc import Iterator
 
-from seatrial.collect.launcher_log import PrefixedLine, PrefixSplitter, without_host
+from seatrial.collect.launcher_log import TIME_BEFORE, PrefixedLine, PrefixSplitter, without_host
 from seatrial.collect.log_evidence import (
     CHAINED,
     HEAD,
+    LOGGED_ERROR,
     MAX_LINES,
     NOISE,
     STEPS_WITHOUT_RANK,
@@ -92,6 +93,12 @@ GOOD_END = re.compile(
     r"'train_runtime': |\btrain_runtime\s+=|exits successfully\.$|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
     r"|(?:^\W{0,5}|[\]:|>] *|- +)[Tt]raining (?:has |is )?(?:completed|finished|complete|done)\b(?!.*\b(?:[Ee]poch|valid|val\b))"
 )
+# A script that says how its program ended.
+BAD_STATUS = re.compile(
+    r"\b(?:exit(?:ed)?|return(?:ed)?|finished|ended|done)\b.{0,12}?\b(?:status|code)\W{1,3}-?[1-9]"
+    r"|\b(?:finished|ended|completed?|done) with errors\b|^\W{0,5}\w+ (?:finished|ended|complete|done)\W{1,4}FAILED\b",
+    re.IGNORECASE,
+)
 # Where a line begins within a line: at a carriage return, or with another rank's prefix behind a line that was not ended. Not behind
 # other prefixes, nor quoted.
 LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
@@ -99,7 +106,15 @@ LINE_BEGINS = re.compile(r"""\r|(?<=[^\s:'"(`])(?=\[rank\d{1,9}\]:)""")
 GROUP_BARS = re.compile(r"^ {2,20}[|+] (?=\S|  )")
 CLOSED_PIPE = "BrokenPipeError"
 # The job, or a part of it, is started again.
-RESTART = re.compile(r"\b(?:will restart|restarting|resum(?:e|ed|ing)|retry(?:ing)?)\b", re.IGNORECASE)
+RESTART = re.compile(r"\b(?:will restart|restart(?:ing|ed)|relaunch\w*|resum(?:e|ed|ing)|retry(?:ing)?|attempt \d{1,4})\b", re.IGNORECASE)
+# As tqdm, rich and Keras draw it; and tqdm's where nobody knows the length.
+PROGRESS_BAR = re.compile(
+    r"(?:\|[^|]{0,400}\|\s*|[━╸╺] +)(?P<done>\d{1,12})/(?P<total>\d{1,12}) [\[\d]"
+    r"|^\s{0,5}(?P<done2>\d{1,12})/(?P<total2>\d{1,12}) (?:\[[=>.]{5,80}\]|━)"
+    r"|^(?:.{0,80}: )?(?P<done3>\d{1,12})it \["
+)
+# The first frame of a traceback from the top of a program.
+TOP_OF_PROGRAM = re.compile(r", in (?:<module>|_run_module_as_main)\s*$")
 INTERRUPT = "KeyboardInterrupt"
 # torchrun's own exception when it is sent TERM, as by a scheduler.
 TERMINATED = "SignalException"
@@ -139,6 +154,9 @@ class LogScan:
         """The last line of a file about a restart, after something was found."""
         self.relaunched_at: dict[str, int] = {}
         """The last line of a file at which a launcher's report was followed by steps from the beginning."""
+        self.reran: LogEvidence | None = None
+        """A traceback that ended a program, where steps from the beginning came after it and nobody speaks of a restart: it may have been
+        another training."""
         self.interrupt: LogEvidence | None = None
         self.interrupted_at = 0
         """The first interrupt since the last step."""
@@ -202,10 +220,10 @@ class LogScan:
         return max(worth, Worth.CHECK if was_open or own.is_open else Worth.BORING)
 
     def _split(self, line: str) -> PrefixedLine:
-        known = len(self.splitter.hosts)
+        known = self.splitter.num_learned
         text = without_harmless(strip_colours(line)) if "\x1b" in line else without_harmless(line)
         split = self.splitter.split(text)
-        if len(self.splitter.hosts) > known:
+        if self.splitter.num_learned > known:
             # What looked like text may be a prefix.
             self.search.forget_shapes()
         if (bars := GROUP_BARS.match(split.text)) is not None:
@@ -235,8 +253,12 @@ class LogScan:
         if CHAINED.search(text):
             own.chained = True
             return Worth.CHECK
-        if GOOD_END.search(text) and not is_error_line(text):
+        time = TIME_BEFORE.match(text)
+        if GOOD_END.search(text[time.end() :] if time else text) and not is_error_line(text) and not BAD_STATUS.search(text):
             self.good_end = self.evidence(source, prefix, text, None, given_rank)
+            report = self.reports.get(source)
+            if report is not None and self._is_restarted_after(report) and self._drew_full_bar_since(report.last_at, source):
+                self._drop_report(source, report)
             return Worth.CHECK
         if raised is None and is_step(text) and self.search.sign(text) is None:
             self._step(own, source, text)
@@ -266,6 +288,8 @@ class LogScan:
         if sign is None and raised is None:
             return self._note_error(own, text) if not noise and not is_report else Worth.CHECK
         evidence = self.evidence(source, prefix, text, sign, given_rank, excerpt)
+        evidence.is_uncaught = bool(raised) and TOP_OF_PROGRAM.search(own.first_frame) is not None
+        evidence.is_logged = bool(raised) and own.is_logged
         self.num_errors += 1
         self._store(own, evidence, raised is not None, weight)
         return Worth.CHECK
@@ -303,9 +327,13 @@ class LogScan:
         """The frames before it, where the line is what a traceback ends with, or looks like that by itself."""
         if text.startswith(HEAD) or text.endswith(HEAD):
             own.frames, own.frames_at = deque(maxlen=EXCERPT_LINES), self.at
+            own.is_logged = own.logged_error_at == self.at - 1
             return None
+        if LOGGED_ERROR.match(text):
+            own.logged_error_at = self.at
         if is_indented(text):
             if own.frames is not None and text.strip():
+                own.first_frame = own.first_frame if own.frames else text
                 own.frames.append(text)
             return None
         frames, own.frames = own.frames, None
@@ -320,7 +348,13 @@ class LogScan:
             else:
                 found.after_effect = found.after_effect or evidence
             # A pipe that is closed at the end of a script is no failure.
-            if raised and weight is Weight.FULL and len(evidence.excerpt) > 1 and not evidence.text.startswith(CLOSED_PIPE):
+            if (
+                raised
+                and weight is Weight.FULL
+                and not evidence.is_logged
+                and len(evidence.excerpt) > 1
+                and not evidence.text.startswith(CLOSED_PIPE)
+            ):
                 found.raised_effect = evidence
             return
         doubtful = weight is Weight.DOUBTFUL
@@ -358,14 +392,26 @@ class LogScan:
         self.steps.append((self.at, source, text))
         if (report := self.reports.get(source)) is not None:
             report.take_step(number)
-            if report.is_survived:
+            if report.has_new_steps and self._is_restarted_after(report):
                 self._drop_report(source, report)
         for gone in own.step():
             self._survive(gone)
         self._has_evidence = bool(self.reports) or not all(one.is_empty for one in self.sources.values())
 
+    def _is_restarted_after(self, report: LauncherReport) -> bool:
+        """Whether a line after it says so: the steps of another program would look alike."""
+        return self.restart_at.get(report.first.source, 0) > report.last_at
+
+    def _drew_full_bar_since(self, begin_at: int, source: str) -> bool:
+        bars = (progress(line) for at, file, _, line in self.tail if at > begin_at and file == source)
+        return any(bar[0] == bar[1] for bar in bars if bar)
+
     def _survive(self, gone: FoundSigns) -> None:
         self.survived = gone.chain or self.survived
+        ended = gone.chain.last if gone.chain else None
+        if ended is not None and ended.is_uncaught and ended.rank is None:
+            begun_at, restart_at = self.fell_back_at.get(ended.source, 0), self.restart_at.get(ended.source, 0)
+            self.reran = ended if begun_at > ended.at > restart_at else self.reran
         if gone.sign is not None and len(self.survived_shapes) < MAX_SURVIVED:
             self.survived_shapes.add(shape(gone.sign.text))
         self.survived_errors = [*self.survived_errors, *gone.errors][:MAX_LINES]
@@ -404,10 +450,11 @@ class LogScan:
             return False
         self._has_evidence, self._evidence_at = True, self.at
         if source in self.reports:
-            self.reports[source].numbers, self.reports[source].num_unnumbered = set(), 0
+            report = self.reports[source]
+            report.numbers, report.num_unnumbered, report.last_at = set(), 0, self.at
         else:
             first = self.evidence(source, prefix, text, None, given_rank)
-            self.reports[source] = LauncherReport(first=first, step_before=self.last_step().step)
+            self.reports[source] = LauncherReport(first=first, step_before=self.last_step().step, last_at=self.at)
         return True
 
     def _read_report(self, own: LogSource, text: str) -> str:
@@ -428,11 +475,21 @@ class LogScan:
     def found(self) -> Iterator[FoundSigns]:
         return (found for own in self.sources.values() for found in own.recent)
 
-    def last_step(self) -> LastStep:
-        found = [(number, at) for at, _, text in self.steps if (number := step_number(text)) is not None]
+    def last_step(self, source: str | None = None) -> LastStep:
+        """Of the last lines with one, or of those in one file."""
+        own = [(at, text) for at, file, text in self.steps if source in (None, file)]
+        found = [(number, at) for at, text in own if (number := step_number(text)) is not None]
         numbers = sorted({number for number, _ in found})
         step, at = max(found, default=(None, 0))
         return LastStep(at=at, step=step, interval=max((later - one for one, later in itertools.pairwise(numbers)), default=1))
+
+
+def progress(line: str) -> tuple[str, str] | None:
+    """How far a progress bar is, and its length; empty where nobody knows it."""
+    match = PROGRESS_BAR.search(line)
+    if match is None:
+        return None
+    return match["done"] or match["done2"] or match["done3"], match["total"] or match["total2"] or ""
 
 
 def _short(text: str) -> str:

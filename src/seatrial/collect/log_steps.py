@@ -294,6 +294,8 @@ def _assign_losses(found: Sequence[LineValues], bar_of: dict[int, ProgressBar]) 
 LOSS = re.compile(rf"\{{'loss': '?({NUMBER}|nan|inf)'?[,}}]")
 SUMMARY = re.compile(r"\{'train_runtime':")
 FIELD = re.compile(rf"'(\w+)': '?({NUMBER})'?[,}}]")
+LINES_OF_RESUMED = 10
+"""As many show whether the epochs begin at 0."""
 EPOCH = re.compile(r"'epoch': ('?)\d+\.?(\d*)")
 TOTAL_STEPS = re.compile(r"\bTotal optimization steps = ([\d,]+)")
 # Of train_steps_per_second, which has three decimals, or four digits in newer versions.
@@ -376,7 +378,21 @@ def _steps_of_epochs(epochs: Sequence[float], last_epoch: float, total: int, hal
         ]
         if fitting:
             return min(fitting)[1], False
-    return [round(number * total / len(epochs)) for number in range(1, len(epochs) + 1)], True
+    begun, interval = _checkpoint(epochs, last_epoch / total)
+    resumed = [interval * (round(begun / interval) + number) for number in range(1, len(epochs) + 1)] if begun and interval else []
+    if resumed and resumed[-1] <= total and _rounding_error(epochs, resumed, last_epoch / total, total, half) is not None:
+        return resumed, False
+    return [begun + round(number * (total - begun) / len(epochs)) for number in range(1, len(epochs) + 1)], True
+
+
+def _checkpoint(epochs: Sequence[float], per_step: float) -> tuple[int, int]:
+    """The step from which a training was resumed, 0 where it began at the first, and the steps between two lines."""
+    if len(epochs) < LINES_OF_RESUMED:
+        return 0, 0
+    slope, begun = statistics.linear_regression(range(1, len(epochs) + 1), epochs)
+    interval = max(round(slope / per_step), 1)
+    # Of one that began at the first step, the line would go through the origin.
+    return (round(begun / per_step), interval) if begun > 2 * slope > 0 else (0, interval)
 
 
 def _regular_steps(epochs: Sequence[float], per_step: float, total: int, *, with_first: bool) -> Iterator[list[int]]:

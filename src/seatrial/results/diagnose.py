@@ -37,8 +37,8 @@ OWN_LOG = ATTEMPT_FILES.launcher_log.name
 MAX_FILES = 4096
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".zip")
 # `rank5`, `rank_5`, `rank-05`; and `attempt_0/5/stderr.log` of torchrun's --log-dir.
-NAMED_RANK = re.compile(r"(?:^|[^a-z])rank[_.-]?(\d{1,6})(?!\d)", re.IGNORECASE)
-TORCHRUN_FOLDER = re.compile(r"(?:^|/)attempt_\d+/(\d{1,4})/std(?:out|err)\.log$")
+NAMED_RANK = re.compile(r"(?:^|[^a-z])rank[_.-]?(?P<rank>\d{1,6})(?!\d)", re.IGNORECASE)
+TORCHRUN_FOLDER = re.compile(r"(?:^|/)attempt_(?P<attempt>\d{1,6})/(?P<rank>\d{1,4})/std(?:out|err)\.log$")
 ERRORS_FILE = re.compile(r"\.err$|\.e\d+$|stderr", re.IGNORECASE)
 
 # Timestamps at the beginning of a line, behind prefixes at most: ISO with or without a zone, and those of torch's own logging.
@@ -151,7 +151,7 @@ def find_logs(paths: Sequence[Path]) -> list[LogFile]:
     found: dict[Path, LogFile] = {}
     for path in paths:
         if path.is_dir():
-            for file in _logs_in(path):
+            for file in _of_last_attempts(_logs_in(path)):
                 found.setdefault(file, _log_file(file, str(file.relative_to(path))))
         elif path.exists():
             if path.suffix in COMPRESSED:
@@ -167,6 +167,16 @@ def find_logs(paths: Sequence[Path]) -> list[LogFile]:
     if len(set(numbered)) * 2 < len(numbered):
         return [LogFile(path=file.path, name=file.name) for file in files]
     return files
+
+
+def _of_last_attempts(paths: Sequence[Path]) -> list[Path]:
+    """Without what ranks printed in attempts after which torchrun started them again."""
+    last: dict[Path, int] = {}
+    for path in paths:
+        if (match := TORCHRUN_FOLDER.search(path.as_posix())) and path.stat().st_size:
+            last[path.parents[2]] = max(last.get(path.parents[2], 0), int(match["attempt"]))
+    matches = ((path, TORCHRUN_FOLDER.search(path.as_posix())) for path in paths)
+    return [path for path, match in matches if match is None or int(match["attempt"]) >= last.get(path.parents[2], 0)]
 
 
 def _logs_in(folder: Path) -> list[Path]:
@@ -193,7 +203,7 @@ def _is_log(path: Path) -> bool:
 
 def _log_file(path: Path, name: str) -> LogFile:
     found = TORCHRUN_FOLDER.search(path.as_posix()) or NAMED_RANK.search(path.name)
-    return LogFile(path=path, name=name, rank=int(found.group(1)) if found else None)
+    return LogFile(path=path, name=name, rank=int(found["rank"]) if found else None)
 
 
 def _in_order(files: Sequence[LogFile]) -> Iterator[tuple[LogFile, str]]:

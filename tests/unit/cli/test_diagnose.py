@@ -243,3 +243,40 @@ def test_losses_of_a_log_without_steps(tmp_path: Path, capsys: pytest.CaptureFix
     _, report, shown = diagnosed(capsys, write(tmp_path, job__log=lines) / "job.log")
     assert (report["steps"], report["losses"]) == (None, [3.9, 2.1, 2.1])
     assert any(line.startswith("loss ") and "3.9" in line for line in shown)
+
+
+UNCAUGHT = [TRACEBACK[0], '  File "train.py", line 20, in <module>', "    main()", *TRACEBACK[1:]]
+
+
+@pytest.mark.parametrize(("names", "code"), [(["rank0.log", "rank1.log", "rank2.log"], 2), (["job_0.out", "job_1.out", "job_2.out"], 3)])
+def test_a_file_that_ends_in_a_traceback_is_not_made_good_by_others(
+    names: list[str], code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One file for each rank, or for each job of an array, in any order."""
+    steps = [f"iter {number}: loss {4 - number / 20:.4f}" for number in range(40)]
+    texts = [[*steps, "Training complete."], [*steps[:12], *UNCAUGHT], [*steps, "Training complete."]]
+    for name, lines in zip(names, texts, strict=True):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    paths = [tmp_path / name for name in names]
+    for order in ([tmp_path], paths, paths[::-1], [paths[1], paths[0], paths[2]]):
+        found_code, report, _ = diagnosed(capsys, *order)
+        assert (found_code, report["diagnosis"]["detail"]) == (code, "ValueError: no shard 7")
+        assert diagnosed(capsys, *order, "--exit-code", "0")[0] == 3
+
+
+def test_an_attempt_that_torchrun_started_again_does_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = [f"iter {number}: loss {4 - number / 20:.4f}" for number in range(40)]
+    printed = {
+        "attempt_0/0/stdout.log": steps[:20],
+        "attempt_0/1/stderr.log": UNCAUGHT,
+        "attempt_1/0/stdout.log": [*steps, "Training complete."],
+        "attempt_1/1/stderr.log": [],
+    }
+    for name, lines in printed.items():
+        (tmp_path / "none_ab" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "none_ab" / name).write_text("".join(f"{line}\n" for line in lines))
+    code, report, _ = diagnosed(capsys, tmp_path)
+    assert (code, report["steps"]["last"]) == (0, 39)
+    (tmp_path / "none_ab" / "attempt_1/1/stderr.log").write_text("\n".join(UNCAUGHT) + "\n")
+    code, report, _ = diagnosed(capsys, tmp_path)
+    assert (code, report["diagnosis"]["rank"]) == (2, 1)

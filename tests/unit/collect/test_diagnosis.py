@@ -154,7 +154,7 @@ NOISE = {
     "ignored": ["Exception ignored in: <function Reader.__del__ at 0x7f20>", *traceback("AttributeError: no attribute '_handle'")],
     "logging": ["--- Logging error ---", *traceback("TypeError: not all arguments converted"), "Call stack:", "Message: 'lr'"],
     "thread": ["Exception in thread NetStatThr:", *traceback("wandb.errors.CommError: no answer")],
-    "handled": [*traceback("KeyError: 'bleu'"), *(f"evaluated {name}" for name in "abcd")],
+    "handled": [*traceback("KeyError: 'bleu'", function="evaluate"), *(f"evaluated {name}" for name in "abcd")],
     "destroyed": ["[W1115 socket.cpp:1] destroy_process_group() was not called before program exit"],
     "resource_tracker": ["resource_tracker.py:254: UserWarning: There appear to be 3 leaked semaphore objects to clean up at shutdown"],
 }
@@ -438,7 +438,9 @@ def test_a_launcher_that_was_sent_term_did_not_end_well() -> None:
 def test_steps_that_only_go_on_after_a_report_are_late_lines_of_others() -> None:
     late = [f"step {number} loss 2.0" for number in range(20, 26)]
     assert read([*STEPS, *report(5, 1), *late], exit_code=0).outcome is Outcome.FAILED
-    assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0).outcome is Outcome.OK
+    # A second attempt, or the next of several trainings.
+    assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0).outcome is None
+    assert read([*STEPS, *report(5, 1), *STEPS], exit_code=0, asked_steps=20).outcome is Outcome.OK
 
 
 def test_a_second_stage_takes_the_end_of_the_first_back() -> None:
@@ -549,3 +551,142 @@ def test_what_a_rank_handled_long_before_is_not_the_cause() -> None:
             assert read([*handled, *went_on, "[rank0]: Training complete."], exit_code=exit_code).outcome is Outcome.OK
         # Where nothing else is found, it may be.
         assert "out of memory" in read([*handled, *went_on], exit_code=1).detail
+
+
+EVALUATED = [*(f"eval step {step}: loss 2.{step}" for step in range(20)), "Evaluation complete."]
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+def test_an_evaluation_after_a_failed_training_is_no_restart(exit_code: int | None) -> None:
+    """As of `torchrun train.py; python evaluate.py`, and of `python train.py; python evaluate.py`."""
+    reported = read([*STEPS, *traceback("ValueError: bad shape", rank=1), *report(1, 1), *EVALUATED], exit_code=exit_code)
+    assert (reported.outcome, reported.detail, reported.rank) == (Outcome.FAILED, "ValueError: bad shape", 1)
+    for last in ("ValueError: bad shape", "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"):
+        alone = read([*STEPS, *traceback(last), *EVALUATED], exit_code=exit_code)
+        assert alone.outcome not in (Outcome.OK, Outcome.INTERRUPTED)
+        assert alone.detail == last
+        short = read([*STEPS, *traceback(last), *EVALUATED], exit_code=0, asked_steps=30)
+        assert (short.outcome, short.last_step) != (Outcome.OK, 19)
+
+
+@pytest.mark.parametrize("failed", [[*traceback("KeyError: 3", rank=1), *report(1, 1)], traceback("KeyError: 3")])
+def test_the_next_training_of_a_loop_is_no_restart(failed: list[str]) -> None:
+    lines = [*STEPS, *failed, "seed 2", *steps(0, 39), "Training complete."]
+    for exit_code in (None, 0):
+        found = read(lines, exit_code=exit_code)
+        assert (found.outcome, found.detail) == (None, "KeyError: 3")
+    # All that was asked for was done after the failure; or a line says that it was a second attempt.
+    assert read(lines, exit_code=0, asked_steps=40).outcome is Outcome.OK
+    assert read([line.replace("seed 2", "attempt 2 of 3") for line in lines]).outcome is Outcome.OK
+
+
+def test_a_restart_of_which_only_a_bar_is_drawn() -> None:
+    def bars(count: int) -> list[str]:
+        return [f"{number}%|###   | {number}/100 [00:10<00:20, 9.9it/s]" for number in range(count)]
+
+    failed = [*bars(40), *traceback("KeyError: 3", rank=1), *report(1, 1)]
+    assert read([*failed, "retrying (2/3)", *bars(101), "Training complete."]).outcome is Outcome.OK
+    assert read([*failed, "retrying (2/3)", *bars(60), "Training complete."]).outcome is Outcome.FAILED
+    assert read([*failed, *bars(101), "Training complete."]).outcome is Outcome.FAILED
+
+
+BEFORE_LINES = (
+    *("Nov 17 23:04:{:02d} ", "2026-11-17 23:04:{:02d} ", "[23:04:{:02d}] ", "2026-11-17T23:04:{:02d} ", "[2026-11-17 23:04:{:02d},123] "),
+    *("2026-11-17T23:04:{:02d}.123456789Z stdout F ", "trainer-1  | ", "[pod/train-0/main] ", "train/3 ", "trainer-1  | 23:04:{:02d}.5 "),
+)
+
+
+@pytest.mark.parametrize("before", BEFORE_LINES)
+def test_what_stands_before_every_line_hides_nothing(before: str) -> None:
+    """As `| ts`, docker, kubectl and torchx put it there."""
+
+    def stamped(lines: list[str]) -> list[str]:
+        return [before.format(at % 60) + line for at, line in enumerate(lines)]
+
+    alone = stamped([*STEPS, *traceback("ValueError: bad shape")])
+    assert (read(alone).outcome, read(alone).detail) == (Outcome.FAILED, "ValueError: bad shape")
+    found = read(alone, exit_code=0)
+    assert (found.outcome, found.traceback_at_end, found.detail) == (None, True, "ValueError: bad shape")
+    assert read(alone, exit_code=0, asked_steps=40).outcome is Outcome.FAILED
+    of_rank = read(stamped([*STEPS, *traceback("IndexError: 9", rank=6), *traceback("RuntimeError: Connection reset by peer", rank=0)]))
+    assert (of_rank.detail, of_rank.rank) == ("IndexError: 9", 6)
+    reported = read(stamped([*STEPS, *traceback("ValueError: bad shape"), *report(6, 1)]), exit_code=0)
+    assert (reported.outcome, reported.detail, reported.rank) == (Outcome.FAILED, "ValueError: bad shape", 6)
+    assert read(stamped([*STEPS, *report(6, 1)]), exit_code=0).rank == 6
+    assert read(stamped([*STEPS, "Training complete."])).outcome in ((Outcome.OK,) if before[0] in "N2[" else (Outcome.OK, None))
+
+
+CAUGHT = (
+    *("Error in atexit._run_exitfuncs:", "Exception in callback f()\nhandle: <Handle f()>", "ERROR:root:upload failed"),
+    *("2026-11-17 10:00:00,123 - trainer - ERROR - upload failed", "2026-11-17 10:00:00.123 | ERROR    | __main__:save:12 - upload failed"),
+    *("E1117 10:00:00.000000 140 train.py:12] upload failed", "wandb: ERROR Internal wandb error: file data was not synced"),
+)
+
+
+@pytest.mark.parametrize("before", CAUGHT)
+def test_a_traceback_that_was_caught_fails_no_run(before: str) -> None:
+    """Of what is called at exit, in asyncio's callbacks, or printed by a logger."""
+    for last, function in (("ConnectionError: x", "save"), ("ZeroDivisionError: division by zero", "<module>")):
+        noise = [*before.split("\n"), *traceback(last, function=function)]
+        assert read([*STEPS, *noise], exit_code=0, asked_steps=20).outcome is Outcome.OK
+        assert read([*STEPS, *noise], asked_steps=20).outcome is Outcome.OK
+        assert read([*STEPS, "Training complete.", *noise]).outcome is Outcome.OK
+        assert read([*STEPS, *noise]).outcome is None
+        assert read([*STEPS, *noise], exit_code=1).detail == last
+        assert read([*STEPS, *noise], exit_code=0).outcome in (Outcome.OK, None)
+    assert read([*STEPS, *before.split("\n"), *traceback("KeyError: 'url'", function="save")], exit_code=0).outcome is Outcome.OK
+
+
+def test_what_a_program_logs_before_it_dies_is_not_taken_for_caught() -> None:
+    """`logger.error(…)`, then `raise`, behind a pipe."""
+    lines = [*STEPS, "ERROR:train:shapes differ", *traceback("ValueError: bad shape")]
+    assert read(lines, exit_code=0).outcome is None
+    assert read(lines, exit_code=0, asked_steps=40).outcome is None
+
+
+SECOND_STAGES = {
+    "steps": steps(0, 1),
+    "no_length": [f"{number}it [00:{number:02d},  9.9it/s, loss=2.1]" for number in range(50)],
+    "rich": [f"Epoch 0/9 ━━━━━━━━ {number}/100 0:00:10 • 0:00:20 9.9it/s train_loss: 2.1" for number in range(40)],
+    "keras": [f" {number}/100 [====>.........] - ETA: 12s - loss: 2.3" for number in range(40)],
+    "keras_3": [f"{number}/100 ━━━━━━━━━━━━━━━━━━━━ 12s 300ms/step - loss: 2.3" for number in range(40)],
+    "epochs": [f"Epoch {number}: train loss 1.{number}" for number in range(8)],
+    "epochs_of": [f"Epoch [{number}/100] loss: 1.{number} acc: 0.5" for number in range(8)],
+}
+
+
+@pytest.mark.parametrize("name", SECOND_STAGES)
+def test_a_second_stage_that_is_cut_takes_the_end_of_the_first_back(name: str) -> None:
+    lines = [*STEPS, "Training complete.", "Stage 2: finetuning", *SECOND_STAGES[name]]
+    assert read(lines).outcome is None
+    assert read([*lines, "Training complete."]).outcome is Outcome.OK
+
+
+@pytest.mark.parametrize("exit_code", [None, 0])
+@pytest.mark.parametrize(
+    "last",
+    [
+        "srun: error: Unable to create step for job 123: Memory required by task is not available",
+        "python: can't open file '/w/stage2.py': [Errno 2] No such file or directory",
+        "run.sh: line 7: torchrun: command not found",
+        "ft.py: error: unrecognized arguments: --foo",
+        "run.sh: line 9: ./stage2.sh: Permission denied",
+        "Training complete. Exit status: 137",
+        "Training finished with errors",
+        "Job finished with status 1",
+        "run.sh: line 5:  4711 Terminated              python train.py",
+    ],
+)
+def test_a_last_line_about_what_did_not_end_or_begin_well_is_not_ok(last: str, exit_code: int | None) -> None:
+    for before in ([*STEPS, "Training complete."], STEPS):
+        found = read([*before, last], exit_code=exit_code)
+        assert found.outcome in (None, Outcome.FAILED)
+        assert last.partition(" Terminated")[0].split()[-1] in found.detail
+
+
+@pytest.mark.parametrize(
+    "last", ["Job finished with exit code 0", "run.sh: line 5:  4711 Terminated              nvidia-smi dmon", "Best: epoch 3, loss 1.2"]
+)
+def test_a_last_line_that_says_nothing_bad(last: str) -> None:
+    assert read([*STEPS, "Training complete.", last]).outcome is Outcome.OK
+    assert read([*STEPS, last], exit_code=0).outcome is Outcome.OK

@@ -31,11 +31,10 @@ train.py FAILED
 ============================================================""".splitlines()
 
 
-def traceback(last: str, rank: int | None = None) -> list[str]:
+def traceback(last: str, rank: int | None = None, function: str = "<module>") -> list[str]:
     mark = f"[rank{rank}]: " if rank is not None else ""
-    return [
-        f"{mark}{line}" for line in ("Traceback (most recent call last):", '  File "train.py", line 9, in <module>', "    main()", last)
-    ]
+    frame = f'  File "train.py", line 9, in {function}'
+    return [f"{mark}{line}" for line in ("Traceback (most recent call last):", frame, "    main()", last)]
 
 
 @pytest.mark.parametrize(

@@ -322,3 +322,13 @@ def test_any_line_with_a_step_and_a_loss_counts_where_no_format_fits() -> None:
     known = stamped(*(f"iter {step}: loss 3.2, time 10.0ms" for step in (0, 10)))
     assert (reading := best([*lines, *known])[0]) is not None and reading.name == "nanogpt"
     assert (reading := best(lines, patterns=EPOCHS.lines)[0]) is not None and reading.name == "plan"
+
+
+@pytest.mark.parametrize(("total", "every", "begun"), [(2000, 10, 1000), (10_000, 50, 2500), (3000, 7, 700)])
+def test_losses_of_a_resumed_training_are_at_their_own_steps(total: int, every: int, begun: int) -> None:
+    """The summary counts the steps before the checkpoint too, and their lines are in another log."""
+    lines = trainer_log(total, every, epochs=0.5)
+    found = steps_by_epoch(stamped(*lines[begun // every :]))
+    expected = list(range(begun + every, total + 1, every))
+    assert [each.values["step"] + 1 for each in found.found] == pytest.approx(expected, abs=every / 2)
+    assert found.found[-1].values["step"] + 1 == expected[-1]

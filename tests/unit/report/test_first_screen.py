@@ -81,6 +81,22 @@ def test_the_headline_says_why_a_group_is_recommended(reason: str, shown: str) -
     assert shown in headline(found)[1].text
 
 
+def test_one_run_of_each_group_ties_nothing() -> None:
+    """Without an interval nothing was tested, however far apart the groups are."""
+    found = unstable()
+    rows = tuple(
+        dataclasses.replace(
+            row,
+            estimate=row.estimate and dataclasses.replace(row.estimate, low=None, high=None, n=1),
+            ratio=row.ratio and dataclasses.replace(row.ratio, low=None, high=None, n=1),
+        )
+        for row in found.ranking.groups
+    )
+    text = headline(dataclasses.replace(found, ranking=dataclasses.replace(found.ranking, groups=rows)))[1].text
+    assert "one run each" in text and "tied" not in text
+    assert "tied with" in headline(found)[1].text
+
+
 def test_findings_of_all_groups_are_one_with_the_cause_offered() -> None:
     platform = headline(unstable())[2]
     assert platform.text == "all 4 groups, CV 7–9 %: other jobs used 58 % of the CPU"

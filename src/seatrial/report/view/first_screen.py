@@ -141,6 +141,9 @@ def _why_unproven(results: CampaignResults, first: RankedGroup, rows: Sequence[R
     if failed := campaign.infrastructure_failures(results):
         return f"; the platform failed {join_names(failed)}"
     tied = [row.group for row in rows if row.tied and row.group != first.group]
+    if tied and all(row.estimate is None or row.estimate.low is None for row in rows if row.tied):
+        # Without an interval nothing was tested.
+        return "; one run each: nothing is proven"
     if tied:
         # Of which groups is in the next clause.
         why = _clause(results.ranking.recommended_reason).split(" of the ")[0].rstrip(",")
