@@ -7,7 +7,7 @@
     === CMD ===
     deepspeed --include localhost:0,1 --master_port 29650 train.py …
 
-It is for people. Whoever searches a log for steps or causes leaves it out: a value may look like either. Standard library only.
+It is for people. Whoever searches a log for steps or causes leaves it out: a value may look like either.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
+
+from seatrial.core.files import open_file
 
 META = "=== META ==="
 CMD = "=== CMD ==="
@@ -36,7 +38,7 @@ class HeaderSize(NamedTuple):
 def find_header(path: Path) -> HeaderSize:
     """How much of the beginning of the file is such a head; nothing where there is none, or no file that can be read."""
     try:
-        with path.open("rb") as source:
+        with open_file(path) as source:
             text = source.read(MAX_BYTES)
     except OSError:
         return HeaderSize()
