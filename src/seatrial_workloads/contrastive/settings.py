@@ -15,7 +15,7 @@ from seatrial_workloads.common.attention import CHOICES as ATTENTIONS
 from seatrial_workloads.common.precision import CHOICES as DTYPES
 from seatrial_workloads.common.precision import FP16_ON_CPU, MIXED_CHOICES, mixed_precision_problem
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
-from seatrial_workloads.contrastive.alike import ALL, NONE, excluded_parts, is_own_list, make_alike, read_fast_paths, requested_parts
+from seatrial_workloads.contrastive.alike import ALL, EQUAL, NONE, excluded_parts, is_own_list, make_alike, read_fast_paths, requested_parts
 from seatrial_workloads.contrastive.manifests import manifest_problem, suggest_manifests
 
 NEEDS_TORCH = True
@@ -251,6 +251,11 @@ can have, which is the default where a plan has axes or a baseline."""
     def fast_parts(self) -> tuple[str, ...]:
         """Parts that `fast_paths` asks for."""
         return requested_parts(str(self.fast_paths))
+
+    @property
+    def has_equal_parts(self) -> bool:
+        """Whether a plan left out what some group of it cannot have."""
+        return str(self.fast_paths).startswith(EQUAL)
 
     @property
     def requires_fast_parts(self) -> bool:

@@ -205,10 +205,16 @@ def test_why_the_tower_is_not_captured(device, settings, reason):
     assert reason in choice.reason
 
 
-@pytest.mark.parametrize("fast_paths", [False, "none", "front_end", "equal:front_end,positions"])
+@pytest.mark.parametrize("fast_paths", [False, "none", "front_end"])
 def test_a_part_that_is_not_requested_is_recorded_so(fast_paths):
     choice = capture_tower(None, Settings(fast_paths=fast_paths), CUDA, Precision("auto", "fp32", ""))
     assert (choice.requested, choice.effective) == (False, False)
+
+
+def test_a_part_that_a_plan_left_out_was_requested():
+    """Two plans may leave out unlike parts: compared with each other, their runs are confounded."""
+    choice = capture_tower(None, Settings(fast_paths="equal:front_end,positions"), CUDA, Precision("auto", "fp32", ""))
+    assert (choice.requested, choice.effective, choice.reason) == (True, False, fast_paths.LEFT_OUT)
 
 
 def test_a_part_of_the_own_list_that_the_node_does_not_have_fails_the_run():

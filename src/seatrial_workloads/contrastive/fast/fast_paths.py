@@ -23,6 +23,8 @@ from seatrial_workloads.contrastive.model import SpeechEncoder, SpeechTextModel
 from seatrial_workloads.contrastive.settings import Settings
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
 
+LEFT_OUT = "left out: not every group of the plan can have it"
+
 
 def apply_fast_paths(model: SpeechTextModel, settings: Settings, device: torch.device, load_dtype: str) -> dict[str, Choice]:
     """Apply all but the tower's CUDA graphs, which come last (`capture_tower`)."""
@@ -62,7 +64,8 @@ def capture_tower(model: SpeechTextModel, settings: Settings, device: torch.devi
 def choose_part(settings: Settings, part: str, reason: str) -> Choice:
     """Whether a part is used; `reason` is why this node or model does not have it. A StartupError for a part of the user's own list."""
     if part not in settings.fast_parts:
-        return as_requested(False)
+        # Another plan may have kept it: then the two are not alike, though both ask for equal parts.
+        return Choice(True, False, LEFT_OUT) if settings.has_equal_parts else as_requested(False)
     reason = excluded_parts(settings).get(part) or reason
     if reason and settings.requires_fast_parts:
         raise StartupError(f"fast_paths names {part}, which is not available here: {reason}; leave it out, or use fast_paths=all")
