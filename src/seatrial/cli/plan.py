@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,8 +14,8 @@ import typer
 
 from seatrial.cli.options import Budget, Only, Out, Overrides, PlanFile
 from seatrial.cli.program import console_for
-from seatrial.core import shell
-from seatrial.core.errors import RefusedError, printable
+from seatrial.core import files, shell
+from seatrial.core.errors import RefusedError, UsageError, did_you_mean, printable
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import count, format_duration, parse_limit_s
 from seatrial.records.launch import Allocation, Node
@@ -104,6 +105,8 @@ def allocation_of_node_0(given: Allocation, spec: RunSpec) -> Allocation:
     return allocation_for_node(likely_allocation(spec, nodes, given.master_port), nodes[0])
 
 
+PLANS = Path(__file__).parents[1] / "shipped" / "plans"
+"""The plans of the checkout, or of the wheel."""
 EXAMPLES = {"plan": "seatrial plan show plans/tiny-lm-demo.yaml\n\nseatrial plan show plan.yaml --set 'axes.micro_batch=[8,16,32]'"}
 CriteriaName = Annotated[
     str | None,
@@ -117,12 +120,10 @@ plan = typer.Typer(no_args_is_help=True)
 @plan.command("list", epilog="seatrial plan list\n\nseatrial plan list | grep stage1")
 def list_plans() -> int:
     """List the plans that come with Seatrial, each with what it is for."""
-    from seatrial.cli.runbook import first_comment, ready_plans
-
     plans = ready_plans()
     width = max(map(len, plans))
     for name, path in plans.items():
-        print(f"{name:<{width}}  {first_comment(path)}")
+        print(f"{name:<{width}}  {_first_comment(path)}")
     return 0
 
 
@@ -133,12 +134,47 @@ def copy(
     force: Annotated[bool, typer.Option("--force", help="Overwrite files that differ.")] = False,
 ) -> int:
     """Copy a plan that comes with Seatrial, with those it extends, to run and to change."""
-    from seatrial.cli.runbook import copy_plan
-
-    first, *others = copy_plan(name, folder, force=force)
+    first, *others = _copy_plan(name, folder, force=force)
     beside = f" and {', '.join(path.name for path in others)}, which it extends" if others else ""
     print(f"wrote {first}{beside}\nnext: look at it with `seatrial plan show {first}`, run it with `seatrial run {first}`")
     return 0
+
+
+def ready_plans() -> dict[str, Path]:
+    """The plans that come with Seatrial, by name: `tiny-lm-demo`, `stage1/smoke`."""
+    return {str(path.relative_to(PLANS).with_suffix("")): path for path in sorted(PLANS.rglob("*.yaml"))}
+
+
+def _first_comment(plan: Path) -> str:
+    """The first sentence of the comment it begins with."""
+    text = " ".join(line.removeprefix("#").strip() for line in _comment_lines(plan))
+    return text.partition(". ")[0].rstrip(".")
+
+
+def _comment_lines(plan: Path) -> Iterator[str]:
+    for line in plan.read_text(encoding="utf-8").splitlines():
+        if not line.removeprefix("#").strip() or not line.startswith("#"):
+            return
+        yield line
+
+
+def _copy_plan(name: str, folder: Path, *, force: bool) -> list[Path]:
+    """Copy a ready plan and those it extends, beside one another; the plan itself is the first."""
+    import yaml
+
+    plans = ready_plans()
+    if name not in plans:
+        raise UsageError(f"there is no ready plan '{name}': {did_you_mean(name, plans)}; `seatrial plan list` shows them all")
+    sources = [plans[name]]
+    while base := yaml.safe_load(sources[-1].read_text(encoding="utf-8")).get("extends"):
+        sources.append((sources[-1].parent / base).resolve())
+    targets = [folder / source.name for source in sources]
+    for source, target in zip(sources, targets, strict=True):
+        if target.exists() and target.read_bytes() != source.read_bytes() and not force:
+            raise UsageError(f"{target} exists already and differs: name another folder, or overwrite it with --force")
+    for source, target in zip(sources, targets, strict=True):
+        files.write_text(target, source.read_text(encoding="utf-8"))
+    return targets
 
 
 @plan.command(epilog="seatrial plan schema > seatrial-plan.schema.json\n\nseatrial plan schema | less")

@@ -12,7 +12,7 @@ import socket
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,17 +152,8 @@ def execute(
             )
         if can_measure():
             resume = how_to_resume or ("run the same plan without --again to resume" if again else "run the same command to resume")
-            code = _report(
-                plan,
-                end,
-                console,
-                tracking,
-                recorder.cache,
-                as_json=as_json,
-                how_to_resume=resume,
-                full=full,
-                allow_confounded=allow_confounded,
-            )
+            report = _Report(as_json=as_json, how_to_resume=resume, full=full, allow_confounded=allow_confounded)
+            code = _report(plan, end, console, tracking, recorder.cache, report)
         else:
             console.print(NO_POLARS, style="yellow", markup=False)
             code = INTERRUPTED if end.interrupted else FAILED if shown.failed else INCONCLUSIVE
@@ -171,34 +162,33 @@ def execute(
         return code
 
 
-def _report(
-    plan: CampaignPlan,
-    end: CampaignEnd,
-    console: Console,
-    tracking: Tracking,
-    cache: MeasureCache,
-    *,
-    as_json: bool,
-    how_to_resume: str,
-    full: bool,
-    allow_confounded: bool,
-) -> int:
+@dataclass(frozen=True, kw_only=True)
+class _Report:
+    """How the results are shown."""
+
+    as_json: bool
+    how_to_resume: str
+    full: bool
+    allow_confounded: bool
+
+
+def _report(plan: CampaignPlan, end: CampaignEnd, console: Console, tracking: Tracking, cache: MeasureCache, how: _Report) -> int:
     from seatrial.report.terminal import print_report
     from seatrial.results.recompute import recompute_or_explain
 
     try:
-        results, unwritten = recompute_or_explain(Path(plan.output), cache, allow_confounded=allow_confounded)
+        results, unwritten = recompute_or_explain(Path(plan.output), cache, allow_confounded=how.allow_confounded)
     except KeyboardInterrupt:
         console.print(f"interrupted before the report was written: `seatrial report {plan.output}` writes it", style="yellow", markup=False)
         raise
-    print_report(results, console, full=full)
-    _print_what_is_left(console, end, plan, how_to_resume)
+    print_report(results, console, full=how.full)
+    _print_what_is_left(console, end, plan, how.how_to_resume)
     if unwritten:
         console.print(unwritten, style="red", markup=False, highlight=False, emoji=False)
     if not end.interrupted:
         tracking.send_campaign()
     print_account(tracking, console)
-    if as_json:
+    if how.as_json:
         print_json(result_json(results))
     if end.interrupted:
         return INTERRUPTED

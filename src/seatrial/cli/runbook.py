@@ -1,4 +1,4 @@
-"""`seatrial runbook NAME DIR`: a procedure's folder with its entry points, from the installed package; and the ready plans for `plan`.
+"""`seatrial runbook NAME DIR`: a procedure's folder with its entry points, from the installed package.
 
 Plans and runbooks lie at the top of the checkout; seatrial/shipped links to them, and a wheel has the files themselves there.
 """
@@ -8,20 +8,19 @@ from __future__ import annotations
 import re
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from seatrial.cli.plan import PLANS
 from seatrial.core import files
 from seatrial.core.errors import UsageError, did_you_mean
 
 EXAMPLES = {
     "runbook": "seatrial runbook stage1 stage1\n\nseatrial runbook stage1 mine && cd mine && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
 }
-SHIPPED = Path(__file__).parents[1] / "shipped"
-PLANS, RUNBOOKS = SHIPPED / "plans", SHIPPED / "runbooks"
+RUNBOOKS = PLANS.parent / "runbooks"
 # What a runbook consists of: a checkout has outputs and data of its user beside them.
 PARTS = ("README.md", "train.py", "docs/*.md", "scripts/*.sh", "scripts/*.py")
 PYTHON = ".python"
@@ -66,40 +65,3 @@ def _write(source: Path, target: Path, name: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
     shutil.copymode(source, target)
-
-
-def ready_plans() -> dict[str, Path]:
-    """The plans that come with Seatrial, by name: `tiny-lm-demo`, `stage1/smoke`."""
-    return {str(path.relative_to(PLANS).with_suffix("")): path for path in sorted(PLANS.rglob("*.yaml"))}
-
-
-def first_comment(plan: Path) -> str:
-    """The first sentence of the comment it begins with."""
-    text = " ".join(line.removeprefix("#").strip() for line in _comment_lines(plan))
-    return text.partition(". ")[0].rstrip(".")
-
-
-def _comment_lines(plan: Path) -> Iterator[str]:
-    for line in plan.read_text(encoding="utf-8").splitlines():
-        if not line.removeprefix("#").strip() or not line.startswith("#"):
-            return
-        yield line
-
-
-def copy_plan(name: str, folder: Path, *, force: bool) -> list[Path]:
-    """Copy a ready plan and those it extends, beside one another; the plan itself is the first."""
-    import yaml
-
-    plans = ready_plans()
-    if name not in plans:
-        raise UsageError(f"there is no ready plan '{name}': {did_you_mean(name, plans)}; `seatrial plan list` shows them all")
-    sources = [plans[name]]
-    while base := yaml.safe_load(sources[-1].read_text(encoding="utf-8")).get("extends"):
-        sources.append((sources[-1].parent / base).resolve())
-    targets = [folder / source.name for source in sources]
-    for source, target in zip(sources, targets, strict=True):
-        if target.exists() and target.read_bytes() != source.read_bytes() and not force:
-            raise UsageError(f"{target} exists already and differs: name another folder, or overwrite it with --force")
-    for source, target in zip(sources, targets, strict=True):
-        files.write_text(target, source.read_text(encoding="utf-8"))
-    return targets

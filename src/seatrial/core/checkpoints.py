@@ -19,6 +19,7 @@ from seatrial.core import files
 
 FOLDER, LATEST, INFO = "checkpoints", "latest", "checkpoint.json"
 PART, OLD = ".part", ".old"
+LONGEST_NAME = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,6 +127,7 @@ def _folders(folder: Path) -> list[Path]:
 
 def _read_latest(folder: Path) -> str:
     try:
-        return (folder / LATEST).read_text(encoding="utf-8").strip()
+        with files.open_file(folder / LATEST) as source:
+            return source.read(LONGEST_NAME).decode("utf-8").strip()
     except (OSError, UnicodeDecodeError):
         return ""

@@ -19,6 +19,7 @@ from seatrial.campaign.resume import (
 )
 from seatrial.collect.attempts import NOT_IN_PLAN, read_stored
 from seatrial.core import files
+from seatrial.core.checkpoints import find_checkpoints
 from seatrial.core.errors import RefusedError
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.machine.software import GitState
@@ -191,6 +192,13 @@ def test_a_training_goes_on_from_its_newest_whole_checkpoint(tmp_path: Path) -> 
     (first.checkpoints / "ckpt_iter_500" / "checkpoint.json").write_text("{")
     found = start_of(tmp_path)
     assert found is not None and found.from_attempt is None and len(found.skipped) == 3
+
+
+def test_a_pipe_in_place_of_the_name_of_the_newest_checkpoint_blocks_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ckpt_iter_4").mkdir()
+    files.write_json(tmp_path / "ckpt_iter_4" / "checkpoint.json", {"step": 4, "world_size": 1, "files": {}})
+    os.mkfifo(tmp_path / "latest")
+    assert [one.step for one in find_checkpoints(tmp_path).whole] == [4]
 
 
 def test_what_starts_at_step_0(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from seatrial.cli.main import run_command
-from seatrial.cli.runbook import PYTHON, ready_plans
+from seatrial.cli.plan import ready_plans
+from seatrial.cli.runbook import PYTHON
 
 ROOT = Path(__file__).parents[3]
 
