@@ -164,7 +164,7 @@ def _copy_plan(name: str, folder: Path, *, force: bool) -> list[Path]:
 
     plans = ready_plans()
     if name not in plans:
-        raise UsageError(f"there is no ready plan '{name}': {did_you_mean(name, plans)}; `seatrial plan list` shows them all")
+        raise UsageError(f"no ready plan '{name}' in `seatrial plan list`; {did_you_mean(name, plans)}")
     sources = [plans[name]]
     while base := yaml.safe_load(sources[-1].read_text(encoding="utf-8")).get("extends"):
         sources.append((sources[-1].parent / base).resolve())
