@@ -3,8 +3,8 @@
 In: two groups, with what their plan requested and what their workload reported to be in effect. Out: `Unlike`s for analyse.comparable.
 
 confounded   a setting differs in effect though it was requested alike: a difference in the figures may be its. Not where the workload
-             declares that it follows a setting in which the two differ (`FOLLOWS`, or `follows=` of the probe): the dtype of the weights
-             after flash attention, the CUDA graph inside torch.compile.
+             declares that it follows a setting in which the two differ (`FOLLOWS`, or `follows=` of the probe), or follows it only
+             where one of the two has a given value: `attn_impl=flash_attention_2`, after which the weights cannot be fp32.
 no_effect    every setting in which they were requested unlike was the same in effect, and so was all else: both ran the same code.
 
 What only one of them reports is unknown of the other: no reason against a comparison, but a caution (`reported_by_one`). Nothing is said
@@ -27,6 +27,8 @@ MOST_NAMED = 2
 """Of several settings that confound, these are written out."""
 # What workloads give as the reason where nothing was changed.
 _NO_REASONS = ("", "as requested")
+COMMON = "{common}"
+"""In a remedy: the settings with the same remedy that both groups have on."""
 _WORDS = {"True": "on", "False": "off", "": "none", "None": "none"}
 
 Group = GroupSummary | ComparedGroup
@@ -48,6 +50,12 @@ class _Side:
         """In effect; as requested where the workload does not report it."""
         reported = self.settings.get(name)
         return reported.effective if reported else self.requested.get(name, self.axes.get(name))
+
+    def asked_for(self, name: str, value: str) -> bool:
+        """`equal` is written with what it became: `equal:front_end`. A driver's variable is its setting in upper case."""
+        name = _plain(name).lower()
+        found = self.settings[name].requested if name in self.settings else self.requested.get(name, "")
+        return found.split(":")[0] == value
 
 
 class _Pair:
@@ -72,15 +80,18 @@ class _Pair:
         return self.a.value(name) != self.b.value(name)
 
     def is_followed(self, name: str) -> bool:
-        """It was declared to follow a setting in which the two differ."""
-        return any(self.differs(_plain(other)) for other in self._declared(name))
+        """It was declared to follow a setting in which the two differ, where one of them has a value for which that was declared."""
+        return any(self.differs(other) and (not values or self._one_has(other, values)) for other, values in self._declared(name))
 
     def is_part_of(self, name: str, unlike: Sequence[str]) -> bool:
         """Reported only because of a setting that was requested unlike: what follows torch.compile is not there without it."""
-        return any(_plain(other) in unlike for other in self._declared(name))
+        return any(other in unlike for other, _ in self._declared(name))
 
-    def _declared(self, name: str) -> list[str]:
-        return [other for side in (self.a, self.b) if (one := side.settings.get(name)) for other in one.follows]
+    def _declared(self, name: str) -> list[tuple[str, list[str]]]:
+        return [_name_and_values(one) for side in (self.a, self.b) if name in side.settings for one in side.settings[name].follows]
+
+    def _one_has(self, name: str, values: Sequence[str]) -> bool:
+        return any(side.value(name) in values for side in (self.a, self.b))
 
     def is_confounded_by(self, name: str) -> bool:
         a, b = self.a.settings.get(name), self.b.settings.get(name)
@@ -101,12 +112,29 @@ def confounding(a: Group, b: Group) -> Unlike | None:
 
 
 def _remedy(pair: _Pair, names: Sequence[str]) -> str:
-    """`set fast_paths=equal and fix mixed_precision on both sides`."""
-    declared = {name: pair.a.settings[name].alike_by or pair.b.settings[name].alike_by for name in names}
-    known = list(dict.fromkeys(filter(None, declared.values())))
-    others = [name for name in names if not declared[name]]
-    parts = [f"set {join_names(known)}"] if known else []
-    return " and ".join([*parts, *([f"fix {join_names(others, MOST_NAMED)} on both sides"] if others else [])])
+    """`set fast_paths=equal and set mixed_precision to autocast or weights in both`."""
+    return join_names(list(dict.fromkeys(_way_to_make_alike(pair, name) for name in names)), MOST_NAMED, " and ")
+
+
+def _way_to_make_alike(pair: _Pair, name: str) -> str:
+    """What the workload declares, the first that the two do not have yet; else a value that both can have."""
+    a, b = pair.a.settings[name], pair.b.settings[name]
+    declared = a.alike_by or b.alike_by
+    if declared:
+        setting, values = _name_and_values(declared, plain=False)
+        missing = [value for value in values if not all(side.asked_for(setting, value) for side in (pair.a, pair.b))]
+        value = missing[0] if missing else values[-1]
+        return f"set {setting}={value.replace(COMMON, _on_in_both(pair, declared))}"
+    if a.requested in (a.effective, b.effective):
+        fallback = b.effective if a.requested == a.effective else a.effective
+        return f"set {name}={fallback or 'null'} in both"
+    return f"set {name} to {_word(a.effective)} or {_word(b.effective)} in both"
+
+
+def _on_in_both(pair: _Pair, declared: str) -> str:
+    """Of the settings that are made alike in the same way, those that both groups have on."""
+    alike = [name for name, one in pair.a.settings.items() if one.alike_by == declared and name in pair.b.settings]
+    return ",".join(name for name in alike if pair.a.value(name) == pair.b.value(name) == str(True)) or "none"
 
 
 def confounded_sentence(found: Unlike) -> str:
@@ -225,6 +253,12 @@ def _word(value: str | None) -> str:
 
 def _plain(name: str) -> str:
     return name.replace("-", "_")
+
+
+def _name_and_values(declared: str, *, plain: bool = True) -> tuple[str, list[str]]:
+    """`torch_compile_mode=reduce-overhead|max-autotune`; a name alone has no values."""
+    name, _, values = declared.partition("=")
+    return _plain(name) if plain else name, values.split("|") if values else []
 
 
 def _reports(group: Group) -> bool:

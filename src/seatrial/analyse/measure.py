@@ -399,7 +399,7 @@ def _axes_without_effect(tables: StepTables, spec: RunSpec) -> Iterator[Caution]
     """Two groups that differ only in such an axis are one group, ranked twice."""
     for name, value in spec.axes.items():
         requested, effective, reason = tables.effective.get(name, (value, value, ""))
-        if requested != effective and requested != "auto":
+        if requested != effective and requested not in ("auto", None):
             yield Caution(
                 kind="axis_without_effect",
                 subject=spec.run,

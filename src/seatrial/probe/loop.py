@@ -165,7 +165,7 @@ class Probe:
 
     def effective(self, setting: str, *, requested: Any, effective: Any, reason: str = "", follows: Iterable[str] = ()) -> None:
         """The value a setting has in effect on this machine, and why. `follows` names settings it may follow: groups that differ in one of
-        them may differ in this one too, and are still compared."""
+        them may differ in this one too, and are still compared; `attn=flash|sdpa` only where one of the two groups has such a value."""
         if self._writer is not None:
             # One name alone is a common slip for a tuple of one.
             declared = ",".join([follows] if isinstance(follows, str) else follows)

@@ -221,9 +221,11 @@ class EffectiveSetting:
     effective: str
     reason: str = ""
     follows: tuple[str, ...] = ()
-    """Settings that it may follow, as the workload declares: two groups that differ in one of them may differ in it too."""
+    """Settings that it may follow, as the workload declares: two groups that differ in one of them may differ in it too; with
+    `=VALUE|VALUE` only where one of the two has such a value in effect."""
     alike_by: str = ""
-    """The setting that makes it alike in both, as the workload declares: `fast_paths=equal`."""
+    """The setting that makes it alike in both, and its values in the order in which to try them, as the workload declares:
+    `fast_paths=equal|{common}`."""
 
 
 LEAST_REPEATS = 3

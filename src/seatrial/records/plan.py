@@ -36,7 +36,8 @@ class WorkloadSpec:
     sample_size: dict[str, str] = field(default_factory=dict)
     """Settings that a bundled workload declares to change the size of a sample → what it is counted in (`tokens`). No part of the hash."""
     follows: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Effective setting → settings that it may follow, as a bundled workload declares (`FOLLOWS`). No part of the hash."""
+    """Effective setting → settings that it may follow (`NAME`, or `NAME=VALUE|VALUE`), as a bundled workload declares (`FOLLOWS`). No part
+    of the hash."""
     alike_by: dict[str, str] = field(default_factory=dict)
     """Effective setting → the setting that makes it alike in two groups, likewise (`ALIKE_BY`). No part of the hash."""
 

@@ -203,7 +203,11 @@ def alike_notes(variables: Variables) -> list[str]:
 
 def alike_by(declared: Mapping[str, str]) -> dict[str, str]:
     """Effective setting → what makes it alike in two groups, as the driver's user types it."""
-    return {setting: _in_variables(remedy) for setting, remedy in declared.items()}
+    found = {}
+    for setting, remedy in declared.items():
+        name, _, values = remedy.partition("=")
+        found[setting] = f"{variable_names('SWEEP_')[name]}={values}"
+    return found
 
 
 def _in_variables(text: str) -> str:

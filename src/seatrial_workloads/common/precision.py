@@ -87,10 +87,12 @@ def check_fp16_has_gpu(precision: str, device: str) -> None:
         raise StartupError(FP16_ON_CPU)
 
 
-def choose_load_dtype(requested: str, precision: Precision, attentions: Sequence[str], *, on_gpu: bool) -> Choice:
-    """Format of frozen weights; `attentions` are the encoders' effective implementations."""
-    if requested == "fp16" and not on_gpu:
+def choose_load_dtype(requested: str, precision: Precision, attentions: Sequence[str], lowest: Capability | None) -> Choice:
+    """Format of frozen weights; `attentions` are the encoders' effective implementations, `lowest` is None on a CPU."""
+    if requested == "fp16" and lowest is None:
         raise StartupError(FP16_WEIGHTS_ON_CPU)
+    if requested == "bf16" and lowest is not None and lowest[0] < AMPERE:
+        return Choice(requested, "fp16", f"compute capability {lowest[0]}.{lowest[1]} has no bf16")
     if requested == "auto":
         return Choice(requested, precision.effective, f"follows precision ({precision.effective})")
     if requested == "fp32" and FLASH in attentions:

@@ -33,7 +33,7 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
     precision = choose_precision(settings.precision, lowest)
     speech = choose_attention(settings.speech_attention, precision.effective, lowest)
     text = choose_attention(settings.text_attention, precision.effective, lowest)
-    load_dtype = choose_load_dtype(settings.model_load_dtype, precision, (speech.effective, text.effective), on_gpu=lowest is not None)
+    load_dtype = choose_load_dtype(settings.model_load_dtype, precision, (speech.effective, text.effective), lowest)
     choices = {
         "precision": precision,
         "model_load_dtype": load_dtype,
@@ -43,9 +43,8 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
         "device": Choice(settings.device, str(ranks.device), ranks.device_name),
         **set_math_backend(math_options(settings), lowest),
         **prefetch_without_workers(settings.num_workers, settings.prefetch_factor),
+        **_unused_data_settings(settings),
     }
-    if settings.dataset_use_trim and settings.dataset_offline_trimmed:
-        choices["dataset_use_trim"] = Choice(True, False, "dataset_offline_trimmed: the tree was trimmed beforehand")
     return Policies(
         precision=precision,
         speech_attention=speech.effective,
@@ -53,6 +52,19 @@ def resolve_policies(settings: Settings, ranks: Ranks) -> Policies:
         load_dtype=load_dtype.effective,
         choices=choices,
     )
+
+
+def _unused_data_settings(settings: Settings) -> dict[str, Choice]:
+    """Settings of the data that others leave without effect."""
+    unused = {}
+    if settings.dataset_use_trim and settings.dataset_offline_trimmed:
+        unused["dataset_use_trim"] = Choice(True, False, "dataset_offline_trimmed: the tree was trimmed beforehand")
+    if not settings.length_buckets:
+        unused["bucket_boundaries_s"] = Choice(settings.bucket_boundaries_s, None, "length_buckets is off")
+    if settings.fixed_slice_s is not None:
+        reason = f"fixed_slice_s is {settings.fixed_slice_s}"
+        unused |= {name: Choice(getattr(settings, name), None, reason) for name in ("min_slice_s", "max_slice_s")}
+    return unused
 
 
 def _common_attention(settings: Settings, speech: Choice, text: Choice) -> Choice:

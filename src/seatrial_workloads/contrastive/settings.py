@@ -13,9 +13,20 @@ from typing import Any
 
 from seatrial_workloads.common.attention import CHOICES as ATTENTIONS
 from seatrial_workloads.common.precision import CHOICES as DTYPES
-from seatrial_workloads.common.precision import FP16_ON_CPU, MIXED_CHOICES, mixed_precision_problem
+from seatrial_workloads.common.precision import FLASH, FP16_ON_CPU, MIXED_CHOICES, WEIGHTS, mixed_precision_problem
 from seatrial_workloads.common.settings import check_at_least, check_one_of, check_types
-from seatrial_workloads.contrastive.alike import ALL, EQUAL, NONE, excluded_parts, is_own_list, make_alike, read_fast_paths, requested_parts
+from seatrial_workloads.contrastive.alike import (
+    ALL,
+    CAPTURING_MODES,
+    EQUAL,
+    NONE,
+    PARTS,
+    excluded_parts,
+    is_own_list,
+    make_alike,
+    read_fast_paths,
+    requested_parts,
+)
 from seatrial_workloads.contrastive.manifests import manifest_problem, suggest_manifests
 
 NEEDS_TORCH = True
@@ -25,32 +36,50 @@ WARM_UP = "seatrial_workloads.contrastive.warm"
 MAKE_ALIKE = make_alike
 # Settings that change how much work one sample is, and what that is counted in.
 SAMPLE_SIZE = dict.fromkeys(("min_slice_s", "max_slice_s", "fixed_slice_s"), "audio_s")
-# Effective settings that may follow others: two groups that differ in one of those may differ in these too, and are still compared. What a
-# fast path or "auto" became because of another setting is not among them: that confounds.
+# Effective settings that may follow others: two groups that differ in one of those may differ in these too, and are still compared; with
+# `=VALUE|VALUE` only where one of the two has such a value. What a fast path or "auto" became because of another setting is not among them:
+# that confounds.
+_CPU, _CAPTURING = "device=cpu", f"torch_compile_mode={'|'.join(CAPTURING_MODES)}"
 FOLLOWS = {
     # flash_attention_2 takes no fp32 weights, and mixed_precision=weights casts all of them.
-    "model_load_dtype": ("attn_impl", "speech_attn_impl", "text_attn_impl", "precision", "mixed_precision"),
+    "model_load_dtype": (
+        *(f"{name}={FLASH}" for name in ("attn_impl", "speech_attn_impl", "text_attn_impl")),
+        "precision",
+        f"mixed_precision={WEIGHTS}",
+    ),
     "attn_impl": ("speech_attn_impl", "text_attn_impl"),
-    # torch.compile captures graphs itself in some modes; what it compiles is part of it.
-    "tower_graph": ("torch_compile", "torch_compile_mode", "device"),
-    "text_graph": ("device",),
-    "optimizer": ("engine", "device"),
-    "mixed_precision": ("precision",),
+    # Modes in which torch.compile captures graphs itself. Length buckets take the graph too, and that confounds.
+    "tower_graph": (_CAPTURING, _CPU),
+    "text_graph": (_CPU,),
+    "optimizer": ("torch_adam", "engine", _CPU),
+    "torch_adam": ("engine", _CPU),
+    # In fp32 nothing is mixed; by_precision, which is autocast in bf16 and weights in fp16, confounds.
+    "mixed_precision": ("precision=fp32",),
+    "torch_compile_mode": ("torch_compile",),
+    "torch_compile_dynamic": ("torch_compile", _CAPTURING, "fixed_slice_s"),
     # The sum of its parts, which are reported one by one.
-    "fast_paths": ("front_end", "positions", "text_graph", "tower_graph"),
-    "overlap_comm": ("engine", "zero_stage"),
-    "wall_clock_breakdown": ("engine",),
-    "prefetch_factor": ("num_workers",),
+    "fast_paths": PARTS,
+    "overlap_comm": ("engine=ddp", "zero_stage=0"),
+    "bucket_size": ("engine=ddp", "zero_stage=0"),
+    "wall_clock_breakdown": ("engine=ddp",),
+    "prefetch_factor": ("num_workers=0",),
     "dataset_use_trim": ("dataset_offline_trimmed",),
     "length_buckets": ("bucket_boundaries_s", "min_slice_s", "max_slice_s", "fixed_slice_s"),
-    "tf32": ("device",),
-    "matmul_precision": ("tf32", "device"),
-    "cudnn_benchmark": ("deterministic", "device"),
-    "precision": ("device",),
+    "bucket_boundaries_s": ("length_buckets",),
+    "min_slice_s": ("fixed_slice_s",),
+    "max_slice_s": ("fixed_slice_s",),
+    "tf32": (_CPU,),
+    "matmul_precision": ("tf32", _CPU),
+    "cudnn_benchmark": ("deterministic", _CPU),
+    "precision": (_CPU,),
     "parameter_alignment": ("resume_from",),
 }
-# What makes an effective setting alike in two groups, where that is not the setting itself.
-ALIKE_BY = dict.fromkeys(("front_end", "positions", "text_graph", "tower_graph"), "fast_paths=equal")
+# What makes an effective setting alike in two groups, where that is not the setting itself: values in the order in which to try them,
+# {common} being the parts that both groups have.
+ALIKE_BY = {
+    **dict.fromkeys(PARTS, "fast_paths=equal|{common}"),
+    "torch_adam": "torch_adam=true",
+}
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CONFIG_NAMES = ("base", "tiny")
 # 400 samples at 16 kHz: what wav2vec2's CNN needs for one frame.

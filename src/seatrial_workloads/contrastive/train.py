@@ -44,6 +44,7 @@ from seatrial_workloads.contrastive.data import load_tokenizer, train_loader, va
 from seatrial_workloads.contrastive.fast.fast_paths import (
     apply_fast_paths,
     capture_tower,
+    compile_details,
     compile_tower,
     longest_samples,
     pad_inputs,
@@ -146,6 +147,7 @@ class Trainer:
             if self.settings.torch_compile:
                 self.choices["torch_compile"] = compile_tower(self.model, self.engine, self.settings, self.ranks, self._inputs)
             self.choices["tower_graph"] = capture_tower(self.model, self.settings, self.ranks.device, self.policies.precision)
+        self.choices |= compile_details(self.settings, self.choices["torch_compile"])
         if self.settings.torch_compile and self.choices["torch_compile"].effective:
             self.recompiles = RecompileWatch(self.choices["torch_compile"])
         self.choices["fast_paths"] = summarize_parts(self.settings, self.choices)
@@ -188,6 +190,7 @@ class Trainer:
             self.probe.figure("audio_s_per_sample", self.audio_s / self.num_rows, "s", self.num_rows)
             if self.recompiles is not None and (changed := self.recompiles.report(step, self.probe)):
                 self.log.info(f"torch_compile: {changed.requested} -> {changed.effective} ({changed.reason})")
+                record(compile_details(settings, changed), self.probe)
         if is_due(step, settings.validation_every_steps):
             with self.probe.pause("eval"):
                 self._validate(step)
@@ -219,7 +222,9 @@ class Trainer:
         )
         self.log.info(f"Training set: {self.loader.utterances.summary()}")
         for name, choice in choices.items():
-            if choice.requested != choice.effective:
+            # Of what is not used at all, only what somebody may have set.
+            is_unset = choice.effective is None and choice.requested == getattr(Settings, name, None)
+            if choice.requested != choice.effective and not is_unset:
                 self.log.info(f"{name}: {choice.requested} -> {choice.effective} ({choice.reason})")
 
 

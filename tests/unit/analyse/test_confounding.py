@@ -20,6 +20,7 @@ from seatrial.records.comparison import ComparedGroup, LossVerdict, Relation
 from seatrial.records.measure import GroupSummary, Ranking
 from seatrial.records.results import GroupedCampaign, MeasuredRun
 from seatrial.results.compare import compared_group
+from seatrial_workloads.contrastive.settings import FOLLOWS as TRAINER_FOLLOWS
 from tests.unit.analyse import factory
 
 Reported = Mapping[str, tuple[Any, Any, str]]
@@ -28,7 +29,7 @@ HOOKS = "ZeRO 1 hooks into the gradients"
 ON, OFF = (True, True, "as requested"), (True, False, HOOKS)
 SDPA, NO_FLASH = ("sdpa", "sdpa", "as requested"), ("flash_attention_2", "sdpa", "flash_attn is not installed")
 FLASH = ("flash_attention_2", "flash_attention_2", "as requested")
-ALIKE_BY = {"tower_graph": "fast_paths=equal"}
+ALIKE_BY = dict.fromkeys(("front_end", "tower_graph"), "fast_paths=equal|{common}")
 
 
 def runs(
@@ -37,14 +38,14 @@ def runs(
     reported: Reported,
     *,
     rate: float = 100.0,
-    follows: dict[str, tuple[str, ...]] | None = None,
+    follows: Mapping[str, tuple[str, ...]] | None = None,
     declared: dict[str, tuple[str, ...]] | None = None,
     fingerprint: str = "f0",
     ranks: int = 1,
     **changes: Any,
 ) -> list[MeasuredRun]:
     """Three runs of a bundled workload's group that reports `reported`. `follows` is what the workload declares, `declared` the run."""
-    workload = {"name": "contrastive", "module": "m", "script": None, "follows": follows or {}, "alike_by": ALIKE_BY}
+    workload = {"name": "contrastive", "module": "m", "script": None, "follows": dict(follows or {}), "alike_by": ALIKE_BY}
     found = []
     for repeat in (1, 2, 3):
         run = factory.spec(name, repeat, ranks=ranks, workload=workload, **{"settings": dict(settings), "axes": dict(settings), **changes})
@@ -169,21 +170,112 @@ def test_what_follows_an_axis_that_fell_back_confounds() -> None:
     assert kinds(*campaign(a, b).groups) == [CONFOUNDED]
 
 
+@pytest.mark.parametrize(
+    ("mode", "reason", "found"),
+    [
+        ("max-autotune", "torch.compile captures CUDA graphs itself", []),
+        ("default", "length_buckets: batches have several shapes", ["tower_graph"]),
+        (None, "torch.compile captures CUDA graphs itself", ["tower_graph"]),
+    ],
+    ids=["part of what was compiled", "taken by length buckets", "taken for a mode that did not compile"],
+)
+def test_a_graph_that_is_lost_follows_torch_compile_only_where_that_captures_graphs(
+    mode: str | None, reason: str, found: list[str]
+) -> None:
+    plain = {"torch_compile": (False, False, ""), "torch_compile_mode": ("max-autotune", None, "off"), "tower_graph": ON}
+    compiled = {
+        "torch_compile": (True, mode is not None, ""),
+        "torch_compile_mode": ("max-autotune", mode, ""),
+        "tower_graph": (True, False, reason),
+    }
+    a = runs("plain", {"torch_compile": False, "length_buckets": False}, plain, follows=TRAINER_FOLLOWS)
+    b = runs("tuned", {"torch_compile": True, "length_buckets": True}, compiled, follows=TRAINER_FOLLOWS, rate=120.0)
+    assert [each.setting for each in comparable(*campaign(a, b).groups).unlike] == found
+
+
+@pytest.mark.parametrize(
+    ("precision", "mixed", "found"), [("fp16", "weights", ["mixed_precision"]), ("fp32", "none", [])], ids=["by_precision", "nothing mixed"]
+)
+def test_two_ways_of_mixed_precision_do_not_follow_the_format(precision: str, mixed: str, found: list[str]) -> None:
+    def group(name: str, mode: str) -> list[MeasuredRun]:
+        reported = {"precision": (name, name, ""), "mixed_precision": ("by_precision", mode, "")}
+        return runs(name, {"precision": name, "mixed_precision": "by_precision"}, reported, follows=TRAINER_FOLLOWS)
+
+    unlike = comparable(*campaign(group("bf16", "autocast"), group(precision, mixed)).groups).unlike
+    assert [each.setting for each in unlike] == found
+    assert not found or unlike[0].remedy == "set mixed_precision to autocast or weights in both"
+
+
+NO_BF16 = "compute capability 7.0 has no bf16"
+
+
+@pytest.mark.parametrize(
+    ("settings", "reported", "said"),
+    [
+        (
+            [{"precision": name, "model_load_dtype": name} for name in ("bf16", "fp16")],
+            [dict.fromkeys(("precision", "model_load_dtype"), (value, "fp16", NO_BF16)) for value in ("bf16", "fp16")],
+            "variant had no effect: both ran precision=fp16, model_load_dtype=fp16 (compute capability 7.0 has no bf16)",
+        ),
+        (
+            [{"torch_adam": None}, {"torch_adam": True}],
+            [
+                {"torch_adam": (None, True, "no GPU"), "optimizer": ("auto", "AdamW", "no GPU")},
+                {"torch_adam": (True, True, ""), "optimizer": ("AdamW", "AdamW", "")},
+            ],
+            "variant had no effect: both ran torch_adam=on",
+        ),
+        (
+            [{"torch_compile": False, "torch_compile_mode": mode} for mode in ("default", "max-autotune")],
+            [{"torch_compile": (False, False, ""), "torch_compile_mode": (mode, None, "off")} for mode in ("default", "max-autotune")],
+            "variant had no effect: both ran torch_compile_mode=none (off)",
+        ),
+    ],
+    ids=["bf16 on a V100", "the same Adam", "modes of what is not compiled"],
+)
+def test_settings_of_the_trainer_without_effect_are_said_first_and_not_compared(
+    settings: list[dict[str, Any]], reported: list[Reported], said: str
+) -> None:
+    a, b = (
+        runs(name, settings[index], reported[index], axes={"variant": name}, labels={"variant": ""}, follows=TRAINER_FOLLOWS)
+        for index, name in enumerate(("first", "second"))
+    )
+    found = campaign(a, b)
+    assert found.ranking.winner is None and found.ranking.reason.startswith(said)
+    with pytest.raises(RefusedError, match="had no effect"):
+        compare(*sides(found))
+
+
+@pytest.mark.parametrize(
+    ("requested", "remedy"),
+    [("all", "equal"), ("equal:front_end,tower_graph", "front_end"), ("front_end,tower_graph", "equal")],
+)
+def test_the_remedy_is_what_the_two_do_not_have_yet(requested: str, remedy: str) -> None:
+    asked = {"fast_paths": (requested, "", ""), "front_end": ON}
+    a = runs("z0", {"zero_stage": 0}, {**asked, "tower_graph": ON})
+    b = runs("z1", {"zero_stage": 1}, {**asked, "tower_graph": OFF})
+    assert comparable(*campaign(a, b).groups).unlike[0].remedy == f"set fast_paths={remedy}"
+
+
+def test_the_remedy_for_what_fell_back_is_what_both_can_have() -> None:
+    a = runs("a", {"x": 1}, {"attn_impl": FLASH})
+    b = runs("b", {"x": 2}, {"attn_impl": NO_FLASH})
+    assert comparable(*campaign(a, b).groups).unlike[0].remedy == "set attn_impl=sdpa in both"
+
+
 def test_settings_that_one_reason_took_are_one_clause() -> None:
-    lost = dict.fromkeys(("front_end", "positions"), (True, False, "ZeRO 3 gathers weights"))
+    lost = dict.fromkeys(("first", "positions"), (True, False, "ZeRO 3 gathers weights"))
     a = runs("z0", {"zero_stage": 0}, {**dict.fromkeys(lost, ON), "dtype": ("auto", "fp32", "")})
     b = runs("z3", {"zero_stage": 3}, {**lost, "dtype": ("auto", "bf16", "cast")})
     found = comparable(*campaign(a, b).groups).unlike[0]
-    assert (
-        found.text == "front_end, positions are on in z0 and off in z3 (ZeRO 3 gathers weights); dtype is fp32 in z0 and bf16 in z3 (cast)"
-    )
-    assert found.remedy == "fix front_end, positions and 1 more on both sides"
+    assert found.text == "first, positions are on in z0 and off in z3 (ZeRO 3 gathers weights); dtype is fp32 in z0 and bf16 in z3 (cast)"
+    assert found.remedy == "set first=False in both and set positions=False in both and 1 more"
 
 
 def test_auto_that_becomes_something_else_on_either_side_confounds() -> None:
     a = runs("bf16", {"precision": "bf16"}, {"attn_impl": ("auto", "sdpa", "bf16: sdpa")})
     b = runs("fp16", {"precision": "fp16"}, {"attn_impl": ("auto", "eager", "fp16: eager")})
-    assert comparable(*campaign(a, b).groups).unlike[0].remedy == "fix attn_impl on both sides"
+    assert comparable(*campaign(a, b).groups).unlike[0].remedy == "set attn_impl to sdpa or eager in both"
 
 
 def test_what_was_requested_unlike_does_not_confound() -> None:

@@ -113,5 +113,5 @@ def test_what_a_workload_declares_of_effective_settings(name: str) -> None:
     known = {field.name for field in dataclasses.fields(workloads.settings_class(name))}
     # What can be followed is a setting of the workload, another effective setting, or the number of ranks.
     effective = {*follows, *alike_by}
-    assert {other for others in follows.values() for other in others} <= known | effective | {"world_size"}
+    assert {other.partition("=")[0] for others in follows.values() for other in others} <= known | effective | {"world_size"}
     assert {remedy.partition("=")[0] for remedy in alike_by.values()} <= known

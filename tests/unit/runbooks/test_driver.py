@@ -254,7 +254,8 @@ def test_runs_of_the_driver_know_what_the_trainer_declares_about_its_settings(dr
     assert drive(SWEEP_ZERO_STAGES="0,1") == 0
     ((plan, _),) = stand_in.calls
     assert all(run.workload.follows == FOLLOWS and set(run.workload.alike_by) == set(ALIKE_BY) for run in plan.runs)
-    assert {remedy for run in plan.runs for remedy in run.workload.alike_by.values()} == {"FAST_PATHS=equal"}, "as it is typed here"
+    remedies = {remedy for run in plan.runs for remedy in run.workload.alike_by.values()}
+    assert remedies == {"FAST_PATHS=equal|{common}", "TRAIN_TORCH_ADAM=true"}, "as it is typed here"
     from_variables = resolve_plan(
         plan_from_mapping(plan_mappings(read({**SMALL, "SWEEP_ZERO_STAGES": "0,1"}), Path.cwd(), NOW)[0], "x"), source="x", cwd=Path.cwd()
     )
@@ -275,7 +276,11 @@ def test_groups_of_the_driver_are_confounded_by_a_path_that_one_lost_and_not_by_
     assert drive(SWEEP_ZERO_STAGES="0,1", REPEATS="3") == 0
     on, off = (True, True, "as requested"), (True, False, "not available")
     assert unlike({0: {"overlap_comm": off}, 1: {"overlap_comm": on}}) == []
-    assert unlike({0: {"tower_graph": on}, 1: {"tower_graph": off}}) == [("tower_graph", "set FAST_PATHS=equal")]
+    lost = {stage: {"front_end": on, "tower_graph": value} for stage, value in ((0, on), (1, off))}
+    asked = {name: {"fast_paths": (name, "", "")} for name in ("all", "equal:front_end,tower_graph")}
+    for requested, remedy in (("all", "equal"), ("equal:front_end,tower_graph", "front_end")):
+        reported = {stage: {**parts, **asked[requested]} for stage, parts in lost.items()}
+        assert unlike(reported) == [("tower_graph", f"set FAST_PATHS={remedy}")], "what the two do not have yet"
 
 
 def test_what_a_dry_run_prints_is_a_plan(drive: Callable[..., int], capsys: pytest.CaptureFixture[str]) -> None:

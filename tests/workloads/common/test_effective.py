@@ -94,13 +94,18 @@ def test_fp16_on_a_cpu_is_refused_also_before_the_ranks_join(monkeypatch):
     ],
 )
 def test_the_load_dtype_follows_precision_and_flash_attention(requested, precision, attentions, effective, reason):
-    choice = choose_load_dtype(requested, choose_precision(precision, HOPPER), attentions, on_gpu=True)
+    choice = choose_load_dtype(requested, choose_precision(precision, HOPPER), attentions, HOPPER)
     assert (choice.requested, choice.effective, choice.reason) == (requested, effective, reason)
+
+
+def test_a_gpu_without_bf16_loads_no_bf16_weights():
+    choice = choose_load_dtype("bf16", choose_precision("bf16", (7, 0)), ["eager"], (7, 0))
+    assert (choice.effective, choice.reason) == ("fp16", "compute capability 7.0 has no bf16")
 
 
 def test_a_cpu_takes_no_fp16_weights():
     with pytest.raises(ValueError, match=FP16_WEIGHTS_ON_CPU):
-        choose_load_dtype("fp16", choose_precision("auto", None), ["sdpa"], on_gpu=False)
+        choose_load_dtype("fp16", choose_precision("auto", None), ["sdpa"], None)
 
 
 def test_dtypes_and_autocast():

@@ -174,10 +174,12 @@ def test_the_build_of_an_op_is_a_part_of_the_start_up(torch_adam, spans, monkeyp
 
 
 def test_ddp_records_its_optimiser_and_what_only_deepspeed_has():
-    assert ddp_choices(options(), on_gpu=False) == {"optimizer": Choice("auto", "AdamW", "torch's")}
+    assert ddp_choices(options(), on_gpu=False)["optimizer"] == Choice("auto", "AdamW", "torch's")
     choices = ddp_choices(options(torch_adam=False, wall_clock_breakdown=True), on_gpu=True)
     assert {name: (choice.requested, choice.effective) for name, choice in choices.items()} == {
         "optimizer": ("FusedAdam", "AdamW, fused"),
+        "torch_adam": (False, True),
+        "bucket_size": (200_000_000, None),
         "wall_clock_breakdown": (True, False),
     }
 

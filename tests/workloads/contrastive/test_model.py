@@ -159,6 +159,9 @@ def test_every_policy_is_recorded():
     assert policies.choices["device"].effective == "cpu"
     assert policies.choices["attn_impl"].effective == policies.speech_attention == policies.text_attention
     assert {"model_load_dtype", "speech_attn_impl", "text_attn_impl"} <= policies.choices.keys()
+    fixed = resolve_policies(Settings(device="cpu", fixed_slice_s=2.0), cpu_ranks()).choices
+    unused = {name for name, choice in fixed.items() if choice.effective is None}
+    assert unused == {"min_slice_s", "max_slice_s", "bucket_boundaries_s"}
 
 
 @pytest.mark.parametrize(

@@ -72,6 +72,10 @@ def test_a_training_leaves_log_checkpoints_and_events(tree, tmp_path):
     assert found["attn_impl"][:2] == ("auto", "sdpa")
     assert found["tf32"] == (True, False, "no GPU")
     assert found["front_end"][1] is True
+    assert found["torch_adam"][:2] == (None, True)
+    unused = {"torch_compile_mode": "default", "torch_compile_dynamic": None, "bucket_size": 200_000_000}
+    assert {name: found[name][:2] for name in unused} == {name: (value, None) for name, value in unused.items()}
+    assert not any(name in log for name in unused), "the log names those that somebody set"
     assert found["speech_model"][2].startswith("caution: a toy model with random weights")
     assert {event["name"] for event in events(tmp_path / "run", "pause")} == {"eval", "checkpoint"}
     audio = events(tmp_path / "run", "figure")[-1]
@@ -206,7 +210,9 @@ def test_a_compiled_training_compiles_nothing_in_its_steps_and_computes_the_same
     common = {"steps": 10, "micro_batch": 2, "speech_model": str(without_dropout(tmp_path)), "fast_paths": settings.get("fast_paths", True)}
     train_here(tmp_path / "plain", tree, **common)
     train_here(tmp_path / "compiled", tree, torch_compile=True, **{**common, **settings})
-    assert effective(tmp_path / "compiled")["torch_compile"][:2] == (True, True)
+    found = effective(tmp_path / "compiled")
+    assert found["torch_compile"][:2] == (True, True) and found["torch_compile_mode"][1] == "default"
+    assert found["torch_compile_dynamic"][1] is settings.get("torch_compile_dynamic", False)
     assert [event["value"] for event in events(tmp_path / "compiled", "figure") if event["name"] == "recompiles"] == [0.0] * 10
     assert losses(tmp_path / "compiled") == pytest.approx(losses(tmp_path / "plain"), rel=1e-3)
 

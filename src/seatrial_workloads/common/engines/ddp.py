@@ -116,7 +116,11 @@ def ddp_choices(options: EngineOptions, *, on_gpu: bool) -> dict[str, Choice]:
     """The optimiser, and requested settings that only DeepSpeed has."""
     kind = f"{TORCH}, fused" if on_gpu else TORCH
     reason = f"ddp uses torch's; {FUSED} is DeepSpeed's" if options.torch_adam is False else "torch's"
-    choices = {"optimizer": Choice(REQUESTED[options.torch_adam], kind, reason)}
+    choices = {
+        "optimizer": Choice(REQUESTED[options.torch_adam], kind, reason),
+        "torch_adam": Choice(options.torch_adam, True, reason),
+        "bucket_size": Choice(options.bucket_size, None, "it is ZeRO's"),
+    }
     if options.wall_clock_breakdown:
         choices["wall_clock_breakdown"] = Choice(True, False, "only DeepSpeed times its own phases")
     return choices

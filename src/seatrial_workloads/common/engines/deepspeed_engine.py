@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from seatrial_workloads.common.checkpoints import CheckpointError, load_random_states, load_tensors, save_random_states, save_tensors
 from seatrial_workloads.common.distributed import Ranks, ensure_process_group
 from seatrial_workloads.common.effective import Choice
-from seatrial_workloads.common.engines.adam import create_adam
+from seatrial_workloads.common.engines.adam import TORCH, create_adam
 from seatrial_workloads.common.engines.engine import (
     TRAINING,
     EngineOptions,
@@ -222,7 +222,13 @@ class DeepSpeedEngine:
         if has_flat_weights:
             _forget_steps(optimizer)
         self.cannot_compile = ZERO_3_CANNOT_COMPILE if options.zero_stage == 3 else None
-        self.choices = {"optimizer": adam, "mixed_precision": mixed}
+        self.choices = {
+            "optimizer": adam,
+            "torch_adam": Choice(options.torch_adam, adam.effective == TORCH, adam.reason),
+            "mixed_precision": mixed,
+        }
+        if options.zero_stage == 0:
+            self.choices["bucket_size"] = Choice(options.bucket_size, None, "ZeRO 0 has DeepSpeed's own")
         if options.zero_stage == 0 and options.overlap_comm:
             self.choices["overlap_comm"] = Choice(True, False, "ZeRO 0 reduces gradients after the backward pass")
         if options.zero_stage in ALIGNED_STAGES and not options.parameter_alignment:

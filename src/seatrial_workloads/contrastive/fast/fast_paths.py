@@ -178,6 +178,16 @@ def compile_tower(model: SpeechTextModel, engine: Engine, settings: Settings, ra
     return Choice(choice.requested, True, f"{choice.reason}, {shapes}")
 
 
+def compile_details(settings: Settings, compiled: Choice) -> dict[str, Choice]:
+    """Mode and dynamic shapes in effect: neither where nothing is compiled."""
+    if not compiled.effective:
+        reason = f"not compiled: {compiled.reason}" if compiled.requested else "torch_compile is off"
+        return {name: Choice(getattr(settings, name), None, reason) for name in ("torch_compile_mode", "torch_compile_dynamic")}
+    dynamic, requested = _is_dynamic(settings), settings.torch_compile_dynamic
+    reason = AS_REQUESTED if dynamic == requested else "length_buckets" if dynamic else "every batch has one shape"
+    return {"torch_compile_mode": as_requested(settings.torch_compile_mode), "torch_compile_dynamic": Choice(requested, dynamic, reason)}
+
+
 def _is_dynamic(settings: Settings) -> bool:
     """Whether the number of frames is dynamic: as requested, else with length buckets. torch's own CUDA graphs have one shape each."""
     if settings.torch_compile_mode in CAPTURING_MODES or settings.fixed_slice_s is not None:
