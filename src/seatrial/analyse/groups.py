@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+from seatrial.analyse.confounding import NO_EFFECT, confounding, refusal, without_effect
 from seatrial.analyse.stability import group_stability
 from seatrial.analyse.statistics import estimate
 from seatrial.core.text import MOST_IN_PASSING, count, count_were, join_names
@@ -24,7 +25,7 @@ from seatrial.machine.provenance import fingerprint_differences
 from seatrial.machine.secrets import mask
 from seatrial.records.caution import Caution, Scalar
 from seatrial.records.columns import GROUP_SEED
-from seatrial.records.comparison import ComparedGroup
+from seatrial.records.comparison import ComparedGroup, Unlike
 from seatrial.records.measure import WORLD_SIZE, EffectiveSetting, Estimate, GroupSummary
 from seatrial.records.outcome import Fault, Outcome
 from seatrial.records.plan import SENTINEL
@@ -53,7 +54,7 @@ Changes = Mapping[str, tuple[str, str]]
 """By name, the value in A and in B."""
 
 
-def summarise_groups(runs: Sequence[MeasuredRun], baseline_group: str) -> tuple[GroupSummary, ...]:
+def summarise_groups(runs: Sequence[MeasuredRun], baseline_group: str, *, allow_confounded: bool = False) -> tuple[GroupSummary, ...]:
     """Every group of the current attempts, in the order in which they first appear."""
     by_key: dict[str, list[MeasuredRun]] = {}
     for run in runs:
@@ -62,7 +63,7 @@ def summarise_groups(runs: Sequence[MeasuredRun], baseline_group: str) -> tuple[
     names = _names(by_key)
     failed = Counter(run.attempt.spec.hash for run in runs if not run.attempt.current and _failed_itself(run))
     groups = [_summary(names[key], members, failed) for key, members in by_key.items()]
-    return _with_seed_ranks(_with_speedup(groups, baseline_group))
+    return _with_seed_ranks(_with_speedup(groups, baseline_group, allow_confounded=allow_confounded))
 
 
 def _names(by_key: dict[str, list[MeasuredRun]]) -> dict[str, str]:
@@ -230,15 +231,31 @@ def _differences(old: MeasuredRun, new: MeasuredRun) -> list[str]:
     return [*_change_texts({name: (str(one), str(other)) for name, (one, other) in machines.items()}), *changed]
 
 
-def _with_speedup(groups: list[GroupSummary], baseline_group: str) -> list[GroupSummary]:
-    """Fill `speedup_vs_baseline`: the baseline's tail iter p50 over the group's."""
-    baseline = next((group.seed[ITER_P50] for group in groups if group.group == baseline_group), None)
+def _with_speedup(groups: list[GroupSummary], baseline_group: str, *, allow_confounded: bool) -> list[GroupSummary]:
+    """Fill `speedup_vs_baseline`: the baseline's tail iter p50 over the group's. It stays empty, with a caution, for groups that are not
+    compared with the baseline: they ran the same, or are confounded."""
+    baseline = next((group for group in groups if group.group == baseline_group), None)
+    if baseline is None:
+        return [replace(group, seed={**group.seed, "speedup_vs_baseline": None}) for group in groups]
     filled = []
     for group in groups:
-        own = group.seed[ITER_P50]
-        speedup = baseline / own if isinstance(baseline, float) and isinstance(own, float) and own > 0 else None
-        filled.append(replace(group, seed={**group.seed, "speedup_vs_baseline": speedup}))
+        one, own = baseline.seed[ITER_P50], group.seed[ITER_P50]
+        speedup = one / own if isinstance(one, float) and isinstance(own, float) and own > 0 else None
+        cautions = list(group.cautions)
+        if speedup and group is not baseline and (found := without_effect(baseline, group) or confounding(baseline, group)):
+            is_left_out = bool(refusal(found, allow_confounded=allow_confounded))
+            speedup = None if is_left_out else speedup
+            cautions.append(_speedup_caution(group.group, baseline_group, found, is_left_out=is_left_out))
+        filled.append(replace(group, seed={**group.seed, "speedup_vs_baseline": speedup}, cautions=tuple(cautions)))
     return filled
+
+
+def _speedup_caution(group: str, baseline: str, found: Unlike, *, is_left_out: bool) -> Caution:
+    why = f"confounded with the baseline {baseline} by {found.setting}"
+    if found.kind == NO_EFFECT:
+        why = f"{found.setting} had no effect, the baseline {baseline} ran the same"
+    text = f"speedup_vs_baseline is left empty: {why}." if is_left_out else f"speedup_vs_baseline was allowed and is {why}."
+    return Caution(kind="unlike_baseline", subject=group, numbers={"settings": found.setting}, text=text)
 
 
 def seed_group_cells(described: Sequence[MeasuredRun], counted: Sequence[MeasuredRun]) -> dict[str, Scalar]:

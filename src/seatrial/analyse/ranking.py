@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypedDict
 
 from seatrial.analyse.comparable import RATE_OF, UNLIKE_SAMPLES, all_comparable
 from seatrial.analyse.confounding import (
@@ -91,6 +92,14 @@ METRICS = {
 }
 
 
+class _Latency(TypedDict):
+    """Fields of Ranking."""
+
+    latency_winner: str | None
+    lowest_latency: str | None
+    latency_confounded: str
+
+
 def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounded: bool = False) -> Ranking:
     """The main lane's order, the order of the groups off it, and the winners. A sentinel watches the platform and has no place. Where every
     group is off the lane, as in a comparison that is reported apart from it, they are ranked among themselves."""
@@ -113,7 +122,7 @@ def rank_groups(groups: Sequence[GroupSummary], rank_by: str, *, allow_confounde
         winner=recommended.group if recommended and decided else None,
         recommended=recommended.group if recommended else None,
         recommended_reason=why,
-        latency_winner=_latency_winner(main),
+        **_latency(order, allow_confounded=allow_confounded),
         decided=decided,
         reason=_not_comparable(main, metric) or _reason(order, metric, confounded, allow_confounded=allow_confounded),
         cautions=(
@@ -322,13 +331,16 @@ def _tie_reason(row: RankedGroup, best: RankedGroup | None) -> str:
     return f"indistinguishable from {best.group} at 95 %" if best else ""
 
 
-def _latency_winner(groups: Sequence[GroupSummary]) -> str | None:
-    timed = [
-        (value, group.group)
-        for group in groups
-        if group.runs and not group.failed_runs and (value := cell_number(group.seed.get(ITER_P50)))
-    ]
-    return min(timed)[1] if timed else None
+def _latency(order: Sequence[RankedGroup], *, allow_confounded: bool) -> _Latency:
+    """The group with the lowest step time, which wins unless it is confounded with another; groups that ran the same count once."""
+    summaries = [row.summary for row in order if row.summary.runs and not row.summary.failed_runs and not row.same_as]
+    timed = {group.group: (value, group) for group in summaries if (value := cell_number(group.seed.get(ITER_P50)))}
+    if not timed:
+        return {"latency_winner": None, "lowest_latency": None, "latency_confounded": ""}
+    name = min(timed, key=lambda name: (timed[name][0], name))
+    found = next(filter(None, (confounding(timed[name][1], group) for _, group in timed.values())), None)
+    winner = name if found is None or allow_confounded else None
+    return {"latency_winner": winner, "lowest_latency": name, "latency_confounded": found.text if found else ""}
 
 
 def _is_decided(order: Sequence[RankedGroup], winner: RankedGroup | None, *, allow_confounded: bool) -> bool:

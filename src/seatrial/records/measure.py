@@ -592,7 +592,11 @@ class Ranking:
     winner: str | None = None
     """The group that is proven best (`decided`); None where none is."""
     latency_winner: str | None = None
-    """The seeds' best: lowest mean tail iter p50."""
+    """The seeds' best: lowest mean tail iter p50; None where that group is confounded with another, unless that is allowed."""
+    lowest_latency: str | None = None
+    """The group with the lowest mean tail iter p50, winner or not."""
+    latency_confounded: str = ""
+    """What that group is confounded by with another one; empty where all else is equal."""
     decided: bool = False
     """The winner's runs are steady, and it is significantly better than every other group that can win, on one kind of machine."""
     reason: str = ""

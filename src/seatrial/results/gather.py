@@ -60,7 +60,7 @@ def group_campaign(
         detail = detail_for(sum(attempt.current for attempt in attempts)) if charts else None
         runs = (cache or workers).measure_all(attempts, detail)
     baseline = plans[-1].baseline if baseline is None else baseline
-    groups = with_possible_causes(summarise_groups(runs, baseline), preflight_causes(paths.preflight))
+    groups = with_possible_causes(summarise_groups(runs, baseline, allow_confounded=allow_confounded), preflight_causes(paths.preflight))
     rank_by, unknown = _rank_by(plans[-1])
     return GroupedCampaign(
         output=str(paths.folder),

@@ -116,6 +116,28 @@ def test_the_same_is_allowed_and_marked() -> None:
     assert "onfounded by tower_graph" in found.reason and found.cautions[0].kind == CONFOUNDED and found.confounded
 
 
+@pytest.mark.parametrize("allowed", [False, True])
+def test_speed_up_and_latency_of_confounded_groups_are_left_out_or_marked(allowed: bool) -> None:
+    def timed(group: list[MeasuredRun], ms: float) -> list[MeasuredRun]:
+        return [
+            replace(run, measure=replace(run.measure, seed={**run.measure.seed, "tail_mean_iter_p50_ms": ms}))
+            for run in group
+            if run.measure
+        ]
+
+    third = timed(runs("z0_mb8", {"zero_stage": 0, "micro_batch": 8}, {"tower_graph": ON}, rate=90.0), 60.0)
+    measured = [*timed(Z0, 46.0), *timed(Z1, 55.0), *third]
+    groups = summarise_groups(measured, "z0", allow_confounded=allowed)
+    speedup = {group.group: group.seed["speedup_vs_baseline"] for group in groups}
+    assert (speedup["z0"], speedup["z0_mb8"]) == (1.0, pytest.approx(46 / 60))
+    assert speedup["z1"] == (pytest.approx(46 / 55) if allowed else None)
+    (caution,) = [caution for group in groups for caution in group.cautions if caution.kind == "unlike_baseline"]
+    assert caution.subject == "z1" and "confounded with the baseline z0 by tower_graph" in caution.text
+    found = rank_groups(groups, "throughput", allow_confounded=allowed)
+    assert (found.latency_winner, found.lowest_latency) == ("z0" if allowed else None, "z0")
+    assert found.latency_confounded.startswith("tower_graph is on in z0")
+
+
 def test_confounded_groups_that_are_not_the_best_do_not_matter_to_the_winner() -> None:
     best = runs("big", {"zero_stage": 0, "micro_batch": 64}, {"tower_graph": OFF}, rate=300.0)
     found = campaign(best, runs("z2", {"zero_stage": 2, "micro_batch": 64}, {"tower_graph": OFF}, rate=200.0))

@@ -328,7 +328,8 @@ def _unproven(results: CampaignResults) -> str:
 
 
 def _latency_clause(results: CampaignResults) -> str:
-    name = results.ranking.latency_winner
+    ranking = results.ranking
+    name = ranking.latency_winner or ranking.lowest_latency
     group = next((group for group in results.groups if group.group == name), None)
     if group is None:
         return "Latency winner: none, as no run has a timing window without its first step."
@@ -342,10 +343,11 @@ def _latency_clause(results: CampaignResults) -> str:
         if isinstance(p50_ms, float)
         else ""
     )
-    same = "the same, " if name == results.ranking.recommended else ""
-    if results.ranking.confounded and not results.ranking.allow_confounded:
-        return f"Lowest latency: {same}{name}{value}; likewise confounded."
-    return f"Latency winner: {same}{name}{value}."
+    same = "the same, " if name == ranking.recommended else ""
+    if ranking.latency_winner is None:
+        return f"No latency winner: {CONFOUNDED}, {ranking.latency_confounded}. Lowest latency: {same}{name}{value}."
+    mark = f"; {CONFOUNDED}, which was allowed: {ranking.latency_confounded}" if ranking.latency_confounded else ""
+    return f"Latency winner: {same}{name}{value}{mark}."
 
 
 def left_out_sentence(results: CampaignResults) -> str:
