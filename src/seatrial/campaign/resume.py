@@ -53,12 +53,16 @@ def choose_start(plan: CampaignPlan, run: RunPaths, spec: RunSpec, *, from_start
     if from_start:
         return Resumption(from_start=True)
     skipped: list[str] = []
+    left_behind = ""
     for attempt in reversed(run.attempts()):
         outcome = from_json_or_none(RunOutcome, files.read_json(attempt.outcome))
         if outcome is not None and outcome.outcome is Outcome.OK:
             break
         stored = read_spec(attempt)[0]
-        if stored is None or not _is_same_training(stored, spec):
+        if stored is None:
+            continue
+        if not _is_same_training(stored, spec):
+            left_behind = left_behind or _left_behind(attempt, stored, spec)
             continue
         found = find_checkpoints(attempt.checkpoints)
         skipped += [f"attempt {attempt.number}'s {one}" for one in found.skipped]
@@ -71,7 +75,19 @@ def choose_start(plan: CampaignPlan, run: RunPaths, spec: RunSpec, *, from_start
             return Resumption(from_attempt=attempt.number, skipped=tuple(skipped))
         if (started := read_resumption(attempt)) and started.from_start:
             break
-    return Resumption(skipped=tuple(skipped)) if skipped else None
+    return Resumption(skipped=tuple(skipped), left_behind=left_behind) if skipped or left_behind else None
+
+
+def _left_behind(attempt: AttemptPaths, stored: RunSpec, spec: RunSpec) -> str:
+    """That an attempt of the training as it was before has a checkpoint, and how to go on from it; empty where it has none."""
+    found = find_checkpoints(attempt.checkpoints)
+    if not found.whole and not found.other_format:
+        return ""
+    what = f"a checkpoint of step {found.whole[0].step:,}" if found.whole else "checkpoints"
+    # The trainers of ours start from any checkpoint that fits.
+    resume_from = f", or with --set settings.resume_from={found.whole[0].folder}" if found.whole and "resume_from" in spec.settings else ""
+    changed = changed_parts(stored, masked_spec(spec))
+    return f"attempt {attempt.number} has {what}, and {changed} since. To go on from it, stop and run it as it was{resume_from}"
 
 
 def _is_same_training(stored: RunSpec, spec: RunSpec) -> bool:

@@ -193,6 +193,8 @@ class Resumption:
     """Newer checkpoints that are damaged: attempt, name and reason."""
     from_start: bool = False
     """A start at step 0 was requested (`--from-start`): earlier attempts are left behind."""
+    left_behind: str = ""
+    """Why it does not go on from a checkpoint that is there, and what to do for that: the training changed since."""
 
     @property
     def text(self) -> str:
@@ -208,6 +210,6 @@ class Resumption:
     def _where(self) -> str:
         skipped = f"; skipped {', '.join(self.skipped)}" if self.skipped else ""
         if self.from_attempt is None:
-            return f"at step 0{skipped}"
+            return f"at step 0{f': {self.left_behind}' if self.left_behind else ''}{skipped}"
         what = f"{self.checkpoint}, step {self.step:,}" if self.step is not None else "its checkpoints"
         return f"from attempt {self.from_attempt} ({what}){skipped}"

@@ -62,13 +62,13 @@ def load_pretrained_weights(model: nn.Module, settings: Settings, log: TrainLog)
 
 
 def resumable_options(settings: Settings) -> EngineOptions:
-    """The engine's options, those of `resume_from` where its files need them."""
-    options = engine_options(settings)
-    if settings.resume_from is None or settings.engine != "deepspeed" or not settings.zero_stage:
+    """The engine's options, those of the checkpoint to resume from where its files need them."""
+    options, source = engine_options(settings), resume_source(settings.resume_from)
+    if source is None or settings.engine != "deepspeed" or not settings.zero_stage:
         return options
     from seatrial_workloads.common.engines.deepspeed_engine import saved_with_alignment
 
-    return dataclasses.replace(options, parameter_alignment=saved_with_alignment(find_checkpoint(Path(settings.resume_from)).folder))
+    return dataclasses.replace(options, parameter_alignment=saved_with_alignment(find_checkpoint(source).folder))
 
 
 def resume_from_checkpoint(engine: Engine, settings: Settings, context: RankContext) -> int:

@@ -205,7 +205,16 @@ def test_what_starts_at_step_0(tmp_path: Path) -> None:
     write_stopped(tmp_path, checkpoints=(500,))
     other = factory.spec("mb16")
     assert choose_start(training(SPEC, other), CampaignPaths(tmp_path).run(SPEC.run), SPEC) is None, "it is measured"
-    assert start_of(tmp_path, replace(SPEC, hash="another", steps=7)) is None, "another training"
+    changed = start_of(tmp_path, replace(SPEC, hash="another", steps=7))
+    assert changed is not None and changed.from_attempt is None, "another training"
+    assert changed.text.startswith("starts again at step 0: attempt 1 has a checkpoint of step 500, and steps changed since. To go on")
+    ours = replace(SPEC, hash="another", steps=7, settings={**SPEC.settings, "resume_from": None})
+    found = start_of(tmp_path, ours)
+    assert found is not None and found.left_behind.endswith(
+        f"with --set settings.resume_from={tmp_path}/{SPEC.run}/attempt-1/checkpoints/ckpt_iter_500"
+    )
+    write_stopped(tmp_path / "without")
+    assert start_of(tmp_path / "without", replace(SPEC, hash="another", steps=7)) is None, "there is nothing to go on from"
     assert start_of(tmp_path, from_start=True) == Resumption(from_start=True)
     second = write_stopped(tmp_path, 2)
     files.write_json(second.resume, to_json(Resumption(from_start=True)))

@@ -16,8 +16,11 @@ pytestmark = [pytest.mark.torch, pytest.mark.slow]
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from seatrial.core.checkpoints import file_sizes  # noqa: E402
 from seatrial.core.ports import reserve_port  # noqa: E402
+from seatrial_workloads.common.checkpoints import save_tensors  # noqa: E402
 from seatrial_workloads.common.errors import StartupError  # noqa: E402
+from seatrial_workloads.contrastive.checkpointing import resumable_options  # noqa: E402
 from seatrial_workloads.contrastive.fast import fast_paths  # noqa: E402
 from seatrial_workloads.contrastive.settings import Settings  # noqa: E402
 from seatrial_workloads.contrastive.train import main, train  # noqa: E402
@@ -215,6 +218,19 @@ def test_a_compiled_training_compiles_nothing_in_its_steps_and_computes_the_same
     assert found["torch_compile_dynamic"][1] is settings.get("torch_compile_dynamic", False)
     assert [event["value"] for event in events(tmp_path / "compiled", "figure") if event["name"] == "recompiles"] == [0.0] * 10
     assert losses(tmp_path / "compiled") == pytest.approx(losses(tmp_path / "plain"), rel=1e-3)
+
+
+@pytest.mark.parametrize("by", ["setting", "harness"])
+def test_a_checkpoint_from_before_aligned_weights_is_resumed_without(by, tmp_path, monkeypatch):
+    folder = tmp_path / "old" / "checkpoints" / "ckpt_iter_5"
+    folder.mkdir(parents=True)
+    save_tensors(folder / "training.pt", {"updates": 6})
+    info = {"engine": "deepspeed", "zero_stage": 1, "world_size": 1, "step": 5, "seed": 0, "settings": {}}
+    (folder / "checkpoint.json").write_text(json.dumps({**info, "files": file_sizes(folder)}))
+    settings = Settings(engine="deepspeed", zero_stage=1, resume_from=str(tmp_path / "old") if by == "setting" else None)
+    if by == "harness":
+        monkeypatch.setenv("SEATRIAL_RESUME_FROM", str(tmp_path / "old"))
+    assert resumable_options(settings).parameter_alignment is False
 
 
 def test_a_training_starts_from_pretrained_weights(tree, tmp_path, capsys):
