@@ -8,6 +8,7 @@ campaign's folder; the output also goes to DRIVER_LOG_PATH. Exit codes are those
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
@@ -22,7 +23,7 @@ from seatrial.core.fallback import FALLBACK_DIR
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.plan import CampaignPlan
 from seatrial_runbooks.stage1.command_line import echo, run_reporting_errors
-from seatrial_runbooks.stage1.driver_output import logged_to, notes, plan_terms_as_variables
+from seatrial_runbooks.stage1.driver_output import InVariables, logged_to, notes, plan_terms_as_variables
 from seatrial_runbooks.stage1.to_plan import TRAINER, alike_by, alike_notes, plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, shortened_names, unknown_names
 
@@ -188,7 +189,8 @@ def print_plans(plans: Sequence[DriverPlan]) -> int:
             path = Path(folder) / f"{one.plan.name}.yaml"
             write_text(path, plan_yaml(one.mapping))
             echo(path.read_text(encoding="utf-8"))
-            show_plan(path)
+            with contextlib.redirect_stdout(InVariables(sys.stdout)):
+                show_plan(path)
     return 0
 
 

@@ -53,6 +53,14 @@ PLAN_TERMS = {
     "run it first, or start all the same with --ignore-needs": "run phase B into it first (OUTPUT_ROOT=… "
     "./scripts/run_phaseb_4090_stability.sh), or start all the same with IGNORE_NEEDS=1",
     "needed campaign ": "NEEDS=",
+    "place: {kind: local, ranks: N} for CPU ranks (deepspeed: --num_gpus N)": "INCLUDE=localhost WORLD_SIZE=N for CPU ranks",
+    "`plan show` works": "DRY_RUN=1 works",
+    "`--only GROUP` on one group gives a measure": "a command for one group gives a measure",
+    "settings.dataset_root": "DATASET_ROOT",
+    "data dataset_root": "DATASET_ROOT",
+    "settings.dataset_manifest_path": "DATASET_MANIFEST_PATH",
+    "data dataset_manifest_path": "DATASET_MANIFEST_PATH",
+    "settings.pretrained_checkpoint": "PRETRAINED_CKPT",
     "choose another disk with --out": "choose another disk with OUTPUT_ROOT",
     "with --out": "with OUTPUT_ROOT",
     "limits.start_s": "MAX_WAIT_TRAIN_LOG_SEC",
@@ -72,6 +80,19 @@ def plan_terms_as_variables(text: str) -> str:
     for term, variable in PLAN_TERMS.items():
         text = text.replace(term, variable)
     return text
+
+
+class InVariables:
+    """A stream that names the driver's variables where the harness writes plan keys and options."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return int(self._stream.write(plan_terms_as_variables(text)))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 class Tee:

@@ -10,11 +10,12 @@ create: in one plan their hashes would differ, and finished runs would be repeat
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping, MutableMapping, Sequence
 
 from seatrial.cli.program import exit_with
-from seatrial.core.errors import INTERRUPTED, WRONG_USE
+from seatrial.core.errors import INTERRUPTED, WRONG_USE, UsageError
 from seatrial_runbooks.stage1.command_line import echo, run_reporting_errors
 from seatrial_runbooks.stage1.driver import (
     Options,
@@ -68,17 +69,35 @@ def overridden(environ: Mapping[str, str]) -> list[str]:
     return [f"[WARN] {name} has no effect: phase B runs {' and '.join(SENTINELS)}, timed on all ranks" for name in given]
 
 
+def _read(environ: Mapping[str, str]) -> list[Variables]:
+    """The variables of both sentinels; values that are overridden must be valid too."""
+    try:
+        read({**environ, "MODE": environ.get("MODE") or FIXED["MODE"]}, DEFAULTS)
+        return sentinel_variables(environ)
+    except UsageError as error:
+        raise UsageError(_without_fixed(str(error))) from error
+
+
+def _without_fixed(text: str) -> str:
+    """A message of the driver without the advice to set what phase B sets itself."""
+    fixed = "|".join((*AXES, *OVERRIDDEN))
+    text = re.sub(rf"use (?:{fixed})\b(?! and)", "phase B sets it itself", text)
+    text = re.sub(rf",? or (?:{fixed})=\S+", "", text)
+    return text.replace("shorten the SWEEP_ lists or REPEATS", "lower REPEATS")
+
+
 def _drive(environ: MutableMapping[str, str], options: Options) -> int:
     if options.show_help:
         echo(help_text(NAME, WHAT, DEFAULTS))
         return 0
-    # Values that are overridden must be valid too.
-    read(environ, DEFAULTS)
-    both, warnings = sentinel_variables(environ), overridden(environ)
+    both, warnings = _read(environ), overridden(environ)
     repeats, least = both[0]["REPEATS"], Thresholds().min_repeats
     if repeats < least:
         warnings.append(f"[WARN] REPEATS is {repeats}, but the check needs {least}: it cannot pass")
-    plans = prepare_plans(both, options, criteria=[{"ready": PHASE_B_CRITERIA}])
+    try:
+        plans = prepare_plans(both, options, criteria=[{"ready": PHASE_B_CRITERIA}])
+    except UsageError as error:
+        raise UsageError(_without_fixed(str(error))) from error
     if options.dry_run or both[0]["DRY_RUN"]:
         for line in [*name_warnings(environ, both[0]), *warnings]:
             echo(line)
@@ -88,7 +107,7 @@ def _drive(environ: MutableMapping[str, str], options: Options) -> int:
     # Interrupted or without tables there is nothing to check; failed runs are judged by the check.
     if code in (INTERRUPTED, WRONG_USE):
         return code
-    return check(["--output-root", plans[0].plan.output, "--groups", ",".join(SENTINELS)])
+    return check(["--output-root", plans[0].plan.output, "--groups", ",".join(SENTINELS)], remedy="run the same command again")
 
 
 if __name__ == "__main__":

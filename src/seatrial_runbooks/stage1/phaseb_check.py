@@ -204,6 +204,7 @@ def format_figure(value: float | None) -> str:
 
 
 SENTINELS = ("sweep_z0_mb128_nw6_pf4", "sweep_z1_mb160_nw6_pf2")
+REMEDY = "give the campaign by --output-root or the file by --manifest"
 COLUMNS = ("group", "repeats", "failed", "ratio_median", "ratio_max", "iter_p50_ms", "iter_p50_cv", "telemetry_empty")
 EXAMPLES = """examples:
   ./scripts/check_phaseb_stability.py --output-root outputs/bench_4090_phaseB_diag
@@ -237,11 +238,10 @@ def check(root: Path, thresholds: Thresholds, *, groups: Sequence[str] = SENTINE
     )
 
 
-def report_text(report: Report) -> str:
-    """The table, notes about skipped rows, then the verdict."""
+def report_text(report: Report, remedy: str = REMEDY) -> str:
+    """The table, notes about skipped rows, then the verdict; `remedy` is what to do where the manifest cannot be used."""
     if report.problem:
-        text = f"[FAIL] {report.manifest} cannot be used: {report.problem}; give the campaign by --output-root or the file by --manifest"
-        return printable(text) + "\n"
+        return printable(f"[FAIL] {report.manifest} cannot be used: {report.problem}; {remedy}") + "\n"
     lines = [f"manifest: {report.manifest}", *_table(report), *(f"[INFO] {note}" for note in report.notes)]
     lines += [f"[INFO] {group.group}: not checked: {text}" for group in report.groups for text in group.unknown]
     if report.passed:
@@ -266,7 +266,7 @@ def _cells(group: GroupCheck) -> tuple[str, ...]:
     return (group.group, str(group.num_repeats), str(group.num_failed), *(map(format_figure, figures)))
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None, *, remedy: str = REMEDY) -> int:
     """Check, print the report, and return the exit code."""
     try:
         options = _parser().parse(argv)
@@ -279,7 +279,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WRONG_USE
     except KeyboardInterrupt:
         return INTERRUPTED
-    write_to(report_text(report), sys.stdout)
+    write_to(report_text(report, remedy), sys.stdout)
     return DONE if report.passed else FAILED
 
 

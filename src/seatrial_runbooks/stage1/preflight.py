@@ -76,7 +76,12 @@ def check_run_count(plans: Sequence[CampaignPlan], yes: bool) -> None:
 
 def settings_as_variables(text: str, names: Mapping[str, str]) -> str:
     """Replace settings and keys of train.py in a message by the driver's variables."""
-    keys = {key.lstrip("+"): names[setting] for key, setting in TRAINER_KEYS.items()} | {"train.max_step_iterations": names["steps"]}
+    from seatrial_workloads.contrastive.hydra_config.keys import KEYS
+
+    keys = {key: names[entry.fields[0]] for key, entry in KEYS.items() if entry.fields and entry.fields[0] in names}
+    keys |= {key.lstrip("+"): names[setting] for key, setting in TRAINER_KEYS.items()} | {"train.max_step_iterations": names["steps"]}
+    # A device has no variable of its own.
+    keys["train.device is cpu"] = f"{names['device']} names none"
     replacements = keys | {setting: name for setting, name in names.items() if "_" in setting}
     pattern = "|".join(re.escape(term) for term in sorted(replacements, key=len, reverse=True))
     return re.sub(rf"(?<![\w.])(?:{pattern})(?![\w]|\.\w)", lambda found: replacements[found[0]], text)

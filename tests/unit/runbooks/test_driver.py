@@ -194,6 +194,8 @@ def test_a_dry_run_needs_neither_data_nor_weights(drive: Callable[..., int], sta
     text = capsys.readouterr().out
     assert "   1  sweep_z0_mb4_nw2_pf2_r1\n" in text and "++dataset.root_dir=no/tree" in text
     assert all(f"[WARN] not here: {name}" in text for name in ("DATASET_ROOT", "PRETRAINED_CKPT", "SPEECH_MODEL_PATH"))
+    refused = [line for line in text.splitlines() if line.startswith("would be refused")]
+    assert any("correct DATASET_ROOT" in line for line in refused) and not any("settings." in line or "place" in line for line in refused)
     assert drive(**missing) == 1
     assert drive(DRY_RUN="1", EXPERIMENT="nothing_like_it", **missing) == 1, "a configuration that is wrong is wrong here too"
 
@@ -572,6 +574,11 @@ def test_what_can_work_is_let_pass(problem: Callable[..., str]) -> None:
         ({"EXPERIMENT": "limit_longest_1-3_stage"}, "EXPERIMENT: there is no experiment 'limit_longest_1-3_stage': did you mean"),
         ({"SWEEP_MICRO_BATCHES": "4,1"}, "SWEEP_MICRO_BATCHES is 1: the contrastive loss needs negatives"),
         ({"MODE": "ab", "AB_MICRO_BATCH": "1"}, "AB_MICRO_BATCH is 1: the contrastive loss needs negatives"),
+        ({"FAST_PATHS": "al"}, "FAST_PATHS is 'al'; expected all, none, equal, or parts such as front_end,positions: did you mean 'all'?"),
+        ({"FAST_PATHS": "tower_graph"}, "FAST_PATHS names tower_graph, which is not available: no GPU: INCLUDE names none; leave it"),
+        ({"TRAIN_ENGINE": "ddp", "SWEEP_ZERO_STAGES": "1"}, "SWEEP_ZERO_STAGES is 1, and ddp has no ZeRO: use TRAIN_ENGINE=deepspeed, or"),
+        ({"TRAIN_WARMUP_STEPS": "999999"}, "TRAIN_WARMUP_STEPS (999999) must be below TRAIN_SCHEDULE_STEPS (100000)"),
+        ({"TRAIN_BETAS": "0.9,1.2"}, "TRAIN_BETAS[1] is 1.2; it must be at least 0 and below 1"),
         ({"LENGTH_BUCKET_BOUNDARIES_SEC": "2,1"}, "LENGTH_BUCKET_BOUNDARIES_SEC is '2.0,1.0'; expected increasing seconds"),
         ({"ENABLE_LENGTH_FIXED_SLICE": "true", "FIXED_SLICE_SECONDS": "0.01"}, "FIXED_SLICE_SECONDS is 0.01: the speech encoder"),
         (

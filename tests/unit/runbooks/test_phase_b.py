@@ -42,7 +42,7 @@ class HarnessCalls:
         self.plans.append(plan)
         return self.code
 
-    def check(self, argv: list[str]) -> int:
+    def check(self, argv: list[str], *, remedy: str) -> int:
         self.checked.append(argv)
         return self.verdict
 
@@ -135,6 +135,21 @@ def test_help_has_the_procedures_own_defaults(run: Callable[..., int], capsys: p
     assert "run_phaseb_4090_stability.sh" in text and "0 stable" in text
     flat = " ".join(text.split())
     assert "default 1000. Becomes: steps" in flat and "default 5000. Becomes: steps" not in flat
+
+
+@pytest.mark.parametrize(
+    ("environ", "text"),
+    [
+        ({"ZERO_STAGE": "1"}, "ZERO_STAGE is not a variable of this driver: phase B sets it itself; IGNORE_UNKNOWN=1"),
+        ({"TRAIN_ENGINE": "ddp"}, "ddp has no ZeRO: use TRAIN_ENGINE=deepspeed\n"),
+        ({"REPEATS": "2000"}, "add --yes to confirm, or lower REPEATS\n"),
+    ],
+)
+def test_no_hint_names_what_phase_b_sets_itself(
+    run: Callable[..., int], capsys: pytest.CaptureFixture[str], environ: dict[str, str], text: str
+) -> None:
+    assert run(**environ) == 1
+    assert text in capsys.readouterr().err
 
 
 def test_too_few_repeats_and_nonsense_are_reported_before_the_start(
