@@ -20,6 +20,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from seatrial.core.errors import PlanError, did_you_mean
+from seatrial.plan import workloads
 from seatrial.plan.checks import check_plan
 from seatrial.plan.schema import SHORT_FORMS, Plan
 from seatrial.plan.yaml_text import (
@@ -68,6 +69,7 @@ def parse_scalars(text: str, source: str) -> list[Scalar]:
 def _checked(mapping: dict[str, Any], locations: Locations) -> Plan:
     refuse_unusable_values(mapping, locations)
     refuse_unsupported(mapping, locations)
+    mapping = _join_lists(mapping)
     try:
         # As JSON, since strict validation of Python values takes only instances for a dataclass.
         plan = Plan.model_validate_json(json.dumps(mapping))
@@ -76,6 +78,41 @@ def _checked(mapping: dict[str, Any], locations: Locations) -> Plan:
     plan.located(locations)
     check_plan(plan)
     return plan
+
+
+def _join_lists(mapping: dict[str, Any]) -> dict[str, Any]:
+    """The plan with `fast_paths: [front_end, positions]` as `front_end,positions`: settings that the workload declares to be lists, fixed,
+    on an axis or in a bundle. What is no list of plain values is left for the checks."""
+    workload = mapping.get("workload")
+    module = workload.get("module") if isinstance(workload, dict) else None
+    names = workloads.list_settings(workloads.short_name(module)) if isinstance(module, str) else ()
+    if not names:
+        return mapping
+
+    def settings(values: Any) -> Any:
+        return {name: _joined(value) if name in names else value for name, value in values.items()} if isinstance(values, dict) else values
+
+    def axis(name: str, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        found = dict(value)
+        if name in names and isinstance(value.get("values"), list):
+            found["values"] = [_joined(one) for one in value["values"]]
+        if isinstance(value.get("bundles"), dict):
+            found["bundles"] = {bundle: settings(values) for bundle, values in value["bundles"].items()}
+        return found
+
+    whole = {**mapping, "settings": settings(mapping.get("settings", {}))}
+    if isinstance(mapping.get("axes"), dict):
+        whole["axes"] = {name: axis(name, value) for name, value in mapping["axes"].items()}
+    return whole
+
+
+def _joined(value: Any) -> Any:
+    """A list of plain values as text; anything else as it is."""
+    if not isinstance(value, list) or not value or any(isinstance(one, (list, dict)) or one is None for one in value):
+        return value
+    return ",".join(map(str, value))
 
 
 MAPPINGS = ("settings", "launcher", "place", "axes", "lane", "timing", "limits", "env")

@@ -99,9 +99,10 @@ _SCALAR_SCHEMA: dict[str, Any] = {"type": ["string", "number", "boolean", "null"
 _WORD_SCHEMA: dict[str, Any] = {"type": ["string", "number"]}
 
 ScalarValue = Annotated[Any, PlainValidator(_check_scalar), WithJsonSchema(_SCALAR_SCHEMA)]
-OneOrMore = Annotated[
-    Any, PlainValidator(_check_one_or_more), WithJsonSchema({"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA}]})
-]
+_ONE_OR_MORE_SCHEMA: dict[str, Any] = {"anyOf": [_SCALAR_SCHEMA, {"type": "array", "items": _SCALAR_SCHEMA}]}
+# Lists of settings that a workload declares to be some are joined before the checks.
+SettingValue = Annotated[Any, PlainValidator(_check_scalar), WithJsonSchema(_ONE_OR_MORE_SCHEMA)]
+OneOrMore = Annotated[Any, PlainValidator(_check_one_or_more), WithJsonSchema(_ONE_OR_MORE_SCHEMA)]
 Text = Annotated[str, PlainValidator(_check_text), WithJsonSchema(_WORD_SCHEMA)]
 Work = Annotated[Any, PlainValidator(_check_work), WithJsonSchema(_WORD_SCHEMA)]
 Duration = Annotated[float, PlainValidator(_check_duration), WithJsonSchema(_WORD_SCHEMA)]
@@ -254,9 +255,9 @@ class Axis(StrictModel):
     label: str | None = Field(default=None, pattern=r"^[A-Za-z][A-Za-z0-9.-]*$", max_length=40)
     """Its short name in group names. When left out: a common one (`mb` for micro_batch, `nw` for num_workers), else the axis's own name. \
 A folder that holds runs keeps the names it has."""
-    values: list[ScalarValue] = Field(default_factory=list)
+    values: list[SettingValue] = Field(default_factory=list)
     """The values to try, each once."""
-    bundles: dict[str, dict[str, ScalarValue]] = Field(default_factory=dict)
+    bundles: dict[str, dict[str, SettingValue]] = Field(default_factory=dict)
     """In place of values: named sets of settings, `{old: {lr: 0.1, bs: 8}, new: {lr: 0.2, bs: 16}}`, each naming the same ones. The \
 name is part of the group's name; each setting is set, or fills its placeholder."""
 
@@ -298,7 +299,7 @@ class Plan(StrictModel):
     """Another plan to build on, relative to this file: mappings are merged, everything else replaced, axes replaced one by one."""
     workload: Workload
     """What is run."""
-    settings: dict[str, ScalarValue] = Field(default_factory=dict)
+    settings: dict[str, SettingValue] = Field(default_factory=dict)
     """Fixed settings of a bundled workload, checked against its own list; for a script, fixed values of its placeholders."""
     launcher: Launcher = Field(default_factory=Launcher)
     """How processes start."""

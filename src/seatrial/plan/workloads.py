@@ -63,6 +63,13 @@ def sample_size(name: str) -> dict[str, str]:
     return dict(getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "SAMPLE_SIZE", {}))
 
 
+def list_settings(name: str) -> tuple[str, ...]:
+    """Settings of workload `name` that are comma-separated lists, as its settings.py declares them; none of an unknown workload."""
+    if name not in available_workloads():
+        return ()
+    return tuple(getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "LISTS", ()))
+
+
 def follows(name: str) -> dict[str, tuple[str, ...]]:
     """Effective settings of workload `name` that may follow other settings → those, as its settings.py declares them."""
     declared: dict[str, tuple[str, ...]] = getattr(importlib.import_module(f"{PACKAGE}.{name}.settings"), "FOLLOWS", {})

@@ -34,6 +34,8 @@ NEEDS_TORCH = True
 WARM_UP = "seatrial_workloads.contrastive.warm"
 # What a plan calls to give all its groups the same fast paths and mixed precision.
 MAKE_ALIKE = make_alike
+# Settings that are comma-separated lists; a plan may write them as lists too.
+LISTS = ("fast_paths", "bucket_boundaries_s")
 # Settings that change how much work one sample is, and what that is counted in.
 SAMPLE_SIZE = dict.fromkeys(("min_slice_s", "max_slice_s", "fixed_slice_s"), "audio_s")
 # Effective settings that may follow others: two groups that differ in one of those may differ in these too, and are still compared; with

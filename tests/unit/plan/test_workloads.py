@@ -5,10 +5,14 @@ from __future__ import annotations
 import dataclasses
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seatrial.core.errors import PlanError
 from seatrial.plan import workloads
+from seatrial.plan.load import plan_from_mapping
+from seatrial.plan.resolve import resolve_plan
 
 SETTINGS = '''
 """Settings of a workload made for a test."""
@@ -115,3 +119,26 @@ def test_what_a_workload_declares_of_effective_settings(name: str) -> None:
     effective = {*follows, *alike_by}
     assert {other.partition("=")[0] for others in follows.values() for other in others} <= known | effective | {"world_size"}
     assert {remedy.partition("=")[0] for remedy in alike_by.values()} <= known
+
+
+@pytest.mark.parametrize(
+    ("keys", "found"),
+    [
+        ({"settings": {"fast_paths": ["front_end", "positions"]}}, {"front_end,positions"}),
+        ({"settings": {"bucket_boundaries_s": [1.0, 2.5]}}, {"all"}),
+        ({"axes": {"fast_paths": [["front_end", "positions"], "none"]}}, {"front_end,positions", "none"}),
+        ({"axes": {"variant": {"bundles": {"a": {"fast_paths": ["front_end"]}, "b": {"fast_paths": "all"}}}}}, {"front_end", "all"}),
+    ],
+)
+def test_a_setting_that_is_a_list_may_be_written_as_one(keys: dict[str, Any], found: set[str], tmp_path: Path) -> None:
+    plan = plan_from_mapping({"name": "lists", "workload": "contrastive", "output": "out", **keys}, "x")
+    runs = resolve_plan(plan, source="x", cwd=tmp_path).runs
+    assert {run.settings["fast_paths"] for run in runs} == found
+    assert runs[0].settings["bucket_boundaries_s"] in ("1.0,1.5,2.0,2.5,3.0", "1.0,2.5")
+
+
+@pytest.mark.parametrize("value", [["front_en"], [], [["front_end"]]])
+def test_a_list_that_is_wrong_is_refused_by_its_key(value: list[Any]) -> None:
+    with pytest.raises(PlanError, match=r"settings\.fast_paths"):
+        mapping = {"name": "lists", "workload": "contrastive", "output": "out", "settings": {"fast_paths": value}}
+        resolve_plan(plan_from_mapping(mapping, "x"), source="x", cwd=Path.cwd())
