@@ -11,7 +11,7 @@ NEEDS_TORCH = True
 # Settings that change how much work one sample is, and what that is counted in.
 SAMPLE_SIZE = {"seq_len": "tokens"}
 # Effective settings that may follow others: two groups that differ in one of those may differ in these too, and are still compared.
-FOLLOWS = {"prefetch_factor": ("num_workers",), "precision": ("device",)}
+FOLLOWS = {"prefetch_factor": ("num_workers=0",), "precision": ("device=cpu",)}
 
 
 @dataclass(frozen=True, kw_only=True)

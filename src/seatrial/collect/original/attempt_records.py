@@ -205,7 +205,8 @@ RESOLVED = ("precision_mode", "model_load_dtype", "attn_impl", "speech_attn_impl
 SWITCHES = ("torch_compile_enabled", "tf32_enabled")
 """Those for which it records the effective value only."""
 FOLLOWS = {
-    "model_load_dtype": ("attn_impl", "speech_attn_impl", "text_attn_impl", "precision_mode"),
+    # Its weights are fp32 only without flash attention.
+    "model_load_dtype": (*(f"{name}=flash_attention_2" for name in ("attn_impl", "speech_attn_impl", "text_attn_impl")), "precision_mode"),
     "attn_impl": ("speech_attn_impl", "text_attn_impl"),
     # What was requested is not recorded, so that a difference may be the one that was asked for.
     **{name: (name,) for name in SWITCHES},
