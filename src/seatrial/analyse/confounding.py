@@ -237,8 +237,10 @@ def _no_effect_text(pair: _Pair, unlike: Sequence[str], *, by_bundle: bool = Tru
     reported = [one for name in planned for side in (pair.b, pair.a) if (one := side.settings.get(name))]
     reason = _first_reason(one.reason for one in reported if one.effective != one.requested)
     values = [(name, _word(pair.a.value(name))) for name in planned]
-    ran = values[0][1] if len(values) == 1 and not bundles else join_names([f"{name}={value}" for name, value in values], MOST_NAMED)
-    return f"{join_names(bundles or planned, MOST_NAMED)} had no effect: both ran {ran}{reason}"
+    ran = f"both ran {join_names([f'{name}={value}' for name, value in values], MOST_NAMED)}"
+    if len(values) == 1 and not bundles:
+        ran = f"{values[0][1]} in both" if values[0][1] in _WORDS.values() else f"both ran {values[0][1]}"
+    return f"{join_names(bundles or planned, MOST_NAMED)} had no effect: {ran}{reason}"
 
 
 def _first_reason(reasons: Iterable[str]) -> str:
