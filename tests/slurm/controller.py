@@ -166,9 +166,15 @@ class SlurmCluster:
         (etc / "gres.conf").write_text(f"AutoDetect=off\nNodeName={names} Name=gpu File=/run/gpus/nvidia[0-{GPUS - 1}]\n")
         (etc / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\n")
         database = {
-            **{"AuthType": "auth/munge", "DbdHost": "head", "SlurmUser": "root", "PidFile": "/run/slurmdbd.pid"},
-            **{"LogFile": str(log / "slurmdbd.log"), "StorageType": "accounting_storage/mysql", "StorageHost": "localhost"},
-            **{"StorageUser": "root", "StorageLoc": "slurm_acct"},
+            "AuthType": "auth/munge",
+            "DbdHost": "head",
+            "SlurmUser": "root",
+            "PidFile": "/run/slurmdbd.pid",
+            "LogFile": str(log / "slurmdbd.log"),
+            "StorageType": "accounting_storage/mysql",
+            "StorageHost": "localhost",
+            "StorageUser": "root",
+            "StorageLoc": "slurm_acct",
         }
         (etc / "slurmdbd.conf").write_text("".join(f"{name}={value}\n" for name, value in database.items()))
         (etc / "slurmdbd.conf").chmod(0o600)

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Protocol
 
 from seatrial.campaign.lock import Owner, is_stop_requested
 from seatrial.core.errors import STOP_SIGNALS
@@ -29,6 +30,17 @@ class Urgency(enum.IntEnum):
     NONE = 0
     STOP = 1
     KILL = 2
+
+
+class StopRequests(Protocol):
+    """Whether a run is to be ended: by the user, or in a job by Slurm."""
+
+    @property
+    def urgency(self) -> Urgency:
+        """How urgently."""
+
+    def stop_requested(self) -> bool:
+        """However urgently."""
 
 
 class Interrupts:

@@ -231,6 +231,8 @@ def _why_it_ended(end: CampaignEnd) -> str:
         return "the budget is used up"
     if end.failed_alike:
         return f"stopped, as no run can succeed ({end.failed_alike}; --keep-going runs the others all the same)"
+    if end.jobs_ended:
+        return end.jobs_ended
     return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""
 
 

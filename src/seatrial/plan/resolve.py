@@ -52,6 +52,7 @@ from seatrial.records.plan import (
     HOSTFILE,
     PERNODE,
     SENTINEL,
+    SLURM,
     CampaignPlan,
     LauncherSpec,
     NeededCampaign,
@@ -354,7 +355,7 @@ def _place_identity(place: PlaceSpec) -> list[Any]:
         counts.append([[host.ranks, list(host.devices)] for host in place.hosts])
     elif place.kind == HOSTFILE:
         counts += [place.include, place.exclude]
-    elif place.kind == PERNODE:
+    elif place.kind in (PERNODE, SLURM):
         counts.append(place.nodes)
     return [*counts, *([{"interface": place.interface}] if place.interface else [])]
 

@@ -1,0 +1,54 @@
+"""Runs as jobs, from the plan to the verdict."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slurm.campaigns import ONE_NODE, JobCampaign
+from tests.slurm.controller import SlurmCluster
+
+
+@pytest.fixture
+def campaign(slurm_cluster: SlurmCluster, tmp_path: Path) -> JobCampaign:
+    return JobCampaign(slurm_cluster, tmp_path)
+
+
+def test_a_run_is_a_job(campaign: JobCampaign) -> None:
+    text = campaign.run(ONE_NODE)
+    assert "PASS" in text
+    attempt = campaign.attempt()
+    record = campaign.start_record(attempt)
+    assert record.job == campaign.job() and record.nodes[0] in campaign.hosts.nodes
+    shown = subprocess.run(["shellcheck", str(attempt.job_script)], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stdout
+    campaign.assert_nothing_left()
+    # Finished: nothing is submitted again.
+    campaign.run(ONE_NODE)
+    assert not campaign.attempt(number=2).folder.exists()
+
+
+TINY_LM: dict[str, Any] = {
+    **ONE_NODE,
+    "workload": "tiny_lm",
+    "settings": {"device": "cpu"},
+    "launcher": "torchrun",
+    "steps": 12,
+    "limits": {"start_s": 200, "run_s": 250},
+}
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_tiny_lm_by_torchrun_with_gloo(campaign: JobCampaign, nodes: int) -> None:
+    place = {**ONE_NODE["place"], "nodes": nodes, "ranks": 2, "gres": "gpu:8", "cpus_per_task": 64, "interface": "eth0"}
+    text = campaign.run({**TINY_LM, "place": place}, "--set", "env.CUDA_VISIBLE_DEVICES=")
+    assert "PASS" in text
+    record = campaign.nodes()
+    assert [(node.name, node.ranks) for node in record.nodes] == ([("node1", 1), ("node2", 1)] if nodes == 2 else [("node1", 2)])
+    assert record.via == ("srun" if nodes == 2 else "here")
+    assert record.master_addr == (campaign.hosts.address("node1") if nodes == 2 else "127.0.0.1")
+    assert len(campaign.attempt().all_events()) == 2
+    campaign.assert_nothing_left()
