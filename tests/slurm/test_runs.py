@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,28 @@ def test_a_run_is_a_job(campaign: JobCampaign) -> None:
     assert not campaign.attempt(number=2).folder.exists()
 
 
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ({"partition": "gpus"}, "'gpus' is unknown; did you mean 'gpu'"),
+        ({"nodes": 3}, "a job asks for 3 nodes, and gpu has 2"),
+        ({"gpus_per_node": 9}, "a job asks for 9 GPUs a node, and gpu has 8"),
+        ({"constraint": "h100"}, "Invalid feature specification"),
+    ],
+)
+def test_what_no_job_can_have_is_refused_before_any_is_submitted(campaign: JobCampaign, place: dict[str, Any], problem: str) -> None:
+    text = campaign.run({**ONE_NODE, "place": {**ONE_NODE["place"], **place}}, code=2)
+    assert problem in text and not campaign.out.runs()
+
+
+def test_without_slurm_or_a_shared_folder_nothing_is_submitted(campaign: JobCampaign) -> None:
+    path = f"PATH={Path(sys.executable).parent}"
+    done = campaign.hosts.run("head", ["env", path, "seatrial", "run", campaign.write(ONE_NODE), "--out", "/dev/shm/out"])
+    text = done.stdout + done.stderr
+    assert done.returncode == 2 and "sbatch, srun, squeue, scancel, scontrol, sinfo not in PATH" in text
+    assert "/dev/shm/out is on /dev/shm, in this host's memory" in text
+
+
 TINY_LM: dict[str, Any] = {
     **ONE_NODE,
     "workload": "tiny_lm",
@@ -44,7 +67,7 @@ TINY_LM: dict[str, Any] = {
 @pytest.mark.parametrize("nodes", [1, 2])
 def test_tiny_lm_by_torchrun_with_gloo(campaign: JobCampaign, nodes: int) -> None:
     place = {**ONE_NODE["place"], "nodes": nodes, "ranks": 2, "gres": "gpu:8", "cpus_per_task": 64, "interface": "eth0"}
-    text = campaign.run({**TINY_LM, "place": place}, "--set", "env.CUDA_VISIBLE_DEVICES=")
+    text = campaign.run({**TINY_LM, "place": place})
     assert "PASS" in text
     record = campaign.nodes()
     assert [(node.name, node.ranks) for node in record.nodes] == ([("node1", 1), ("node2", 1)] if nodes == 2 else [("node1", 2)])

@@ -35,6 +35,10 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FOLDER", help="Write here instead of the plan's output folder.", parser=_folder),
 ]
+PlaceKind = Annotated[
+    str | None,
+    typer.Option("--place", metavar="KIND", help="Run it there instead: `slurm` makes every run a job. Short for --set place.kind=KIND."),
+]
 Track = Annotated[
     list[str] | None,
     typer.Option(

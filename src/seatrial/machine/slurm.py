@@ -9,8 +9,10 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from seatrial.records.plan import PlaceSpec, SlurmSpec
 
 # A controller that is away lets its clients wait for a multiple of MessageTimeout, by default 10 s.
 TIMEOUT_S = 30.0
@@ -133,6 +135,31 @@ def host_names(nodelist: str) -> tuple[str, ...]:
     """`node[1-2]` → its names, in order; () where scontrol does not answer."""
     answer = call(["scontrol", "show", "hostnames", nodelist])
     return tuple(answer.stdout.split()) if answer.ok else ()
+
+
+def resource_options(wanted: SlurmSpec) -> Iterator[tuple[str, str | None]]:
+    """Options of sbatch and their values, None for those without one."""
+    given = {
+        "partition": wanted.partition,
+        "gres": wanted.gres or (f"gpu:{wanted.gpus_per_node}" if wanted.gpus_per_node else ""),
+        "cpus-per-task": str(wanted.cpus_per_task or ""),
+        "mem": wanted.mem,
+        "time": wanted.time,
+        "account": wanted.account,
+        "qos": wanted.qos,
+        "constraint": wanted.constraint,
+    }
+    yield from ((name, value) for name, value in given.items() if value)
+    if wanted.exclusive:
+        yield "exclusive", None
+
+
+def try_submission(place: PlaceSpec) -> Answer:
+    """What sbatch says to such a job, without submitting it."""
+    wanted = place.slurm or SlurmSpec()
+    options = [f"--{name}" if value is None else f"--{name}={value}" for name, value in resource_options(wanted)]
+    layout = [f"--nodes={place.nodes}", "--ntasks-per-node=1"]
+    return call(["sbatch", "--test-only", *layout, *options, *wanted.sbatch_args, "--wrap=true"])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import join_names
-from seatrial.preflight import environment, gpus, load, needed_campaign, resources, software, storage, warm
+from seatrial.preflight import environment, gpus, load, needed_campaign, resources, slurm, software, storage, warm
 from seatrial.preflight.definitions import CheckDefinition, Need, Section, information, warning
 from seatrial.preflight.hosts.examine import HOST_CHECKS_CRASHED, host_definitions
 from seatrial.records.caution import Check
@@ -61,6 +61,7 @@ class Subject:
 
 SUBJECTS = (
     Subject(title="needed campaign", definitions=needed_campaign.NEEDED_CHECKS, checks=needed_campaign.check_needed),
+    Subject(title="Slurm", definitions=slurm.SLURM_CHECKS, checks=slurm.check_slurm),
     Subject(title="programs", definitions=software.PROGRAM_CHECKS, checks=software.check_programs),
     Subject(title="Python and torch", definitions=software.PYTHON_CHECKS, checks=software.check_pythons),
     Subject(title="GPUs", definitions=gpus.GPU_CHECKS, checks=gpus.check_gpus),

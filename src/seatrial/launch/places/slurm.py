@@ -26,7 +26,7 @@ from seatrial.launch.agents import module_argv
 from seatrial.machine import slurm
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
-from seatrial.records.plan import RunSpec, SlurmSpec
+from seatrial.records.plan import RunSpec
 
 JOB_MODULE = "seatrial.campaign.job"
 JOB_NAME_LENGTH = 60
@@ -94,7 +94,7 @@ def _options(spec: RunSpec, attempt: AttemptPaths) -> Iterator[tuple[str, str | 
     yield "job-name", f"seatrial-{spec.run}"[:JOB_NAME_LENGTH]
     yield "nodes", str(spec.place.nodes)
     yield "ntasks-per-node", "1"
-    yield from _resources(wanted)
+    yield from slurm.resource_options(wanted)
     yield "chdir", spec.cwd
     # sbatch fills in what follows a percent sign.
     yield "output", str(attempt.job_log.absolute()).replace("%", "%%")
@@ -104,23 +104,6 @@ def _options(spec: RunSpec, attempt: AttemptPaths) -> Iterator[tuple[str, str | 
     yield "signal", f"B:USR1@{wanted.warn_s}"
     # By this a job is recognised whose number was never written down.
     yield "comment", str(attempt.folder.absolute())
-
-
-def _resources(wanted: SlurmSpec) -> Iterator[tuple[str, str | None]]:
-    gres = wanted.gres or (f"gpu:{wanted.gpus_per_node}" if wanted.gpus_per_node else "")
-    given = {
-        "partition": wanted.partition,
-        "gres": gres,
-        "cpus-per-task": str(wanted.cpus_per_task or ""),
-        "mem": wanted.mem,
-        "time": wanted.time,
-        "account": wanted.account,
-        "qos": wanted.qos,
-        "constraint": wanted.constraint,
-    }
-    yield from ((name, value) for name, value in given.items() if value)
-    if wanted.exclusive:
-        yield "exclusive", None
 
 
 def _quoted(value: str) -> str:

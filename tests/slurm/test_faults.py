@@ -1,0 +1,132 @@
+"""Jobs that end badly, harnesses that go away, and a controller that does not answer: nothing is lost, and nothing is left."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seatrial.records.outcome import Cause, Outcome
+from tests.cluster.running import Started
+from tests.slurm.campaigns import LONG, ONE_NODE, JobCampaign
+from tests.slurm.controller import SlurmCluster
+
+# Enough for the harness to be killed, and short enough to wait for.
+SOME_SECONDS: dict[str, Any] = {**ONE_NODE, "steps": 300, "settings": {"step_ms": 50}}
+
+
+@pytest.fixture
+def campaign(slurm_cluster: SlurmCluster, tmp_path: Path) -> Iterator[JobCampaign]:
+    campaign = JobCampaign(slurm_cluster, tmp_path)
+    yield campaign
+    campaign.assert_nothing_left()
+
+
+def started(campaign: JobCampaign, plan: dict[str, Any], ranks: int = 1) -> Started:
+    """A campaign whose ranks take steps."""
+    running = campaign.start(plan)
+    campaign.wait_for_steps(running, ranks)
+    return running
+
+
+def ended(campaign: JobCampaign, running: Started, code: int, timeout_s: float = 90.0) -> str:
+    campaign.wait(lambda: not running.running, lambda: running.output, timeout_s)
+    assert running.wait(1.0) == code, running.output
+    return running.output
+
+
+def test_a_job_cancelled_from_outside(campaign: JobCampaign) -> None:
+    running = started(campaign, {**LONG, "place": {**LONG["place"], "nodes": 2}}, ranks=2)
+    campaign.slurm.run("scancel", campaign.job())
+    text = ended(campaign, running, code=3)
+    outcome = campaign.outcome()
+    assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.JOB_CANCELLED)
+    assert f"Slurm job {campaign.job()} was cancelled: 1 of 1 runs left" in text
+
+
+def test_a_harness_that_is_killed_and_another_that_picks_up(campaign: JobCampaign) -> None:
+    running = started(campaign, SOME_SECONDS)
+    job = campaign.job()
+    running.signal(signal.SIGKILL)
+    campaign.wait(lambda: not running.running, lambda: running.output)
+    assert campaign.slurm.state(job) == "RUNNING"
+    campaign.run(SOME_SECONDS)
+    assert campaign.outcome().outcome is Outcome.OK and campaign.job() == job
+    assert not campaign.attempt(number=2).folder.exists()
+
+
+def test_ctrl_c_halts_the_ranks_and_ends_the_job(campaign: JobCampaign) -> None:
+    running = started(campaign, LONG)
+    running.signal(signal.SIGINT)
+    ended(campaign, running, code=130)
+    outcome = campaign.outcome()
+    assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.USER)
+
+
+def test_a_second_harness_on_the_same_folder_is_refused(campaign: JobCampaign) -> None:
+    running = started(campaign, LONG)
+    text = campaign.run(LONG, code=2)
+    assert "is in use" in text or "already" in text, text
+    running.signal(signal.SIGINT)
+    ended(campaign, running, code=130)
+
+
+def test_a_requeued_job_is_the_next_attempt(campaign: JobCampaign) -> None:
+    running = started(campaign, SOME_SECONDS)
+    job = campaign.job()
+    campaign.slurm.run("scontrol", "requeue", job)
+    ended(campaign, running, code=0, timeout_s=120.0)
+    first, second = campaign.outcome(), campaign.outcome(number=2)
+    assert (first.outcome, first.cause, second.outcome) == (Outcome.INTERRUPTED, Cause.JOB_REQUEUED, Outcome.OK)
+    assert campaign.job(number=2) == job and campaign.start_record(campaign.attempt(number=2)).restarts == 1
+
+
+def test_a_controller_that_is_away_for_a_while(campaign: JobCampaign) -> None:
+    running = started(campaign, SOME_SECONDS)
+    campaign.slurm.stop_controller()
+    # The time it is away is what is tested.
+    time.sleep(20)
+    campaign.slurm.start_controller()
+    ended(campaign, running, code=0, timeout_s=120.0)
+    assert campaign.outcome().outcome is Outcome.OK and not campaign.attempt(number=2).folder.exists()
+
+
+def test_a_full_queue_until_the_deadline(campaign: JobCampaign) -> None:
+    campaign.slurm.run("sbatch", "--nodes=2", "--exclusive", "--output=/dev/null", "--job-name=other", "--wrap=sleep 600")
+    try:
+        text = campaign.run({**ONE_NODE, "place": {**ONE_NODE["place"], "queue_s": "4s"}}, code=3)
+        outcome = campaign.outcome()
+        assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.JOB_QUEUE_DEADLINE)
+        assert "was still waiting after 4 s, and was cancelled: 1 of 1 runs left" in text
+    finally:
+        campaign.slurm.run("scancel", "--name=other")
+
+
+def test_a_preempted_job_is_run_again(campaign: JobCampaign) -> None:
+    running = started(campaign, {**SOME_SECONDS, "place": {**SOME_SECONDS["place"], "nodes": 2}}, ranks=2)
+    campaign.slurm.run("sbatch", "--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 3")
+    ended(campaign, running, code=0, timeout_s=150.0)
+    assert campaign.outcome().outcome is Outcome.INTERRUPTED and campaign.outcome(number=2).outcome is Outcome.OK
+
+
+def test_two_jobs_in_flight_on_different_nodes(campaign: JobCampaign) -> None:
+    campaign.run({**SOME_SECONDS, "repeats": 3, "place": {**SOME_SECONDS["place"], "jobs": 2}})
+    runs = [campaign.out.run(f"jobs_r{number}").attempt(1) for number in (1, 2, 3)]
+    records = [campaign.start_record(attempt) for attempt in runs if attempt.folder.exists()] or [
+        campaign.start_record(run.attempt(1)) for run in campaign.out.runs()
+    ]
+    assert len(records) == 3 and {node for record in records[:2] for node in record.nodes} == {"node1", "node2"}
+
+
+def test_a_node_that_goes_down(campaign: JobCampaign) -> None:
+    running = started(campaign, {**SOME_SECONDS, "place": {**SOME_SECONDS["place"], "nodes": 2}}, ranks=2)
+    campaign.hosts.poweroff("node2")
+    campaign.wait(lambda: campaign.attempt().outcome.exists() or "node2" in campaign.slurm.run("sinfo", "-R"), lambda: running.output)
+    campaign.slurm.boot("node2")
+    ended(campaign, running, code=0, timeout_s=200.0)
+    number = len(campaign.out.runs()[0].attempts())
+    assert number > 1 and campaign.outcome(number=number).outcome is Outcome.OK
