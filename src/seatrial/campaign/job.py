@@ -120,8 +120,9 @@ def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, envi
         return close_attempt(attempt, outcome)
     if signals.ended:
         # Why is known only when the job is over.
-        write_json_durably(attempt.job_outcome, to_json(ended_by_slurm(outcome)))
-        return outcome
+        seen = ended_by_slurm(outcome)
+        write_json_durably(attempt.job_outcome, to_json(seen))
+        return seen
     if signals.warned and outcome.outcome is Outcome.INTERRUPTED:
         detail = f"Slurm job {environ.get('SLURM_JOB_ID')} was warned of its time limit, and its ranks were halted"
         return close_attempt(attempt, with_cause(outcome, Cause.JOB_TIME_LIMIT, detail))

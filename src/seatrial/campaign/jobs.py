@@ -275,7 +275,10 @@ class JobLoop:
         # Without a newer checkpoint the next job would end where this one did.
         before, after = read_resumption(flight.attempt), choose_start(self.plan, self.paths.run(spec.run), spec)
         reached = -1 if before is None or before.step is None else before.step
-        return after is not None and after.step is not None and after.step > reached
+        if after is None or after.step is None:
+            # A script has a format of its own: that it wrote some in this attempt has to do.
+            return after is not None and after.from_attempt == flight.attempt.number
+        return after.step > reached
 
     def _stop_where_requested(self) -> None:
         urgency = self.interrupts.urgency

@@ -49,6 +49,7 @@ def run(
     budget: options.Budget = None,
     out: options.Out = None,
     place: options.PlaceKind = None,
+    site: options.SiteName = None,
     track: options.Track = None,
     heartbeat: options.Heartbeat = None,
     again: options.Again = False,
@@ -74,7 +75,7 @@ def run(
     from seatrial.cli.per_node import NodeOptions
     from seatrial.cli.plan import read_plan
 
-    campaign = read_plan(plan, [*(set or ()), *([f"place.kind={place}"] if place else ())], only, budget, out)
+    campaign = read_plan(plan, [*(set or ()), *([f"place.kind={place}"] if place else ())], only, budget, out, site)
     if ignore_needs and campaign.needs is not None:
         campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)

@@ -87,6 +87,8 @@ class Need:
     runs: tuple[RunSpec, ...] = ()
     jobs: tuple[PlaceSpec, ...] = ()
     """Places of runs that are jobs of Slurm, each once."""
+    shared: str = ""
+    """The root of the file system that all nodes share, by site.yaml."""
     needs: NeededCampaign | None = None
     """The campaign that must have passed first."""
     caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -119,7 +121,8 @@ class Need:
 
 def need_of(plan: CampaignPlan) -> Need:
     jobs = dict.fromkeys(spec.place for spec in plan.chosen if spec.place.kind == SLURM)
-    return Need(output=Path(plan.output), runs=plan.chosen, jobs=tuple(jobs), needs=plan.needs)
+    site = next((spec.site for spec in plan.chosen), None)
+    return Need(output=Path(plan.output), runs=plan.chosen, jobs=tuple(jobs), shared=site.shared if site else "", needs=plan.needs)
 
 
 def loader_workers(spec: RunSpec) -> int | None:

@@ -70,7 +70,7 @@ def check_slurm(need: Need) -> Iterator[Check]:
     """Nothing for a plan without jobs."""
     if not need.jobs:
         return
-    yield _visible(need.output)
+    yield _visible(need.output, need.shared)
     missing = [program for program in PROGRAMS if find_on_path(program, need.caller.get("PATH")) is None]
     yield FOUND.result(not missing, f"{', '.join(missing)} not in PATH" if missing else "in PATH")
     if missing:
@@ -124,7 +124,10 @@ def _accepted(place: PlaceSpec) -> Check:
     return ACCEPTED.result(answer.ok or answer.unreachable, "accepted" if answer.ok else answer.problem)
 
 
-def _visible(folder: Path) -> Check:
+def _visible(folder: Path, shared: str) -> Check:
+    if shared:
+        below = folder.resolve().is_relative_to(Path(shared).resolve())
+        return VISIBLE.result(below, f"{folder} is {'' if below else 'not '}below {shared}, the site's shared root")
     kind, mount = _file_system(folder.absolute())
     if kind in OF_ONE_HOST:
         return VISIBLE.result(False, f"{folder} is on {mount}, in this host's memory ({kind})")

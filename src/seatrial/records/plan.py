@@ -202,6 +202,21 @@ class LimitsSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SiteSpec:
+    """The facts of a site, from its site.yaml. No part of a run's hash."""
+
+    name: str
+    source: str = ""
+    """The file."""
+    interface: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    shared: str = ""
+    """The root of the file system that all nodes share."""
+    activate: tuple[str, ...] = ()
+    """Lines of bash that come first in a job."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One run. `hash` covers what changes the result; `group_key` is the same without the repeat."""
 
@@ -240,6 +255,7 @@ class RunSpec:
     telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)
     from_sweep: bool = False
     """Its limits are options of `seatrial sweep` and not keys of a plan file: messages name those. No part of the hash."""
+    site: SiteSpec | None = None
 
     @property
     def key(self) -> str:

@@ -82,10 +82,23 @@ def script(spec: RunSpec, attempt: AttemptPaths) -> str:
         f'  echo "$(hostname) does not see {_in_double_quotes(folder)}: it must be on a file system that all nodes share" >&2',
         f"  exit {NOT_SHARED}",
         "fi",
+        *_activation(spec),
         # In place of the shell: a shell would pass no signal on before its child has ended.
         f"exec {shlex.join([*program, folder])}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _activation(spec: RunSpec) -> Iterator[str]:
+    """The site's own lines. What they export reaches the other nodes too: srun passes the environment on."""
+    if spec.site is None or not spec.site.activate:
+        return
+    yield f"# From {spec.site.source}. Scripts that activate an environment often use variables that are not set."
+    yield "set +u"
+    for line in spec.site.activate:
+        yield "# shellcheck disable=SC1090,SC1091"
+        yield line
+    yield "set -u"
 
 
 def _options(spec: RunSpec, attempt: AttemptPaths) -> Iterator[tuple[str, str | None]]:
