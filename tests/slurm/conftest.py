@@ -23,11 +23,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slurm)
 
 
-@pytest.fixture(scope="module")
-def slurm_cluster(tmp_path_factory: pytest.TempPathFactory, shared_root: Path) -> Iterator[SlurmCluster]:
-    """Two nodes; the temporary folders of pytest are shared by the hosts."""
+def require_slurm() -> None:
     reason = machines.unavailable() or controller.unavailable()
     if reason:
         (pytest.fail if os.environ.get("CI") == "1" else pytest.skip)(f"no Slurm can be started here: {reason}")
+
+
+@pytest.fixture(scope="module")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory, shared_root: Path) -> Iterator[SlurmCluster]:
+    """Two nodes; the temporary folders of pytest are shared by the hosts."""
+    require_slurm()
     with slurm(tmp_path_factory.mktemp("slurm"), shared=[shared_root]) as cluster:
         yield cluster

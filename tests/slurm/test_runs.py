@@ -75,3 +75,48 @@ def test_tiny_lm_by_torchrun_with_gloo(campaign: JobCampaign, nodes: int) -> Non
     assert record.master_addr == (campaign.hosts.address("node1") if nodes == 2 else "127.0.0.1")
     assert len(campaign.attempt().all_events()) == 2
     campaign.assert_nothing_left()
+
+
+SLOW_NODE = """
+import os, socket, time
+for step in range(30):
+    time.sleep(0.15 if socket.gethostname() == "node2" else 0.05)
+    print(f"step: {step} loss: 1.0", flush=True)
+"""
+
+
+def test_each_node_of_the_partition_and_which_is_slow(campaign: JobCampaign) -> None:
+    (campaign.folder / "train.py").write_text(SLOW_NODE)
+    options = ["--each-node", "--partition", "gpu", "--repeats", "2", "--out", "out", "--rank-by", "steps_per_s"]
+    argv = ["seatrial", "sweep", *options, "--", "python", "train.py"]
+    done = campaign.hosts.run("head", argv, cwd=campaign.folder, timeout=200.0)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranked = [group["group"] for group in campaign.summary()["ranking"]["groups"]]
+    assert [name.partition("node")[2].strip("-_") for name in ranked] == ["node1", "node2"]
+    for run in campaign.out.runs():
+        assert campaign.start_record(run.attempt(1)).nodes[0] in run.folder.name
+    campaign.assert_nothing_left()
+
+
+SITE = """
+name: lab
+interface: eth0
+env: {NCCL_IB_DISABLE: "1"}
+shared: SHARED
+activate: ["export FROM_THE_SITE=yes"]
+slurm: {partition: gpu}
+"""
+
+
+def test_the_facts_of_a_site_reach_the_ranks_of_every_node(campaign: JobCampaign) -> None:
+    (campaign.folder / "site.yaml").write_text(SITE.replace("SHARED", str(campaign.folder)))
+    (campaign.folder / "train.py").write_text("import os\nprint(os.environ['NCCL_IB_DISABLE'], os.environ['FROM_THE_SITE'])\n")
+    plan = {key: value for key, value in ONE_NODE.items() if key not in ("settings", "steps", "place")}
+    campaign.run({**plan, "workload": {"script": "train.py"}, "place": {"nodes": 2}}, "--place", "slurm")
+    for log in (campaign.attempt().launcher_log, campaign.attempt().node("node2").launcher_log):
+        assert "1 yes" in log.read_text()
+    shown = subprocess.run(["shellcheck", str(campaign.attempt().job_script)], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stdout
+    text = campaign.run({**plan, "workload": {"script": "train.py"}}, "--place", "slurm", "--out", "/var/tmp/elsewhere", code=2)
+    assert "/var/tmp/elsewhere is not below" in text
+    campaign.assert_nothing_left()

@@ -148,6 +148,7 @@ def resource_options(wanted: SlurmSpec) -> Iterator[tuple[str, str | None]]:
         "account": wanted.account,
         "qos": wanted.qos,
         "constraint": wanted.constraint,
+        "nodelist": wanted.nodelist,
     }
     yield from ((name, value) for name, value in given.items() if value)
     if wanted.exclusive:
@@ -160,6 +161,19 @@ def try_submission(place: PlaceSpec) -> Answer:
     options = [f"--{name}" if value is None else f"--{name}={value}" for name, value in resource_options(wanted)]
     layout = [f"--nodes={place.nodes}", "--ntasks-per-node=1"]
     return call(["sbatch", "--test-only", *layout, *options, *wanted.sbatch_args, "--wrap=true"])
+
+
+_AWAY = re.compile(r"down|drain|fail|maint|unknown|reserved|\*$", re.IGNORECASE)
+
+
+def partition_nodes(partition: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Names of the nodes that jobs can run on, and of those that are down or drained; None where Slurm does not answer."""
+    answer = call(["sinfo", "--noheader", "--Node", *([f"--partition={partition}"] if partition else []), "--format=%N|%T"])
+    if not answer.ok:
+        return None
+    states = dict(line.strip().split("|", 1) for line in answer.stdout.splitlines() if "|" in line)
+    usable = tuple(name for name, state in states.items() if not _AWAY.search(state))
+    return usable, tuple(name for name in states if name not in usable)
 
 
 @dataclass(frozen=True, kw_only=True)

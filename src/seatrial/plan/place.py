@@ -232,6 +232,7 @@ _SLURM_GRAMMARS = {
     **dict.fromkeys(("partition", "account", "qos"), (r"[A-Za-z0-9_.,@-]+", "is not a name")),
     "gres": (r"[A-Za-z0-9_.:,-]+", "is not a list of generic resources; write gpu:8"),
     "constraint": (r"[A-Za-z0-9_.:,&|()\[\]*-]+", "is not a constraint; write features with & or | between them"),
+    "nodelist": (r"[A-Za-z0-9_.,\[\]-]+", "is not a list of nodes; write node1 or node[1-2]"),
     "mem": (r"\d+[KMGT]?", "is not an amount of memory; write 64G, or 0 for all of the node's"),
     "time": (
         r"\d+|\d+:\d+(?::\d+)?|\d+-\d+(?::\d+){0,2}|UNLIMITED|INFINITE",
@@ -244,7 +245,7 @@ _SBATCH_GIVEN = {
         option: f"use place.{option.replace('-', '_')}"
         for option in ("partition", "nodes", "gres", "gpus-per-node", "cpus-per-task", "mem")
     },
-    **{option: f"use place.{option}" for option in ("time", "account", "qos", "constraint", "exclusive")},
+    **{option: f"use place.{option}" for option in ("time", "account", "qos", "constraint", "nodelist", "exclusive")},
     **dict.fromkeys(("job-name", "output", "error", "open-mode", "comment", "chdir", "signal"), "Seatrial needs its own to follow the job"),
     **dict.fromkeys(("ntasks", "ntasks-per-node"), "there is one task a node, which starts its ranks"),
     **dict.fromkeys(("array", "wrap", "wait", "parsable", "test-only"), "each run is one job with a script of its own"),
@@ -374,8 +375,8 @@ def _included_hosts(plan: Plan, listed: tuple[HostfileHost, ...]) -> tuple[HostS
         raise plan.error(("place", key), f"{error} ({plan.place.hostfile})") from error
 
 
-def place_for_ranks(plan: Plan, capacity: Capacity, ranks: Scalar) -> PlaceSpec:
-    """The place of a run with this many ranks; a PlanError where it does not have room for them."""
+def place_for_ranks(plan: Plan, capacity: Capacity, ranks: Scalar, node: Scalar = None) -> PlaceSpec:
+    """The place of a run with this many ranks, as a job on this `node`; a PlanError where it does not have room for them."""
     assert isinstance(ranks, int), "check_axes lets only integers through"
     place = plan.place
     nodes = place.nodes or 1
@@ -404,14 +405,15 @@ def place_for_ranks(plan: Plan, capacity: Capacity, ranks: Scalar) -> PlaceSpec:
         alike=place.alike,
         port=place.port,
         port_base=place.port_base,
-        slurm=_slurm_spec(place) if place.kind == SLURM else None,
+        slurm=_slurm_spec(place, node) if place.kind == SLURM else None,
     )
 
 
-def _slurm_spec(place: Place) -> SlurmSpec:
+def _slurm_spec(place: Place, node: Scalar) -> SlurmSpec:
     given = {key: getattr(place, key) for key in SLURM_KEYS}
-    texts = {key: given[key] or "" for key in ("partition", "gres", "mem", "time", "account", "qos", "constraint")}
-    return SlurmSpec(**{**given, **texts, "sbatch_args": tuple(place.sbatch_args)})
+    texts = {key: given[key] or "" for key in ("partition", "gres", "mem", "time", "account", "qos", "constraint", "nodelist")}
+    named = {"nodelist": str(node)} if node is not None else {}
+    return SlurmSpec(**{**given, **texts, **named, "sbatch_args": tuple(place.sbatch_args)})
 
 
 def _ranks_error(plan: Plan, problem: str) -> PlanError:

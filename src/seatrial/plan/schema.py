@@ -171,6 +171,8 @@ RankBy = Literal[
 
 MOST_RANKS = 4096
 RANKS_AXIS = "place.ranks"
+NODE_AXIS = "place.node"
+"""For `slurm`: the node that a job of one node runs on."""
 ENV_AXIS = "env."
 
 
@@ -265,6 +267,8 @@ each run when left out."""
     """For `slurm`: the quality of service."""
     constraint: str | None = None
     """For `slurm`: features that the nodes must have."""
+    nodelist: str | None = None
+    """For `slurm`: the nodes to run on, in Slurm's notation, such as `node[1-2]`; any that fit when left out."""
     exclusive: bool = True
     """For `slurm`: whether a job has its nodes to itself. Another job beside it would be measured too."""
     sbatch_args: list[Text] = Field(default_factory=list)
@@ -334,7 +338,8 @@ class Plan(StrictModel):
     place: Place = Field(default_factory=Place)
     """Where processes run."""
     axes: dict[str, Axis] = Field(default_factory=dict)
-    """The matrix: a setting of the bundled workload, a placeholder of the script, `place.ranks` or `env.NAME`, each with its values."""
+    """The matrix: a setting of the bundled workload, a placeholder of the script, `place.ranks`, `place.node` \
+(for `slurm`: jobs of one node on each of these) or `env.NAME`, each with its values."""
     repeats: int = Field(default=1, ge=1, le=10_000)
     """How often each group is run. Two or more give an interval."""
     steps: int | None = Field(default=None, ge=1)
@@ -394,7 +399,7 @@ SHORT_FORMS: dict[str, str] = {"workload": "module", "launcher": "kind", "place"
 
 def is_harness_axis(name: str) -> bool:
     """An axis that Seatrial applies itself, rather than the workload."""
-    return name == RANKS_AXIS or name.startswith(ENV_AXIS)
+    return name in (RANKS_AXIS, NODE_AXIS) or name.startswith(ENV_AXIS)
 
 
 def bundled_settings(plan: Plan) -> dict[str, str]:

@@ -71,6 +71,7 @@ class SlurmSpec:
     account: str = ""
     qos: str = ""
     constraint: str = ""
+    nodelist: str = ""
     exclusive: bool = True
     sbatch_args: tuple[str, ...] = ()
     jobs: int = 1
