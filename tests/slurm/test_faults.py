@@ -63,9 +63,14 @@ def test_a_harness_that_is_killed_and_another_that_picks_up(campaign: JobCampaig
     assert not campaign.attempt(number=2).folder.exists()
 
 
-def test_ctrl_c_halts_the_ranks_and_ends_the_job(campaign: JobCampaign) -> None:
+@pytest.mark.parametrize("how", ["Ctrl-C", "stop on another node"])
+def test_a_stop_halts_the_ranks_and_ends_the_job(campaign: JobCampaign, how: str) -> None:
     running = started(campaign, LONG)
-    running.signal(signal.SIGINT)
+    if how == "Ctrl-C":
+        running.signal(signal.SIGINT)
+    else:
+        campaign.hosts.run("node2", ["seatrial", "stop", campaign.out.folder], check=True)
+        assert "base_r1" in campaign.hosts.run("node2", ["seatrial", "logs", campaign.out.folder, "base_r1"], check=True).stdout
     ended(campaign, running, code=130)
     outcome = campaign.outcome()
     assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.USER)
@@ -122,6 +127,13 @@ def test_a_training_that_is_warned_of_its_time_limit_goes_on_in_the_next_job(cam
     assert (first.outcome, first.cause) == (Outcome.INTERRUPTED, Cause.JOB_TIME_LIMIT)
     assert (second.outcome, second.resumed_from, second.lost_steps) == (Outcome.OK, 1, 0)
     assert campaign.job(number=2) != job
+
+
+def test_a_real_time_limit(campaign: JobCampaign) -> None:
+    text = campaign.run({**LONG, "place": {**LONG["place"], "time": "1", "warn_s": 30}}, code=3)
+    outcome = campaign.outcome()
+    assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.JOB_TIME_LIMIT)
+    assert "1 of 1 runs left" in text and not campaign.attempt(number=2).folder.exists()
 
 
 def test_a_preempted_job_is_run_again(campaign: JobCampaign) -> None:

@@ -120,3 +120,18 @@ def test_the_facts_of_a_site_reach_the_ranks_of_every_node(campaign: JobCampaign
     text = campaign.run({**plan, "workload": {"script": "train.py"}}, "--place", "slurm", "--out", "/var/tmp/elsewhere", code=2)
     assert "/var/tmp/elsewhere is not below" in text
     campaign.assert_nothing_left()
+
+
+def test_doctor_tries_the_cluster_with_small_jobs(campaign: JobCampaign) -> None:
+    place = {**ONE_NODE["place"], "nodes": 2, "gpus_per_node": 8, "interface": "eth0"}
+    plan = campaign.write({**ONE_NODE, "place": place})
+    argv = ["seatrial", "doctor", plan, "--place", "slurm"]
+    done = campaign.hosts.run("head", argv, cwd=campaign.folder, env={"HF_HOME": "/dev/shm"}, timeout=120.0)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    for found in ("node1, node2 in", "seen by 2 nodes and here", "8 on each node", "both ran", "is gone", "InfiniBand", "eth0"):
+        assert found in text, text
+    # Each node has a /dev/shm of its own.
+    assert "not there, or another folder, on some nodes" in text
+    assert not list(campaign.folder.glob(".seatrial-trial-*"))
+    campaign.assert_nothing_left()

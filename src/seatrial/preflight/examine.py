@@ -17,6 +17,7 @@ from seatrial.core.text import join_names
 from seatrial.preflight import environment, gpus, load, needed_campaign, resources, slurm, software, storage, warm
 from seatrial.preflight.definitions import CheckDefinition, Need, Section, information, warning
 from seatrial.preflight.hosts.examine import HOST_CHECKS_CRASHED, host_definitions
+from seatrial.preflight.slurm_smoke import SMOKE_CHECKS
 from seatrial.records.caution import Check
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 
@@ -88,6 +89,7 @@ CHECKS_CRASHED = warning(
 LOAD = "load"
 TELEMETRY = "telemetry"
 WARM = "warm-up"
+JOBS = "jobs of Slurm"
 
 
 def fast_checks(need: Need) -> list[Check]:
@@ -120,7 +122,14 @@ def _run_checks(title: str, checks: Callable[[], Iterable[Check]]) -> tuple[Chec
 
 def all_definitions() -> dict[str, tuple[CheckDefinition, ...]]:
     definitions = {subject.title: subject.definitions for subject in SUBJECTS}
-    return {**definitions, TELEMETRY: TELEMETRY_CHECKS, LOAD: load.LOAD_CHECKS, WARM: warm.WARM_CHECKS, "any": (CHECKS_CRASHED,)}
+    return {
+        **definitions,
+        TELEMETRY: TELEMETRY_CHECKS,
+        LOAD: load.LOAD_CHECKS,
+        WARM: warm.WARM_CHECKS,
+        JOBS: SMOKE_CHECKS,
+        "any": (CHECKS_CRASHED,),
+    }
 
 
 _HEAD = """\
