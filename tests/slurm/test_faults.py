@@ -52,10 +52,11 @@ def test_a_job_cancelled_from_outside(campaign: JobCampaign) -> None:
     assert f"Slurm job {campaign.job()} was cancelled: 1 of 1 runs left" in text
 
 
-def test_a_harness_that_is_killed_and_another_that_picks_up(campaign: JobCampaign) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP])
+def test_a_harness_that_goes_away_and_another_that_picks_up(campaign: JobCampaign, number: int) -> None:
     running = started(campaign, SOME_SECONDS)
     job = campaign.job()
-    running.signal(signal.SIGKILL)
+    running.signal(number)
     campaign.wait(lambda: not running.running, lambda: running.output)
     assert campaign.slurm.state(job) == "RUNNING"
     campaign.run(SOME_SECONDS)
@@ -70,7 +71,7 @@ def test_a_stop_halts_the_ranks_and_ends_the_job(campaign: JobCampaign, how: str
         running.signal(signal.SIGINT)
     else:
         campaign.hosts.run("node2", ["seatrial", "stop", campaign.out.folder], check=True)
-        assert "base_r1" in campaign.hosts.run("node2", ["seatrial", "logs", campaign.out.folder, "base_r1"], check=True).stdout
+        campaign.hosts.run("node2", ["seatrial", "logs", campaign.out.folder / "base_r1"], check=True)
     ended(campaign, running, code=130)
     outcome = campaign.outcome()
     assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.USER)
@@ -78,7 +79,7 @@ def test_a_stop_halts_the_ranks_and_ends_the_job(campaign: JobCampaign, how: str
 
 def test_a_second_harness_on_the_same_folder_is_refused(campaign: JobCampaign) -> None:
     running = started(campaign, LONG)
-    campaign.run(LONG, code=None)
+    assert "is in use by" in campaign.run(LONG, code=None)
     assert len(campaign.slurm.jobs()) == 1 and not campaign.attempt(number=2).folder.exists()
     running.signal(signal.SIGINT)
     ended(campaign, running, code=130)

@@ -4,7 +4,7 @@
 
 The harness holds nothing that is not in the folder: killed at any moment, another one goes on where it was. A controller that does not
 answer is waited for. A job that ends without an outcome gets one here, with the cause by Slurm's state. Ctrl-C halts the ranks softly and
-cancels what waits; the second one cancels everything.
+cancels what waits; the second one cancels everything. A terminal that is closed stops nothing.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class JobLoop:
         while True:
             if not enough and not self.interrupts.stop_requested():
                 self._submit_next(schedule)
-            if not self.flights:
+            if not self.flights or self.interrupts.hung_up:
                 return
             self._ask()
             for flight in list(self.flights.values()):
