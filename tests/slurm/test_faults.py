@@ -130,7 +130,7 @@ def test_a_training_that_is_warned_of_its_time_limit_goes_on_in_the_next_job(cam
     assert campaign.job(number=2) != job
 
 
-def test_a_real_time_limit(campaign: JobCampaign) -> None:
+def test_a_job_that_slurm_warns_by_itself_and_that_cannot_go_on(campaign: JobCampaign) -> None:
     text = campaign.run({**LONG, "place": {**LONG["place"], "time": "1", "warn_s": 30}}, code=3)
     outcome = campaign.outcome()
     assert (outcome.outcome, outcome.cause) == (Outcome.INTERRUPTED, Cause.JOB_TIME_LIMIT)
@@ -146,11 +146,10 @@ def test_a_preempted_job_is_run_again(campaign: JobCampaign) -> None:
 
 def test_two_jobs_in_flight_on_different_nodes(campaign: JobCampaign) -> None:
     campaign.run({**SOME_SECONDS, "repeats": 3, "place": {**SOME_SECONDS["place"], "jobs": 2}})
-    runs = [campaign.out.run(f"jobs_r{number}").attempt(1) for number in (1, 2, 3)]
-    records = [campaign.start_record(attempt) for attempt in runs if attempt.folder.exists()] or [
-        campaign.start_record(run.attempt(1)) for run in campaign.out.runs()
-    ]
-    assert len(records) == 3 and {node for record in records[:2] for node in record.nodes} == {"node1", "node2"}
+    records = sorted((campaign.start_record(run.attempt(1)) for run in campaign.out.runs()), key=lambda record: record.started_t)
+    first, second, _ = records
+    assert {first.nodes, second.nodes} == {("node1",), ("node2",)}
+    assert second.started_t < campaign.outcome("base_r1").ended_t, "the second was started while the first ran"
 
 
 def test_a_node_that_goes_down(campaign: JobCampaign) -> None:
