@@ -8,16 +8,16 @@ PIP    := $(BIN)/python -m pip install --disable-pip-version-check --quiet -c co
 # Images set it to stay small; here every one of some thousand processes would compile the same modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
-OTHER_LANES := browser cluster faults gpu
+OTHER_LANES := browser cluster faults gpu slurm
 
-.PHONY: demo test test-faults test-cluster test-docs test-browser test-runbooks test-pythons fuzz mutate bench lint type format docs picture clean system-packages
+.PHONY: demo test test-faults test-cluster test-slurm test-docs test-browser test-runbooks test-pythons fuzz mutate bench lint type format docs picture clean system-packages
 
 demo: $(VENV)/.demo-ready
 	$(BIN)/seatrial run plans/tiny-lm-demo.yaml
 
 # Folders whose tests all belong to another lane are left out: each of the three workers would import them.
 test: $(VENV)/.test-ready system-packages
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(OTHER_LANES:%=--ignore=tests/%) -m "not gpu and not faults and not browser and not runbooks and not cluster and not docs" tests
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(OTHER_LANES:%=--ignore=tests/%) -m "not gpu and not faults and not browser and not runbooks and not cluster and not slurm and not docs" tests
 
 # Everything that can go wrong, done to real processes: the rows of docs/reliability.md.
 test-faults: $(VENV)/.test-ready system-packages
@@ -26,6 +26,10 @@ test-faults: $(VENV)/.test-ready system-packages
 # Many hosts on this machine, made of namespaces with sshd in each (docs/cluster.md): root only.
 test-cluster: $(VENV)/.test-ready system-packages
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m cluster tests/cluster
+
+# Jobs of a real Slurm that the tests start on namespace hosts: root only.
+test-slurm: $(VENV)/.test-ready system-packages
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slurm tests/slurm
 
 # Every command of README.md, CONTRIBUTING.md and docs/, run as a reader would: one page, one shell, one checkout.
 test-docs: $(VENV)/.test-ready system-packages

@@ -5,6 +5,7 @@ set -euo pipefail
 declare -A packages=(
   [cluster]="pdsh openssh-server iproute2 nftables tini gcc libc6-dev"
   [browser]="chromium"
+  [slurm]="munge slurm-wlm slurmdbd mariadb-server shellcheck"
 )
 
 missing() {

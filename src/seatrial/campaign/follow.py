@@ -16,7 +16,7 @@ from dataclasses import replace
 from seatrial.campaign.ending import Ending, LostHost
 from seatrial.campaign.escalation import Escalation, Level, StopReasons
 from seatrial.campaign.growing_log import GrowingLog
-from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.interrupts import StopRequests, Urgency
 from seatrial.core import files
 from seatrial.core.control_connection.protocol import LEASE_S
 from seatrial.core.durable import append_line_durably
@@ -50,7 +50,7 @@ class Follower:
         self,
         spec: RunSpec,
         attempt: AttemptPaths,
-        interrupts: Interrupts,
+        interrupts: StopRequests,
         on_progress: OnProgress,
         on_stop: OnStop,
         *,

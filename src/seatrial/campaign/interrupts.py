@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Protocol
 
 from seatrial.campaign.lock import Owner, is_stop_requested
 from seatrial.core.errors import STOP_SIGNALS
@@ -31,12 +32,25 @@ class Urgency(enum.IntEnum):
     KILL = 2
 
 
+class StopRequests(Protocol):
+    """Whether a run is to be ended: by the user, or in a job by Slurm."""
+
+    @property
+    def urgency(self) -> Urgency:
+        """How urgently."""
+
+    def stop_requested(self) -> bool:
+        """However urgently."""
+
+
 class Interrupts:
     """Counts the user's stop requests."""
 
     def __init__(self, paths: CampaignPaths, owner: Owner, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._paths, self._owner, self._monotonic = paths, owner, monotonic
         self._signals = 0
+        self.hung_up = False
+        """Whether the terminal was closed: for jobs that need no harness that is no request to stop."""
         self._signalled_m = 0.0
         self._requested = False
         self._polled_m = -math.inf
@@ -66,6 +80,7 @@ class Interrupts:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         now_m = self._monotonic()
+        self.hung_up = self.hung_up or number == signal.SIGHUP
         # A terminal that closes sends HUP and TERM together: that is one request.
         if not self._signals or now_m - self._signalled_m > DEBOUNCE_S:
             self._signals += 1

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seatrial.campaign.interrupts import Interrupts
+from seatrial.campaign.jobs import Flight, JobLoop
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, new_attempt, run_one
 from seatrial.campaign.preflight import run_preflight
@@ -27,7 +28,7 @@ from seatrial.campaign.resume import changes_since, choose_start, finished_attem
 from seatrial.campaign.schedule import Schedule
 from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
-from seatrial.core.paths import CampaignPaths
+from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.prepare import masked_spec
 from seatrial.machine.secrets import mask_text
@@ -38,7 +39,7 @@ from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check, Scalar
 from seatrial.records.codec import to_json
 from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
-from seatrial.records.plan import CampaignPlan, RunSpec
+from seatrial.records.plan import SLURM, CampaignPlan, RunSpec
 from seatrial.records.results import LiveState, MeasuredRun
 from seatrial.results.recompute import RunRecorder
 
@@ -88,6 +89,8 @@ class CampaignEnd:
     """The cause for which run after run failed, none having succeeded, and which no setting explains."""
     disk_trouble: str = ""
     """Why no further run could be prepared: the disk's error."""
+    jobs_ended: str = ""
+    """How jobs ended whose runs are still to be run: cancelled from outside, a time limit."""
     left: int = 0
     """Runs still to be run, an interrupted one included."""
 
@@ -195,6 +198,8 @@ class _Campaign:
         return Schedule(todo, durations_s, self.plan.budget_s, monotonic)
 
     def _run_all(self, schedule: Schedule, keep_going: bool) -> CampaignEnd:
+        if any(spec.place.kind == SLURM for spec in self.plan.runs):
+            return self._run_jobs(schedule, keep_going)
         ended: list[tuple[RunSpec, RunOutcome]] = []
         while schedule.num_left:
             if self.interrupts.stop_requested():
@@ -218,6 +223,36 @@ class _Campaign:
             if schedule.left and not keep_going and not schedule.any_ok and (alike := failed_alike(ended, schedule.left)):
                 return CampaignEnd(failed_alike=alike, left=schedule.num_left)
         return CampaignEnd()
+
+    def _run_jobs(self, schedule: Schedule, keep_going: bool) -> CampaignEnd:
+        ended: list[tuple[RunSpec, RunOutcome]] = []
+        end = CampaignEnd()
+
+        def is_enough(spec: RunSpec, outcome: RunOutcome) -> bool:
+            nonlocal end
+            if outcome.outcome is Outcome.INTERRUPTED:
+                return False
+            ended.append((spec, outcome))
+            if outcome.outcome is not Outcome.OK and self.plan.stop_on_error:
+                end = CampaignEnd(stopped_on_error=True)
+            elif schedule.left and not keep_going and not schedule.any_ok and (alike := failed_alike(ended, schedule.left)):
+                end = CampaignEnd(failed_alike=alike)
+            return end != CampaignEnd()
+
+        loop = JobLoop(self.plan, self.plan_hash, self.paths, self.interrupts, _JobView(self, schedule), self.from_start)
+        try:
+            loop.run(schedule, is_enough)
+        except OSError as error:
+            if error.errno not in DISK_ERRNOS:
+                raise
+            end = CampaignEnd(disk_trouble=f"{error.filename or self.paths.folder}: {error.strerror}")
+        if self.interrupts.stop_requested():
+            end = CampaignEnd(interrupted=True)
+        elif end == CampaignEnd() and loop.set_aside:
+            end = CampaignEnd(jobs_ended=next(iter(loop.set_aside.values())))
+        elif end == CampaignEnd() and loop.out_of_budget:
+            end = CampaignEnd(out_of_budget=True)
+        return replace(end, left=schedule.num_left)
 
     def _run(self, spec: RunSpec, schedule: Schedule) -> RunOutcome:
         if self.server is not None:
@@ -264,10 +299,13 @@ class _Campaign:
                 attempt.resume.unlink(missing_ok=True)
                 attempt.folder.rmdir()
             raise
+        self._ended(spec, attempt, outcome)
+        return outcome
+
+    def _ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None:
         how = outcome.outcome
         self._publish(run=None, finished=self._state.finished + (not how.is_cut_short), failed=self._state.failed + how.is_failure)
         self.listener.ended(spec, outcome, self.recorder.record(attempt))
-        return outcome
 
     def _publish(self, **changes: object) -> None:
         self._state = replace(self._state, t=time.time(), **changes)  # type: ignore[arg-type]
@@ -275,6 +313,47 @@ class _Campaign:
         with contextlib.suppress(OSError):
             files.write_json(self.paths.progress, to_json(self._state))
         self.listener.progress(self._state)
+
+
+@dataclass(frozen=True)
+class _JobView:
+    """What the loop of jobs tells, passed on to the campaign's listener."""
+
+    campaign: _Campaign
+    schedule: Schedule
+
+    def resumes(self, spec: RunSpec, resumption: Resumption) -> None:
+        self.campaign.listener.resumes(spec, resumption)
+
+    def started(self, spec: RunSpec, attempt: AttemptPaths) -> None:
+        count = self.campaign._state.count
+        position = min(count, count - self.schedule.num_left + 1)
+        self.campaign.listener.started(spec, attempt.number, position, count)
+
+    def progress(self, flight: Flight, progress: Progress, elapsed_s: float, others: Sequence[Flight]) -> None:
+        spec = flight.spec
+        assert flight.eta is not None
+        run_left = flight.eta.update(progress.last_steps, time.time())
+        current = CurrentRun(group_key=spec.group_key, elapsed_s=elapsed_s, left=run_left.left)
+        self.campaign._publish(
+            run=spec.run,
+            group=spec.group,
+            repeat=spec.repeat,
+            attempt=flight.attempt.number,
+            step=progress.step,
+            total_steps=progress.total,
+            phase=progress.phase,
+            elapsed_s=elapsed_s,
+            quiet_s=None,
+            alarm="; ".join(f"{one.spec.run}: {one.text}" for one in others),
+            **_eta_fields(run_left, self.schedule.time_left(current)),
+        )
+
+    def stopping(self, spec: RunSpec) -> None:
+        self.campaign.listener.stopping(spec)
+
+    def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None:
+        self.campaign._ended(spec, attempt, outcome)
 
 
 def _eta_fields(run: RunEstimate, campaign: TimeLeft | None) -> dict[str, object]:

@@ -17,7 +17,7 @@ from types import MappingProxyType
 
 from seatrial.campaign.follow import Follower, OnProgress, OnStop
 from seatrial.campaign.growing_log import GrowingLog
-from seatrial.campaign.interrupts import Interrupts
+from seatrial.campaign.interrupts import StopRequests
 from seatrial.campaign.resume import with_resumption
 from seatrial.campaign.run_outcome import mask_outcome, outcome_of, outcome_of_unstarted
 from seatrial.collect.attempt_files import read_resumption, recover_files
@@ -53,7 +53,7 @@ def new_attempt(run: RunPaths, resumption: Resumption | None = None) -> AttemptP
 def run_one(
     spec: RunSpec,
     attempt: AttemptPaths,
-    interrupts: Interrupts,
+    interrupts: StopRequests,
     on_progress: OnProgress,
     on_stop: OnStop,
     plan_hash: str = "",
@@ -62,6 +62,22 @@ def run_one(
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
 ) -> RunOutcome:
     """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name."""
+    outcome = run_to_outcome(spec, attempt, interrupts, on_progress, on_stop, plan_hash, server=server, hosts=hosts)
+    return close_attempt(attempt, outcome)
+
+
+def run_to_outcome(
+    spec: RunSpec,
+    attempt: AttemptPaths,
+    interrupts: StopRequests,
+    on_progress: OnProgress,
+    on_stop: OnStop,
+    plan_hash: str = "",
+    *,
+    server: PernodeServer | None = None,
+    hosts: Mapping[str, HostFacts] = NO_HOSTS,
+) -> RunOutcome:
+    """The same without writing the outcome."""
     started_t, log = time.time(), GrowingLog(attempt)
     try:
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
@@ -81,7 +97,7 @@ def run_one(
         if not attempt.spec.exists():
             files.write_json(attempt.spec, to_json(masked_spec(spec)))
         outcome = outcome_of_unstarted(spec, attempt.number, error, started_t, time.time())
-    return _close(attempt, with_resumption(mask_outcome(outcome, spec, os.environ), attempt))
+    return mask_outcome(outcome, spec, os.environ)
 
 
 def _resume_from(attempt: AttemptPaths) -> str:
@@ -107,8 +123,9 @@ def _record_nodes(attempt: AttemptPaths, allocated: AllocatedRun, nodes: tuple[N
     write_json_durably(attempt.nodes_record, to_json(record))
 
 
-def _close(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
+def close_attempt(attempt: AttemptPaths, outcome: RunOutcome) -> RunOutcome:
     """Write the outcome, last and whatever the disk does."""
+    outcome = with_resumption(outcome, attempt)
     write_json_durably(attempt.outcome, to_json(outcome))
     run = RunPaths(attempt.folder.parent)
     # An interrupted attempt does not hide the files of the one that counts.

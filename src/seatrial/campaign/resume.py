@@ -50,6 +50,11 @@ def choose_start(plan: CampaignPlan, run: RunPaths, spec: RunSpec, *, from_start
     number of ranks: neither resuming nor an unasked new start would be what was wanted."""
     if len(plan.runs) != 1 or not run.attempts():
         return None
+    return choose_checkpoint(run, spec, from_start=from_start)
+
+
+def choose_checkpoint(run: RunPaths, spec: RunSpec, *, from_start: bool = False) -> Resumption | None:
+    """The same for a run that is known to be a training."""
     if from_start:
         return Resumption(from_start=True)
     skipped: list[str] = []
@@ -181,7 +186,8 @@ def close_abandoned_attempts(paths: CampaignPaths) -> None:
     """Write an outcome for attempts whose harness died before it could, and kill what still runs of them."""
     for run in paths.runs():
         for attempt in run.attempts():
-            if attempt.outcome.exists():
+            # A job may still run: whoever follows it closes its attempt.
+            if attempt.outcome.exists() or attempt.job_script.exists():
                 continue
             kill_orphans(attempt.folder, {})
             stored = files.read_json(attempt.spec) or {}

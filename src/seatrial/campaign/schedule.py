@@ -8,7 +8,7 @@ race between groups, or several runs in flight, is another class with these meth
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from statistics import fmean
 
 from seatrial.observe.eta import CurrentRun, TimeLeft, campaign_eta
@@ -45,9 +45,10 @@ class Schedule:
         """Whether any run has succeeded, in an earlier invocation too."""
         return bool(self._durations_s)
 
-    def next(self) -> RunSpec | None:
-        """The run to start now; None where it would end beyond the budget, by the mean of its group so far."""
-        spec, left_s = self._left[0], self._budget_left_s()
+    def next(self, skip: Collection[str] = ()) -> RunSpec | None:
+        """The run to start now, the first that is not to be skipped; None where it would end beyond the budget, by the mean of its group so
+        far."""
+        spec, left_s = next(one for one in self._left if one.run not in skip), self._budget_left_s()
         durations_s = self._durations_s.get(spec.group_key)
         return None if left_s is not None and (fmean(durations_s) if durations_s else 0.0) > left_s else spec
 

@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from seatrial.cli.options import AsJson, Out, Overrides
+from seatrial.cli.options import AsJson, Out, Overrides, PlaceKind, SiteName
 from seatrial.cli.program import console_for, print_json
 from seatrial.core.errors import DONE, FAILED, UsageError
 from seatrial.core.hostfile import read_hostfile, select_hosts
 from seatrial.core.text import count
 from seatrial.preflight.definitions import OK, REFUSED, WARNING, HostRow, HostsExamined, Section, folded, hosts_text, status
 from seatrial.records.codec import to_json
-from seatrial.records.plan import PERNODE, PlaceSpec
+from seatrial.records.plan import PERNODE, SLURM, PlaceSpec, SlurmSpec
 from seatrial.report.text import can_encode
 
 if TYPE_CHECKING:
@@ -98,6 +98,8 @@ def doctor(
     interface: Interface = None,
     fast: Fast = False,
     warm: Warm = False,
+    place_kind: PlaceKind = None,
+    site: SiteName = None,
     json: AsJson = False,
 ) -> int:
     """Check this host, and every host of the plan, for what would break a campaign: each finding names the later error and the fix.
@@ -109,10 +111,12 @@ def doctor(
     from seatrial.preflight.examine import examine
 
     began_m = time.monotonic()
-    need = _need(plan, set, out)
+    need = _need(plan, set, out, place_kind, site)
     place = place_of(need, hostfile, interface)
     own = need_of_this_host(need, place.hosts if place else ())
     sections = examine(own, fast=fast, empty_columns=None if fast else empty_columns)
+    if place_kind == SLURM and not fast and not any(_count((section,), REFUSED) for section in sections):
+        sections = (*sections, *_try_jobs(need))
     examined = examine_by_ssh(need, place, fast=fast) if place else None
     console = console_for(as_json=json, plain=True)
     _print_sections(console, sections)
@@ -151,13 +155,26 @@ def _warm(need: Need, place: PlaceSpec | None, console: Console, checked: Sequen
     return warmed
 
 
-def _need(plan: Path | None, set: Overrides, out: Path | None) -> Need:
+def _need(plan: Path | None, set: Overrides, out: Path | None, kind: str | None, site: str | None) -> Need:
     from seatrial.cli.plan import read_plan
     from seatrial.preflight.definitions import Need, need_of
 
+    if kind is not None and kind != SLURM:
+        raise UsageError(f"--place {kind}: only slurm has checks of its own; leave it out")
     if plan is None:
-        return Need(output=out or Path.cwd())
-    return need_of(read_plan(plan, set, None, None, out))
+        jobs = (PlaceSpec(kind=SLURM, slurm=SlurmSpec()),) if kind else ()
+        return Need(output=out or Path.cwd(), jobs=jobs)
+    return need_of(read_plan(plan, [*(set or ()), *([f"place.kind={kind}"] if kind else ())], None, None, out, site))
+
+
+def _try_jobs(need: Need) -> tuple[Section, ...]:
+    """Small jobs, of as many nodes as the plan's."""
+    from seatrial.launch.agents import module_argv
+    from seatrial.preflight.slurm_smoke import NODE_MODULE, try_jobs
+
+    folder = next(path for path in (need.output.absolute(), *need.output.absolute().parents) if path.is_dir())
+    checks = [check for place in need.jobs[:1] for check in try_jobs(place, folder, module_argv(NODE_MODULE, place.python))]
+    return (Section(subject="jobs", checks=tuple(checks)),)
 
 
 def place_of(need: Need, hostfile: Path | None, interface: str | None) -> PlaceSpec | None:

@@ -35,6 +35,20 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="FOLDER", help="Write here instead of the plan's output folder.", parser=_folder),
 ]
+SiteName = Annotated[
+    str | None,
+    typer.Option(
+        "--site",
+        metavar="NAME",
+        help="The site's facts (network variables, partition, activation): a file, or a name in ~/.config/seatrial/sites. "
+        "Default: site.yaml beside the plan, where there is one.",
+        show_default=False,
+    ),
+]
+PlaceKind = Annotated[
+    str | None,
+    typer.Option("--place", metavar="KIND", help="Run it there instead: `slurm` makes every run a job. Short for --set place.kind=KIND."),
+]
 Track = Annotated[
     list[str] | None,
     typer.Option(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seatrial.cli.options import Budget, Only, Out, Overrides, PlanFile
+from seatrial.cli.options import Budget, Only, Out, Overrides, PlanFile, SiteName
 from seatrial.cli.program import console_for
 from seatrial.core import files, shell
 from seatrial.core.errors import RefusedError, UsageError, did_you_mean, printable
@@ -28,16 +28,19 @@ if TYPE_CHECKING:
     from seatrial.records.plan import CampaignPlan
 
 
-def read_plan(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out) -> CampaignPlan:
-    """The plan with every run resolved; a PlanError or UsageError where it cannot be."""
+def read_plan(plan: Path, set: Overrides, only: Only, budget: Budget, out: Out, site: SiteName = None) -> CampaignPlan:
+    """The plan with every run resolved, at its site; a PlanError or UsageError where it cannot be."""
     from seatrial.cli.per_node import refuse_time_in_output
     from seatrial.plan.load import load_plan
     from seatrial.plan.resolve import resolve_plan
+    from seatrial.plan.site import find_site, load_site, with_site
 
     budget_s = budget_of(budget)
     loaded = load_plan(plan, set or ())
     refuse_time_in_output(loaded.place.kind, str(out) if out else loaded.output)
-    return resolve_plan(loaded, source=str(plan), cwd=Path.cwd(), only=only or (), budget_s=budget_s, output=out)
+    resolved = resolve_plan(loaded, source=str(plan), cwd=Path.cwd(), only=only or (), budget_s=budget_s, output=out)
+    found = find_site(site, plan)
+    return with_site(resolved, load_site(found), found) if found else resolved
 
 
 def budget_of(budget: Budget) -> float | None:

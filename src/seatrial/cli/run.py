@@ -48,6 +48,8 @@ def run(
     only: options.Only = None,
     budget: options.Budget = None,
     out: options.Out = None,
+    place: options.PlaceKind = None,
+    site: options.SiteName = None,
     track: options.Track = None,
     heartbeat: options.Heartbeat = None,
     again: options.Again = False,
@@ -73,7 +75,7 @@ def run(
     from seatrial.cli.per_node import NodeOptions
     from seatrial.cli.plan import read_plan
 
-    campaign = read_plan(plan, set, only, budget, out)
+    campaign = read_plan(plan, [*(set or ()), *([f"place.kind={place}"] if place else ())], only, budget, out, site)
     if ignore_needs and campaign.needs is not None:
         campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
@@ -231,6 +233,8 @@ def _why_it_ended(end: CampaignEnd) -> str:
         return "the budget is used up"
     if end.failed_alike:
         return f"stopped, as no run can succeed ({end.failed_alike}; --keep-going runs the others all the same)"
+    if end.jobs_ended:
+        return end.jobs_ended
     return f"no further run could be prepared ({end.disk_trouble}), fix that disk first" if end.disk_trouble else ""
 
 

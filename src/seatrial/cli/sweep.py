@@ -23,6 +23,8 @@ from seatrial.cli.options import (
     MasterPort,
     NodeRank,
     Only,
+    PlaceKind,
+    SiteName,
     Track,
     Yes,
 )
@@ -30,7 +32,8 @@ from seatrial.core import files
 from seatrial.core.errors import UsageError
 from seatrial.core.shell import quote
 from seatrial.core.text import parse_limit_s
-from seatrial.records.plan import PERNODE
+from seatrial.machine import slurm
+from seatrial.records.plan import PERNODE, SLURM
 
 if TYPE_CHECKING:
     from seatrial.records.plan import CampaignPlan
@@ -121,6 +124,17 @@ Out = Annotated[
 ]
 
 
+Partition = Annotated[str | None, typer.Option("--partition", metavar="NAME", help="With --place slurm: the partition.")]
+EachNode = Annotated[
+    bool,
+    typer.Option(
+        "--each-node", help="Run it as a job of one node on every node of the Slurm partition, and rank the nodes: which is slow."
+    ),
+]
+# plan/schema.py has it too, and imports pydantic.
+NODE_AXIS = "place.node"
+
+
 def sweep(
     command: Command,
     parameter: Parameters = None,
@@ -150,6 +164,10 @@ def sweep(
     full: Full = False,
     allow_confounded: AllowConfounded = False,
     json: AsJson = False,
+    place: PlaceKind = None,
+    partition: Partition = None,
+    each_node: EachNode = False,
+    site: SiteName = None,
     nodes: Nodes = None,
     node_rank: NodeRank = None,
     master_addr: MasterAddr = None,
@@ -182,7 +200,15 @@ def sweep(
         output=out,
         more=more,
     )
-    plan = _resolved(mapping if nodes is None else on_nodes(mapping, nodes, is_own_folder=out is not None), command, only, budget)
+    if nodes is not None:
+        mapping = on_nodes(mapping, nodes, is_own_folder=out is not None)
+    if place == SLURM or each_node:
+        mapping = as_jobs(mapping, partition, each_node=each_node, is_own_folder=out is not None)
+    elif place is not None:
+        raise UsageError(
+            f"--place {place}: a typed command runs here, with --nodes N on nodes that type it too, or with --place slurm as jobs"
+        )
+    plan = at_site(_resolved(mapping, command, only, budget), site)
     node = NodeOptions(rank=node_rank, address=master_addr, port=master_port)
     return execute_on_this_node(
         plan,
@@ -223,6 +249,31 @@ def on_nodes(mapping: dict[str, Any], nodes: int, *, is_own_folder: bool) -> dic
         place["ranks"] *= nodes
     output = mapping["output"] if is_own_folder else f"{mapping['output']}-{nodes}-nodes"
     return {**mapping, "place": {**place, "kind": PERNODE, "nodes": nodes}, "output": output}
+
+
+def as_jobs(mapping: dict[str, Any], partition: str | None, *, each_node: bool, is_own_folder: bool) -> dict[str, Any]:
+    """The plan of a command whose runs are jobs; `each_node`: of one node each, the same on every node of the partition."""
+    place = {**mapping["place"], "kind": SLURM, **({"partition": partition} if partition else {})}
+    if not each_node:
+        return {**mapping, "place": place, "output": mapping["output"] if is_own_folder else f"{mapping['output']}-jobs"}
+    found = slurm.partition_nodes(partition or "")
+    if found is None:
+        raise UsageError("--each-node: sinfo does not answer; start it on a login node of the cluster")
+    usable, away = found
+    if not usable:
+        raise UsageError(f"--each-node: {partition or 'the cluster'} has no node that is up")
+    if away:
+        print(f"note: not tried, since Slurm has them down or drained: {', '.join(away)}", file=sys.stderr)
+    axes = {**mapping.get("axes", {}), NODE_AXIS: {"label": "node", "values": list(usable)}}
+    output = mapping["output"] if is_own_folder else f"{mapping['output']}-each-node"
+    return {**mapping, "place": {**place, "jobs": len(usable)}, "axes": axes, "output": output}
+
+
+def at_site(plan: CampaignPlan, site: SiteName) -> CampaignPlan:
+    from seatrial.plan.site import find_site, load_site, with_site
+
+    found = find_site(site, None)
+    return with_site(plan, load_site(found), found) if found else plan
 
 
 def _limits(run: str | None, start: str | None, quiet: str | None, stall_factor: float | None) -> dict[str, Any]:

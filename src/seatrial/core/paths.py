@@ -83,6 +83,13 @@ class AttemptPaths:
     observed_ranks = _InFolder("observed_ranks.json")
     nodes = _InFolder("nodes")
     hostfile = _InFolder("hostfile")
+    job = _InFolder("job.json")
+    job_order = _InFolder("job_order.json")
+    job_script = _InFolder("job.sbatch")
+    job_log = _InFolder("job.log")
+    job_start = _InFolder("job_start.json")
+    job_stop = _InFolder("job_stop.json")
+    job_outcome = _InFolder("job_outcome.json")
     outcome = _InFolder("outcome.json")
 
     def node(self, name: str) -> AttemptPaths:

@@ -211,6 +211,7 @@ def masked_spec(spec: RunSpec) -> RunSpec:
         settings=_masked_values(spec.settings),
         axes=_masked_values(spec.axes),
         env={name: mask(name, value) for name, value in spec.env.items()},
+        site=spec.site and replace(spec.site, env={name: mask(name, value) for name, value in spec.site.env.items()}),
         workload=replace(spec.workload, args=tuple(mask_argv(spec.workload.args))),
         launcher=replace(spec.launcher, args=tuple(mask_argv(spec.launcher.args)), program=tuple(mask_argv(spec.launcher.program))),
     )

@@ -11,15 +11,16 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from seatrial.core.errors import UsageError, did_you_mean
+from seatrial.core.hostfile import host_name_problem
 from seatrial.core.log_lines import LOG_FORMATS, timed_patterns
 from seatrial.machine.network import interface_variables
 from seatrial.machine.secrets import mask
 from seatrial.plan.criteria import READY_CRITERIA, check_criteria
 from seatrial.plan.place import check_launcher, check_place
 from seatrial.plan.placeholders import PlaceholderProblem, names_in, value_text
-from seatrial.plan.schema import ENV_AXIS, RANKS_AXIS, Axis, Plan, Workload, bundled_settings, is_harness_axis, type_and_value
+from seatrial.plan.schema import ENV_AXIS, NODE_AXIS, RANKS_AXIS, Axis, Plan, Workload, bundled_settings, is_harness_axis, type_and_value
 from seatrial.plan.yaml_text import KeyPath, format_value
-from seatrial.records.plan import LOCAL, SENTINEL
+from seatrial.records.plan import LOCAL, SENTINEL, SLURM
 
 RUN_NAMES = ("run", "group", "repeat", "seed")
 """Placeholders that every plan has; `steps` too where the plan sets it."""
@@ -295,8 +296,11 @@ def _check_axis_name(plan: Plan, name: str) -> None:
         raise plan.error(("axes", name), f"{{{name}}} is filled by Seatrial; give the axis another name")
     if name.startswith(ENV_AXIS):
         problem = variable_problem(name.removeprefix(ENV_AXIS))
+    elif name == NODE_AXIS:
+        fits = plan.place.kind == SLURM and (plan.place.nodes or 1) == 1 and plan.place.nodelist is None
+        problem = None if fits else "is for jobs of one node: `place: {kind: slurm}` without nodes and nodelist"
     elif "." in name and name != RANKS_AXIS:
-        problem = f"unknown axis; {did_you_mean(name, (RANKS_AXIS, 'env.NAME'))}"
+        problem = f"unknown axis; {did_you_mean(name, (RANKS_AXIS, NODE_AXIS, 'env.NAME'))}"
     else:
         problem = None if name == RANKS_AXIS or _NAME.fullmatch(name) else "an axis name may only contain letters, digits and _"
     if len(name) > LONGEST_NAME:
@@ -312,6 +316,10 @@ def _check_axis_values(plan: Plan, name: str, axis: Axis) -> None:
         for position, value in enumerate(axis.values):
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise plan.error(("axes", name, "values", position), f"must be a number of ranks, 1 or more, not {format_value(value)}")
+    if name == NODE_AXIS:
+        for position, value in enumerate(axis.values):
+            if not isinstance(value, str) or host_name_problem(value):
+                raise plan.error(("axes", name, "values", position), f"must be the name of a node, not {format_value(value)}")
     # A script sees text: 8 and "8" are one value to it. A bundled workload sees typed values.
     identity: Callable[[Any], Hashable] = value_text if plan.workload.script is not None else type_and_value
     seen: set[Hashable] = set()

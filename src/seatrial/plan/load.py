@@ -342,7 +342,6 @@ UNSUPPORTED_KEYS: dict[KeyPath, str] = {
 }
 UNSUPPORTED_KINDS: dict[KeyPath, dict[str, str]] = {
     ("place", "kind"): {
-        "slurm": "use `kind: pernode` within a job of several nodes, `kind: local` on one",
         "kubernetes": "use `kind: pernode` within several pods, `kind: local` in one",
     },
 }

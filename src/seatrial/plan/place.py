@@ -7,6 +7,7 @@ missing on this machine leaves the hosts open where the plan says how many ranks
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from seatrial.machine.network import LOCAL_NAMES
 from seatrial.plan.schema import MOST_RANKS, RANKS_AXIS, Place, Plan
 from seatrial.plan.yaml_text import KeyPath
 from seatrial.records.caution import Scalar
-from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, PlaceSpec
+from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, SLURM, PlaceSpec, SlurmSpec
 
 _DEVICE = re.compile(r"\d+|(?:GPU|MIG)-[A-Za-z0-9/-]+")
 
@@ -144,17 +145,20 @@ def _check_deepspeed_devices(plan: Plan, devices: tuple[str, ...]) -> None:
         raise plan.error(("place", "include"), f"launcher deepspeed takes GPUs in rising order; write localhost:{','.join(rising)}")
 
 
+SLURM_KEYS = tuple(one.name for one in dataclasses.fields(SlurmSpec))
 # Key → the kinds of place that have it; keys that all kinds have are left out.
 KINDS_OF_KEY = {
     "hostfile": (HOSTFILE,),
     "exclude": (HOSTFILE,),
     "via": (HOSTFILE,),
     "ssh_args": (HOSTFILE,),
-    "nodes": (PERNODE,),
-    "master_addr": (HOSTFILE, PERNODE),
-    "interface": (HOSTFILE, PERNODE),
-    "python": (HOSTFILE, PERNODE),
+    "nodes": (PERNODE, SLURM),
+    "include": (LOCAL, HOSTFILE, PERNODE),
+    "master_addr": (HOSTFILE, PERNODE, SLURM),
+    "interface": (HOSTFILE, PERNODE, SLURM),
+    "python": (HOSTFILE, PERNODE, SLURM),
     "alike": (HOSTFILE, PERNODE),
+    **dict.fromkeys(SLURM_KEYS, (SLURM,)),
 }
 # What to do instead, where that is not to leave the key out.
 _INSTEAD = {
@@ -166,6 +170,11 @@ _INSTEAD = {
     ("nodes", HOSTFILE): "place.include says which hosts of the file to use",
     ("interface", "local"): "on this machine set env: {NCCL_SOCKET_IFNAME: NAME}",
     ("python", "local"): "on this machine launcher.program names the interpreter",
+    ("include", SLURM): "Slurm chooses the GPUs; place.gpus_per_node says how many",
+    ("exclude", SLURM): 'Slurm chooses the nodes; write sbatch_args: ["--exclude=node3"]',
+    ("hostfile", SLURM): "Slurm chooses the nodes; place.nodes says how many",
+    ("via", SLURM): "leave it out, srun starts the agents",
+    ("ssh_args", SLURM): "leave it out, srun starts the agents",
 }
 # Key → its grammar, and what is wrong with a text that does not fit.
 _GRAMMARS = {
@@ -206,14 +215,57 @@ def check_hosts(plan: Plan) -> None:
             raise plan.error(("place", "hostfile"), "name the file that lists the hosts, such as /etc/deepspeed/hostfile")
         _check_include_exclude(plan)
         _check_ssh_args(plan)
-    elif plan.place.nodes is None:
+    elif plan.place.kind == PERNODE and plan.place.nodes is None:
         raise plan.error(("place", "nodes"), "is missing; set the number of nodes that run the command")
-    elif plan.place.ranks is not None and (problem := uneven_ranks_problem(plan.place.ranks, plan.place.nodes)):
+    elif plan.place.ranks is not None and (problem := uneven_ranks_problem(plan.place.ranks, plan.place.nodes or 1)):
         raise plan.error(("place", "ranks"), problem)
+    if plan.place.kind == SLURM:
+        _check_slurm(plan)
     for key, (grammar, problem) in _GRAMMARS.items():
         text = getattr(plan.place, key)
         if text is not None and not re.fullmatch(grammar, text):
             raise plan.error(("place", key), f"'{text}' {problem}")
+
+
+# Key → its grammar, and what is wrong with a text that does not fit: each becomes a line of the job's script.
+_SLURM_GRAMMARS = {
+    **dict.fromkeys(("partition", "account", "qos"), (r"[A-Za-z0-9_.,@-]+", "is not a name")),
+    "gres": (r"[A-Za-z0-9_.:,-]+", "is not a list of generic resources; write gpu:8"),
+    "constraint": (r"[A-Za-z0-9_.:,&|()\[\]*-]+", "is not a constraint; write features with & or | between them"),
+    "nodelist": (r"[A-Za-z0-9_.,\[\]-]+", "is not a list of nodes; write node1 or node[1-2]"),
+    "mem": (r"\d+[KMGT]?", "is not an amount of memory; write 64G, or 0 for all of the node's"),
+    "time": (
+        r"\d+|\d+:\d+(?::\d+)?|\d+-\d+(?::\d+){0,2}|UNLIMITED|INFINITE",
+        "is not a time limit; write 02:00:00, 1-12:00:00, or a number of minutes",
+    ),
+}
+# Options of sbatch that Seatrial sets, and the key to use instead.
+_SBATCH_GIVEN = {
+    **{
+        option: f"use place.{option.replace('-', '_')}"
+        for option in ("partition", "nodes", "gres", "gpus-per-node", "cpus-per-task", "mem")
+    },
+    **{option: f"use place.{option}" for option in ("time", "account", "qos", "constraint", "nodelist", "exclusive")},
+    **dict.fromkeys(("job-name", "output", "error", "open-mode", "comment", "chdir", "signal"), "Seatrial needs its own to follow the job"),
+    **dict.fromkeys(("ntasks", "ntasks-per-node"), "there is one task a node, which starts its ranks"),
+    **dict.fromkeys(("array", "wrap", "wait", "parsable", "test-only"), "each run is one job with a script of its own"),
+}
+
+
+def _check_slurm(plan: Plan) -> None:
+    for key, (grammar, problem) in _SLURM_GRAMMARS.items():
+        text = getattr(plan.place, key)
+        if text is not None and not re.fullmatch(grammar, text):
+            raise plan.error(("place", key), f"'{text}' {problem}")
+    if plan.place.gres is not None and plan.place.gpus_per_node is not None:
+        raise plan.error(("place", "gres"), "cannot be combined with place.gpus_per_node; keep one of the two")
+    for position, argument in enumerate(plan.place.sbatch_args):
+        path: KeyPath = ("place", "sbatch_args", position)
+        found = re.fullmatch(r"--([a-z][a-z-]*)(?:=[^\s\"'\\]+)?", argument)
+        if not found:
+            raise plan.error(path, f"'{argument}' is not a long option of sbatch in one word; write --reservation=NAME")
+        if found[1] in _SBATCH_GIVEN:
+            raise plan.error(path, f"'{argument}' is set by Seatrial: {_SBATCH_GIVEN[found[1]]}")
 
 
 def _check_include_exclude(plan: Plan) -> None:
@@ -291,7 +343,8 @@ def capacity_of(plan: Plan, cwd: Path) -> Capacity:
     if plan.place.kind == HOSTFILE:
         return _hostfile_capacity(plan, cwd)
     devices = devices_in(plan.place.include) if plan.place.include is not None else ()
-    return Capacity(ranks=plan.place.ranks or (len(devices) or 1) * (plan.place.nodes or 1), devices=devices)
+    share = len(devices) or plan.place.gpus_per_node or 1
+    return Capacity(ranks=plan.place.ranks or share * (plan.place.nodes or 1), devices=devices)
 
 
 def _hostfile_capacity(plan: Plan, cwd: Path) -> Capacity:
@@ -322,8 +375,8 @@ def _included_hosts(plan: Plan, listed: tuple[HostfileHost, ...]) -> tuple[HostS
         raise plan.error(("place", key), f"{error} ({plan.place.hostfile})") from error
 
 
-def place_for_ranks(plan: Plan, capacity: Capacity, ranks: Scalar) -> PlaceSpec:
-    """The place of a run with this many ranks; a PlanError where it does not have room for them."""
+def place_for_ranks(plan: Plan, capacity: Capacity, ranks: Scalar, node: Scalar = None) -> PlaceSpec:
+    """The place of a run with this many ranks, as a job on this `node`; a PlanError where it does not have room for them."""
     assert isinstance(ranks, int), "check_axes lets only integers through"
     place = plan.place
     nodes = place.nodes or 1
@@ -352,7 +405,15 @@ def place_for_ranks(plan: Plan, capacity: Capacity, ranks: Scalar) -> PlaceSpec:
         alike=place.alike,
         port=place.port,
         port_base=place.port_base,
+        slurm=_slurm_spec(place, node) if place.kind == SLURM else None,
     )
+
+
+def _slurm_spec(place: Place, node: Scalar) -> SlurmSpec:
+    given = {key: getattr(place, key) for key in SLURM_KEYS}
+    texts = {key: given[key] or "" for key in ("partition", "gres", "mem", "time", "account", "qos", "constraint", "nodelist")}
+    named = {"nodelist": str(node)} if node is not None else {}
+    return SlurmSpec(**{**given, **texts, **named, "sbatch_args": tuple(place.sbatch_args)})
 
 
 def _ranks_error(plan: Plan, problem: str) -> PlanError:

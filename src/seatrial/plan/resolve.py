@@ -44,7 +44,7 @@ from seatrial.plan.matrix import (
 )
 from seatrial.plan.place import Capacity, capacity_of, place_for_ranks
 from seatrial.plan.placeholders import PlaceholderProblem, fill, value_text, work_value
-from seatrial.plan.schema import LARGEST_WORK, RANKS_AXIS, Plan
+from seatrial.plan.schema import LARGEST_WORK, NODE_AXIS, RANKS_AXIS, Plan
 from seatrial.plan.yaml_text import character_problem
 from seatrial.records.caution import Scalar
 from seatrial.records.codec import from_json_or_none
@@ -52,6 +52,7 @@ from seatrial.records.plan import (
     HOSTFILE,
     PERNODE,
     SENTINEL,
+    SLURM,
     CampaignPlan,
     LauncherSpec,
     NeededCampaign,
@@ -173,7 +174,7 @@ def _spec(plan: Plan, group: GroupPoint, cwd: Path, capacity: Capacity, repeat_v
         axes=group.axes,
         varied=varied_names(plan),
         launcher=LauncherSpec(kind=plan.launcher.kind, args=launcher_args, program=tuple(plan.launcher.program)),
-        place=place_for_ranks(plan, capacity, group.axes.get(RANKS_AXIS, capacity.ranks)),
+        place=place_for_ranks(plan, capacity, group.axes.get(RANKS_AXIS, capacity.ranks), group.axes.get(NODE_AXIS)),
         env=_environment(plan, group, values),
         cwd=str(cwd),
         steps=steps if isinstance(steps, int) else None,
@@ -354,7 +355,7 @@ def _place_identity(place: PlaceSpec) -> list[Any]:
         counts.append([[host.ranks, list(host.devices)] for host in place.hosts])
     elif place.kind == HOSTFILE:
         counts += [place.include, place.exclude]
-    elif place.kind == PERNODE:
+    elif place.kind in (PERNODE, SLURM):
         counts.append(place.nodes)
     return [*counts, *([{"interface": place.interface}] if place.interface else [])]
 

@@ -172,6 +172,8 @@ RankBy = Literal[
 
 MOST_RANKS = 4096
 RANKS_AXIS = "place.ranks"
+NODE_AXIS = "place.node"
+"""For `slurm`: the node that a job of one node runs on."""
 ENV_AXIS = "env."
 
 
@@ -212,12 +214,13 @@ class Launcher(StrictModel):
 class Place(StrictModel):
     """Where processes run. Short form: the kind."""
 
-    kind: Literal["local", "hostfile", "pernode"] = "local"
+    kind: Literal["local", "hostfile", "pernode", "slurm"] = "local"
     """`local`: this machine. `hostfile`: the hosts of a DeepSpeed hostfile, reached by pdsh or ssh. `pernode`: no ssh at all; \
-`seatrial run PLAN --node-rank R --master-addr HOST --master-port PORT` is typed on each node."""
+`seatrial run PLAN --node-rank R --master-addr HOST --master-port PORT` is typed on each node. `slurm`: every run is a job of its own."""
     ranks: int | None = Field(default=None, ge=1, le=MOST_RANKS)
     """Number of processes of the job, on all hosts together. When left out: one for each GPU of `include` (on each node of `pernode`), \
-all slots of a hostfile, else 1 a node. Of more slots than `ranks` the first are taken, host by host."""
+`gpus_per_node` on each node of `slurm`, all slots of a hostfile, else 1 a node. \
+Of more slots than `ranks` the first are taken, host by host."""
     include: str | None = None
     """GPUs to use, `localhost:0,1`: sets CUDA_VISIBLE_DEVICES, one rank for each; `deepspeed` takes numbers, in rising order. Leave it \
 out for CPU ranks. For `pernode` these are the GPUs of every node. For `hostfile` the hosts to use, `node1@node2:0,1`: all slots of \
@@ -232,14 +235,14 @@ is refused."""
     ssh_args: list[Text] = Field(default_factory=list)
     """For `hostfile`: options for ssh, such as `["-p", "2222"]`; what belongs to one host goes into ~/.ssh/config."""
     nodes: int | None = Field(default=None, ge=1, le=MOST_RANKS)
-    """For `pernode`: how many nodes there are, each with the same number of ranks."""
+    """For `pernode` and `slurm`: how many nodes there are, each with the same number of ranks; 1 for `slurm` when left out."""
     master_addr: str | None = None
-    """For `hostfile` and `pernode`: name or address at which ranks meet; that of the first host when left out."""
+    """For all but `local`: name or address at which ranks meet; that of the first host when left out."""
     interface: str | None = None
-    """For `hostfile` and `pernode`: network interfaces for NCCL and Gloo, in NCCL's grammar: names begin so (`eth,ib`), are exactly so \
+    """For all but `local`: network interfaces for NCCL and Gloo, in NCCL's grammar: names begin so (`eth,ib`), are exactly so \
 (`=eth0`), or do not (`^lo,docker`). Sets NCCL_SOCKET_IFNAME, and GLOO_SOCKET_IFNAME where it is one name."""
     python: str | None = None
-    """For `hostfile` and `pernode`: the interpreter on every host, by its whole path; where seatrial's own lies when left out."""
+    """For all but `local`: the interpreter on every host, by its whole path; where seatrial's own lies when left out."""
     alike: Literal["say", "refuse"] = "say"
     """For `hostfile` and `pernode`: whether hosts that differ (GPUs, driver, processors, packages) give a warning or are refused."""
     port: int | None = Field(default=None, ge=1, le=LAST_PORT)
@@ -247,6 +250,36 @@ is refused."""
 each run when left out."""
     port_base: int | None = Field(default=None, ge=1, le=LAST_PORT)
     """First of the 200 ports that are tried, one after the other; 29650 and up when left out."""
+    partition: str | None = None
+    """For `slurm`: the partition; the cluster's default one when left out."""
+    gpus_per_node: int | None = Field(default=None, ge=1, le=64)
+    """For `slurm`: GPUs of each node, and as many ranks unless `ranks` says otherwise. Asked for as `--gres=gpu:N`."""
+    gres: str | None = None
+    """For `slurm`: in place of `gpus_per_node`, generic resources as sbatch takes them, such as `gpu:h100:8`."""
+    cpus_per_task: int | None = Field(default=None, ge=1, le=4096)
+    """For `slurm`: CPUs of each node; there is one task a node, which starts that node's ranks."""
+    mem: str | None = None
+    """For `slurm`: memory of each node as sbatch takes it, such as `64G`; `0` is all of it."""
+    time: str | None = None
+    """For `slurm`: time limit of a job as sbatch takes it, such as `02:00:00` or `90` minutes; the partition's own when left out."""
+    account: str | None = None
+    """For `slurm`: the account that the job is charged to."""
+    qos: str | None = None
+    """For `slurm`: the quality of service."""
+    constraint: str | None = None
+    """For `slurm`: features that the nodes must have."""
+    nodelist: str | None = None
+    """For `slurm`: the nodes to run on, in Slurm's notation, such as `node[1-2]`; any that fit when left out."""
+    exclusive: bool = True
+    """For `slurm`: whether a job has its nodes to itself. Another job beside it would be measured too."""
+    sbatch_args: list[Text] = Field(default_factory=list)
+    """For `slurm`: further options of sbatch, such as `["--reservation=exam"]`."""
+    jobs: int = Field(default=1, ge=1, le=1000)
+    """For `slurm`: how many jobs are in the queue or running at once; with `exclusive` no two are on one node."""
+    queue_s: Duration | None = None
+    """For `slurm`: longest wait in the queue; the job is then cancelled, and its run left for the next start. No limit when left out."""
+    warn_s: int = Field(default=120, ge=1, le=65535)
+    """For `slurm`: how many seconds before its time limit a job is warned: its ranks then save a checkpoint and halt."""
 
 
 class Axis(StrictModel):
@@ -306,7 +339,8 @@ class Plan(StrictModel):
     place: Place = Field(default_factory=Place)
     """Where processes run."""
     axes: dict[str, Axis] = Field(default_factory=dict)
-    """The matrix: a setting of the bundled workload, a placeholder of the script, `place.ranks` or `env.NAME`, each with its values."""
+    """The matrix: a setting of the bundled workload, a placeholder of the script, `place.ranks`, `place.node` \
+(for `slurm`: jobs of one node on each of these) or `env.NAME`, each with its values."""
     repeats: int = Field(default=1, ge=1, le=10_000)
     """How often each group is run. Two or more give an interval."""
     steps: int | None = Field(default=None, ge=1)
@@ -366,7 +400,7 @@ SHORT_FORMS: dict[str, str] = {"workload": "module", "launcher": "kind", "place"
 
 def is_harness_axis(name: str) -> bool:
     """An axis that Seatrial applies itself, rather than the workload."""
-    return name == RANKS_AXIS or name.startswith(ENV_AXIS)
+    return name in (RANKS_AXIS, NODE_AXIS) or name.startswith(ENV_AXIS)
 
 
 def bundled_settings(plan: Plan) -> dict[str, str]:

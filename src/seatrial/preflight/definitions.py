@@ -21,7 +21,7 @@ from seatrial.core.errors import printable
 from seatrial.core.launcher_options import long_option
 from seatrial.records.attempt import HostFacts
 from seatrial.records.caution import Check
-from seatrial.records.plan import CampaignPlan, NeededCampaign, RunSpec
+from seatrial.records.plan import SLURM, CampaignPlan, NeededCampaign, PlaceSpec, RunSpec
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,6 +85,10 @@ class Need:
     output: Path
     """Where the campaign will write; the current folder without a plan."""
     runs: tuple[RunSpec, ...] = ()
+    jobs: tuple[PlaceSpec, ...] = ()
+    """Places of runs that are jobs of Slurm, each once."""
+    shared: str = ""
+    """The root of the file system that all nodes share, by site.yaml."""
     needs: NeededCampaign | None = None
     """The campaign that must have passed first."""
     caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -116,7 +120,9 @@ class Need:
 
 
 def need_of(plan: CampaignPlan) -> Need:
-    return Need(output=Path(plan.output), runs=plan.chosen, needs=plan.needs)
+    jobs = dict.fromkeys(spec.place for spec in plan.chosen if spec.place.kind == SLURM)
+    site = next((spec.site for spec in plan.chosen), None)
+    return Need(output=Path(plan.output), runs=plan.chosen, jobs=tuple(jobs), shared=site.shared if site else "", needs=plan.needs)
 
 
 def loader_workers(spec: RunSpec) -> int | None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 
 from seatrial.core.paths import ATTEMPT_FILES
 from seatrial.core.text import join_names
-from seatrial.preflight import environment, gpus, load, needed_campaign, resources, software, storage, warm
+from seatrial.preflight import environment, gpus, load, needed_campaign, resources, slurm, software, storage, warm
 from seatrial.preflight.definitions import CheckDefinition, Need, Section, information, warning
 from seatrial.preflight.hosts.examine import HOST_CHECKS_CRASHED, host_definitions
+from seatrial.preflight.slurm_smoke import SMOKE_CHECKS
 from seatrial.records.caution import Check
 from seatrial.records.telemetry import GPU_COLUMNS, HOST_COLUMNS
 
@@ -61,6 +62,7 @@ class Subject:
 
 SUBJECTS = (
     Subject(title="needed campaign", definitions=needed_campaign.NEEDED_CHECKS, checks=needed_campaign.check_needed),
+    Subject(title="Slurm", definitions=slurm.SLURM_CHECKS, checks=slurm.check_slurm),
     Subject(title="programs", definitions=software.PROGRAM_CHECKS, checks=software.check_programs),
     Subject(title="Python and torch", definitions=software.PYTHON_CHECKS, checks=software.check_pythons),
     Subject(title="GPUs", definitions=gpus.GPU_CHECKS, checks=gpus.check_gpus),
@@ -87,6 +89,7 @@ CHECKS_CRASHED = warning(
 LOAD = "load"
 TELEMETRY = "telemetry"
 WARM = "warm-up"
+JOBS = "jobs of Slurm"
 
 
 def fast_checks(need: Need) -> list[Check]:
@@ -119,7 +122,14 @@ def _run_checks(title: str, checks: Callable[[], Iterable[Check]]) -> tuple[Chec
 
 def all_definitions() -> dict[str, tuple[CheckDefinition, ...]]:
     definitions = {subject.title: subject.definitions for subject in SUBJECTS}
-    return {**definitions, TELEMETRY: TELEMETRY_CHECKS, LOAD: load.LOAD_CHECKS, WARM: warm.WARM_CHECKS, "any": (CHECKS_CRASHED,)}
+    return {
+        **definitions,
+        TELEMETRY: TELEMETRY_CHECKS,
+        LOAD: load.LOAD_CHECKS,
+        WARM: warm.WARM_CHECKS,
+        JOBS: SMOKE_CHECKS,
+        "any": (CHECKS_CRASHED,),
+    }
 
 
 _HEAD = """\

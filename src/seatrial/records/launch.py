@@ -66,7 +66,7 @@ class EnvironmentVariable:
     name: str
     value: str
     set_by: str
-    """`caller`, `plan`, `place`, `launcher` or `seatrial`."""
+    """`caller`, `site`, `plan`, `place`, `launcher` or `seatrial`."""
     replaced: str | None = None
     """The caller's value that this one replaced; None where there was none, or the same."""
 

@@ -54,8 +54,33 @@ class LauncherSpec:
     """What the user typed for it (`torchrun`, `/opt/venv/bin/python`); empty means this interpreter's own."""
 
 
-LOCAL, HOSTFILE, PERNODE = "local", "hostfile", "pernode"
-"""Kinds of places: this machine; agents started by pdsh or ssh; one command on each node, without ssh."""
+LOCAL, HOSTFILE, PERNODE, SLURM = "local", "hostfile", "pernode", "slurm"
+"""Kinds of places: this machine; agents started by pdsh or ssh; one command on each node, without ssh; a job for each run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmSpec:
+    """What a job asks Slurm for, in sbatch's own words; empty leaves it to the cluster."""
+
+    partition: str = ""
+    gres: str = ""
+    gpus_per_node: int | None = None
+    cpus_per_task: int | None = None
+    """There is one task a node."""
+    mem: str = ""
+    time: str = ""
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    nodelist: str = ""
+    exclusive: bool = True
+    sbatch_args: tuple[str, ...] = ()
+    jobs: int = 1
+    """Jobs in flight at once."""
+    queue_s: float | None = None
+    """Longest wait in the queue."""
+    warn_s: int = 120
+    """How long before the time limit Slurm's warning comes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +88,7 @@ class PlaceSpec:
     """Where processes run."""
 
     kind: str = LOCAL
-    """LOCAL, HOSTFILE or PERNODE."""
+    """LOCAL, HOSTFILE, PERNODE or SLURM."""
     ranks: int = 1
     """Number of ranks of the job, on all hosts together."""
     devices: tuple[str, ...] = ()
@@ -79,7 +104,7 @@ class PlaceSpec:
     via: str = "auto"
     """How agents of other hosts are started: `pdsh`, `ssh`, or `auto` for pdsh where it is installed. No part of the hash."""
     nodes: int = 1
-    """Of kind `pernode`: how many nodes there are, each with the same number of ranks."""
+    """Of kinds `pernode` and `slurm`: how many nodes there are, each with the same number of ranks."""
     master_addr: str = ""
     """The rendezvous address; empty for the first host as its own name resolves."""
     interface: str = ""
@@ -94,6 +119,8 @@ class PlaceSpec:
     """The rendezvous port; None where any free one will do."""
     port_base: int | None = None
     """First of the ports that are tried; None for Seatrial's own."""
+    slurm: SlurmSpec | None = None
+    """Of kind `slurm`: what its jobs ask for. No part of the hash: the ranks and what they run on are the same."""
 
 
 def _bounded(default: Any, **bounds: Any) -> Any:
@@ -177,6 +204,21 @@ class LimitsSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SiteSpec:
+    """The facts of a site, from its site.yaml. No part of a run's hash."""
+
+    name: str
+    source: str = ""
+    """The file."""
+    interface: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    shared: str = ""
+    """The root of the file system that all nodes share."""
+    activate: tuple[str, ...] = ()
+    """Lines of bash that come first in a job."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One run. `hash` covers what changes the result; `group_key` is the same without the repeat."""
 
@@ -215,6 +257,7 @@ class RunSpec:
     telemetry: TelemetrySpec = field(default_factory=TelemetrySpec)
     from_sweep: bool = False
     """Its limits are options of `seatrial sweep` and not keys of a plan file: messages name those. No part of the hash."""
+    site: SiteSpec | None = None
 
     @property
     def key(self) -> str:

@@ -61,7 +61,6 @@ NOT_BUILT = {
     "price_per_gpu_hour: 2.5": "price_per_gpu_hour: is not supported yet",
     "limits: {restarts: 1}": "limits.restarts: is not supported yet",
     "place: kubernetes": "place.kind: 'kubernetes' is not supported yet",
-    "place: {kind: slurm}": "place.kind: 'slurm' is not supported yet",
 }
 
 

@@ -147,6 +147,7 @@ INFRASTRUCTURE = {
     "nccl_transport", "driver_mismatch", "no_driver", "gpu_fault", "slurm_time_limit", "preempted", "evicted", "scheduler", "host_lost",
     "rendezvous_timeout", "port_in_use", "harness_lost", "agent_lost", "agent_stopped", "suspended",
     "events_removed", "hub_rate_limit", "hub_unreachable", "ibv_memlock", "gpu_busy", "name_unknown", "checkpoint_write",
+    "job_cancelled", "job_time_limit", "job_preempted", "job_node_failed", "job_requeued", "job_queue_deadline", "job_failed", "job_lost",
     "node_silent", "node_gone", "node_not_started", "loopback_address",
 }  # fmt: skip
 CODE = {"exception", "collective_mismatch", "nan", "ended_early", "cache_race", "gpu_access", "unused_parameters"}

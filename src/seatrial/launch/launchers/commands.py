@@ -95,6 +95,9 @@ def _layers(spec: RunSpec, allocation: Allocation, attempt: AttemptPaths, caller
     for name, value in _defaults(spec, allocation).items():
         if name not in caller:
             yield "seatrial", name, value
+    if spec.site is not None:
+        for name, value in {**interface_variables(spec.site.interface), **spec.site.env}.items():
+            yield "site", name, value
     # deepspeed sets it for its ranks, from --include. Set for itself too, it may find but one GPU and refuse a second.
     if allocation.devices and spec.launcher.kind != "deepspeed":
         yield "place", CUDA_VISIBLE_DEVICES, ",".join(allocation.devices)

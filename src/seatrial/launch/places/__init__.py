@@ -4,7 +4,7 @@ with allocate(spec, attempt, should_stop=…) as allocated:
     orders = prepare_attempt(spec, attempt, allocated.allocation, os.environ)
     agents = allocated.start(orders)
 
-A folder though it has two modules: a place of Slurm or Kubernetes is a module here.
+With kind `slurm` this happens within the job (`slurm`), on the first of its nodes.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from seatrial.launch.places.allocation import allocate_local
 from seatrial.launch.places.hosts import allocate_hosts
 from seatrial.launch.transports.select import NodeStarter
 from seatrial.records.launch import AgentOrder, Allocation
-from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, RunSpec
+from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, SLURM, RunSpec
 
-KINDS = (LOCAL, HOSTFILE, PERNODE)
+KINDS = (LOCAL, HOSTFILE, PERNODE, SLURM)
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class AllocatedRun:
     start: Callable[[Sequence[AgentOrder]], Agents]
     """Lets the run begin: one order per node, in the order of the allocation's."""
     via: str = ""
-    """What started the agents: `pdsh`, `ssh`, `pernode` or `here`; empty on one host."""
+    """What started the agents: `pdsh`, `ssh`, `srun`, `pernode` or `here`; empty on one host."""
     why: str = ""
     """Why that one."""
 

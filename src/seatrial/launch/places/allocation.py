@@ -28,7 +28,7 @@ from seatrial.machine.network import (
     resolve_addresses,
 )
 from seatrial.records.launch import Allocation, Node
-from seatrial.records.plan import LOCAL, PERNODE, PlaceSpec, RunSpec
+from seatrial.records.plan import LOCAL, PERNODE, SLURM, PlaceSpec, RunSpec
 
 # Only the route matters: nothing is sent to it.
 _ANY_PORT = 9
@@ -42,7 +42,9 @@ def nodes_of(place: PlaceSpec) -> tuple[Node, ...]:
     """Every host's share, by node_rank; () for `local`."""
     if place.kind == LOCAL:
         return ()
-    hosts = _equal_shares(place) if place.kind == PERNODE else place.hosts
+    # Slurm chooses its nodes when the job starts.
+    unnamed = place.kind == PERNODE or (place.kind == SLURM and not place.hosts)
+    hosts = _equal_shares(place) if unnamed else place.hosts
     if not hosts:
         # Never run on this machine instead: that would measure something else than the plan names.
         raise LaunchError(f"no host given for place '{place.kind}' (hostfile '{place.hostfile}'): write one line `host slots=n` for each")

@@ -37,7 +37,7 @@ from seatrial.launch.transports.ssh import connect_timeout_error, disconnect_err
 from seatrial.machine.network import LOOPBACK, THIS_MACHINE, is_this_host, local_addresses
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentEndpoint, AgentOrder, Allocation, Node
-from seatrial.records.plan import PERNODE, PlaceSpec, RunSpec
+from seatrial.records.plan import PERNODE, SLURM, PlaceSpec, RunSpec
 
 # A host under load takes this long to start an interpreter from a shared disk.
 CONNECT_TIMEOUT_S = 60.0
@@ -106,7 +106,8 @@ def allocate_hosts(
         group = AgentGroup(server, attempt, nodes, hostnames, [transport for transport, _ in choice.by], cleanup)
         stack.callback(group.close)
         allocation = _allocation(spec, nodes, others, pernode_server, hellos[nodes[0].name])
-        yield AllocatedHosts(allocation, choice, group, sends_environment=pernode_server is None)
+        # srun passes this program's own variables on, and adds each node's.
+        yield AllocatedHosts(allocation, choice, group, sends_environment=pernode_server is None and spec.place.kind != SLURM)
 
 
 def _allocation(

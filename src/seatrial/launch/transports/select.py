@@ -27,9 +27,10 @@ from seatrial.launch.transports import (
     describe_exit,
     end_children,
 )
+from seatrial.launch.transports.srun import SrunTransport
 from seatrial.launch.transports.ssh import PROGRAM, ArgvFor, PdshTransport, SshTransport, is_plain_for_pdsh
 from seatrial.machine.orphans import kill_orphans
-from seatrial.records.plan import PlaceSpec
+from seatrial.records.plan import SLURM, PlaceSpec
 
 PDSH, SSH, AUTO = "pdsh", "ssh", "auto"
 MIN_HOSTS_FOR_PDSH = 2
@@ -120,7 +121,7 @@ class TransportChoice:
 
     by: tuple[tuple[Transport, tuple[str, ...]], ...]
     via: str
-    """`pdsh`, `ssh`, `pernode`, or `here` where every host is this machine."""
+    """`pdsh`, `ssh`, `srun`, `pernode`, or `here` where every host is this machine."""
     why: str
 
     def exits(self) -> dict[str, Exit]:
@@ -142,6 +143,8 @@ def choose_transports(
         return TransportChoice(tuple(own), "here", "every host of the run is this machine")
     if starter is not None:
         return TransportChoice((*own, (PernodeTransport(starter), tuple(others))), "pernode", "each node's own command starts its agent")
+    if place.kind == SLURM:
+        return TransportChoice((*own, (SrunTransport(), tuple(others))), "srun", "the run is a Slurm job")
     via, why = choose_via(place.via, others, find)
     other: Transport = PdshTransport(argv_for, place.ssh_args) if via == PDSH else SshTransport(place.ssh_args)
     return TransportChoice((*own, (other, tuple(others))), via, why)

@@ -26,7 +26,7 @@ from seatrial.preflight.definitions import Need, asks_for_gpus, may_use_gpus, ne
 from seatrial.preflight.storage import named_paths, nearest_existing
 from seatrial.records.attempt import HostFacts
 from seatrial.records.launch import Reply
-from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, PlaceSpec, RunSpec
+from seatrial.records.plan import HOSTFILE, LOCAL, PERNODE, SLURM, PlaceSpec, RunSpec
 
 NCCL, GLOO = "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"
 PLACE = "place.interface"
@@ -182,6 +182,9 @@ def _share(place: PlaceSpec, head: str) -> PlaceSpec | None:
     """The head's own ranks of a run; None where it has none."""
     if place.kind == PERNODE:
         return PlaceSpec(kind=LOCAL, ranks=max(1, place.ranks // max(1, place.nodes)), devices=place.devices, port=place.port)
+    if place.kind == SLURM:
+        # Ranks run on nodes that are not known yet, and never here.
+        return None
     if place.kind != HOSTFILE:
         return place
     own = next((host for host in place.hosts if host.name == head), None)

@@ -1,0 +1,150 @@
+"""The program in a Slurm job: the harness of this one run, on the first of the job's nodes. `python -m seatrial.campaign.job ATTEMPT`.
+
+It runs the attempt as a harness runs one on many hosts, with agents that srun starts, and writes outcome.json. Where Slurm ends the job it
+does not know why (TERM means a cancelled job, a preemption, a time limit or a requeue alike): what it saw goes to job_outcome.json, and
+whoever follows the job adds Slurm's reason. Started again by Slurm (a requeue), it closes the attempt that was cut short and begins the
+run's next one: attempts never share a file.
+
+`sbatch job.sbatch` by hand does the same.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import FrameType
+
+from seatrial.campaign.interrupts import Urgency
+from seatrial.campaign.job_endings import ended_by_slurm, requeued, with_cause
+from seatrial.campaign.one_run import close_attempt, new_attempt, run_to_outcome
+from seatrial.campaign.resume import choose_checkpoint
+from seatrial.core import files
+from seatrial.core.durable import write_json_durably
+from seatrial.core.errors import FAILED, SeatrialError
+from seatrial.core.paths import AttemptPaths, RunPaths
+from seatrial.launch.places import slurm as jobs
+from seatrial.machine import slurm
+from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.job import JobOrder, StartedJob, SubmittedJob
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
+
+# A poll reads one small file, perhaps over a network.
+STOP_POLL_S = 0.5
+RECORDED = ("SLURM_", "SBATCH_", "CUDA_VISIBLE_DEVICES")
+
+
+class JobSignals:
+    """Requests to end the run: the harness's (job_stop.json), Slurm's warning before the time limit (USR1), and its end (TERM)."""
+
+    def __init__(self, attempt: AttemptPaths) -> None:
+        self._attempt = attempt
+        self.ended = self.warned = self.asked = False
+        self._polled_m = 0.0
+
+    def install(self) -> None:
+        signal.signal(signal.SIGUSR1, self._on_warning)
+        signal.signal(signal.SIGTERM, self._on_end)
+        signal.signal(signal.SIGINT, self._on_end)
+
+    @property
+    def urgency(self) -> Urgency:
+        # After TERM there may be only seconds: the ranks have got it too.
+        if self.ended:
+            return Urgency.KILL
+        return Urgency.STOP if self.warned or self._is_asked() else Urgency.NONE
+
+    def stop_requested(self) -> bool:
+        return self.urgency is not Urgency.NONE
+
+    def _is_asked(self) -> bool:
+        now_m = time.monotonic()
+        if not self.asked and now_m - self._polled_m >= STOP_POLL_S:
+            self._polled_m, self.asked = now_m, self._attempt.job_stop.exists()
+        return self.asked
+
+    def _on_warning(self, number: int, frame: FrameType | None) -> None:
+        self.warned = True
+
+    def _on_end(self, number: int, frame: FrameType | None) -> None:
+        self.ended = True
+
+
+def run_attempt(first: AttemptPaths, environ: Mapping[str, str] = os.environ) -> RunOutcome:
+    """Run what job_order.json of `first` says, as `first` or, where that has been started before, as the next attempt."""
+    order = from_json_or_none(JobOrder, files.read_json(first.job_order))
+    if order is None:
+        raise SeatrialError(f"{first.job_order} cannot be read: submit the run again with `seatrial run`")
+    attempt = _own_attempt(first, order, environ)
+    signals = JobSignals(attempt)
+    signals.install()
+    names = slurm.host_names(environ.get("SLURM_JOB_NODELIST", ""))
+    files.write_json(attempt.job_start, to_json(_start_record(environ, names)))
+    _log(f"{order.spec.run}, attempt {attempt.number}: job {environ.get('SLURM_JOB_ID')} on {', '.join(names)}")
+    spec = jobs.nodes_of_job(order.spec, environ, names)
+    outcome = run_to_outcome(spec, attempt, signals, lambda *seen: None, lambda: None, order.plan_hash)
+    return _close(attempt, outcome, signals, environ)
+
+
+def _own_attempt(first: AttemptPaths, order: JobOrder, environ: Mapping[str, str]) -> AttemptPaths:
+    """`first`, or the run's next attempt where Slurm has started the job before."""
+    if jobs.started(first) is None and not first.outcome.exists():
+        return first
+    run, job = RunPaths(first.folder.parent), environ.get("SLURM_JOB_ID", "")
+    for earlier in run.attempts():
+        if not earlier.outcome.exists() and (found := jobs.submitted(earlier)) and found.job == job:
+            close_attempt(earlier, requeued(earlier, order.spec, job, int(environ.get("SLURM_RESTART_COUNT", "1") or 1)))
+    attempt = new_attempt(run, choose_checkpoint(run, order.spec) if order.resumes else None)
+    files.write_private_json(attempt.job_order, to_json(order))
+    files.write_text(attempt.job_script, first.job_script.read_text(encoding="utf-8"))
+    jobs.record(attempt, SubmittedJob(job=job, submitted_t=time.time()))
+    return attempt
+
+
+def _start_record(environ: Mapping[str, str], names: tuple[str, ...]) -> StartedJob:
+    return StartedJob(
+        job=environ.get("SLURM_JOB_ID", ""),
+        started_t=time.time(),
+        restarts=int(environ.get("SLURM_RESTART_COUNT", "0") or 0),
+        nodes=names or (socket.gethostname(),),
+        variables={name: value for name, value in sorted(environ.items()) if name.startswith(RECORDED)},
+    )
+
+
+def _close(attempt: AttemptPaths, outcome: RunOutcome, signals: JobSignals, environ: Mapping[str, str]) -> RunOutcome:
+    if outcome.outcome is Outcome.OK:
+        return close_attempt(attempt, outcome)
+    if signals.ended:
+        # Why is known only when the job is over.
+        seen = ended_by_slurm(outcome)
+        write_json_durably(attempt.job_outcome, to_json(seen))
+        return seen
+    if signals.warned and outcome.outcome is Outcome.INTERRUPTED:
+        detail = f"Slurm job {environ.get('SLURM_JOB_ID')} was warned of its time limit, and its ranks were halted"
+        return close_attempt(attempt, with_cause(outcome, Cause.JOB_TIME_LIMIT, detail))
+    return close_attempt(attempt, outcome)
+
+
+def _log(text: str) -> None:
+    """To job.log."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def main() -> int:
+    attempt = AttemptPaths(Path(sys.argv[1]).absolute())
+    try:
+        outcome = run_attempt(attempt)
+    except SeatrialError as error:
+        _log(f"seatrial: {error}")
+        return FAILED
+    _log(f"{outcome.outcome.value}: {outcome.detail or 'done'}")
+    return 0 if outcome.outcome is Outcome.OK else FAILED
+
+
+if __name__ == "__main__":
+    sys.exit(main())

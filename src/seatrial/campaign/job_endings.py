@@ -1,0 +1,95 @@
+"""How the attempt of a job ended, where the job itself could not record it: from Slurm's state and what the program in the job saw last."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from seatrial.campaign.resume import read_lifetime
+from seatrial.core import files
+from seatrial.core.paths import AttemptPaths
+from seatrial.launch.places.slurm import started
+from seatrial.machine import slurm
+from seatrial.records.codec import from_json_or_none
+from seatrial.records.outcome import Cause, Outcome, RunOutcome
+from seatrial.records.plan import RunSpec
+from seatrial.records.signatures.registry import advice, fault_named, signature
+
+LOG_TAIL_LINES = 8
+# State → cause, and what happened to job 4711.
+_STATES = {
+    "CANCELLED": (Cause.JOB_CANCELLED, "was cancelled"),
+    "TIMEOUT": (Cause.JOB_TIME_LIMIT, "reached its time limit"),
+    "DEADLINE": (Cause.JOB_TIME_LIMIT, "reached its deadline"),
+    "PREEMPTED": (Cause.JOB_PREEMPTED, "was preempted"),
+    "NODE_FAIL": (Cause.JOB_NODE_FAILED, "lost a node"),
+    "BOOT_FAIL": (Cause.JOB_NODE_FAILED, "got a node that did not boot"),
+    slurm.FORGOTTEN: (Cause.JOB_LOST, "left no outcome, and Slurm does not know it any more"),
+}
+RUN_AGAIN = frozenset({Cause.JOB_PREEMPTED, Cause.JOB_NODE_FAILED})
+"""Nobody wanted this end, and a new job may well succeed."""
+
+
+def with_cause(outcome: RunOutcome, cause: Cause, detail: str, how: Outcome = Outcome.INTERRUPTED) -> RunOutcome:
+    return replace(
+        outcome,
+        outcome=how,
+        cause=cause,
+        detail=detail,
+        action=advice(cause),
+        signature=cause.value,
+        fault=fault_named(cause.value),
+    )
+
+
+def ended_by_slurm(outcome: RunOutcome) -> RunOutcome:
+    return with_cause(outcome, Cause.SCHEDULER, "Slurm ended the job")
+
+
+def judge_job(attempt: AttemptPaths, spec: RunSpec, job: str, status: slurm.JobStatus) -> RunOutcome:
+    """The outcome of an attempt whose job is over and has written none."""
+    seen = _as_seen(attempt, spec)
+    if status.state in _STATES:
+        cause, what = _STATES[status.state]
+        where = f" ({status.nodes})" if cause is Cause.JOB_NODE_FAILED and status.nodes else ""
+        return with_cause(seen, cause, f"Slurm job {job} {what}{where}")
+    if status.state == "OUT_OF_MEMORY":
+        entry = signature("slurm_oom")
+        detail = f"Slurm job {job} used more memory than it was given"
+        return replace(with_cause(seen, entry.cause, detail, Outcome.FAILED), action=entry.action, signature=entry.id, fault=entry.fault)
+    tail = tuple(files.tail_lines(attempt.job_log, LOG_TAIL_LINES))
+    last = f": {tail[-1].strip()}" if tail else ""
+    begun = "before it had recorded an outcome" if started(attempt) else "before the run had begun"
+    return replace(
+        with_cause(seen, Cause.JOB_FAILED, f"Slurm job {job} ended as {status.state} {begun}{last}", Outcome.FAILED), log_tail=tail
+    )
+
+
+def requeued(attempt: AttemptPaths, spec: RunSpec, job: str, restarts: int) -> RunOutcome:
+    """The outcome of an attempt whose job Slurm has started again."""
+    states = slurm.earlier_states(job)
+    known = states[restarts - 1] if len(states) > restarts else ""
+    cause, what = _STATES.get(known, (Cause.JOB_REQUEUED, "")) if known in ("PREEMPTED", "NODE_FAIL") else (Cause.JOB_REQUEUED, "")
+    detail = f"Slurm requeued job {job}" + (f": it {what}" if what else " (preempted, a lost node, or by hand)")
+    return with_cause(_as_seen(attempt, spec), cause, detail)
+
+
+def _as_seen(attempt: AttemptPaths, spec: RunSpec) -> RunOutcome:
+    """What the program in the job saw; else what the files tell."""
+    seen = from_json_or_none(RunOutcome, files.read_json(attempt.job_outcome))
+    if seen is not None:
+        return seen
+    lived = read_lifetime(attempt)
+    begun = started(attempt)
+    started_t = lived.started_t or (begun.started_t if begun else time.time())
+    ended_t = max(lived.ended_t, started_t)
+    return RunOutcome(
+        run=spec.run,
+        attempt=attempt.number,
+        hash=spec.hash,
+        outcome=Outcome.INTERRUPTED,
+        started_t=started_t,
+        ended_t=ended_t,
+        duration_s=ended_t - started_t,
+        last_seen_in=lived.file,
+    )

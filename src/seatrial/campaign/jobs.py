@@ -1,0 +1,314 @@
+"""The campaign loop of place `slurm`: every run a job, `place.jobs` of them in flight.
+
+    pick up what an earlier process submitted → submit → look (Slurm's word, and the attempt's own files) → the outcome
+
+The harness holds nothing that is not in the folder: killed at any moment, another one goes on where it was. A controller that does not
+answer is waited for. A job that ends without an outcome gets one here, with the cause by Slurm's state. Ctrl-C halts the ranks softly and
+cancels what waits; the second one cancels everything. A terminal that is closed stops nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from seatrial.campaign.interrupts import Interrupts, Urgency
+from seatrial.campaign.job_endings import RUN_AGAIN, judge_job, with_cause
+from seatrial.campaign.one_run import close_attempt, new_attempt
+from seatrial.campaign.resume import choose_start
+from seatrial.campaign.run_outcome import outcome_of_unstarted
+from seatrial.campaign.schedule import Schedule
+from seatrial.collect.attempt_files import read_resumption
+from seatrial.core import files
+from seatrial.core.errors import LaunchError
+from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.launch.places import slurm as place
+from seatrial.launch.prepare import masked_spec
+from seatrial.machine import slurm
+from seatrial.observe.eta import RunEtaTracker
+from seatrial.observe.progress import Progress, ProgressReader
+from seatrial.records.codec import from_json_or_none, to_json
+from seatrial.records.job import JobOrder, SubmittedJob
+from seatrial.records.outcome import Cause, Outcome, Resumption, RunOutcome
+from seatrial.records.plan import CampaignPlan, RunSpec
+
+POLL_S = 0.5
+# Every harness of a cluster asks the same controller.
+ASK_EVERY_S = 3.0
+# The file system of the nodes may show a file late here.
+OUTCOME_GRACE_S = 5.0
+# Beyond the soft stop and TERM: agents that end, files that are written.
+STOP_GRACE_S = 20.0
+MAX_AGAIN = 2
+"""How often a run is submitted again that lost its node or was preempted."""
+
+
+@dataclass
+class Flight:
+    """One run between its submission and its outcome."""
+
+    spec: RunSpec
+    attempt: AttemptPaths
+    job: SubmittedJob | None = None
+    status: slurm.JobStatus = field(default_factory=lambda: slurm.JobStatus(state="PENDING"))
+    cancelled: Cause | None = None
+    """Why this harness cancelled it."""
+    over_m: float | None = None
+    """When it was first seen to be over."""
+    stop_until_m: float | None = None
+    started_m: float | None = None
+    reader: ProgressReader | None = None
+    eta: RunEtaTracker | None = None
+
+    @property
+    def text(self) -> str:
+        number = f"job {self.job.job}" if self.job else "being submitted"
+        waits = f" ({self.status.reason})" if self.status.is_queued and self.status.reason not in ("", "None") else ""
+        return f"{number} {self.status.state.lower()}{waits}"
+
+
+class JobListener(Protocol):
+    """What the campaign tells of its jobs (`campaign.loop.Listener` and its published state)."""
+
+    def resumes(self, spec: RunSpec, resumption: Resumption) -> None: ...
+    def started(self, spec: RunSpec, attempt: AttemptPaths) -> None: ...
+    def progress(self, flight: Flight, progress: Progress, elapsed_s: float, others: Sequence[Flight]) -> None: ...
+    def stopping(self, spec: RunSpec) -> None: ...
+    def ended(self, spec: RunSpec, attempt: AttemptPaths, outcome: RunOutcome) -> None: ...
+
+
+@dataclass
+class JobLoop:
+    """The jobs of one campaign."""
+
+    plan: CampaignPlan
+    plan_hash: str
+    paths: CampaignPaths
+    interrupts: Interrupts
+    listener: JobListener
+    from_start: bool = False
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        self.flights: dict[str, Flight] = {}
+        self.set_aside: dict[str, str] = {}
+        """Runs that are not submitted again by this invocation, and why."""
+        self.out_of_budget = False
+        self._again: dict[str, int] = {}
+        self._asked_m = float("-inf")
+        self._jobs: Mapping[str, slurm.JobStatus] | None = None
+        self._stopping = False
+
+    def run(self, schedule: Schedule, is_enough: Callable[[RunSpec, RunOutcome], bool]) -> None:
+        """Until every run has its outcome or is set aside; `is_enough` says after each outcome whether nothing more is to be submitted."""
+        self._pick_up(schedule)
+        enough = False
+        while True:
+            if not enough and not self.interrupts.stop_requested():
+                self._submit_next(schedule)
+            if not self.flights or self.interrupts.hung_up:
+                return
+            self._ask()
+            for flight in list(self.flights.values()):
+                outcome = self._look(flight)
+                if outcome is not None:
+                    self._finish(flight, outcome, schedule)
+                    enough = is_enough(flight.spec, outcome) or enough
+            self._stop_where_requested()
+            self._show()
+            if self.flights:
+                self.sleep(POLL_S)
+
+    def _pick_up(self, schedule: Schedule) -> None:
+        """Attempts that have a job and no outcome yet."""
+        for spec in schedule.left:
+            attempts = self.paths.run(spec.run).attempts()
+            newest = attempts[-1] if attempts else None
+            if newest is None or newest.outcome.exists() or not newest.job_script.exists():
+                continue
+            order = from_json_or_none(JobOrder, files.read_json(newest.job_order))
+            if order is not None and order.spec.hash == spec.hash:
+                self._take_off(spec, newest)
+
+    def _submit_next(self, schedule: Schedule) -> None:
+        wanted = self.plan.runs[0].place.slurm
+        most = wanted.jobs if wanted else 1
+        while len(self.flights) < most:
+            skip = {*self.flights, *self.set_aside}
+            if all(spec.run in skip for spec in schedule.left):
+                return
+            spec = schedule.next(skip)
+            if spec is None:
+                self.out_of_budget = True
+                return
+            run = self.paths.run(spec.run)
+            resumption = choose_start(self.plan, run, spec, from_start=self.from_start)
+            if resumption is not None:
+                self.listener.resumes(spec, resumption)
+            attempt = new_attempt(run, resumption)
+            files.write_json(attempt.spec, to_json(masked_spec(spec)))
+            self._submit(self._take_off(spec, attempt))
+
+    def _take_off(self, spec: RunSpec, attempt: AttemptPaths) -> Flight:
+        flight = self.flights[spec.run] = Flight(spec, attempt, place.submitted(attempt))
+        self._follow_attempt(flight, attempt)
+        self.listener.started(spec, attempt)
+        return flight
+
+    def _submit(self, flight: Flight) -> None:
+        order = JobOrder(spec=flight.spec, plan_hash=self.plan_hash, resumes=len(self.plan.runs) == 1)
+        try:
+            flight.job = place.submit(flight.attempt, order)
+        except LaunchError as error:
+            now_t = time.time()
+            close_attempt(flight.attempt, outcome_of_unstarted(flight.spec, flight.attempt.number, error, now_t, now_t))
+        # Slurm's list is older than this job.
+        self._asked_m, self._jobs = self.monotonic(), None
+
+    def _ask(self) -> None:
+        if self.monotonic() - self._asked_m >= ASK_EVERY_S:
+            self._jobs = slurm.own_jobs()
+            self._asked_m = self.monotonic()
+
+    def _look(self, flight: Flight) -> RunOutcome | None:
+        """The outcome of a run that is over."""
+        if flight.job is None:
+            return self._look_for_job(flight)
+        self._follow_attempt(flight, self._newest_attempt(flight))
+        outcome = from_json_or_none(RunOutcome, files.read_json(flight.attempt.outcome))
+        if self._jobs is None:
+            return None
+        status = self._jobs.get(flight.job.job)
+        if status is None and outcome is None:
+            status = slurm.final_state(flight.job.job)
+        flight.status = status or slurm.JobStatus(state="COMPLETED")
+        if not flight.status.is_over:
+            flight.over_m = None
+            self._check_queue(flight)
+            return None
+        if outcome is not None:
+            return outcome
+        flight.over_m = flight.over_m or self.monotonic()
+        return self._judge(flight) if self.monotonic() - flight.over_m >= OUTCOME_GRACE_S else None
+
+    def _look_for_job(self, flight: Flight) -> RunOutcome | None:
+        """A job whose number is not known: refused, or its submission had no answer, or an earlier harness was killed just then."""
+        outcome = from_json_or_none(RunOutcome, files.read_json(flight.attempt.outcome))
+        if outcome is not None:
+            return outcome
+        flight.job = place.submitted(flight.attempt)
+        if flight.job is not None or self._jobs is None:
+            return None
+        own = str(flight.attempt.folder.absolute())
+        found = next((job for job, status in self._jobs.items() if status.comment == own), None)
+        if found is not None:
+            flight.job = place.record(flight.attempt, SubmittedJob(job=found, submitted_t=time.time()))
+        elif self.interrupts.stop_requested():
+            return close_attempt(flight.attempt, self._stopped(flight, Cause.USER))
+        else:
+            self._submit(flight)
+        return None
+
+    def _newest_attempt(self, flight: Flight) -> AttemptPaths:
+        """Slurm may have started the job again, as the run's next attempt."""
+        later = [one for one in self.paths.run(flight.spec.run).attempts() if one.number > flight.attempt.number]
+        own = [one for one in later if (found := place.submitted(one)) and flight.job and found.job == flight.job.job]
+        return own[-1] if own else flight.attempt
+
+    def _follow_attempt(self, flight: Flight, attempt: AttemptPaths) -> None:
+        if flight.reader is not None and attempt.number == flight.attempt.number:
+            return
+        flight.attempt, flight.started_m = attempt, None
+        flight.reader = ProgressReader(flight.spec, attempt)
+        timing = flight.spec.timing
+        flight.eta = RunEtaTracker(flight.spec.steps, mode=timing.eta_mode, least_samples=timing.eta_min_samples)
+
+    def _check_queue(self, flight: Flight) -> None:
+        wanted = flight.spec.place.slurm
+        if flight.cancelled or wanted is None or wanted.queue_s is None or not flight.status.is_queued or flight.job is None:
+            return
+        # A requeued job has had its start.
+        if time.time() - flight.job.submitted_t > wanted.queue_s and place.started(flight.attempt) is None:
+            self._cancel(flight, Cause.JOB_QUEUE_DEADLINE)
+
+    def _cancel(self, flight: Flight, why: Cause) -> None:
+        """Without an answer it is tried again at the next turn."""
+        if flight.job is not None and slurm.cancel(flight.job.job).ok:
+            flight.cancelled = why
+
+    def _judge(self, flight: Flight) -> RunOutcome:
+        assert flight.job is not None
+        outcome = judge_job(flight.attempt, flight.spec, flight.job.job, flight.status)
+        if flight.cancelled:
+            outcome = self._stopped(flight, flight.cancelled, outcome)
+        return close_attempt(flight.attempt, outcome)
+
+    def _stopped(self, flight: Flight, why: Cause, seen: RunOutcome | None = None) -> RunOutcome:
+        now_t = time.time()
+        spec = flight.spec
+        base = seen or RunOutcome(
+            run=spec.run, attempt=flight.attempt.number, hash=spec.hash, outcome=Outcome.INTERRUPTED, started_t=now_t, ended_t=now_t
+        )
+        number = f"Slurm job {flight.job.job}" if flight.job else "the job"
+        queue_s = spec.place.slurm.queue_s if spec.place.slurm else None
+        late = f"{number} was still waiting after {queue_s:.0f} s, and was cancelled" if queue_s else ""
+        return with_cause(base, why, late if why is Cause.JOB_QUEUE_DEADLINE else f"stopped by the user; {number} was cancelled")
+
+    def _finish(self, flight: Flight, outcome: RunOutcome, schedule: Schedule) -> None:
+        spec = flight.spec
+        del self.flights[spec.run]
+        schedule.ended(spec, outcome)
+        if outcome.outcome is Outcome.INTERRUPTED and not self.interrupts.stop_requested() and not self._runs_again(flight, outcome):
+            self.set_aside[spec.run] = outcome.detail
+        self.listener.ended(spec, flight.attempt, outcome)
+
+    def _runs_again(self, flight: Flight, outcome: RunOutcome) -> bool:
+        spec = flight.spec
+        if outcome.cause in RUN_AGAIN:
+            self._again[spec.run] = self._again.get(spec.run, 0) + 1
+            return self._again[spec.run] <= MAX_AGAIN
+        if outcome.cause is not Cause.JOB_TIME_LIMIT:
+            return False
+        # Without a newer checkpoint the next job would end where this one did.
+        before, after = read_resumption(flight.attempt), choose_start(self.plan, self.paths.run(spec.run), spec)
+        reached = -1 if before is None or before.step is None else before.step
+        if after is None or after.step is None:
+            # A script has a format of its own: that it wrote some in this attempt has to do.
+            return after is not None and after.from_attempt == flight.attempt.number
+        return after.step > reached
+
+    def _stop_where_requested(self) -> None:
+        urgency = self.interrupts.urgency
+        if urgency is Urgency.NONE:
+            return
+        for flight in self.flights.values():
+            if not self._stopping:
+                self.listener.stopping(flight.spec)
+            if flight.cancelled or flight.job is None:
+                continue
+            if flight.stop_until_m is None and urgency is Urgency.STOP and not flight.status.is_queued:
+                limits = flight.spec.limits
+                flight.stop_until_m = self.monotonic() + limits.soft_s + limits.term_s + STOP_GRACE_S
+                files.write_json(flight.attempt.job_stop, {"t": time.time()})
+            late = flight.stop_until_m is not None and self.monotonic() > flight.stop_until_m
+            if flight.status.is_queued or late or urgency is Urgency.KILL:
+                self._cancel(flight, Cause.USER)
+        self._stopping = True
+
+    def _show(self) -> None:
+        for flight in self.flights.values():
+            begun = place.started(flight.attempt) if flight.started_m is None else None
+            if begun is not None:
+                flight.started_m = self.monotonic() - max(0.0, time.time() - begun.started_t)
+        shown = next((one for one in self.flights.values() if one.started_m is not None), next(iter(self.flights.values()), None))
+        if shown is None or shown.reader is None:
+            return
+        progress = shown.reader.read() if shown.started_m is not None else Progress(total=shown.spec.steps)
+        elapsed_s = 0.0 if shown.started_m is None else self.monotonic() - shown.started_m
+        if shown.started_m is None:
+            progress = replace(progress, phase=shown.text)
+        others = [one for one in self.flights.values() if one is not shown]
+        self.listener.progress(shown, progress, elapsed_s, others)

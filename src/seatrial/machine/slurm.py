@@ -1,0 +1,211 @@
+"""Slurm's own programs, each call bounded by a timeout: what it knows of its jobs and partitions.
+
+In: program and arguments. Out: an `Answer`, or None from the functions that read one, where the controller did not answer: that is no
+failure, it is asked again later. Nothing is looked up in a database that may be switched off: `sacct` is asked last, and may not answer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from seatrial.records.plan import PlaceSpec, SlurmSpec
+
+# A controller that is away lets its clients wait for a multiple of MessageTimeout, by default 10 s.
+TIMEOUT_S = 30.0
+LIVE = frozenset({"PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "STOPPED", "COMPLETING", "STAGE_OUT", "RESIZING", "SIGNALING"})
+"""States of a job that is not over."""
+QUEUED = frozenset({"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD"})
+"""States of a job that has not started, or is to start again."""
+FORGOTTEN = ""
+"""In place of a state: Slurm does not know the job any more."""
+_UNREACHABLE = re.compile(
+    r"Unable to contact|Connection (?:refused|timed out)|Socket timed out|Zero Bytes|controller not responding|backup controller"
+    r"|Communication connection failure|Resource temporarily unavailable|Message connection",
+    re.IGNORECASE,
+)
+_INVALID_JOB = re.compile(r"Invalid job id", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """How one call ended."""
+
+    returncode: int | None
+    """None where it could not be started or did not end in time."""
+    stdout: str = ""
+    stderr: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.returncode == 0
+
+    @property
+    def unreachable(self) -> bool:
+        """Slurm itself did not answer; asking later may help."""
+        return self.returncode is None or (not self.ok and bool(_UNREACHABLE.search(self.stderr)))
+
+    @property
+    def problem(self) -> str:
+        """The last line of what it complains about, without its own name."""
+        lines = [line.strip() for line in self.stderr.splitlines() if line.strip()]
+        return re.sub(r"^\w+: (?:error: )?", "", lines[-1]) if lines else f"exit code {self.returncode}"
+
+
+def call(argv: Sequence[str], timeout_s: float = TIMEOUT_S) -> Answer:
+    """Run one of Slurm's programs to its end, without the output formats that the user may have set."""
+    env = {name: value for name, value in os.environ.items() if not re.fullmatch(r"(?:SQUEUE|SACCT|SINFO)_\w+", name)}
+    try:
+        # In a session of its own: Ctrl-C in the terminal is for the harness, which decides what becomes of the jobs.
+        done = subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            env=env,
+            check=False,
+            start_new_session=True,
+        )
+    except subprocess.TimeoutExpired:
+        return Answer(returncode=None, stderr=f"{argv[0]} did not answer within {timeout_s:.0f} s")
+    except OSError as error:
+        return Answer(returncode=None, stderr=f"{argv[0]} could not be started: {error.strerror}")
+    return Answer(returncode=done.returncode, stdout=done.stdout, stderr=done.stderr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """A job as Slurm sees it."""
+
+    state: str
+    """As squeue names it: `PENDING`, `RUNNING`, `CANCELLED`; FORGOTTEN where it is not known any more."""
+    reason: str = ""
+    """Why it waits, or why it ended."""
+    nodes: str = ""
+    comment: str = ""
+
+    @property
+    def is_over(self) -> bool:
+        return self.state not in LIVE and self.state not in QUEUED
+
+    @property
+    def is_queued(self) -> bool:
+        return self.state in QUEUED
+
+
+def own_jobs() -> dict[str, JobStatus] | None:
+    """Every job of this user that Slurm still remembers, by id; None where it does not answer."""
+    answer = call(["squeue", "--me", "--noheader", "--states=all", "--format=%i|%T|%r|%N|%k"])
+    if not answer.ok:
+        return None
+    rows = [line.strip().split("|", 4) for line in answer.stdout.splitlines() if line.count("|") >= 4]
+    return {row[0]: JobStatus(state=row[1], reason=row[2], nodes=row[3], comment=row[4]) for row in rows}
+
+
+def final_state(job: str) -> JobStatus:
+    """Of a job that squeue does not list any more: from the accounting, where there is one."""
+    answer = call(["sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={job}", "--format=State,Reason,NodeList"])
+    rows = [line.split("|") for line in answer.stdout.splitlines() if line.count("|") >= 2] if answer.ok else []
+    if not rows:
+        return JobStatus(state=FORGOTTEN)
+    # `CANCELLED by 1000`.
+    return JobStatus(state=rows[-1][0].split(" ")[0], reason=rows[-1][1], nodes=rows[-1][2])
+
+
+def earlier_states(job: str) -> tuple[str, ...]:
+    """How the starts of a requeued job ended, oldest first, as far as the accounting tells: `NODE_FAIL`, `PREEMPTED`, `REQUEUED`."""
+    answer = call(
+        ["sacct", "--noheader", "--parsable2", "--allocations", "--duplicates", f"--jobs={job}", "--format=State"], timeout_s=10.0
+    )
+    return tuple(line.split(" ")[0] for line in answer.stdout.splitlines() if line) if answer.ok else ()
+
+
+def cancel(job: str) -> Answer:
+    """A job that is over, or unknown, is none that has to be cancelled."""
+    answer = call(["scancel", job])
+    return Answer(returncode=0) if _INVALID_JOB.search(answer.stderr) else answer
+
+
+def host_names(nodelist: str) -> tuple[str, ...]:
+    """`node[1-2]` → its names, in order; () where scontrol does not answer."""
+    answer = call(["scontrol", "show", "hostnames", nodelist])
+    return tuple(answer.stdout.split()) if answer.ok else ()
+
+
+def resource_options(wanted: SlurmSpec) -> Iterator[tuple[str, str | None]]:
+    """Options of sbatch and their values, None for those without one."""
+    given = {
+        "partition": wanted.partition,
+        "gres": wanted.gres or (f"gpu:{wanted.gpus_per_node}" if wanted.gpus_per_node else ""),
+        "cpus-per-task": str(wanted.cpus_per_task or ""),
+        "mem": wanted.mem,
+        "time": wanted.time,
+        "account": wanted.account,
+        "qos": wanted.qos,
+        "constraint": wanted.constraint,
+        "nodelist": wanted.nodelist,
+    }
+    yield from ((name, value) for name, value in given.items() if value)
+    if wanted.exclusive:
+        yield "exclusive", None
+
+
+def try_submission(place: PlaceSpec) -> Answer:
+    """What sbatch says to such a job, without submitting it."""
+    wanted = place.slurm or SlurmSpec()
+    options = [f"--{name}" if value is None else f"--{name}={value}" for name, value in resource_options(wanted)]
+    layout = [f"--nodes={place.nodes}", "--ntasks-per-node=1"]
+    return call(["sbatch", "--test-only", *layout, *options, *wanted.sbatch_args, "--wrap=true"])
+
+
+_AWAY = re.compile(r"down|drain|fail|maint|unknown|reserved|\*$", re.IGNORECASE)
+
+
+def partition_nodes(partition: str) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """Names of the nodes that jobs can run on, and of those that are down or drained; None where Slurm does not answer."""
+    answer = call(["sinfo", "--noheader", "--Node", *([f"--partition={partition}"] if partition else []), "--format=%N|%T"])
+    if not answer.ok:
+        return None
+    states = dict(line.strip().split("|", 1) for line in answer.stdout.splitlines() if "|" in line)
+    usable = tuple(name for name, state in states.items() if not _AWAY.search(state))
+    return usable, tuple(name for name in states if name not in usable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Partition:
+    """A partition as sinfo shows it."""
+
+    name: str
+    nodes: int
+    """Those of them that are not drained or down count too: they may come back while the job waits."""
+    default: bool = False
+    gres: tuple[str, ...] = ()
+    cpus: int = 0
+    """Of its largest node."""
+    up: bool = True
+
+
+def partitions() -> tuple[Partition, ...] | None:
+    """None where Slurm does not answer."""
+    answer = call(["sinfo", "--noheader", "--format=%P|%D|%G|%c|%a"])
+    if not answer.ok:
+        return None
+    found: dict[str, Partition] = {}
+    for line in answer.stdout.splitlines():
+        name, nodes, gres, cpus, available = [*line.strip().split("|"), "", "", "", ""][:5]
+        key = name.rstrip("*")
+        known = found.get(key, Partition(name=key, nodes=0))
+        found[key] = Partition(
+            name=key,
+            nodes=known.nodes + int(nodes or 0),
+            default=name.endswith("*") or known.default,
+            gres=tuple(dict.fromkeys([*known.gres, gres])),
+            cpus=max(known.cpus, int(re.sub(r"\D.*", "", cpus) or 0)),
+            up=available == "up",
+        )
+    return tuple(found.values())

@@ -1,0 +1,144 @@
+"""What jobs of place `slurm` need before the first is submitted: Slurm's programs, the partition and its nodes, a folder that nodes see.
+
+In: a `Need` with its `jobs`. Out: checks, each made from the login node; nothing is submitted. What only Slurm itself can judge (account,
+QOS, constraint, time limit) is asked by `sbatch --test-only`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import psutil
+
+from seatrial.core.errors import did_you_mean
+from seatrial.core.shell import find_on_path
+from seatrial.core.text import count
+from seatrial.machine import slurm
+from seatrial.preflight.definitions import Need, refusal, warning
+from seatrial.records.caution import Check
+from seatrial.records.plan import PlaceSpec, SlurmSpec
+
+PROGRAMS = ("sbatch", "srun", "squeue", "scancel", "scontrol", "sinfo")
+# Kept in the memory of one host; others cannot have it.
+OF_ONE_HOST = frozenset({"tmpfs", "ramfs", "devtmpfs"})
+SHARED = frozenset(
+    {"nfs", "nfs4", "lustre", "gpfs", "beegfs", "ceph", "fuse.ceph", "virtiofs", "9p", "cifs", "smb3", "glusterfs", "fuse.juicefs"}
+)
+
+FOUND = refusal(
+    name="Slurm's programs",
+    what="whether sbatch, srun, squeue, scancel, scontrol and sinfo are in PATH here",
+    prevents="sbatch: command not found",
+    fix="start it on a login node of the cluster, or load its module (`module load slurm`)",
+)
+ANSWERS = warning(
+    name="Slurm's controller",
+    what="whether the controller answers",
+    prevents="jobs that cannot be submitted: the campaign would wait until it answers",
+    fix="try `sinfo`, and ask the cluster's administrators",
+)
+PARTITION = refusal(
+    name="partition",
+    what="whether the partition exists and is up; without one, whether the cluster has a default",
+    prevents="sbatch: error: invalid partition specified",
+    fix="set place.partition to one of `sinfo -s`",
+)
+NODES = refusal(
+    name="nodes of a job",
+    what="whether the partition has as many nodes, CPUs and GPUs as a job asks for",
+    prevents="a job that stays in the queue for ever, or: Requested node configuration is not available",
+    fix="lower place.nodes, place.cpus_per_task or place.gpus_per_node, or choose another partition",
+)
+ACCEPTED = refusal(
+    name="sbatch's own check",
+    what="what `sbatch --test-only` says to such a job: account, QOS, constraint, time limit",
+    prevents="sbatch: error: Batch job submission failed",
+    fix="correct the key of place that it names",
+)
+VISIBLE = refusal(
+    name="folder on all nodes",
+    what="whether the output folder's file system can be seen by the nodes; in this host's memory is refused, a local disk is a warning",
+    prevents="jobs that end at once, since their node has no such folder",
+    fix="choose a folder on the cluster's shared file system with --out",
+)
+SLURM_CHECKS = (FOUND, ANSWERS, PARTITION, NODES, ACCEPTED, VISIBLE)
+
+
+def check_slurm(need: Need) -> Iterator[Check]:
+    """Nothing for a plan without jobs."""
+    if not need.jobs:
+        return
+    yield _visible(need.output, need.shared)
+    missing = [program for program in PROGRAMS if find_on_path(program, need.caller.get("PATH")) is None]
+    yield FOUND.result(not missing, f"{', '.join(missing)} not in PATH" if missing else "in PATH")
+    if missing:
+        return
+    known = slurm.partitions()
+    yield ANSWERS.result(known is not None, "no answer from sinfo" if known is None else count(len(known), "partition"))
+    if known is None:
+        return
+    for place in dict.fromkeys(need.jobs):
+        checks = list(_check_job(place, known))
+        yield from checks
+        if all(check.ok for check in checks):
+            yield _accepted(place)
+
+
+def _check_job(place: PlaceSpec, known: Sequence[slurm.Partition]) -> Iterator[Check]:
+    wanted = place.slurm or SlurmSpec()
+    names = wanted.partition.split(",") if wanted.partition else [one.name for one in known if one.default]
+    found = [one for one in known if one.name in names]
+    if not names:
+        yield PARTITION.result(False, f"the cluster has no default one; it has {', '.join(one.name for one in known)}")
+        return
+    unknown = next((name for name in names if name not in {one.name for one in known}), None)
+    if unknown is not None:
+        yield PARTITION.result(False, f"'{unknown}' is unknown; {did_you_mean(unknown, [one.name for one in known])}")
+        return
+    yield PARTITION.result(any(one.up for one in found), ", ".join(f"{one.name} is {'up' if one.up else 'down'}" for one in found))
+    problem = _too_much(place, wanted, found)
+    yield NODES.result(not problem, problem or f"{count(place.nodes, 'node')} of {', '.join(one.name for one in found)}")
+
+
+def _too_much(place: PlaceSpec, wanted: SlurmSpec, found: Sequence[slurm.Partition]) -> str:
+    names, most = ", ".join(one.name for one in found), max(one.nodes for one in found)
+    if place.nodes > most:
+        return f"a job asks for {count(place.nodes, 'node')}, and {names} has {most}"
+    cpus = max(one.cpus for one in found)
+    if wanted.cpus_per_task and wanted.cpus_per_task > cpus:
+        return f"a job asks for {wanted.cpus_per_task} CPUs a node, and the largest of {names} has {cpus}"
+    gpus = max((_gpus(gres) for one in found for gres in one.gres), default=0)
+    asked = _gpus(wanted.gres) or wanted.gpus_per_node or 0
+    return f"a job asks for {count(asked, 'GPU')} a node, and {names} has {gpus}" if asked > gpus else ""
+
+
+def _gpus(gres: str) -> int:
+    """In `gpu:h100:8(S:0-1),shard:4`."""
+    return sum(int(number) for number in re.findall(r"(?:^|,)gpu(?::[A-Za-z][\w.-]*)?:(\d+)", gres))
+
+
+def _accepted(place: PlaceSpec) -> Check:
+    answer = slurm.try_submission(place)
+    return ACCEPTED.result(answer.ok or answer.unreachable, "accepted" if answer.ok else answer.problem)
+
+
+def _visible(folder: Path, shared: str) -> Check:
+    if shared:
+        below = folder.resolve().is_relative_to(Path(shared).resolve())
+        return VISIBLE.result(below, f"{folder} is {'' if below else 'not '}below {shared}, the site's shared root")
+    kind, mount = _file_system(folder.absolute())
+    if kind in OF_ONE_HOST:
+        return VISIBLE.result(False, f"{folder} is on {mount}, in this host's memory ({kind})")
+    if kind in SHARED:
+        return VISIBLE.result(True, f"{mount} ({kind})")
+    return VISIBLE.result(False, f"{folder} is on {mount} ({kind or 'unknown'}): unknown whether the nodes have it too", refuses=False)
+
+
+def _file_system(folder: Path) -> tuple[str, str]:
+    """Type and mount point of the file system that holds `folder`."""
+    mounts = {part.mountpoint: part.fstype for part in psutil.disk_partitions(all=True)}
+    resolved = folder.resolve()
+    mount = next((str(path) for path in (resolved, *resolved.parents) if str(path) in mounts), "/")
+    return mounts.get(mount, ""), mount

@@ -1,0 +1,37 @@
+"""The lane's mark, and a Slurm for each module's tests.
+
+Where Slurm cannot be started tests are skipped with the reason; under CI=1 they fail, since a skipped lane would show nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import machines
+from tests.slurm import controller
+from tests.slurm.controller import SlurmCluster, slurm
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.slurm)
+
+
+def require_slurm() -> None:
+    reason = machines.unavailable() or controller.unavailable()
+    if reason:
+        (pytest.fail if os.environ.get("CI") == "1" else pytest.skip)(f"no Slurm can be started here: {reason}")
+
+
+@pytest.fixture(scope="module")
+def slurm_cluster(tmp_path_factory: pytest.TempPathFactory, shared_root: Path) -> Iterator[SlurmCluster]:
+    """Two nodes; the temporary folders of pytest are shared by the hosts."""
+    require_slurm()
+    with slurm(tmp_path_factory.mktemp("slurm"), shared=[shared_root]) as cluster:
+        yield cluster

@@ -1,0 +1,137 @@
+"""Runs as jobs, from the plan to the verdict."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.slurm.campaigns import ONE_NODE, JobCampaign
+from tests.slurm.controller import SlurmCluster
+
+
+@pytest.fixture
+def campaign(slurm_cluster: SlurmCluster, tmp_path: Path) -> JobCampaign:
+    return JobCampaign(slurm_cluster, tmp_path)
+
+
+def test_a_run_is_a_job(campaign: JobCampaign) -> None:
+    text = campaign.run(ONE_NODE)
+    assert "PASS" in text
+    attempt = campaign.attempt()
+    record = campaign.start_record(attempt)
+    assert record.job == campaign.job() and record.nodes[0] in campaign.hosts.nodes
+    shown = subprocess.run(["shellcheck", str(attempt.job_script)], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stdout
+    campaign.assert_nothing_left()
+    # Finished: nothing is submitted again.
+    campaign.run(ONE_NODE)
+    assert not campaign.attempt(number=2).folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ({"partition": "gpus"}, "'gpus' is unknown; did you mean 'gpu'"),
+        ({"nodes": 3}, "a job asks for 3 nodes, and gpu has 2"),
+        ({"gpus_per_node": 9}, "a job asks for 9 GPUs a node, and gpu has 8"),
+        ({"constraint": "h100"}, "Invalid feature specification"),
+    ],
+)
+def test_what_no_job_can_have_is_refused_before_any_is_submitted(campaign: JobCampaign, place: dict[str, Any], problem: str) -> None:
+    text = campaign.run({**ONE_NODE, "place": {**ONE_NODE["place"], **place}}, code=2)
+    assert problem in text and not campaign.out.runs()
+
+
+def test_without_slurm_or_a_shared_folder_nothing_is_submitted(campaign: JobCampaign) -> None:
+    path = f"PATH={Path(sys.executable).parent}"
+    done = campaign.hosts.run("head", ["env", path, "seatrial", "run", campaign.write(ONE_NODE), "--out", "/dev/shm/out"])
+    text = done.stdout + done.stderr
+    assert done.returncode == 2 and "sbatch, srun, squeue, scancel, scontrol, sinfo not in PATH" in text
+    assert "/dev/shm/out is on /dev/shm, in this host's memory" in text
+
+
+TINY_LM: dict[str, Any] = {
+    **ONE_NODE,
+    "workload": "tiny_lm",
+    "settings": {"device": "cpu"},
+    "launcher": "torchrun",
+    "steps": 12,
+    "limits": {"start_s": 200, "run_s": 250},
+}
+
+
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_tiny_lm_by_torchrun_with_gloo(campaign: JobCampaign, nodes: int) -> None:
+    place = {**ONE_NODE["place"], "nodes": nodes, "ranks": 2, "gres": "gpu:8", "cpus_per_task": 64, "interface": "eth0"}
+    text = campaign.run({**TINY_LM, "place": place})
+    assert "PASS" in text
+    record = campaign.nodes()
+    assert [(node.name, node.ranks) for node in record.nodes] == ([("node1", 1), ("node2", 1)] if nodes == 2 else [("node1", 2)])
+    assert record.via == ("srun" if nodes == 2 else "here")
+    assert record.master_addr == (campaign.hosts.address("node1") if nodes == 2 else "127.0.0.1")
+    assert len(campaign.attempt().all_events()) == 2
+    campaign.assert_nothing_left()
+
+
+SLOW_NODE = """
+import os, socket, time
+for step in range(30):
+    time.sleep(0.15 if socket.gethostname() == "node2" else 0.05)
+    print(f"step: {step} loss: 1.0", flush=True)
+"""
+
+
+def test_each_node_of_the_partition_and_which_is_slow(campaign: JobCampaign) -> None:
+    (campaign.folder / "train.py").write_text(SLOW_NODE)
+    options = ["--each-node", "--partition", "gpu", "--repeats", "2", "--out", "out", "--rank-by", "steps_per_s"]
+    argv = ["seatrial", "sweep", *options, "--", "python", "train.py"]
+    done = campaign.hosts.run("head", argv, cwd=campaign.folder, timeout=200.0)
+    assert done.returncode == 0, done.stdout + done.stderr
+    ranked = [group["group"] for group in campaign.summary()["ranking"]["groups"]]
+    assert [name.partition("node")[2].strip("-_") for name in ranked] == ["node1", "node2"]
+    for run in campaign.out.runs():
+        assert campaign.start_record(run.attempt(1)).nodes[0] in run.folder.name
+    campaign.assert_nothing_left()
+
+
+SITE = """
+name: lab
+interface: eth0
+env: {NCCL_IB_DISABLE: "1"}
+shared: SHARED
+activate: ["export FROM_THE_SITE=yes"]
+slurm: {partition: gpu}
+"""
+
+
+def test_the_facts_of_a_site_reach_the_ranks_of_every_node(campaign: JobCampaign) -> None:
+    (campaign.folder / "site.yaml").write_text(SITE.replace("SHARED", str(campaign.folder)))
+    (campaign.folder / "train.py").write_text("import os\nprint(os.environ['NCCL_IB_DISABLE'], os.environ['FROM_THE_SITE'])\n")
+    plan = {key: value for key, value in ONE_NODE.items() if key not in ("settings", "steps", "place")}
+    campaign.run({**plan, "workload": {"script": "train.py"}, "place": {"nodes": 2}}, "--place", "slurm")
+    for log in (campaign.attempt().launcher_log, campaign.attempt().node("node2").launcher_log):
+        assert "1 yes" in log.read_text()
+    shown = subprocess.run(["shellcheck", str(campaign.attempt().job_script)], capture_output=True, text=True, check=False)
+    assert shown.returncode == 0, shown.stdout
+    text = campaign.run({**plan, "workload": {"script": "train.py"}}, "--place", "slurm", "--out", "/var/tmp/elsewhere", code=2)
+    assert "/var/tmp/elsewhere is not below" in text
+    campaign.assert_nothing_left()
+
+
+def test_doctor_tries_the_cluster_with_small_jobs(campaign: JobCampaign) -> None:
+    place = {**ONE_NODE["place"], "nodes": 2, "gpus_per_node": 8, "interface": "eth0"}
+    plan = campaign.write({**ONE_NODE, "place": place})
+    argv = ["seatrial", "doctor", plan, "--place", "slurm"]
+    done = campaign.hosts.run("head", argv, cwd=campaign.folder, env={"HF_HOME": "/dev/shm"}, timeout=120.0)
+    text = done.stdout + done.stderr
+    assert done.returncode == 0, text
+    for found in ("node1, node2 in", "seen by 2 nodes and here", "8 on each node", "both ran", "is gone", "InfiniBand", "eth0"):
+        assert found in text, text
+    # Each node has a /dev/shm of its own.
+    assert "not there, or another folder, on some nodes" in text
+    assert not list(campaign.folder.glob(".seatrial-trial-*"))
+    campaign.assert_nothing_left()

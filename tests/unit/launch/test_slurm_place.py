@@ -1,0 +1,86 @@
+"""The script of a job, and what srun is asked for."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from seatrial.core.errors import LaunchError
+from seatrial.core.paths import AttemptPaths
+from seatrial.launch.places.slurm import nodes_of_job, script, submit, submitted
+from seatrial.launch.transports.srun import srun_argv
+from seatrial.machine.slurm import Answer
+from seatrial.records.job import JobOrder
+from seatrial.records.plan import LauncherSpec, PlaceSpec, RunSpec, SiteSpec, SlurmSpec, WorkloadSpec
+
+SPEC = RunSpec(
+    run="mb8_r1",
+    group="mb8",
+    repeat=1,
+    plan="p",
+    workload=WorkloadSpec(name="train.py", script="train.py"),
+    launcher=LauncherSpec(kind="torchrun"),
+    place=PlaceSpec(
+        kind="slurm",
+        ranks=16,
+        nodes=2,
+        slurm=SlurmSpec(partition="gpu", gpus_per_node=8, cpus_per_task=64, mem="0", time="02:00:00", sbatch_args=("--reservation=exam",)),
+    ),
+    cwd="/data/my job",
+)
+
+
+def attempt_in(folder: Path) -> AttemptPaths:
+    folder.mkdir(parents=True)
+    return AttemptPaths(folder)
+
+
+def test_the_script_asks_for_what_the_plan_says(tmp_path: Path) -> None:
+    attempt = attempt_in(tmp_path / "50%" / "mb8_r1" / "attempt-1")
+    lines = script(replace(SPEC, site=SiteSpec(name="lab", activate=("module load cuda",))), attempt).splitlines()
+    asked = [line.removeprefix("#SBATCH ") for line in lines if line.startswith("#SBATCH")]
+    assert asked[:3] == ["--job-name=seatrial-mb8_r1", "--nodes=2", "--ntasks-per-node=1"]
+    for option in ("--partition=gpu", "--gres=gpu:8", "--cpus-per-task=64", "--mem=0", "--time=02:00:00", "--exclusive", "--requeue"):
+        assert option in asked
+    assert '--chdir="/data/my job"' in asked and "--reservation=exam" in asked and "--open-mode=append" in asked
+    assert any(line.startswith("--output=") and "50%%" in line for line in asked)
+    assert lines.index("module load cuda") < len(lines) - 1 and lines[-1].startswith("exec ")
+    assert subprocess.run(["bash", "-n"], input="\n".join(lines), text=True, check=False).returncode == 0
+
+
+def test_a_path_that_sbatch_cannot_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LaunchError, match="without quotes and line breaks"):
+        script(replace(SPEC, cwd='/data/"x"'), attempt_in(tmp_path / "r" / "attempt-1"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "job"),
+    [
+        (Answer(returncode=0, stdout="4711;big\n"), "4711"),
+        (Answer(returncode=1, stderr="sbatch: error: Unable to contact slurm controller"), None),
+    ],
+)
+def test_a_number_is_written_down_and_no_answer_is_no_refusal(tmp_path: Path, answer: Answer, job: str | None) -> None:
+    attempt = attempt_in(tmp_path / "r" / "attempt-1")
+    found = submit(attempt, JobOrder(spec=SPEC), call=lambda argv: answer)
+    assert (found.job if found else None) == job and submitted(attempt) == found
+
+
+def test_a_refusal_names_sbatchs_reason(tmp_path: Path) -> None:
+    answer = Answer(returncode=1, stderr="sbatch: error: Batch job submission failed: Invalid account\n")
+    with pytest.raises(LaunchError, match="Batch job submission failed: Invalid account"):
+        submit(attempt_in(tmp_path / "r" / "attempt-1"), JobOrder(spec=SPEC), call=lambda argv: answer)
+
+
+def test_a_job_with_fewer_nodes_than_planned_is_no_run() -> None:
+    assert [(host.name, host.ranks) for host in nodes_of_job(SPEC, {}, ["a", "b"]).place.hosts] == [("a", 8), ("b", 8)]
+    with pytest.raises(LaunchError, match="the job has 1 nodes"):
+        nodes_of_job(SPEC, {}, ["a"])
+
+
+def test_srun_gets_all_cpus_of_the_smallest_node() -> None:
+    argv = srun_argv("n2", ["true"], {"SLURM_JOB_CPUS_PER_NODE": "64(x2),32"})
+    assert argv[:5] == ["srun", "--nodes=1", "--ntasks=1", "--nodelist=n2", "--overlap"] and "--cpus-per-task=32" in argv
