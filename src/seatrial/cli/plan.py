@@ -307,8 +307,10 @@ def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
 
 def _print_refusals(console: Console, plan: CampaignPlan) -> None:
     from seatrial.campaign.preflight import local_checks
-    from seatrial.preflight.definitions import need_of
+    from seatrial.preflight.definitions import NOT_ASKED, need_of
 
-    for check in local_checks(need_of(plan)):
+    for check in local_checks(replace(need_of(plan), starts_programs=False)):
         if not check.ok and check.refuses:
             console.print(f"would be refused: {check.name}: {check.found}. Fix: {check.fix}.", style="yellow")
+        elif check.found == NOT_ASKED:
+            console.print(f"{printable(check.name)}: {check.found}", style="yellow")

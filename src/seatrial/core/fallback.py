@@ -511,7 +511,7 @@ def _merge_entry(entry: Path, header: Header, target: Path, file: str) -> Recove
 
 def _append(handle: int, begin: int, length: int, header: Header, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    out = os.open(target, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, header.mode)
+    out = os.open(target, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, header.mode)
     try:
         size = os.fstat(out).st_size
         start = header.base_bytes if header.start is None else min(header.start, size)

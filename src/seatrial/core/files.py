@@ -14,7 +14,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -201,6 +201,26 @@ def link_relative(link: Path, target: Path) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(target, link.parent))
     os.replace(temporary, link)
+
+
+LINK_REFUSED = "is a link, and nothing is written through the links of a campaign"
+
+
+def refuse_links(paths: Iterable[Path]) -> None:
+    """OSError for the first of these that is a link. Called before a campaign's folders are written to: in a folder from somebody else a
+    link may lead anywhere. (A link in the place of a file that is written whole is replaced, and never followed.)"""
+    for path in paths:
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, LINK_REFUSED, str(path))
+
+
+def refuse_links_out(folder: Path) -> None:
+    """The same for a folder that other programs fill: for itself, and for every link in it that leads out of it."""
+    refuse_links([folder])
+    inside = folder.resolve()
+    for parent, folders, names in os.walk(folder):
+        links = (path for name in (*folders, *names) if (path := Path(parent, name)).is_symlink())
+        refuse_links(link for link in links if inside not in link.resolve().parents)
 
 
 def size_bytes(path: Path) -> int:
