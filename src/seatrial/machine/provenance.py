@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from typing import Any
 from seatrial.machine.gpus import Gpu, read_driver, visible_gpus
 from seatrial.machine.host import detect_container, read_host
 from seatrial.machine.network import describe_interfaces
-from seatrial.machine.secrets import mask
+from seatrial.machine.secrets import MASK, is_ordinary_value, mask
 from seatrial.machine.software import find_cuda_versions, find_interpreter, read_git_state
 from seatrial.records.attempt import Provenance
 
@@ -109,6 +109,16 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 def is_recorded_variable(name: str) -> bool:
     """Whether a variable of the caller's environment is recorded."""
     return name.startswith(RECORDED_PREFIXES) or name in RECORDED_NAMES
+
+
+def mask_planned(env: Mapping[str, str], settings: Iterable[object]) -> dict[str, str]:
+    """What a plan adds to the environment, as it is recorded. Values are shown of variables that are recorded of the caller's environment
+    too, of switches and counts, and where the value also stands in a setting; any other may be a secret that nothing shows to be one."""
+    known = {str(value) for value in settings}
+    return {
+        name: mask(name, value) if is_recorded_variable(name) or value in known or is_ordinary_value(name, value) or not value else MASK
+        for name, value in env.items()
+    }
 
 
 def tuning_of(caller: Mapping[str, str], set_by_plan: Mapping[str, str]) -> dict[str, str]:
