@@ -8,8 +8,8 @@ like beside this script, for
     pip install --require-hashes -r requirements/linux-x86_64-py312.txt
     pip install --no-deps --no-build-isolation .
 
-pip resolves and downloads nothing that it does not take: the hashes are of the files it would install here, so that each platform has a file
-of its own. torch is not among them: which build one installs depends on the machine's CUDA. Standard library and pip only.
+The hashes are of the files that pip would install here, so that each platform has a file of its own. torch is not among them: which build
+one installs depends on the machine's CUDA. Standard library and pip only.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 EXTRAS = ("charts", "web")
 HEAD = """\
-# {python} on {system}, for `pip install --require-hashes -r {file}`. Written by requirements/lock.py: change pyproject.toml or
-# constraints.txt and run it again.
+# {python} on {system}, for `pip install --require-hashes -r {file}`.
+# Written by requirements/lock.py: change pyproject.toml or constraints.txt and run it again.
 """
 
 
@@ -51,13 +51,15 @@ def lock_file(version: tuple[int, int] = sys.version_info[:2]) -> Path:
     return Path(__file__).with_name(f"{platform.system().lower()}-{platform.machine()}-py{version[0]}{version[1]}.txt")
 
 
+def _locked(metadata: dict[str, str], sha256: str) -> str:
+    return f"{metadata['name'].lower()}=={metadata['version']} --hash=sha256:{sha256}"
+
+
 def main() -> None:
     target = lock_file()
-    lines = [
-        f"{one['metadata']['name'].lower()}=={one['metadata']['version']} --hash=sha256:{one['download_info']['archive_info']['hashes']['sha256']}"
-        for one in resolved(wanted())
-    ]
-    head = HEAD.format(python=f"Python {sys.version_info[0]}.{sys.version_info[1]}", system=target.stem.rpartition("-py")[0], file=target.name)
+    lines = [_locked(one["metadata"], one["download_info"]["archive_info"]["hashes"]["sha256"]) for one in resolved(wanted())]
+    python = f"Python {sys.version_info[0]}.{sys.version_info[1]}"
+    head = HEAD.format(python=python, system=target.stem.rpartition("-py")[0], file=target.name)
     target.write_text(head + "".join(f"{line}\n" for line in sorted(lines)), encoding="utf-8")
     sys.stdout.write(f"wrote {target.relative_to(ROOT)}: {len(lines)} packages\n")
 
