@@ -82,13 +82,13 @@ def append_manifest(path: Path, row: Mapping[str, Scalar]) -> None:
 def read_manifest(path: Path) -> list[dict[str, str]]:
     """Rows of a manifest on disk, by its own header; a truncated row has what was written of it."""
     header, *rows = _lines(path) or [""]
-    names = header.split(TAB)
+    names = list(map(unquote_formula, header.split(TAB)))
     return [dict(zip(names, map(unquote_formula, row.split(TAB)), strict=False)) for row in rows if row]
 
 
 def _header(path: Path) -> list[str]:
     lines = _lines(path)
-    return lines[0].split(TAB) if lines and lines[0] else []
+    return list(map(unquote_formula, lines[0].split(TAB))) if lines and lines[0] else []
 
 
 def _lines(path: Path) -> list[str]:

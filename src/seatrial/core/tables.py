@@ -94,7 +94,8 @@ def write_table_durably(path: Path, columns: Sequence[str], rows: Iterable[Mappi
 
 def _write_rows(target: TextIO, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], delimiter: str) -> None:
     writer = csv.writer(target, _dialect(delimiter))
-    writer.writerow(columns)
+    # An axis of a folder from elsewhere may have any name.
+    writer.writerow(map(quote_formula, columns))
     source = iter(rows)
     while some := list(islice(source, _ROWS_AT_ONCE)):
         writer.writerows(zip(*(_column_text(some, column) for column in columns), strict=True))
@@ -163,7 +164,7 @@ def _read_rows(cells: Iterator[list[str]]) -> Iterator[dict[str, str]]:
         except csv.Error:
             continue
         if header is None:
-            header = row
+            header = list(map(unquote_formula, row))
         elif row:
             yield dict(zip_longest(header, map(unquote_formula, row[: len(header)]), fillvalue=""))
 

@@ -58,6 +58,8 @@ RECORDED_NAMES = (
     "CONDA_PREFIX",
     "ENABLE_CUDA_SYNC_TIMING",
 )
+# Set in a plan, they say where a run looks for programs and files.
+SHOWN_OF_PLANS = frozenset({"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ"})
 # Locations, and which cards are visible: the cards themselves are in the fingerprint already.
 NOT_TUNING = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "NCCL_DEBUG_FILE"})
 # Of these the set of values counts: the same model of card in another slot, or one more of it, is the same machine.
@@ -114,9 +116,9 @@ def is_recorded_variable(name: str) -> bool:
 def mask_planned(env: Mapping[str, str], settings: Iterable[object]) -> dict[str, str]:
     """What a plan adds to the environment, as it is recorded. Values are shown of variables that are recorded of the caller's environment
     too, of switches and counts, and where the value also stands in a setting; any other may be a secret that nothing shows to be one."""
-    known = {str(value) for value in settings}
+    shown = {str(value) for value in settings} | {value for name, value in env.items() if is_ordinary_value(name, value)}
     return {
-        name: mask(name, value) if is_recorded_variable(name) or value in known or is_ordinary_value(name, value) or not value else MASK
+        name: mask(name, value) if name in SHOWN_OF_PLANS or is_recorded_variable(name) or value in shown or not value else MASK
         for name, value in env.items()
     }
 

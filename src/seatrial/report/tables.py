@@ -266,7 +266,7 @@ def csv_parts(frames: Iterable[pl.DataFrame], schema: Schema) -> Iterator[str]:
     """The header, then each frame's lines; no number has an exponent and an empty cell is no value."""
     import polars as pl
 
-    yield pl.DataFrame(schema=schema).write_csv()
+    yield pl.DataFrame(schema={quote_formula(name): kind for name, kind in schema.items()}).write_csv()
     for frame in frames:
         yield _for_spreadsheets(frame).write_csv(include_header=False, float_scientific=False)
 

@@ -17,6 +17,10 @@ FORMULAS = ("=cmd|' /C calc'!A0", "+1+1", "-2+3", "@SUM(A1)", "'=x", "''-y", "=1
 ORDINARY = ("-1", "+0.5", "-1.5e-3", "-.5", "mb8", "'quoted'", "a=b", "", "-12%")
 
 
+def rewrite(path: Path, **changes: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
 def make_huge(path: Path, size_bytes: int) -> None:
     with path.open("wb") as sparse:
         sparse.truncate(size_bytes)
@@ -56,23 +60,25 @@ def test_a_table_too_large_to_be_read_is_refused_with_a_sentence(tmp_path: Path)
 def test_cells_come_back_as_they_were_and_formulas_are_quoted(tmp_path: Path, text: str) -> None:
     for name, delimiter in (("table.csv", ","), ("table.tsv", "\t")):
         path = tmp_path / name
-        write_table(path, ["name", "value"], [{"name": text, "value": -1.5}], delimiter)
+        write_table(path, ["=name", "value"], [{"=name": text, "value": -1.5}], delimiter)
+        assert path.read_text().startswith(f"'=name{delimiter}value\n")
         ((written, number),) = list(csv.reader(path.read_text().splitlines()[1:], delimiter=delimiter))
         assert number == "-1.5", "a number stays one"
         assert (written != text) == (text in FORMULAS) and written == quote_formula(text)
-        assert read_table(path, delimiter) == [{"name": format_cell(text), "value": "-1.5"}]
+        assert read_table(path, delimiter) == [{"=name": format_cell(text), "value": "-1.5"}]
     assert unquote_formula(quote_formula(text)) == text
 
 
 def test_an_export_and_the_tables_hold_no_formula(tmp_path: Path) -> None:
     formula = "=HYPERLINK(1)"
     paths = write_campaign(tmp_path / "out", steps=5)
-    for run in paths.runs():
-        for attempt in run.attempts():
-            for path in (attempt.spec, attempt.outcome):
-                stored = json.loads(path.read_text())
-                changed = {"axes": {"flavour": formula}, "labels": {"flavour": formula}} if path == attempt.spec else {"detail": formula}
-                path.write_text(json.dumps({**stored, **changed}))
+    axes = {"axes": {"flavour": formula}}
+    for attempt in (attempt for run in paths.runs() for attempt in run.attempts()):
+        rewrite(attempt.spec, **axes)
+        rewrite(attempt.outcome, detail=formula)
+    for path in (paths.plan, *paths.plans.iterdir()):
+        runs = [{**run, **axes} for run in json.loads(path.read_text())["runs"]]
+        rewrite(path, runs=runs, axes={"flavour": [formula]})
     assert run_command(["report", str(paths.folder)]) != 1
     assert run_command(["export", str(paths.folder), "all", "-o", str(tmp_path / "tables")]) == 0
     tables = [*paths.folder.rglob("*.csv"), *paths.folder.glob("*.tsv"), *(tmp_path / "tables").iterdir()]
