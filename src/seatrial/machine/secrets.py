@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 MASK = "***"
-LONGEST_COMMAND = 4096
+LONGEST_COMMAND = 512
 MOST_BEFORE = 32
 """Arguments before a `-p` among which its program is looked for."""
 
@@ -72,7 +72,7 @@ _P_OPTION = re.compile(r"""(?P<before>(?<![\w-])-p(?:["']?,?[ \t]+|=)["']?)(?P<v
 _P_ATTACHED = re.compile(r"(?P<before>(?<![\w-])-p)(?P<value>[^\s\"',=-][^\s\"',]*)")
 _PROGRAM = re.compile(
     r"(?<![\w.-])(?:(?P<attached>sshpass|mysql\w*|mariadb[\w-]*)"
-    r"|(?P<password>smbclient|rabbitmqadmin|(?:docker|podman|helm|oras)\b.*? login)"
+    r"|(?P<password>smbclient|rabbitmqadmin|(?:docker|podman|helm|oras)\b.{0,40}? login)"
     r"|mkdir|cp|install|ssh|scp|sftp|rsync|grep|ps|patch|read|tmux|screen|nc|find|tar|tee)(?![\w.-])"
 )
 _NEXT_COMMAND = re.compile(r"[|;&]")
