@@ -72,6 +72,19 @@ def fallback_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def full_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Makes a file that no byte can be written to until it is removed: a link to /dev/full, which alone is followed."""
+    really_open = os.open
+
+    def opened(path: str | Path, flags: int, *more: int, **options: int) -> int:
+        is_full = Path(path).is_symlink() and Path(path).readlink() == Path("/dev/full")
+        return really_open(path, flags & ~os.O_NOFOLLOW if is_full else flags, *more, **options)
+
+    monkeypatch.setattr(os, "open", opened)
+    return lambda path: path.symlink_to("/dev/full")
+
+
+@pytest.fixture
 def answers(tmp_path: Path) -> Path:
     """The file of answers for the stub of NVML: one GPU without any figures."""
     path = tmp_path / "answers.txt"

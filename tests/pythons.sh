@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The harness alone, as `pip install .` gives it, on every Python it claims: no torch, a campaign of the dummy workload, a verdict.
+# The harness alone, as its lock file gives it (every package by its hash), on every Python it claims: no torch, a campaign of the dummy
+# workload, a verdict.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 scratch=$(mktemp -d)
@@ -19,7 +20,16 @@ for version in 3.11 3.12 3.13; do
     continue
   fi
   "$python" -m venv "$scratch/$version"
-  "$scratch/$version/bin/python" -m pip install --disable-pip-version-check --quiet -c "$root/constraints.txt" "$root"
+  lock="$root/requirements/linux-$(uname -m)-py${version/./}.txt"
+  install=("$scratch/$version/bin/python" -m pip install --disable-pip-version-check --quiet)
+  if [ -f "$lock" ]; then
+    "${install[@]}" --require-hashes -r "$lock"
+    "${install[@]}" --no-deps --no-build-isolation "$root"
+    "$scratch/$version/bin/python" -m pip check --disable-pip-version-check
+  else
+    echo "Python $version: no lock file for $(uname -m), so constraints.txt without hashes"
+    "${install[@]}" -c "$root/constraints.txt" "$root"
+  fi
   (
     cd "$scratch"
     ! "$scratch/$version/bin/python" -c "import torch" 2>/dev/null || { echo "Python $version: torch came along"; exit 1; }

@@ -13,7 +13,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -113,6 +113,7 @@ def run_campaign(
     Unless it is to `keep_going`, it stops where no run can succeed: ALIKE_RUNS in a row failed for one cause that no setting explains, and
     none has succeeded."""
     paths = CampaignPaths(Path(plan.output))
+    files.refuse_links(_written_to(plan, paths))
     with hold_lock(paths) as owner, Interrupts(paths, owner).installed() as interrupts:
         if server is not None:
             server.wait_for_nodes(interrupts.stop_requested)
@@ -126,6 +127,16 @@ def run_campaign(
             plan, plan_hash, paths, interrupts, listener, server, preflight.hosts, recorder or RunRecorder(paths), from_start
         )
         return campaign.run(again, monotonic, keep_going=keep_going)
+
+
+def _written_to(plan: CampaignPlan, paths: CampaignPaths) -> Iterator[Path]:
+    """What a campaign writes through: its folders, and the lock's file."""
+    yield from (paths.lock, paths.plans, paths.charts)
+    yield from (paths.run(spec.run).folder for spec in plan.chosen)
+    # Attempts that were abandoned are closed, whichever plan they belong to.
+    for run in paths.runs():
+        yield run.folder
+        yield from (attempt.folder for attempt in run.attempts())
 
 
 def failed_alike(ended: Sequence[tuple[RunSpec, RunOutcome]], left: Sequence[RunSpec]) -> str:

@@ -29,7 +29,7 @@ from seatrial.launch.agents import Agents
 from seatrial.launch.launchers.commands import environment, tuning_variables, variables_set_by_launcher
 from seatrial.launch.pernode_server import PernodeServer
 from seatrial.launch.places import AllocatedRun, allocate
-from seatrial.launch.prepare import masked_spec, prepare_attempt, write_log_header
+from seatrial.launch.prepare import masked_spec, planned_variables, prepare_attempt, write_log_header
 from seatrial.machine.provenance import compute_fingerprint, gather_provenance
 from seatrial.records.attempt import HostFacts, Provenance
 from seatrial.records.codec import to_json
@@ -165,7 +165,7 @@ def _provenance(
         program=command.argv,
         env=variables,
         tuning=tuning_variables(spec, os.environ),
-        environment={**recorded, **variables_set_by_launcher(spec, allocation, variables)},
+        environment={**recorded, **planned_variables(spec), **variables_set_by_launcher(spec, allocation, variables)},
         plan_hash=plan_hash,
         output=attempt.folder.parent.parent,
         code=code_folder(spec),

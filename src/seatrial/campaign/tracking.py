@@ -26,6 +26,7 @@ from typing import Any
 import psutil
 
 from seatrial.campaign.loop import Listener
+from seatrial.core.files import refuse_links
 from seatrial.core.paths import AttemptPaths, CampaignPaths
 from seatrial.core.shell import KILL_TIMEOUT_S, PIPE_BYTES, wait_for_exit
 from seatrial.launch.agents import module_argv
@@ -140,6 +141,7 @@ class TrackerProcess:
         self.reap()
         if self._process is None:
             self._log.parent.mkdir(parents=True, exist_ok=True)
+            refuse_links([self._log])
             with open(self._log, "ab") as log:
                 self._process = subprocess.Popen(
                     self._argv,

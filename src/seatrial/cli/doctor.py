@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from seatrial.cli.options import AsJson, Out, Overrides, PlaceKind, SiteName
-from seatrial.cli.program import console_for, print_json
+from seatrial.cli.program import console_for, print_json, say_first
 from seatrial.core.errors import DONE, FAILED, UsageError
 from seatrial.core.hostfile import read_hostfile, select_hosts
 from seatrial.core.text import count
@@ -104,13 +104,19 @@ def doctor(
 ) -> int:
     """Check this host, and every host of the plan, for what would break a campaign: each finding names the later error and the fix.
 
-    Nothing is changed but the caches that --warm fills. Exit code 0 when a campaign may start (warnings included), 2 when it is refused.
+    Nothing is changed but the caches that --warm fills. A PLAN's own Pythons are started, to ask for their versions, and git in its
+    folders: look at a plan that you do not trust with `plan show`, which starts nothing.
+
+    Exit code 0 when a campaign may start (warnings included), 2 when it is refused.
     """
     from seatrial.campaign.preflight import examine_by_ssh, need_of_this_host
     from seatrial.observe.run_telemetry import empty_columns
     from seatrial.preflight.examine import examine
 
     began_m = time.monotonic()
+    console = console_for(as_json=json, plain=True)
+    if plan is not None:
+        say_first(console, f"Checking {plan}: the Pythons that it names are started, to ask for their versions.")
     need = _need(plan, set, out, place_kind, site)
     place = place_of(need, hostfile, interface)
     own = need_of_this_host(need, place.hosts if place else ())
@@ -118,7 +124,6 @@ def doctor(
     if place_kind == SLURM and not fast and not any(_count((section,), REFUSED) for section in sections):
         sections = (*sections, *_try_jobs(need))
     examined = examine_by_ssh(need, place, fast=fast) if place else None
-    console = console_for(as_json=json, plain=True)
     _print_sections(console, sections)
     if examined is not None:
         _print_hosts(console, examined)

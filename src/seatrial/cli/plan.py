@@ -250,6 +250,7 @@ def _print_matrix(console: Console, plan: CampaignPlan) -> None:
 def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, done: frozenset[str]) -> None:
     from seatrial.launch.launchers.commands import command_for
     from seatrial.launch.places.allocation import local_allocation
+    from seatrial.launch.prepare import planned_variables
     from seatrial.machine.gpus import read_driver
     from seatrial.machine.secrets import mask, mask_argv
 
@@ -265,7 +266,8 @@ def _print_commands(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
         given = allocation_of_node_0(local_allocation(spec, master_port=spec.place.port or 0, driver=driver), spec)
         command = command_for(spec, given, paths.run(spec.run).next_attempt(), os.environ)
         times = f" × {len(command.ranks)} processes" if len(command.ranks) > 1 else ""
-        variables = [f"{name}={mask(name, value)}" for name, value in sorted(command.env.items()) if not name.startswith("SEATRIAL_")]
+        shown = {**{name: mask(name, value) for name, value in command.env.items()}, **planned_variables(spec)}
+        variables = [f"{name}={value}" for name, value in sorted(shown.items()) if not name.startswith("SEATRIAL_")]
         command_line = printable(shell.quote(["env", *variables, *mask_argv(command.argv)]))
         where = f" on {given.node.name}, node 0 of {len(given.nodes)}" if given.node else ""
         console.print(f"{number:4d}  {spec.run}{times}{where}\n      {command_line}")
@@ -310,8 +312,10 @@ def _print_estimate(console: Console, plan: CampaignPlan, paths: CampaignPaths, 
 
 def _print_refusals(console: Console, plan: CampaignPlan) -> None:
     from seatrial.campaign.preflight import local_checks
-    from seatrial.preflight.definitions import need_of
+    from seatrial.preflight.definitions import NOT_ASKED, need_of
 
-    for check in local_checks(need_of(plan)):
+    for check in local_checks(replace(need_of(plan), starts_programs=False)):
         if not check.ok and check.refuses:
             console.print(f"would be refused: {check.name}: {check.found}. Fix: {check.fix}.", style="yellow")
+        elif check.found == NOT_ASKED:
+            console.print(f"{printable(check.name)}: {check.found}", style="yellow")

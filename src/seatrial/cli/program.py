@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from seatrial.core.errors import INTERRUPTED, STOP_SIGNALS, WRONG_USE, SeatrialError
+from seatrial.core.errors import INTERRUPTED, STOP_SIGNALS, WRONG_USE, SeatrialError, printable
 from seatrial.core.timeouts import has_hung_call
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ REMEDIES = {
     **dict.fromkeys((errno.ENOMEM,), "end other programs or raise the memory limit, then run the same command again"),
     **dict.fromkeys((errno.ENAMETOOLONG,), "choose a shorter path"),
     **dict.fromkeys((errno.EEXIST, errno.ENOTDIR), "a file is where a folder is needed: choose another path"),
+    **dict.fromkeys((errno.ELOOP,), "remove it, or put what it leads to in its place, then run the same command again"),
     **dict.fromkeys((errno.EFBIG,), "allow larger files (`ulimit -f unlimited`) and run the same command again"),
 }
 OUT_OF_MEMORY = "out of memory: end other programs or raise the memory limit, then run the same command again"
@@ -123,6 +124,11 @@ def console_for(*, as_json: bool = False, plain: bool = False, soft_wrap: bool =
     from rich.console import Console
 
     return Console(stderr=as_json, emoji=False, markup=not plain, highlight=not plain, soft_wrap=soft_wrap)
+
+
+def say_first(console: Console, line: str) -> None:
+    """The first line of a verb that starts programs which a plan names."""
+    console.print(printable(line), style="dim", markup=False, highlight=False, soft_wrap=True)
 
 
 def print_lines(console: Console, lines: Sequence[str]) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seatrial.cli import options
-from seatrial.cli.program import console_for, print_json
+from seatrial.cli.program import console_for, print_json, say_first
 from seatrial.core.errors import FAILED, INCONCLUSIVE, INTERRUPTED, STOP_SIGNALS, WRONG_USE, UsageError
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.codec import to_json
@@ -64,7 +64,7 @@ def run(
     master_addr: options.MasterAddr = None,
     master_port: options.MasterPort = None,
 ) -> int:
-    """Run a plan: every group, every repeat, then rank and judge. The same command again resumes.
+    """Run a plan: every group, every repeat, then rank and judge. The same command again resumes. Starts the programs that the plan names.
 
     Finished runs are not run again; runs whose settings changed are. A training (one group, one repeat) goes on from its last whole
     checkpoint.
@@ -75,6 +75,7 @@ def run(
     from seatrial.cli.per_node import NodeOptions
     from seatrial.cli.plan import read_plan
 
+    say_first(console_for(as_json=json), f"Running {plan}: the programs that it names are started, as you.")
     campaign = read_plan(plan, [*(set or ()), *([f"place.kind={place}"] if place else ())], only, budget, out, site)
     if ignore_needs and campaign.needs is not None:
         campaign = replace(campaign, needs=replace(campaign.needs, enforced=False))

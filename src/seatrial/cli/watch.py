@@ -37,6 +37,8 @@ NOT_RUNNING = " (not running now)"
 POLL_S = 1.0
 FOLLOW_POLL_S = 0.3
 # A progress bar ends its line with a carriage return, and is shown as it moves.
+LONGEST_LINE = 1 << 20
+"""A longer one is printed in parts, so that an endless one is never held in memory."""
 LINE_PARTS = re.compile(rb"[^\r\n]*(?:\r\n?|\n)|[^\r\n]+")
 COLOUR = re.compile(r"(\x1b\[[0-9;]*m)")
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
@@ -191,8 +193,8 @@ def _new_lines(path: Path, read: dict[Path, int], *, whole_only: bool) -> Iterat
         raise CampaignError(f"{path} is not a file: something else was put in the place of the run's output")
     with open(path, "rb") as log:
         log.seek(read.get(path, 0))
-        for part in (part for line in log for part in LINE_PARTS.findall(line)):
-            if whole_only and not part.endswith((b"\n", b"\r")):
+        for part in (part for line in iter(lambda: log.readline(LONGEST_LINE), b"") for part in LINE_PARTS.findall(line)):
+            if whole_only and not part.endswith((b"\n", b"\r")) and len(part) < LONGEST_LINE:
                 return
             read[path] = read.get(path, 0) + len(part)
             yield part.decode("utf-8", errors="replace")

@@ -137,9 +137,9 @@ def read_record(kind: type[Record], path: Path) -> tuple[Record | None, str]:
     """The record and "", or None and the reason; None and "" where there is no such file."""
     if not os.path.lexists(path):
         return None, ""
-    value = files.read_json(path)
+    value, why = files.read_json_or_why(path)
     if value is None:
-        return None, "it cannot be read, or is incomplete"
+        return None, why or files.UNREADABLE
     try:
         return from_json(kind, value), ""
     except (ValueError, RecursionError) as error:

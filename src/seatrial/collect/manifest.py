@@ -15,7 +15,7 @@ from pathlib import Path
 from seatrial.core import files
 from seatrial.core.durable import append_line_durably
 from seatrial.core.fallback import discard_kept_lines
-from seatrial.core.tables import format_cell, write_table, write_table_durably
+from seatrial.core.tables import format_written_cell, unquote_formula, write_table, write_table_durably
 from seatrial.core.text import format_hms
 from seatrial.records.attempt import Attempt
 from seatrial.records.caution import Scalar
@@ -74,7 +74,7 @@ def append_manifest(path: Path, row: Mapping[str, Scalar]) -> None:
     """Append one row; where the header on disk lacks one of its columns, the file is rewritten with it, old rows included."""
     header = _header(path)
     if header and set(row) <= set(header) and _ends_whole(path):
-        append_line_durably(path, TAB.join(format_cell(row.get(name), name) for name in header))
+        append_line_durably(path, TAB.join(format_written_cell(row.get(name), name) for name in header))
         return
     write_table_durably(path, _union(header or FIXED_COLUMNS, [row]), [*read_manifest(path), row], TAB)
 
@@ -82,18 +82,21 @@ def append_manifest(path: Path, row: Mapping[str, Scalar]) -> None:
 def read_manifest(path: Path) -> list[dict[str, str]]:
     """Rows of a manifest on disk, by its own header; a truncated row has what was written of it."""
     header, *rows = _lines(path) or [""]
-    names = header.split(TAB)
-    return [dict(zip(names, row.split(TAB), strict=False)) for row in rows if row]
+    names = list(map(unquote_formula, header.split(TAB)))
+    return [dict(zip(names, map(unquote_formula, row.split(TAB)), strict=False)) for row in rows if row]
 
 
 def _header(path: Path) -> list[str]:
     lines = _lines(path)
-    return lines[0].split(TAB) if lines and lines[0] else []
+    return list(map(unquote_formula, lines[0].split(TAB))) if lines and lines[0] else []
 
 
 def _lines(path: Path) -> list[str]:
     # A row truncated in the middle of a character must not make all others unreadable.
-    return path.read_text(encoding="utf-8", errors="replace").split("\n") if path.is_file() else []
+    try:
+        return files.read_whole(path).decode("utf-8", errors="replace").split("\n")
+    except FileNotFoundError:
+        return []
 
 
 def _ends_whole(path: Path) -> bool:

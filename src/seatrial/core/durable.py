@@ -148,7 +148,7 @@ class AppendFile:
     def _open(self) -> int:
         if self._handle is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, READABLE)
+            self._handle = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, READABLE)
         return self._handle
 
     def _close_after_error(self) -> None:

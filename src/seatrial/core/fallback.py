@@ -35,7 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seatrial.core.files import PRIVATE, PRIVATE_FOLDER, READABLE, atomic_write, size_bytes
+from seatrial.core.files import PRIVATE, PRIVATE_FOLDER, READABLE, atomic_write, open_file, size_bytes
 
 FALLBACK_DIR = "SEATRIAL_FALLBACK_DIR"
 """Environment variable: the folder to use."""
@@ -52,6 +52,7 @@ _LOCK_POLL_S = 0.02
 _TAIL_BYTES = 4096
 _CHUNK_BYTES = 1024 * 1024
 _MAX_HEADER_BYTES = 64 * 1024
+_MAX_IDENTITY_BYTES = 4096
 # Room in the first line for the numbers that are filled in later.
 _HEADER_PADDING = b" " * 48
 _MAX_NAME_CHARACTERS = 80
@@ -181,7 +182,8 @@ def campaign_of(target: Path) -> str:
 
 def _read_identity(path: Path) -> Identity | None:
     try:
-        stored = json.loads(path.read_bytes())
+        with open_file(path) as source:
+            stored = json.loads(source.read(_MAX_IDENTITY_BYTES))
         return Identity(id=str(stored["id"]), adopted=bool(stored["adopted"])) if stored["id"] else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
@@ -511,7 +513,7 @@ def _merge_entry(entry: Path, header: Header, target: Path, file: str) -> Recove
 
 def _append(handle: int, begin: int, length: int, header: Header, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    out = os.open(target, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, header.mode)
+    out = os.open(target, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, header.mode)
     try:
         size = os.fstat(out).st_size
         start = header.base_bytes if header.start is None else min(header.start, size)

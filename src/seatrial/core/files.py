@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import json
 import os
 import re
 import stat
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import filelock
@@ -33,10 +34,13 @@ PRIVATE_PROGRAM = 0o700
 TAIL_CHUNK_BYTES = 64 * 1024
 LARGEST_INDENTED = 1 << 20
 """Characters. Indenting a thousand runs takes Python a second, writing them plain a tenth of that; a row on a line also reads better."""
-# Nothing that the project writes comes near this size.
-LARGEST_JSON_BYTES = 256 << 20
+# A plan of ten thousand runs has 40 MB and a million values; everything else that the project writes is far smaller. Text becomes up to
+# thirty times as large in memory when every value is a few bytes, so that values are limited too.
+LARGEST_WHOLE_BYTES = 64 << 20
+MOST_JSON_VALUES = 3_000_000
 # Our own lines have a few hundred bytes; an endless one must not be held in memory.
 LONGEST_JSON_LINE = 1 << 20
+UNREADABLE = "it cannot be read, or is incomplete"
 _PART, _LINK = ".part", ".link"
 _PART_OUTDATED_S = 3600.0
 _LONGEST_PART_NAME_BYTES, _LONGEST_HOST_NAME = 120, 64
@@ -137,24 +141,45 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
-def open_file(path: Path) -> BinaryIO:
-    """A regular file, opened for reading; OSError for anything else, since a pipe under its name would block for ever."""
+def open_file(path: Path, largest_bytes: int | None = None) -> io.BufferedReader:
+    """A regular file, opened for reading; OSError for anything else, since a pipe under its name would block for ever, and for a file that
+    is too large for its reader, who reads all of it at once."""
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
+    found = os.fstat(handle)
+    if not stat.S_ISREG(found.st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "is no ordinary file", str(path))
+    if largest_bytes is not None and found.st_size > largest_bytes:
+        os.close(handle)
+        size = f"it has {found.st_size >> 20:,} MiB" if found.st_size >> 20 else f"it has {found.st_size:,} bytes"
+        raise OSError(errno.EFBIG, f"{size}, and no such file is read beyond {largest_bytes >> 20} MiB", str(path))
     return os.fdopen(handle, "rb")
 
 
+def read_whole(path: Path) -> bytes:
+    """All of a file that is not too large to be read at once; OSError for one that is, and where it cannot be read."""
+    with open_file(path, LARGEST_WHOLE_BYTES) as source:
+        # A file that is still growing is read up to there too.
+        return source.read(LARGEST_WHOLE_BYTES)
+
+
 def read_json(path: Path) -> Any | None:
-    """The JSON in `path`; None when there is no such file, it cannot be read or it is torn."""
+    """The JSON in `path`; None when there is no such file, it cannot be read, it is torn or too large."""
+    return read_json_or_why(path)[0]
+
+
+def read_json_or_why(path: Path) -> tuple[Any | None, str]:
+    """The JSON and "", or None and the reason."""
     try:
-        with open_file(path) as source:
-            if os.fstat(source.fileno()).st_size > LARGEST_JSON_BYTES:
-                return None
-            return json.loads(source.read().decode("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
+        data = read_whole(path)
+        values = sum(map(data.count, (b",", b"[", b"{")))
+        if values > MOST_JSON_VALUES:
+            return None, f"it has {values:,} values, and no such file is read beyond {MOST_JSON_VALUES:,}"
+        return json.loads(data.decode("utf-8")), ""
+    except OSError as error:
+        return None, error.strerror if error.errno == errno.EFBIG and error.strerror else UNREADABLE
+    except (ValueError, RecursionError):
+        return None, UNREADABLE
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -201,6 +226,26 @@ def link_relative(link: Path, target: Path) -> None:
     temporary.unlink(missing_ok=True)
     temporary.symlink_to(os.path.relpath(target, link.parent))
     os.replace(temporary, link)
+
+
+LINK_REFUSED = "is a link, and nothing is written through the links of a campaign"
+
+
+def refuse_links(paths: Iterable[Path]) -> None:
+    """OSError for the first of these that is a link. Called before a campaign's folders are written to: in a folder from somebody else a
+    link may lead anywhere. (A link in the place of a file that is written whole is replaced, and never followed.)"""
+    for path in paths:
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, LINK_REFUSED, str(path))
+
+
+def refuse_links_out(folder: Path) -> None:
+    """The same for a folder that other programs fill: for itself, and for every link in it that leads out of it."""
+    refuse_links([folder])
+    inside = folder.resolve()
+    for parent, folders, names in os.walk(folder):
+        links = (path for name in (*folders, *names) if (path := Path(parent, name)).is_symlink())
+        refuse_links(link for link in links if inside not in link.resolve().parents)
 
 
 def size_bytes(path: Path) -> int:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import enum
+import errno
 import io
 import math
 import operator
@@ -18,13 +19,16 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from seatrial.core.durable import write_text_durably
-from seatrial.core.files import atomic_write, open_file
+from seatrial.core.errors import CampaignError
+from seatrial.core.files import atomic_write, read_whole
 
 # A ratio always has six decimals, so that columns align and two files can be compared as text.
 _RATIO_COLUMN = re.compile(r"(?:^|_)ratio(?:_|$)|_over_p50|speedup|stability_score")
 _DECIMALS = 6
 _MOST_DECIMALS = 15
 _LINE_BREAKS = re.compile(r"[\r\n\t\v\f]+")
+# Ten thousand runs have a few hundred columns.
+MOST_CELLS = 10_000_000
 # Cells are formatted column by column, this many rows at a time: memory does not grow with the table.
 _ROWS_AT_ONCE = 4096
 
@@ -38,6 +42,21 @@ class _Tabs(csv.excel_tab):
     lineterminator = "\n"
     quoting = csv.QUOTE_NONE
     quotechar = None
+
+
+# A spreadsheet takes these for a formula, and some formulas start programs. A number may begin with a sign.
+_FORMULA = re.compile(r"'+[=+\-@]|[=@]|[+-](?!(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?%?\Z)")
+_QUOTED_FORMULA = re.compile(r"'+[=+\-@]")
+
+
+def quote_formula(text: str) -> str:
+    """`text` for a cell of a table that people open in a spreadsheet: with a `'` before it where it would be a formula."""
+    return f"'{text}" if text[:1] in "=+-@'" and _FORMULA.match(text) else text
+
+
+def unquote_formula(cell: str) -> str:
+    """The text that `quote_formula` was given."""
+    return cell[1:] if cell[:1] == "'" and _QUOTED_FORMULA.match(cell) else cell
 
 
 def format_cell(value: Any, column: str = "") -> str:
@@ -75,7 +94,8 @@ def write_table_durably(path: Path, columns: Sequence[str], rows: Iterable[Mappi
 
 def _write_rows(target: TextIO, columns: Sequence[str], rows: Iterable[Mapping[str, Any]], delimiter: str) -> None:
     writer = csv.writer(target, _dialect(delimiter))
-    writer.writerow(columns)
+    # An axis of a folder from elsewhere may have any name.
+    writer.writerow(map(quote_formula, columns))
     source = iter(rows)
     while some := list(islice(source, _ROWS_AT_ONCE)):
         writer.writerows(zip(*(_column_text(some, column) for column in columns), strict=True))
@@ -90,11 +110,17 @@ def _column_text(rows: Sequence[Mapping[str, Any]], column: str) -> list[str]:
         return _float_texts(values, column)
     if kinds == {str}:
         # Names are repeated in many rows.
-        texts = {text: _single_line(text) for text in set(values)}
+        texts = {text: quote_formula(_single_line(text)) for text in set(values)}
         return [texts[text] for text in values]
     if kinds == {int}:
         return list(map(str, values))
-    return [format_cell(value, column) for value in values]
+    return [format_written_cell(value, column) for value in values]
+
+
+def format_written_cell(value: Any, column: str = "") -> str:
+    """`format_cell` as it stands in a file: text that would be a formula is quoted."""
+    text = format_cell(value, column)
+    return quote_formula(text) if isinstance(value, str) else text
 
 
 def _values(rows: Sequence[Mapping[str, Any]], column: str) -> list[Any]:
@@ -112,13 +138,20 @@ def _float_texts(values: Sequence[float], column: str) -> list[str]:
 
 
 def read_table(path: Path, delimiter: str = ",") -> list[dict[str, str]]:
-    """Every row as column → text: cells beyond the header and damaged rows are skipped, bytes that are not UTF-8 replaced. [] when there is
-    no such file."""
+    """Every row as column → text, as it was before it was written: cells beyond the header and damaged rows are skipped, bytes that are not
+    UTF-8 replaced. [] when there is no such file; a CampaignError for one that is too large."""
     try:
-        with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8", errors="replace", newline="") as source:
-            return list(_read_rows(csv.reader(source, _dialect(delimiter))))
-    except OSError:
+        data = read_whole(path)
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise CampaignError(f"{path} is not read: {error.strerror}") from error
         return []
+    # A row gets every column of the header.
+    cells = (data.partition(b"\n")[0].count(delimiter.encode()) + 1) * data.count(b"\n")
+    if cells > MOST_CELLS:
+        raise CampaignError(f"{path} is not read: it has {cells:,} cells, and no table is read beyond {MOST_CELLS:,}")
+    source = io.StringIO(data.decode("utf-8", errors="replace"), newline="")
+    return list(_read_rows(csv.reader(source, _dialect(delimiter))))
 
 
 def _read_rows(cells: Iterator[list[str]]) -> Iterator[dict[str, str]]:
@@ -131,9 +164,9 @@ def _read_rows(cells: Iterator[list[str]]) -> Iterator[dict[str, str]]:
         except csv.Error:
             continue
         if header is None:
-            header = row
+            header = list(map(unquote_formula, row))
         elif row:
-            yield dict(zip_longest(header, row[: len(header)], fillvalue=""))
+            yield dict(zip_longest(header, map(unquote_formula, row[: len(header)]), fillvalue=""))
 
 
 def _dialect(delimiter: str) -> type[csv.Dialect]:

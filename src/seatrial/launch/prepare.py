@@ -35,7 +35,8 @@ from seatrial.launch.launchers.commands import command_for, environment, portabl
 from seatrial.launch.transports.select import user_ssh_args
 from seatrial.machine.network import is_this_host
 from seatrial.machine.orphans import list_segments
-from seatrial.machine.secrets import is_secret_name, mask, mask_argv
+from seatrial.machine.provenance import is_recorded_variable, mask_planned
+from seatrial.machine.secrets import MASK, is_secret_name, mask, mask_argv
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Scalar
 from seatrial.records.codec import to_json
@@ -143,7 +144,9 @@ def _write_common(
         recorded[name] = EnvironmentVariable(name=name, value=value, set_by="launcher", replaced=None if replaced == value else replaced)
     attempt.folder.mkdir(parents=True, exist_ok=True)
     write_json(attempt.spec, to_json(masked_spec(spec)))
-    write_json(attempt.environment, {"variables": [to_json(_masked(recorded[name])) for name in sorted(recorded)]})
+    planned = planned_variables(spec)
+    masked = [_masked(recorded[name], planned.get(name)) for name in sorted(recorded)]
+    write_json(attempt.environment, {"variables": to_json(masked)})
     if spec.workload.module:
         write = write_private_json if masked_spec(spec).settings != spec.settings else write_json
         write(attempt.settings, to_json(spec.settings))
@@ -210,11 +213,16 @@ def masked_spec(spec: RunSpec) -> RunSpec:
         spec,
         settings=_masked_values(spec.settings),
         axes=_masked_values(spec.axes),
-        env={name: mask(name, value) for name, value in spec.env.items()},
+        env=planned_variables(spec),
         site=spec.site and replace(spec.site, env={name: mask(name, value) for name, value in spec.site.env.items()}),
         workload=replace(spec.workload, args=tuple(mask_argv(spec.workload.args))),
         launcher=replace(spec.launcher, args=tuple(mask_argv(spec.launcher.args)), program=tuple(mask_argv(spec.launcher.program))),
     )
+
+
+def planned_variables(spec: RunSpec) -> dict[str, str]:
+    """The plan's variables as the team may read them. The run's hash is over the values themselves, and command.sh has them."""
+    return mask_planned(spec.env, (*spec.settings.values(), *spec.axes.values()))
 
 
 def _masked_values(values: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -227,9 +235,13 @@ def _shared_variables(command: Command) -> dict[str, str]:
     return {name: value for name, value in first.items() if all(other.get(name) == value for other in others)}
 
 
-def _masked(variable: EnvironmentVariable) -> EnvironmentVariable:
-    replaced = None if variable.replaced is None else mask(variable.name, variable.replaced)
-    return replace(variable, value=mask(variable.name, variable.value), replaced=replaced)
+def _masked(variable: EnvironmentVariable, planned: str | None) -> EnvironmentVariable:
+    """`planned` is what may be shown of the plan's value. The caller's that it replaced is shown where the caller's is recorded."""
+    replaced = variable.replaced
+    if replaced is not None:
+        replaced = mask(variable.name, replaced) if is_recorded_variable(variable.name) else MASK
+    value = planned if variable.set_by == "plan" and planned is not None else mask(variable.name, variable.value)
+    return replace(variable, value=value, replaced=replaced)
 
 
 def resolve_program(command: Command, caller: Mapping[str, str]) -> Command:

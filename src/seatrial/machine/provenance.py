@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +20,7 @@ from typing import Any
 from seatrial.machine.gpus import Gpu, read_driver, visible_gpus
 from seatrial.machine.host import detect_container, read_host
 from seatrial.machine.network import describe_interfaces
-from seatrial.machine.secrets import mask
+from seatrial.machine.secrets import MASK, is_ordinary_value, mask
 from seatrial.machine.software import find_cuda_versions, find_interpreter, read_git_state
 from seatrial.records.attempt import Provenance
 
@@ -58,6 +58,8 @@ RECORDED_NAMES = (
     "CONDA_PREFIX",
     "ENABLE_CUDA_SYNC_TIMING",
 )
+# Set in a plan, they say where a run looks for programs and files.
+SHOWN_OF_PLANS = frozenset({"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ"})
 # Locations, and which cards are visible: the cards themselves are in the fingerprint already.
 NOT_TUNING = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_HOME", "CUDA_PATH", "TORCH_HOME", "NCCL_DEBUG_FILE"})
 # Of these the set of values counts: the same model of card in another slot, or one more of it, is the same machine.
@@ -109,6 +111,16 @@ NO_VARIABLES: Mapping[str, str] = MappingProxyType({})
 def is_recorded_variable(name: str) -> bool:
     """Whether a variable of the caller's environment is recorded."""
     return name.startswith(RECORDED_PREFIXES) or name in RECORDED_NAMES
+
+
+def mask_planned(env: Mapping[str, str], settings: Iterable[object]) -> dict[str, str]:
+    """What a plan adds to the environment, as it is recorded. Values are shown of variables that are recorded of the caller's environment
+    too, of switches and counts, and where the value also stands in a setting; any other may be a secret that nothing shows to be one."""
+    shown = {str(value) for value in settings} | {value for name, value in env.items() if is_ordinary_value(name, value)}
+    return {
+        name: mask(name, value) if name in SHOWN_OF_PLANS or is_recorded_variable(name) or value in shown or not value else MASK
+        for name, value in env.items()
+    }
 
 
 def tuning_of(caller: Mapping[str, str], set_by_plan: Mapping[str, str]) -> dict[str, str]:

@@ -8,11 +8,14 @@
 
 from __future__ import annotations
 
-import itertools
+import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
 MASK = "***"
+LONGEST_COMMAND = 512
+MOST_BEFORE = 32
+"""Arguments before a `-p` among which its program is looked for."""
 
 # Prefix (kept, so that one sees what was masked) and the rest. Lengths are below the services' own, and above any ordinary word's.
 _TOKENS = (
@@ -60,6 +63,22 @@ _URL_TOKEN = re.compile(rf"{_URL_SCHEME})[\w.~%+-]{{20,400}}(?=@)", re.IGNORECAS
 # `curl -u me:pw`; two numbers are a user and a group.
 _USER_OPTION = re.compile(r"(?P<before>(?<!\S)(?:-u|--user|--proxy-user)[ \t=]+[\w.@-]+:)(?!\d+(?!\S))[^\s'\"]+")
 
+# A header has several values, and the rest of the line is theirs.
+_COOKIE = re.compile(r"(?P<before>(?<![\w-])(?:Set-)?Cookie[\"']?[ \t]*:[ \t]*[\"']?)[^\r\n\"']+", re.IGNORECASE)
+# Only what is user and password in base64: `Basic training` is none.
+_BASIC = re.compile(r"(?P<before>(?<![A-Za-z0-9])Basic[ \t]+)(?P<value>[A-Za-z0-9+/]{4,2000}={0,2})(?![\w+/=])", re.IGNORECASE)
+# `-p` takes a password, a port, a folder, a pattern: by the program before it, else by what the value looks like.
+_P_OPTION = re.compile(r"""(?P<before>(?<![\w-])-p(?:["']?,?[ \t]+|=)["']?)(?P<value>[^\s"',]+)""")
+_P_ATTACHED = re.compile(r"(?P<before>(?<![\w-])-p)(?P<value>[^\s\"',=-][^\s\"',]*)")
+_PROGRAM = re.compile(
+    r"(?<![\w.-])(?:(?P<attached>sshpass|mysql\w*|mariadb[\w-]*)"
+    r"|(?P<password>smbclient|rabbitmqadmin|(?:docker|podman|helm|oras)\b.{0,40}? login)"
+    r"|mkdir|cp|install|ssh|scp|sftp|rsync|grep|ps|patch|read|tmux|screen|nc|find|tar|tee)(?![\w.-])"
+)
+_NEXT_COMMAND = re.compile(r"[|;&]")
+_PORT = re.compile(r"[\d.:-]+(?:/(?:tcp|udp))?")
+_LOOKS_LIKE_PASSWORD = re.compile(r"(?=\S*[A-Za-z])(?=\S*[\d!@#$%^&*+?~])[^\s/\\=]{6,}")
+
 _KEY_NAME = r"[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
 # Complete, without its end, or (where the tail of a log begins inside it) without its beginning.
 _PRIVATE_KEY = re.compile(rf"(?P<before>-----BEGIN {_KEY_NAME}).*?(?:-----END {_KEY_NAME}|\Z)", re.DOTALL)
@@ -70,9 +89,37 @@ def mask_known_formats(text: str) -> str:
     """`text` without secrets that their format alone reveals: tokens with a service's prefix, passwords in URLs, private keys."""
     text = _PRIVATE_KEY.sub(rf"\g<before>{MASK}", text)
     text = _END_OF_PRIVATE_KEY.sub(rf"{MASK}\g<before>", text)
-    for pattern in (_URL_PASSWORD, _URL_TOKEN, _USER_OPTION):
+    for pattern in (_URL_PASSWORD, _URL_TOKEN, _USER_OPTION, _COOKIE):
         text = pattern.sub(rf"\g<before>{MASK}", text)
+    text = _BASIC.sub(lambda found: f"{found['before']}{MASK}" if _is_user_and_password(found["value"]) else found[0], text)
+    text = _P_OPTION.sub(lambda found: f"{found['before']}{MASK}" if _is_p_password(found, attached=False) else found[0], text)
+    text = _P_ATTACHED.sub(lambda found: f"{found['before']}{MASK}" if _is_p_password(found, attached=True) else found[0], text)
     return _TOKEN.sub(lambda match: f"{match[match.lastgroup or 0]}{MASK}", text)
+
+
+def _is_user_and_password(base64_text: str) -> bool:
+    try:
+        user, colon, password = base64.b64decode(base64_text, validate=True).decode("utf-8").partition(":")
+    except ValueError:
+        return False
+    return bool(user and colon and password) and (user + password).isprintable()
+
+
+def _is_p_password(found: re.Match[str], *, attached: bool) -> bool:
+    # The program is on the same line.
+    line = found.string[found.string.rfind("\n", 0, found.start()) + 1 : found.start()][-LONGEST_COMMAND:]
+    return is_password_of_p(line, found["value"], attached=attached)
+
+
+def is_password_of_p(before: str, value: str, *, attached: bool = False) -> bool:
+    """Whether the value of an option `-p` is a password, after the text `before` on its command line: by the last known program in it.
+    Where none is known, only what is neither a word, a number, a port nor a path is taken for one."""
+    if not value or value == MASK or value.startswith("-"):
+        return False
+    program = next(reversed(list(_PROGRAM.finditer(_NEXT_COMMAND.split(before)[-1]))), None)
+    if attached or program is not None:
+        return program is not None and bool(program["attached"] or (program["password"] and not attached))
+    return not _PORT.fullmatch(value) and bool(_LOOKS_LIKE_PASSWORD.fullmatch(value))
 
 
 # Anywhere in a name.
@@ -84,7 +131,11 @@ _KEY_BEFORE = (
 )
 _SECRET_AT_END = re.compile(
     rf"(?:TOKEN|{_KEY_BEFORE}KEY(?:[_-]?(?:FILE|PATH|ID|DATA|PEM|JSON|B64|BASE64))?|(?:API|ACCESS|AUTH)[_-]?(?:KEYS|TOKENS)"
-    r"|[_.-](?:PASS|PWD|PSWD|AUTH|JWT)|(?:GH|GITHUB|GITLAB|AZURE|DEVOPS|EXT)_PAT|(?:^|[_.-])(?:AUTHORIZATION|COOKIE)"
+    r"|[_.-](?:PASS|PWD|PSWD|AUTH|JWT|SESSION)|(?:GH|GITHUB|GITLAB|AZURE|DEVOPS|EXT)_PAT|(?:^|[_.-])AUTHORIZATION"
+    # Programs with a variable of their own: SSHPASS, PGPASS, BINDPW.
+    r"|(?:SSH|PG|DB|MYSQL|LDAP|SMTP|FTP|MAIL|REDIS|VNC|SUDO|ROOT|ADMIN|USER|BIND)PASS"
+    r"|(?:^|[_.-]|SSH|PG|DB|MYSQL|LDAP|SMTP|FTP|MAIL|REDIS|VNC|SUDO|ROOT|ADMIN|USER|BIND)PW"
+    r"|(?:^|[_.-])AUTH[_-]?CONFIG|(?:^|[_.-])COOKIES?(?:[_-]?(?:JAR|FILE|STRING|VALUE|SECRET|HEADER|NAME|TXT))?"
     r"|ACCESS[_-]?SIGNATURE)(?:[_-]?\d{1,2})?$",
     re.IGNORECASE,
 )
@@ -172,25 +223,31 @@ def mask_lines(lines: Sequence[str], known: Iterable[str] = ()) -> tuple[str, ..
 
 def mask_argv(argv: Sequence[str]) -> list[str]:
     """A command as it may be shown; an option's value may be the argument after it."""
-    return [_mask_argument(option, argument) for option, argument in zip(["", *argv], argv, strict=False)]
+    return [_mask_argument(argv[max(0, at - MOST_BEFORE) : at], argument) for at, argument in enumerate(argv)]
 
 
 def collect_secrets(variables: Mapping[str, str], argv: Sequence[str] = ()) -> tuple[str, ...]:
     """Values that must not be shown anywhere: those of variables and of options in `argv` with a secret name."""
     values = [value for name, value in variables.items() if is_secret_name(name) and not is_ordinary_value(name, value)]
-    values += [argument for option, argument in itertools.pairwise(argv) if _is_secret_argument(option, argument)]
+    values += [argument for at, argument in enumerate(argv) if _is_secret_argument(argv[max(0, at - MOST_BEFORE) : at], argument)]
     return tuple(value for value in dict.fromkeys(values) if len(value) >= MIN_SECRET_LENGTH)
 
 
-def _mask_argument(option: str, argument: str) -> str:
-    if _is_secret_argument(option, argument):
+def _mask_argument(before: Sequence[str], argument: str) -> str:
+    if _is_secret_argument(before, argument):
         return MASK
+    option = before[-1] if before else ""
+    if argument[:2] == "-p" and is_password_of_p(" ".join(before)[-LONGEST_COMMAND:], argument[2:], attached=True):
+        return f"-p{MASK}"
     if option in ("-u", "--user", "--proxy-user"):
         return mask_text(f"{option} {argument}").removeprefix(f"{option} ")
     return mask_text(argument)
 
 
-def _is_secret_argument(option: str, argument: str) -> bool:
+def _is_secret_argument(before: Sequence[str], argument: str) -> bool:
+    option = before[-1] if before else ""
+    if option == "-p":
+        return is_password_of_p(" ".join(before[:-1])[-LONGEST_COMMAND:], argument)
     name = option.lstrip("-")
     # After a flag, the next argument begins with a dash.
     if name == option or not argument or argument.startswith("-") or "=" in name:

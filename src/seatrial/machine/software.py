@@ -126,11 +126,13 @@ class Interpreter:
     packages: Mapping[str, str] = field(default_factory=dict)
     torch_cuda: str = ""
     """The CUDA its torch was built for; empty for a CPU build, and without torch."""
+    asked: bool = True
+    """False for another interpreter that was not started, so that nothing is known of it."""
 
 
-def find_interpreter(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Interpreter:
+def find_interpreter(argv: Sequence[str], cwd: Path, env: Mapping[str, str], *, start: bool = True) -> Interpreter:
     """The Python that `argv` starts, this one when `argv` is empty; `env` is the process's whole environment. Each interpreter is queried
-    once in this process."""
+    once in this process. Another one is started to be queried: with `start` False it stays unknown."""
     if not argv:
         return _own_interpreter()
     path = resolve_python(argv[0], cwd, env.get("PATH"))
@@ -138,7 +140,9 @@ def find_interpreter(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> 
         return Interpreter()
     variables = _relevant(env)
     is_own = is_own_interpreter(path) and variables == _relevant(os.environ)
-    return _own_interpreter() if is_own else _query_interpreter(path, variables)
+    if is_own:
+        return _own_interpreter()
+    return _query_interpreter(path, variables) if start else Interpreter(asked=False)
 
 
 def resolve_python(name: str, cwd: Path, search_path: str | None = None) -> str | None:

@@ -318,7 +318,8 @@ def script_digest(launcher: str, launcher_args: tuple[str, ...], workload: Workl
 def _file_digest(file: Path) -> str | None:
     """None for what is not a readable file; preflight says whether it can be started."""
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+        with files.open_file(file) as source:
+            return hashlib.file_digest(source, "sha256").hexdigest()
     except OSError:
         return None
 

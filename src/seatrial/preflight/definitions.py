@@ -75,6 +75,7 @@ class Section:
     checks: tuple[Check, ...]
 
 
+NOT_ASKED = "not asked here, since nothing that a plan names is started; `seatrial doctor PLAN` asks"
 WORKER_SETTINGS = ("num_workers", "dataloader_num_workers", "workers", "nw")
 
 
@@ -93,6 +94,9 @@ class Need:
     """The campaign that must have passed first."""
     caller: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """Environment that every run inherits."""
+    starts_programs: bool = True
+    """Whether the plan's own Pythons, and git in its folders, may be started to ask for versions. A verb that only looks starts nothing
+    that a plan names: its checks then leave out what only these know."""
 
     @property
     def planned(self) -> bool:

@@ -147,8 +147,9 @@ goes on.
 `seatrial doctor PLAN --warm` then fills caches on every host of the plan, which the first run there would otherwise do in its start-up:
 DeepSpeed's ops, torch.compile's kernels. It says per host what was built and in how many seconds, or why not.
 
-A file is written and removed to try the output folder; without --warm nothing else is changed. Names in capitals are filled in by the
-check.
+With a PLAN, the Pythons that it names are started to ask for their versions, and git in its folders; `seatrial plan show PLAN` starts
+nothing. A file is written and removed to try the output folder; without --warm nothing else is changed. Names in capitals are filled in by
+the check.
 The last column says what a check can do: **refuse** a campaign, **warn**, or only **inform**.
 """
 _HOSTS = """\

@@ -15,7 +15,7 @@ from seatrial.core import files
 from seatrial.core.paths import CampaignPaths
 from seatrial.core.text import join_names
 from seatrial.machine.provenance import fingerprint_differences, gather_provenance, tuning_of
-from seatrial.preflight.definitions import Need, refusal
+from seatrial.preflight.definitions import NOT_ASKED, Need, refusal
 from seatrial.records.attempt import Provenance
 from seatrial.records.caution import Check
 from seatrial.records.codec import from_json_or_none
@@ -40,7 +40,12 @@ def check_needed(need: Need) -> Iterator[Check]:
     needs = need.needs
     if needs is None:
         return
-    problem = _verdict_problem(needs) or _elsewhere(needs, need)
+    problem = _verdict_problem(needs)
+    if not problem and not need.starts_programs:
+        # What would run here now is known only to git and the run's own Python.
+        yield NEEDED.result(True, NOT_ASKED, campaign=needs.campaign, fix="run it first")
+        return
+    problem = problem or _elsewhere(needs, need)
     run_it = f"run it first (`seatrial run {shlex.quote(needs.plan)}`)" if needs.plan else "run it first"
     found = problem or f"{Verdict.PASS.value}{f' by {needs.ready}' if needs.ready else ''}, on this machine with this software"
     yield NEEDED.result(not problem, found, refuses=needs.enforced, campaign=needs.campaign, fix=run_it)

@@ -36,7 +36,17 @@ from seatrial.machine.gpus import (
     visible_gpus,
 )
 from seatrial.machine.software import Interpreter, find_interpreter
-from seatrial.preflight.definitions import Need, asks_for_gpus, information, needs_torch, refusal, settings_module, uses_deepspeed, warning
+from seatrial.preflight.definitions import (
+    NOT_ASKED,
+    Need,
+    asks_for_gpus,
+    information,
+    needs_torch,
+    refusal,
+    settings_module,
+    uses_deepspeed,
+    warning,
+)
 from seatrial.records.caution import Check
 from seatrial.records.plan import RunSpec
 
@@ -266,7 +276,7 @@ def pythons_of(need: Need) -> list[UsedPython]:
 def _used(need: Need, specs: list[RunSpec]) -> UsedPython:
     first = specs[0]
     return UsedPython(
-        interpreter=find_interpreter(first.launcher.program, Path(first.cwd), need.environment(first)),
+        interpreter=find_interpreter(first.launcher.program, Path(first.cwd), need.environment(first), start=need.starts_programs),
         program="".join(first.launcher.program[:1]),
         workloads=tuple(sorted({spec.workload.name for spec in specs if needs_torch(spec)})),
         bundled=any(spec.workload.module for spec in specs),
@@ -276,6 +286,8 @@ def _used(need: Need, specs: list[RunSpec]) -> UsedPython:
 
 def judge_python(used: UsedPython, takes: str) -> Iterator[Check]:
     """The checks of one Python; one that could not be queried is left to the run itself."""
+    if not used.interpreter.asked:
+        yield RUN_PYTHON.result(True, NOT_ASKED, program=used.program)
     if not used.interpreter.python:
         return
     packages = used.interpreter.packages
@@ -386,7 +398,7 @@ def check_deepspeed(need: Need) -> Iterator[Check]:
 def _check_packages(need: Need, launched: Sequence[RunSpec]) -> Iterator[Check]:
     """One check per Python that could be queried."""
     for program, spec in {spec.launcher.program[:1]: spec for spec in launched}.items():
-        python = find_interpreter(program, Path(spec.cwd), need.environment(spec))
+        python = find_interpreter(program, Path(spec.cwd), need.environment(spec), start=need.starts_programs)
         there = "deepspeed" in python.packages or (not program and importlib.util.find_spec("deepspeed") is not None)
         if python.python:
             # A source tree has no metadata: only this Python can be searched for certain.

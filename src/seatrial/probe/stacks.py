@@ -83,7 +83,7 @@ def is_signal_unused(number: int, status: Path = OWN_STATUS) -> bool:
 def _register(number: int, path: Path) -> None:
     """Point the signal's handler at a new file; the previous one is closed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     try:
         faulthandler.register(number, file=fd, all_threads=True, chain=False)
     except BaseException:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from seatrial.core.files import atomic_write
 from seatrial.core.paths import CampaignPaths
-from seatrial.core.tables import format_cell, write_table
+from seatrial.core.tables import format_cell, quote_formula, write_table
 from seatrial.records.caution import Scalar
 from seatrial.records.columns import (
     AXIS,
@@ -266,9 +266,21 @@ def csv_parts(frames: Iterable[pl.DataFrame], schema: Schema) -> Iterator[str]:
     """The header, then each frame's lines; no number has an exponent and an empty cell is no value."""
     import polars as pl
 
-    yield pl.DataFrame(schema=schema).write_csv()
+    yield pl.DataFrame(schema={quote_formula(name): kind for name, kind in schema.items()}).write_csv()
     for frame in frames:
-        yield frame.write_csv(include_header=False, float_scientific=False)
+        yield _for_spreadsheets(frame).write_csv(include_header=False, float_scientific=False)
+
+
+def _for_spreadsheets(frame: pl.DataFrame) -> pl.DataFrame:
+    """With text that a spreadsheet would take for a formula in quotes. Most columns have few texts, and none of that kind."""
+    import polars as pl
+
+    texts = {
+        name: {text: quoted for text in frame[name].drop_nulls().unique() if (quoted := quote_formula(text)) != text}
+        for name, kind in frame.schema.items()
+        if kind == pl.String
+    }
+    return frame.with_columns([pl.col(name).replace(quoted) for name, quoted in texts.items() if quoted])
 
 
 def _write_parquet(path: Path, frames: Iterable[pl.DataFrame], schema: Schema) -> None:
@@ -373,7 +385,7 @@ def write_chart_tables(frames: Mapping[str, pl.DataFrame], paths: CampaignPaths)
             path.unlink(missing_ok=True)
             continue
         with atomic_write(path) as temporary:
-            frames[name].write_csv(temporary, float_scientific=False)
+            _for_spreadsheets(frames[name]).write_csv(temporary, float_scientific=False)
     # It stays where it holds pictures, or on a bad disk.
     with contextlib.suppress(OSError):
         paths.charts.rmdir()

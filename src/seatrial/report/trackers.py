@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from seatrial.core.errors import UsageError, did_you_mean
+from seatrial.core.files import refuse_links, refuse_links_out
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.caution import Scalar
 
@@ -216,6 +217,7 @@ def open_mlflow(campaign_folder: Path) -> Mlflow:
 
 def _local_mlflow_store(folder: Path) -> tuple[str, Path | None]:
     """A database where the whole of MLflow is installed, as newer versions want it; plain files for the small client, which has none."""
+    refuse_links_out(folder)
     folder.mkdir(parents=True, exist_ok=True)
     database = folder / MLFLOW_DATABASE
     if database.exists() or (_is_full_mlflow() and not any(folder.glob("*/meta.yaml"))):
@@ -324,7 +326,12 @@ def open_wandb(campaign_folder: Path) -> Wandb:
         os.environ.setdefault(name, value)
     import wandb
 
-    folder = Path(os.environ["WANDB_DIR"]) / "wandb" if os.environ.get("WANDB_DIR") else CampaignPaths(campaign_folder).wandb
+    if os.environ.get("WANDB_DIR"):
+        folder = Path(os.environ["WANDB_DIR"]) / "wandb"
+    else:
+        folder = CampaignPaths(campaign_folder).wandb
+        # wandb writes to new folders only; those of earlier runs have its own links to its logs.
+        refuse_links([folder])
     folder.parent.mkdir(parents=True, exist_ok=True)
     if os.environ.get("WANDB_MODE", "online") == "online" and not wandb.api.api_key:
         raise RuntimeError("wandb has no API key here: run `wandb login`, or set WANDB_MODE=offline to keep the runs on this machine")
@@ -380,7 +387,9 @@ def open_tensorboard(campaign_folder: Path) -> TensorBoard:
     # Imported here so that a broken installation fails when the tracker is opened.
     import tensorboard.summary.writer.record_writer  # noqa: F401
 
-    return TensorBoard(CampaignPaths(campaign_folder).tensorboard)
+    folder = CampaignPaths(campaign_folder).tensorboard
+    refuse_links_out(folder)
+    return TensorBoard(folder)
 
 
 def _folder_name(run: str) -> str:

@@ -28,6 +28,7 @@ from seatrial.collect.manifest import (
     write_timing_points,
 )
 from seatrial.collect.original.translate import translation_cautions
+from seatrial.core import files
 from seatrial.core.durable import DISK_ERRNOS
 from seatrial.core.errors import SeatrialError
 from seatrial.core.linux import garbage_collector_off
@@ -98,6 +99,7 @@ def recompute(
 ) -> CampaignResults:
     """Read everything and write everything; with another tail or baseline than the plans', where they are given."""
     paths = CampaignPaths(folder)
+    files.refuse_links([paths.charts])
     recover_files(folder)
     results = gather_results(paths, tail_points=tail_points, baseline=baseline, charts=True, cache=cache, allow_confounded=allow_confounded)
     results = replace(results, cautions=(*results.cautions, *move_folders_aside(paths)))
@@ -247,8 +249,8 @@ def scaling_within(grouped: GroupedCampaign) -> list[Scaling]:
 
 def move_folders_aside(paths: CampaignPaths) -> list[Caution]:
     """Rename folders in the way of files of the report, and a file in the way of the charts' folder; nothing is lost."""
-    files = [_move_aside(paths.charts, "file")] if paths.charts.is_file() else []
-    return files + [moved for path in _report_files(paths) if (moved := move_folder_aside(path))]
+    in_the_way = [_move_aside(paths.charts, "file")] if paths.charts.is_file() else []
+    return in_the_way + [moved for path in _report_files(paths) if (moved := move_folder_aside(path))]
 
 
 def move_folder_aside(path: Path) -> Caution | None:

@@ -97,7 +97,7 @@ def tracked_campaign(paths: CampaignPaths) -> TrackedCampaign | None:
         name=plans[-1].name,
         started_t=first.outcome.started_t if first.outcome else 0.0,
         tags={name: mask_text(str(value)) for name, value in tags.items() if value is not None},
-        text=mask_text(paths.summary_md.read_text(encoding="utf-8", errors="replace") if paths.summary_md.is_file() else ""),
+        text=mask_text(files.read_whole(paths.summary_md).decode("utf-8", errors="replace") if paths.summary_md.is_file() else ""),
     )
 
 

@@ -4,8 +4,8 @@ In: a campaign's folder and a port. Out: an address with a token, and a server b
 campaign ends, so that one can see how it ended; Ctrl-C, TERM and HUP end it.
 
 uvicorn limits how long a connection may idle after a response, but not how long a request may take to arrive, and the application is not
-called before a request is complete. Its protocol class is therefore extended, though only `Config(http=…)` is documented;
-tests/unit/web/test_server.py checks what is used of it.
+called before a request is complete; at its limit of connections it refuses everybody. Its protocol class is therefore extended, though only
+`Config(http=…)` is documented; tests/unit/web/test_server.py checks what is used of it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,17 @@ REQUEST_TIMEOUT_S = 5.0
 
 
 class TimeoutProtocol(H11Protocol):
-    """Closes a connection without a complete request after REQUEST_TIMEOUT_S, from its beginning or from the request's first byte."""
+    """Closes a connection without a complete request after REQUEST_TIMEOUT_S, from its beginning or from the request's first byte; and the
+    oldest such connection at once when there are too many, so that those who only connect keep nobody out."""
 
     _closing: asyncio.TimerHandle | None = None
+    _begun_m = 0.0
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        self._begun_m = self.loop.time()
         self._wait()
+        self._make_room()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -52,6 +56,12 @@ class TimeoutProtocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def _make_room(self) -> None:
+        is_open = [one for one in self.connections if isinstance(one, TimeoutProtocol) and not one.transport.is_closing()]
+        idle = [one for one in is_open if one is not self and not one._has_request()]
+        if len(is_open) > MOST_CONNECTIONS and idle:
+            min(idle, key=lambda one: one._begun_m).transport.close()
 
     def _has_request(self) -> bool:
         """Whether a request has arrived completely and has no response yet."""
@@ -76,6 +86,8 @@ class TimeoutProtocol(H11Protocol):
 HOST = "127.0.0.1"
 # A browser has six connections open, and a few people have a browser each; the rest is for requests that are refused.
 MOST_CONNECTIONS = 256
+# Requests that are answered at the same time; connections alone never come near it.
+MOST_REQUESTS = 2 * MOST_CONNECTIONS
 SHUTDOWN_S = 1
 
 
@@ -133,7 +145,7 @@ def server_for(app: ASGIApp) -> uvicorn.Server:
         ws="none",
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=MOST_REQUESTS,
         timeout_graceful_shutdown=SHUTDOWN_S,
     )
     return uvicorn.Server(config)

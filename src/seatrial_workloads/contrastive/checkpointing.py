@@ -36,6 +36,8 @@ SAME_ON_RESUME = (
     "seed",
     "speech_model",
     "text_model",
+    "speech_revision",
+    "text_revision",
     "micro_batch",
     "length_buckets",
     "gather_negatives",

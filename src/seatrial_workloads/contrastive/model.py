@@ -199,8 +199,8 @@ def clamp_straight_through(value: Tensor, most: float) -> Tensor:
 def new_model(settings: Settings, policies: Policies, vocab_size: int) -> SpeechTextModel:
     """Created on the CPU, so that a seed gives the same weights everywhere; frozen parts in their load dtype."""
     model = SpeechTextModel(
-        speech_model(settings.speech_model, policies.speech_attention),
-        text_model(settings.text_model, policies.text_attention, vocab_size),
+        speech_model(settings.speech_model, policies.speech_attention, settings.speech_revision),
+        text_model(settings.text_model, policies.text_attention, vocab_size, settings.text_revision),
         gather_negatives=settings.gather_negatives,
     )
     frozen = torch_dtype(policies.load_dtype)

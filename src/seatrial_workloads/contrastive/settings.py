@@ -84,6 +84,8 @@ ALIKE_BY = {
 }
 COMPILE_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 CONFIG_NAMES = ("base", "tiny")
+DEFAULT_REVISION = "main"
+"""Of the hub."""
 # 400 samples at 16 kHz: what wav2vec2's CNN needs for one frame.
 SHORTEST_SLICE_S = 0.025
 
@@ -109,6 +111,11 @@ class Settings:
     """wav2vec2 from a folder or hub id, or `base` or `tiny` for that shape with random weights."""
     text_model: str = "tiny"
     """BERT from a folder or hub id, or `base` or `tiny` for that shape with random weights and a built-in tokenizer."""
+    speech_revision: str | None = None
+    """Commit, tag or branch of `speech_model` where that is a hub id; a commit never changes. Default: what the hub has now, which is \
+recorded."""
+    text_revision: str | None = None
+    """The same of `text_model` and its tokenizer."""
     pretrained_checkpoint: str | None = None
     """A .pth with weights of the full model to start from."""
     resume_from: str | None = None
@@ -226,6 +233,7 @@ can have, which is the default where a plan has axes or a baseline."""
         check_one_of(self, checkpoint_tag_style=("iter", "global_step"), speech_attn_impl=ATTENTIONS, text_attn_impl=ATTENTIONS)
         check_one_of(self, mixed_precision=MIXED_CHOICES)
         self._check_engine()
+        self._check_revisions()
         self._check_fast_paths()
         self._check_slices()
         self._check_optimiser()
@@ -310,6 +318,13 @@ can have, which is the default where a plan has axes or a baseline."""
         if problem:
             raise ValueError(f"mixed_precision is '{self.mixed_precision}', and {problem}")
 
+    def _check_revisions(self) -> None:
+        for name in ("speech", "text"):
+            source, revision = getattr(self, f"{name}_model"), getattr(self, f"{name}_revision")
+            if revision is not None and (not revision or source in CONFIG_NAMES):
+                what = f"{name}_model '{source}' has random weights" if revision else "it is empty"
+                raise ValueError(f"{name}_revision is '{revision}', and {what}: leave it out, or give {name}_model a hub id")
+
     def _check_fast_paths(self) -> None:
         if not self.requires_fast_parts:
             return
@@ -361,5 +376,6 @@ def equal_settings(groups: Mapping[str, Mapping[str, Any]], given: Collection[st
 def hashed_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings as they enter the hash of a run: what earlier versions computed too keeps their form, so that their runs still count."""
     fast_paths, mixed = settings.get("fast_paths"), settings.get("mixed_precision")
-    kept = {name: value for name, value in settings.items() if not (name == "mixed_precision" and mixed == "auto")}
+    unset = {name for name in ("speech_revision", "text_revision") if settings.get(name) is None}
+    kept = {name: value for name, value in settings.items() if name not in unset and not (name == "mixed_precision" and mixed == "auto")}
     return {**kept, **({"fast_paths": fast_paths == ALL} if fast_paths in (ALL, NONE) else {})}

@@ -53,7 +53,7 @@ from seatrial_workloads.contrastive.fast.fast_paths import (
 from seatrial_workloads.contrastive.model import new_model, num_parameters
 from seatrial_workloads.contrastive.policies import math_options, resolve_policies
 from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.sources import describe_source, random_weight_cautions
+from seatrial_workloads.contrastive.sources import describe_source, random_weight_cautions, revision_choices
 from seatrial_workloads.librispeech.tree import SAMPLE_RATE
 
 
@@ -91,8 +91,9 @@ class Trainer:
         self.policies = resolve_policies(settings, ranks)
         self.choices: dict[str, Choice] = {**self.policies.choices, **random_weight_cautions(settings)}
         with probe.startup("model"):
-            self.tokenizer = load_tokenizer(settings.text_model)
+            self.tokenizer = load_tokenizer(settings.text_model, settings.text_revision)
             self.model = new_model(settings, self.policies, len(self.tokenizer))
+            self.choices |= revision_choices(settings, self.model.tower.speech, self.model.text)
             self.num_parameters = num_parameters(self.model)
             load_pretrained_weights(self.model, settings, log)
             options = resumable_options(settings)

@@ -12,6 +12,11 @@ for step in range(30):
     print(f"step {step} loss {1 / (step + 1):.3f}")
 if "fail=1" in sys.argv:
     held = [os.environ[name] for name in ("HF_TOKEN", "DB_PASSWORD", "WANDB_API_KEY")]
+    # As a job does that prints its environment and the command it could not run.
+    for name, value in os.environ.items():
+        if "hunter" in value and name != "SALT":
+            print(f"{name}={value}", file=sys.stderr)
+    print("curl", " ".join(sys.argv[1:]), file=sys.stderr)
     print("Traceback (most recent call last):")
     print(f"RuntimeError: 401 for {held[0]} and {held[2]} at {os.environ['TRACKING_URI']}, password {held[1]} refused", file=sys.stderr)
     sys.exit(1)

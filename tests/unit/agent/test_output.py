@@ -174,8 +174,10 @@ def test_lost_output_is_counted_and_noted_once(tmp_path: Path, fallback_folder: 
     assert capfd.readouterr().err.count("the run goes on and its output is dropped until there is room") == 1
 
 
-def test_arrivals_have_offsets_of_the_whole_log_while_a_part_is_in_the_fallback(tmp_path: Path, fallback_folder: Path) -> None:
-    (tmp_path / "launcher.log").symlink_to("/dev/full")
+def test_arrivals_have_offsets_of_the_whole_log_while_a_part_is_in_the_fallback(
+    tmp_path: Path, fallback_folder: Path, full_disk: Callable[[Path], None]
+) -> None:
+    full_disk(tmp_path / "launcher.log")
     clock = Clock()
     log = _merged(tmp_path, clock)
     for text in (b"one\n", b"three\n"):

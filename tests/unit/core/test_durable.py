@@ -10,6 +10,7 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -561,8 +562,8 @@ def test_a_kept_file_replaces_an_older_one_and_no_newer_one(home: Path, later: s
     assert [one.merged for one in merge_fallback(home)] == [True] * (later == "nothing") and path.read_bytes() == holds
 
 
-def test_a_line_for_a_full_disk_is_kept_and_merged(home: Path) -> None:
-    (home / "lines").symlink_to("/dev/full")
+def test_a_line_for_a_full_disk_is_kept_and_merged(home: Path, full_disk: Callable[[Path], None]) -> None:
+    full_disk(home / "lines")
     waits: list[float] = []
     assert append_line_durably(home / "lines", "one", waits.append) and append_line_durably(home / "lines", "two", waits.append)
     assert len(waits) == 2, "the second goes straight to where the first is"

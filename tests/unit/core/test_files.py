@@ -207,13 +207,17 @@ def test_json_lines_skip_torn_and_foreign_lines(tmp_path: Path) -> None:
     assert files.last_json_lines(path, 2) == [{"a": "\ufffd", "b": 2}]
 
 
-def test_too_large_json_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LARGEST_JSON_BYTES", 10)
+def test_too_large_json_is_not_read_and_the_reason_is_given(tmp_path: Path) -> None:
     path = tmp_path / "file.json"
     path.write_text('{"a": 1}')
-    assert files.read_json(path) == {"a": 1}
-    path.write_text('{"a": 12345}')
-    assert files.read_json(path) is None
+    assert files.read_json_or_why(path) == ({"a": 1}, "")
+    with path.open("wb") as sparse:
+        sparse.truncate(240 << 20)
+    assert files.read_json_or_why(path) == (None, "it has 240 MiB, and no such file is read beyond 64 MiB")
+    # As text it is small, and as lists it would be a gigabyte.
+    path.write_bytes(b"[" + b"[]," * 5_000_000 + b"[]]")
+    value, why = files.read_json_or_why(path)
+    assert value is None and why == "it has 10,000,002 values, and no such file is read beyond 3,000,000"
 
 
 def test_size_is_0_where_a_file_cannot_be_read(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -38,7 +39,8 @@ def t(prefix: str, length: int) -> str:
         "PRIVATE_KEY", "DB_PASSWORD", "PGPASSWORD", "MYSQL_PWD", "SMTP_PASS", "REDIS_PASS", "RSYNC_PASSWD", "GPG_PASSPHRASE",
         "GOOGLE_APPLICATION_CREDENTIALS", "CLIENT_SECRET", "SECRET_VALUE", "HTTP_BASIC_AUTH", "GITHUB_PAT", "AZURE_DEVOPS_EXT_PAT",
         "MLFLOW_TRACKING_PASSWORD", "SESSION_COOKIE", "SERVICE_JWT", "GH_PAT", "basic_auth", "session-cookie", "ACCESS_TOKENS",
-        "private-key", "Authorization",
+        "private-key", "Authorization", "MY_PW", "DB_PW", "PW", "SSHPASS", "PGPASS", "MYSQLPASS", "BINDPW", "ROOTPW", "DOCKER_AUTH_CONFIG",
+        "GITLAB_SESSION", "app.session", "COOKIE", "COOKIES", "COOKIE_JAR", "COOKIEFILE", "COOKIE_SECRET",
     ],
 )  # fmt: skip
 def test_value_of_a_secret_name_is_masked(name: str) -> None:
@@ -57,6 +59,12 @@ def test_value_of_a_secret_name_is_masked(name: str) -> None:
         ("MONKEY", "see"),
         ("FORWARD_PASS", "fused"),
         ("PWD", "/home/me/work"),
+        ("PGPASSFILE", "/home/me/.pgpass"),
+        ("SESSION_NAME", "training"),
+        ("COOKIECUTTER_CONFIG", "x.yaml"),
+        ("BYPASS", "checks"),
+        ("COMPASS", "north"),
+        ("NUM_PW_LAYERS", "pointwise"),
         ("OLDPWD", "/home/me"),
         ("SSH_AUTH_SOCK", "/tmp/ssh/agent.1"),
         ("HF_HOME", "/data/disk-0123456789abcdef"),
@@ -236,3 +244,47 @@ def test_names_that_are_secret_only_as_an_option_or_in_a_url() -> None:
 @pytest.mark.parametrize(("value", "ordinary"), [("OFF", True), ("123456", True), ("0.5", True), ("", False), ("1234567", False)])
 def test_a_switch_or_a_count_is_no_secret_but_a_password_may_be_a_number(value: str, ordinary: bool) -> None:
     assert is_ordinary_value("use_token", value) is ordinary and not is_ordinary_value("db_password", value)
+
+
+PASSWORD_OPTIONS = (
+    ("sshpass -p hunter ssh me@host", "sshpass -p *** ssh me@host"),
+    ("sshpass -p 12345 ssh -p 2222 me@host", "sshpass -p *** ssh -p 2222 me@host"),
+    ("mysql -u root -phunter db", "mysql -u root -p*** db"),
+    ("docker login -u me -p secretword registry", "docker login -u me -p *** registry"),
+    ("./upload -p hunter-22x", "./upload -p ***"),
+    ("['./upload', '-p', 'hunter22']", "['./upload', '-p', '***']"),
+)
+OTHER_OPTIONS = (
+    "mkdir -p outputs2", "mkdir -p a/b", "cp -p file1 file2", "ssh -p 2222 host1", "docker run -p 8080:80 image", "-p 127.0.0.1:80:80",
+    "serve -p 8080", "train.py -p 0.25", "train.py -p folder/run1", "train.py -p fp16=1", "pytest -p no:cacheprovider", "unzip -p archive",
+    "grep -p pattern9", "run -p -x", "kill -pgid abc123",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "shown"), PASSWORD_OPTIONS)
+def test_a_password_after_p_is_masked(text: str, shown: str) -> None:
+    assert mask_text(text) == shown
+    if "[" not in text:
+        assert " ".join(mask_argv(text.split())) == shown
+
+
+@pytest.mark.parametrize("text", OTHER_OPTIONS)
+def test_other_values_of_p_stay(text: str) -> None:
+    assert mask_text(text) == text
+    assert mask_argv(text.split()) == text.split()
+
+
+def test_credentials_of_headers_are_masked_and_words_are_not() -> None:
+    basic = base64.b64encode(b"me:hunter-0001").decode()
+    assert mask_text(f"sent Basic {basic} to x") == "sent Basic *** to x"
+    assert mask_text(f'{{"Authorization": "Basic {basic}"}}') == '{"Authorization": "***"}'
+    for words in ("Basic training went well", "Basic data1234", "basic understanding="):
+        assert mask_text(words) == words
+    assert mask_text("> Cookie: id=hunter; theme=dark\nnext") == "> Cookie: ***\nnext"
+    assert mask_text("Set-Cookie: sid=hunter; Path=/") == "Set-Cookie: ***"
+    assert mask_text('{"Cookie": "id=hunter; a=b", "x": 1}') == '{"Cookie": "***", "x": 1}'
+    assert mask_text("the cookie jar is empty") == "the cookie jar is empty"
+
+
+def test_a_password_after_p_is_known_wherever_it_reappears() -> None:
+    assert collect_secrets({}, ["sshpass", "-p", "hunter-0001", "ssh", "-p", "2222", "host"]) == ("hunter-0001",)

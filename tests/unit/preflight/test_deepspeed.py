@@ -26,7 +26,7 @@ def plain_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr(module, "DEVICE_FILE", tmp_path / "none")
     monkeypatch.setattr(software, "read_driver", lambda: NONE)
     monkeypatch.setattr(
-        software, "find_interpreter", lambda program, cwd, env: Interpreter(python="3.11.7", packages={"deepspeed": "0.19.8"})
+        software, "find_interpreter", lambda program, cwd, env, start: Interpreter(python="3.11.7", packages={"deepspeed": "0.19.8"})
     )
 
 
@@ -65,7 +65,7 @@ def test_cpu_ranks_need_the_package_and_nothing_else() -> None:
 
 
 def test_without_the_package_it_is_refused_with_the_error_it_would_end_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software, "find_interpreter", lambda program, cwd, env: Interpreter(python="3.11.7"))
+    monkeypatch.setattr(software, "find_interpreter", lambda program, cwd, env, start: Interpreter(python="3.11.7"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     check = checked(run())["deepspeed in this Python"]
     assert (check.ok, check.refuses, check.found) == (False, True, "not installed")
@@ -77,7 +77,7 @@ def test_without_the_package_it_is_refused_with_the_error_it_would_end_in(monkey
 
 
 def test_a_python_that_cannot_be_asked_is_left_to_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software, "find_interpreter", lambda program, cwd, env: Interpreter())
+    monkeypatch.setattr(software, "find_interpreter", lambda program, cwd, env, start: Interpreter())
     assert "deepspeed in the Python of deepspeed" not in checked(run(program=("deepspeed",)))
 
 

@@ -95,10 +95,10 @@ def no_fallback(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def full(tmp_path):
-    """A file on a disk that is full, and what frees it again."""
+def full(tmp_path, full_disk):
+    """A file on a disk that is full, until it is removed."""
     path = tmp_path / "events.jsonl"
-    path.symlink_to("/dev/full")
+    full_disk(path)
     return path
 
 
@@ -138,9 +138,9 @@ def test_without_a_fallback_lines_are_lost_counted_and_logged_once(full, caplog)
 
 
 @pytest.mark.usefixtures("no_fallback")
-def test_training_goes_on_when_nothing_can_be_written_and_the_heartbeat_reports_it(make_probe, lines):
+def test_training_goes_on_when_nothing_can_be_written_and_the_heartbeat_reports_it(make_probe, lines, full_disk):
     lines.run_dir.mkdir()
-    (lines.run_dir / "events_rank0.jsonl").symlink_to("/dev/full")
+    full_disk(lines.run_dir / "events_rank0.jsonl")
     with make_probe() as probe:
         for _ in range(3):
             with probe.step():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -18,12 +19,15 @@ import yaml
 from seatrial.campaign.loop import save_plan
 from seatrial.campaign.run_outcome import mask_outcome
 from seatrial.cli.main import run_command
+from seatrial.core import files
+from seatrial.core.durable import append_line_durably
 from seatrial.core.paths import CampaignPaths
 from seatrial.launch.prepare import prepare_local
 from seatrial.records.outcome import Cause, Outcome, RunOutcome
 from seatrial.records.plan import CampaignPlan, RunSpec
 from seatrial.report.trackers import TensorBoard, TrackedRun
 from seatrial_workloads.dummy.barrier import Barrier
+from tests.original_campaign import sweep_run, write_original_campaign
 from tests.unit.launch.factory import allocation_for, attempt_in, make_spec
 from tests.unit.results.campaigns import write_campaign
 from tests.unit.security.folders import contents
@@ -123,6 +127,89 @@ def test_links_out_of_the_folder_are_replaced_and_never_written_through(campaign
     run_command(["report", str(campaign.folder)])
     assert contents(outside) == before
     assert campaign.summary_md.is_file() and not campaign.summary_md.is_symlink()
+
+
+def trap(outside: Path) -> Path:
+    """A folder with files under every name that a campaign's folders have."""
+    folder = outside / "trap"
+    for name in ("steps.csv", "throughput.png", "telemetry.csv", "mb8_r1/attempt-1/events.out.x", "attempt-1/spec.json", "factory.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(SECRET)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("linked", "verb"),
+    [
+        ("charts", ["report", "{out}"]),
+        ("charts", ["report", "{out}", "--png"]),
+        ("tensorboard", ["report", "{out}", "--track", "tensorboard"]),
+        ("tensorboard/mb8_r1", ["report", "{out}", "--track", "tensorboard"]),
+        ("tracking.log", ["report", "{out}", "--track", "tensorboard"]),
+        ("mlruns", ["report", "{out}", "--track", "mlflow"]),
+        ("mlruns/1", ["report", "{out}", "--track", "mlflow"]),
+        ("wandb", ["report", "{out}", "--track", "wandb"]),
+        ("plans", ["run", "plan.yaml", "--out", "{out}"]),
+        ("charts", ["run", "plan.yaml", "--out", "{out}"]),
+        (".owner.lock", ["run", "plan.yaml", "--out", "{out}"]),
+        ("new_r1", ["run", "plan.yaml", "--out", "{out}"]),
+        ("mb8_r1", ["run", "plan.yaml", "--out", "{out}"]),
+        ("mb8_r1/attempt-1", ["run", "plan.yaml", "--out", "{out}"]),
+    ],
+)
+def test_nothing_is_written_or_deleted_through_a_linked_folder(
+    campaign: CampaignPaths,
+    outside: Path,
+    tmp_path: Path,
+    linked: str,
+    verb: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    if "--track" in verb:
+        pytest.importorskip(verb[-1])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    Path("plan.yaml").write_text("name: new\nworkload: dummy\nplace: {kind: local, ranks: 1}\nsettings: {steps: 2}\n")
+    link, target = campaign.folder / linked, trap(outside)
+    if link.exists():
+        shutil.rmtree(link)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(target / "steps.csv" if link.suffix else target)
+    before = contents(outside)
+    code = run_command([word.format(out=campaign.folder) for word in verb])
+    assert contents(outside) == before
+    # The verb itself is refused; a tracker that is not usable costs only itself.
+    printed = capfd.readouterr()
+    assert files.LINK_REFUSED in printed.err + printed.out.replace("\n", " ")
+    assert code == 1 or "--track" in verb
+    assert link.is_symlink()
+
+
+def test_a_campaign_that_is_itself_a_link_is_the_users_own_choice(campaign: CampaignPaths, tmp_path: Path) -> None:
+    link = tmp_path / "mine"
+    link.symlink_to(campaign.folder)
+    assert run_command(["report", str(link)]) != 1
+    assert campaign.summary_md.is_file()
+
+
+@pytest.mark.parametrize("linked", ["seatrial", "seatrial/plans", "seatrial/.owner.lock"])
+def test_a_translation_is_not_written_through_a_link(outside: Path, tmp_path: Path, linked: str) -> None:
+    original = write_original_campaign(tmp_path / "bench", sweep_run(0, 128))
+    link, target = original / linked, trap(outside)
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(target / "steps.csv" if link.suffix else target)
+    before = contents(outside)
+    assert run_command(["report", str(original)]) == 1
+    assert contents(outside) == before
+
+
+def test_lines_are_not_appended_through_a_link(outside: Path, tmp_path: Path, fallback_folder: Path) -> None:
+    link = tmp_path / "run_manifest.tsv"
+    link.symlink_to(outside / "notes.txt")
+    before = contents(outside)
+    assert append_line_durably(link, "a line", sleep=lambda _: None), "kept in the fallback folder"
+    assert contents(outside) == before
 
 
 def put_links(paths: CampaignPaths, outside: Path) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.common.precision import choose_precision
-from seatrial_workloads.contrastive import checkpointing, model
-from seatrial_workloads.contrastive.model import AttentionPooling, SpeechTextModel, attention_mask, symmetric_loss
+from seatrial_workloads.contrastive import checkpointing, model, sources
+from seatrial_workloads.contrastive.model import AttentionPooling, SpeechTextModel, attention_mask, new_model, symmetric_loss
 from seatrial_workloads.contrastive.policies import engine_options, math_options, resolve_policies
-from seatrial_workloads.contrastive.settings import Settings
-from seatrial_workloads.contrastive.sources import speech_model, text_model
+from seatrial_workloads.contrastive.settings import Settings, hashed_settings
+from seatrial_workloads.contrastive.sources import revision_choices, speech_model, text_model
 from tests.workloads.cpu_ranks import cpu_ranks
 
 pytestmark = pytest.mark.torch
@@ -139,6 +139,36 @@ def test_weights_are_loaded_from_a_folder(tmp_path):
     assert speech.config._attn_implementation == "eager"
     assert text.config.vocab_size == VOCABULARY
     assert next(speech.parameters()).dtype == torch.float32
+
+
+def test_the_revision_of_a_hub_id_is_asked_for_and_its_commit_recorded(monkeypatch):
+    asked, small = [], {"speech": speech_model("tiny", "sdpa"), "text": text_model("tiny", "sdpa", VOCABULARY)}
+
+    def from_hub(name):
+        def loaded(source, *, revision, **options):
+            asked.append((source, revision))
+            small[name].config._commit_hash = f"commit-of-{revision}"
+            return small[name]
+
+        return loaded
+
+    monkeypatch.setattr(sources.Wav2Vec2Model, "from_pretrained", from_hub("speech"))
+    monkeypatch.setattr(sources.BertModel, "from_pretrained", from_hub("text"))
+    settings = Settings(speech_model="me/speech", speech_revision="v1.0", text_model="me/text")
+    made = new_model(settings, resolve_policies(settings, cpu_ranks()), VOCABULARY)
+    assert asked == [("me/speech", "v1.0"), ("me/text", "main")]
+    choices = revision_choices(settings, made.tower.speech, made.text)
+    assert (choices["speech_revision"].requested, choices["speech_revision"].effective) == ("v1.0", "commit-of-v1.0")
+    assert (choices["text_revision"].requested, choices["text_revision"].effective) == (None, "commit-of-main")
+    assert revision_choices(Settings(), made.tower.speech, made.text) == {}
+
+
+def test_a_revision_without_a_hub_id_is_refused_and_none_leaves_earlier_hashes_valid():
+    with pytest.raises(ValueError, match="speech_revision is 'v1', and speech_model 'tiny' has random weights"):
+        Settings(speech_revision="v1")
+    with pytest.raises(ValueError, match="text_revision is '', and it is empty"):
+        Settings(text_model="me/text", text_revision="")
+    assert hashed_settings({"lr": 1, "speech_revision": None, "text_revision": "v1"}) == {"lr": 1, "text_revision": "v1"}
 
 
 @pytest.mark.parametrize(("load", "setting"), [(speech_model, "speech_model"), (lambda s, a: text_model(s, a, 9), "text_model")])

@@ -38,7 +38,7 @@ from seatrial.collect.original.manifests import NAME, TextFile, read_manifests
 from seatrial.collect.original.runs import OriginalAttempt, OriginalRun, Span, read_runs, source_marks, span_of
 from seatrial.core import files
 from seatrial.core.errors import CampaignError
-from seatrial.core.files import acquire_lock
+from seatrial.core.files import acquire_lock, refuse_links
 from seatrial.core.paths import ATTEMPT_FILES, AttemptPaths, CampaignPaths, OriginalPaths, RunPaths
 from seatrial.core.text import format_bytes, join_names
 from seatrial.records.attempt import Provenance
@@ -127,6 +127,7 @@ def _refuse_if_taken(target: CampaignPaths) -> None:
 @contextlib.contextmanager
 def locked(target: CampaignPaths) -> Iterator[None]:
     """Hold the campaign's lock; a second process waits. Without locks on the file system both write, and write the same."""
+    refuse_links([target.folder, target.lock])
     target.folder.mkdir(parents=True, exist_ok=True)
     lock = filelock.FileLock(target.lock)
     try:
@@ -147,6 +148,8 @@ def _write(target: CampaignPaths, folder: Path, runs: Sequence[OriginalRun], tra
     # Hashes are computed over all runs, as the attempts of one group are compared.
     flat = iter(identified([spec_of(attempt, run.group, run.repeat, tail_points) for run in runs for attempt in run.attempts]))
     specs = {run.name: [next(flat) for _ in run.attempts] for run in runs}
+    written_to = [RunPaths(target.folder / run.name) for run in runs]
+    refuse_links([target.plans, *(run.folder for run in written_to), *(own.folder for run in written_to for own in run.attempts())])
     run_cautions = list(_write_runs(target, folder, runs, specs))
     _write_plan(target, translation.source, specs, baseline)
     written = {run.name: len(run.attempts) for run in runs}

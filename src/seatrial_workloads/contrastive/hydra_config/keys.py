@@ -62,10 +62,12 @@ def other(kind: Any, text: str) -> Key:
 KEYS: dict[str, Key] = {
     OUTPUT_DIR: other(str | None, "The run folder; null uses hydra.run.dir if given, else outputs/train/TIME."),
     f"{SPEECH}.pretrained_path": to("speech_model"),
+    f"{SPEECH}.revision": to("speech_revision"),
     f"{SPEECH}.attn_implementation": to("speech_attn_impl", text=ATTENTION),
     f"{SPEECH}.torch_dtype": to("model_load_dtype", text=DTYPE),
     f"{SPEECH}.mask_time_prob": to("mask_time_prob"),
     f"{TEXT}.pretrained_path": to("text_model"),
+    f"{TEXT}.revision": to("text_revision"),
     f"{TEXT}.attn_implementation": to("text_attn_impl", text=ATTENTION),
     f"{TEXT}.torch_dtype": to("model_load_dtype", text=DTYPE),
     "model.attn_implementation": to("attn_impl"),

@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoTokenizer, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 from seatrial_workloads.common.errors import StartupError, first_line
-from seatrial_workloads.contrastive.settings import CONFIG_NAMES
+from seatrial_workloads.contrastive.settings import CONFIG_NAMES, DEFAULT_REVISION
 
 _TEXT = """
 a able about above according account across action after again against age ages ago air all allow almost alone along already also always
@@ -71,11 +71,11 @@ VOWELS = "aeiouy"
 PUNCTUATION = "'.,;:!?-"
 
 
-def load_tokenizer(text_model: str) -> PreTrainedTokenizerBase:
+def load_tokenizer(text_model: str, revision: str | None = None) -> PreTrainedTokenizerBase:
     """The tokenizer of a folder or hub id, or our own for `base` and `tiny`."""
     # Before the first use: a tokenizer that has used threads warns in a forked worker.
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-    return small_tokenizer() if text_model in CONFIG_NAMES else _pretrained(text_model)
+    return small_tokenizer() if text_model in CONFIG_NAMES else _pretrained(text_model, revision)
 
 
 def tokenise(tokenizer: PreTrainedTokenizerBase, texts: Sequence[str]) -> tuple[Tensor, Tensor]:
@@ -115,9 +115,9 @@ def vocabulary() -> list[str]:
     return list(dict.fromkeys([*SPECIAL.values(), *beginnings, *(f"##{piece}" for piece in pieces)]))
 
 
-def _pretrained(text_model: str) -> PreTrainedTokenizerBase:
+def _pretrained(text_model: str, revision: str | None) -> PreTrainedTokenizerBase:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(text_model)
+        tokenizer = AutoTokenizer.from_pretrained(text_model, revision=revision or DEFAULT_REVISION)
     except (OSError, ValueError) as error:
         raise StartupError(
             f"text_model '{text_model}' has no tokenizer ({first_line(error)}): expected a folder with tokenizer.json or vocab.txt, "
