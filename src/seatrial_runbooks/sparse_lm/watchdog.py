@@ -50,7 +50,7 @@ VARIABLES = {
     "NSA_WATCH_START_S": (900.0, "longest time to the first step"),
     "NSA_WATCH_WAIT_S": (600.0, "how long to wait for a run to begin"),
     "NSA_WATCH_SOFT_S": (30.0, "how long ranks may take to end at .HALT before TERM"),
-    "NSA_WATCH_TERM_S": (10.0, "how long a rank may take to end after TERM, and 15 s more, before KILL"),
+    "NSA_WATCH_TERM_S": (20.0, "how long a rank may take to end after TERM, and 15 s more, before KILL"),
     "NSA_WATCH_FLATLINE_N": (4.0, "samples in a row without throughput"),
     "NSA_WATCH_GATE_COLLAPSE_N": (3.0, "samples in a row with collapsed gates"),
     "NSA_WATCH_GATE_ENTROPY_MIN": (0.2, "mean gate entropy below which gates have collapsed"),
@@ -69,7 +69,7 @@ class WatchdogSettings:
     start_s: float = 900.0
     wait_s: float = 600.0
     soft_s: float = 30.0
-    term_s: float = 10.0
+    term_s: float = 20.0
     health: HealthLimits = field(default_factory=HealthLimits)
 
 

@@ -1,6 +1,6 @@
 """The run that a watchdog finds in a trainer's output folder: its ranks, their processes, the figures it reports.
 
-In: the folder (heartbeat_rank*.jsonl, events_rank*.jsonl, training.csv, env.json) and /proc. Out: `WatchedRun`, read again and again.
+In: the folder (heartbeat_rank*.jsonl, events_rank*.jsonl, training.csv, k_stats.csv, env.json) and /proc. Out: `WatchedRun`, read again and again.
 Files of an earlier run may lie there: a rank belongs to the run only where its heartbeat names a process of this host that is alive and
 began before the heartbeat was written. No other process is ever touched.
 """
@@ -28,12 +28,12 @@ from seatrial_runbooks.sparse_lm.training_csv import RUN_ID, read_table
 # /proc has hundredths of a second, a heartbeat thousandths, and the wall clock may be corrected in between.
 CLOCK_TOLERANCE_S = 2.0
 TAIL_BYTES = 64 * 1024
-TRAINING_CSV = "training.csv"
+TRAINING_CSV, STATISTICS_CSV = "training.csv", "k_stats.csv"
 GATE_FIELDS = {
     "entropy_mean": "gate_entropy_mean",
     "entropy_min": "gate_entropy_min",
-    "max_gate_mean": "gate_max_gate_mean",
-    "max_gate_max": "gate_max_gate",
+    "max_gate_mean": "gate_max_mean",
+    "max_gate_max": "gate_max_max",
     "collapse_frac": "gate_collapse_frac",
 }
 
@@ -94,18 +94,16 @@ class WatchedRun:
         return str(run), attempt if isinstance(attempt, int) else 1
 
     def samples(self) -> list[HealthSample]:
-        """What rank 0 reported lately, in the order of steps: figures of its heartbeats and of training.csv."""
+        """What rank 0 reported lately, in the order of steps."""
         found: dict[int, dict[str, Any]] = {}
-        for row in self._rows():
-            found.setdefault(int(row["step"]), {}).update(row)
-        for line in self._own_lines(0):
-            if isinstance(line.get("step"), int) and ("loss" in line or "gate_entropy_mean" in line or "grad_norm" in line):
-                found.setdefault(line["step"], {}).update(line)
+        for name in (TRAINING_CSV, STATISTICS_CSV):
+            for row in self._rows(name):
+                found.setdefault(int(row["step"]), {}).update(row)
         return [_sample(step, found[step]) for step in sorted(found)]
 
-    def _rows(self) -> tuple[Mapping[str, str], ...]:
-        """Of training.csv; none while it is an earlier run's."""
-        table = read_table(self.paths.folder / TRAINING_CSV, last_bytes=TAIL_BYTES)
+    def _rows(self, name: str) -> tuple[Mapping[str, str], ...]:
+        """Of a table; none while it is an earlier run's."""
+        table = read_table(self.paths.folder / name, last_bytes=TAIL_BYTES)
         run, _ = self.identity()
         if run and RUN_ID in table.columns:
             return tuple(row for row in table.rows if row.get(RUN_ID) == run)

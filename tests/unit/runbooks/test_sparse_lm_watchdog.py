@@ -46,6 +46,13 @@ class Watched:
         with open(self.folder / f"heartbeat_rank{rank}.jsonl", "a") as out:
             out.write(json.dumps(line) + "\n")
 
+    def row(self, name: str, step: int, values: dict[str, float]) -> None:
+        path = self.folder / name
+        named = {"step": step, **{key: value for key, value in values.items() if name != "training.csv" or not key.startswith("gate_")}}
+        header = "" if path.exists() else ",".join([*named, "run_id"]) + "\n"
+        with open(path, "a") as out:
+            out.write(header + ",".join(map(str, [*named.values(), "now"])) + "\n")
+
     def check(self, after_s: float = 1.0) -> int | None:
         self.clock.now += after_s
         return self.watchdog.check()
@@ -104,10 +111,10 @@ def test_a_loader_that_never_yields_is_no_first_step(watched: Watched) -> None:
 
 
 def test_files_of_an_earlier_run_are_not_watched(watched: Watched) -> None:
-    watched.beat(9, pid=DEAD_PID, loss=float("nan"))
+    watched.beat(9, pid=DEAD_PID)
     (watched.folder / "training.csv").write_text("step,loss,lr,toks_per_s,run_id\n9,nan,1e-4,10,before\n")
     assert watched.check() is None
-    watched.beat(0, loss=2.0)
+    watched.beat(0)
     watched.beat(0, rank=1, pid=DEAD_PID)
     assert watched.check() is None
     assert list(watched.watchdog._run.ranks) == [0]
@@ -120,15 +127,18 @@ def test_files_of_an_earlier_run_are_not_watched(watched: Watched) -> None:
         ({"loss": float("nan")}, "nan_loss"),
         ({"grad_norm": 0.0}, "zero_grad"),
         ({"toks_per_s": 0.0, "loss": 2.0}, "throughput_flatline"),
-        ({"gate_entropy_mean": 0.01, "gate_max_gate": 1.0}, "gate_collapse"),
-        ({"gate_entropy_mean": 1.05, "gate_max_gate": 0.99, "loss": 2.0, "grad_norm": 0.4, "toks_per_s": 9.0}, ""),
+        ({"gate_entropy_mean": 0.01, "gate_max_mean": 1.0}, "gate_collapse"),
+        ({"gate_entropy_mean": 1.05, "gate_max_mean": 0.4, "gate_max_max": 0.99, "loss": 2.0, "grad_norm": 0.4, "toks_per_s": 9.0}, ""),
     ],
 )
-def test_figures_of_the_heartbeats_are_judged(watched: Watched, fields: dict[str, float], anomaly: str) -> None:
-    for step in range(5):
-        watched.beat(step, **fields)
-        # The probe's own heartbeat comes after the figures, and must not hide them.
-        watched.beat(step)
+def test_figures_of_the_tables_are_judged(watched: Watched, fields: dict[str, float], anomaly: str) -> None:
+    watched.beat(None)
+    watched.check()
+    gates = [name for name in fields if name.startswith("gate_")]
+    for step in range(1, 6):
+        watched.row("training.csv", step, {"loss": 2.0, "lr": 1e-4, "toks_per_s": 9.0, "grad_norm": 0.4, **fields})
+        if gates:
+            watched.row("k_stats.csv", step, {"k_mean": 9.0, "k_max": 9.0, "rows": 4, **{name: fields[name] for name in gates}})
         watched.check()
     assert watched.anomaly == anomaly
     assert (watched.folder / "gate_collapse_details.json").exists() == (anomaly == "gate_collapse")
