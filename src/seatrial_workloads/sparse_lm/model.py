@@ -4,12 +4,13 @@
     loss = model(tokens, targets, documents)
 
 Embedding, pre-norm blocks (attention; MLP of 4 × dim with SiLU), RMSNorm, a head of its own. `documents` (batch, S) has an id per token: a
-token sees no token of another run of equal ids, in any branch. Positions and blocks stay those of the row; the rotary embedding is relative,
-so a document that begins at a multiple of sel_block is computed as if it stood alone.
+token sees no token of another run of equal ids, in any branch. Positions and blocks stay those of the row. The rotary embedding is
+relative, so a document that begins at a multiple of sel_block is computed as if it stood alone.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -17,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from seatrial_workloads.common.effective import Choice
 from seatrial_workloads.sparse_lm.attention import SparseAttention
 from seatrial_workloads.sparse_lm.ops.layout import Layout, create_layout
+from seatrial_workloads.sparse_lm.ops.sequential import LayerCache
 from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_paths
 from seatrial_workloads.sparse_lm.shape import ModelShape
 from seatrial_workloads.sparse_lm.statistics import STATISTICS
@@ -61,6 +63,23 @@ class SparseLM(nn.Module):
         hidden = self.norm(hidden)
         return self.head(hidden) if targets is None else chunked_loss(hidden, targets, self.head, self.loss_chunk)
 
+    @torch.no_grad()
+    def decode(self, tokens: Tensor, cache: list[LayerCache]) -> Tensor:
+        """Logits of `tokens` (batch, n) that follow those in the cache: the whole prompt first, then one token at a time."""
+        before, length = cache[0].length, cache[0].length + tokens.shape[1]
+        if before and tokens.shape[1] != 1:
+            raise ValueError(f"{tokens.shape[1]} tokens after a prompt of {before}: decode takes them one at a time")
+        paths = choose_paths(self.paths, device=tokens.device.type, seq_len=length)
+        layout = create_layout(self.shape, paths, length, tokens.device, first_query=before)
+        hidden = self.embedding(tokens)
+        for block, layer_cache in zip(self.blocks, cache, strict=True):
+            hidden = block(hidden, layout, layer_cache)
+        return self.head(self.norm(hidden))
+
+    def create_cache(self, max_len: int) -> list[LayerCache]:
+        """Empty, for prompts and continuations of up to `max_len` tokens."""
+        return [LayerCache(self.shape, max_len) for _ in self.blocks]
+
     @property
     def num_parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.parameters())
@@ -91,8 +110,8 @@ class Block(nn.Module):
             nn.Linear(shape.dim, 4 * shape.dim, bias=False), nn.SiLU(), nn.Linear(4 * shape.dim, shape.dim, bias=False)
         )
 
-    def forward(self, hidden: Tensor, layout: Layout) -> Tensor:
-        hidden = hidden + self.attention(self.attention_norm(hidden), layout)
+    def forward(self, hidden: Tensor, layout: Layout, cache: LayerCache | None = None) -> Tensor:
+        hidden = hidden + self.attention(self.attention_norm(hidden), layout, cache)
         return hidden + self.mlp(self.mlp_norm(hidden))
 
 

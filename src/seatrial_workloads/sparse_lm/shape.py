@@ -2,7 +2,7 @@
 
     ModelShape(dim=768, n_layers=12)             the production configuration: 78,295,332 parameters
 
-Keys of the configurations' `model` and `nsa` sections that have other names here: l → cmp_block, d → cmp_stride, l_sel → sel_block, w → window.
+Keys of a configuration's `nsa` section that have other names here: l → cmp_block, d → cmp_stride, l_sel → sel_block, w → window.
 """
 
 from __future__ import annotations

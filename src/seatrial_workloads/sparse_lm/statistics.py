@@ -27,14 +27,15 @@ STATISTICS = (
 
 
 @torch.no_grad()
-def gate_and_selection_statistics(gates: Tensor, ranges: Tensor, shape: ModelShape) -> Tensor:
+def gate_and_selection_statistics(gates: Tensor, ranges: Tensor, shape: ModelShape, starts: Tensor | None = None) -> Tensor:
     """One fp32 value per name in STATISTICS. Rows are queries × groups; k is the tokens that a row selects, and a row is at the maximum
     with n_sel whole blocks. `sel_pct_at_max` is a share from 0 to 1."""
     gates = gates.float()
     entropy, largest = -(gates * (gates + 1e-8).log()).sum(dim=-1), gates.amax(dim=-1)
     collapsed = ((entropy < COLLAPSED_ENTROPY) & (largest > COLLAPSED_SHARE)).float()
-    tokens = (ranges[..., 1] - ranges[..., 0]).sum(dim=-1).float()
-    rows = torch.full_like(entropy[:1, :1, 0].flatten()[0], tokens.numel())
+    first = ranges[..., 0] if starts is None else torch.maximum(ranges[..., 0], starts[..., None, None])
+    tokens = (ranges[..., 1] - first).clamp(min=0).sum(dim=-1).float()
+    rows = torch.full_like(tokens.amax(), tokens.numel())
     gate = (entropy.mean(), entropy.amin(), largest.mean(), largest.amax(), *gates.flatten(0, -2).mean(dim=0).unbind(), collapsed.mean())
     at_max = (tokens >= shape.n_sel * shape.sel_block).float().mean()
     return torch.stack((*gate, tokens.mean(), tokens.amax(), rows, at_max))

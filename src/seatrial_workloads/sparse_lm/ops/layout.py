@@ -1,14 +1,28 @@
-"""What all layers share about the positions of a batch: paths, rotary tables, first tokens of documents."""
+"""What the branches of a layer take: its projected heads, and what all layers share about positions (paths, rotary tables, documents)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from seatrial_workloads.sparse_lm.paths import EffectivePaths
 from seatrial_workloads.sparse_lm.shape import ModelShape
+
+
+class Heads(NamedTuple):
+    """Projected and rotated: queries (batch, heads, S, d_k), keys and values (batch, groups, S, d), gates (batch, groups, S, 3)."""
+
+    query: Tensor
+    sel_key: Tensor
+    win_key: Tensor
+    cmp_key: Tensor
+    sel_value: Tensor
+    win_value: Tensor
+    cmp_value: Tensor
+    gates: Tensor
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Block ids to token ranges. In: ids (batch, S, groups, K), ascending, padded with -1. Out: [start, end) per run of adjacent blocks, clamped
-to the query (end ≤ t + 1), in order; empty ranges are [0, 0].
+"""Block ids to token ranges. In: ids (batch, S, groups, K), ascending, padded with -1. Out: [start, end) per run of adjacent blocks, in
+order, clamped to the query (end ≤ t + 1); empty ranges are [0, 0].
 
 Ids that name no block, or a block after the query, are dropped one by one, and duplicates count once. `ranges_v1` loops and is the
 reference; `ranges_v2` is vectorised and never waits for the GPU. v1 has as many columns as the longest row needs, v2 always K.
