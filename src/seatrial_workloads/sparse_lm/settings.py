@@ -83,8 +83,8 @@ class Settings:
     """Conversion of block ids to token ranges: v2, vectorised, or v1, the reference."""
     sdpa: str = "any"
     """Backends of scaled_dot_product_attention: any, flash or no_flash."""
-    loss_chunk: int = 1024
-    """Positions whose logits exist at a time."""
+    loss_chunk: int | None = None
+    """Tokens whose logits exist at a time; never (null) holds 64 MiB of them."""
     gradient_checkpointing: bool = False
     """Recompute the blocks in the backward pass instead of keeping their activations."""
     compile: bool = False
@@ -99,7 +99,7 @@ class Settings:
     loader_timeout_s: float = 60.0
     """Longest wait for the first batch, the tokenizer included; the run ends before step 1 after it."""
     prefetch: int = 4
-    """Batches that a thread prepares ahead; 0 prepares them in the loop."""
+    """Batches that a thread prepares ahead."""
     synthetic_on_fail: bool = False
     """Train on synthetic text where the dataset gives no first batch; recorded as the effective dataset."""
     report_docs: int | None = None
@@ -164,7 +164,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        check_at_least(self, steps=1, seq_len=2, batch_size=1, accumulate=1, loss_chunk=1, prefetch=0, report_docs=1)
+        check_at_least(self, steps=1, seq_len=2, batch_size=1, accumulate=1, loss_chunk=1, prefetch=1, report_docs=1)
         check_at_least(self, warmup_steps=0, weight_decay=0, grad_clip=0, seed=0, log_every=1, eval_every=1, eval_batches=1)
         check_at_least(self, checkpoint_every=1, checkpoint_keep=1, memory_every=1)
         check_one_of(self, dataset=DATASETS, lr_schedule=tuple(SCHEDULES), device=("auto", "cpu", "cuda"))

@@ -113,7 +113,7 @@ VARIABLES: dict[str, Variable] = {
     "NSA_FORCE_SEL_MASK": sets_if_on("selected_path", "mask"),
     "NSA_USE_SEL_PACK": sets_if_on("selected_path", "gather"),
     "NSA_USE_WIN_MASK": sets_if_on("window_path", "mask"),
-    "NSA_FWE_PREFETCH": Variable(sets=lambda text: {} if flag(text) else {"prefetch": 0}),
+    "NSA_FWE_PREFETCH": Variable(sets=lambda text: {} if flag(text) else {"prefetch": 1}),
     "NSA_FWE_Q": sets("prefetch", whole),
     # Without effect: what they switch is always or never so.
     "NSA_DDP_FIND_UNUSED": Variable(no_effect="every weight is used in every step"),

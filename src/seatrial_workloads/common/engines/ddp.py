@@ -156,7 +156,8 @@ def cast_parameters(model: nn.Module, dtype: torch.dtype) -> None:
 def compressed_all_reduce(dtype: torch.dtype) -> Callable[[object, Any], torch.futures.Future[Tensor]]:
     """A hook for DDP that averages gradients in `dtype`. Our own: torch refuses its hooks on gloo, which has these formats too."""
 
-    def average(state: object, bucket: Any) -> torch.futures.Future[Tensor]:
+    # Without annotations: as text, which they would be here, DDP refuses them.
+    def average(state, bucket):  # type: ignore[no-untyped-def]
         buffer = bucket.buffer()
         compressed = buffer.to(dtype).div_(dist.get_world_size())
         future = dist.all_reduce(compressed, async_op=True).get_future()
