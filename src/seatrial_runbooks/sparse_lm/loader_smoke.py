@@ -65,7 +65,8 @@ def first_batch(
         batch = next(iter(PackedDocuments(source, tokenizer, seq_len, rows, report).batches(0, 1)))
         return rows, int(batch.tokens.shape[1]) - 1
 
-    return within(timeout_s, take, "the first batch")
+    shape: tuple[int, int] = within(timeout_s, take, "the first batch")
+    return shape
 
 
 def _parser() -> StrictParser:

@@ -1,6 +1,6 @@
 """The run that a watchdog finds in a trainer's output folder: its ranks, their processes, the figures it reports.
 
-In: the folder (heartbeat_rank*.jsonl, events_rank*.jsonl, training.csv, k_stats.csv, env.json) and /proc. Out: `WatchedRun`, read again and again.
+In: the folder (heartbeat_rank*.jsonl, events_rank*.jsonl, training.csv, k_stats.csv) and /proc. Out: `WatchedRun`, read again and again.
 Files of an earlier run may lie there: a rank belongs to the run only where its heartbeat names a process of this host that is alive and
 began before the heartbeat was written. No other process is ever touched.
 """
