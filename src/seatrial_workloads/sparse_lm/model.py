@@ -10,6 +10,8 @@ relative, so a document that begins at a multiple of sel_block is computed as if
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -62,6 +64,11 @@ class SparseLM(nn.Module):
                 hidden = block(hidden, layout)
         hidden = self.norm(hidden)
         return self.head(hidden) if targets is None else chunked_loss(hidden, targets, self.head, self.loss_chunk)
+
+    def compile_blocks(self, **options: Any) -> None:
+        """torch.compile with `options` of a block, once for all layers, which takes seconds where the whole model takes minutes."""
+        for block in self.blocks:
+            block.compile(**options)
 
     @torch.no_grad()
     def decode(self, tokens: Tensor, cache: list[LayerCache]) -> Tensor:

@@ -19,17 +19,17 @@ MASKED = -1e30
 
 
 def pool(tokens: Tensor, shape: ModelShape, weight: Tensor | None = None) -> Tensor:
-    """(batch, groups, compressed blocks, d), padded with zeros to a multiple of 8, at least one."""
+    """(batch, groups, compressed blocks, d) in fp32, padded with zeros to a multiple of 8, at least 8."""
     num_blocks = shape.num_cmp(tokens.shape[2])
     if not num_blocks:
-        pooled = tokens[:, :, :0]
+        pooled = tokens[:, :, :0].float()
     elif weight is None:
         chunks = (
             tokens[:, :, : tokens.shape[2] // shape.cmp_stride * shape.cmp_stride].unflatten(2, (-1, shape.cmp_stride)).float().mean(dim=3)
         )
-        pooled = chunks.unfold(2, shape.cmp_block // shape.cmp_stride, 1).mean(dim=-1).to(tokens.dtype)
+        pooled = chunks.unfold(2, shape.cmp_block // shape.cmp_stride, 1).mean(dim=-1)
     else:
-        pooled = (tokens.unfold(2, shape.cmp_block, shape.cmp_stride).float() * weight.float()).sum(dim=-1).to(tokens.dtype)
+        pooled = (tokens.unfold(2, shape.cmp_block, shape.cmp_stride).float() * weight.float()).sum(dim=-1)
     padded = max(ALIGNED, -(-num_blocks // ALIGNED) * ALIGNED)
     return functional.pad(pooled, (0, 0, 0, padded - num_blocks))
 
@@ -38,12 +38,13 @@ def compressed(query: Tensor, key: Tensor, value: Tensor, shape: ModelShape, sta
     """The branch's output, and its probabilities summed over the heads of each group (batch, groups, S, blocks) without a gradient."""
     batch, _, seq_len, d_k = query.shape
     by_group = query.reshape(batch, shape.n_kv_groups, -1, d_k)
-    # Scaled before the product: a 16-bit product of unscaled queries would be rounded at eight times the size.
-    scores = (by_group * d_k**-0.5) @ key.transpose(-1, -2)
     mask = _mask(shape, seq_len, key.shape[2], starts, query.device)
-    scores = scores.unflatten(2, (shape.heads_per_group, seq_len)).float().masked_fill(~mask, MASKED)
-    probabilities = torch.softmax(scores, dim=-1).masked_fill(~mask, 0.0)
-    output = probabilities.flatten(2, 3).to(value.dtype) @ value
+    # In fp32 (TF32 where it is on): scores of 16 bits would choose other blocks for several rows in a hundred.
+    with torch.autocast(query.device.type, enabled=False):
+        scores = (by_group.float() * d_k**-0.5) @ key.float().transpose(-1, -2)
+        scores = scores.unflatten(2, (shape.heads_per_group, seq_len)).masked_fill(~mask, MASKED)
+        probabilities = torch.softmax(scores, dim=-1).masked_fill(~mask, 0.0)
+        output = probabilities.flatten(2, 3).to(query.dtype) @ value.to(query.dtype)
     return output.view(batch, shape.n_heads, seq_len, -1), probabilities.detach().sum(dim=2)
 
 

@@ -5,6 +5,8 @@ The copies are made again in backward, so that a layer keeps only queries, keys,
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -37,8 +39,23 @@ def _blocks(tokens: Tensor, ids: Tensor, shape: ModelShape) -> Tensor:
     num_blocks = shape.num_sel(seq_len)
     blocks = functional.pad(tokens, (0, 0, 0, num_blocks * shape.sel_block - seq_len)).reshape(batch * groups * num_blocks, -1)
     row = torch.arange(batch * groups, device=ids.device).view(batch, groups, 1, 1) * num_blocks + ids.clamp(min=0)
-    # index_select has a backward by index_add, where indexing by a tensor would sort.
-    return blocks.index_select(0, row.flatten()).view(batch, groups, ids.shape[2], -1, d)
+    return _CopyRows.apply(blocks, row.flatten()).view(batch, groups, ids.shape[2], -1, d)
+
+
+class _CopyRows(torch.autograd.Function):
+    """Rows by index. A row is copied for up to S queries, and their gradients are added in fp32: in 16 bits most would vanish."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, index: Tensor) -> Tensor:
+        ctx.save_for_backward(index)
+        ctx.size = rows.shape
+        return rows.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (index,) = ctx.saved_tensors
+        added = gradient.new_zeros(ctx.size, dtype=torch.float32).index_add_(0, index, gradient.float())
+        return added.to(gradient.dtype), None
 
 
 def _seen(ids: Tensor, shape: ModelShape, seq_len: int, starts: Tensor | None) -> Tensor:

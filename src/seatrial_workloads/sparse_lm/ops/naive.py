@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from seatrial_workloads.sparse_lm.ops.layout import Heads
 from seatrial_workloads.sparse_lm.shape import ModelShape
 
 
@@ -18,12 +19,13 @@ def attend(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> tuple[Ten
     """Output and probabilities. `mask` (…, S, keys) is true where a query sees a key; a query that sees none gets zeros."""
     heads_per_group = query.shape[1] // key.shape[1]
     key, value = (tensor.repeat_interleave(heads_per_group, dim=1).float() for tensor in (key, value))
-    scores = query.float() @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
-    # A row of -inf would become NaN: such a row is computed over zeros, then dropped.
-    seen = mask.any(dim=-1, keepdim=True)
-    scores = scores.masked_fill(~mask & seen, float("-inf"))
-    probabilities = torch.softmax(scores, dim=-1) * seen
-    return (probabilities @ value).to(query.dtype), probabilities
+    with torch.autocast(query.device.type, enabled=False):
+        scores = query.float() @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+        # A row of -inf would become NaN: such a row is computed as if it saw all, then dropped.
+        seen = mask.any(dim=-1, keepdim=True)
+        scores = scores.masked_fill(~mask & seen, float("-inf"))
+        probabilities = torch.softmax(scores, dim=-1) * seen
+        return (probabilities @ value).to(query.dtype), probabilities
 
 
 def positions(num_queries: int, seq_len: int, device: torch.device) -> Tensor:
@@ -66,7 +68,8 @@ def block_scores(probabilities: Tensor, shape: ModelShape, seq_len: int) -> Tens
     """(batch, queries, groups, selection blocks): the compressed branch's probabilities, summed over a group's heads and mapped."""
     batch, heads, num_queries, num_cmp = probabilities.shape
     by_group = probabilities.float().view(batch, shape.n_kv_groups, heads // shape.n_kv_groups, num_queries, num_cmp).sum(dim=2)
-    return (by_group @ overlap(shape, seq_len, probabilities.device)).transpose(1, 2)
+    with torch.autocast(probabilities.device.type, enabled=False):
+        return (by_group @ overlap(shape, seq_len, probabilities.device)).transpose(1, 2)
 
 
 def select(scores: Tensor, shape: ModelShape, seq_len: int, starts: Tensor | None = None) -> Tensor:
@@ -121,3 +124,22 @@ def gated(branches: tuple[Tensor, Tensor, Tensor], gates: Tensor) -> Tensor:
     by_head = gates.repeat_interleave(branches[0].shape[1] // gates.shape[1], dim=1).to(branches[0].dtype)
     cmp, sel, win = by_head.unsqueeze(-2).unbind(dim=-1)
     return branches[0] * cmp + branches[1] * sel + branches[2] * win
+
+
+def sparse_attention(
+    heads: Heads,
+    shape: ModelShape,
+    pool_key: Tensor | None = None,
+    pool_value: Tensor | None = None,
+    starts: Tensor | None = None,
+    ids: Tensor | None = None,
+) -> Tensor:
+    """The whole: three branches, gated. `ids` in place of the selection's own."""
+    seq_len = heads.query.shape[2]
+    key, value = pool(heads.cmp_key, shape, pool_key), pool(heads.cmp_value, shape, pool_value)
+    cmp, probabilities = compressed(heads.query, key, value, shape, seq_len, starts)
+    if ids is None:
+        ids = select(block_scores(probabilities.detach(), shape, seq_len), shape, seq_len, starts)
+    sel = selected(heads.query, heads.sel_key, heads.sel_value, ids, shape, starts)
+    win = window(heads.query, heads.win_key, heads.win_value, shape, starts)
+    return gated((cmp, sel, win), heads.gates)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from seatrial_workloads.sparse_lm.ops.spans import span
 
@@ -42,21 +43,20 @@ def _runs(ids: list[int], sel_block: int, num_blocks: int, query: int) -> list[t
 
 def ranges_v2(ids: Tensor, sel_block: int, num_blocks: int, first_query: int = 0) -> Tensor:
     """(batch, S, groups, K, 2), without a loop or a wait."""
+    if not ids.shape[-1]:
+        return ids.new_zeros(*ids.shape, 2)
     with span("nsa.sel.ranges_v2"):
-        query = first_query + torch.arange(ids.shape[1], device=ids.device)[:, None, None]
+        # Tokens that a query sees, t + 1, and what stands for no block: far enough behind the last to be adjacent to none.
+        seen = torch.arange(first_query + 1, first_query + 1 + ids.shape[1], device=ids.device)[:, None, None]
+        nothing = num_blocks + 1
         with span("v2_run_detection"):
-            # What is dropped gets the id of no block and sorts behind the rest, so that it cannot stand inside a run.
-            dropped = (ids < 0) | (ids >= num_blocks) | (ids * sel_block > query)
-            ids = torch.where(dropped, num_blocks, ids).sort(dim=-1).values
-            kept = ids < num_blocks
-            before = torch.nn.functional.pad(ids, (1, 0), value=-2)[..., : ids.shape[-1]]
-            begins = kept & (ids - before > 1)
-            run = begins.cumsum(dim=-1) - 1
+            # What is dropped sorts behind the rest, so that it cannot stand inside a run.
+            kept = (ids >= 0) & (ids < num_blocks) & (ids * sel_block < seen)
+            ids = torch.where(kept, ids, nothing).sort(dim=-1).values
+            gaps = functional.pad(functional.pad(ids, (1, 0), value=-2), (0, 1), value=nothing + 2).diff(dim=-1)
+            # A run begins after a gap and ends before one; both are in order, so that sorting pairs them.
+            edges = gaps.unfold(-1, 2, 1).transpose(-1, -2) > 1
         with span("v2_scatter_reduce"):
-            # One column more takes what is dropped.
-            column = torch.where(kept, run, ids.shape[-1])
-            empty = ids.new_zeros(*ids.shape[:-1], ids.shape[-1] + 1)
-            last = empty.scatter_reduce(-1, column, ids + 1, "amax")[..., :-1]
-            first = empty.scatter_reduce(-1, torch.where(begins, run, ids.shape[-1]), ids, "amax")[..., :-1]
-            end = torch.minimum(last * sel_block, (query + 1).expand_as(last))
-            return torch.stack((first * sel_block, end), dim=-1)
+            blocks = torch.where(edges, ids[..., None, :], nothing).sort(dim=-1).values
+            tokens = torch.stack((blocks[..., 0, :], blocks[..., 1, :] + 1), dim=-1) * sel_block
+            return torch.where(blocks.transpose(-1, -2) < nothing, torch.minimum(tokens, seen[..., None]), 0)
