@@ -95,7 +95,8 @@ class PackedDocuments:
                 used = self._rows * self._length
                 batch_tokens, batch_begins = tokens[:used], [begin for begin in begins if begin < used]
                 tokens, begins = tokens[used:], [begin - used for begin in begins if begin >= used]
-                rest = {"epoch": epoch, "read": read, "tokens": tokens, "begins": begins}
+                # Copies: the lists grow with the next document.
+                rest = {"epoch": epoch, "read": read, "tokens": list(tokens), "begins": list(begins)}
                 yield self._packed(batch_tokens, batch_begins, rest)
 
     def _endless(self, rank: int, world_size: int, epoch: int, read: int) -> Iterator[tuple[int, int, str]]:

@@ -10,6 +10,7 @@ One document in VALIDATION_SHARE, by a hash of its text, is for validation and n
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import json
 import zlib
 from collections.abc import Iterator
@@ -150,7 +151,8 @@ class HubStream:
         from datasets.distributed import split_dataset_by_node
 
         own = split_dataset_by_node(self._stream, rank=rank, world_size=world_size) if world_size > 1 else self._stream
-        for document in own.skip(skip) if skip else own:
+        # Not the stream's own skip, which counts the documents of all ranks.
+        for document in itertools.islice(own, skip, None):
             yield document[TEXT]
 
 

@@ -9,6 +9,7 @@ step 0020 | loss 4.8032 | lr 2.00e-04 | toks/s 41230 | grad_norm 1.2034 | fetch 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,8 @@ class RunInfo:
     """Requested by the caller's flags and variables, and without effect."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """More for env.json: configuration file, out_dir."""
+    notes: tuple[str, ...] = ()
+    """Lines for the log, from before it was open."""
     save: Path | None = None
     """Where the trained weights go at the end."""
 
@@ -58,6 +61,8 @@ class Reporter:
         self._health: dict[str, Any] = {}
         self._facts: dict[str, Any] = {}
         self.log.info(f"[boot] run {info.run_id} | torch {torch.__version__} | {self.ranks.device_name}")
+        for note in info.notes:
+            self.log.info(note)
         if self.ranks.world_size > 1:
             backend = torch.distributed.get_backend()
             self.log.info(f"[ddp] process group ready | world {self.ranks.world_size} | backend {backend}")
@@ -171,10 +176,17 @@ class Reporter:
                 "batch_global": settings.batch_size,
                 "accumulate": settings.accumulate,
                 "lr": settings.lr,
-                "loss_first": self._losses[0] if self._losses else None,
-                "loss_last": self._losses[-1] if self._losses else None,
+                "loss_first": _plain(self._losses[:1]),
+                "loss_last": _plain(self._losses[-1:]),
             }
         )
+
+
+def _plain(losses: list[float]) -> float | str | None:
+    """JSON has no number for what is not finite: it is written as text."""
+    if not losses:
+        return None
+    return losses[0] if math.isfinite(losses[0]) else str(losses[0])
 
 
 def health_of(statistics: Mapping[str, float]) -> dict[str, Any]:

@@ -185,22 +185,23 @@ class RunFiles:
             self._board.close()
 
 
-def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_checkpoints: bool) -> list[str]:
-    """Move what an earlier run left in the folder; the names, for the log. Each rank moves its own files, and rank 0 the rest: another
-    rank may have opened its files already."""
+def set_earlier_run_aside(run_dir: Path, rank: int, world_size: int, *, keep_checkpoints: bool) -> tuple[str, ...]:
+    """Move what an earlier run left in the folder; lines for the log. Each rank moves its own files, and rank 0 the rest: another rank may
+    have opened its files already."""
     if not run_dir.is_dir():
-        return []
+        return ()
     check_no_live_run(run_dir, rank)
     mine = [path for path in run_dir.iterdir() if _belongs_to(path.name, rank, world_size)]
     mine = [path for path in mine if not (keep_checkpoints and path.name == CHECKPOINTS)]
     if not mine:
-        return []
+        return ()
     folder = run_dir / EARLIER / _earlier_run_id(run_dir, rank)
     folder.mkdir(parents=True, exist_ok=True)
     for path in mine:
         with contextlib.suppress(OSError):
             os.replace(path, folder / path.name)
-    return sorted(path.name for path in mine)
+    stale = (f"[halt] ignored a stale {HALT}: it was there before this run",) if any(path.name == HALT for path in mine) else ()
+    return (f"[boot] the files of an earlier run are now in {folder}", *stale)
 
 
 def check_no_live_run(run_dir: Path, rank: int) -> None:

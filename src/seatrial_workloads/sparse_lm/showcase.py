@@ -154,18 +154,19 @@ def run(start: Start) -> None:
     run_id = os.environ.setdefault(ENV_RUN, start_id())
     os.environ.setdefault(ENV_STACK_SIGNAL, "USR1")
     rank, world_size = rank_and_world_size(os.environ)
-    moved: list[str] = []
+    notes: tuple[str, ...] = ()
     if not by_harness:
         resumes_here = start.settings.resume_from is not None and Path(start.settings.resume_from).absolute().is_relative_to(
             run_dir.absolute()
         )
-        moved = set_earlier_run_aside(run_dir, rank, world_size, keep_checkpoints=resumes_here)
+        notes = set_earlier_run_aside(run_dir, rank, world_size, keep_checkpoints=resumes_here)
         run_dir.mkdir(parents=True, exist_ok=True)
     info = RunInfo(
         run_id=run_id,
         attempt=integer_variable(os.environ, ENV_ATTEMPT, 1),
         no_effect=start.no_effect,
-        facts={"config": str(start.config), "out_dir": str(start.out_dir), "set_aside": moved},
+        facts={"config": str(start.config), "config_out_dir": str(start.out_dir)},
+        notes=notes,
         save=start.save,
     )
     try:
