@@ -10,6 +10,9 @@ import pytest
 torch = pytest.importorskip("torch")
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
 
+from seatrial_workloads.common.distributed import Ranks  # noqa: E402
+from seatrial_workloads.common.engines import EngineOptions, create_engine  # noqa: E402
+from seatrial_workloads.common.precision import Precision  # noqa: E402
 from seatrial_workloads.sparse_lm.model import SparseLM  # noqa: E402
 from seatrial_workloads.sparse_lm.ops import compressed, gathered, masked, naive, selection, tiles  # noqa: E402
 from seatrial_workloads.sparse_lm.ops.layout import document_starts  # noqa: E402
@@ -35,7 +38,7 @@ def on_gpu(seq_len: int, dtype, packed: bool):
 
 
 @pytest.mark.parametrize("packed", [False, True])
-@pytest.mark.parametrize(("seq_len", "dtype", "tolerance"), [(111, "float32", 1e-5), (1025, "bfloat16", 2e-2), (2048, "bfloat16", 2e-2)])
+@pytest.mark.parametrize(("seq_len", "dtype", "tolerance"), [(111, "float32", 1e-5), (2048, "bfloat16", 2e-2), (4161, "bfloat16", 2e-2)])
 def test_branches_agree_with_the_reference_given_the_same_blocks(seq_len: int, dtype: str, tolerance: float, packed: bool) -> None:
     inputs, starts = on_gpu(seq_len, getattr(torch, dtype), packed)
     exact = [tensor.float() for tensor in inputs]
@@ -88,21 +91,19 @@ def test_bf16_selects_the_blocks_of_the_reference(tf32: bool) -> None:
 
 
 def test_a_step_does_not_synchronise() -> None:
-    """Forward, backward, clipping and AdamW of the production model, at a shorter length; statistics collected."""
+    """The trainer's engine over the production model, shorter and with fewer layers; statistics collected."""
     torch.manual_seed(0)
     model = SparseLM(ModelShape(n_layers=2)).cuda()
     model.collect_statistics(True)
-    optimiser = torch.optim.AdamW(model.parameters(), fused=True)
+    ranks = Ranks(rank=0, local_rank=0, world_size=1, device=torch.device("cuda", 0))
+    engine = create_engine("ddp", model, ranks, Precision("bf16", "bf16", ""), EngineOptions(lr=1e-3))
     tokens = torch.randint(0, 256, (2, 1024), device="cuda")
     ids = documents(2, 1024).cuda()
 
     def step():
-        with torch.autocast("cuda", dtype=torch.bfloat16):
-            loss = model(tokens, tokens, ids)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimiser.step()
-        optimiser.zero_grad(set_to_none=True)
+        loss = engine.forward(tokens=tokens, targets=tokens, documents=ids)
+        engine.backward(loss)
+        engine.step()
         return loss
 
     # Compiles FlexAttention, which may synchronise.

@@ -1,7 +1,7 @@
 """Which implementation computes each part of the attention. In: the requested paths, the device, the sequence. Out: the effective ones and
 why. Standard library only.
 
-selected  auto    CUDA and whole sequences → flex up to 4,096 tokens, gather beyond; else mask
+selected  auto    flex on CUDA; elsewhere mask up to 4,096 tokens, gather beyond
           flex    FlexAttention: dense tiles with a bitmask of blocks per query; CUDA only
           mask    scaled_dot_product_attention with an explicit mask
           gather  copies the selected blocks of each query
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.settings import check_one_of, check_types
 
-# Beyond, a query's selected blocks are few among all, and dense tiles compute mostly what the mask then drops.
+# An explicit mask has S² entries for every head. Tiles on CUDA have none, and were faster than gathered blocks at every length measured.
 DENSE_UP_TO = 4096
 
 
@@ -77,10 +77,11 @@ def _selected(requested: str, device: str, seq_len: int) -> Choice:
         return Choice(requested, "mask", f"FlexAttention has no backward on {device}: mask")
     if requested != "auto":
         return as_requested(requested)
+    if device == "cuda":
+        return Choice(requested, "flex", "CUDA: dense tiles with a bitmask of blocks")
     if seq_len > DENSE_UP_TO:
-        return Choice(requested, "gather", f"{seq_len} tokens, more than {DENSE_UP_TO}: gathered blocks")
-    effective = "flex" if device == "cuda" else "mask"
-    return Choice(requested, effective, f"{device}, {seq_len} tokens, at most {DENSE_UP_TO}: dense tiles, {effective}")
+        return Choice(requested, "gather", f"{device}, {seq_len} tokens, more than {DENSE_UP_TO}: gathered blocks")
+    return Choice(requested, "mask", f"{device}, {seq_len} tokens, at most {DENSE_UP_TO}: an explicit mask")
 
 
 def _window(requested: str, device: str) -> Choice:

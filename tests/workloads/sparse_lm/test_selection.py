@@ -56,8 +56,8 @@ def test_bits_name_the_selected_blocks() -> None:
     shape = small(sel_block=4, n_sel=140)
     ids = torch.stack([torch.arange(140), torch.arange(140).where(torch.arange(140) % 7 > 2, -1)])[None, :, None]
     ranges = ranges_v1(ids, 4, 140, first_query=600)
-    bits = selection.block_bits(ranges, shape, 140)[0, 0]
-    block = torch.arange(140)
-    found = ((bits[:, block // 64] >> (block % 64)) & 1).bool()
-    assert found[0].all()
-    assert torch.equal(found[1], block % 7 > 2)
+    found = selection.block_bytes(selection.block_bits(ranges, shape, 140))[0, 0].bool()
+    assert found.shape == (2, 192)
+    assert found[0, :140].all()
+    assert torch.equal(found[1, :140], torch.arange(140) % 7 > 2)
+    assert not found[:, 140:].any()

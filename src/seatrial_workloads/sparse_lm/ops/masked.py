@@ -10,7 +10,7 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from seatrial_workloads.sparse_lm.ops import naive
-from seatrial_workloads.sparse_lm.ops.selection import WORD
+from seatrial_workloads.sparse_lm.ops.selection import block_bytes
 from seatrial_workloads.sparse_lm.shape import ModelShape
 
 BACKENDS = {"no_flash": [SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION]}
@@ -22,7 +22,7 @@ def selected(
     """`bits` (batch, groups, S, words) from `selection.block_bits`."""
     seq_len = query.shape[2]
     token_block = torch.arange(seq_len, device=query.device) // shape.sel_block
-    chosen = ((bits[..., token_block // WORD] >> (token_block % WORD)) & 1).bool()
+    chosen = block_bytes(bits).bool()[..., token_block]
     seen = chosen & naive.visible(naive.positions(seq_len, seq_len, query.device), seq_len, starts)[:, None]
     return _attend(query, key, value, seen.repeat_interleave(shape.heads_per_group, dim=1), sdpa)
 

@@ -39,3 +39,9 @@ def block_bits(ranges: Tensor, shape: ModelShape, num_blocks: int) -> Tensor:
     length = end - first
     run = ((2 << (length - 1).clamp(min=0)) - 1) << first.clamp(max=WORD - 1)
     return torch.where(length > 0, run, 0).sum(dim=-1).transpose(1, 2)
+
+
+def block_bytes(bits: Tensor) -> Tensor:
+    """(batch, groups, S, 64 × words) of 0 and 1."""
+    place = torch.arange(WORD, device=bits.device)
+    return ((bits[..., None] >> place) & 1).flatten(-2).to(torch.int8)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seatrial_workloads.sparse_lm.ops.selection import WORD
+from seatrial_workloads.sparse_lm.ops.selection import block_bytes
 from seatrial_workloads.sparse_lm.shape import ModelShape
 
 TILE = 128
@@ -21,7 +21,7 @@ TILE = 128
 
 def selected(query: Tensor, key: Tensor, value: Tensor, bits: Tensor, shape: ModelShape, starts: Tensor | None = None) -> Tensor:
     """`bits` (batch, groups, S, words) from `selection.block_bits`."""
-    return _fused(_selected)(query, key, value, bits.contiguous(), starts, shape)
+    return _fused(_selected)(query, key, value, bits, starts, shape)
 
 
 def window(query: Tensor, key: Tensor, value: Tensor, shape: ModelShape, starts: Tensor | None = None) -> Tensor:
@@ -39,14 +39,15 @@ def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 def _selected(query: Tensor, key: Tensor, value: Tensor, bits: Tensor, starts: Tensor | None, shape: ModelShape) -> Tensor:
-    heads, block, many = shape.heads_per_group, shape.sel_block, bits.shape[-1] > 1
-    # One word, up to 64 blocks, is the same for all keys: read once per query and tile.
-    first_word = bits[..., 0].contiguous()
+    heads, block = shape.heads_per_group, shape.sel_block
+    # Up to 64 blocks, one word holds for all keys: read once per query and tile. Beyond, the kernel reads per query and key, and its
+    # shared memory holds bytes but not words.
+    word, chosen = bits[..., 0].contiguous(), None if bits.shape[-1] == 1 else block_bytes(bits)
 
     def keep(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
-        word = bits[b, h // heads, q, kv // (WORD * block)] if many else first_word[b, h // heads, q]
-        chosen = ((word >> ((kv // block) % WORD)) & 1) == 1
-        seen = chosen & (kv <= q)
+        group, of = h // heads, kv // block
+        in_block = ((word[b, group, q] >> of) & 1) == 1 if chosen is None else chosen[b, group, q, of] == 1
+        seen = in_block & (kv <= q)
         return seen if starts is None else seen & (kv >= starts[b, q])
 
     return _flex(query, key, value, keep, reach=query.shape[2])
