@@ -193,7 +193,9 @@ def test_without_a_network_the_loader_blocks_stop_before_step_1(folder: Path, co
 def test_with_local_files_the_loader_blocks_run(folder: Path) -> None:
     texts = [json.dumps({"text": f"Document {number} is about ships. " * 8}) for number in range(80)]
     (folder / "data").mkdir()
-    (folder / "data" / "part.jsonl").write_text("\n".join(texts) + "\n")
+    # Two ranks, a file each.
+    for number in range(2):
+        (folder / "data" / f"part{number}.jsonl").write_text("\n".join(texts) + "\n")
 
     done = run(
         folder,

@@ -6,4 +6,4 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.option.reportchars = config.option.reportchars or "s"
+    config.option.reportchars += "s"
