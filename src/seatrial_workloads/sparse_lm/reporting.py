@@ -165,6 +165,9 @@ class Reporter:
     def end(self, status: str, why: str, steps: int) -> None:
         settings = self.settings
         self.log.info(f"[end] step {steps:04d} | {why}")
+        for name in ("gate_entropy_mean", "gate_max_mean"):
+            if name in self._health:
+                self.probe.figure(name, self._health[name])
         self.files.memory("end")
         self.files.metrics(
             {
@@ -190,11 +193,6 @@ def _plain(losses: list[float]) -> float | str | None:
 
 
 def health_of(statistics: Mapping[str, float]) -> dict[str, Any]:
-    """Under the names that heartbeats have: gate_max_gate is the mean over tokens."""
-    kept = {name: value for name, value in statistics.items() if not name.startswith(("gate_share_", "gate_max_"))}
-    return {
-        **kept,
-        "gate_max_gate": statistics["gate_max_mean"],
-        "gate_max_gate_max": statistics["gate_max_max"],
-        "gate_branch_shares": [round(statistics[f"gate_share_{branch}"], 6) for branch in ("cmp", "sel", "win")],
-    }
+    """As heartbeats have it: the shares of the branches in one list."""
+    shares = [round(statistics[f"gate_share_{branch}"], 6) for branch in ("cmp", "sel", "win")]
+    return {**{name: value for name, value in statistics.items() if not name.startswith("gate_share_")}, "gate_branch_shares": shares}

@@ -24,7 +24,7 @@ from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.sparse_lm.config import read_config
 from seatrial_workloads.sparse_lm.limits import YES, check_long_run
 from seatrial_workloads.sparse_lm.settings import DATASETS, Settings
-from seatrial_workloads.sparse_lm.variables import read_variables
+from seatrial_workloads.sparse_lm.variables import VARIABLES, read_variables
 
 PROGRAM = "train_showcase"
 PRODUCTION = "configs/m7c_125m_2xa100_production.yaml"
@@ -61,7 +61,12 @@ class StrictParser(argparse.ArgumentParser):
 
 
 def parser() -> StrictParser:
-    made = StrictParser(prog=PROGRAM, description="Train the sparse-attention language model of CONFIG.", allow_abbrev=False)
+    made = StrictParser(
+        prog=PROGRAM,
+        description="Train the sparse-attention language model of the configuration that CONFIG names.",
+        epilog=f"Variables: CONFIG, {', '.join(VARIABLES)}. docs/sparse-lm.md has what each does.",
+        allow_abbrev=False,
+    )
     made.add_argument("--dataset", choices=DATASETS, default="synthetic", help="training text (default: synthetic)")
     made.add_argument("--steps", type=int, metavar="N", help="optimiser steps, in place of train.steps")
     made.add_argument("--seq-len", type=int, metavar="S", help="tokens per row, in place of train.seq_len")

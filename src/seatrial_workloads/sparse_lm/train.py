@@ -26,7 +26,7 @@ from seatrial.probe.stacks import register_stack_signal
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
 from seatrial_workloads.common.compile import compile_or_fall_back
 from seatrial_workloads.common.distributed import RankContext, lowest_capability, rank_context
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.engines import DdpOptions, EngineOptions, create_engine
 from seatrial_workloads.common.errors import StartupError
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
@@ -137,7 +137,7 @@ class Trainer:
         )
         self.engine = create_engine("ddp", self.model, self.ranks, self.precision, self.options, self.probe.startup)
         self.model.train()
-        self.choices |= self.engine.choices
+        self.choices |= {"ddp_compression": as_requested(settings.ddp_compression), **self.engine.choices}
         self.choices |= path_choices(self.model.choices(settings.seq_len))
 
     def _load_data(self, position: dict[str, Any] | None) -> None:

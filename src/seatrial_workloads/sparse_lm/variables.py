@@ -157,7 +157,10 @@ VARIABLES: dict[str, Variable] = {
     # Of other programs.
     **{
         f"NSA_WATCH_{name}": Variable(read_by=WATCHDOG)
-        for name in ("INTERVAL_S", "HALT", "HEARTBEAT_STALL_S", "FLATLINE_N", "GATE_COLLAPSE_N", "GATE_ENTROPY_MIN", "GATE_MAX_THRESHOLD")
+        for name in (
+            *("INTERVAL_S", "HALT", "HEARTBEAT_STALL_S", "FLATLINE_N", "GATE_COLLAPSE_N", "GATE_ENTROPY_MIN", "GATE_MAX_THRESHOLD"),
+            *("START_S", "WAIT_S", "SOFT_S", "TERM_S"),
+        )
     },
     "NSA_TEST_SEL_PACK": Variable(read_by="nsa/tests"),
 }

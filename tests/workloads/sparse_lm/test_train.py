@@ -118,6 +118,7 @@ def test_the_files_of_a_run(alone):
     assert names >= {"mem_boot.txt", "mem_boot.json", "mem_step1.json", "heartbeat_rank0.jsonl", "tb", "sdpa_audit.json"}
     progress = [json.loads(line) for line in (alone / "heartbeat_rank0.jsonl").read_text().splitlines() if '"progress"' in line][-1]
     assert progress["run_id"] == RUN_ID and progress["gate_entropy_mean"] > 0 and len(progress["gate_branch_shares"]) == 3
+    assert {event["name"] for event in events(alone, "figure")} == {"gate_entropy_mean", "gate_max_mean"}
 
 
 def test_the_effective_model_is_printed_before_the_first_step(alone):
