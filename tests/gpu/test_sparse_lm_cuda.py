@@ -24,8 +24,9 @@ SHAPE = ModelShape()
 
 
 @pytest.fixture(autouse=True)
-def full_fp32() -> Iterator[None]:
-    """TF32 would round the reference."""
+def fresh_and_full_fp32() -> Iterator[None]:
+    """TF32 would round the reference. Nothing compiled is left from other tests: torch compiles a function for eight shapes."""
+    torch._dynamo.reset()
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     yield

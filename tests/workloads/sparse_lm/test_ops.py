@@ -171,3 +171,22 @@ def test_rotation_is_relative_and_the_same_for_every_head() -> None:
     assert_close([products[0, 0, 5:, 5:]], [products[0, 0, :-5, :-5]])
     shifted = rotary_tables(shape, 7, 40, query.device)
     assert_close(shifted, (cos[7:], sin[7:]))
+
+
+def test_heads_of_a_group_read_the_same_tokens() -> None:
+    """By the gradient of each head's output: non-zero on the values that it read."""
+    shape, seq_len = small(n_heads=6, n_sel=4, sel_block=4), 111
+    (query, key, value), (_, cmp_key, cmp_value) = tensors(shape, seq_len, 0, batch=1), tensors(shape, seq_len, 1, batch=1)
+    value.requires_grad_()
+    only_selected = torch.tensor([0.0, 1.0, 0.0]).expand(1, shape.n_kv_groups, seq_len, 3)
+    heads = Heads(3 * query, key, key, cmp_key, value, value.detach(), cmp_value, only_selected)
+    layout = create_layout(shape, choose_paths(AttentionPaths(), device="cpu", seq_len=seq_len), seq_len, query.device)
+    output = SparseAttention(shape).batched(heads, layout)[0]
+    read = [torch.autograd.grad(output[0, head, -1].sum(), value, retain_graph=True)[0][0].abs().sum(dim=-1) > 0 for head in range(6)]
+    for head in range(6):
+        group = head // 3
+        assert torch.equal(read[head][group], read[3 * group][group])
+        assert not read[head][1 - group].any()
+    # Block 0, two local ones (the last with 3 tokens), and one that each group chose for itself.
+    assert [int(read[3 * group][group].sum()) for group in range(2)] == [15, 15]
+    assert not torch.equal(read[0][0], read[3][1])

@@ -35,7 +35,8 @@ def _fused(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @functools.cache
 def _compiled(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    return torch.compile(function, dynamic=False)
+    # With fullgraph torch raises beyond its recompile limit (8 shapes), where it would run FlexAttention without its kernel.
+    return torch.compile(function, dynamic=False, fullgraph=True)
 
 
 def _selected(query: Tensor, key: Tensor, value: Tensor, bits: Tensor, starts: Tensor | None, shape: ModelShape) -> Tensor:
