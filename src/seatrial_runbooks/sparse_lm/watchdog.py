@@ -1,5 +1,6 @@
 """A watchdog beside a training that nobody else supervises. In: the trainer's output folder. Out: `.anomaly_type`, `.HALT`, stacks/ and
-gate_collapse_details.json in it where something is wrong; exit code 0 healthy, 2 an anomaly, 1 wrong use or no run to watch.
+gate_collapse_details.json in it where something is wrong; exit code 0 healthy, 2 an anomaly or a rank that ended early, 1 wrong use or no
+run to watch.
 
     python scripts/_watchdog.py --dir artifacts/m7c_125m_2xa100_prod --halt 1 --interval 30 &
 
@@ -136,7 +137,7 @@ class Watchdog:
         unfinished = self._run.lost()
         how = f"rank {', '.join(map(str, unfinished))} ended before being done" if unfinished else "every rank is done"
         self._say(f"[watchdog] the run is over: {how}; {'anomaly: ' + self.anomaly.kind if self.anomaly else 'no anomaly'}")
-        return FAILED if self.anomaly else DONE
+        return FAILED if self.anomaly or unfinished else DONE
 
     def _anomalies(self, now_m: float) -> list[Anomaly]:
         found = [self._lost_rank(now_m), self._limit(now_m)]
