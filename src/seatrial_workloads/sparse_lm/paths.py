@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.settings import check_one_of, check_types
 
-# An explicit mask has S² entries for every head. Tiles on CUDA have none: on an H200, at 4 × 8,192 tokens, a whole layer with them took 39 ms,
-# and gathered blocks alone 175.
+# An explicit mask has S² entries for every head. Tiles on CUDA have none: on an H200, at 4 × 8,192 tokens, a whole layer with them took
+# 39 ms, and gathered blocks alone 175.
 DENSE_UP_TO = 4096
 
 
