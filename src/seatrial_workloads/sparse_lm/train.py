@@ -12,7 +12,7 @@ import dataclasses
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,10 @@ from seatrial.core.paths import AttemptPaths
 from seatrial.probe.identity import integer_variable, rank_and_world_size
 from seatrial.probe.stacks import register_stack_signal
 from seatrial.records.events import ENV_ATTEMPT, ENV_RUN, ENV_RUN_DIR
-from seatrial_workloads.common.compile import compile_or_fall_back
 from seatrial_workloads.common.distributed import RankContext, lowest_capability, rank_context
 from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.engines import DdpOptions, EngineOptions, create_engine
-from seatrial_workloads.common.errors import StartupError
+from seatrial_workloads.common.errors import StartupError, summarize_error
 from seatrial_workloads.common.math_backend import MathOptions, set_math_backend
 from seatrial_workloads.common.precision import check_fp16_has_gpu, choose_precision
 from seatrial_workloads.common.run_folder import NoSharedStartTime, check_folder_unused, shared_start_t
@@ -295,22 +294,23 @@ class Trainer:
         self.engine.close()
 
     def _compile(self) -> Choice:
-        """Compile the forward, warmed up with the text's own shapes."""
-        batch = self.text.peek()
-
-        def warm_up(forward: Callable[..., Tensor]) -> None:
+        """Compile one block, whose code all layers share, and warm it up with the text's own shapes. If one rank cannot, all fall back:
+        ranks that round differently would drift apart."""
+        failure = None
+        self.model.compile_blocks(dynamic=False)
+        try:
             # Both kinds of step.
             for collects in sorted({False, self.settings.statistics}):
                 self.model.collect_statistics(collects)
-                with self.precision.autocast(self.ranks.device):
-                    loss = forward(**batch.inputs(self.ranks.device))
-                # Not backward(): a rank that fails here must not leave the others waiting for its gradients.
-                torch.autograd.grad(loss, list(self.model.parameters()))
-
-        compiled, choice = compile_or_fall_back(self.model, warm_up, ranks=self.ranks, cannot_compile=self.engine.cannot_compile)
-        if choice.effective:
-            self.model.forward = compiled
-        return choice
+                self.engine.warm_up(**self.text.peek().inputs(self.ranks.device))
+        # A compiler can fail in any way.
+        except Exception as error:
+            failure = summarize_error(error)
+        if not self.ranks.all_reduce_max([float(failure is not None)])[0]:
+            return as_requested(True)
+        for block in self.model.blocks:
+            block._compiled_call_impl = None
+        return Choice(True, False, failure or "another rank failed to compile")
 
     def _audit(self) -> None:
         if self.ranks.rank != 0:
