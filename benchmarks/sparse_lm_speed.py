@@ -1,6 +1,6 @@
 """The sparse language model on one GPU against its dense twin: same widths, precision, compile, CUDA graph and optimiser, in one run.
 
-    python benchmarks/sparse_lm_speed.py                       needs a GPU; about six minutes, most of them compiling
+    python benchmarks/sparse_lm_speed.py                       needs a GPU; about ten minutes, most of them compiling
     python benchmarks/sparse_lm_speed.py --only b16 ranges     parts: b2 b16 ranges profile lengths eager
 
     b16  S 2,048  sparse  graph   3xx,xxx tokens/s  (step … ms, n 20, peak … GiB)
