@@ -8,7 +8,13 @@ from collections.abc import Iterator
 import pytest
 
 torch = pytest.importorskip("torch")
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
+    # torch's own, of its debug mode and of what compiling imports.
+    pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature:UserWarning"),
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),
+]
 
 from seatrial_workloads.common.distributed import Ranks  # noqa: E402
 from seatrial_workloads.common.engines import EngineOptions, create_engine  # noqa: E402
