@@ -18,7 +18,7 @@ from seatrial.core import files
 from seatrial.core.errors import UsageError, did_you_mean
 
 EXAMPLES = {
-    "runbook": "seatrial runbook sparse-lm sparse-lm\n\nseatrial runbook stage1 mine && cd mine && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
+    "runbook": "seatrial runbook sparse-lm mine\n\nseatrial runbook stage1 s1 && cd s1 && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
 }
 RUNBOOKS = PLANS.parent / "runbooks"
 # What a runbook consists of: a checkout has outputs and data of its user beside them.
