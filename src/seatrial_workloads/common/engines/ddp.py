@@ -169,7 +169,7 @@ def compressed_all_reduce(dtype: torch.dtype) -> Callable[[object, Any], torch.f
 def choose_compression(requested: str, world_size: int, gradient_format: str) -> Choice:
     """Whether gradients are exchanged in the requested format."""
     if requested != "none" and world_size == 1:
-        return Choice(requested, "none", "a single rank exchanges no gradients")
+        return Choice(requested, "none", "caution: a single rank exchanges no gradients")
     if requested != "none" and requested == gradient_format:
         return Choice(requested, "none", f"the gradients are {gradient_format} already")
     return as_requested(requested)
