@@ -105,8 +105,9 @@ def _findings(target: Target, phase: str, source: str, title: str) -> Iterator[R
         )
 
 
+GATES = ("reported.gate_entropy_mean", "reported.gate_max_mean")
 # What holds on any machine; all other metrics are about speed, steadiness or length.
-CORRECTNESS = ("failed_runs", "halted_runs", "loss_finite", "loss_falls", "loss_comparable", "leaking_runs", "reported.gate_entropy_mean")
+CORRECTNESS = ("failed_runs", "halted_runs", "loss_finite", "loss_falls", "loss_comparable", "leaking_runs", *GATES)
 THROUGHPUT = "at least 39 tokens/s, aim 45 to 55 (S = 2048, global batch 2, bf16)"
 
 
