@@ -8,10 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 torch = pytest.importorskip("torch")
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU"),
-    # torch's own, of its debug mode and of what compiling imports.
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA GPU")]
+# torch's own warnings, of its debug mode and of what compiling imports.
+pytestmark += [
     pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype feature:UserWarning"),
     pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning"),
 ]
