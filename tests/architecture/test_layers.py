@@ -194,6 +194,7 @@ FOUNDATION_MODULES = ", ".join(dotted(path) for package in FOUNDATION for path i
         ("import seatrial_workloads.dummy.settings", {"torch", "numpy", "pydantic"}),
         ("import seatrial_workloads.dummy.train", {"torch", "numpy", "pydantic"}),
         ("import seatrial_workloads.tiny_lm.settings", {"torch", "numpy", "pydantic"}),
+        ("import seatrial_workloads.sparse_lm.settings, seatrial_workloads.sparse_lm.showcase", {"torch", "numpy", "pydantic", "yaml"}),
     ],
     ids=lambda value: value[7:40] if isinstance(value, str) else "",
 )

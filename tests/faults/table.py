@@ -29,6 +29,7 @@ class Part:
 RUNS, TORCH, HARNESS, DISK = "test_fault_runs.py", "test_fault_torch.py", "test_fault_harness.py", "test_fault_disk.py"
 FILES, INPUT, MEASURING = "test_fault_files.py", "test_fault_input.py", "test_fault_measuring.py"
 STAGE1 = "test_fault_stage1.py"
+SPARSE_LM = "test_fault_sparse_lm.py"
 TRAINING = "test_fault_training.py"
 HOSTS, CAMPAIGNS, KILLED = "cluster/test_host_faults.py", "cluster/test_campaigns.py", "cluster/test_killed_agents.py"
 LEFTOVERS, MEMORY, WRITERS = "test_fault_agent_leftovers.py", "test_fault_agent_memory.py", "test_fault_writers.py"
@@ -623,4 +624,50 @@ started.",
 )
 
 
-PARTS: tuple[Part, ...] = (RUN_FAULTS, SUSPENSION_FAULTS, HARNESS_FAULTS, DISK_FAULTS, DAMAGED_FILES, BAD_INPUT, HOST_FAULTS)
+WATCHDOG_FAULTS = Part(
+    "A sparse-LM training without the harness, with its watchdog",
+    (
+        Row(
+            "A rank hangs in backward, in C++ (torch)",
+            "No step for 20 times the measured step time, at least NSA_WATCH_HEARTBEAT_STALL_S: stacks of all ranks, `.HALT`, TERM, KILL.",
+            "`.anomaly_type` `heartbeat_stall`, `stacks/rank1.txt` with the line; the watchdog's exit code 2.",
+            f"{SPARSE_LM}::test_a_rank_that_hangs_in_backward_is_stopped_from_outside",
+        ),
+        Row(
+            "A rank dies (torch)",
+            "torchrun ends the other; the watchdog ends with the run.",
+            "The rank that ended before being done; the watchdog's exit code 2.",
+            f"{SPARSE_LM}::test_a_rank_that_dies_ends_the_run_and_its_watchdog",
+        ),
+        Row(
+            "The loss of one rank is NaN (torch)",
+            "All ranks agree on the step and end.",
+            "`.anomaly_type` `nan_loss`, and `.HALT` with the run's id.",
+            f"{SPARSE_LM}::test_a_loss_that_is_not_finite_is_reported_by_both",
+        ),
+        Row(
+            "A `.HALT` that an earlier run left (torch)",
+            "It names another run, and is ignored.",
+            "All steps are done.",
+            f"{SPARSE_LM}::test_a_stale_halt_file_stops_nobody",
+        ),
+        Row(
+            "A loader that never yields (torch)",
+            "The trainer ends at its loader timeout; where that is long, the watchdog ends it at NSA_WATCH_START_S.",
+            "`.anomaly_type` `no_first_step`; the watchdog's exit code 2.",
+            f"{SPARSE_LM}::test_a_loader_that_never_yields_is_stopped_from_outside",
+        ),
+    ),
+)
+
+
+PARTS: tuple[Part, ...] = (
+    RUN_FAULTS,
+    SUSPENSION_FAULTS,
+    HARNESS_FAULTS,
+    DISK_FAULTS,
+    DAMAGED_FILES,
+    BAD_INPUT,
+    WATCHDOG_FAULTS,
+    HOST_FAULTS,
+)

@@ -18,11 +18,20 @@ from seatrial.core import files
 from seatrial.core.errors import UsageError, did_you_mean
 
 EXAMPLES = {
-    "runbook": "seatrial runbook stage1 stage1\n\nseatrial runbook stage1 mine && cd mine && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
+    "runbook": "seatrial runbook sparse-lm mine\n\nseatrial runbook stage1 s1 && cd s1 && DRY_RUN=1 ./scripts/run_stage1_ab_bench.sh"
 }
 RUNBOOKS = PLANS.parent / "runbooks"
 # What a runbook consists of: a checkout has outputs and data of its user beside them.
-PARTS = ("README.md", "train.py", "docs/*.md", "scripts/*.sh", "scripts/*.py")
+PARTS = (
+    "README.md",
+    "train.py",
+    "docs/*.md",
+    "scripts/*.sh",
+    "scripts/*.py",
+    "scripts/automation/*.py",
+    "configs/*.yaml",
+    "nsa/tests/*.py",
+)
 PYTHON = ".python"
 """Names the interpreter of this installation to the entry points."""
 SHEBANG = "#!/usr/bin/env python3"
@@ -30,7 +39,7 @@ SHEBANG = "#!/usr/bin/env python3"
 LONGEST_SHEBANG = 127
 # Pages that only a checkout has.
 PAGE_LINK = re.compile(r"\[([^\]]+)\]\((?:\.\./)+docs/[^)]*\)")
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The procedure: stage1.", show_default=False)]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The procedure: stage1 or sparse-lm.", show_default=False)]
 Target = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write; it must be new or empty.", show_default=False)]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -183,16 +183,9 @@ class ProgressReader:
         )
 
     def _from_heartbeats(self, heartbeats: Sequence[Heartbeat]) -> Progress:
-        steps = [heartbeat.step for heartbeat in heartbeats if heartbeat.step is not None]
         # Ranks that torchrun restarted are before their first step again, and the run is alive all the same.
         self._stepped.update(heartbeat.rank for heartbeat in heartbeats if heartbeat.step is not None)
-        return Progress(
-            step=min(steps) if len(steps) == len(heartbeats) else None,
-            phase=heartbeats[0].phase,
-            alive=all(heartbeat.rank in self._stepped for heartbeat in heartbeats),
-            last_steps=tuple(last for heartbeat in heartbeats if (last := _last_step(heartbeat))),
-            rank_states=tuple(_rank_state(heartbeat) for heartbeat in heartbeats),
-        )
+        return progress_from_heartbeats(heartbeats, self._stepped)
 
     def _from_log(self) -> Progress:
         log = self._log.read()
@@ -202,6 +195,18 @@ class ProgressReader:
         ended_t = log.step_t - self._clocks.offset_s(0)
         last = LastStep(rank=0, step=log.step, step_t=ended_t, iter_ms_p50=log.iter_ms_p50)
         return Progress(step=log.step, alive=self._had_output, last_steps=(last,))
+
+
+def progress_from_heartbeats(heartbeats: Sequence[Heartbeat], stepped: Collection[int]) -> Progress:
+    """Of ranks with the probe, one heartbeat each; `stepped` are those that have ended a step, now or before."""
+    steps = [heartbeat.step for heartbeat in heartbeats if heartbeat.step is not None]
+    return Progress(
+        step=min(steps) if len(steps) == len(heartbeats) else None,
+        phase=heartbeats[0].phase,
+        alive=all(heartbeat.rank in stepped for heartbeat in heartbeats),
+        last_steps=tuple(last for heartbeat in heartbeats if (last := _last_step(heartbeat))),
+        rank_states=tuple(_rank_state(heartbeat) for heartbeat in heartbeats),
+    )
 
 
 def _last_step(heartbeat: Heartbeat) -> LastStep | None:

@@ -179,6 +179,12 @@ class Probe:
         if self._writer is not None:
             self._writer.put_event("figure", name=name, value=float(value), unit=str(unit), n=None if n is None else int(n))
 
+    def progress(self, **fields: Any) -> None:
+        """What a watchdog should know of the loop besides its step: a heartbeat `progress` with these fields follows within a second. Of
+        several calls in between the last counts. Values are plain: reading a tensor would wait for the device."""
+        if self._writer is not None:
+            self._writer.put_progress(fields)
+
     def memory(self) -> None:
         """Record how much memory this process and its GPU use now."""
         if self._writer is not None and self._writer.identity.writes_steps:

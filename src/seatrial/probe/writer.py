@@ -15,7 +15,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -54,7 +54,7 @@ class EventFormatter:
 
     def event(self, kind: str, t: float, m: float, **fields: Any) -> str:
         """One rare event; what JSON cannot hold is written as text, and numbers that are not finite as null."""
-        plain = {name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in fields.items()}
+        plain = {name: _finite(value) for name, value in fields.items()}
         body = json.dumps(plain, default=str, separators=(",", ":"))[1:]
         return f'{self._head}{t:.3f},"m":{m:.6f},"kind":"{kind}"' + ("," if plain else "") + body
 
@@ -62,6 +62,10 @@ class EventFormatter:
         work = _format_number(record.samples), _format_number(record.tokens)
         phases = ["null" if ms is None else "%.3f" % ms for ms in record.phases_ms]  # noqa: UP031 - faster than format()
         return self._step % (record.t, record.m, record.step, record.iter_ms, *work, *phases, _format_loss(record.loss))
+
+
+def _finite(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _format_loss(loss: float | None) -> str:
@@ -224,11 +228,11 @@ class HeartbeatThread:
         elif self._monotonic() >= self._next_s:
             self.write("beat")
 
-    def write(self, msg: str) -> None:
+    def write(self, msg: str, more: Mapping[str, Any] | None = None) -> None:
         state = self._state()
         self._first_step_written = bool(state.newest)
         self._next_s = self._monotonic() + (self._every_s or 0.0)
-        self._file.write([format_heartbeat(self._identity, state, msg, self._wall())])
+        self._file.write([format_heartbeat(self._identity, state, msg, self._wall(), more)])
 
     def _run(self) -> None:
         pause_s = min(TICK_S, self._every_s or TICK_S)
@@ -239,8 +243,8 @@ class HeartbeatThread:
                 self.tick()
 
 
-def format_heartbeat(identity: Identity, state: LoopState, msg: str, ts: float) -> str:
-    """One line with the fields of records.events.HEARTBEAT_FIELDS."""
+def format_heartbeat(identity: Identity, state: LoopState, msg: str, ts: float, more: Mapping[str, Any] | None = None) -> str:
+    """One line with the fields of records.events.HEARTBEAT_FIELDS, then those of `more`."""
     last = state.newest[-1] if state.newest else None
     values = (
         round(ts, 3),
@@ -256,7 +260,9 @@ def format_heartbeat(identity: Identity, state: LoopState, msg: str, ts: float) 
         round(median(record.iter_ms for record in state.newest), 3) if last else None,
         round(last.paused_s, 3) if last else None,
     )
-    return json.dumps(dict(zip(HEARTBEAT_FIELDS, values, strict=True)), separators=(",", ":"))
+    fields = dict(zip(HEARTBEAT_FIELDS, values, strict=True))
+    own = {name: _finite(value) for name, value in (more or {}).items() if name not in fields}
+    return json.dumps({**fields, **own}, default=str, separators=(",", ":"))
 
 
 class Writer:
@@ -271,6 +277,7 @@ class Writer:
         # A deque is safe between the loop that appends and the thread that takes; a list swapped for another is not.
         self._buffer: deque[StepRecord | str] = deque()
         self._flushing = threading.Lock()
+        self._progress: dict[str, Any] | None = None
         self.timeline = Timeline(
             sync=identity.sync,
             phase_every=identity.phase_every,
@@ -307,6 +314,10 @@ class Writer:
         """Put one rare event after the step lines that are already released."""
         self._put(self._formatter.event(kind, self.timeline.wall(), self.timeline.monotonic(), **fields))
 
+    def put_progress(self, fields: dict[str, Any]) -> None:
+        """For the next heartbeat; the thread writes it."""
+        self._progress = fields
+
     def on_pause_end(self, name: str, pause_s: float) -> None:
         if self.identity.writes_steps:
             self.put_event("pause", name=name, step=self.timeline.ended_steps, pause_ms=round(pause_s * 1000.0, 3))
@@ -335,6 +346,7 @@ class Writer:
             timeline.where = "done"
         self._thread.stop()
         self.flush()
+        self._write_progress()
         self._thread.write("done" if clean else "ended without reaching its end")
         self._events.close()
         self._heartbeats.close()
@@ -342,7 +354,13 @@ class Writer:
     def _tick(self) -> None:
         if self._poll_halt():
             self._thread.write("beat")
+        self._write_progress()
         self.flush()
+
+    def _write_progress(self) -> None:
+        fields, self._progress = self._progress, None
+        if fields is not None:
+            self._thread.write("progress", fields)
 
     def _poll_halt(self) -> bool:
         """Whether there is a new request; the loop notices it by comparing two numbers."""

@@ -22,7 +22,7 @@ from seatrial.core.errors import INTERRUPTED, WRONG_USE, PlanError, RefusedError
 from seatrial.core.fallback import FALLBACK_DIR
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.plan import CampaignPlan
-from seatrial_runbooks.stage1.command_line import echo, run_reporting_errors
+from seatrial_runbooks.command_line import echo, run_reporting_errors
 from seatrial_runbooks.stage1.driver_output import InVariables, logged_to, notes, plan_terms_as_variables
 from seatrial_runbooks.stage1.to_plan import TRAINER, alike_by, alike_notes, plan_mappings
 from seatrial_runbooks.stage1.variables import VARIABLES, Variables, help_text, read, shortened_names, unknown_names

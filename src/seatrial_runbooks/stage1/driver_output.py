@@ -37,7 +37,7 @@ from seatrial.records.outcome import Outcome, RunOutcome
 from seatrial.records.plan import HOSTFILE, CampaignPlan, RunSpec
 from seatrial.records.results import MeasuredRun
 from seatrial.report.text import strip_ansi
-from seatrial_runbooks.stage1.command_line import warn
+from seatrial_runbooks.command_line import warn
 from seatrial_runbooks.stage1.to_plan import eta_min_samples, included_hosts, log_every, num_steps
 from seatrial_runbooks.stage1.variables import AB, BOTH, SWEEP, Variables
 

@@ -25,7 +25,7 @@ from seatrial.core.errors import DONE, INTERRUPTED, WRONG_USE, UsageError, print
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.tables import format_cell
 from seatrial.records.measure import exceeds
-from seatrial_runbooks.stage1.command_line import StrictParser, limit, write_to
+from seatrial_runbooks.command_line import StrictParser, limit, write_to
 from seatrial_runbooks.stage1.leak_inputs import Campaign, LeakRun, RunFinder, run_span
 from seatrial_runbooks.stage1.leak_series import (
     WARM_UP_PARTS,

@@ -16,7 +16,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 from seatrial.cli.program import exit_with
 from seatrial.core.errors import INTERRUPTED, WRONG_USE, UsageError
-from seatrial_runbooks.stage1.command_line import echo, run_reporting_errors
+from seatrial_runbooks.command_line import echo, run_reporting_errors
 from seatrial_runbooks.stage1.driver import (
     Options,
     log_path,

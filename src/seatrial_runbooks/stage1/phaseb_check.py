@@ -35,7 +35,7 @@ from seatrial.collect.original.manifests import (
 from seatrial.core.errors import DONE, FAILED, INTERRUPTED, WRONG_USE, UsageError, did_you_mean, printable
 from seatrial.core.tables import format_cell
 from seatrial.records.measure import exceeds
-from seatrial_runbooks.stage1.command_line import StrictParser, count, limit, write_to
+from seatrial_runbooks.command_line import StrictParser, count, limit, write_to
 from seatrial_runbooks.stage1.platform_jitter import PlatformJitter, platform_jitter
 
 RATIO, ITER_P50, TELEMETRY_EMPTY = "iter_p90_over_p50", "last_iter_ms_p50", "gpu_telemetry_empty_flag"

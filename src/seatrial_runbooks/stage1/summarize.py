@@ -20,7 +20,7 @@ from seatrial.core.errors import DONE, INTERRUPTED, WRONG_USE, SeatrialError, Us
 from seatrial.core.paths import CampaignPaths
 from seatrial.records.plan import CampaignPlan, TimingSpec
 from seatrial.records.results import CampaignResults
-from seatrial_runbooks.stage1.command_line import StrictParser, count, write_to
+from seatrial_runbooks.command_line import StrictParser, count, write_to
 
 NAME = "summarize_stage1_bench.py"
 EXAMPLES = """examples:

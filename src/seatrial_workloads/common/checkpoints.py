@@ -168,7 +168,9 @@ def _read(folder: Path) -> Checkpoint:
         raise CheckpointError(f"{folder / INFO} cannot be read ({error}): use another checkpoint") from error
 
 
-def check_same(checkpoint: Checkpoint, current: Mapping[str, Any]) -> None:
+def check_same(
+    checkpoint: Checkpoint, current: Mapping[str, Any], instead: str = "start from its weights alone (pretrained_checkpoint)"
+) -> None:
     """Refuse to resume where one of these differs: another engine or world size shards optimiser and data differently, and other
     settings may define another training."""
     saved = {**checkpoint.info.settings, **dataclasses.asdict(checkpoint.info)}
@@ -176,7 +178,7 @@ def check_same(checkpoint: Checkpoint, current: Mapping[str, Any]) -> None:
         if saved.get(name, value) != value:
             raise CheckpointError(
                 f"{checkpoint.folder} was saved with {name} {saved[name]}, and this run has {value}: "
-                f"resume with {name} {saved[name]}, or start from its weights alone (pretrained_checkpoint)"
+                f"resume with {name} {saved[name]}, or {instead}"
             )
 
 

@@ -26,6 +26,8 @@ FP16_WEIGHTS_ON_CPU = "model_load_dtype is 'fp16', which a CPU does not support:
 # The first compute capability (major) with bf16 and TF32.
 AMPERE = 8
 AUTOCAST, WEIGHTS, BY_PRECISION, NOT_MIXED = "autocast", "weights", "by_precision", "none"
+# 16-bit weights without an fp32 copy, updated in 16 bits: small updates are lost to rounding.
+PURE = "pure"
 MIXED_CHOICES = ("auto", AUTOCAST, WEIGHTS, BY_PRECISION)
 FLASH = "flash_attention_2"
 
@@ -104,6 +106,8 @@ def mixed_precision_problem(mixed: str, engine: str, zero_stage: int, precision:
     """Why this engine cannot compute `precision` in the mode `mixed`; None where it can."""
     if mixed == WEIGHTS and engine == "ddp":
         return "16-bit weights are DeepSpeed's, and ddp has autocast only"
+    if mixed == PURE and engine != "ddp":
+        return "16-bit weights without an fp32 copy are ddp's"
     if mixed == AUTOCAST and zero_stage and precision == "fp16":
         return f"fp16 under ZeRO {zero_stage} has 16-bit weights only"
     return None

@@ -174,6 +174,10 @@ class TrainLog:
     def step(self, step: int, loss: float) -> None:
         """Log a step's loss and timing. Every rank calls it at the same steps."""
         self.info(f"Step {step}: Loss {loss:.4f}")
+        self.timing(step, loss)
+
+    def timing(self, step: int, loss: float) -> None:
+        """Log a step's timing alone, for a workload with a loss line of its own. Every rank calls it at the same steps."""
         for line in self._timing.lines_of_step(step, loss) if self._timing else ():
             self._write(line)
 

@@ -151,6 +151,7 @@ CALLS = {
     "effective": "(self, setting: 'str', *, requested: 'Any', effective: 'Any', reason: 'str' = '', "
     "follows: 'Iterable[str]' = ()) -> 'None'",
     "figure": "(self, name: 'str', value: 'float', unit: 'str' = '', n: 'int | None' = None) -> 'None'",
+    "progress": "(self, **fields: 'Any') -> 'None'",
     "memory": "(self) -> 'None'",
     "loss": "(self, value: 'Any') -> 'None'",
     "close": "(self) -> 'None'",

@@ -67,6 +67,16 @@ def test_one_every_five_seconds_and_one_when_the_first_step_ended(heart, clock, 
     assert [(beat["msg"], beat["step"]) for beat in lines.heartbeats()] == [("boot", None), ("step_end", 0), ("beat", 0)]
 
 
+def test_progress_is_a_heartbeat_with_more_fields_and_the_last_one_counts(lines):
+    probe = Probe(lines.run_dir, heartbeat_s=None)
+    for loss in (3.0, 2.0):
+        probe.progress(loss=loss, grad_norm=float("nan"), rank=7)
+    probe.close()
+    (beat,) = (beat for beat in lines.heartbeats() if beat["msg"] == "progress")
+    assert tuple(beat) == (*HEARTBEAT_FIELDS, "loss", "grad_norm")
+    assert (beat["loss"], beat["grad_norm"], beat["rank"]) == (2.0, None, 0)
+
+
 def test_the_thread_writes_heartbeats_and_flushes_the_buffer(lines):
     probe = Probe(lines.run_dir, heartbeat_s=0.01)
     with probe.startup("model"):

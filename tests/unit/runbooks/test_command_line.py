@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from seatrial.core.errors import RefusedError, UsageError
-from seatrial_runbooks.stage1.command_line import StrictParser, count, echo, limit, run_reporting_errors, warn, write_to
+from seatrial_runbooks.command_line import StrictParser, count, echo, limit, run_reporting_errors, warn, write_to
 
 
 def parser() -> StrictParser:
@@ -99,7 +99,7 @@ def test_an_error_of_ours_is_shown_whole(capsys: pytest.CaptureFixture[str]) -> 
 def test_the_process_ends_with_it(act: str, code: int) -> None:
     program = (
         "import os, signal; from seatrial.cli.program import exit_with; "
-        "from seatrial_runbooks.stage1.command_line import run_reporting_errors; "
+        "from seatrial_runbooks.command_line import run_reporting_errors; "
         f"exit_with(lambda: run_reporting_errors({act}))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=LONGEST_S)

@@ -11,9 +11,9 @@ import pytest
 
 from seatrial_workloads.common.checkpoints import save_tensors
 from seatrial_workloads.common.effective import Choice
-from seatrial_workloads.common.engines import EngineOptions, adam, deepspeed_engine
+from seatrial_workloads.common.engines import EngineOptions, adam, create_engine, deepspeed_engine
 from seatrial_workloads.common.engines.adam import ARCHITECTURES, choose_adam, without_architecture_letters
-from seatrial_workloads.common.engines.ddp import ddp_choices
+from seatrial_workloads.common.engines.ddp import choose_compression, ddp_choices
 from seatrial_workloads.common.engines.deepspeed_engine import (
     CheckpointFiles,
     deepspeed_config,
@@ -23,7 +23,7 @@ from seatrial_workloads.common.engines.deepspeed_engine import (
 )
 from seatrial_workloads.common.engines.engine import TRAINING
 from seatrial_workloads.common.errors import StartupError
-from seatrial_workloads.common.precision import choose_mixed_precision
+from seatrial_workloads.common.precision import choose_mixed_precision, choose_precision
 from tests.workloads.cpu_ranks import ALONE
 
 pytestmark = pytest.mark.torch
@@ -63,6 +63,52 @@ def test_the_learning_rate_follows_the_schedule():
     no_warm_up = EngineOptions(lr=1.0, schedule_steps=10, min_lr_ratio=0.0)
     factors = [no_warm_up.lr_at(step) for step in range(10)]
     assert factors == sorted(factors, reverse=True) and factors[0] > 0.97 and factors[-1] == pytest.approx(0.0)
+
+
+def test_the_linear_schedules_warm_up_to_the_full_rate_and_end_at_their_minimum():
+    cosine = EngineOptions(lr=2.0, warmup_steps=4, schedule_steps=12, min_lr_ratio=0.0, schedule="linear_cosine")
+    assert [cosine.lr_at(step) for step in (0, 3, 4, 8, 12, 99)] == pytest.approx([0.5, 2.0, 2.0, 1.0, 0.0, 0.0])
+    constant = EngineOptions(lr=2.0, warmup_steps=4, schedule="linear_constant")
+    assert [constant.lr_at(step) for step in (1, 4, 10**6)] == [1.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("requested", "world_size", "gradients", "effective"),
+    [("bf16", 2, "fp32", "bf16"), ("fp16", 2, "fp32", "fp16"), ("bf16", 1, "fp32", "none"), ("bf16", 2, "bf16", "none")],
+)
+def test_gradients_are_compressed_only_where_it_does_something(requested, world_size, gradients, effective):
+    choice = choose_compression(requested, world_size, gradients)
+    assert (choice.requested, choice.effective) == (requested, effective) and choice.reason
+
+
+def test_accumulated_batches_are_one_batch_of_their_mean():
+    """With 16-bit weights on request, and the norm of the gradients before clipping."""
+    inputs = torch.arange(12.0).view(4, 3) / 10
+    trained = []
+    for accumulate, mixed in ((1, "auto"), (2, "auto"), (2, "pure")):
+        torch.manual_seed(0)
+        chosen = EngineOptions(lr=1e-2, gradient_clipping=0.1, accumulate=accumulate, mixed_precision=mixed)
+        precision = choose_precision("bf16" if mixed == "pure" else "fp32", None)
+        engine = create_engine("ddp", SquaredOutput(), ALONE, precision, chosen)
+        for part in inputs.chunk(accumulate):
+            engine.backward(engine.forward(inputs=part))
+        engine.step()
+        trained.append((engine.model.linear.weight.detach(), engine.grad_norm, engine.choices["mixed_precision"].effective))
+    (whole, whole_norm, _), (halves, halves_norm, _), (pure, _, mode) = trained
+    torch.testing.assert_close(halves, whole)
+    torch.testing.assert_close(halves_norm, whole_norm)
+    assert (pure.dtype, mode) == (torch.bfloat16, "pure")
+
+
+class SquaredOutput(torch.nn.Module):
+    """Its forward returns a loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 2)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        return self.linear(inputs).square().mean()
 
 
 def options(**changed) -> EngineOptions:
@@ -131,7 +177,12 @@ def test_mixed_precision_is_the_requested_one_else_that_of_the_stage(requested, 
 
 @pytest.mark.parametrize(
     ("requested", "engine", "stage", "precision"),
-    [("weights", "ddp", 0, "bf16"), ("by_precision", "ddp", 0, "fp16"), ("autocast", "deepspeed", 1, "fp16")],
+    [
+        ("weights", "ddp", 0, "bf16"),
+        ("by_precision", "ddp", 0, "fp16"),
+        ("autocast", "deepspeed", 1, "fp16"),
+        ("pure", "deepspeed", 0, "bf16"),
+    ],
 )
 def test_a_mixed_precision_that_the_engine_does_not_have_is_refused(requested, engine, stage, precision):
     with pytest.raises(StartupError, match=f"mixed_precision is '{requested}'"):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from seatrial_workloads.common.engines.engine import Engine, EngineOptions, Startup, no_startup
+from seatrial_workloads.common.engines.engine import DdpOptions, Engine, EngineOptions, Startup, no_startup
 
 if TYPE_CHECKING:
     from torch import nn
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from seatrial_workloads.common.distributed import Ranks
     from seatrial_workloads.common.precision import Precision
 
-__all__ = ["Engine", "EngineOptions", "create_engine"]
+__all__ = ["DdpOptions", "Engine", "EngineOptions", "create_engine"]
 
 
 def create_engine(

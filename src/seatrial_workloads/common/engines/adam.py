@@ -138,8 +138,9 @@ def without_architecture_letters(environment: MutableMapping[str, str]) -> Itera
 
 
 def create_torch_adam(parameters: list[nn.Parameter], options: EngineOptions, ranks: Ranks) -> torch.optim.Optimizer:
-    """torch's AdamW, fused on a GPU."""
-    return torch.optim.AdamW(parameters, fused=ranks.device.type == "cuda", **_hyperparameters(options))
+    """torch's AdamW, fused on a GPU unless requested otherwise."""
+    fused = ranks.device.type == "cuda" if options.fused_adam is None else options.fused_adam
+    return torch.optim.AdamW(parameters, fused=fused, **_hyperparameters(options))
 
 
 def _hyperparameters(options: EngineOptions) -> dict[str, object]:

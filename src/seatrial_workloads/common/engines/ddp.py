@@ -1,4 +1,4 @@
-"""The DDP engine: DistributedDataParallel, AdamW, autocast and loss scaling. Checkpoint files:
+"""The DDP engine: DistributedDataParallel, AdamW, autocast, loss scaling, accumulation, compressed gradients. Checkpoint files:
 
 model.pt              weights (without frozen ones if so configured); also usable as pretrained_checkpoint
 training.pt           optimiser, scaler, number of updates, the trainer's extra
@@ -7,17 +7,20 @@ random_states_rank*.pt
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from seatrial_workloads.common.checkpoints import load_random_states, load_tensors, save_random_states, save_tensors
 from seatrial_workloads.common.distributed import Ranks
-from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.common.effective import Choice, as_requested
 from seatrial_workloads.common.engines.adam import FUSED, REQUESTED, TORCH, create_torch_adam
 from seatrial_workloads.common.engines.engine import (
     TRAINING,
@@ -27,7 +30,7 @@ from seatrial_workloads.common.engines.engine import (
     load_trained_weights,
     trainable,
 )
-from seatrial_workloads.common.precision import Precision, choose_mixed_precision
+from seatrial_workloads.common.precision import PURE, Precision, choose_mixed_precision, torch_dtype
 
 MODEL = "model.pt"
 
@@ -40,44 +43,76 @@ class DdpEngine:
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions) -> None:
         self.model = model.to(ranks.device)
+        self.grad_norm: Tensor | None = None
         self._ranks, self._precision, self._options = ranks, precision, options
+        mixed = choose_mixed_precision(options.mixed_precision, self.name, 0, precision.effective)
+        if mixed.effective == PURE:
+            cast_parameters(self.model, precision.dtype)
         self._parameters = trainable(self.model)
         self._wrapped = self._wrap()
+        self._calls = 0
         self._optimizer = create_torch_adam(self._parameters, options, ranks)
         self._scaler = torch.amp.GradScaler(ranks.device.type, enabled=precision.needs_scaler)
         self._updates = 0
-        mixed = choose_mixed_precision(options.mixed_precision, self.name, 0, precision.effective)
+        self._synced_once = False
         self.choices = {**ddp_choices(options, on_gpu=ranks.device.type == "cuda"), "mixed_precision": mixed}
+        if options.ddp.compression != "none":
+            self.choices["ddp_compression"] = self._compression()
 
     def _wrap(self) -> nn.Module:
         if self._ranks.world_size == 1:
             return self.model
-        # No static graph: it would expect a weight that only some batches use in every step after the first.
-        return DistributedDataParallel(
+        ddp = self._options.ddp
+        bucket = {} if ddp.bucket_mb is None else {"bucket_cap_mb": ddp.bucket_mb}
+        wrapped = DistributedDataParallel(
             self.model,
             device_ids=[self._ranks.device.index] if self._ranks.device.type == "cuda" else None,
-            gradient_as_bucket_view=True,
+            gradient_as_bucket_view=ddp.bucket_view,
+            static_graph=ddp.static_graph,
+            **bucket,
             **_no_buffer_sync(),
         )
+        if self._compression().effective != "none":
+            wrapped.register_comm_hook(None, compressed_all_reduce(torch_dtype(ddp.compression)))
+        return wrapped
+
+    def _compression(self) -> Choice:
+        # Gradients have the format of their weights.
+        gradient_format = {torch.bfloat16: "bf16", torch.float16: "fp16"}.get(self._parameters[0].dtype, "fp32")
+        return choose_compression(self._options.ddp.compression, self._ranks.world_size, gradient_format)
 
     def forward(self, **inputs: Any) -> Tensor:
-        with self._precision.autocast(self._ranks.device):
+        with self._without_exchange(), self._precision.autocast(self._ranks.device):
             loss: Tensor = self._wrapped(**inputs)
         return loss
 
     def backward(self, loss: Tensor) -> None:
-        self._scaler.scale(loss).backward()
+        # Not divided by 1: the other workloads' losses stay the same to the bit.
+        mean = loss / self._options.accumulate if self._options.accumulate > 1 else loss
+        with self._without_exchange():
+            self._scaler.scale(mean).backward()
+        self._calls += 1
+
+    def _without_exchange(self) -> contextlib.AbstractContextManager[object]:
+        """Before the last call of a step gradients stay local. A static graph is learnt in the first backward, which must exchange."""
+        is_last = self._calls + 1 >= self._options.accumulate
+        must_exchange = self._options.ddp.static_graph and not self._synced_once
+        if is_last or must_exchange or not isinstance(self._wrapped, DistributedDataParallel):
+            return contextlib.nullcontext()
+        no_exchange: contextlib.AbstractContextManager[object] = self._wrapped.no_sync()
+        return no_exchange
 
     def step(self) -> None:
         for group in self._optimizer.param_groups:
             group["lr"] = self._options.lr_at(self._updates)
         if self._options.gradient_clipping:
             self._scaler.unscale_(self._optimizer)
-            nn.utils.clip_grad_norm_(self._parameters, self._options.gradient_clipping)
+            self.grad_norm = nn.utils.clip_grad_norm_(self._parameters, self._options.gradient_clipping)
         self._scaler.step(self._optimizer)
         self._scaler.update()
         self._optimizer.zero_grad()
         self._updates += 1
+        self._calls, self._synced_once = 0, True
 
     def warm_up(self, **inputs: Any) -> None:
         forward_and_backward(self.model, self._precision.autocast(self._ranks.device), inputs)
@@ -112,9 +147,37 @@ def _no_buffer_sync() -> dict[str, bool]:
     return {"forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers": False}
 
 
+def cast_parameters(model: nn.Module, dtype: torch.dtype) -> None:
+    """Weights only: tables in buffers (of rotary angles, say) keep their precision."""
+    for parameter in model.parameters():
+        parameter.data = parameter.data.to(dtype)
+
+
+def compressed_all_reduce(dtype: torch.dtype) -> Callable[[object, Any], torch.futures.Future[Tensor]]:
+    """A hook for DDP that averages gradients in `dtype`. Our own: torch refuses its hooks on gloo, which has these formats too."""
+
+    # Without annotations: as text, which they would be here, DDP refuses them.
+    def average(state, bucket):  # type: ignore[no-untyped-def]
+        buffer = bucket.buffer()
+        compressed = buffer.to(dtype).div_(dist.get_world_size())
+        future = dist.all_reduce(compressed, async_op=True).get_future()
+        return future.then(lambda done: buffer.copy_(done.value()[0]))
+
+    return average
+
+
+def choose_compression(requested: str, world_size: int, gradient_format: str) -> Choice:
+    """Whether gradients are exchanged in the requested format."""
+    if requested != "none" and world_size == 1:
+        return Choice(requested, "none", "caution: a single rank exchanges no gradients")
+    if requested != "none" and requested == gradient_format:
+        return Choice(requested, "none", f"the gradients are {gradient_format} already")
+    return as_requested(requested)
+
+
 def ddp_choices(options: EngineOptions, *, on_gpu: bool) -> dict[str, Choice]:
     """The optimiser, and requested settings that only DeepSpeed has."""
-    kind = f"{TORCH}, fused" if on_gpu else TORCH
+    kind = f"{TORCH}, fused" if (on_gpu if options.fused_adam is None else options.fused_adam) else TORCH
     reason = f"ddp uses torch's; {FUSED} is DeepSpeed's" if options.torch_adam is False else "torch's"
     choices = {
         "optimizer": Choice(REQUESTED[options.torch_adam], kind, reason),

@@ -28,7 +28,7 @@ from seatrial_workloads.common.engines.engine import (
     no_startup,
     trainable,
 )
-from seatrial_workloads.common.errors import summarize_error
+from seatrial_workloads.common.errors import StartupError, summarize_error
 from seatrial_workloads.common.precision import AUTOCAST, TORCH_NAMES, WEIGHTS, Precision, choose_mixed_precision
 
 
@@ -200,7 +200,10 @@ class DeepSpeedEngine:
 
     def __init__(self, model: nn.Module, ranks: Ranks, precision: Precision, options: EngineOptions, startup: Startup = no_startup) -> None:
         check_no_scalars(model)
+        if options.accumulate > 1:
+            raise StartupError(f"accumulate is {options.accumulate}, which only the ddp engine has here: use engine=ddp, or accumulate=1")
         self.model = model.to(ranks.device)
+        self.grad_norm: Tensor | None = None
         self._ranks, self._precision, self._options = ranks, precision, options
         self._updates = 0
         deepspeed = start_deepspeed(ranks, verbose=options.wall_clock_breakdown)

@@ -30,9 +30,28 @@ def no_startup(name: str) -> contextlib.AbstractContextManager[object]:
     return contextlib.nullcontext()
 
 
+SCHEDULES = ("log_cosine", "linear_cosine", "linear_constant")
+COMPRESSIONS = ("none", "bf16", "fp16")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DdpOptions:
+    """How DistributedDataParallel exchanges gradients; without effect on a single rank."""
+
+    bucket_mb: float | None = None
+    """MiB of gradients per all-reduce; None is torch's own, 25."""
+    static_graph: bool = False
+    """Every step uses the same weights: off where one that only some batches use would then be missed."""
+    bucket_view: bool = True
+    """Gradients are views into the buckets, which saves a copy of them."""
+    compression: str = "none"
+    """Format in which gradients are exchanged: none (their own), bf16 or fp16."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EngineOptions:
-    """Optimiser, schedule and checkpoint options; the fields from `zero_stage` on apply to DeepSpeed only."""
+    """Optimiser, schedule and checkpoint options; those of `ddp`, `accumulate` and `fused_adam` apply to DDP only, the fields from
+    `zero_stage` on to DeepSpeed only."""
 
     lr: float
     """Learning rate of AdamW at the end of the warm-up."""
@@ -45,6 +64,8 @@ class EngineOptions:
     """Steps until it reaches its minimum."""
     min_lr_ratio: float = 1e-4
     """Minimum learning rate as a share of lr."""
+    schedule: str = "log_cosine"
+    """Warm-up (logarithmic, as DeepSpeed's, or linear) and what follows: cosine decay or a constant rate."""
     gradient_clipping: float = 1.0
     """Maximum gradient norm; 0 for no clipping."""
     exclude_frozen: bool = True
@@ -52,7 +73,12 @@ class EngineOptions:
     micro_batch: int = 1
     """Rows of one rank in one step."""
     mixed_precision: str = "auto"
-    """How 16-bit formats are used: auto, autocast, weights or by_precision."""
+    """How 16-bit formats are used: auto, autocast, weights, by_precision, or pure (ddp only: no fp32 weights)."""
+    accumulate: int = 1
+    """Calls of `backward` per `step`; gradients are exchanged in the last."""
+    fused_adam: bool | None = None
+    """torch's fused AdamW; None uses it on a GPU."""
+    ddp: DdpOptions = DdpOptions()
 
     zero_stage: int = 0
     """Stage of ZeRO, 0 to 3."""
@@ -70,7 +96,9 @@ class EngineOptions:
     """Let DeepSpeed time its own phases and print them; it synchronises for that."""
 
     def lr_at(self, step: int) -> float:
-        """Learning rate of step `step`, counted from 0: logarithmic warm-up, then cosine decay."""
+        """Learning rate of step `step`, counted from 0."""
+        if self.schedule != "log_cosine":
+            return self.lr * self._linear_factor(step)
         # log(1) is 0: as in DeepSpeed, the shortest warm-up is two steps.
         warmup_steps = max(2, self.warmup_steps) if self.warmup_steps else 0
         if step < warmup_steps:
@@ -78,6 +106,14 @@ class EngineOptions:
         decay_steps = max(1, self.schedule_steps - warmup_steps)
         progress = min(1.0, (step - warmup_steps + 1) / decay_steps)
         return self.lr * (self.min_lr_ratio + (1 - self.min_lr_ratio) * (1 + math.cos(math.pi * progress)) / 2)
+
+    def _linear_factor(self, step: int) -> float:
+        if step < self.warmup_steps:
+            return (step + 1) / self.warmup_steps
+        if self.schedule == "linear_constant":
+            return 1.0
+        progress = min(1.0, (step - self.warmup_steps) / max(1, self.schedule_steps - self.warmup_steps))
+        return self.min_lr_ratio + (1 - self.min_lr_ratio) * (1 + math.cos(math.pi * progress)) / 2
 
 
 class Engine(Protocol):
@@ -90,13 +126,15 @@ class Engine(Protocol):
     """Effective settings: the optimiser, and those without effect."""
     cannot_compile: str | None
     """Why torch.compile cannot work with it; None where it can."""
+    grad_norm: Tensor | None
+    """Norm of the last step's gradients before clipping, on the device; None where it was not computed."""
 
     def forward(self, **inputs: Any) -> Tensor:
         """The loss in the effective precision; also used for validation, under torch.no_grad."""
         ...
 
     def backward(self, loss: Tensor) -> None:
-        """Gradients of the loss, reduced over all ranks."""
+        """Gradients of the loss, reduced over all ranks; with `accumulate`, their mean over so many calls, reduced in the last."""
         ...
 
     def step(self) -> None:

@@ -1,4 +1,4 @@
-"""What the Stage 1 programs share: strict flags and numbers, printing, one-line errors and exit codes.
+"""What the programs of the procedures share: strict flags and numbers, printing, one-line errors and exit codes.
 
 Exit codes: 0 PASS or done, 1 wrong use or an internal error, 2 FAIL or refused, 3 INCONCLUSIVE, 130 interrupted.
 """

@@ -1,0 +1,131 @@
+"""Whether a training is healthy, by the figures it reports itself. In: one sample after another. Out: an `Anomaly` or None. Pure.
+
+A sample counts once, by its step: reading the same line again proves nothing. Stalls are not judged here but against the measured step time
+(`observe/stall.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from statistics import median
+
+NAN_LOSS, ZERO_GRAD, FLATLINE, GATE_COLLAPSE = "nan_loss", "zero_grad", "throughput_flatline", "gate_collapse"
+# Of the median before it: a run that is that much slower is stuck, whatever the cause.
+FLATLINE_RATIO = 0.1
+# A single one may be a step that a loss scaler skipped.
+ZERO_GRADS_IN_A_ROW = 2
+COLLAPSED_SHARE = 0.5
+MIN_SPEEDS, MAX_SPEEDS = 5, 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthLimits:
+    """When figures count as an anomaly."""
+
+    flatline_n: int = 4
+    """Samples in a row without throughput."""
+    gate_collapse_n: int = 3
+    """Samples in a row with collapsed gates."""
+    gate_entropy_min: float = 0.2
+    """Mean entropy of the gates below which they have collapsed; three equal branches have ln 3 = 1.0986."""
+    gate_max_threshold: float = 0.9
+    """Mean of the largest gate above which they have collapsed. A single confident token is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HealthSample:
+    """What a training reported about one step; None where it did not."""
+
+    step: int
+    loss: float | None = None
+    tokens_per_s: float | None = None
+    grad_norm: float | None = None
+    gates: Mapping[str, float] = field(default_factory=dict)
+    """`entropy_mean`, `max_gate_mean`, `collapse_frac`, and what else is reported about them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Anomaly:
+    """What is wrong, as a word that other programs search for and as a sentence."""
+
+    kind: str
+    text: str
+    step: int | None = None
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+class HealthJudge:
+    """Judges the samples of one run."""
+
+    def __init__(self, limits: HealthLimits | None = None) -> None:
+        self._limits = limits or HealthLimits()
+        self._step = -1
+        self._speeds: deque[float] = deque(maxlen=MAX_SPEEDS)
+        self._slow = self._zero = 0
+        self._collapsed: list[HealthSample] = []
+
+    def check(self, sample: HealthSample) -> Anomaly | None:
+        """The first anomaly that the sample completes; None for a step that was judged before."""
+        if sample.step <= self._step:
+            return None
+        self._step = sample.step
+        # Each is counted, whichever is reported.
+        found = [self._nan(sample), self._zero_grad(sample), self._flatline(sample), self._gate_collapse(sample)]
+        return next((anomaly for anomaly in found if anomaly is not None), None)
+
+    def _nan(self, sample: HealthSample) -> Anomaly | None:
+        for name, value in (("loss", sample.loss), ("gradient norm", sample.grad_norm)):
+            if value is not None and not math.isfinite(value):
+                return Anomaly(kind=NAN_LOSS, text=f"the {name} is {value} at step {sample.step}", step=sample.step)
+        return None
+
+    def _zero_grad(self, sample: HealthSample) -> Anomaly | None:
+        if sample.grad_norm is None:
+            return None
+        self._zero = self._zero + 1 if sample.grad_norm == 0 else 0
+        if self._zero != ZERO_GRADS_IN_A_ROW:
+            return None
+        text = f"the gradient norm is 0 on {self._zero} samples in a row, up to step {sample.step}"
+        return Anomaly(kind=ZERO_GRAD, text=text, step=sample.step)
+
+    def _flatline(self, sample: HealthSample) -> Anomaly | None:
+        speed = sample.tokens_per_s
+        if speed is None:
+            return None
+        usual = median(self._speeds) if len(self._speeds) >= MIN_SPEEDS else None
+        is_slow = speed <= 0 or (usual is not None and speed < FLATLINE_RATIO * usual)
+        self._slow = self._slow + 1 if is_slow else 0
+        if not is_slow:
+            self._speeds.append(speed)
+        if self._slow != self._limits.flatline_n:
+            return None
+        against = "" if usual is None else f" (median before: {usual:,.0f})"
+        text = f"{speed:,.0f} tokens/s{against} on {self._slow} samples in a row, up to step {sample.step}"
+        return Anomaly(kind=FLATLINE, text=text, step=sample.step)
+
+    def _gate_collapse(self, sample: HealthSample) -> Anomaly | None:
+        if not sample.gates:
+            return None
+        why = self._why_collapsed(sample.gates)
+        self._collapsed = [*self._collapsed, sample] if why else []
+        if len(self._collapsed) != self._limits.gate_collapse_n:
+            return None
+        details = {
+            "limits": {name: getattr(self._limits, name) for name in ("gate_entropy_min", "gate_max_threshold", "gate_collapse_n")},
+            "samples": [{"step": one.step, **one.gates} for one in self._collapsed],
+        }
+        text = f"{why} on {len(self._collapsed)} samples in a row, up to step {sample.step}"
+        return Anomaly(kind=GATE_COLLAPSE, text=text, step=sample.step, details=details)
+
+    def _why_collapsed(self, gates: Mapping[str, float]) -> str:
+        limits = self._limits
+        entropy, largest = gates.get("entropy_mean", math.inf), gates.get("max_gate_mean", 0.0)
+        share = gates.get("collapse_frac", 0.0)
+        if entropy < limits.gate_entropy_min:
+            return f"mean gate entropy {entropy:.3f}, below {limits.gate_entropy_min}"
+        if largest > limits.gate_max_threshold:
+            return f"mean of the largest gate {largest:.3f}, above {limits.gate_max_threshold}"
+        return f"{100 * share:.0f} % of the gates collapsed" if share > COLLAPSED_SHARE else ""

@@ -1,0 +1,68 @@
+"""`.HALT`, the sparse-LM procedure's halt file: why a run is to end, and which one. In and out: a text of `key: value` lines.
+
+    halt: gate_collapse
+    run: 20261118-020355-4711
+    attempt: 1
+    at_step: 118
+    reason: gate entropy 0.05 on 3 checks in a row (NSA_WATCH_GATE_ENTROPY_MIN 0.2)
+
+The first line is what other tools search for. A file that names another run or attempt is stale, and stops nobody.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from seatrial.core.files import write_text
+
+MAX_BYTES = 16 * 1024
+HALT_KEY = "halt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halt:
+    """One request to end a run."""
+
+    anomaly: str
+    """`heartbeat_stall`, `throughput_flatline`, `gate_collapse`, `zero_grad`, `nan_loss`, or what a person wrote."""
+    run: str = ""
+    """The run's id; empty in a file written by hand, which concerns any run."""
+    attempt: int | None = None
+    at_step: int | None = None
+    """The first step that must not begin; None: the next one."""
+    reason: str = ""
+
+    def concerns(self, run: str, attempt: int) -> bool:
+        """Whether it is for this run; False for a stale one."""
+        return self.run in ("", run) and self.attempt in (None, attempt)
+
+
+def write_halt(path: Path, halt: Halt) -> None:
+    """Written aside and renamed: no rank reads half of it."""
+    fields = {HALT_KEY: halt.anomaly, "run": halt.run, "attempt": halt.attempt, "at_step": halt.at_step, "reason": halt.reason}
+    write_text(path, "".join(f"{name}: {value}\n" for name, value in fields.items() if value not in ("", None)))
+
+
+def read_halt(path: Path) -> Halt | None:
+    """The request in the file; None where there is no file, or it holds no `halt:` line."""
+    try:
+        with open(path, "rb") as source:
+            text = source.read(MAX_BYTES).decode("utf-8", errors="replace")
+    except OSError:
+        return None
+    pairs = (line.partition(":") for line in text.splitlines())
+    fields = {name.strip(): value.strip() for name, colon, value in pairs if colon}
+    if not fields.get(HALT_KEY):
+        return None
+    return Halt(
+        anomaly=fields[HALT_KEY],
+        run=fields.get("run", ""),
+        attempt=_integer(fields.get("attempt")),
+        at_step=_integer(fields.get("at_step")),
+        reason=fields.get("reason", ""),
+    )
+
+
+def _integer(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdigit() else None

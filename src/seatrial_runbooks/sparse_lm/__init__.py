@@ -1,0 +1,1 @@
+"""The programs of the sparse-LM procedure: watchdog, window statistics, loader check and the validation from snapshot to acceptance."""

@@ -1,0 +1,229 @@
+"""The acceptance table of a validation. In: what the phases left in the output folder. Out: one row per criterion, the procedure's and
+ours.
+
+A row is PASS, FAIL, INCONCLUSIVE or NOT TESTED. What this machine cannot show reads NOT TESTED, never PASS: scaling with one GPU, speed on
+a CPU. Figures come with their file, window and n.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seatrial.core.errors import DONE, FAILED, INCONCLUSIVE
+from seatrial.core.files import read_json
+from seatrial.core.paths import AttemptPaths
+from seatrial_runbooks.sparse_lm.phases import NOT_RUN, Target
+
+PASS, FAIL, UNDECIDED, NOT_TESTED = "PASS", "FAIL", "INCONCLUSIVE", "NOT TESTED"
+NO_SPEED = "a small model on a CPU: its speed is no result"
+ONE_RANK = "a single rank exchanges no gradients"
+LEAST_RATIO = 100.0
+MOST_HOST_SHARE = 0.5
+RATIO = re.compile(r"v2_performance_improvement: .*ratio (\d+)x")
+HOST_SHARE = re.compile(r"^host share ([\d.]+)%", re.MULTILINE)
+STAGE = "nsa.sel.ranges_v2"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One criterion."""
+
+    source: str
+    """`runbook` or `ours`."""
+    criterion: str
+    status: str
+    found: str
+    file: str = ""
+    window: str = ""
+    n: int | None = None
+
+
+def acceptance_rows(target: Target) -> list[Row]:
+    """Every criterion, in the order of the procedure."""
+    return [
+        *_throughput(target),
+        _tests_row(target, "v2", "runbook", "selection v2 equals v1 on every pattern", "test_selection_v2_equiv.py"),
+        _tests_row(target, "parity", "runbook", "the heads of a group read the same blocks", "test_group_consistency.py"),
+        _compression(target),
+        _best_bucket(target),
+        *_findings(target, "scaling", "runbook", "near-linear scaling per GPU"),
+        _audit(target),
+        *_findings(target, "long-run", "runbook", "long run"),
+        _tests_row(target, "parity", "ours", "attention equals dense attention with explicit masks", "test_equiv_small.py"),
+        _v2_ratio(target),
+        _profile(target),
+        *_findings(target, "fused", "ours", "fused AdamW, all else equal"),
+    ]
+
+
+def exit_code(rows: Sequence[Row]) -> int:
+    """2 with a failed row, 3 with one that is open or not tested, else 0."""
+    statuses = {row.status for row in rows}
+    if FAIL in statuses:
+        return FAILED
+    return INCONCLUSIVE if statuses & {UNDECIDED, NOT_TESTED} else DONE
+
+
+def attempts(target: Target, phase: str) -> list[AttemptPaths]:
+    """The newest attempt of every run of a phase."""
+    return [run.attempts()[-1] for run in target.campaign(phase).runs()]
+
+
+def _not_run(target: Target, phase: str) -> str:
+    record = target.record(phase)
+    return (str(record["why"]) or "not run") if record["exit_code"] is NOT_RUN else ""
+
+
+def _findings(target: Target, phase: str, source: str, title: str) -> Iterator[Row]:
+    """The criteria of a phase's plan, as its verdict has them."""
+    reason = _not_run(target, phase)
+    verdict: Mapping[str, Any] | None = read_json(target.campaign(phase).verdict)
+    if reason or verdict is None:
+        found = reason or "the campaign has no verdict: see its preflight.json"
+        yield Row(source=source, criterion=title, status=NOT_TESTED if reason else FAIL, found=found)
+        return
+    for finding in verdict["findings"]:
+        if finding["kind"] != "criterion":
+            continue
+        criterion = finding["criterion"]
+        evidence = finding["evidence"][0] if finding["evidence"] else {}
+        is_speed = criterion["metric"] not in CORRECTNESS
+        status, text = finding["verdict"], finding["text"]
+        if target.cpu and is_speed:
+            status, text = NOT_TESTED, f"{NO_SPEED} ({text})"
+        yield Row(
+            source=source,
+            criterion=f"{title}: {criterion['metric']}",
+            status=status,
+            found=text,
+            file=str(target.campaign(phase).folder / evidence["file"]) if evidence.get("file") else "",
+            window=evidence.get("window", ""),
+            n=evidence.get("n"),
+        )
+
+
+GATES = ("reported.gate_entropy_mean", "reported.gate_max_mean")
+# What holds on any machine; all other metrics are about speed, steadiness or length.
+CORRECTNESS = ("failed_runs", "halted_runs", "loss_finite", "loss_falls", "loss_comparable", "leaking_runs", *GATES)
+THROUGHPUT = "at least 39 tokens/s, aim 45 to 55 (S = 2048, global batch 2, bf16)"
+
+
+def _throughput(target: Target) -> Iterator[Row]:
+    rows = list(_findings(target, "buckets", "runbook", "bucket sweep"))
+    measured = [row for row in rows if row.criterion.endswith("tokens_per_s")]
+    if not measured:
+        reason = _not_run(target, "buckets") or (NO_SPEED if target.cpu else "the bucket sweep has no throughput")
+        yield Row(source="runbook", criterion=THROUGHPUT, status=NOT_TESTED, found=reason)
+    yield from (Row(source=row.source, criterion=THROUGHPUT if row in measured else row.criterion, **_figures(row)) for row in rows)
+
+
+def _figures(row: Row) -> dict[str, Any]:
+    return {"status": row.status, "found": row.found, "file": row.file, "window": row.window, "n": row.n}
+
+
+def _tests_row(target: Target, phase: str, source: str, title: str, file: str) -> Row:
+    """By pytest's own summary of that file."""
+    log = target.log(phase)
+    if target.record(phase)["exit_code"] is NOT_RUN or not log.is_file():
+        return Row(source=source, criterion=title, status=NOT_TESTED, found=_not_run(target, phase) or "no log")
+    text = log.read_text(encoding="utf-8", errors="replace")
+    failed = re.findall(rf"^(?:FAILED|ERROR) \S*{re.escape(file)}\S*", text, re.MULTILINE)
+    summary = text.strip().splitlines()[-1] if text.strip() else "no output"
+    passed = not failed and target.record(phase)["exit_code"] == 0
+    return Row(source=source, criterion=title, status=PASS if passed else FAIL, found=failed[0] if failed else summary, file=str(log))
+
+
+def _compression(target: Target) -> Row:
+    title = "gradients are exchanged in bf16"
+    for attempt in attempts(target, "baseline"):
+        path = attempt.folder / "env.json"
+        facts = read_json(path) or {}
+        choice = facts.get("effective", {}).get("ddp_compression", {})
+        if facts.get("world_size") == 1:
+            return Row(source="runbook", criterion=title, status=NOT_TESTED, found=ONE_RANK, file=str(path))
+        effective = choice.get("effective", facts.get("settings", {}).get("ddp_compression"))
+        reason = f" ({choice['reason']})" if choice.get("reason") else ""
+        status = PASS if effective == "bf16" else NOT_TESTED if target.cpu else FAIL
+        return Row(source="runbook", criterion=title, status=status, found=f"effective: {effective}{reason}", file=str(path))
+    return Row(source="runbook", criterion=title, status=NOT_TESTED, found=_not_run(target, "baseline") or "no run left an env.json")
+
+
+def _best_bucket(target: Target) -> Row:
+    title = "best bucket size"
+    summary = read_json(target.campaign("buckets").summary_json)
+    if summary is None:
+        return Row(source="runbook", criterion=title, status=NOT_TESTED, found=_not_run(target, "buckets") or "no summary")
+    file = str(target.campaign("buckets").ranked_groups)
+    sentence = str(summary.get("winners") or "no winner").partition(" Latency winner")[0]
+    ranks = {attempt_world_size(attempt) for attempt in attempts(target, "buckets")}
+    if target.cpu or ranks <= {1}:
+        return Row(source="runbook", criterion=title, status=NOT_TESTED, found=NO_SPEED if target.cpu else ONE_RANK, file=file)
+    status = PASS if summary.get("best") else UNDECIDED
+    return Row(source="runbook", criterion=title, status=status, found=sentence, file=file, n=len(summary.get("runs", ())))
+
+
+def attempt_world_size(attempt: AttemptPaths) -> int | None:
+    size = (read_json(attempt.folder / "env.json") or {}).get("world_size")
+    return size if isinstance(size, int) else None
+
+
+def _audit(target: Target) -> Row:
+    title = "attention backends by kernel name, no unexpected fallback"
+    reason = _not_run(target, "audit")
+    for attempt in attempts(target, "audit"):
+        path = attempt.folder / "sdpa_audit.json"
+        audit = read_json(path)
+        if audit is None:
+            continue
+        backends = sorted({f"{call['stage']}: {call['backend']}" for call in audit["calls"]}) or ["no call of SDPA or FlexAttention"]
+        fell_back = any(call["backend"] == "math" for call in audit["calls"])
+        if target.cpu:
+            return Row(source="runbook", criterion=title, status=NOT_TESTED, found=f"no GPU ({'; '.join(backends)})", file=str(path))
+        return Row(source="runbook", criterion=title, status=FAIL if fell_back else PASS, found="; ".join(backends), file=str(path))
+    return Row(source="runbook", criterion=title, status=NOT_TESTED if reason else FAIL, found=reason or "the run left no sdpa_audit.json")
+
+
+def _v2_ratio(target: Target) -> Row:
+    title = f"selection v2 at least {LEAST_RATIO:.0f} times v1 on a GPU"
+    log = target.log("v2")
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    match = RATIO.search(text)
+    if match is None:
+        return Row(source="ours", criterion=title, status=NOT_TESTED, found=_not_run(target, "v2") or "no CUDA device")
+    status = PASS if float(match[1]) >= LEAST_RATIO else FAIL
+    return Row(source="ours", criterion=title, status=status, found=match[0].removeprefix("v2_performance_improvement: "), file=str(log))
+
+
+def _profile(target: Target) -> Row:
+    title = f"the host's share of a step at most {MOST_HOST_SHARE:.0%}, {STAGE} present"
+    reason = _not_run(target, "nvtx")
+    for attempt in attempts(target, "nvtx"):
+        path = attempt.folder / "profile_summary.txt"
+        if not path.is_file():
+            continue
+        text = path.read_text(encoding="utf-8", errors="replace")
+        share, frame = HOST_SHARE.search(text), _top_frame(text)
+        found = f"{share[0] if share else 'no host share'}; {STAGE} {'present' if STAGE in text else 'missing'}; top frame {frame}"
+        if target.cpu:
+            return Row(source="ours", criterion=title, status=NOT_TESTED, found=f"no GPU ({found})", file=str(path))
+        passed = share is not None and float(share[1]) <= 100 * MOST_HOST_SHARE and STAGE in text
+        return Row(source="ours", criterion=title, status=PASS if passed else FAIL, found=found, file=str(path))
+    return Row(source="ours", criterion=title, status=NOT_TESTED if reason else FAIL, found=reason or "the run left no profile_summary.txt")
+
+
+def _top_frame(text: str) -> str:
+    return next((line.partition("  ")[2] for line in text.splitlines() if line.startswith("python ")), "unknown")
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    """The table, and what it amounts to."""
+    counts = {status: sum(row.status == status for row in rows) for status in (PASS, FAIL, UNDECIDED, NOT_TESTED)}
+    lines = ["# Acceptance", "", ", ".join(f"{count} {status}" for status, count in counts.items()), ""]
+    lines += ["| | criterion | status | found | window | n | file |", "|---|---|---|---|---|---|---|"]
+    for row in rows:
+        cells = (row.source, row.criterion, row.status, row.found, row.window, "" if row.n is None else str(row.n), row.file)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,168 @@
+"""training.csv, and the figures of its last steps. In: the file, with a header (any columns) or without one (step, loss, lr, toks_per_s).
+Out: the rows of its last run, and mean and standard deviation over a window of steps, with n, window and path.
+
+    python scripts/last_window.py artifacts/m7c_125m_2xa100_prod/training.csv --steps 50
+
+    mean=218443.1 stdev=1011.9 n=50 column=toks_per_s window=steps 251-300 path=artifacts/m7c_125m_2xa100_prod/training.csv
+
+A file may hold several runs, one after the other: by the column run_id, else where the step goes back. Only the last one is used. The
+standard deviation is the population's.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, pstdev
+
+from seatrial.core.errors import DONE, WRONG_USE, SeatrialError, UsageError, did_you_mean, printable
+from seatrial_runbooks.command_line import StrictParser, count, write_to
+
+WITHOUT_HEADER = ("step", "loss", "lr", "toks_per_s")
+STEP, RUN_ID, TOKENS_PER_S = "step", "run_id", "toks_per_s"
+DEFAULT_STEPS = 50
+NAME = "last_window.py"
+EXAMPLES = """examples:
+  python scripts/last_window.py artifacts/m7c_125m_2xa100_prod/training.csv --steps 50
+  python scripts/last_window.py artifacts/m7c_125m_2xa100_prod/training.csv --steps 200 --column loss"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingTable:
+    """The rows of the last run in a file."""
+
+    path: Path
+    columns: tuple[str, ...]
+    rows: tuple[Mapping[str, str], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """One column over the last steps of a run."""
+
+    mean: float
+    stdev: float
+    n: int
+    first_step: int
+    last_step: int
+    column: str
+    path: Path
+    steps: int
+    """As many as were requested; `n` may be less."""
+
+    @property
+    def steps_text(self) -> str:
+        return f"steps {self.first_step}-{self.last_step}"
+
+    @property
+    def text(self) -> str:
+        figures = f"mean={self.mean:.{_decimals(self.mean)}f} stdev={self.stdev:.{_decimals(self.mean)}f} n={self.n}"
+        return f"{figures} column={self.column} window={self.steps_text} path={self.path}"
+
+
+def _decimals(value: float) -> int:
+    """Enough for a loss, few for tokens per second."""
+    return 1 if abs(value) >= 100 else 4
+
+
+def read_table(path: Path, *, last_bytes: int | None = None) -> TrainingTable:
+    """The last run's rows; none where the file is missing. `last_bytes` reads only the end of a long file."""
+    lines, columns = _read_lines(path, last_bytes)
+    if columns[:1] == (STEP,):
+        lines = [line for line in lines if not line.startswith(f"{STEP},")]
+    else:
+        columns = WITHOUT_HEADER
+    cells = (line.split(",") for line in lines)
+    rows = [dict(zip(columns, row, strict=False)) for row in cells if len(row) >= len(WITHOUT_HEADER) and row[0].strip().isdigit()]
+    return TrainingTable(path=path, columns=columns, rows=tuple(_last_run(rows)))
+
+
+def _read_lines(path: Path, last_bytes: int | None) -> tuple[list[str], tuple[str, ...]]:
+    try:
+        with open(path, "rb") as source:
+            head = source.readline().decode("utf-8", errors="replace").strip()
+            size = source.seek(0, os.SEEK_END)
+            begin = 0 if last_bytes is None else max(0, size - last_bytes)
+            source.seek(begin)
+            text = source.read().decode("utf-8", errors="replace")
+    except OSError:
+        return [], ()
+    # What follows the last line end is still being written, and the first line of a part may be torn.
+    lines = text.split("\n")[1 if begin else 0 : -1]
+    return [line.strip() for line in lines if line.strip()], tuple(name.strip() for name in head.split(","))
+
+
+def _last_run(rows: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
+    begin = 0
+    for index in range(1, len(rows)):
+        before, row = rows[index - 1], rows[index]
+        if before.get(RUN_ID) != row.get(RUN_ID) or int(row[STEP]) <= int(before[STEP]):
+            begin = index
+    return rows[begin:]
+
+
+def last_window(path: Path, steps: int = DEFAULT_STEPS, column: str = TOKENS_PER_S) -> Window:
+    """Mean and standard deviation of a column over the last `steps` steps; raises UsageError where there are none."""
+    table = read_table(path)
+    if not path.is_file():
+        raise UsageError(f"{path}: there is no such file; the trainer writes training.csv into train.out_dir of its config")
+    if not table.rows:
+        raise UsageError(f"{path} has no step yet")
+    if column not in table.columns:
+        raise UsageError(f"{path} has no column '{column}': {did_you_mean(column, list(table.columns))}")
+    last = int(table.rows[-1][STEP])
+    rows = [row for row in table.rows if int(row[STEP]) > last - steps]
+    values = [_finite(row.get(column, "")) for row in rows]
+    known = [value for value in values if value is not None]
+    if not known:
+        raise UsageError(f"{path}: '{column}' has no number in steps {rows[0][STEP]}-{last}")
+    return Window(
+        mean=fmean(known),
+        stdev=pstdev(known),
+        n=len(known),
+        first_step=int(rows[0][STEP]),
+        last_step=last,
+        column=column,
+        path=path,
+        steps=steps,
+    )
+
+
+def _finite(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the window; the exit code."""
+    try:
+        options = _parser().parse(argv)
+        window = last_window(options.csv, options.steps, options.column)
+    except SeatrialError as error:
+        write_to(f"{NAME}: {printable(str(error))}\n", sys.stderr)
+        return WRONG_USE
+    write_to(f"{printable(window.text)}\n", sys.stdout)
+    if window.n < options.steps:
+        write_to(f"[WARN] the window holds {window.n} values, not {options.steps}: train longer for a figure to quote\n", sys.stderr)
+    return DONE
+
+
+def _parser() -> StrictParser:
+    options = StrictParser("Mean and standard deviation of training.csv over the last steps.", EXAMPLES)
+    options.add_argument("csv", type=Path, metavar="CSV", help="The trainer's training.csv, in train.out_dir of its config.")
+    options.add_argument(
+        "--steps", type=count, default=DEFAULT_STEPS, metavar="N", help="Steps at the end of the run (default %(default)s)."
+    )
+    options.add_argument("--column", default=TOKENS_PER_S, metavar="NAME", help="Which column (default %(default)s).")
+    return options
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,159 @@
+"""Documents to train on: files in FineWeb-Edu's layout, or the dataset itself, streamed. In: a folder or the hub. Out: texts of one rank.
+
+Files (.jsonl, or .parquet, with a column `text`) are cut into blocks, and rank r of n reads blocks r, r + n, …: ranges of bytes of a
+.jsonl, ranges of rows of a .parquet. No rank reads another's blocks. A stream is divided by `datasets` (whole files where their number is a
+multiple of the ranks, else every n-th document, for which each rank reads all).
+
+One document in VALIDATION_SHARE, by a hash of its text, is for validation and never trained on.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from seatrial_workloads.common.errors import StartupError, summarize_error
+
+VALIDATION_SHARE = 50
+BLOCK_BYTES = 1 << 20
+BLOCK_ROWS = 1000
+TEXT = "text"
+HUB_DATASET, HUB_SUBSET = "HuggingFaceFW/fineweb-edu", "sample-10BT"
+
+
+def is_validation(text: str) -> bool:
+    """The same for a document wherever it is read."""
+    return zlib.crc32(text.encode("utf-8", errors="replace")) % VALIDATION_SHARE == 0
+
+
+class Source(Protocol):
+    """Documents in a fixed order."""
+
+    def read(self, rank: int, world_size: int, skip: int = 0) -> Iterator[str]:
+        """All documents of one rank, once, without the first `skip`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Block:
+    """Bytes of a .jsonl or rows of a .parquet."""
+
+    path: Path
+    start: int
+    stop: int
+
+
+class LocalFiles:
+    """A folder of files, or one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        files = sorted(found for found in path.rglob("*") if found.suffix in READERS) if path.is_dir() else [path]
+        if not path.exists() or not files or any(found.suffix not in READERS for found in files):
+            expected = f"expected .jsonl or .parquet files with a column '{TEXT}'"
+            raise StartupError(
+                f"local_path is {path}, and {'it has no such file' if path.exists() else 'there is no such path'}: {expected}"
+            )
+        self.blocks = [block for found in files for block in (jsonl_blocks if found.suffix == ".jsonl" else parquet_blocks)(found)]
+
+    def read(self, rank: int, world_size: int, skip: int = 0) -> Iterator[str]:
+        if len(self.blocks) < world_size:
+            raise StartupError(
+                f"{self.path} has {len(self.blocks)} blocks of text, fewer than the {world_size} ranks: "
+                f"add files (a block is {BLOCK_BYTES >> 20} MiB of .jsonl or {BLOCK_ROWS} rows of .parquet)"
+            )
+        seen = 0
+        for block in self.blocks[rank::world_size]:
+            for text in READERS[block.path.suffix](block):
+                seen += 1
+                if seen > skip:
+                    yield text
+
+
+def jsonl_blocks(path: Path) -> list[Block]:
+    size = path.stat().st_size
+    return [Block(path, start, min(start + BLOCK_BYTES, size)) for start in range(0, size, BLOCK_BYTES)]
+
+
+def read_jsonl(block: Block) -> Iterator[str]:
+    """The lines that begin in the block."""
+    with open(block.path, "rb") as source:
+        if block.start:
+            # To the first line that begins here; one byte earlier, for a line that begins exactly at the start.
+            source.seek(block.start - 1)
+            source.readline()
+        while source.tell() < block.stop and (line := source.readline()):
+            if line.strip():
+                yield _text_of(line, block.path)
+
+
+def _text_of(line: bytes, path: Path) -> str:
+    try:
+        document = json.loads(line)
+    except ValueError as error:
+        raise StartupError(f"{path} has a line that is not JSON ({error}): expected one object with '{TEXT}' a line") from error
+    text = document.get(TEXT) if isinstance(document, dict) else None
+    if not isinstance(text, str):
+        raise StartupError(f"{path} has a line without '{TEXT}': expected one object with '{TEXT}' a line")
+    return text
+
+
+def parquet_blocks(path: Path) -> list[Block]:
+    polars = _polars(path)
+    # From the file's footer; no row is read.
+    scan = polars.scan_parquet(path)
+    if TEXT not in scan.collect_schema().names():
+        raise StartupError(f"{path} has no column '{TEXT}': its columns are {', '.join(scan.collect_schema().names())}")
+    rows = scan.select(polars.len()).collect().item()
+    return [Block(path, start, min(start + BLOCK_ROWS, rows)) for start in range(0, rows, BLOCK_ROWS)]
+
+
+def read_parquet(block: Block) -> Iterator[str]:
+    rows = _polars(block.path).scan_parquet(block.path).select(TEXT).slice(block.start, block.stop - block.start).collect()
+    yield from (text for text in rows[TEXT] if text is not None)
+
+
+def _polars(path: Path) -> Any:
+    if importlib.util.find_spec("polars") is None:
+        raise StartupError(f"{path} is parquet, which needs the package polars: install it (pip install polars), or convert it to .jsonl")
+    import polars
+
+    return polars
+
+
+READERS = {".jsonl": read_jsonl, ".parquet": read_parquet}
+
+
+class HubStream:
+    """FineWeb-Edu from the hub."""
+
+    def __init__(self) -> None:
+        if importlib.util.find_spec("datasets") is None:
+            raise StartupError(
+                "dataset is 'fineweb_edu', which needs the package datasets: install it (pip install datasets), "
+                "or use dataset=fineweb_edu_local with local_path"
+            )
+        import datasets
+
+        try:
+            self._stream = datasets.load_dataset(HUB_DATASET, HUB_SUBSET, split="train", streaming=True)
+        # Offline it may be a connection error, a missing cache or a missing file, by version.
+        except Exception as error:
+            raise StartupError(f"{HUB_DATASET} was not reached ({summarize_error(error)}): {OFFLINE_ADVICE}") from error
+
+    def read(self, rank: int, world_size: int, skip: int = 0) -> Iterator[str]:
+        from datasets.distributed import split_dataset_by_node
+
+        own = split_dataset_by_node(self._stream, rank=rank, world_size=world_size) if world_size > 1 else self._stream
+        # Not the stream's own skip, which counts the documents of all ranks.
+        for document in itertools.islice(own, skip, None):
+            yield document[TEXT]
+
+
+OFFLINE_ADVICE = "use dataset=fineweb_edu_local with local_path (--dataset fineweb_edu_local --local-path FOLDER)"

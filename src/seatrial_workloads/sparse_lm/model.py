@@ -1,0 +1,145 @@
+"""The sparse language model. In: token ids (batch, S). Out: the mean cross entropy in fp32 where targets are given, else logits.
+
+    model = SparseLM(ModelShape(), gradient_checkpointing=False)
+    loss = model(tokens, targets, documents)
+
+Embedding, pre-norm blocks (attention; MLP of 4 × dim with SiLU), RMSNorm, a head of its own. `documents` (batch, S) has an id per token: a
+token sees no token of another run of equal ids, in any branch. Positions and blocks stay those of the row. The rotary embedding is
+relative, so a document that begins at a multiple of sel_block is computed as if it stood alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+from seatrial_workloads.common.effective import Choice
+from seatrial_workloads.sparse_lm.attention import SparseAttention
+from seatrial_workloads.sparse_lm.ops.layout import Layout, create_layout
+from seatrial_workloads.sparse_lm.ops.sequential import LayerCache
+from seatrial_workloads.sparse_lm.paths import AttentionPaths, choose_paths
+from seatrial_workloads.sparse_lm.shape import ModelShape
+from seatrial_workloads.sparse_lm.statistics import STATISTICS
+
+INIT_STD = 0.02
+# Logits held at once by default: 64 MiB in fp32.
+LOGITS_HELD = 2**24
+IGNORED = -100
+
+
+class SparseLM(nn.Module):
+    """`forward` is all that training needs; `choices` and `statistics` describe it."""
+
+    def __init__(
+        self,
+        shape: ModelShape,
+        *,
+        paths: AttentionPaths | None = None,
+        gradient_checkpointing: bool = False,
+        loss_chunk: int | None = None,
+    ) -> None:
+        """`loss_chunk`: tokens whose logits are held at once; None for 64 MiB of them."""
+        super().__init__()
+        self.shape, self.paths = shape, paths or AttentionPaths()
+        self.gradient_checkpointing = gradient_checkpointing
+        self.loss_chunk = loss_chunk or max(1, LOGITS_HELD // shape.vocab_size)
+        self.embedding = nn.Embedding(shape.vocab_size, shape.dim)
+        self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.n_layers))
+        self.norm = nn.RMSNorm(shape.dim)
+        self.head = nn.Linear(shape.dim, shape.vocab_size, bias=False)
+        self.apply(_initialise)
+
+    def forward(self, tokens: Tensor, targets: Tensor | None = None, documents: Tensor | None = None) -> Tensor:
+        paths = choose_paths(self.paths, device=tokens.device.type, seq_len=tokens.shape[1])
+        layout = create_layout(self.shape, paths, tokens.shape[1], tokens.device, documents)
+        hidden = self.embedding(tokens)
+        for block in self.blocks:
+            if self.gradient_checkpointing and self.training:
+                hidden = checkpoint(block, hidden, layout, use_reentrant=False)
+            else:
+                hidden = block(hidden, layout)
+        hidden = self.norm(hidden)
+        return self.head(hidden) if targets is None else chunked_loss(hidden, targets, self.head, self.loss_chunk)
+
+    def compile_blocks(self, **options: Any) -> None:
+        """torch.compile with `options` of a block, once for all layers, which takes seconds where the whole model takes minutes."""
+        for block in self.blocks:
+            block.compile(**options)
+
+    @torch.no_grad()
+    def decode(self, tokens: Tensor, cache: list[LayerCache]) -> Tensor:
+        """Logits of `tokens` (batch, n) that follow those in the cache: the whole prompt first, then one token at a time."""
+        before, length = cache[0].length, cache[0].length + tokens.shape[1]
+        if before and tokens.shape[1] != 1:
+            raise ValueError(f"{tokens.shape[1]} tokens after a prompt of {before}: decode takes them one at a time")
+        paths = choose_paths(self.paths, device=tokens.device.type, seq_len=length)
+        layout = create_layout(self.shape, paths, length, tokens.device, first_query=before)
+        hidden = self.embedding(tokens)
+        for block, layer_cache in zip(self.blocks, cache, strict=True):
+            hidden = block(hidden, layout, layer_cache)
+        return self.head(self.norm(hidden))
+
+    def create_cache(self, max_len: int) -> list[LayerCache]:
+        """Empty, for prompts and continuations of up to `max_len` tokens."""
+        return [LayerCache(self.shape, max_len) for _ in self.blocks]
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+    def choices(self, seq_len: int) -> dict[str, Choice]:
+        """The path that each part of each layer takes for sequences of `seq_len` tokens where the model now is."""
+        effective = choose_paths(self.paths, device=self.embedding.weight.device.type, seq_len=seq_len)
+        return {f"layers.{layer}.{part}": choice for layer in range(self.shape.n_layers) for part, choice in vars(effective).items()}
+
+    def collect_statistics(self, enabled: bool) -> None:
+        """Compute layer 0's statistics in the steps that follow, or no longer. Compiled code is compiled once for each."""
+        self.blocks[0].attention.collect_statistics = enabled
+
+    def statistics(self) -> dict[str, Tensor]:
+        """0-d tensors of the last step that collected them, by the names in STATISTICS; reading one waits for the device."""
+        return dict(zip(STATISTICS, self.blocks[0].attention.statistics.unbind(), strict=True))
+
+
+class Block(nn.Module):
+    """Pre-norm attention and MLP with residuals."""
+
+    def __init__(self, shape: ModelShape) -> None:
+        super().__init__()
+        self.attention_norm = nn.RMSNorm(shape.dim)
+        self.attention = SparseAttention(shape)
+        self.mlp_norm = nn.RMSNorm(shape.dim)
+        self.mlp = nn.Sequential(
+            nn.Linear(shape.dim, 4 * shape.dim, bias=False), nn.SiLU(), nn.Linear(4 * shape.dim, shape.dim, bias=False)
+        )
+
+    def forward(self, hidden: Tensor, layout: Layout, cache: LayerCache | None = None) -> Tensor:
+        hidden = hidden + self.attention(self.attention_norm(hidden), layout, cache)
+        return hidden + self.mlp(self.mlp_norm(hidden))
+
+
+def chunked_loss(hidden: Tensor, targets: Tensor, head: nn.Linear, chunk: int) -> Tensor:
+    """Mean cross entropy over targets other than -100, in fp32. Logits of one chunk exist at a time: backward computes them again."""
+    hidden, targets = hidden.flatten(0, 1), targets.flatten()
+    parts = [
+        checkpoint(_summed_loss, part, target, head.weight, use_reentrant=False)
+        if hidden.shape[0] > chunk
+        else _summed_loss(part, target, head.weight)
+        for part, target in zip(hidden.split(chunk), targets.split(chunk), strict=True)
+    ]
+    return sum(parts[1:], parts[0]) / (targets != IGNORED).sum().clamp(min=1)
+
+
+def _summed_loss(hidden: Tensor, targets: Tensor, weight: Tensor) -> Tensor:
+    return functional.cross_entropy(functional.linear(hidden, weight).float(), targets, ignore_index=IGNORED, reduction="sum")
+
+
+def _initialise(module: nn.Module) -> None:
+    if isinstance(module, (nn.Linear, nn.Embedding)):
+        nn.init.normal_(module.weight, std=INIT_STD)
+    if isinstance(module, nn.Linear) and module.bias is not None:
+        nn.init.zeros_(module.bias)

@@ -1,0 +1,198 @@
+"""What a run says of itself: console lines, heartbeats, rows and summaries. In: the values of each step. Out: the log and `results.py`'s
+files.
+
+[boot] run 20261118-020355-41 | torch 2.13.0+cpu | cpu
+[model] 254,499 parameters | S 128 | batch 8 (4 per rank) x 1 | fp32 | prefill batched, selected mask, window mask, ranges v2
+step 0020 | loss 4.8032 | lr 2.00e-04 | toks/s 41230 | grad_norm 1.2034 | fetch 0.1ms
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from seatrial.core.files import BY_UMASK, write_text
+from seatrial.core.paths import AttemptPaths
+from seatrial.records.halt import Halt, write_halt
+from seatrial_workloads.common.distributed import RankContext
+from seatrial_workloads.common.effective import Choice, record
+from seatrial_workloads.common.train_log import is_due, is_logged
+from seatrial_workloads.sparse_lm.results import ANOMALY, Row, RunFiles
+from seatrial_workloads.sparse_lm.settings import Settings
+from seatrial_workloads.sparse_lm.statistics import STATISTICS
+from seatrial_workloads.sparse_lm.stopping import StepValues
+
+NAN_LOSS = "nan_loss"
+# Part of a layer → setting.
+PATH_SETTINGS = {"prefill": "prefill", "selected": "selected_path", "window": "window_path", "ranges": "ranges", "sdpa": "sdpa"}
+PER_LAYER = "layers."
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInfo:
+    """What identifies a run and is only recorded."""
+
+    run_id: str
+    attempt: int = 1
+    no_effect: Mapping[str, Choice] = field(default_factory=dict)
+    """Requested by the caller's flags and variables, and without effect."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """More for env.json: configuration file, out_dir."""
+    notes: tuple[str, ...] = ()
+    """Lines for the log, from before it was open."""
+    save: Path | None = None
+    """Where the trained weights go at the end."""
+
+
+class Reporter:
+    """Of one rank; files are rank 0's."""
+
+    def __init__(self, settings: Settings, context: RankContext, info: RunInfo) -> None:
+        self.settings, self.context, self.info = settings, context, info
+        self.probe, self.ranks, self.log = context.probe, context.ranks, context.log
+        self.files = RunFiles(context.run_dir, info.run_id, rank=self.ranks.rank, csv=settings.csv, tensorboard=settings.tensorboard)
+        self._losses: list[float] = []
+        self._health: dict[str, Any] = {}
+        self._facts: dict[str, Any] = {}
+        self.log.info(f"[boot] run {info.run_id} | torch {torch.__version__} | {self.ranks.device_name}")
+        for note in info.notes:
+            self.log.info(note)
+        if self.ranks.world_size > 1:
+            backend = torch.distributed.get_backend()
+            self.log.info(f"[ddp] process group ready | world {self.ranks.world_size} | backend {backend}")
+
+    def effective(self, choices: dict[str, Choice], num_parameters: int, rows: int) -> None:
+        """Record and log what is in effect, before step 1."""
+        settings, log = self.settings, self.log
+        if self.files.tensorboard_reason:
+            choices["tensorboard"] = Choice(True, False, self.files.tensorboard_reason)
+        record(choices, self.probe)
+        compression = choices.get("ddp_compression")
+        if compression is not None and compression.effective != "none":
+            log.info(f"[ddp] gradient compression enabled: {compression.effective}")
+        dtype = choices["precision"].effective
+        paths = ", ".join(f"{part} {choices[name].effective}" for part, name in PATH_SETTINGS.items())
+        log.info(
+            f"[model] {num_parameters:,} parameters | S {settings.seq_len} | batch {settings.batch_size} ({rows} per rank) "
+            f"x {settings.accumulate} | {dtype}, {choices['mixed_precision'].effective} | {paths}"
+        )
+        whole = {name: choice for name, choice in choices.items() if not name.startswith(PER_LAYER)}
+        for name, choice in whole.items():
+            if choice.requested != choice.effective:
+                log.info(f"[effective] {name}: {choice.requested} -> {choice.effective} ({choice.reason})")
+        self._facts = {"parameters": num_parameters, "dtype": dtype, "world_size": self.ranks.world_size}
+        self.files.environment(
+            {
+                "attempt": self.info.attempt,
+                "out_dir": str(self.context.run_dir),
+                **self._facts,
+                **self.info.facts,
+                "settings": dataclasses.asdict(settings),
+                "effective": {name: dataclasses.asdict(choice) for name, choice in whole.items()},
+            }
+        )
+        self.files.memory("boot")
+
+    def step(self, values: StepValues, lr: float, *, is_first: bool) -> None:
+        """Every rank calls it for every step."""
+        settings = self.settings
+        tokens = settings.batch_size * settings.accumulate * settings.seq_len
+        has_norm = settings.grad_clip > 0
+        grad_norm, rest = (values.local[0], values.local[1:]) if has_norm else (None, values.local)
+        row = Row(
+            step=values.step + 1,
+            loss=values.loss,
+            lr=lr,
+            toks_per_s=tokens / values.step_s,
+            grad_norm=grad_norm,
+            step_ms=values.step_s * 1000,
+            data_wait_ms=values.data_wait_s * 1000,
+            tokens=tokens,
+        )
+        self._losses = [*self._losses[:1], values.loss]
+        self.files.step(row)
+        if rest:
+            statistics = dict(zip(STATISTICS, rest, strict=True))
+            self.files.statistics(row.step, statistics)
+            self._health = health_of(statistics)
+        if is_logged(values.step, settings.log_every, settings.steps):
+            self._log_step(row)
+            self.log.timing(values.step, values.loss)
+            self.probe.memory()
+        self._progress(row)
+        if is_first or is_due(row.step, settings.memory_every):
+            self.files.memory(f"step{row.step}")
+
+    def _log_step(self, row: Row) -> None:
+        norm = "" if row.grad_norm is None else f" | grad_norm {row.grad_norm:.4f}"
+        speed = f"lr {row.lr:.2e} | toks/s {row.toks_per_s:.0f}{norm} | fetch {row.data_wait_ms:.1f}ms"
+        self.log.info(f"step {row.step:04d} | loss {row.loss:.4f} | {speed}")
+
+    def _progress(self, row: Row) -> None:
+        """For heartbeats; the health of gates and selection stays that of the last logged step."""
+        on_gpu = self.ranks.device.type == "cuda"
+        self.probe.progress(
+            run_id=self.info.run_id,
+            loss=row.loss,
+            toks_per_s=round(row.toks_per_s, 1),
+            grad_norm=row.grad_norm,
+            dt_fetch_s=round(row.data_wait_ms / 1000, 6),
+            gpu_mem_alloc=torch.cuda.memory_allocated() >> 20 if on_gpu else None,
+            gpu_mem_reserved=torch.cuda.memory_reserved() >> 20 if on_gpu else None,
+            **self._health,
+        )
+
+    def validation(self, step: int, loss: float) -> None:
+        self.log.info(f"[eval] step {step + 1:04d} | val_loss {loss:.4f}")
+        self.files.validation(step + 1, loss)
+
+    def not_finite(self, values: StepValues) -> str:
+        """Rank 0 leaves .anomaly_type and .HALT; the sentence for the error."""
+        step = values.step + 1
+        if self.ranks.rank == 0:
+            write_text(self.context.run_dir / ANOMALY, f"{NAN_LOSS}\n", BY_UMASK)
+            reason = f"loss {values.loss} at step {step}"
+            halt = Halt(anomaly=NAN_LOSS, run=self.info.run_id, attempt=self.info.attempt, reason=reason)
+            write_halt(AttemptPaths(self.context.run_dir).watchdog_halt, halt)
+        return f"the loss of step {step} is not finite ({values.loss}): all ranks end; look at the data and the learning rate"
+
+    def end(self, status: str, why: str, steps: int) -> None:
+        settings = self.settings
+        self.log.info(f"[end] step {steps:04d} | {why}")
+        for name in ("gate_entropy_mean", "gate_max_mean"):
+            if name in self._health:
+                self.probe.figure(name, self._health[name])
+        self.files.memory("end")
+        self.files.metrics(
+            {
+                "status": status,
+                "device": self.ranks.device_name,
+                **self._facts,
+                "steps": steps,
+                "seq_len": settings.seq_len,
+                "batch_global": settings.batch_size,
+                "accumulate": settings.accumulate,
+                "lr": settings.lr,
+                "loss_first": _plain(self._losses[:1]),
+                "loss_last": _plain(self._losses[-1:]),
+            }
+        )
+
+
+def _plain(losses: list[float]) -> float | str | None:
+    """JSON has no number for what is not finite: it is written as text."""
+    if not losses:
+        return None
+    return losses[0] if math.isfinite(losses[0]) else str(losses[0])
+
+
+def health_of(statistics: Mapping[str, float]) -> dict[str, Any]:
+    """As heartbeats have it: the shares of the branches in one list."""
+    shares = [round(statistics[f"gate_share_{branch}"], 6) for branch in ("cmp", "sel", "win")]
+    return {**{name: value for name, value in statistics.items() if not name.startswith("gate_share_")}, "gate_branch_shares": shares}

@@ -1,0 +1,107 @@
+"""The sparse-LM trainer without the harness, two gloo ranks of a real torchrun, and the procedure's watchdog beside it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from seatrial.records.halt import Halt, read_halt, write_halt
+
+pytestmark = [pytest.mark.torch]
+SMALL = {"dim": 32, "n_heads": 4, "n_kv_groups": 2, "d_k": 8, "d_v": 8, "cmp_block": 8, "cmp_stride": 4, "sel_block": 16, "n_sel": 4}
+SETTINGS = {**SMALL, "window": 16, "seq_len": 32, "batch_size": 2, "log_every": 1, "device": "cpu", "tensorboard": "false"}
+# Short limits; KILL follows 15 s after TERM.
+WATCH = {"NSA_WATCH_HEARTBEAT_STALL_S": "2", "NSA_WATCH_SOFT_S": "1", "NSA_WATCH_TERM_S": "0", "NSA_WATCH_INTERVAL_S": "0.5"}
+ENDED_WITHIN_S = 150
+ANOMALY = 2
+
+
+@dataclass
+class Training:
+    """A run by hand and its watchdog."""
+
+    folder: Path
+    launcher: subprocess.Popen[str]
+    watchdog: subprocess.Popen[str]
+
+    def end(self) -> tuple[str, str]:
+        """Both outputs, once both have ended by themselves."""
+        return self.launcher.communicate(timeout=ENDED_WITHIN_S)[0], self.watchdog.communicate(timeout=ENDED_WITHIN_S)[0]
+
+    @property
+    def anomaly(self) -> str:
+        path = self.folder / ".anomaly_type"
+        return path.read_text().strip() if path.exists() else ""
+
+
+@pytest.fixture
+def trainings(tmp_path: Path) -> Iterator[list[Training]]:
+    started: list[Training] = []
+    yield started
+    for training in started:
+        for process in (training.launcher, training.watchdog):
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+
+
+def start(trainings: list[Training], folder: Path, watch: dict[str, str] | None = None, **settings: object) -> Training:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("SEATRIAL_", "NSA_"))} | {"OMP_NUM_THREADS": "1"}
+    flags = [text for name, value in {**SETTINGS, **settings}.items() for text in (f"--{name}", str(value))]
+    train = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "-m", "seatrial_workloads.sparse_lm.train"]
+    watchdog = ["-m", "seatrial_runbooks.sparse_lm.watchdog", "--dir", str(folder), "--halt", "1"]
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    launcher = subprocess.Popen([sys.executable, *train, "--run-dir", str(folder), *flags, "--yes"], env=env, **pipes)
+    beside = subprocess.Popen([sys.executable, *watchdog], env={**env, **WATCH, **(watch or {})}, **pipes)
+    trainings.append(Training(folder, launcher, beside))
+    return trainings[-1]
+
+
+def test_a_rank_that_hangs_in_backward_is_stopped_from_outside(trainings: list[Training], tmp_path: Path) -> None:
+    training = start(trainings, tmp_path / "run", steps=100_000, fault="hang@3")
+    log, said = training.end()
+    assert (training.anomaly, training.watchdog.returncode) == ("heartbeat_stall", ANOMALY), said + log
+    assert training.launcher.returncode != 0
+    stack = (training.folder / "stacks" / "rank1.txt").read_text()
+    # The hook that hangs, called from C++.
+    assert "train.py" in stack and "backward" in stack
+    halt = read_halt(training.folder / ".HALT")
+    assert halt is not None and halt.run and halt.anomaly == "heartbeat_stall"
+
+
+def test_a_rank_that_dies_ends_the_run_and_its_watchdog(trainings: list[Training], tmp_path: Path) -> None:
+    training = start(trainings, tmp_path / "run", {"NSA_WATCH_HEARTBEAT_STALL_S": "60"}, steps=100_000, fault="die@20")
+    log, said = training.end()
+    assert training.launcher.returncode != 0
+    assert "ended before being done" in said, said + log
+    assert training.watchdog.returncode == ANOMALY
+
+
+def test_a_loss_that_is_not_finite_is_reported_by_both(trainings: list[Training], tmp_path: Path) -> None:
+    training = start(trainings, tmp_path / "run", {"NSA_WATCH_HEARTBEAT_STALL_S": "60"}, steps=100_000, fault="nan@40")
+    log, said = training.end()
+    assert training.launcher.returncode != 0
+    assert (training.anomaly, training.watchdog.returncode) == ("nan_loss", ANOMALY), said + log
+
+
+def test_a_loader_that_never_yields_is_stopped_from_outside(trainings: list[Training], tmp_path: Path) -> None:
+    training = start(trainings, tmp_path / "run", {"NSA_WATCH_START_S": "3"}, steps=10, fault="no_batch", loader_timeout_s=600)
+    log, said = training.end()
+    assert (training.anomaly, training.watchdog.returncode) == ("no_first_step", ANOMALY), said + log
+    assert training.launcher.returncode != 0
+
+
+def test_a_stale_halt_file_stops_nobody(trainings: list[Training], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_halt(folder / ".HALT", Halt(anomaly="heartbeat_stall", run="another", attempt=1, at_step=2))
+    training = start(trainings, folder, {"NSA_WATCH_HEARTBEAT_STALL_S": "60"}, steps=40)
+    log, said = training.end()
+    assert (training.launcher.returncode, training.watchdog.returncode) == (0, 0), said + log
+    assert "all steps done" in log

@@ -1,0 +1,236 @@
+"""Every command block of the sparse-LM procedure, ours and the seed's, run from a copy of its folder on two CPU ranks with the small
+configuration, named explicitly by CONFIG.
+
+What is changed in a block before it is run, and why (everything else runs as written):
+
+| what | becomes | why |
+|---|---|---|
+| `CONFIG=…production.yaml` before a command, `export CONFIG=…` | left out: CONFIG is exported as configs/cpu_small.yaml | no GPU |
+| `artifacts/m7c_125m_2xa100_prod` | `artifacts/cpu_small` | the out_dir of that configuration |
+| `--steps N` of the trainer | 5 | time; the profile begins at step 4 |
+| `for mb in 25 50 100`, `for fused in 0 1` | `25 100`, `1` | time |
+| `git fetch && git checkout …` | left out | there is no such branch |
+| `> artifacts/…` | after `mkdir -p artifacts` | the seed redirects into a folder that is not there |
+| `nvidia-smi …` | `…` or true in the seed; ours has its own | no GPU |
+| a here-document that ends in `PY FILE` | `last_window.py FILE` | a syntax error in the seed |
+| the watchdog's line | in the background, and `wait` at the end | the seed's is a loop in the foreground, before the training |
+| `--interval 30`, `--timeout 60`, `--loader-timeout 120` | 1, 2, 3 | time |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT, parse
+from tests.runbooks.blocks import NO_SEEDS, SEEDS
+
+RUNBOOK = ROOT / "runbooks" / "sparse-lm"
+COPIED = ("configs", "scripts", "nsa")
+CONFIG = "configs/cpu_small.yaml"
+OUT = Path("artifacts/cpu_small")
+TIMEOUT_S = 280
+OFFLINE = "fineweb"
+REWRITES: tuple[tuple[str, str], ...] = (
+    (r"^(?:export )?CONFIG=\S+(?: *\\)?\n", ""),
+    (r"artifacts/m7c_125m_2xa100_prod", str(OUT)),
+    (r"(--ddp [01]) --steps \d+", r"\1 --steps 5"),
+    (r"^git fetch.*\n", ""),
+    (r"^(git rev-parse HEAD >)", r"mkdir -p artifacts\n\1"),
+    (r"^(nvidia-smi [^|\n]*)$", r"\1 || true"),
+    (r"python - <<'PY'\nimport sys,statistics(?:.*\n)*?PY (\S+)", r"python scripts/last_window.py \1 --steps 50"),
+    (r"^(python scripts/_watchdog\.py [^&\n]*)$((?:.*\n?)*)", r"\1 &\n\2\nwait"),
+    (r"for mb in 25 50 100", "for mb in 25 100"),
+    (r"for fused in 0 1", "for fused in 1"),
+    (r"--interval 30", "--interval 1"),
+    (r"--timeout 60", "--timeout 2"),
+    (r"--loader-timeout 120", "--loader-timeout 3"),
+)
+
+
+def rewritten(text: str) -> str:
+    for pattern, to in REWRITES:
+        text = re.sub(pattern, to, text, flags=re.MULTILINE)
+    return text.strip()
+
+
+def seed_blocks() -> list[tuple[str, str]]:
+    """The seed's fences name no language."""
+    found = sorted(SEEDS.glob("002_*.txt"))
+    return [(f"seed-{block.line}", block.text) for file in found for block in parse(file.read_text()).blocks]
+
+
+def own_blocks() -> list[tuple[str, str]]:
+    blocks = parse((RUNBOOK / "README.md").read_text()).blocks
+    return [(f"readme-{block.line}", block.text) for block in blocks if block.language == "bash"]
+
+
+def distinct_blocks() -> dict[str, str]:
+    """Rewritten, each text once: what both documents have is run once."""
+    found: dict[str, str] = {}
+    for name, text in (*seed_blocks(), *own_blocks()):
+        command = rewritten(text)
+        if command and command not in found.values():
+            found[name] = command
+    return found
+
+
+BLOCKS = distinct_blocks()
+pytestmark = [pytest.mark.runbooks, pytest.mark.torch]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The procedure's folder as a user has it, in a checkout with one commit, with a table of an earlier run."""
+    work = tmp_path / "runbooks" / "sparse-lm"
+    work.mkdir(parents=True)
+    for name in COPIED:
+        shutil.copytree(RUNBOOK / name, work / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for command in (["init", "-q"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "first"]):
+        subprocess.run(["git", *command], cwd=work, check=True, capture_output=True)
+    (work / OUT).mkdir(parents=True)
+    rows = "".join(f"{step},2.5,1e-4,{1000 + step},before\n" for step in range(1, 61))
+    (work / OUT / "training.csv").write_text(f"step,loss,lr,toks_per_s,run_id\n{rows}")
+    return work
+
+
+def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SEATRIAL_", "NSA_", "PYTEST_"))}
+    env = {
+        **inherited,
+        "CONFIG": CONFIG,
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=folder,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def check_baseline(folder: Path, output: str) -> None:
+    assert "[ddp] gradient compression enabled: bf16" in output
+    header = (folder / OUT / "training.csv").read_text().splitlines()[0]
+    assert header.startswith("step,loss,lr,toks_per_s,")
+    assert json.loads((folder / OUT / "env.json").read_text())["out_dir"].endswith(OUT.name)
+    assert (folder / OUT / "heartbeat_rank1.jsonl").is_file()
+
+
+def check_profile(folder: Path, output: str) -> None:
+    assert "nsa.sel.ranges_v2" in (folder / OUT / "profile_summary.txt").read_text()
+
+
+def check_snapshot(folder: Path, output: str) -> None:
+    assert len((folder / "artifacts" / "git_sha.txt").read_text().split()[0]) == 40
+    assert "PyTorch version" in (folder / "artifacts" / "collect_env.txt").read_text()
+    assert (folder / "artifacts" / "nvidia_smi.xml").exists()
+
+
+def says(text: str) -> Callable[[Path, str], None]:
+    def check(folder: Path, output: str) -> None:
+        assert text in output, output[-3000:]
+
+    return check
+
+
+# A part of the command → what it must show; the first that matches.
+CHECKS: tuple[tuple[str, Callable[[Path, str], None]], ...] = (
+    ("NSA_SEL_RANGES_V2=1", check_baseline),
+    ("_watchdog.py", says("every rank is done; no anomaly")),
+    ("NSA_NVTX=1", check_profile),
+    ("NSA_SDPA_AUDIT=1", says("[sdpa-audit]")),
+    ("snapshot.py", check_snapshot),
+    ("collect_env", check_snapshot),
+    ("v2_performance_improvement", says("NOT TESTED")),
+    ("last_window.py", says("n=")),
+    ("yaml.safe_load", says("artifacts/")),
+    ("train_showcase.py", says("[end]")),
+    ("validate.py --only", says("NOT TESTED")),
+    ("pytest", says("passed")),
+    ("", lambda folder, output: None),
+)
+
+
+def those(*, offline: bool) -> list[object]:
+    """Blocks that need the network, or those that do not."""
+    return [pytest.param(text, id=name) for name, text in BLOCKS.items() if (OFFLINE in text) == offline]
+
+
+@pytest.mark.parametrize("command", those(offline=False))
+def test_a_block_runs(folder: Path, command: str) -> None:
+    done = run(folder, command)
+
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, f"{command}\n{output[-5000:]}"
+    next(check for part, check in CHECKS if part in command)(folder, output)
+
+
+@pytest.mark.parametrize("command", those(offline=True))
+def test_without_a_network_the_loader_blocks_stop_before_step_1(folder: Path, command: str) -> None:
+    done = run(folder, command)
+
+    assert done.returncode != 0
+    assert "[smoke][FAIL]" in done.stdout
+    assert "step 0001" not in done.stdout + done.stderr
+    assert "local" in done.stdout + done.stderr
+
+
+def test_with_local_files_the_loader_blocks_run(folder: Path) -> None:
+    texts = [json.dumps({"text": f"Document {number} is about ships. " * 8}) for number in range(80)]
+    (folder / "data").mkdir()
+    # Two ranks, a file each.
+    for number in range(2):
+        (folder / "data" / f"part{number}.jsonl").write_text("\n".join(texts) + "\n")
+
+    done = run(
+        folder,
+        "python scripts/automation/fwe_smoke.py --seq-len 64 --batch 2 --local-path data && torchrun --nproc_per_node=2 "
+        "scripts/train_showcase.py --dataset fineweb_edu_local --local-path data --ddp 1 --steps 3",
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^\[smoke\]\[OK\] first batch in \d+\.\d\ds shape=\(2, 64\)$", done.stdout, re.MULTILINE)
+
+
+@pytest.mark.skipif(not seed_blocks(), reason=NO_SEEDS)
+def test_every_block_of_the_seed_is_among_those_that_run() -> None:
+    assert len(seed_blocks()) == 14
+    assert {rewritten(text) for _, text in seed_blocks()} <= set(BLOCKS.values())
+
+
+def test_an_unset_config_is_answered_with_the_first_line_of_the_procedure(folder: Path) -> None:
+    done = run(folder, "unset CONFIG; python scripts/train_showcase.py --dataset synthetic --ddp 0 --steps 3")
+
+    first = own_blocks()[0][1].strip()
+    assert first.startswith("export CONFIG=")
+    assert done.returncode != 0
+    assert first in done.stdout + done.stderr
+
+
+def test_the_validation_ends_in_a_table_and_deliverables(folder: Path) -> None:
+    done = run(folder, "python scripts/validate.py --cpu --out out --steps 4 --repeats 1 --only snapshot,baseline,audit")
+
+    out = folder / "out" / "deliverables"
+    rows = {row["criterion"]: row for row in json.loads((out / "acceptance.json").read_text())}
+    assert done.returncode == 3, done.stdout[-3000:] + done.stderr[-3000:]
+    assert rows["near-linear scaling per GPU"]["status"] == "NOT TESTED"
+    assert rows["gradients are exchanged in bf16"]["status"] == "PASS"
+    index = (out / "index.md").read_text()
+    for name in ("artifacts/git_sha.txt", "runs/baseline/base_r1/training.csv", "runs/baseline/base_r1/env.json", "acceptance.md"):
+        assert f"({name})" in index
+        assert (out / name).is_file()

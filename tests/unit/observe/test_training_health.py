@@ -1,0 +1,51 @@
+"""Figures that a training reports: which of them are an anomaly, and that a sample counts once."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from seatrial.observe.training_health import HealthJudge, HealthLimits, HealthSample
+
+COLLAPSED = {"entropy_mean": 0.05, "max_gate_mean": 0.99}
+HEALTHY = {"entropy_mean": 1.09, "max_gate_mean": 0.35, "max_gate_max": 0.99, "collapse_frac": 0.0}
+
+
+def kinds(samples: list[HealthSample], limits: HealthLimits | None = None) -> list[tuple[int, str]]:
+    judge = HealthJudge(limits)
+    return [(sample.step, found.kind) for sample in samples if (found := judge.check(sample)) is not None]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("loss", [2.0, math.nan, 2.0], [(1, "nan_loss")]),
+        ("grad_norm", [1.0, math.inf], [(1, "nan_loss")]),
+        ("grad_norm", [0.0, 1.0, 0.0, 0.0, 0.0], [(3, "zero_grad")]),
+        ("tokens_per_s", [0.0, 0.0, 0.0, 0.0, 0.0], [(3, "throughput_flatline")]),
+        ("tokens_per_s", [100.0] * 5 + [4.0] * 3 + [100.0], []),
+        ("tokens_per_s", [100.0] * 5 + [4.0] * 4, [(8, "throughput_flatline")]),
+        # A run that is merely slower is not stuck.
+        ("tokens_per_s", [100.0] * 5 + [30.0] * 9, []),
+        ("gates", [COLLAPSED, COLLAPSED, HEALTHY, COLLAPSED], []),
+        ("gates", [COLLAPSED, COLLAPSED, COLLAPSED], [(2, "gate_collapse")]),
+        ("gates", [{"collapse_frac": 0.7}] * 3, [(2, "gate_collapse")]),
+    ],
+)
+def test_only_what_lasts_is_an_anomaly(name: str, values: list[object], expected: list[tuple[int, str]]) -> None:
+    samples = [HealthSample(step=step, **{name: value}) for step, value in enumerate(values)]
+
+    assert kinds(samples) == expected
+
+
+def test_a_sample_that_is_read_again_counts_once() -> None:
+    assert kinds([HealthSample(step=7, gates=COLLAPSED)] * 10 + [HealthSample(step=8, gates=COLLAPSED)]) == []
+
+
+def test_the_samples_of_a_collapse_are_kept() -> None:
+    judge = HealthJudge(HealthLimits(gate_collapse_n=1))
+    found = judge.check(HealthSample(step=4, gates=COLLAPSED))
+
+    assert found is not None
+    assert found.details["samples"] == [{"step": 4, **COLLAPSED}]

@@ -1,0 +1,228 @@
+"""Real trainings of a tiny sparse language model on the CPU: with one rank in this process, with two on gloo."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.torch
+torch = pytest.importorskip("torch")
+
+from seatrial.core.ports import reserve_port  # noqa: E402
+from seatrial.records.halt import read_halt  # noqa: E402
+from seatrial_workloads.common.checkpoints import CheckpointError  # noqa: E402
+from seatrial_workloads.sparse_lm import train as trainer_module  # noqa: E402
+from seatrial_workloads.sparse_lm.audit import backend_of, summarize_trace  # noqa: E402
+from seatrial_workloads.sparse_lm.reporting import Reporter, RunInfo  # noqa: E402
+from seatrial_workloads.sparse_lm.results import set_earlier_run_aside  # noqa: E402
+from seatrial_workloads.sparse_lm.settings import Settings  # noqa: E402
+from tests.workloads.cpu_ranks import ALONE  # noqa: E402
+from tests.workloads.ranks import events, run_module  # noqa: E402
+from tests.workloads.sparse_lm.trainings import RUN_ID, TINY, WHOLE, losses, rows, run  # noqa: E402
+
+TWO = 2
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory) -> Path:
+    run_dir = tmp_path_factory.mktemp("alone")
+    assert run(ALONE, run_dir, {**WHOLE, "tensorboard": True, "sdpa_audit": True}) == "steps"
+    return run_dir
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    with reserve_port() as held:
+        address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(held.port)}
+        done = run_module(["tests.workloads.sparse_lm.trainings", str(folder)], TWO, **address)
+    assert done.returncodes == [0, 0], done.stderr
+    return folder
+
+
+def ended(folder: Path, name: str) -> list[str]:
+    return [json.loads((folder / f"ended_rank{rank}.json").read_text())[name] for rank in range(TWO)]
+
+
+@pytest.mark.slow
+def test_two_ranks_have_the_loss_curve_of_one_with_the_same_global_batch(alone, two_ranks):
+    """With unequal shares, accumulation and gradient checkpointing."""
+    assert losses(two_ranks / "whole") == pytest.approx(losses(alone), abs=1e-5)
+    for name in ("loss", "lr", "grad_norm"):
+        assert [float(row[name]) for row in rows(two_ranks / "whole")] == pytest.approx([float(row[name]) for row in rows(alone)], rel=1e-4)
+    validation = [[float(row["val_loss"]) for row in rows(folder, "val.csv")] for folder in (two_ranks / "whole", alone)]
+    assert validation[0] == pytest.approx(validation[1], abs=1e-5)
+
+
+@pytest.mark.slow
+def test_resuming_gives_the_same_curve(two_ranks):
+    assert losses(two_ranks / "resumed") == losses(two_ranks / "whole")[3:]
+    assert [row["step"] for row in rows(two_ranks / "resumed")] == ["4", "5", "6"]
+
+
+@pytest.mark.slow
+def test_compressed_gradients_are_in_effect_on_gloo_and_said_once_they_are(alone, two_ranks):
+    log = (two_ranks / "compressed" / "train.log").read_text()
+    assert log.count("[ddp] gradient compression enabled: bf16") == 1
+    assert "gradient compression enabled" not in (alone / "train.log").read_text() + (two_ranks / "whole" / "train.log").read_text()
+    plain, compressed = losses(two_ranks / "whole")[:3], losses(two_ranks / "compressed")
+    assert compressed == pytest.approx(plain, rel=1e-3) and compressed[0] == plain[0] and compressed[2] != plain[2]
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_not_finite_on_one_rank_ends_both(two_ranks):
+    folder = two_ranks / "nan"
+    assert ended(two_ranks, "nan") == ["nan_loss", "nan_loss"]
+    assert (folder / ".anomaly_type").read_text() == "nan_loss\n"
+    assert read_halt(folder / ".HALT").anomaly == "nan_loss"
+    assert rows(folder)[2]["loss"] == "nan"
+    assert {path.name for path in (folder / "checkpoints").glob("ckpt*")} == {"ckpt_iter_0", "ckpt_iter_1"}
+    assert json.loads((folder / "metrics.json").read_text())["status"] == "nan_loss"
+
+
+@pytest.mark.slow
+def test_halt_ends_all_ranks_at_the_same_step_and_a_stale_one_none(two_ranks):
+    assert ended(two_ranks, "halted") == ["halt", "halt"]
+    steps = [len(events(two_ranks / "halted", "step", rank)) for rank in range(TWO)]
+    assert steps == [2, 2]
+    assert "ended by .HALT: gate_collapse" in (two_ranks / "halted" / "train.log").read_text()
+    assert (two_ranks / "halted" / "checkpoints" / "ckpt_iter_1").is_dir(), "where checkpoints are configured, one is left"
+    assert ended(two_ranks, "stale") == ["steps", "steps"]
+    assert "[halt] ignored .HALT: it is for run another-run" in (two_ranks / "stale" / "train.log").read_text()
+
+
+def test_the_files_of_a_run(alone):
+    training, statistics = rows(alone), rows(alone, "k_stats.csv")
+    assert list(training[0])[:4] == ["step", "loss", "lr", "toks_per_s"] and {row["run_id"] for row in training} == {RUN_ID}
+    assert [row["step"] for row in training] == ["1", "2", "3", "4", "5", "6"]
+    assert list(statistics[0])[:5] == ["step", "k_mean", "k_max", "rows", "pct_at_max"]
+    assert [row["step"] for row in statistics] == ["1", "3", "5", "6"], "the logged steps"
+    assert [row["step"] for row in rows(alone, "val.csv")] == ["3", "6"]
+    environment, metrics = (json.loads((alone / name).read_text()) for name in ("env.json", "metrics.json"))
+    assert environment["run_id"] == metrics["run_id"] == RUN_ID and environment["out_dir"] == str(alone)
+    assert environment["settings"]["dim"] == 32 and environment["effective"]["selected_path"]["effective"] == "mask"
+    assert metrics["loss_last"] == pytest.approx(float(training[-1]["loss"]), abs=1e-6) and metrics["steps"] == 6
+    names = {path.name for path in alone.iterdir()}
+    assert names >= {"mem_boot.txt", "mem_boot.json", "mem_step1.json", "heartbeat_rank0.jsonl", "tb", "sdpa_audit.json"}
+    progress = [json.loads(line) for line in (alone / "heartbeat_rank0.jsonl").read_text().splitlines() if '"progress"' in line][-1]
+    assert progress["run_id"] == RUN_ID and progress["gate_entropy_mean"] > 0 and len(progress["gate_branch_shares"]) == 3
+    assert {event["name"] for event in events(alone, "figure")} == {"gate_entropy_mean", "gate_max_mean"}
+
+
+def test_the_effective_model_is_printed_before_the_first_step(alone):
+    text = (alone / "train.log").read_text()
+    before, _, after = text.partition("step 0001 | loss")
+    assert after and "[model] " in before and "S 32 | batch 5 (5 per rank) x 2 | fp32" in before and "selected mask" in before
+    paths = {event["setting"]: event["effective"] for event in events(alone, "effective")}
+    assert paths["layers.1.window"] == paths["window_path"] == "mask"
+
+
+def test_the_audit_names_the_backend_that_ran(alone):
+    calls = json.loads((alone / "sdpa_audit.json").read_text())["calls"]
+    assert {call["backend"] for call in calls} == {"flash"} and all("for_cpu" in call["call"] for call in calls)
+    assert "[sdpa-audit] " in (alone / "train.log").read_text()
+
+
+def test_a_profile_has_the_share_of_the_host_the_stages_and_the_frames_with_time_of_their_own():
+    def event(cat: str, name: str, ts: float, dur: float, tid: int = 7) -> dict[str, object]:
+        return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "tid": tid}
+
+    frames = [event("python_function", "loop", 0, 1000), event("python_function", "<built-in linear at 0x7f>", 100, 300)]
+    others = [event("python_function", "waiting", 0, 9000, tid=8), event("user_annotation", "topk+ranges", 0, 500)]
+    kernels = [event("kernel", "a", 0, 400, tid=9), event("kernel", "b", 200, 400, tid=9)]
+    assert summarize_trace([*frames, *others, *kernels], main_thread=7) == [
+        "host share 40.0 % of 1.0 ms: no kernel ran in it",
+        "stage 0.50 ms  topk+ranges",
+        "python 0.70 ms  loop",
+        "python 0.30 ms  <built-in linear>",
+    ]
+    assert summarize_trace([*frames, *others], main_thread=7)[0].startswith("host share 100.0 % (no GPU")
+
+
+@pytest.mark.parametrize(
+    ("call", "kernel", "backend"),
+    [
+        ("aten::_scaled_dot_product_flash_attention", "pytorch_flash::flash_fwd_kernel<…>", "flash"),
+        ("aten::_scaled_dot_product_cudnn_attention", "cudnn_generated_fort_native_sdpa_sm90_flash_fprop", "cudnn"),
+        ("aten::_scaled_dot_product_efficient_attention", "fmha_cutlassF_bf16_aligned_64x64_rf_sm80", "efficient"),
+        ("aten::_scaled_dot_product_attention_math", "ampere_sgemm_128x64_nn", "math"),
+        ("aten::_scaled_dot_product_flash_attention_for_cpu", "", "flash"),
+        ("aten::_scaled_dot_product_attention_math", "", "math"),
+    ],
+)
+def test_a_backend_is_named_by_the_kernel_that_ran(call, kernel, backend):
+    assert backend_of(call, kernel) == backend
+
+
+def test_the_text_is_learnt(tmp_path):
+    run(ALONE, tmp_path, {**TINY, "steps": 40, "statistics": False, "csv": True, "prefetch": 1})
+    found = losses(tmp_path)
+    assert sum(found[-5:]) / 5 < found[0] - 0.5
+    assert not (tmp_path / "k_stats.csv").exists()
+
+
+def test_bf16_keeps_fp32_weights_unless_pure_ones_are_requested(tmp_path):
+    for mixed in ("autocast", "pure"):
+        run(ALONE, tmp_path / mixed, {**TINY, "steps": 2, "precision": "bf16", "mixed_precision": mixed, "checkpoint_every": 2})
+        weights = torch.load(tmp_path / mixed / "checkpoints" / "ckpt_iter_1" / "model.pt", weights_only=True)["model"]
+        assert {value.dtype for value in weights.values()} == {torch.float32 if mixed == "autocast" else torch.bfloat16}
+    assert losses(tmp_path / "pure") == pytest.approx(losses(tmp_path / "autocast"), rel=0.02)
+
+
+def test_another_model_or_text_cannot_resume(alone, tmp_path):
+    with pytest.raises(CheckpointError, match="saved with seq_len 32, and this run has 16"):
+        run(ALONE, tmp_path, {**WHOLE, "seq_len": 16, "resume_from": str(alone)})
+
+
+def test_local_files_train_and_resume_where_the_loader_was(tmp_path):
+    lines = (json.dumps({"text": f"line {number} of a text that is long enough"}) for number in range(200))
+    (tmp_path / "text.jsonl").write_text("\n".join(lines) + "\n")
+    settings = {**TINY, "dataset": "fineweb_edu_local", "local_path": str(tmp_path / "text.jsonl"), "steps": 4, "checkpoint_every": 2}
+    run(ALONE, tmp_path / "whole", settings)
+    resumed = {**settings, "resume_from": str(tmp_path / "whole" / "checkpoints" / "ckpt_iter_1")}
+    run(ALONE, tmp_path / "resumed", resumed)
+    assert losses(tmp_path / "resumed") == losses(tmp_path / "whole")[2:]
+
+
+def test_term_ends_the_training_with_a_checkpoint(tmp_path, monkeypatch):
+    reported = Reporter.step
+
+    def step_and_term(self, values, lr, *, is_first):
+        reported(self, values, lr, is_first=is_first)
+        if values.step == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Reporter, "step", step_and_term)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    handler = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(SystemExit) as ended_by:
+        trainer_module.train(Settings(**TINY, steps=50, checkpoint_every=40), tmp_path, RunInfo(run_id=RUN_ID))
+    assert ended_by.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) == handler
+    assert len(list((tmp_path / "checkpoints").glob("ckpt_iter_*"))) == 1 and len(rows(tmp_path)) < 10
+    assert json.loads((tmp_path / "metrics.json").read_text())["status"] == "term"
+
+
+def test_a_second_run_in_a_folder_sets_the_first_aside(alone, tmp_path):
+    for name in ("training.csv", ".HALT", "events_rank0.jsonl", "events_rank1.jsonl", "events_rank5.jsonl"):
+        (tmp_path / name).write_text('{"run": "first"}\n')
+    (tmp_path / "notes.txt").write_text("the user's")
+    (tmp_path / "checkpoints").mkdir()
+    notes = set_earlier_run_aside(tmp_path, 0, 2, keep_checkpoints=True)
+    assert "stale .HALT" in notes[1]
+    assert sorted(path.name for path in (tmp_path / "earlier" / "first").iterdir()) == [
+        ".HALT", "events_rank0.jsonl", "events_rank5.jsonl", "training.csv",
+    ]  # fmt: skip
+    assert {path.name for path in tmp_path.iterdir()} == {"earlier", "notes.txt", "checkpoints", "events_rank1.jsonl"}
