@@ -40,9 +40,11 @@ from seatrial.agent.connectivity import (
     try_connections,
     try_ssh,
 )
+from seatrial.core.control_connection.encryption import encryption_problem
 from seatrial.core.files import PRIVATE, json_object
 from seatrial.core.linux import raise_fd_limit
 from seatrial.core.paths import TRIAL_PREFIX
+from seatrial.core.private_files import is_private, is_world_writable, new_private_file
 from seatrial.core.shell import RunawayCommandError, command_output_bytes, find_on_path, find_program
 from seatrial.core.timeouts import has_hung_call, poll_until
 from seatrial.machine.gpus import read_driver
@@ -91,6 +93,7 @@ class QueryHandler:
             "clock": lambda question: {},
             "facts": read_facts,
             "gpus": read_gpus,
+            "encryption": try_encryption,
             "names": resolve_names,
             "programs": find_programs,
             "paths": check_paths,
@@ -170,6 +173,12 @@ def read_gpus(question: Question) -> Answer:
     problem = "" if driver.no_driver else driver.problem
     answer = {"gpus": [gpu.name for gpu in driver.gpus], "driver_version": driver.version, "driver_cuda": driver.cuda}
     return {**answer, "trouble": problem} if problem else answer
+
+
+def try_encryption(question: Question) -> Answer:
+    """Whether the agent, which has this interpreter too, can encrypt its connection to the harness."""
+    problem = encryption_problem()
+    return {"trouble": problem} if problem else {}
 
 
 @functools.cache
@@ -281,6 +290,13 @@ def _measure_folder(folder: str) -> Answer:
     }
 
 
+def _why_open(folder: Path) -> str:
+    if is_world_writable(folder):
+        return "every user may write to it"
+    created = new_private_file(folder)
+    return "" if created is None or is_private(created) else "a file for its owner alone is open to others there"
+
+
 class SharedFolderFiles:
     """Small files in a folder that should be shared between hosts, to test whether it is: written, checked from elsewhere, locked.
 
@@ -293,7 +309,8 @@ class SharedFolderFiles:
         self._locked: list[int] = []
 
     def put(self, question: Question) -> Answer:
-        """Write `text` to a temporary file and rename it to `name` in `folder`, replacing what is there."""
+        """Write `text` to a temporary file and rename it to `name` in `folder`, replacing what is there. `open` is why files in it are not
+        safe from other users; empty where they are."""
         path = _test_file(question)
         temporary = path.with_name(f"{path.name}.part")
         self._written |= {path, temporary}
@@ -307,7 +324,7 @@ class SharedFolderFiles:
             os.replace(temporary, path)
         except OSError as error:
             return {"trouble": f"in {path.parent} no file can be {act}: {describe_error(error)}", "act": act}
-        return {}
+        return {"open": _why_open(path.parent)}
 
     def lock(self, question: Question) -> Answer:
         """Hold a lock on `name` until `close`."""

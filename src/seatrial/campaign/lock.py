@@ -15,6 +15,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import stat
 import threading
 import time
 import uuid
@@ -29,6 +30,7 @@ from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.fallback import identify_campaign
 from seatrial.core.files import acquire_lock
 from seatrial.core.paths import CampaignPaths
+from seatrial.core.private_files import is_own, is_private
 from seatrial.machine.processes import PROC, read_boot_id, read_process
 from seatrial.records.codec import from_json_or_none, to_json
 
@@ -224,9 +226,10 @@ class _Heartbeat:
 @contextlib.contextmanager
 def _os_lock(paths: CampaignPaths) -> Iterator[bool]:
     """Hold the lock; False where the file system has none."""
-    lock = filelock.FileLock(paths.lock)
+    lock = filelock.FileLock(paths.lock, mode=files.PRIVATE)
     has_lock = False
     try:
+        _take_lock_file(paths)
         has_lock = acquire_lock(lock, LOCK_TIMEOUT_S)
     except filelock.Timeout:
         # Some versions of the library take "no locks here" for "held by another".
@@ -239,6 +242,19 @@ def _os_lock(paths: CampaignPaths) -> Iterator[bool]:
     finally:
         if has_lock:
             lock.release()
+
+
+def _take_lock_file(paths: CampaignPaths) -> None:
+    """Replace a lock file of another user, and close one of an earlier version to others: whoever can open it can hold it for ever.
+
+    The campaign of another user in this folder is still respected: `.owner.json` names it.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        found = paths.lock.lstat()
+        if not stat.S_ISREG(found.st_mode) or not is_own(found, paths.folder):
+            paths.lock.unlink()
+        elif not is_private(found):
+            paths.lock.chmod(files.PRIVATE)
 
 
 def _refuse_if_owned(paths: CampaignPaths, has_lock: bool, warn: Callable[[str], None], clock: Clock) -> None:

@@ -81,7 +81,7 @@ def order_for(folder: Path, text: str, *, ranks: int = 1, env: Mapping[str, str]
 def agent_on(order: AgentOrder) -> Iterator[AgentProcess]:
     """A real agent carrying out `order`."""
     attempt = AttemptPaths(Path(order.attempt_folder))
-    write_json(attempt.agent_order, to_json(order))
+    write_json(attempt.agent_order, to_json(order), 0o600)
     with AgentProcess.start(attempt) as agent:
         yield agent
 
@@ -272,7 +272,7 @@ def connection_pair(lease_s: float = LEASE_S, monotonic: Callable[[], float] = t
     """An established connection, and the harness's end of it."""
     ours, other = socket.socketpair()
     call = ControlEndpoint(addresses=(), port=1, token=TOKEN, node=NAME, lease_s=lease_s)
-    client = ControlClient(call, Connection(ours), [{"kind": "welcome"}], monotonic())
+    client = ControlClient(call, Connection(ours), {"kind": "welcome"}, monotonic())
     return HarnessConnection(client, NAME, monotonic), Connection(other)
 
 
