@@ -176,9 +176,8 @@ def read_gpus(question: Question) -> Answer:
 
 
 def try_encryption(question: Question) -> Answer:
-    """Whether the agent, which has this interpreter too, can encrypt its connection to the harness."""
-    problem = encryption_problem()
-    return {"trouble": problem} if problem else {}
+    """`problem`: why the agent, which has this interpreter too, cannot encrypt its connection to the harness; empty where it can."""
+    return {"problem": encryption_problem()}
 
 
 @functools.cache

@@ -201,9 +201,9 @@ class Node(AbstractContextManager["Node"]):
         write_json(path, to_json(call), 0o600)
         return path
 
-    def call(self, env: Mapping[str, str] | None = None) -> Node:
-        """Write call.json and start the agent, as a transport would."""
-        path = self.write_call(self.server.port)
+    def call(self, env: Mapping[str, str] | None = None, port: int | None = None) -> Node:
+        """Write call.json and start the agent, as a transport would; `port` is where it connects instead of the server's own."""
+        path = self.write_call(port or self.server.port)
         argv = [sys.executable, "-P", "-m", "seatrial.agent", "--call", str(path)]
         with open(self.start_log, "ab") as log:
             self.agent = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, env=env)

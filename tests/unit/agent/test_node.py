@@ -170,6 +170,7 @@ def test_an_unreadable_call_is_reported(tmp_path: Path, text: str | None, proble
     path = tmp_path / "call.json"
     if text is not None:
         path.write_text(text)
+        path.chmod(0o600)
     done = agent_without_timeout("seatrial.agent.node.CALL_FILE_TIMEOUT_S", path)
     assert done.returncode == 4
     assert done.stderr.startswith("seatrial.agent: ") and problem.format(path=path) in done.stderr

@@ -176,8 +176,9 @@ def _check_session(need: HostsNeed, answers: Answers, host: str) -> Iterator[Hos
             return
     error, fix = _start_complaint(problem)
     yield STARTS.on(host, not problem, problem or "started", error=error, way=fix)
-    if not problem:
-        broken = problem_in(answer_part(answers.first, host, "encryption"))
+    # None from a disk so slow that the package was not loaded in time; then the agent's own error counts.
+    broken = answer_part(answers.first, host, "encryption").get("problem")
+    if isinstance(broken, str):
         yield ENCRYPTS.on(host, not broken, broken or "tried", error=broken)
 
 
