@@ -20,7 +20,7 @@ import socket
 import threading
 import time
 import traceback
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -232,6 +232,50 @@ class _Peer:
     clock: ClockOffsetEstimator = field(default_factory=ClockOffsetEstimator)
 
 
+class Strangers:
+    """Peers that have not authenticated yet, by the address they come from: few of each, few in all, none for long."""
+
+    def __init__(self, most: int, most_per_address: int) -> None:
+        self._most, self._most_per_address = most, most_per_address
+        self._by_address: dict[str, dict[int, _Peer]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[_Peer]:
+        """Those of one address in the order of their coming."""
+        return (peer for peers in self._by_address.values() for peer in peers.values())
+
+    def add(self, peer: _Peer) -> None:
+        """Closes the oldest of this address, or of the one that has the most, where there are too many."""
+        own = self._by_address.get(peer.source, {})
+        if len(own) >= self._most_per_address:
+            self._close_oldest(own)
+        elif self._count >= self._most:
+            self._close_oldest(max(self._by_address.values(), key=len))
+        self._by_address.setdefault(peer.source, {})[id(peer)] = peer
+        self._count += 1
+
+    def remove(self, peer: _Peer) -> None:
+        peers = self._by_address[peer.source]
+        del peers[id(peer)]
+        self._count -= 1
+        if not peers:
+            del self._by_address[peer.source]
+
+    def close_older(self, than: float) -> None:
+        for peer in [peer for peer in self if peer.since < than]:
+            self._close(peer, "it did not authenticate")
+
+    def _close_oldest(self, peers: Mapping[int, _Peer]) -> None:
+        self._close(next(iter(peers.values())), "too many others have not authenticated")
+
+    def _close(self, peer: _Peer, why: str) -> None:
+        peer.connection.close(why)
+        self.remove(peer)
+
+
 class ControlServer:
     """All control connections of one run, or of one campaign."""
 
@@ -252,8 +296,7 @@ class ControlServer:
         self._may_return = may_return
         self._listener = Listener(listening or listen())
         self._peers: list[_Peer] = []
-        # Not authenticated yet, the oldest first.
-        self._strangers: list[_Peer] = []
+        self._strangers = Strangers(MAX_UNAUTHENTICATED + len(self._expected), MAX_UNAUTHENTICATED_PER_ADDRESS + len(self._expected))
         self._received: deque[tuple[str, Message]] = deque()
         self._to_send: deque[tuple[str, Message]] = deque()
         self._heartbeats = 0
@@ -348,11 +391,11 @@ class ControlServer:
             if not peer.is_lost:
                 self._serve(peer, now, ready)
         # Before others are accepted, for whom the oldest might have to go.
-        for peer in [*self._strangers]:
-            if peer.connection.fileno() in ready:
-                self._authenticate(peer, now)
+        for peer in [peer for peer in self._strangers if peer.connection.fileno() in ready]:
+            self._authenticate(peer, now)
+            if peer.node or peer.connection.closed:
+                self._strangers.remove(peer)
         self._accept(now)
-        self._strangers = [peer for peer in self._strangers if not peer.node and not peer.connection.closed]
 
     def _sleep(self) -> frozenset[int]:
         """File descriptors that can be read or written now, or none after a turn. `select` takes no thousand connections; `poll` does."""
@@ -366,24 +409,12 @@ class ControlServer:
         return frozenset(fd for fd, _ in waiting.poll(TURN_S * 1000))
 
     def _accept(self, now: float) -> None:
-        for peer in self._strangers:
-            if now - peer.since > AUTHENTICATE_TIMEOUT_S:
-                peer.connection.close("it did not authenticate")
+        self._strangers.close_older(now - AUTHENTICATE_TIMEOUT_S)
         for connected, source in self._listener.accept(now, MAX_ACCEPTED_PER_TURN):
-            self._make_room(source)
             peer = _Peer(Connection(connected, MAX_HELLO_BYTES), new_nonce(), now, source)
             peer.connection.send({"kind": "nonce", "nonce": peer.nonce, "version": __version__})
-            self._strangers.append(peer)
-
-    def _make_room(self, source: str) -> None:
-        """Close the oldest stranger of this address, or of the one that has the most, where there are too many."""
-        waiting = [peer for peer in self._strangers if not peer.node and not peer.connection.closed]
-        by_address = Counter(peer.source for peer in waiting)
-        if by_address[source] < MAX_UNAUTHENTICATED_PER_ADDRESS + len(self._expected):
-            if len(waiting) < MAX_UNAUTHENTICATED + len(self._expected):
-                return
-            source = by_address.most_common(1)[0][0]
-        next(peer for peer in waiting if peer.source == source).connection.close("too many others have not authenticated")
+            if not peer.connection.closed:
+                self._strangers.add(peer)
 
     def _send_queued(self) -> None:
         while self._to_send:
