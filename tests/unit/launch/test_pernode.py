@@ -120,7 +120,7 @@ def test_in_a_folder_of_everybody_no_node_is_waited_for(paths: CampaignPaths, te
     assert not paths.gate.exists()
 
 
-def test_what_somebody_else_may_have_put_there_is_not_believed(paths: CampaignPaths, terminal: Terminal) -> None:
+def test_what_somebody_else_put_there_is_not_read(paths: CampaignPaths, terminal: Terminal) -> None:
     write_server_file(paths, ["127.0.0.1"], 1, "token", "demo")
     assert isinstance(read_server_file(paths), ServerFile)
     paths.gate.chmod(0o644)
