@@ -227,7 +227,7 @@ class StarterStreams:
 
     def _open(self, log: Path) -> int:
         try:
-            return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, READABLE)
+            return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, READABLE)
         except OSError as error:
             # A bad disk may cost notes, and never the run.
             self.print_error(f"{log} cannot be written ({error.strerror}); the agent's notes are lost")

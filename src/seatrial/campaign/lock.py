@@ -22,6 +22,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import filelock
 
@@ -124,7 +125,7 @@ def stored_owner(paths: CampaignPaths) -> Owner | None:
 def is_locked(paths: CampaignPaths) -> bool | None:
     """Whether the lock is held, tested through a read-only descriptor; None where there are no locks."""
     try:
-        with open(paths.lock, "rb") as handle:
+        with _open_lock(paths) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -133,6 +134,11 @@ def is_locked(paths: CampaignPaths) -> bool | None:
     except OSError:
         return None
     return False
+
+
+def _open_lock(paths: CampaignPaths) -> BinaryIO:
+    """For reading. Neither through a link nor waiting for a pipe's writer: in a folder of several users anything may lie there."""
+    return os.fdopen(os.open(paths.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def is_same_boot(owner: Owner) -> bool:
@@ -254,7 +260,8 @@ def _take_lock_file(paths: CampaignPaths) -> None:
         if not stat.S_ISREG(found.st_mode) or not is_own(found, paths.folder):
             paths.lock.unlink()
         elif not is_private(found):
-            paths.lock.chmod(files.PRIVATE)
+            with _open_lock(paths) as lock:
+                os.fchmod(lock.fileno(), files.PRIVATE)
 
 
 def _refuse_if_owned(paths: CampaignPaths, has_lock: bool, warn: Callable[[str], None], clock: Clock) -> None:

@@ -54,8 +54,8 @@ MAX_ACCEPTED_PER_TURN = 64
 BACKLOG = 1024
 # Ports that are free on one address may be taken on another.
 PORT_TRIES = 20
-# Enough for the hello of a host with hundreds of virtual interfaces, each with its addresses.
-MAX_HELLO_BYTES = 64 * 1024
+# Enough for the hello of a host with hundreds of virtual interfaces, each with its addresses, encrypted and in base64.
+MAX_HELLO_BYTES = 96 * 1024
 # For the thread to finish its turn and send what is queued.
 CLOSE_TIMEOUT_S = 2.0
 ACCEPT_AGAIN_AFTER_S = 1.0
