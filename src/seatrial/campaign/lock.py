@@ -260,7 +260,8 @@ def _take_lock_file(paths: CampaignPaths) -> None:
         if not stat.S_ISREG(found.st_mode) or not is_own(found, paths.folder):
             paths.lock.unlink()
         elif not is_private(found):
-            with _open_lock(paths) as lock:
+            # A disk without modes refuses, and has nothing to close.
+            with contextlib.suppress(PermissionError), _open_lock(paths) as lock:
                 os.fchmod(lock.fileno(), files.PRIVATE)
 
 

@@ -3,7 +3,8 @@
     order = read_private_json(path)          # None: no such file, or torn; NotPrivateError: from others' hands, or open to them
 
 The file is opened once, without following a link, and owner and mode of the open file decide: what is renamed or linked meanwhile changes
-nothing. A file server that shows everybody's files as another user's (root_squash, all_squash) is recognised by a new file of our own.
+nothing. A disk that shows all files with one owner (root_squash, all_squash) or one mode (vfat, object stores) is recognised by a new file
+of our own; for many hosts the second is refused before the start (`preflight.hosts`).
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ import stat
 import tempfile
 from pathlib import Path
 from typing import Any
-
-from seatrial.core.files import PRIVATE
 
 # An order has the environment of its ranks, which the kernel limits to less.
 LARGEST_BYTES = 16 << 20
@@ -50,9 +49,15 @@ def _problem(path: Path, found: os.stat_result) -> str:
         return "is no ordinary file; remove it, and see who put it there"
     if not is_own(found, path.parent):
         return f"belongs to user {found.st_uid}, and this is user {os.geteuid()}; remove it, or run as the user whose campaign it is"
-    if found.st_mode & _OTHERS:
-        return f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o}); choose an output folder on a disk that keeps modes"
+    if not is_private(found) and not _shows_one_mode(found, path.parent):
+        return f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o}); remove it, and see who could have changed it"
     return ""
+
+
+def _shows_one_mode(found: os.stat_result, folder: Path) -> bool:
+    """Whether a file for this user alone looks like that there."""
+    created = new_private_file(folder)
+    return created is not None and created.st_mode == found.st_mode
 
 
 def is_own(found: os.stat_result, folder: Path) -> bool:
@@ -69,7 +74,6 @@ def new_private_file(folder: Path) -> os.stat_result | None:
     with contextlib.suppress(OSError):
         fd, name = tempfile.mkstemp(prefix=".seatrial-", dir=folder)
         try:
-            os.fchmod(fd, PRIVATE)
             return os.fstat(fd)
         finally:
             os.close(fd)

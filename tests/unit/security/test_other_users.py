@@ -181,11 +181,17 @@ def test_a_lock_that_another_user_created_and_holds_stops_nobody(folder: Path) -
         other.communicate()
 
 
-def test_on_a_disk_where_everybody_is_another_user_our_own_files_count(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As root behind root_squash: what this user creates belongs to nobody."""
+@pytest.mark.parametrize(("owner", "mode"), [(NOBODY, 0o600), (0, 0o755), (NOBODY, 0o777)])
+def test_on_a_disk_with_one_owner_or_one_mode_files_like_our_own_count(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int
+) -> None:
+    """As root behind root_squash, or in an object store: what this user creates looks like that."""
     path = folder / "call.json"
-    foreign(path, '{"token": "ours"}')
-    created = os.stat_result((stat.S_IFREG | 0o600, 1, 1, 1, NOBODY, NOBODY, 0, 0, 0, 0))
-    assert not is_own(path.stat(), folder)
+    write_private_json(path, {"token": "ours"})
+    path.chmod(mode)
+    os.chown(path, owner, owner)
+    created = os.stat_result((stat.S_IFREG | mode, 1, 1, 1, owner, owner, 0, 0, 0, 0))
+    with pytest.raises(NotPrivateError):
+        read_private_json(path)
     monkeypatch.setattr("seatrial.core.private_files.new_private_file", lambda folder: created)
     assert is_own(path.stat(), folder) and read_private_json(path) == {"token": "ours"}
