@@ -44,7 +44,7 @@ from seatrial.core.control_connection.encryption import encryption_problem
 from seatrial.core.files import PRIVATE, json_object
 from seatrial.core.linux import raise_fd_limit
 from seatrial.core.paths import TRIAL_PREFIX
-from seatrial.core.private_files import is_private, is_world_writable, new_private_file
+from seatrial.core.private_files import is_own, is_private, is_world_writable, new_private_file
 from seatrial.core.shell import RunawayCommandError, command_output_bytes, find_on_path, find_program
 from seatrial.core.timeouts import has_hung_call, poll_until
 from seatrial.machine.gpus import read_driver
@@ -346,13 +346,23 @@ class SharedFolderFiles:
 
 
 def check_shared_files(question: Question) -> Answer:
-    """`troubles` of those of `wanted` (name → text) that do not have that text, not even after a moment."""
+    """`troubles` of those of `wanted` (name → text) that do not have that text, not even after a moment; `foreign`: owners of those that are
+    not this user's."""
     folder, wanted = Path(str(question["folder"])), {str(name): text for name, text in question.get("wanted", {}).items()}
 
     def compare() -> dict[str, str]:
         return {name: trouble for name, text in wanted.items() if (trouble := _compare_file(_named(folder, name), text))}
 
-    return {"troubles": poll_until(compare, operator.not_, FILE_TIMEOUT_S, FILE_POLL_S)}
+    troubles = poll_until(compare, operator.not_, FILE_TIMEOUT_S, FILE_POLL_S)
+    return {"troubles": troubles, "foreign": {name: owner for name in wanted if (owner := _foreign_owner(_named(folder, name)))}}
+
+
+def _foreign_owner(path: Path) -> str:
+    """Empty for a file of this user, and for none."""
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        return "" if is_own(found, path.parent) else f"user {found.st_uid}, and the agent is user {os.geteuid()}"
+    return ""
 
 
 def _compare_file(path: Path, text: object) -> str:

@@ -318,6 +318,12 @@ TEMPORARY = warning(
     prevents="OSError: [Errno 28] No space left on device: '/tmp/torchinductor_…'; or: No usable temporary directory found",
     fix="free space in {folder} there, or point TMPDIR at another disk",
 )
+OBEYED = refusal(
+    name="files of the head",
+    what="that a file of the head belongs to the agent's user on each host too: an agent obeys nobody else's",
+    prevents="an agent that ends at once: call.json belongs to user 1000, and this is user 0",
+    fix="log in to the hosts as the user who starts Seatrial (User in ~/.ssh/config), with the same uid on each",
+)
 PROTECTED = refusal(
     name="output folder is the user's own",
     what="that not every user may write to the output folder, and that files for one user alone are private there: whoever could replace "
@@ -326,7 +332,7 @@ PROTECTED = refusal(
     fix="chmod o-w {folder}, or choose a folder on a disk that keeps owners and modes, with --out or `output`",
     in_docs={"folder": "OUT"},
 )
-FOLDER_CHECKS = (SHARED, WRITABLE, PROTECTED, RENAME, LOCK, SPACE, TEMPORARY)
+FOLDER_CHECKS = (SHARED, WRITABLE, OBEYED, PROTECTED, RENAME, LOCK, SPACE, TEMPORARY)
 ERRORS = {
     "no space": "OSError: [Errno 28] No space left on device",
     "read-only": "OSError: [Errno 30] Read-only file system",
@@ -344,6 +350,10 @@ def check_shared_folder(need: HostsNeed, answers: Answers) -> Iterator[HostCheck
             yield from seen
             error = next((error for words, error in ERRORS.items() if words in written.lower()), DENIED)
             yield WRITABLE.on(host, not written, written or need.folder, refuses=need.planned, error=error)
+            seen_there = answer_part(answers.second, host, "look")
+            if host != need.head and "foreign" in seen_there:
+                owner = text_mapping(seen_there, "foreign").get(answers.files[need.head], "")
+                yield OBEYED.on(host, not owner, f"the head's file belongs to {owner}" if owner else "they are this user's")
             # A folder above it may be everybody's, such as /tmp: the campaign creates its own there.
             if not written and need.folder == need.output:
                 is_open = str(answer_part(answers.first, host, "put").get("open") or "")

@@ -195,6 +195,13 @@ def test_a_shared_folder_is_in_order_and_the_head_is_not_held_against_itself() -
     ]
 
 
+def test_a_host_where_the_agent_is_another_user_is_refused() -> None:
+    foreign = {"troubles": {}, "foreign": {"f0": "user 1000, and the agent is user 0"}}
+    failed = _failed(_answers(second={"look": foreign}))
+    assert list(failed) == [("files of the head", "b")] and failed["files of the head", "b"].refuses
+    assert not _failed(_answers(second={"look": {"troubles": {}, "foreign": {}}}))
+
+
 @pytest.mark.parametrize("output", ["/out", "/out/not/there/yet"])
 def test_a_folder_that_every_user_may_write_to_is_refused(output: str) -> None:
     answers = _answers({"put": {"open": "every user may write to it"}})
