@@ -346,8 +346,8 @@ class SharedFolderFiles:
 
 
 def check_shared_files(question: Question) -> Answer:
-    """`troubles` of those of `wanted` (name → text) that do not have that text, not even after a moment; `foreign`: owners of those that are
-    not this user's."""
+    """`troubles` of those of `wanted` (name → text) that do not have that text, not even after a moment; `foreign`: owners of those that
+    are not this user's."""
     folder, wanted = Path(str(question["folder"])), {str(name): text for name, text in question.get("wanted", {}).items()}
 
     def compare() -> dict[str, str]:

@@ -350,17 +350,22 @@ def check_shared_folder(need: HostsNeed, answers: Answers) -> Iterator[HostCheck
             yield from seen
             error = next((error for words, error in ERRORS.items() if words in written.lower()), DENIED)
             yield WRITABLE.on(host, not written, written or need.folder, refuses=need.planned, error=error)
-            seen_there = answer_part(answers.second, host, "look")
-            if host != need.head and "foreign" in seen_there:
-                owner = text_mapping(seen_there, "foreign").get(answers.files[need.head], "")
-                yield OBEYED.on(host, not owner, f"the head's file belongs to {owner}" if owner else "they are this user's")
-            # A folder above it may be everybody's, such as /tmp: the campaign creates its own there.
-            if not written and need.folder == need.output:
-                is_open = str(answer_part(answers.first, host, "put").get("open") or "")
-                yield PROTECTED.on(host, not is_open, f"{need.folder}: {is_open}" if is_open else need.folder, folder=need.folder)
+            yield from _check_owners(need, answers, host)
             if all(found.check.ok for found in seen) and host in answers.second and not written and host != need.head:
                 yield from _check_across(need, answers, host)
             yield from _check_space(need, answer_part(answers.first, host, "space"), host)
+
+
+def _check_owners(need: HostsNeed, answers: Answers, host: str) -> Iterator[HostCheck]:
+    """Whose the files are that command an agent, and who else can change them."""
+    seen, put = answer_part(answers.second, host, "look"), answer_part(answers.first, host, "put")
+    if host != need.head and "foreign" in seen:
+        owner = text_mapping(seen, "foreign").get(answers.files[need.head], "")
+        yield OBEYED.on(host, not owner, f"the head's file belongs to {owner}" if owner else "they are this user's")
+    # A folder above it may be everybody's, such as /tmp: the campaign creates its own there.
+    if not problem_in(put) and need.folder == need.output:
+        is_open = str(put.get("open") or "")
+        yield PROTECTED.on(host, not is_open, f"{need.folder}: {is_open}" if is_open else need.folder, folder=need.folder)
 
 
 def _check_shared(need: HostsNeed, answers: Answers, host: str) -> list[HostCheck]:
