@@ -186,11 +186,14 @@ FOUNDATION_MODULES = ", ".join(dotted(path) for package in FOUNDATION for path i
 @pytest.mark.parametrize(
     ("statement", "unwanted"),
     [
-        ("import seatrial.cli.main", {"torch", "numpy", "polars", "scipy", "pydantic", "yaml", "transformers"}),
+        ("import seatrial.cli.main", {"torch", "numpy", "polars", "scipy", "pydantic", "yaml", "transformers", "cryptography"}),
         ("import seatrial.probe", {"torch", "numpy", "polars", "scipy", "pydantic", "typer", "rich", "psutil", "yaml", "regex"}),
-        ("import seatrial.agent.__main__", {"torch", "numpy", "polars", "scipy", "pydantic", "typer", "rich"}),
-        ("import seatrial.campaign.loop", {"torch", "numpy", "polars", "scipy", "pydantic"}),
-        (f"import {FOUNDATION_MODULES}", {"torch", "numpy", "polars", "scipy", "pydantic", "typer", "rich", "psutil", "yaml", "filelock"}),
+        ("import seatrial.agent.__main__", {"torch", "numpy", "polars", "scipy", "pydantic", "typer", "rich", "cryptography"}),
+        ("import seatrial.campaign.loop", {"torch", "numpy", "polars", "scipy", "pydantic", "cryptography"}),
+        (
+            f"import {FOUNDATION_MODULES}",
+            {"torch", "numpy", "polars", "scipy", "pydantic", "typer", "rich", "psutil", "yaml", "filelock", "cryptography"},
+        ),
         ("import seatrial_workloads.dummy.settings", {"torch", "numpy", "pydantic"}),
         ("import seatrial_workloads.dummy.train", {"torch", "numpy", "pydantic"}),
         ("import seatrial_workloads.tiny_lm.settings", {"torch", "numpy", "pydantic"}),

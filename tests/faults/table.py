@@ -32,6 +32,7 @@ STAGE1 = "test_fault_stage1.py"
 SPARSE_LM = "test_fault_sparse_lm.py"
 TRAINING = "test_fault_training.py"
 HOSTS, CAMPAIGNS, KILLED = "cluster/test_host_faults.py", "cluster/test_campaigns.py", "cluster/test_killed_agents.py"
+STRANGERS = "test_fault_strangers.py"
 LEFTOVERS, MEMORY, WRITERS = "test_fault_agent_leftovers.py", "test_fault_agent_memory.py", "test_fault_writers.py"
 
 
@@ -523,6 +524,12 @@ started.",
             "Every agent's connection closes, and it kills all it started.",
             "No rank on any host; the same command resumes.",
             f"{KILLED}::test_a_harness_that_is_killed_leaves_nothing_on_any_host",
+        ),
+        Row(
+            "Programs without the token connect to the harness's port, 500 a second",
+            "Each is closed after a second, the oldest of the busiest address first.",
+            "Nothing: every agent is let in within 5 s.",
+            f"{STRANGERS}::test_a_flood_of_strangers_keeps_no_agent_out",
         ),
         Row(
             "The head loses its power",

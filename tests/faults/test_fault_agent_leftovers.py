@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from seatrial.core.files import write_json
+from seatrial.core.files import write_private_json
 from seatrial.core.paths import AttemptPaths
 from seatrial.launch.agents import AgentProcess
 from seatrial.machine.orphans import kill_orphans
@@ -125,7 +125,7 @@ def _end(agent: AgentProcess, way: str) -> None:
 @pytest.mark.parametrize("stayer", ["double fork", "empty environment, no parent", "no TERM", "stops itself", "many fork chains"])
 def test_nothing_stays_when_the_harness_is_killed(tmp_path: Path, stayer: str) -> None:
     order = order_for(tmp_path, UP + STAYERS[stayer])
-    write_json(attempt_of(order).agent_order, to_json(order))
+    write_private_json(attempt_of(order).agent_order, to_json(order))
     harness = subprocess.Popen([sys.executable, "-c", HARNESS, order.attempt_folder])
     try:
         _up(tmp_path)

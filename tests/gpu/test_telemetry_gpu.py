@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.core.files import read_json, write_json
+from seatrial.core.files import read_json, write_private_json
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentOrder, Command
 from seatrial.records.plan import TelemetrySpec
@@ -54,7 +54,7 @@ def attempt(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("attempt")
     command = Command(argv=(sys.executable, "-c", LOAD, str(LOAD_S)), env={}, cwd=str(folder))
     telemetry = TelemetrySpec(gpu_s=INTERVAL_S, host_s=INTERVAL_S)
-    write_json(folder / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(folder), telemetry=telemetry)))
+    write_private_json(folder / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(folder), telemetry=telemetry)))
     argv = [sys.executable, "-m", "seatrial.agent", str(folder / "agent.json")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as agent:
         assert agent.stdout is not None

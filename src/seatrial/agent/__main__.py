@@ -27,8 +27,8 @@ from pathlib import Path
 
 from seatrial.agent.harness import HarnessPipe
 from seatrial.agent.supervise import run_order
-from seatrial.core.files import read_json
 from seatrial.core.paths import AttemptPaths
+from seatrial.core.private_files import NotPrivateError, read_private_json
 from seatrial.machine.orphans import kill_orphans
 from seatrial.records.codec import from_json, to_json
 from seatrial.records.launch import AgentOrder, AgentReport
@@ -42,7 +42,11 @@ def main(argv: list[str]) -> int:
         return run_node_agent(Path(argv[2]))
     if len(argv) == 3 and argv[1] == "--end":
         return end_attempt(Path(argv[2]))
-    order = read_json(Path(argv[1])) if len(argv) == 2 else None
+    try:
+        order = read_private_json(Path(argv[1])) if len(argv) == 2 else None
+    except NotPrivateError as error:
+        sys.stderr.write(f"seatrial.agent: {error}\n")
+        return 1
     if order is None:
         sys.stderr.write("seatrial.agent: expected PATH/agent.json, --call PATH/call.json, or --end PATH/attempt-N\n")
         return 1

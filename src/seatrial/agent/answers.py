@@ -40,9 +40,11 @@ from seatrial.agent.connectivity import (
     try_connections,
     try_ssh,
 )
+from seatrial.core.control_connection.encryption import encryption_problem
 from seatrial.core.files import PRIVATE, json_object
 from seatrial.core.linux import raise_fd_limit
 from seatrial.core.paths import TRIAL_PREFIX
+from seatrial.core.private_files import is_own, is_private, is_world_writable, new_private_file
 from seatrial.core.shell import RunawayCommandError, command_output_bytes, find_on_path, find_program
 from seatrial.core.timeouts import has_hung_call, poll_until
 from seatrial.machine.gpus import read_driver
@@ -91,6 +93,7 @@ class QueryHandler:
             "clock": lambda question: {},
             "facts": read_facts,
             "gpus": read_gpus,
+            "encryption": try_encryption,
             "names": resolve_names,
             "programs": find_programs,
             "paths": check_paths,
@@ -170,6 +173,11 @@ def read_gpus(question: Question) -> Answer:
     problem = "" if driver.no_driver else driver.problem
     answer = {"gpus": [gpu.name for gpu in driver.gpus], "driver_version": driver.version, "driver_cuda": driver.cuda}
     return {**answer, "trouble": problem} if problem else answer
+
+
+def try_encryption(question: Question) -> Answer:
+    """`problem`: why the agent, which has this interpreter too, cannot encrypt its connection to the harness; empty where it can."""
+    return {"problem": encryption_problem()}
 
 
 @functools.cache
@@ -281,6 +289,13 @@ def _measure_folder(folder: str) -> Answer:
     }
 
 
+def _why_open(folder: Path) -> str:
+    if is_world_writable(folder):
+        return "every user may write to it"
+    created = new_private_file(folder)
+    return "" if created is None or is_private(created) else "a file for its owner alone is open to others there"
+
+
 class SharedFolderFiles:
     """Small files in a folder that should be shared between hosts, to test whether it is: written, checked from elsewhere, locked.
 
@@ -293,7 +308,8 @@ class SharedFolderFiles:
         self._locked: list[int] = []
 
     def put(self, question: Question) -> Answer:
-        """Write `text` to a temporary file and rename it to `name` in `folder`, replacing what is there."""
+        """Write `text` to a temporary file and rename it to `name` in `folder`, replacing what is there. `open` is why files in it are not
+        safe from other users; empty where they are."""
         path = _test_file(question)
         temporary = path.with_name(f"{path.name}.part")
         self._written |= {path, temporary}
@@ -307,7 +323,7 @@ class SharedFolderFiles:
             os.replace(temporary, path)
         except OSError as error:
             return {"trouble": f"in {path.parent} no file can be {act}: {describe_error(error)}", "act": act}
-        return {}
+        return {"open": _why_open(path.parent)}
 
     def lock(self, question: Question) -> Answer:
         """Hold a lock on `name` until `close`."""
@@ -330,13 +346,23 @@ class SharedFolderFiles:
 
 
 def check_shared_files(question: Question) -> Answer:
-    """`troubles` of those of `wanted` (name → text) that do not have that text, not even after a moment."""
+    """`troubles` of those of `wanted` (name → text) that do not have that text, not even after a moment; `foreign`: owners of those that
+    are not this user's."""
     folder, wanted = Path(str(question["folder"])), {str(name): text for name, text in question.get("wanted", {}).items()}
 
     def compare() -> dict[str, str]:
         return {name: trouble for name, text in wanted.items() if (trouble := _compare_file(_named(folder, name), text))}
 
-    return {"troubles": poll_until(compare, operator.not_, FILE_TIMEOUT_S, FILE_POLL_S)}
+    troubles = poll_until(compare, operator.not_, FILE_TIMEOUT_S, FILE_POLL_S)
+    return {"troubles": troubles, "foreign": {name: owner for name in wanted if (owner := _foreign_owner(_named(folder, name)))}}
+
+
+def _foreign_owner(path: Path) -> str:
+    """Empty for a file of this user, and for none."""
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        return "" if is_own(found, path.parent) else f"user {found.st_uid}, and the agent is user {os.geteuid()}"
+    return ""
 
 
 def _compare_file(path: Path, text: object) -> str:

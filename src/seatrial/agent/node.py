@@ -23,11 +23,12 @@ from seatrial.agent.harness_connection import HarnessConnection
 from seatrial.agent.supervise import run_order
 from seatrial.core.control_connection.protocol import ControlClient, ControlConnectionError, Message
 from seatrial.core.errors import LaunchError
-from seatrial.core.files import READABLE, read_json, write_json, write_private_json
+from seatrial.core.files import READABLE, write_json, write_private_json
 from seatrial.core.paths import AttemptPaths
 from seatrial.core.ports import ReservedPort, reserve_port
+from seatrial.core.private_files import NotPrivateError, read_private_json
 from seatrial.core.timeouts import SuspendAwareClock, poll_until
-from seatrial.machine.network import is_link_local, list_interfaces
+from seatrial.machine.network import is_link_local, list_interfaces, own_address_test
 from seatrial.machine.orphans import find_leftovers, kill_leftovers, list_segments
 from seatrial.machine.provenance import is_recorded_variable
 from seatrial.machine.secrets import mask
@@ -42,7 +43,7 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 class CallError(Exception):
-    """call.json cannot be read, or is none."""
+    """call.json cannot be read, is none, or may be somebody else's."""
 
 
 def run_node_agent(path: Path) -> int:
@@ -55,7 +56,8 @@ def run_node_agent(path: Path) -> int:
                 port.reserve()
                 clock = SuspendAwareClock()
                 hello = {**describe_node(), "port": port.announce(), "trouble": port.problem}
-                connection = HarnessConnection(ControlClient.connect(call, hello, clock.now), call.node)
+                client = ControlClient.connect(call, hello, clock.now, is_own=own_address_test(call.network_stack))
+                connection = HarnessConnection(client, call.node)
                 starter.close()
                 _kill_leftovers(call, connection, clock)
                 port.reserve()
@@ -72,7 +74,10 @@ def run_node_agent(path: Path) -> int:
 def read_call(path: Path) -> AgentEndpoint:
     """CallError where there is none after a while."""
     here = socket.gethostname()
-    written = poll_until(lambda: read_json(path), lambda found: found is not None, CALL_FILE_TIMEOUT_S, POLL_S)
+    try:
+        written = poll_until(lambda: read_private_json(path), lambda found: found is not None, CALL_FILE_TIMEOUT_S, POLL_S)
+    except NotPrivateError as error:
+        raise CallError(f"on {here} {error}") from error
     if written is None and path.exists():
         raise CallError(f"{here} cannot read {path}; check that the user there is the same, and may read the campaign's folder")
     if written is None:
@@ -222,7 +227,7 @@ class StarterStreams:
 
     def _open(self, log: Path) -> int:
         try:
-            return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, READABLE)
+            return os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW, READABLE)
         except OSError as error:
             # A bad disk may cost notes, and never the run.
             self.print_error(f"{log} cannot be written ({error.strerror}); the agent's notes are lost")

@@ -15,12 +15,14 @@ import contextlib
 import fcntl
 import logging
 import os
+import stat
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import filelock
 
@@ -29,6 +31,7 @@ from seatrial.core.errors import CampaignError, RefusedError
 from seatrial.core.fallback import identify_campaign
 from seatrial.core.files import acquire_lock
 from seatrial.core.paths import CampaignPaths
+from seatrial.core.private_files import is_own, is_private
 from seatrial.machine.processes import PROC, read_boot_id, read_process
 from seatrial.records.codec import from_json_or_none, to_json
 
@@ -122,7 +125,7 @@ def stored_owner(paths: CampaignPaths) -> Owner | None:
 def is_locked(paths: CampaignPaths) -> bool | None:
     """Whether the lock is held, tested through a read-only descriptor; None where there are no locks."""
     try:
-        with open(paths.lock, "rb") as handle:
+        with _open_lock(paths) as handle:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
         return False
@@ -131,6 +134,11 @@ def is_locked(paths: CampaignPaths) -> bool | None:
     except OSError:
         return None
     return False
+
+
+def _open_lock(paths: CampaignPaths) -> BinaryIO:
+    """For reading. Neither through a link nor waiting for a pipe's writer: in a folder of several users anything may lie there."""
+    return os.fdopen(os.open(paths.lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb")
 
 
 def is_same_boot(owner: Owner) -> bool:
@@ -224,9 +232,10 @@ class _Heartbeat:
 @contextlib.contextmanager
 def _os_lock(paths: CampaignPaths) -> Iterator[bool]:
     """Hold the lock; False where the file system has none."""
-    lock = filelock.FileLock(paths.lock)
+    lock = filelock.FileLock(paths.lock, mode=files.PRIVATE)
     has_lock = False
     try:
+        _take_lock_file(paths)
         has_lock = acquire_lock(lock, LOCK_TIMEOUT_S)
     except filelock.Timeout:
         # Some versions of the library take "no locks here" for "held by another".
@@ -239,6 +248,21 @@ def _os_lock(paths: CampaignPaths) -> Iterator[bool]:
     finally:
         if has_lock:
             lock.release()
+
+
+def _take_lock_file(paths: CampaignPaths) -> None:
+    """Replace a lock file of another user, and close one of an earlier version to others: whoever can open it can hold it for ever.
+
+    The campaign of another user in this folder is still respected: `.owner.json` names it.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        found = paths.lock.lstat()
+        if not stat.S_ISREG(found.st_mode) or not is_own(found, paths.folder):
+            paths.lock.unlink()
+        elif not is_private(found):
+            # A disk without modes refuses, and has nothing to close.
+            with contextlib.suppress(PermissionError), _open_lock(paths) as lock:
+                os.fchmod(lock.fileno(), files.PRIVATE)
 
 
 def _refuse_if_owned(paths: CampaignPaths, has_lock: bool, warn: Callable[[str], None], clock: Clock) -> None:

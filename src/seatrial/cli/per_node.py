@@ -135,6 +135,7 @@ def open_server(plan: CampaignPlan, here: ThisNode | None, console: Console) -> 
         digest=plan_digest(plan),
         report=_line_printer(console),
         how_to_start=lambda rank: command_for(rank, here),
+        interface=plan.runs[0].place.interface if plan.runs else "",
     ) as server:
         yield server
 

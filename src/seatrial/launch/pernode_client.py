@@ -21,16 +21,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from seatrial import __version__
-from seatrial.core.control_connection.protocol import ControlClient, ControlConnectionError, Message
+from seatrial.core.control_connection.protocol import ControlClient, ControlConnectionError, Message, VersionMismatchError
 from seatrial.core.errors import CampaignError, UsageError
 from seatrial.core.paths import CampaignPaths
+from seatrial.core.private_files import NotPrivateError
 from seatrial.core.shell import KILL_TIMEOUT_S, wait_for_exit
 from seatrial.core.text import format_duration
 from seatrial.core.timeouts import SuspendAwareClock
 from seatrial.launch.host_questions import AnswerProcess
 from seatrial.launch.pernode_server import JOIN_TIMEOUT_S, REMIND_EVERY_S, ReportLine, read_server_file
 from seatrial.launch.transports import AGENT_EXIT_TIMEOUT_S
+from seatrial.machine.network import own_address_test
 from seatrial.machine.orphans import kill_orphans
 
 # How often the shared folder is checked for node 0's file.
@@ -139,17 +140,21 @@ class PernodeClient:
 
     def _connect(self) -> ControlClient:
         until_m, remind_at_m = self._monotonic() + self._timeout_s, self._monotonic()
-        hello = {"host": socket.gethostname(), "python": sys.executable, "digest": self._digest, "version": __version__}
+        hello = {"host": socket.gethostname(), "python": sys.executable, "digest": self._digest}
         while True:
             problem = f"{self._paths.gate} does not exist"
-            server = read_server_file(self._paths)
-            if server is not None:
-                try:
+            try:
+                if (server := read_server_file(self._paths)) is not None:
                     endpoint = server.endpoint(self._node, self._address)
-                    return ControlClient.connect(endpoint, hello, self._clock.now, CONNECT_TIMEOUT_S)
-                except ControlConnectionError as error:
-                    # What a dead campaign left, or one that is not up yet; another command with this rank would be refused too.
-                    problem = str(error)
+                    is_own = own_address_test(endpoint.network_stack)
+                    return ControlClient.connect(endpoint, hello, self._clock.now, CONNECT_TIMEOUT_S, is_own)
+            except VersionMismatchError as error:
+                raise UsageError(str(error)) from error
+            except NotPrivateError as error:
+                raise CampaignError(f"{self._node}: {error}") from error
+            except ControlConnectionError as error:
+                # What a dead campaign left, or one that is not up yet; another command with this rank would be refused too.
+                problem = str(error)
             if self._monotonic() >= until_m:
                 raise CampaignError(self._timeout_text(problem))
             if self._monotonic() >= remind_at_m:
@@ -167,11 +172,7 @@ class PernodeClient:
 
     def _check_same_plan(self, welcome: Message) -> None:
         """Node 0's plan is the one that runs: with another plan here the user would get another experiment than expected."""
-        digest, version = str(welcome.get("digest")), str(welcome.get("version"))
-        if version != __version__:
-            raise UsageError(
-                f"{self._node}: Seatrial {__version__} is installed here and {version} on node 0; install the same on all nodes"
-            )
+        digest = str(welcome.get("digest"))
         if digest != self._digest:
             raise UsageError(
                 f"{self._node}: the plan here differs from node 0's (hash {self._digest} here, {digest} there): give the same plan "

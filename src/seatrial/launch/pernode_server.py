@@ -15,7 +15,6 @@ import contextlib
 import errno
 import hashlib
 import json
-import os
 import socket
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -24,15 +23,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from seatrial import __version__
 from seatrial.core import files
 from seatrial.core.control_connection.protocol import ClockOffset, ControlEndpoint, Message, new_token
-from seatrial.core.control_connection.server import ControlServer
+from seatrial.core.control_connection.server import ControlServer, listen
 from seatrial.core.errors import INTERRUPTED, WRONG_USE, CampaignError, HostError, LaunchError, PortTakenError, RefusedError, SeatrialError
 from seatrial.core.paths import CampaignPaths
+from seatrial.core.private_files import NotPrivateError, is_world_writable, read_private_json, world_writable_text
 from seatrial.core.text import format_duration, join_names
 from seatrial.launch.host_questions import NO_ANSWER, AnswerProcess
-from seatrial.machine.network import is_loopback, list_interfaces
+from seatrial.machine.network import interface_addresses, is_reachable_address, list_interfaces, listening_addresses, network_stack
 from seatrial.records.codec import from_json_or_none, to_json
 from seatrial.records.launch import Reply
 from seatrial.records.plan import CampaignPlan
@@ -76,11 +75,12 @@ class ServerFile:
     since_t: float = 0.0
     plan: str = ""
     host: str = ""
+    network_stack: str = ""
 
     def endpoint(self, node: str, first: str = "") -> ControlEndpoint:
         """How `node` connects to it; `first` is an address to try before the others."""
         addresses = tuple(dict.fromkeys(filter(None, (first, *self.addresses))))
-        return ControlEndpoint(addresses=addresses, port=self.port, token=self.token, node=node)
+        return ControlEndpoint(addresses=addresses, port=self.port, token=self.token, node=node, network_stack=self.network_stack)
 
 
 def node_names(count: int) -> tuple[str, ...]:
@@ -98,7 +98,17 @@ def plan_digest(plan: CampaignPlan) -> str:
 
 
 def write_server_file(paths: CampaignPaths, addresses: Sequence[str], port: int, token: str, plan: str) -> None:
-    stored = ServerFile(token=token, addresses=tuple(addresses), port=port, since_t=time.time(), plan=plan, host=socket.gethostname())
+    if is_world_writable(paths.folder):
+        raise RefusedError(world_writable_text(paths.folder))
+    stored = ServerFile(
+        token=token,
+        addresses=tuple(addresses),
+        port=port,
+        since_t=time.time(),
+        plan=plan,
+        host=socket.gethostname(),
+        network_stack=network_stack(),
+    )
     try:
         files.write_private_json(paths.gate, to_json(stored))
     except OSError as error:
@@ -106,26 +116,24 @@ def write_server_file(paths: CampaignPaths, addresses: Sequence[str], port: int,
 
 
 def read_server_file(paths: CampaignPaths) -> ServerFile | None:
-    """None unless this user or the folder's owner wrote it: its writer decides what this host starts."""
-    with contextlib.suppress(OSError):
-        trusted = {os.geteuid(), paths.folder.stat().st_uid}
-        if paths.gate.lstat().st_uid in trusted:
-            return from_json_or_none(ServerFile, files.read_json(paths.gate))
-    return None
+    """None where there is none yet; NotPrivateError unless this user wrote it: its writer decides what this host starts."""
+    return from_json_or_none(ServerFile, read_private_json(paths.gate))
 
 
 def remove_server_file(paths: CampaignPaths, token: str) -> None:
     """Unless a later campaign has put its own there."""
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, NotPrivateError):
         present = read_server_file(paths)
         if present is not None and present.token == token:
             paths.gate.unlink(missing_ok=True)
 
 
-def own_addresses(named: str) -> list[str]:
-    """The address that the user named, then all others of this host: a name may resolve to loopback, or to a network nobody else is on."""
-    found = [address for addresses in list_interfaces().values() for address in addresses]
-    return list(dict.fromkeys([named, *(address for address in found if not is_loopback(address) and ":" not in address)]))
+def own_addresses(named: str, interface: str = "") -> list[str]:
+    """The address that the user named, then all others of this host, or those of `place.interface`: a name may resolve to loopback, or to
+    a network nobody else is on."""
+    interfaces = list_interfaces()
+    others = [address for addresses in interfaces.values() for address in addresses if is_reachable_address(address)]
+    return list(dict.fromkeys([named, *(interface_addresses(interface, interfaces) or others)]))
 
 
 class QuestionRounds:
@@ -199,6 +207,7 @@ class PernodeServer:
         digest: str,
         report: ReportLine,
         how_to_start: Callable[[int], str],
+        interface: str = "",
         timeout_s: float = JOIN_TIMEOUT_S,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -207,9 +216,9 @@ class PernodeServer:
         self.nodes = node_names(nodes)
         self.master_addr = address
         """The address of node 0 that the user named: ranks meet there too, unless the plan names another."""
-        self.addresses = own_addresses(address)
-        """All of node 0's, that one first."""
-        self._port, self._token = port, new_token()
+        self.addresses = own_addresses(address, interface)
+        """All of node 0's, or those of `interface` (place.interface); that one first."""
+        self._port, self._token, self._interface = port, new_token(), interface
         self._hellos: dict[str, Message] = {}
         self._disconnected: dict[str, str] = {}
         self._given_up: set[str] = set()
@@ -219,8 +228,8 @@ class PernodeServer:
         self._questions = QuestionRounds(self.nodes[0], monotonic)
 
     def __enter__(self) -> PernodeServer:
-        listening = _listen(self._port)
-        welcome = {"plan": self._plan, "digest": self._digest, "version": __version__}
+        listening = _listen(self._port, listening_addresses(self._interface, self.master_addr))
+        welcome = {"plan": self._plan, "digest": self._digest}
         self._server = ControlServer(self._token, self.nodes[1:], welcome=lambda node: welcome, listening=listening, may_return=True)
         self._server.__enter__()
         return self
@@ -325,6 +334,8 @@ class PernodeServer:
         kind = message["kind"]
         if kind == "hello":
             self._connected(node, message)
+        elif kind == "refused":
+            self._report(f"{node} is refused: {message.get('why')}")
         elif kind == "lost":
             self._lost(node, str(message.get("why")))
         elif kind == "trouble" and message.get("log") == self._logs.get(node):
@@ -334,14 +345,10 @@ class PernodeServer:
             self._questions.add_answer(node, message.get("n"), message.get("answer"), self._server.offset(node))
 
     def _connected(self, node: str, hello: Message) -> None:
-        """A command with another plan or version is reported and not counted; it ends by itself."""
-        sent = (hello.get("digest"), hello.get("version"))
-        if sent != (self._digest, __version__):
-            plan, version = (str(value)[:MAX_SHOWN] for value in sent)
-            self._report(
-                f"{node} ({hello.get('host')}) is refused: it has plan {plan} and Seatrial {version}, "
-                f"here it is plan {self._digest} and Seatrial {__version__}"
-            )
+        """A command with another plan is reported and not counted; it ends by itself."""
+        if hello.get("digest") != self._digest:
+            plan = str(hello.get("digest"))[:MAX_SHOWN]
+            self._report(f"{node} ({hello.get('host')}) is refused: it has plan {plan}, here it is plan {self._digest}")
             return
         self._hellos[node] = hello
         self._disconnected.pop(node, None)
@@ -364,9 +371,9 @@ class PernodeServer:
         return self._how_to_start(self.nodes.index(node))
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(port: int, addresses: Sequence[str]) -> list[socket.socket]:
     try:
-        return socket.create_server(("", port), backlog=256)
+        return listen(addresses, port)
     except OSError as error:
         if error.errno not in (errno.EADDRINUSE, errno.EACCES):
             raise LaunchError(f"cannot listen on --master-port {port}: {error.strerror}") from error

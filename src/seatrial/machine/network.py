@@ -18,7 +18,7 @@ from typing import Any
 
 import psutil
 
-from seatrial.machine.processes import read_text
+from seatrial.machine.processes import PROC, read_boot_id, read_text
 
 LOOPBACK = "127.0.0.1"
 LOCALHOST = "localhost"
@@ -51,6 +51,27 @@ def ip_addresses(entries: Iterable[Any]) -> tuple[str, ...]:
 def local_addresses() -> frozenset[str]:
     """The addresses of all interfaces."""
     return frozenset(address for addresses in list_interfaces().values() for address in addresses)
+
+
+def network_stack(proc: Path = PROC) -> str:
+    """What distinguishes this host's addresses from equal ones elsewhere: the kernel's boot and the network namespace; empty if unknown."""
+    try:
+        boot_id, namespace = read_boot_id(proc), (proc / "self" / "ns" / "net").stat().st_ino
+    except OSError:
+        return ""
+    return f"{boot_id}/{namespace}" if boot_id else ""
+
+
+def own_address_test(harness_stack: str) -> Callable[[str], bool]:
+    """Whether an address can only lead back to this host, and not to the harness that lists it as one of its own.
+
+    docker0 has 172.17.0.1 on every host: any local user may listen there. Where both share a network stack, or that is unknown, none is
+    ruled out.
+    """
+    if not harness_stack or harness_stack == network_stack():
+        return lambda address: False
+    own = local_addresses()
+    return lambda address: address in own or is_loopback(address)
 
 
 # Each of a thousand hosts resolves a thousand names: the same addresses, again and again.
@@ -111,6 +132,27 @@ def match_nccl_interfaces(pattern: str, interfaces: Iterable[str]) -> list[str]:
     if not parts:
         return list(interfaces)
     return [name for name in interfaces if any(name == part if exact else name.startswith(part) for part in parts) != inverted]
+
+
+def is_reachable_address(address: str) -> bool:
+    """IPv4, which is what the control server listens on, and not loopback."""
+    parsed = _parse_address(address)
+    return parsed is not None and parsed.version == 4 and not parsed.is_loopback
+
+
+def interface_addresses(pattern: str, interfaces: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """The reachable addresses of the interfaces that `place.interface` names; none without a pattern, or where this host has no such
+    interface: the machine of the harness may be in another network than its nodes."""
+    names = match_nccl_interfaces(pattern, interfaces) if pattern else ()
+    return tuple(dict.fromkeys(address for name in names for address in interfaces[name] if is_reachable_address(address)))
+
+
+def listening_addresses(pattern: str, named: str = "") -> tuple[str, ...]:
+    """Where a server of ours listens: at the interfaces of `place.interface`, at `named`, the address that the user gave for this host,
+    and at loopback for what runs here; ("",), all addresses, without such an interface or where `named` is another host's address."""
+    addresses = interface_addresses(pattern, list_interfaces())
+    found = [address for address in resolve_addresses(named) if address in local_addresses() and ":" not in address] if named else []
+    return tuple(dict.fromkeys((LOOPBACK, *found, *addresses))) if addresses and (found or not named) else ("",)
 
 
 def match_gloo_interfaces(text: str, interfaces: Iterable[str]) -> list[str]:

@@ -240,7 +240,8 @@ is refused."""
     """For all but `local`: name or address at which ranks meet; that of the first host when left out."""
     interface: str | None = None
     """For all but `local`: network interfaces for NCCL and Gloo, in NCCL's grammar: names begin so (`eth,ib`), are exactly so \
-(`=eth0`), or do not (`^lo,docker`). Sets NCCL_SOCKET_IFNAME, and GLOO_SOCKET_IFNAME where it is one name."""
+(`=eth0`), or do not (`^lo,docker`). Sets NCCL_SOCKET_IFNAME, and GLOO_SOCKET_IFNAME where it is one name. Agents reach the harness there \
+alone, if its machine has such an interface."""
     python: str | None = None
     """For all but `local`: the interpreter on every host, by its whole path; where seatrial's own lies when left out."""
     alike: Literal["say", "refuse"] = "say"

@@ -108,7 +108,7 @@ class PlaceSpec:
     master_addr: str = ""
     """The rendezvous address; empty for the first host as its own name resolves."""
     interface: str = ""
-    """Network interfaces for NCCL and Gloo, in NCCL's grammar: `eth0`, `eth,ib`, `=eth0`, `^lo,docker0`; empty leaves it to them."""
+    """Network interfaces for NCCL, Gloo and agents, in NCCL's grammar: `eth0`, `eth,ib`, `=eth0`, `^lo,docker0`; empty for any."""
     ssh_args: tuple[str, ...] = ()
     """Options for ssh, such as `-p 2222`. No part of the hash."""
     python: str = ""

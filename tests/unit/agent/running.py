@@ -81,7 +81,7 @@ def order_for(folder: Path, text: str, *, ranks: int = 1, env: Mapping[str, str]
 def agent_on(order: AgentOrder) -> Iterator[AgentProcess]:
     """A real agent carrying out `order`."""
     attempt = AttemptPaths(Path(order.attempt_folder))
-    write_json(attempt.agent_order, to_json(order))
+    write_json(attempt.agent_order, to_json(order), 0o600)
     with AgentProcess.start(attempt) as agent:
         yield agent
 
@@ -201,9 +201,9 @@ class Node(AbstractContextManager["Node"]):
         write_json(path, to_json(call), 0o600)
         return path
 
-    def call(self, env: Mapping[str, str] | None = None) -> Node:
-        """Write call.json and start the agent, as a transport would."""
-        path = self.write_call(self.server.port)
+    def call(self, env: Mapping[str, str] | None = None, port: int | None = None) -> Node:
+        """Write call.json and start the agent, as a transport would; `port` is where it connects instead of the server's own."""
+        path = self.write_call(port or self.server.port)
         argv = [sys.executable, "-P", "-m", "seatrial.agent", "--call", str(path)]
         with open(self.start_log, "ab") as log:
             self.agent = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=log, stderr=log, env=env)
@@ -272,7 +272,7 @@ def connection_pair(lease_s: float = LEASE_S, monotonic: Callable[[], float] = t
     """An established connection, and the harness's end of it."""
     ours, other = socket.socketpair()
     call = ControlEndpoint(addresses=(), port=1, token=TOKEN, node=NAME, lease_s=lease_s)
-    client = ControlClient(call, Connection(ours), [{"kind": "welcome"}], monotonic())
+    client = ControlClient(call, Connection(ours), {"kind": "welcome"}, monotonic())
     return HarnessConnection(client, NAME, monotonic), Connection(other)
 
 

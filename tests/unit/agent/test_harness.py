@@ -115,7 +115,7 @@ Supervisor(from_json(AgentOrder, read_json(Path(sys.argv[1]))), harness=line).ru
 
 def next_message(other: Connection) -> Message:
     """The next message of the agent."""
-    return wait_until(other.receive, "the agent sends something")[0]
+    return wait_until(lambda: list(other.receive()), "the agent sends something")[0]
 
 
 def is_readable(fd: int, timeout_s: float = 0.0) -> bool:

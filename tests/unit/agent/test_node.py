@@ -158,6 +158,14 @@ def test_an_unreachable_harness_is_reported_in_one_sentence(tmp_path: Path) -> N
     assert line.startswith(f"seatrial.agent: {NAME} cannot reach the harness at 127.0.0.1:{port} (Connection refused): a firewall may")
 
 
+def test_a_harness_of_another_version_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.core.control_connection.server.__version__", "9.9.9")
+    with Node(tmp_path) as node:
+        assert node.wait() == 3
+    (line,) = node.start_log.read_text().splitlines()
+    assert line.startswith(f"seatrial.agent: {NAME} has Seatrial ") and line.endswith("install the same version on all hosts")
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -170,6 +178,7 @@ def test_an_unreadable_call_is_reported(tmp_path: Path, text: str | None, proble
     path = tmp_path / "call.json"
     if text is not None:
         path.write_text(text)
+        path.chmod(0o600)
     done = agent_without_timeout("seatrial.agent.node.CALL_FILE_TIMEOUT_S", path)
     assert done.returncode == 4
     assert done.stderr.startswith("seatrial.agent: ") and problem.format(path=path) in done.stderr

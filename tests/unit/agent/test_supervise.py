@@ -20,7 +20,7 @@ from seatrial.agent import supervise as module
 from seatrial.agent.__main__ import main
 from seatrial.agent.supervise import GIVE_UP_S, Supervisor, run_order
 from seatrial.core.control_connection.protocol import LEASE_S
-from seatrial.core.files import write_json
+from seatrial.core.files import write_private_json
 from seatrial.launch.transports import AGENT_EXIT_TIMEOUT_S
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentOrder, AgentReport, Command
@@ -84,7 +84,7 @@ def _plain_order(folder: Path, text: str) -> AgentOrder:
 
 
 def _agent(folder: Path, text: str) -> subprocess.Popen[str]:
-    write_json(folder / "agent.json", to_json(_plain_order(folder, text)))
+    write_private_json(folder / "agent.json", to_json(_plain_order(folder, text)))
     argv = [sys.executable, "-m", "seatrial.agent", str(folder / "agent.json")]
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
@@ -132,7 +132,7 @@ def test_a_harness_that_does_not_read_blocks_nothing(tmp_path: Path) -> None:
     with contextlib.suppress(BlockingIOError):
         while True:
             filled += os.write(write_end, b"\n" * 4096)
-    write_json(tmp_path / "agent.json", to_json(_plain_order(tmp_path, "open('done', 'w').close()")))
+    write_private_json(tmp_path / "agent.json", to_json(_plain_order(tmp_path, "open('done', 'w').close()")))
     argv = [sys.executable, "-m", "seatrial.agent", str(tmp_path / "agent.json")]
     agent = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=write_end, stderr=subprocess.DEVNULL)
     os.close(write_end)
@@ -174,7 +174,7 @@ def test_an_oom_kill_is_reported(tmp_path: Path) -> None:
     vmstat.write_text("oom_kill 3")
     order = order_for(tmp_path, KILLED.format(path=str(vmstat)))
     paths = attempt_of(order)
-    write_json(paths.agent_order, to_json(order))
+    write_private_json(paths.agent_order, to_json(order))
     argv = [sys.executable, "-c", AGENT, str(paths.agent_order), str(tmp_path)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as agent:
         assert agent.stdout is not None

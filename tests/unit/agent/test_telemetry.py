@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from seatrial.core.files import read_json, write_json
+from seatrial.core.files import read_json, write_private_json
 from seatrial.core.paths import AttemptPaths
 from seatrial.records.codec import from_json, to_json
 from seatrial.records.launch import AgentOrder, Command
@@ -50,7 +50,7 @@ def _run(
 ) -> tuple[list[dict[str, Any]], float]:
     """The agent's reports, and how long its end took after the launcher's."""
     command = Command(argv=(sys.executable, "-c", text, *arguments), env={"PYTHONPATH": str(Path.cwd())}, cwd=str(folder))
-    write_json(folder / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(folder), telemetry=telemetry)))
+    write_private_json(folder / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(folder), telemetry=telemetry)))
     argv = [sys.executable, "-m", "seatrial.agent", str(folder / "agent.json")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env) as agent:
         assert agent.stdout is not None
@@ -115,7 +115,7 @@ raise SystemExit(__main__.main(sys.argv))
 def _run_failing(folder: Path, what: str, script: str, env: dict[str, str]) -> tuple[int, list[str], str]:
     """Exit code, kinds of reports and standard error of an agent in which `what` fails."""
     command = Command(argv=(sys.executable, "-c", script), env={"PYTHONPATH": str(Path.cwd())}, cwd=str(folder))
-    write_json(folder / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(folder), telemetry=OFTEN)))
+    write_private_json(folder / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(folder), telemetry=OFTEN)))
     argv = [sys.executable, "-c", BREAKS.format(what=what), str(folder / "agent.json")]
     # The pipe stays open: its end would mean that the harness is gone.
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env) as agent:
@@ -151,7 +151,7 @@ def test_without_a_gpu_there_is_no_file(tmp_path: Path) -> None:
 
 def test_a_command_that_cannot_be_started_has_no_telemetry(tmp_path: Path) -> None:
     command = Command(argv=("/no/such/program",), env={}, cwd=str(tmp_path))
-    write_json(tmp_path / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(tmp_path))))
+    write_private_json(tmp_path / "agent.json", to_json(AgentOrder(command=command, attempt_folder=str(tmp_path))))
     argv = [sys.executable, "-m", "seatrial.agent", str(tmp_path / "agent.json")]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as agent:
         assert agent.stdout is not None

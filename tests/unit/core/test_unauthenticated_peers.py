@@ -5,32 +5,37 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import select
 import socket
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from seatrial.core.control_connection.protocol import MAX_READ_BYTES, Connection, node_proof
+from seatrial import __version__
+from seatrial.core.control_connection.encryption import EncryptedChannel, Handshake, new_nonce
+from seatrial.core.control_connection.protocol import MAX_READ_BYTES, Connection
 from seatrial.core.control_connection.server import (
     ACCEPT_AGAIN_AFTER_S,
     AUTHENTICATE_TIMEOUT_S,
-    AUTHENTICATE_TIMEOUT_WHEN_FULL_S,
     MAX_HELLO_BYTES,
     MAX_UNAUTHENTICATED,
+    MAX_UNAUTHENTICATED_PER_ADDRESS,
     ControlServer,
     Listener,
+    listen,
 )
 from seatrial.core.timeouts import SuspendAwareClock
 
 TIMEOUT_S = 60.0
-Connect = Callable[[], socket.socket]
+NODES = ("node1", "node2")
+Connect = Callable[..., socket.socket]
 
 
 class Driven(ControlServer):
     """Without its thread: turns are taken by the test, at times of its own."""
 
     def __init__(self) -> None:
-        super().__init__("secret", ("node1", "node2"), listening=socket.create_server(("127.0.0.1", 0), backlog=256))
+        super().__init__("secret", NODES, listening=listen(("127.0.0.1",)))
         self.now_m = 0.0
         self._clock = SuspendAwareClock(lambda: self.now_m)
 
@@ -46,7 +51,7 @@ class Driven(ControlServer):
         raise AssertionError("it did not happen")
 
     def close(self) -> None:
-        for peer in self._peers:
+        for peer in [*self._peers, *self._strangers]:
             peer.connection.close()
         super().close()
 
@@ -61,25 +66,48 @@ def server() -> Iterator[Driven]:
 def connect(server: Driven) -> Iterator[Connect]:
     with contextlib.ExitStack() as opened:
 
-        def connect() -> socket.socket:
-            connected = opened.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+        def connect(source: str = "127.0.0.1") -> socket.socket:
+            connected = opened.enter_context(socket.create_connection(("127.0.0.1", server.port), source_address=(source, 0)))
             connected.settimeout(TIMEOUT_S)
             return connected
 
         yield connect
 
 
-def introduce(server: Driven, connect: Connect, node: str = "node1") -> socket.socket:
+def sealed(token: str, greeting: dict[str, str], *messages: dict[str, object], node: str = "node1") -> bytes:
+    """What a node that knows `token` sends after the greeting: its introduction, then encrypted messages."""
+    introduction = {"kind": "introduction", "node": node, "nonce": new_nonce(), "version": __version__}
+    handshake = Handshake(
+        node=node,
+        harness_nonce=greeting["nonce"],
+        node_nonce=introduction["nonce"],
+        harness_version=greeting["version"],
+        node_version=__version__,
+    )
+    channel = EncryptedChannel(token, handshake, is_harness=False)
+    return b"\n".join([json.dumps(introduction).encode(), *(channel.seal(json.dumps(message).encode()) for message in messages), b""])
+
+
+def introduce(server: Driven, connect: Connect, *messages: dict[str, object]) -> None:
+    """A node that sends `messages` once it is let in."""
     client = connect()
     server.turn()
-    nonce = json.loads(client.recv(1000))["nonce"]
-    client.sendall(json.dumps({"kind": "hello", "node": node, "proof": node_proof("secret", nonce, node), "nonce": "n"}).encode() + b"\n")
-    server.turns_until(lambda: any(peer.node == node for peer in server._peers))
-    return client
+    introduction, hello, *others = sealed("secret", json.loads(client.recv(1000)), {"kind": "hello"}, *messages).splitlines(keepends=True)
+    client.sendall(introduction + hello)
+    server.turns_until(lambda: any(peer.node == "node1" for peer in server._peers))
+    client.sendall(b"".join(others))
 
 
 def unauthenticated(server: Driven) -> int:
-    return len(server._unauthenticated())
+    return len(server._strangers)
+
+
+def unaccepted(server: Driven) -> int:
+    """Connections that wait in the kernel."""
+    with select.epoll() as waiting:
+        for fd in server._listener.filenos():
+            waiting.register(fd, select.EPOLLIN)
+        return len(waiting.poll(0))
 
 
 def test_a_read_is_bounded() -> None:
@@ -103,25 +131,45 @@ def test_more_is_read_turn_by_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs.close()
     counts = []
     while not connection.closed:
-        counts.append(len(connection.receive()))
+        counts.append(len(list(connection.receive())))
     assert sum(counts) == 5 and max(counts) <= 3 and connection.closed == "the peer closed the connection"
+
+
+INTRODUCTION = {"kind": "introduction", "node": "node1", "nonce": "0" * 64, "version": __version__}
+NESTED = b'{"kind": "introduction", "node": "node1", "nonce": ' + b"[" * 900 + b"]" * 900 + b"}"
 
 
 @pytest.mark.parametrize(
     "first",
     [
-        b'{"kind": "a"}\n{"kind": "hello", "node": "node1", "proof": "PROOF"}\n',
-        b'{"kind": "heartbeat", "node": "node1", "proof": "PROOF"}\n',
-        b'{"kind": "hello", "node": "node1", "proof": ' + b"[" * 900 + b"]" * 900 + b"}\n",
+        *({**INTRODUCTION, "kind": kind} for kind in ("a", "hello", "heartbeat")),
+        *({**INTRODUCTION, "nonce": nonce} for nonce in ("", "0" * 63, "0" * 65, "G" * 64, "0" * 63 + "\n", "\u0660" * 64, [1], None)),
+        *({**INTRODUCTION, "version": version} for version in ("", "1" * 41, "1\n", None)),
+        *({**INTRODUCTION, "node": node} for node in ("node9", "", None, ["node1"])),
     ],
+    ids=str,
 )
-def test_a_wrong_first_message_closes_the_connection(server: Driven, connect: Connect, first: bytes) -> None:
+def test_an_introduction_has_one_form(server: Driven, connect: Connect, first: dict[str, object]) -> None:
     peer = connect()
     server.turn()
-    proof = node_proof("secret", json.loads(peer.recv(1000))["nonce"], "node1")
-    peer.sendall(first.replace(b"PROOF", proof.encode()))
-    server.turns_until(lambda: not server._peers)
-    assert server.poll() == []
+    assert b"nonce" in peer.recv(1000)
+    peer.sendall(json.dumps(first).encode() + b"\n")
+    server.turns_until(lambda: not server._strangers)
+    assert server.poll() == [] and server._peers == []
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [b'{"kind": "hello"}', NESTED, b"", b"AAAA", b"*", json.dumps(INTRODUCTION).encode()],
+    ids=["plain", "nested", "empty", "short", "no base64", "introduction"],
+)
+def test_what_is_not_encrypted_with_the_token_is_not_read(server: Driven, connect: Connect, behind: bytes) -> None:
+    peer = connect()
+    server.turn()
+    assert b"nonce" in peer.recv(1000)
+    peer.sendall(json.dumps(INTRODUCTION).encode() + b"\n" + behind + b"\n")
+    server.turns_until(lambda: not server._strangers)
+    assert server.poll() == [] and server._peers == []
 
 
 def test_a_line_without_an_end_is_cut(server: Driven, connect: Connect) -> None:
@@ -129,36 +177,61 @@ def test_a_line_without_an_end_is_cut(server: Driven, connect: Connect) -> None:
     server.turn()
     with contextlib.suppress(OSError):
         peer.sendall(b"x" * (MAX_HELLO_BYTES + 1))
-    server.turns_until(lambda: not server._peers)
+    server.turns_until(lambda: not server._strangers)
 
 
-def test_an_authenticated_node_may_send_more(server: Driven, connect: Connect) -> None:
-    client = introduce(server, connect)
-    client.sendall(json.dumps({"kind": "report", "text": "x" * 2 * MAX_HELLO_BYTES}).encode() + b"\n")
-    server.turns_until(lambda: len(server._received) == 2)
-    assert [message["kind"] for _, message in server.poll()] == ["hello", "report"]
+def test_an_authenticated_node_may_send_more_at_once(server: Driven, connect: Connect) -> None:
+    introduce(server, connect, {"kind": "report", "text": "x" * MAX_HELLO_BYTES}, {"kind": "report", "text": "y" * 2 * MAX_HELLO_BYTES})
+    server.turns_until(lambda: len(server._received) == 3)
+    assert [message["kind"] for _, message in server.poll()] == ["hello", "report", "report"]
 
 
 def test_unauthenticated_peers_are_few_and_a_node_still_gets_in(server: Driven, connect: Connect) -> None:
-    kept = [connect() for _ in range(2 * MAX_UNAUTHENTICATED)]
-    server.turns_until(lambda: unauthenticated(server) == MAX_UNAUTHENTICATED)
-    server.turn()
-    assert unauthenticated(server) == MAX_UNAUTHENTICATED, "the others wait in the kernel"
-    client = connect()
-    server.turn(AUTHENTICATE_TIMEOUT_WHEN_FULL_S + 0.1)
-    assert unauthenticated(server) == MAX_UNAUTHENTICATED, "the first ones timed out"
-    server.turn(AUTHENTICATE_TIMEOUT_WHEN_FULL_S + 0.1)
+    most = MAX_UNAUTHENTICATED_PER_ADDRESS + len(NODES)
+    waiting = connect("127.0.0.9")
+    strangers = [connect() for _ in range(2 * most)]
+    server.turns_until(lambda: unaccepted(server) == 0)
+    assert unauthenticated(server) == most + 1, "nobody waits in the kernel"
+    assert b"nonce" in waiting.recv(1000)
+    assert strangers[0].recv(1000) and strangers[0].recv(1000) == b"", "the first was closed"
+    assert strangers[-1].recv(1000)
+    introduce(server, connect)
+    assert [message["kind"] for _, message in server.poll()] == ["hello"]
+
+
+def test_strangers_of_many_addresses_are_limited_too(server: Driven, connect: Connect) -> None:
+    waiting = connect("127.0.0.9")
     server.turns_until(lambda: unauthenticated(server) == 1)
-    assert b"nonce" in client.recv(1000) and len(kept) == 2 * MAX_UNAUTHENTICATED
+    for _ in range(MAX_UNAUTHENTICATED // 2 + 10):
+        for source in ("127.0.0.2", "127.0.0.3", "127.0.0.4"):
+            connect(source)
+        server.turn()
+    server.turns_until(lambda: unaccepted(server) == 0)
+    assert unauthenticated(server) == MAX_UNAUTHENTICATED + len(NODES)
+    waiting.sendall(sealed("secret", json.loads(waiting.recv(1000)), {"kind": "hello"}))
+    server.turns_until(lambda: bool(server._peers))
+    assert [name for name, _ in server.poll()] == ["node1"], "the oldest of all, but alone at its address"
 
 
 def test_a_silent_peer_is_closed(server: Driven, connect: Connect) -> None:
     peer = connect()
     server.turn()
-    server.turn(AUTHENTICATE_TIMEOUT_S - 1.0)
+    server.turn(AUTHENTICATE_TIMEOUT_S - 0.5)
     assert unauthenticated(server) == 1
-    server.turn(1.1)
-    assert b"nonce" in peer.recv(1000) and peer.recv(1000) == b"" and server._peers == []
+    server.turn(0.6)
+    assert b"nonce" in peer.recv(1000) and peer.recv(1000) == b"" and len(server._strangers) == 0
+
+
+def test_a_port_is_the_same_on_every_address_and_on_no_other() -> None:
+    with contextlib.ExitStack() as opened:
+        sockets = [opened.enter_context(one) for one in listen(("127.0.0.1", "127.0.0.2"))]
+        (port,) = {one.getsockname()[1] for one in sockets}
+        for address in ("127.0.0.1", "127.0.0.2"):
+            socket.create_connection((address, port), TIMEOUT_S).close()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.3", port), TIMEOUT_S)
+        with pytest.raises(OSError):
+            listen(("127.0.0.1",), port)
 
 
 class _NoDescriptors(socket.socket):
@@ -172,8 +245,8 @@ class _NoDescriptors(socket.socket):
 def test_without_file_descriptors_nothing_is_accepted_for_a_moment() -> None:
     with _NoDescriptors() as server:
         server.bind(("127.0.0.1", 0))
-        listener = Listener(server)
-        assert listener.is_open(0.0) and listener.accept(0.0, 5) == []
-        assert not listener.is_open(ACCEPT_AGAIN_AFTER_S / 2) and listener.accept(ACCEPT_AGAIN_AFTER_S / 2, 5) == []
+        listener = Listener([server])
+        assert listener.is_open(0.0) and list(listener.accept(0.0, 5)) == []
+        assert not listener.is_open(ACCEPT_AGAIN_AFTER_S / 2) and list(listener.accept(ACCEPT_AGAIN_AFTER_S / 2, 5)) == []
         assert server.tries == 1
-        assert listener.is_open(ACCEPT_AGAIN_AFTER_S) and listener.accept(ACCEPT_AGAIN_AFTER_S, 5) == [] and server.tries == 2
+        assert listener.is_open(ACCEPT_AGAIN_AFTER_S) and list(listener.accept(ACCEPT_AGAIN_AFTER_S, 5)) == [] and server.tries == 2

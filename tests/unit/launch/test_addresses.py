@@ -19,12 +19,15 @@ OWN = {"lo": ("127.0.0.1", "::1"), "docker0": ("172.17.0.1",), "eth0": ("10.0.0.
     ("route", "name", "interface", "expected"),
     [
         ("10.0.0.1", "head", "", ("10.0.0.1", "head", "172.17.0.1", "10.9.0.1")),
-        ("10.0.0.1", "head", "ib", ("10.0.0.1", "head", "10.9.0.1", "172.17.0.1")),
+        # The plan's interfaces and no other, where this machine has them.
+        ("10.0.0.1", "head", "ib", ("10.9.0.1",)),
+        ("10.0.0.1", "head", "^lo,docker", ("10.0.0.1", "10.9.0.1")),
+        ("10.0.0.1", "head", "bond0", ("10.0.0.1", "head", "172.17.0.1", "10.9.0.1")),
         (None, "head", "", ("head", "172.17.0.1", "10.0.0.1", "10.9.0.1")),
         *(("127.0.0.1", name, "", ("172.17.0.1", "10.0.0.1", "10.9.0.1")) for name in ("localhost", "127.0.1.1", "::1", "")),
     ],
 )
-def test_the_address_on_the_route_then_the_name_the_plans_interface_and_all_others_but_loopback(
+def test_the_plans_interface_or_the_address_on_the_route_then_the_name_and_all_others_but_loopback(
     route: str | None, name: str, interface: str, expected: tuple[str, ...]
 ) -> None:
     assert harness_addresses("node1", name, interface, route=lambda host: route, own=OWN) == expected

@@ -21,7 +21,6 @@ from typing import Any
 
 import pytest
 
-from seatrial import __version__
 from seatrial.core.control_connection.protocol import ClockOffset, ControlClient
 from seatrial.core.errors import CampaignError, LaunchError, PortTakenError, RefusedError, UsageError
 from seatrial.core.paths import CampaignPaths
@@ -33,7 +32,7 @@ from tests import waiting
 
 TIMEOUT_S = 60.0
 wait_until = partial(waiting.wait_until, timeout_s=TIMEOUT_S)
-HELLO = {"host": "two", "python": "/venv/bin/python", "digest": "abc", "version": __version__}
+HELLO = {"host": "two", "python": "/venv/bin/python", "digest": "abc"}
 
 
 class Terminal(list[str]):
@@ -114,14 +113,19 @@ def test_a_server_of_another_campaign_stays(paths: CampaignPaths, terminal: Term
     assert read_server_file(paths) is not None
 
 
-def test_what_somebody_else_put_there_is_not_read(paths: CampaignPaths, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_folder_of_everybody_no_node_is_waited_for(paths: CampaignPaths, terminal: Terminal) -> None:
+    paths.folder.chmod(0o777)
+    with pytest.raises(RefusedError, match="can be written by every user"), new_server(paths, terminal) as server:
+        server.wait_for_nodes()
+    assert not paths.gate.exists()
+
+
+def test_what_somebody_else_put_there_is_not_read(paths: CampaignPaths, terminal: Terminal) -> None:
     write_server_file(paths, ["127.0.0.1"], 1, "token", "demo")
     assert isinstance(read_server_file(paths), ServerFile)
-    monkeypatch.setattr("os.geteuid", lambda: 4711)
-    assert read_server_file(paths) is not None, "the folder's owner is trusted too"
-    monkeypatch.setattr(Path, "stat", lambda path, follow_symlinks=True: paths.folder.lstat())
-    monkeypatch.setattr(Path, "lstat", lambda path: type("Stat", (), {"st_uid": 1 if path == paths.gate else 2}))
-    assert read_server_file(paths) is None
+    paths.gate.chmod(0o644)
+    with pytest.raises(CampaignError, match=r"node1: .*/\.gate\.json is open to other users"), new_client(paths, terminal) as client:
+        client.run()
 
 
 def test_all_are_waited_for_and_who_is_missing_is_reported(
@@ -153,13 +157,12 @@ def test_waiting_ends_at_the_timeout_or_with_the_user(paths: CampaignPaths, term
     assert not paths.gate.exists()
 
 
-@pytest.mark.parametrize("unlike", [{"digest": "other"}, {"version": "0.0.1"}])
-def test_one_with_another_plan_or_version_is_reported_and_not_counted(
-    server: PernodeServer, terminal: Terminal, connect: Callable[..., ControlClient], unlike: dict[str, str]
+def test_one_with_another_plan_is_reported_and_not_counted(
+    server: PernodeServer, terminal: Terminal, connect: Callable[..., ControlClient]
 ) -> None:
-    connection = connect(**unlike)
+    connection = connect(digest="other")
     wait_until(lambda: server.missing() and terminal.has("node1 (two) is refused"))
-    assert (connection.welcome["digest"], connection.welcome["version"], connection.welcome["plan"]) == ("abc", __version__, "demo")
+    assert (connection.welcome["digest"], connection.welcome["plan"]) == ("abc", "demo")
     assert server.missing() == ["node1"] and server.disconnected() == {}
 
 
@@ -415,7 +418,7 @@ def test_a_command_that_is_stopped_ends_its_agent(
 
 @pytest.mark.parametrize(
     ("digest", "version", "problem"),
-    [("xyz", __version__, "hash xyz here, abc there"), ("abc", "0.0.0", r"Seatrial 0\.0\.0 is installed here")],
+    [("xyz", None, "hash xyz here, abc there"), ("abc", "9.9.9", r"node1 has Seatrial \S+ and the harness 9\.9\.9")],
 )
 def test_another_plan_or_version_is_refused(
     server: PernodeServer,
@@ -423,12 +426,14 @@ def test_another_plan_or_version_is_refused(
     terminal: Terminal,
     monkeypatch: pytest.MonkeyPatch,
     digest: str,
-    version: str,
+    version: str | None,
     problem: str,
 ) -> None:
-    monkeypatch.setattr("seatrial.launch.pernode_client.__version__", version)
+    if version:
+        monkeypatch.setattr("seatrial.core.control_connection.server.__version__", version)
     with pytest.raises(UsageError, match=problem), new_client(paths, terminal, digest) as client:
         client.run()
+    wait_until(lambda: server.missing() == ["node1"] and terminal.has(" is refused: "))
 
 
 def test_what_a_dead_campaign_left_is_skipped(paths: CampaignPaths, terminal: Terminal) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seatrial.core.control_connection.protocol import ControlClient, ControlEndpoint
+from seatrial.core.control_connection.protocol import ControlClient, ControlEndpoint, VersionMismatchError
 from seatrial.core.control_connection.server import ControlServer
 from seatrial.core.errors import HostError, LaunchError, StoppedError
 from seatrial.core.files import read_json
@@ -204,6 +204,16 @@ def test_a_host_that_disconnects_again_is_reported(tmp_path: Path) -> None:
         with pytest.raises(HostError, match="the agent of n09 connected and disconnected again") as caught:
             wait_for_agents(server, _logs(tmp_path), dict, lambda: False)
     assert caught.value.cause == "node_gone"
+
+
+def test_a_host_with_another_version_is_reported_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.core.control_connection.server.__version__", "9.9.9")
+    with ControlServer("secret", NAMES) as server:
+        with pytest.raises(VersionMismatchError):
+            _connect(server, "n09")
+        with pytest.raises(HostError, match=r"n09 has Seatrial \S+ and the harness 9\.9\.9: install the same version") as caught:
+            wait_for_agents(server, _logs(tmp_path), dict, lambda: False)
+    assert (caught.value.host, caught.value.cause) == ("n09", "node_not_started")
 
 
 def test_hosts_that_do_not_connect_time_out(tmp_path: Path) -> None:

@@ -13,15 +13,19 @@ from seatrial.machine.network import (
     describe_ethernet,
     describe_infiniband,
     describe_interfaces,
+    interface_addresses,
     interface_variables,
     ip_addresses,
     is_link_local,
     is_loopback,
     is_this_host,
     list_interfaces,
+    listening_addresses,
     local_addresses,
     match_gloo_interfaces,
     match_nccl_interfaces,
+    network_stack,
+    own_address_test,
     parse_gloo_interfaces,
     resolve_addresses,
     single_interface,
@@ -177,3 +181,39 @@ def test_an_unknown_name_has_no_address() -> None:
     assert resolve_addresses("no-such-host.invalid") == ()
     # Longer than a label may be: an error of the encoding, not of the resolver.
     assert resolve_addresses(f"{'a' * 64}.example") == ()
+
+
+NICS = {"lo": ("127.0.0.1", "::1"), "docker0": ("172.17.0.1",), "eth0": ("10.0.0.1", "fe80::1"), "ib0": ("10.9.0.1", "10.9.0.2")}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "addresses", "listening"),
+    [
+        ("", (), ("",)),
+        ("ib", ("10.9.0.1", "10.9.0.2"), ("127.0.0.1", "10.9.0.1", "10.9.0.2")),
+        ("=lo", (), ("",)),
+        ("bond0", (), ("",)),
+    ],
+)
+def test_where_a_server_listens(
+    monkeypatch: pytest.MonkeyPatch, pattern: str, addresses: tuple[str, ...], listening: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr("seatrial.machine.network.list_interfaces", lambda: NICS)
+    assert interface_addresses(pattern, NICS) == addresses
+    assert listening_addresses(pattern) == listening
+    # With the address that the user typed, which may be of another interface or lead here by a translation of addresses.
+    assert listening_addresses(pattern, "10.0.0.1") == (("127.0.0.1", "10.0.0.1", *addresses) if addresses else ("",))
+    assert listening_addresses(pattern, "192.0.2.1") == ("",)
+
+
+def test_an_address_of_this_host_is_not_a_harness_that_is_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seatrial.machine.network.list_interfaces", lambda: NICS)
+    is_own = own_address_test("another boot/1")
+    assert [is_own(address) for address in ("172.17.0.1", "127.0.1.1", "10.9.0.1", "10.0.0.7", "head")] == [True, True, True, False, False]
+    for same_or_unknown in (network_stack(), ""):
+        assert not own_address_test(same_or_unknown)("172.17.0.1")
+
+
+def test_containers_of_one_machine_have_network_stacks_of_their_own(tmp_path: Path) -> None:
+    assert network_stack() and network_stack() == network_stack()
+    assert network_stack(tmp_path) == ""

@@ -1,6 +1,13 @@
-"""The protocol of the control connection: messages, authentication by a shared token, one non-blocking socket; and the node's end of it.
+"""The protocol of the control connection: messages, the handshake, one non-blocking socket; and the node's end of it.
 
-A message is one JSON object on one line, with its `kind`. The node's end:
+A message is one JSON object on one line, with its `kind`:
+
+    {"kind": "nonce", "nonce": "…", "version": "…"}                     harness to node, in plain text
+    {"kind": "introduction", "node": "…", "nonce": "…", "version": "…"} node to harness, in plain text; these two forms never change
+    hello                                                               node to harness, and every later line both ways: encrypted
+    welcome, or refused with why                                        harness to node
+
+A hello that opens proves that the node knows the token and is no replay, a welcome proves the same of the harness. The node's end:
 
     client = ControlClient.connect(endpoint, hello)         # within CONNECT_TIMEOUT_S, else ControlConnectionError
     for message in client.receive(now): …                   # at once: something may have come right behind the welcome
@@ -13,24 +20,35 @@ Heartbeats are answered here and not returned. `now` is any clock that stops whi
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import json
 import math
+import random
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from seatrial import __version__
+from seatrial.core.control_connection.encryption import (
+    EncryptedChannel,
+    EncryptionError,
+    Handshake,
+    encryption_problem,
+    is_nonce,
+    is_version,
+    new_nonce,
+)
 
 LEASE_S = 20.0
 """Silence for this long ends a run. Ten heartbeats: a busy host or a short network outage is no reason to end one."""
 HEARTBEAT = "heartbeat"
 """Kind of the message that the harness sends every HEARTBEAT_EVERY_S and a node answers with its clock."""
 HEARTBEAT_EVERY_S = 2.0
-# The longest message is a whole environment.
-MAX_LINE_BYTES = 4 * 1024 * 1024
+# The longest message is a whole environment, encrypted and in base64.
+MAX_LINE_BYTES = 8 * 1024 * 1024
 TOKEN_BYTES = 32
 READ_BYTES = 64 * 1024
 # Most bytes that are read at once from a peer, so that it does not hold up the rest of a loop.
@@ -52,6 +70,8 @@ class ControlEndpoint:
     node: str
     """The name under which it is expected."""
     lease_s: float = LEASE_S
+    network_stack: str = ""
+    """The harness's (`machine.network.network_stack`): elsewhere, an address that the node has itself is another machine's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,33 +88,10 @@ def new_token() -> str:
     return secrets.token_hex(TOKEN_BYTES)
 
 
-def node_proof(token: str, nonce: str, node: str) -> str:
-    """What only a node that knows the token can answer to the harness's `nonce`."""
-    return _sign(token, f"{nonce} {node}")
-
-
-def harness_proof(token: str, nonce: str, node: str) -> str:
-    """What only a harness that knows the token can answer to the node's `nonce`.
-
-    A node executes every order it gets: on a shared host, another program may listen where a harness was a moment ago.
-    """
-    return _sign(token, f"harness {nonce} {node}")
-
-
-def proof_matches(given: object, expected: str) -> bool:
-    """Whether a proof is right, in constant time."""
-    # Not by its repr where it is no text: a list nested a thousand deep has none.
-    return isinstance(given, str) and hmac.compare_digest(given.encode(errors="replace"), expected.encode())
-
-
-def _sign(token: str, text: str) -> str:
-    return hmac.new(token.encode(), text.encode(errors="replace"), hashlib.sha256).hexdigest()
-
-
 class Connection:
     """One connected, non-blocking socket: queues what cannot be sent now, and splits what arrives into messages.
 
-    `closed` is why it was closed; empty while it is open.
+    In plain text until `encrypt`. `closed` is why it was closed; empty while it is open.
     """
 
     def __init__(self, connected: socket.socket, max_bytes: float = math.inf) -> None:
@@ -106,11 +103,16 @@ class Connection:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unfinished_line = b""
         self._unsent = b""
-        self._arrived: list[Message] = []
+        self._lines: deque[bytes] = deque()
+        self._channel: EncryptedChannel | None = None
         self.closed = ""
 
     def fileno(self) -> int:
         return self._socket.fileno()
+
+    def encrypt(self, channel: EncryptedChannel) -> None:
+        """Every later line is encrypted, in both directions."""
+        self._channel = channel
 
     def lift_limit(self) -> None:
         """The peer is authenticated and may send any amount."""
@@ -122,7 +124,8 @@ class Connection:
 
     def send(self, message: Mapping[str, Any]) -> None:
         if not self.closed:
-            self._unsent += json.dumps(message).encode() + b"\n"
+            line = json.dumps(message).encode()
+            self._unsent += (line if self._channel is None else self._channel.seal(line)) + b"\n"
             self.flush()
 
     def flush(self) -> None:
@@ -134,44 +137,58 @@ class Connection:
             return
         except OSError as error:
             # The last messages of a peer that is gone must not be lost.
-            self._arrived += self._read(MAX_LAST_BYTES)
+            self._read(MAX_LAST_BYTES)
             self.close(error.strerror or str(error))
 
-    def receive(self) -> list[Message]:
-        """The messages that have arrived, without waiting, up to MAX_READ_BYTES; the rest is read by the next calls."""
-        messages, self._arrived = [*self._arrived, *self._read(MAX_READ_BYTES)], []
-        return messages
+    def receive(self) -> Iterator[Message]:
+        """The messages that have arrived, without waiting, up to MAX_READ_BYTES; the rest is read by the next calls.
 
-    def _read(self, max_bytes: int) -> list[Message]:
-        messages: list[Message] = []
+        One by one: a message may change how the lines behind it are read (`encrypt`). What the caller leaves is kept for the next call.
+        """
+        self._read(MAX_READ_BYTES)
+        while self._lines:
+            try:
+                yield self._decode(self._lines.popleft())
+            except EncryptionError as error:
+                self._give_up(f"what came was {error}")
+            except (ValueError, RecursionError):
+                self._give_up("what came was no message")
+
+    def _give_up(self, why: str) -> None:
+        self._lines.clear()
+        self.close(why)
+
+    def _read(self, max_bytes: int) -> None:
         while max_bytes > 0 and not self.closed:
             try:
                 data = self._socket.recv(min(max_bytes, READ_BYTES))
-                max_bytes -= len(data)
-                messages += self._decode(data)
             except BlockingIOError:
-                break
+                return
             except OSError as error:
                 self.close(error.strerror or str(error))
-            except (ValueError, RecursionError):
-                self.close("what came was no message")
-        return messages
+                return
+            max_bytes -= len(data)
+            self._split(data)
 
-    def _decode(self, data: bytes) -> list[Message]:
-        """Messages that `data` completes; ValueError for anything else."""
+    def _split(self, data: bytes) -> None:
+        """Queue the lines that `data` completes."""
         self._bytes_left -= len(data)
         if not data:
             self.close("the peer closed the connection")
         elif self._bytes_left < 0:
-            self.close("it sent too much before it was authenticated")
-            return []
+            self._give_up("it sent too much before it was authenticated")
+            return
         *lines, self._unfinished_line = (self._unfinished_line + data).split(b"\n")
+        self._lines += lines
         if len(self._unfinished_line) > MAX_LINE_BYTES:
-            raise ValueError("a line without an end")
-        messages = [json.loads(line) for line in lines]
-        if not all(isinstance(message, dict) and isinstance(message.get("kind"), str) for message in messages):
+            self._give_up("what came was no message")
+
+    def _decode(self, line: bytes) -> Message:
+        """ValueError for what is no message of ours."""
+        message = json.loads(line if self._channel is None else self._channel.open(line))
+        if not isinstance(message, dict) or not isinstance(message.get("kind"), str):
             raise ValueError("no message of ours")
-        return messages
+        return message
 
     def finish(self) -> None:
         """Send what is queued and close. Unread bytes are read first: closing a socket with unread bytes discards what it sent."""
@@ -189,9 +206,12 @@ class Connection:
 # Less than the harness waits for agents to connect (launch.places).
 CONNECT_TIMEOUT_S = 20.0
 TRY_TIMEOUT_S = 5.0
+# Whoever listens there and says nothing must not keep a node from the next address.
+GREETING_TIMEOUT_S = 3.0
 # Longer than the server's AUTHENTICATE_TIMEOUT_S: a node that gave up sooner might be accepted at that moment, and be lost.
 ANSWER_TIMEOUT_S = 10.0
-RETRY_AFTER_S = 0.3
+# Between half of this and all of it: a thousand nodes that were turned away together must not return together.
+RETRY_AFTER_S = 0.4
 
 UNREACHED = (
     "a firewall may close that port, the address may belong to a network that this host is not part of, or the harness is over; "
@@ -199,35 +219,52 @@ UNREACHED = (
 )
 REFUSED = "another program answers there, or this node is connected already"
 
+IsOwn = Callable[[str], bool]
+"""Whether an address is this host's own, and so cannot be the harness's."""
+
 
 class ControlConnectionError(Exception):
     """The harness could not be reached, or refused this node."""
 
 
+class VersionMismatchError(ControlConnectionError):
+    """The harness has another version, and proved that it knows the token."""
+
+
 class ControlClient:
     """An open connection to the harness."""
 
-    def __init__(self, endpoint: ControlEndpoint, connection: Connection, messages: list[Message], now: float) -> None:
+    def __init__(self, endpoint: ControlEndpoint, connection: Connection, welcome: Message, now: float) -> None:
         self._endpoint, self._connection = endpoint, connection
-        self.welcome, *self._early = messages
-        """The harness's first message; what came right behind it is returned by `receive`."""
+        self.welcome = welcome
+        """The harness's first message."""
         self._heard_at = now
 
     @classmethod
     def connect(
-        cls, endpoint: ControlEndpoint, hello: Mapping[str, Any], now: Callable[[], float] = time.monotonic, timeout_s: float | None = None
+        cls,
+        endpoint: ControlEndpoint,
+        hello: Mapping[str, Any],
+        now: Callable[[], float] = time.monotonic,
+        timeout_s: float | None = None,
+        is_own: IsOwn = lambda address: False,
     ) -> ControlClient:
         """A connection that the harness has accepted. Every address is tried once, and again until `timeout_s` is over."""
-        deadline, errors = now() + (CONNECT_TIMEOUT_S if timeout_s is None else timeout_s), {}
+        # Before the harness waits for an answer: loading the package from a slow disk takes a while.
+        if problem := encryption_problem():
+            raise ControlConnectionError(cannot_encrypt(endpoint.node, problem))
+        deadline, errors = now() + (CONNECT_TIMEOUT_S if timeout_s is None else timeout_s), dict[str, Exception]()
         while True:
             for address in endpoint.addresses:
                 try:
-                    return cls(endpoint, *_authenticate(endpoint, address, hello), now())
+                    return cls(endpoint, *_connect(endpoint, address, hello, is_own), now())
+                except VersionMismatchError:
+                    raise
                 except (OSError, ControlConnectionError) as error:
                     errors[address] = error
             if now() >= deadline:
                 raise ControlConnectionError(_failure(endpoint, errors))
-            time.sleep(RETRY_AFTER_S)
+            time.sleep(RETRY_AFTER_S * random.uniform(0.5, 1.0))
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -242,7 +279,7 @@ class ControlClient:
 
     def receive(self, now: float) -> list[Message]:
         """The harness's messages since the last call, without heartbeats."""
-        messages, self._early = [*self._early, *self._connection.receive()], []
+        messages = list(self._connection.receive())
         if messages:
             self._heard_at = now
         for message in messages:
@@ -261,37 +298,76 @@ class ControlClient:
         self._connection.finish()
 
 
-def _authenticate(endpoint: ControlEndpoint, address: str, hello: Mapping[str, Any]) -> tuple[Connection, list[Message]]:
-    """A connection after nonce, hello and welcome, with the welcome and what came behind it."""
-    connected = socket.create_connection((address, endpoint.port), TRY_TIMEOUT_S)
+def cannot_encrypt(host: str, problem: str) -> str:
+    return (
+        f"{host} cannot encrypt its connection to the harness ({problem}): install `cryptography` into the Python that runs Seatrial there"
+    )
+
+
+def version_mismatch(node: str, there: str, harness: str) -> str:
+    return f"{node} has Seatrial {there} and the harness {harness}: install the same version on all hosts"
+
+
+def _connect(endpoint: ControlEndpoint, address: str, hello: Mapping[str, Any], is_own: IsOwn) -> tuple[Connection, Message]:
+    """An authenticated connection and its welcome."""
+    problem: Exception = ControlConnectionError("no such address")
+    for found in dict.fromkeys(str(entry[4][0]) for entry in socket.getaddrinfo(address, endpoint.port, 0, socket.SOCK_STREAM)):
+        try:
+            if is_own(found):
+                raise ControlConnectionError("an address of this host itself, which the harness is not on")
+            connected = socket.create_connection((found, endpoint.port), TRY_TIMEOUT_S)
+            return _authenticate(endpoint, connected, hello)
+        except VersionMismatchError:
+            raise
+        except (OSError, ControlConnectionError) as error:
+            problem = error
+    raise problem
+
+
+def _authenticate(endpoint: ControlEndpoint, connected: socket.socket, hello: Mapping[str, Any]) -> tuple[Connection, Message]:
     connection = Connection(connected)
-    nonce = str(_wait_for(connection, connected, "nonce")[0].get("nonce"))
-    ours = secrets.token_hex(16)
-    proof = {"node": endpoint.node, "nonce": ours, "proof": node_proof(endpoint.token, nonce, endpoint.node)}
-    connection.send({**hello, "kind": "hello", **proof})
-    messages = _wait_for(connection, connected, "welcome")
-    if not proof_matches(messages[0].get("proof"), harness_proof(endpoint.token, ours, endpoint.node)):
+    greeting = _wait_for(connection, connected, ("nonce",), GREETING_TIMEOUT_S)
+    nonce, version = greeting.get("nonce"), greeting.get("version", "of an earlier version")
+    if not is_nonce(nonce) or not is_version(version):
         connection.close()
-        raise ControlConnectionError("whoever answered does not know the token")
-    return connection, messages
+        is_earlier = "version" not in greeting
+        raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version) if is_earlier else "it is no harness")
+    ours = new_nonce()
+    connection.send({"kind": "introduction", "node": endpoint.node, "nonce": ours, "version": __version__})
+    handshake = Handshake(
+        node=endpoint.node, harness_nonce=str(nonce), node_nonce=ours, harness_version=str(version), node_version=__version__
+    )
+    connection.encrypt(EncryptedChannel(endpoint.token, handshake, is_harness=False))
+    connection.send({**hello, "kind": "hello"})
+    try:
+        answer = _wait_for(connection, connected, ("welcome", "refused"), ANSWER_TIMEOUT_S)
+    except ControlConnectionError as error:
+        if version != __version__:
+            raise ControlConnectionError(version_mismatch(endpoint.node, __version__, version)) from error
+        raise
+    if answer["kind"] == "welcome":
+        return connection, answer
+    connection.close()
+    refusal = VersionMismatchError if version != __version__ else ControlConnectionError
+    raise refusal(str(answer.get("why")))
 
 
-def _wait_for(connection: Connection, connected: socket.socket, kind: str) -> list[Message]:
-    """A message of this kind, and those that came right behind it."""
-    deadline_m = time.monotonic() + ANSWER_TIMEOUT_S
+def _wait_for(connection: Connection, connected: socket.socket, kinds: tuple[str, ...], timeout_s: float) -> Message:
+    """A message of one of these kinds; those behind it stay for `receive`."""
+    deadline_m = time.monotonic() + timeout_s
     while time.monotonic() < deadline_m and not connection.closed:
         connected.settimeout(max(0.01, deadline_m - time.monotonic()))
         with contextlib.suppress(OSError):
             # Waits for something to read, or for the timeout, and consumes nothing.
             connected.recv(1, socket.MSG_PEEK)
         connected.setblocking(False)
-        messages = connection.receive()
-        if messages and messages[0]["kind"] == kind:
-            return messages
-        if messages:
-            connection.close(f"it sent {messages[0]['kind'][:40]!r} instead")
+        message = next(connection.receive(), None)
+        if message is not None and message["kind"] in kinds:
+            return message
+        if message is not None:
+            connection.close(f"it sent {message['kind'][:40]!r} instead")
     connection.close("no answer in time")
-    raise ControlConnectionError(f"the harness did not send {kind}: {connection.closed}")
+    raise ControlConnectionError(f"the harness did not send {' or '.join(kinds)}: {connection.closed}")
 
 
 def _failure(endpoint: ControlEndpoint, errors: Mapping[str, Exception]) -> str:

@@ -5,26 +5,29 @@
         for node, message in server.poll(): …          # hello, the node's messages, and `lost` with its why
 
 A thread, so that a harness whose main thread waits for a slow disk still sends heartbeats, and no run ends because of that. Any program may
-connect: a peer that is not authenticated yet gets few bytes and little time, and is closed at its first wrong message. If the thread fails,
-every node is lost.
+connect: a peer that is not authenticated yet gets few bytes and a second, and is closed at its first wrong message. Nobody waits for such
+peers to leave: where they are too many, the oldest of the address that has the most is closed, so that a node always finds room. If the
+thread fails, every node is lost.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
-import secrets
 import select
 import socket
 import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
+from seatrial import __version__
+from seatrial.core.control_connection.encryption import EncryptedChannel, Handshake, encryption_problem, is_nonce, is_version, new_nonce
 from seatrial.core.control_connection.protocol import (
     HEARTBEAT,
     HEARTBEAT_EVERY_S,
@@ -32,20 +35,27 @@ from seatrial.core.control_connection.protocol import (
     ClockOffset,
     Connection,
     Message,
-    harness_proof,
-    node_proof,
-    proof_matches,
+    cannot_encrypt,
+    version_mismatch,
 )
+from seatrial.core.errors import LaunchError
 from seatrial.core.timeouts import SuspendAwareClock
 
 # Longest delay of a message that the main thread sends.
 TURN_S = 0.1
-AUTHENTICATE_TIMEOUT_S = 5.0
-AUTHENTICATE_TIMEOUT_WHEN_FULL_S = 1.0
-# Few of the file descriptors that a run needs.
-MAX_UNAUTHENTICATED = 64
-# Enough for the hello of a host with hundreds of virtual interfaces, each with its addresses.
-MAX_HELLO_BYTES = 64 * 1024
+# A node answers as soon as it is greeted, and tries again where its host was too busy for that.
+AUTHENTICATE_TIMEOUT_S = 1.0
+# Beside one for each node that is expected: all of them may come at once, even from one address. At 500 strangers a second from one
+# address, each stays for a quarter of a second.
+MAX_UNAUTHENTICATED = 256
+MAX_UNAUTHENTICATED_PER_ADDRESS = 128
+# Between two turns of heartbeats and messages.
+MAX_ACCEPTED_PER_TURN = 64
+BACKLOG = 1024
+# Ports that are free on one address may be taken on another.
+PORT_TRIES = 20
+# Enough for the hello of a host with hundreds of virtual interfaces, each with its addresses, encrypted and in base64.
+MAX_HELLO_BYTES = 96 * 1024
 # For the thread to finish its turn and send what is queued.
 CLOSE_TIMEOUT_S = 2.0
 ACCEPT_AGAIN_AFTER_S = 1.0
@@ -145,39 +155,61 @@ class Waker:
         self._read_end.close()
 
 
+def listen(addresses: Sequence[str] = ("",), port: int = 0) -> list[socket.socket]:
+    """A listening socket for each address, all on the same port: `port`, or for 0 any that is free on every one. OSError where there is
+    none. "" stands for all addresses of this host."""
+    for tries_left in reversed(range(PORT_TRIES)):
+        opened: list[socket.socket] = []
+        try:
+            for address in addresses:
+                opened.append(socket.create_server((address, port or (opened[0].getsockname()[1] if opened else 0)), backlog=BACKLOG))
+            return opened
+        except OSError as error:
+            for one in opened:
+                one.close()
+            if port or not tries_left or error.errno != errno.EADDRINUSE:
+                raise
+    raise AssertionError("unreachable")
+
+
 class Listener:
-    """The listening socket. `now` is any monotonic clock.
+    """The listening sockets, all on one port. `now` is any monotonic clock.
 
     When a connection cannot be accepted, usually because all file descriptors are in use, nothing is accepted for a moment: the pending
     connection would wake the server again and again.
     """
 
-    def __init__(self, listening: socket.socket) -> None:
-        self._socket = listening
-        self._socket.setblocking(False)
-        self.port = int(listening.getsockname()[1])
+    def __init__(self, listening: Sequence[socket.socket]) -> None:
+        self._sockets = list(listening)
+        for one in self._sockets:
+            one.setblocking(False)
+        self.port = int(self._sockets[0].getsockname()[1])
         self._accept_from = -math.inf
 
-    def fileno(self) -> int:
-        return self._socket.fileno()
+    def filenos(self) -> list[int]:
+        return [one.fileno() for one in self._sockets]
 
     def is_open(self, now: float) -> bool:
         return now >= self._accept_from
 
-    def accept(self, now: float, room: int) -> list[socket.socket]:
-        """New connections, at most `room` of them."""
-        found: list[socket.socket] = []
-        try:
-            while len(found) < room and self.is_open(now):
-                found.append(self._socket.accept()[0])
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._accept_from = now + ACCEPT_AGAIN_AFTER_S
-        return found
+    def accept(self, now: float, most: int) -> Iterator[tuple[socket.socket, str]]:
+        """New connections, each with the address it came from; at most so many from each socket."""
+        for one in self._sockets:
+            for _ in range(most):
+                if not self.is_open(now):
+                    return
+                try:
+                    connected, source = one.accept()
+                except BlockingIOError:
+                    break
+                except OSError:
+                    self._accept_from = now + ACCEPT_AGAIN_AFTER_S
+                else:
+                    yield connected, str(source[0])
 
     def close(self) -> None:
-        self._socket.close()
+        for one in self._sockets:
+            one.close()
 
 
 @dataclass
@@ -187,6 +219,10 @@ class _Peer:
     connection: Connection
     nonce: str
     since: float
+    source: str = ""
+    """The address that it came from."""
+    introduction: Message | None = None
+    """Its first message, in plain text and not proved by anything."""
     node: str = ""
     heard_at: float = 0.0
     silent: bool = False
@@ -194,6 +230,50 @@ class _Peer:
     is_lost: bool = False
     """Its loss was reported."""
     clock: ClockOffsetEstimator = field(default_factory=ClockOffsetEstimator)
+
+
+class Strangers:
+    """Peers that have not authenticated yet, by the address they come from: few of each, few in all, none for long."""
+
+    def __init__(self, most: int, most_per_address: int) -> None:
+        self._most, self._most_per_address = most, most_per_address
+        self._by_address: dict[str, dict[int, _Peer]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[_Peer]:
+        """Those of one address in the order of their coming."""
+        return (peer for peers in self._by_address.values() for peer in peers.values())
+
+    def add(self, peer: _Peer) -> None:
+        """Closes the oldest of this address, or of the one that has the most, where there are too many."""
+        own = self._by_address.get(peer.source, {})
+        if len(own) >= self._most_per_address:
+            self._close_oldest(own)
+        elif self._count >= self._most:
+            self._close_oldest(max(self._by_address.values(), key=len))
+        self._by_address.setdefault(peer.source, {})[id(peer)] = peer
+        self._count += 1
+
+    def remove(self, peer: _Peer) -> None:
+        peers = self._by_address[peer.source]
+        del peers[id(peer)]
+        self._count -= 1
+        if not peers:
+            del self._by_address[peer.source]
+
+    def close_older(self, than: float) -> None:
+        for peer in [peer for peer in self if peer.since < than]:
+            self._close(peer, "it did not authenticate")
+
+    def _close_oldest(self, peers: Mapping[int, _Peer]) -> None:
+        self._close(next(iter(peers.values())), "too many others have not authenticated")
+
+    def _close(self, peer: _Peer, why: str) -> None:
+        peer.connection.close(why)
+        self.remove(peer)
 
 
 class ControlServer:
@@ -204,15 +284,19 @@ class ControlServer:
         token: str,
         expected: Collection[str],
         welcome: Welcome = lambda node: {},
-        listening: socket.socket | None = None,
+        listening: Sequence[socket.socket] = (),
         lease_s: float = LEASE_S,
         may_return: bool = False,
     ) -> None:
-        """`may_return`: a node whose connection has ended may connect again."""
+        """`listening`: sockets of `listen`, by default on all addresses. `may_return`: a node whose connection has ended may connect
+        again."""
+        if problem := encryption_problem():
+            raise LaunchError(cannot_encrypt(socket.gethostname(), problem))
         self._token, self._expected, self._welcome, self._lease_s = token, frozenset(expected), welcome, lease_s
         self._may_return = may_return
-        self._listener = Listener(listening or socket.create_server(("", 0), backlog=256))
+        self._listener = Listener(listening or listen())
         self._peers: list[_Peer] = []
+        self._strangers = Strangers(MAX_UNAUTHENTICATED + len(self._expected), MAX_UNAUTHENTICATED_PER_ADDRESS + len(self._expected))
         self._received: deque[tuple[str, Message]] = deque()
         self._to_send: deque[tuple[str, Message]] = deque()
         self._heartbeats = 0
@@ -253,7 +337,8 @@ class ControlServer:
             self.send(node, message)
 
     def poll(self) -> list[tuple[str, Message]]:
-        """(node, message) in order of arrival; `{"kind": "lost", "why": …, "silent": …}` is the last of a node."""
+        """(node, message) in order of arrival; `{"kind": "lost", "why": …, "silent": …}` is the last of a node, and `{"kind": "refused",
+        "why": …}` comes from one that knows the token and has another version."""
         self._waker.clear()
         received = []
         while self._received:
@@ -281,7 +366,7 @@ class ControlServer:
         except Exception as error:
             self._fail(error)
         finally:
-            for peer in self._peers:
+            for peer in [*self._peers, *self._strangers]:
                 with contextlib.suppress(Exception):
                     peer.connection.finish()
             self._listener.close()
@@ -292,49 +377,44 @@ class ControlServer:
         problem = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         self.failed = f"the harness's control server failed ({problem}, in {frame.name}, line {frame.lineno})"
         for peer in self._peers:
-            if peer.node:
-                self._lose(peer, self.failed)
+            self._lose(peer, self.failed)
 
     def _turn(self) -> None:
-        open_peers = [peer for peer in self._peers if not peer.connection.closed]
-        self._sleep(open_peers)
+        ready = self._sleep()
         if self._clock.tick(TURN_S):
             # The nodes got no heartbeat either, and their lease may be nearly over.
             self._heartbeat_at = -math.inf
         now = self._clock.now()
-        self._accept(now)
         self._send_queued()
         self._send_heartbeats(now)
-        for peer in open_peers:
-            peer.connection.flush()
-            self._receive(peer, now)
-        self._peers = [peer for peer in self._peers if not peer.connection.closed or peer.node]
+        for peer in [*self._peers]:
+            if not peer.is_lost:
+                self._serve(peer, now, ready)
+        # Before others are accepted, for whom the oldest might have to go.
+        for peer in [peer for peer in self._strangers if peer.connection.fileno() in ready]:
+            self._authenticate(peer, now)
+            if peer.node or peer.connection.closed:
+                self._strangers.remove(peer)
+        self._accept(now)
 
-    def _sleep(self, open_peers: list[_Peer]) -> None:
-        """Until something can be read or written, or a turn is over. `select` takes no thousand connections; `poll` does."""
+    def _sleep(self) -> frozenset[int]:
+        """File descriptors that can be read or written now, or none after a turn. `select` takes no thousand connections; `poll` does."""
         waiting = select.poll()
-        if self._room() and self._listener.is_open(self._clock.now()):
-            waiting.register(self._listener, select.POLLIN)
-        for peer in open_peers:
-            waiting.register(peer.connection, select.POLLIN | (select.POLLOUT if peer.connection.has_unsent else 0))
-        waiting.poll(TURN_S * 1000)
-
-    def _unauthenticated(self) -> list[_Peer]:
-        return [peer for peer in self._peers if not peer.node and not peer.connection.closed]
-
-    def _room(self) -> int:
-        """How many more may connect; the others wait in the backlog."""
-        return MAX_UNAUTHENTICATED - len(self._unauthenticated())
+        if self._listener.is_open(self._clock.now()):
+            for fd in self._listener.filenos():
+                waiting.register(fd, select.POLLIN)
+        for peer in (*self._peers, *self._strangers):
+            if not peer.connection.closed:
+                waiting.register(peer.connection, select.POLLIN | (select.POLLOUT if peer.connection.has_unsent else 0))
+        return frozenset(fd for fd, _ in waiting.poll(TURN_S * 1000))
 
     def _accept(self, now: float) -> None:
-        timeout_s = AUTHENTICATE_TIMEOUT_S if self._room() else AUTHENTICATE_TIMEOUT_WHEN_FULL_S
-        for peer in self._unauthenticated():
-            if now - peer.since > timeout_s:
-                peer.connection.close("it did not authenticate")
-        for connected in self._listener.accept(now, self._room()):
-            peer = _Peer(Connection(connected, MAX_HELLO_BYTES), secrets.token_hex(16), now)
-            peer.connection.send({"kind": "nonce", "nonce": peer.nonce})
-            self._peers.append(peer)
+        self._strangers.close_older(now - AUTHENTICATE_TIMEOUT_S)
+        for connected, source in self._listener.accept(now, MAX_ACCEPTED_PER_TURN):
+            peer = _Peer(Connection(connected, MAX_HELLO_BYTES), new_nonce(), now, source)
+            peer.connection.send({"kind": "nonce", "nonce": peer.nonce, "version": __version__})
+            if not peer.connection.closed:
+                self._strangers.add(peer)
 
     def _send_queued(self) -> None:
         while self._to_send:
@@ -348,50 +428,85 @@ class ControlServer:
             return
         self._heartbeat_at, self._heartbeats = now, self._heartbeats + 1
         for peer in self._peers:
-            if peer.node:
-                self._send_heartbeat(peer)
+            self._send_heartbeat(peer)
 
     def _send_heartbeat(self, peer: _Peer) -> None:
         peer.clock.record_sent(self._heartbeats)
         peer.connection.send({"kind": HEARTBEAT, "n": self._heartbeats})
 
-    def _receive(self, peer: _Peer, now: float) -> None:
-        for message in peer.connection.receive():
-            peer.heard_at = now
-            if not peer.node:
-                if not self._authenticate(peer, message):
-                    break
-            elif message["kind"] == HEARTBEAT:
-                peer.clock.record_answer(message)
-            else:
-                self._queue(peer.node, message)
-        if not peer.node:
-            return
+    def _serve(self, peer: _Peer, now: float, ready: Collection[int]) -> None:
+        """Exchange messages with a node; notice its end."""
+        peer.connection.flush()
+        # One that is closed by now may have left its last messages.
+        if peer.connection.closed or peer.connection.fileno() in ready:
+            self._receive(peer, now)
         if not peer.connection.closed and now - peer.heard_at > self._lease_s:
             peer.silent = True
             peer.connection.close(f"no heartbeat from it for {now - peer.heard_at:.0f} s")
         if peer.connection.closed:
             self._lose(peer, peer.connection.closed)
 
+    def _receive(self, peer: _Peer, now: float) -> None:
+        for message in peer.connection.receive():
+            peer.heard_at = now
+            if message["kind"] == HEARTBEAT:
+                peer.clock.record_answer(message)
+            else:
+                self._queue(peer.node, message)
+
     def _lose(self, peer: _Peer, why: str) -> None:
         if not peer.is_lost:
             peer.is_lost = True
             self._queue(peer.node, {"kind": "lost", "why": why, "silent": peer.silent})
 
-    def _authenticate(self, peer: _Peer, message: Message) -> bool:
-        """Whether its first message proves that it is one of our nodes; otherwise it is closed."""
-        node = message.get("node")
-        is_proved = isinstance(node, str) and proof_matches(message.get("proof"), node_proof(self._token, peer.nonce, node))
-        if message["kind"] != "hello" or not is_proved or not self._may_connect(str(node)):
-            peer.connection.close("not a node of ours")
+    def _authenticate(self, peer: _Peer, now: float) -> None:
+        """Read a stranger's introduction and hello, which may come at once; it is closed at anything else."""
+        for message in peer.connection.receive():
+            if peer.introduction is None:
+                is_right = self._introduce(peer, message)
+            else:
+                is_right = message["kind"] == "hello" and self._let_in(peer, message, now)
+            if not is_right:
+                peer.connection.close("not a node of ours")
+                return
+            if peer.node:
+                # Whatever came behind the hello.
+                self._receive(peer, now)
+                return
+
+    def _introduce(self, peer: _Peer, message: Message) -> bool:
+        """Encrypt from here on, with keys that only the node it claims to be can have. Nothing is believed yet."""
+        node, nonce, version = (message.get(key) for key in ("node", "nonce", "version"))
+        is_well_formed = message["kind"] == "introduction" and is_nonce(nonce) and is_version(version)
+        if not is_well_formed or not isinstance(node, str) or node not in self._expected:
             return False
-        peer.node = str(node)
+        handshake = Handshake(
+            node=node, harness_nonce=peer.nonce, node_nonce=str(nonce), harness_version=__version__, node_version=str(version)
+        )
+        peer.introduction = message
+        peer.connection.encrypt(EncryptedChannel(self._token, handshake, is_harness=True))
+        return True
+
+    def _let_in(self, peer: _Peer, hello: Message, now: float) -> bool:
+        """A hello that could be decrypted is a node's; False where it is refused all the same."""
+        assert peer.introduction is not None
+        node, version = str(peer.introduction["node"]), str(peer.introduction["version"])
+        why = version_mismatch(node, version, __version__) if version != __version__ else ""
+        if why:
+            self._queue(node, {"kind": "refused", "why": why})
+        elif not self._may_connect(node):
+            why = f"{node} is connected already"
+        if why:
+            peer.connection.send({"kind": "refused", "why": why})
+            peer.connection.finish()
+            return False
+        peer.node, peer.heard_at = node, now
+        self._peers.append(peer)
         peer.connection.lift_limit()
-        ours = harness_proof(self._token, str(message.get("nonce")), peer.node)
-        peer.connection.send({**self._welcome(peer.node), "kind": "welcome", "proof": ours})
+        peer.connection.send({**self._welcome(node), "kind": "welcome"})
         self._heartbeats += 1
         self._send_heartbeat(peer)
-        self._queue(peer.node, message)
+        self._queue(node, hello)
         return True
 
     def _may_connect(self, node: str) -> bool:

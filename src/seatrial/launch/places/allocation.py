@@ -8,7 +8,6 @@ which is what the control server listens on.
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,8 @@ from seatrial.machine.gpus import Driver, runs_on_cpu
 from seatrial.machine.network import (
     LOCAL_NAMES,
     LOOPBACK,
-    is_loopback,
+    interface_addresses,
+    is_reachable_address,
     list_interfaces,
     match_nccl_interfaces,
     resolve_addresses,
@@ -121,13 +121,14 @@ def route_to(host: str) -> str | None:
 def harness_addresses(
     host: str, own_name: str, interface: str = "", route: Route = route_to, own: Interfaces | None = None
 ) -> tuple[str, ...]:
-    """Where `host`, another one, tries to reach this machine, in this order: the address on the route to it, this machine's name, those
-    of the interfaces that the plan names, all others."""
+    """Where `host`, another one, tries to reach this machine, in this order: the address on the route to it, this machine's name, all
+    others; where the plan names interfaces that this machine has, theirs alone."""
     nics = list_interfaces() if own is None else own
     on_route = route(host) or ""
-    named = [address for name in (match_nccl_interfaces(interface, nics) if interface else ()) for address in nics[name]]
+    if named := interface_addresses(interface, nics):
+        return tuple(sorted(named, key=lambda address: address != on_route))
     others = [address for addresses in nics.values() for address in addresses]
-    in_order = (on_route, own_name, *named, *others)
+    in_order = (on_route, own_name, *others)
     return tuple(dict.fromkeys(address for address in in_order if is_reachable_address(address) or _is_name(address)))
 
 
@@ -160,11 +161,3 @@ def master_address(
 def _is_name(address: str) -> bool:
     """A host's own name, where it has one."""
     return bool(address) and address not in LOCAL_NAMES and not re.fullmatch(r"[0-9.]+|.*:.*", address)
-
-
-def is_reachable_address(address: str) -> bool:
-    """IPv4 and not loopback."""
-    try:
-        return ipaddress.ip_address(address).version == 4 and not is_loopback(address)
-    except ValueError:
-        return False

@@ -21,20 +21,29 @@ from pathlib import Path
 from typing import Any
 
 from seatrial.core.control_connection.protocol import Message, new_token
-from seatrial.core.control_connection.server import ControlServer
+from seatrial.core.control_connection.server import ControlServer, listen
 from seatrial.core.errors import HostError, LaunchError, StoppedError
 from seatrial.core.files import write_private_json
 from seatrial.core.linux import raise_fd_limit
 from seatrial.core.paths import AttemptPaths
+from seatrial.core.private_files import is_world_writable, world_writable_text
 from seatrial.launch.agent_group import AgentGroup, RemoteCleanup
 from seatrial.launch.agents import agent_argv
 from seatrial.launch.launchers.commands import portable_environment
 from seatrial.launch.pernode_server import own_addresses
-from seatrial.launch.places.allocation import harness_addresses, hosts_allocation, is_reachable_address, master_address, nodes_of
+from seatrial.launch.places.allocation import harness_addresses, hosts_allocation, master_address, nodes_of
 from seatrial.launch.transports import Exit, StartRequest
 from seatrial.launch.transports.select import NodeStarter, TransportChoice, choose_transports
 from seatrial.launch.transports.ssh import connect_timeout_error, disconnect_error, start_error
-from seatrial.machine.network import LOOPBACK, THIS_MACHINE, is_this_host, local_addresses
+from seatrial.machine.network import (
+    LOOPBACK,
+    THIS_MACHINE,
+    is_reachable_address,
+    is_this_host,
+    listening_addresses,
+    local_addresses,
+    network_stack,
+)
 from seatrial.records.codec import to_json
 from seatrial.records.launch import AgentEndpoint, AgentOrder, Allocation, Node
 from seatrial.records.plan import PERNODE, SLURM, PlaceSpec, RunSpec
@@ -81,8 +90,8 @@ def allocate_hosts(
             "place 'pernode' needs the command on every node: seatrial run PLAN --node-rank R --master-addr A --master-port P"
         )
     nodes = nodes_of(spec.place)
-    # The usual limit of 1,024 is too low for a thousand hosts.
-    raise_fd_limit(len(nodes) + OTHER_DESCRIPTORS)
+    # The usual limit of 1,024 is too low for a thousand hosts, each with a connection and one that may not be authenticated yet.
+    raise_fd_limit(2 * len(nodes) + OTHER_DESCRIPTORS)
     here = nodes_here(nodes, pernode_server)
     others = [node.name for node in nodes if node.name not in here]
     logs = {node.name: attempt.node(node.name).start_log for node in nodes}
@@ -90,7 +99,7 @@ def allocate_hosts(
     end_argv = partial(_end_argv, spec, attempt, pernode_server)
     token = new_token()
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(ControlServer(token, list(logs)))
+        server = stack.enter_context(ControlServer(token, list(logs), listening=_listen(spec.place, pernode_server)))
         write_connection_files(attempt, agent_endpoints(spec.place, attempt, nodes, here, pernode_server, server.port, token))
         own = [name for name in logs if name in here]
         choice = choose_transports(spec.place, others, own, attempt.folder, start_argv, pernode_server)
@@ -108,6 +117,14 @@ def allocate_hosts(
         allocation = _allocation(spec, nodes, others, pernode_server, hellos[nodes[0].name])
         # srun passes this program's own variables on, and adds each node's.
         yield AllocatedHosts(allocation, choice, group, sends_environment=pernode_server is None and spec.place.kind != SLURM)
+
+
+def _listen(place: PlaceSpec, pernode_server: NodeStarter | None) -> list[socket.socket]:
+    """At the addresses that agents are given: those of place.interface and loopback, for the agent of this machine; otherwise all."""
+    try:
+        return listen(listening_addresses(place.interface, pernode_server.master_addr if pernode_server else ""))
+    except OSError as error:
+        raise LaunchError(f"cannot listen for agents: {error.strerror}; check place.interface") from error
 
 
 def _allocation(
@@ -180,6 +197,7 @@ def agent_endpoints(
             node=node.name,
             campaign=str(attempt.folder.parent.parent),
             attempt=str(attempt.folder),
+            network_stack=network_stack(),
             holds_port=first,
             rendezvous_port=place.port if first else None,
             port_base=place.port_base if first else None,
@@ -188,6 +206,8 @@ def agent_endpoints(
 
 def write_connection_files(attempt: AttemptPaths, endpoints: Iterable[AgentEndpoint]) -> None:
     """nodes/<name>/call.json, which only its user can read: it holds the authentication token."""
+    if is_world_writable(campaign := attempt.folder.parent.parent):
+        raise LaunchError(world_writable_text(campaign))
     for endpoint in endpoints:
         own = attempt.node(endpoint.node)
         try:
@@ -202,7 +222,7 @@ def write_connection_files(attempt: AttemptPaths, endpoints: Iterable[AgentEndpo
 def _addresses(place: PlaceSpec, nodes: Sequence[Node], here: frozenset[str], pernode_server: NodeStarter | None) -> list[tuple[str, ...]]:
     """Of this machine, for each node."""
     if pernode_server is not None:
-        shared = tuple(own_addresses(pernode_server.master_addr))
+        shared = tuple(own_addresses(pernode_server.master_addr, place.interface))
         return [(LOOPBACK,) if node.name in here else shared for node in nodes]
     own_name = socket.gethostname()
 
@@ -249,6 +269,8 @@ def _receive_hellos(server: ControlServer, timeout_s: float, hellos: dict[str, M
     for name, message in server.wait(timeout_s):
         if message["kind"] == "hello":
             hellos[name] = message
+        elif message["kind"] == "refused":
+            raise HostError(str(message.get("why")), host=name, cause="node_not_started")
         elif message["kind"] == "lost" and name in hellos:
             raise disconnect_error(name, str(message.get("why")), logs)
 

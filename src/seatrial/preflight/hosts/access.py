@@ -99,6 +99,13 @@ STARTS = refusal(
         "way": "install the same environment (venv or conda) at that path on each host, or name the path they have in place.python",
     },
 )
+ENCRYPTS = refusal(
+    name="encrypted connection",
+    what="that `cryptography` is in that Python on each host and works: agents talk to the harness encrypted, or not at all",
+    prevents="an agent that cannot connect: {error}",
+    fix="pip install cryptography into that Python on each host",
+    in_docs={"error": "ModuleNotFoundError: No module named 'cryptography'"},
+)
 ONE_MACHINE_EACH = refusal(
     name="a machine of its own",
     what="that no two names of the hostfile are one machine; for place pernode only a warning, since it may be intended for a trial",
@@ -113,7 +120,7 @@ SSH_TO_ITSELF = warning(
     fix="cat ~/.ssh/id_*.pub >> ~/.ssh/authorized_keys; ssh-keyscan {host} >> ~/.ssh/known_hosts; or leave the starting to Seatrial",
     in_docs={"error": "Permission denied (publickey)", "host": "HEAD"},
 )
-SESSION_CHECKS = (SSH, STARTS, ONE_MACHINE_EACH, SSH_TO_ITSELF)
+SESSION_CHECKS = (SSH, STARTS, ENCRYPTS, ONE_MACHINE_EACH, SSH_TO_ITSELF)
 
 # ssh's message → the later error, as launchers show it, and the fix.
 SSH_ERRORS = (
@@ -169,6 +176,10 @@ def _check_session(need: HostsNeed, answers: Answers, host: str) -> Iterator[Hos
             return
     error, fix = _start_complaint(problem)
     yield STARTS.on(host, not problem, problem or "started", error=error, way=fix)
+    # None from a disk so slow that the package was not loaded in time; then the agent's own error counts.
+    broken = answer_part(answers.first, host, "encryption").get("problem")
+    if isinstance(broken, str):
+        yield ENCRYPTS.on(host, not broken, broken or "tried", error=broken)
 
 
 def ssh_complaint(problem: str, host: str) -> tuple[str, str]:
@@ -307,7 +318,21 @@ TEMPORARY = warning(
     prevents="OSError: [Errno 28] No space left on device: '/tmp/torchinductor_…'; or: No usable temporary directory found",
     fix="free space in {folder} there, or point TMPDIR at another disk",
 )
-FOLDER_CHECKS = (SHARED, WRITABLE, RENAME, LOCK, SPACE, TEMPORARY)
+OBEYED = refusal(
+    name="files of the head",
+    what="that a file of the head belongs to the agent's user on each host too: an agent obeys nobody else's",
+    prevents="an agent that ends at once: call.json belongs to user 1000, and this is user 0",
+    fix="log in to the hosts as the user who starts Seatrial (User in ~/.ssh/config), with the same uid on each",
+)
+PROTECTED = refusal(
+    name="output folder is the user's own",
+    what="that not every user may write to the output folder, and that files for one user alone are private there: whoever could replace "
+    "them would command the agents of all hosts",
+    prevents="commands of another user, run as you on every host; no error is shown",
+    fix="chmod o-w {folder}, or choose a folder on a disk that keeps owners and modes, with --out or `output`",
+    in_docs={"folder": "OUT"},
+)
+FOLDER_CHECKS = (SHARED, WRITABLE, OBEYED, PROTECTED, RENAME, LOCK, SPACE, TEMPORARY)
 ERRORS = {
     "no space": "OSError: [Errno 28] No space left on device",
     "read-only": "OSError: [Errno 30] Read-only file system",
@@ -325,9 +350,22 @@ def check_shared_folder(need: HostsNeed, answers: Answers) -> Iterator[HostCheck
             yield from seen
             error = next((error for words, error in ERRORS.items() if words in written.lower()), DENIED)
             yield WRITABLE.on(host, not written, written or need.folder, refuses=need.planned, error=error)
+            yield from _check_owners(need, answers, host)
             if all(found.check.ok for found in seen) and host in answers.second and not written and host != need.head:
                 yield from _check_across(need, answers, host)
             yield from _check_space(need, answer_part(answers.first, host, "space"), host)
+
+
+def _check_owners(need: HostsNeed, answers: Answers, host: str) -> Iterator[HostCheck]:
+    """Whose the files are that command an agent, and who else can change them."""
+    seen, put = answer_part(answers.second, host, "look"), answer_part(answers.first, host, "put")
+    if host != need.head and "foreign" in seen:
+        owner = text_mapping(seen, "foreign").get(answers.files[need.head], "")
+        yield OBEYED.on(host, not owner, f"the head's file belongs to {owner}" if owner else "they are this user's")
+    # A folder above it may be everybody's, such as /tmp: the campaign creates its own there.
+    if not problem_in(put) and need.folder == need.output:
+        is_open = str(put.get("open") or "")
+        yield PROTECTED.on(host, not is_open, f"{need.folder}: {is_open}" if is_open else need.folder, folder=need.folder)
 
 
 def _check_shared(need: HostsNeed, answers: Answers, host: str) -> list[HostCheck]:

@@ -21,7 +21,15 @@ from typing import Any
 
 from seatrial.core.hostfile import HostSpec
 from seatrial.core.paths import TRIAL_PREFIX
-from seatrial.machine.network import LOOPBACK, is_link_local, is_loopback, match_gloo_interfaces, match_nccl_interfaces, single_interface
+from seatrial.machine.network import (
+    LOOPBACK,
+    interface_addresses,
+    is_link_local,
+    is_loopback,
+    match_gloo_interfaces,
+    match_nccl_interfaces,
+    single_interface,
+)
 from seatrial.preflight.definitions import Need, asks_for_gpus, may_use_gpus, needs_torch, uses_deepspeed
 from seatrial.preflight.storage import named_paths, nearest_existing
 from seatrial.records.attempt import HostFacts
@@ -336,6 +344,7 @@ def _first_parts(need: HostsNeed, nonce: str, host: str, number: int, fast: bool
     parts: dict[str, Request] = {
         "facts": {"ask": "facts", **(program if need.program else {})},
         "gpus": {"ask": "gpus"},
+        "encryption": {"ask": "encryption"},
         "names": {"ask": "names", "names": list(need.names_to_resolve)},
         "programs": _programs_request(need),
         "paths": {"ask": "paths", "paths": {path: KINDS_OF_PATHS.get(what, "any") for path, what in need.paths.items()}},
@@ -444,7 +453,11 @@ def peer_addresses(need: HostsNeed, answers: Answers, other: str) -> list[str]:
 
 def harness_addresses(need: HostsNeed, answers: Answers) -> list[str]:
     """Where agents connect to the harness."""
-    return list(need.pernode.addresses) or _any_address(answers, need.head)
+    if need.pernode.addresses:
+        return list(need.pernode.addresses)
+    facts = answers.facts.get(need.head)
+    named = interface_addresses(need.place.interface, facts.interfaces if facts else {})
+    return list(named) or _any_address(answers, need.head)
 
 
 def _any_address(answers: Answers, other: str) -> list[str]:

@@ -151,6 +151,15 @@ def test_ninja_and_the_runs_program_on_each_host() -> None:
     assert not [host for _, host in results if host == "c"], "what it did not tell is told elsewhere"
 
 
+def test_a_host_that_cannot_encrypt_is_refused_by_name() -> None:
+    missing = "ModuleNotFoundError: No module named 'cryptography'"
+    answers = make_answers({"a": {"encryption": {"problem": ""}}, "b": {"encryption": {"problem": missing}}, "c": {}})
+    results = found(check_sessions(make_hosts_need("a", "b", "c"), answers))
+    assert results["encrypted connection", "a"].ok and ("encrypted connection", "c") not in results
+    refused = results["encrypted connection", "b"]
+    assert not refused.ok and refused.refuses and refused.found == missing and "pip install cryptography" in refused.fix
+
+
 FILES = {"head": "f0", "b": "f1"}
 NEED = make_hosts_need("head", "b")
 
@@ -184,6 +193,21 @@ def test_a_shared_folder_is_in_order_and_the_head_is_not_held_against_itself() -
         "space in the output folder",
         "temporary files",
     ]
+
+
+def test_a_host_where_the_agent_is_another_user_is_refused() -> None:
+    foreign = {"troubles": {}, "foreign": {"f0": "user 1000, and the agent is user 0"}}
+    failed = _failed(_answers(second={"look": foreign}))
+    assert list(failed) == [("files of the head", "b")] and failed["files of the head", "b"].refuses
+    assert not _failed(_answers(second={"look": {"troubles": {}, "foreign": {}}}))
+
+
+@pytest.mark.parametrize("output", ["/out", "/out/not/there/yet"])
+def test_a_folder_that_every_user_may_write_to_is_refused(output: str) -> None:
+    answers = _answers({"put": {"open": "every user may write to it"}})
+    failed = {key: check for key, check in found(check_shared_folder(replace(NEED, output=output), answers)).items() if not check.ok}
+    assert list(failed) == ([("output folder is the user's own", "b")] if output == "/out" else []), "what it will be in is another's"
+    assert all(check.refuses and check.fix.startswith("chmod o-w /out") for check in failed.values())
 
 
 def test_a_folder_that_is_another_there_is_refused_and_nothing_more_is_asked_of_it() -> None:

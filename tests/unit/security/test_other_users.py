@@ -1,0 +1,197 @@
+"""Another user of the same machine, really one: files that command agents, and locks. Root in the test; skipped otherwise."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from seatrial.campaign.lock import hold_lock
+from seatrial.core.errors import CampaignError, LaunchError
+from seatrial.core.files import write_private_json
+from seatrial.core.paths import AttemptPaths, CampaignPaths
+from seatrial.core.private_files import NotPrivateError, is_own, read_private_json
+from seatrial.launch.places.hosts import write_connection_files
+from seatrial.records.codec import to_json
+from tests.unit.agent.running import Node, order_for
+
+NOBODY = 65534
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+
+
+def as_nobody(program: str, *args: str | Path) -> subprocess.Popen[str]:
+    argv = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", sys.executable, "-c", program, *map(str, args)]
+    return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def run_as_nobody(program: str, *args: str | Path) -> str:
+    with as_nobody(program, *args) as done:
+        output, errors = done.communicate()
+    assert done.returncode == 0, errors
+    return output
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Which others can reach, and write to."""
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_uid == 0 and not parent.stat().st_mode & stat.S_IXOTH:
+            parent.chmod(parent.stat().st_mode | 0o055)
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    return shared
+
+
+WRITE = "import os, sys; os.umask(0o077); open(sys.argv[1], 'w').write(sys.argv[2])"
+
+
+def foreign(path: Path, text: str) -> None:
+    run_as_nobody(WRITE, path, text)
+
+
+def linked(path: Path, text: str) -> None:
+    """A link to a file of the user's own."""
+    target = path.with_name("elsewhere.json")
+    write_private_json(target, json.loads(text))
+    run_as_nobody("import os, sys; os.symlink(sys.argv[1], sys.argv[2])", target, path)
+
+
+def writable(path: Path, text: str) -> None:
+    write_private_json(path, json.loads(text))
+    path.chmod(0o666)
+
+
+def pipe(path: Path, text: str) -> None:
+    run_as_nobody("import os, sys; os.mkfifo(sys.argv[1])", path)
+
+
+PLANTED = [foreign, linked, writable, pipe]
+Plant = Callable[[Path, str], None]
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_what_others_may_have_written_is_not_read(folder: Path, plant: Plant) -> None:
+    path = folder / "call.json"
+    plant(path, '{"token": "theirs"}')
+    with pytest.raises(NotPrivateError, match=str(path)):
+        read_private_json(path)
+    path.unlink()
+    write_private_json(path, {"token": "ours"})
+    assert read_private_json(path) == {"token": "ours"}
+
+
+@pytest.mark.parametrize("plant", PLANTED)
+def test_an_agent_runs_no_order_and_answers_no_call_of_others(folder: Path, plant: Plant) -> None:
+    order = order_for(folder, "open('wrong', 'w').close()")
+    attempt = AttemptPaths(Path(order.attempt_folder))
+    attempt.folder.chmod(0o777)
+    plant(attempt.agent_order, json.dumps(to_json(order)))
+    done = subprocess.run([sys.executable, "-m", "seatrial.agent", str(attempt.agent_order)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and str(attempt.agent_order) in done.stderr and not (folder / "wrong").exists()
+    node = Node(folder)
+    node.server.close()
+    call = node.write_call(1)
+    text = call.read_text()
+    call.unlink()
+    call.parent.chmod(0o777)
+    plant(call, text)
+    done = subprocess.run([sys.executable, "-m", "seatrial.agent", "--call", str(call)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 4 and str(call) in done.stderr
+
+
+SWAP = """
+import os, sys
+path, own = sys.argv[1:]
+os.umask(0o077)
+print(flush=True)
+while True:
+    open(own, "w").write('{"token": "theirs"}')
+    try:
+        os.rename(own, path)
+    except OSError:
+        pass
+"""
+
+
+def test_renaming_in_between_changes_nothing(folder: Path) -> None:
+    """Another user replaces the file as fast as possible, and its owner puts it back: what is read is the owner's, or nothing."""
+    path = folder / ".gate.json"
+    with as_nobody(SWAP, path, folder / "theirs") as swapping:
+        assert swapping.stdout is not None
+        swapping.stdout.readline()
+        found, refused = set(), 0
+        for _ in range(300):
+            write_private_json(path, {"token": "ours"})
+            try:
+                read = read_private_json(path)
+            except NotPrivateError:
+                refused += 1
+            else:
+                found.add(None if read is None else read["token"])
+        swapping.kill()
+    assert found <= {"ours", None}
+
+
+def test_many_hosts_are_not_commanded_from_a_folder_of_everybody(folder: Path) -> None:
+    attempt = AttemptPaths(folder / "run" / "attempt-1")
+    with pytest.raises(LaunchError, match=f"{folder} can be written by every user"):
+        write_connection_files(attempt, [])
+    folder.chmod(0o755)
+    write_connection_files(attempt, [])
+
+
+HOLD = """
+import fcntl, sys
+with open(sys.argv[1], "rb") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_lock_is_not_opened_by_another_user(folder: Path) -> None:
+    folder.chmod(0o755)
+    paths = CampaignPaths(folder)
+    with hold_lock(paths):
+        assert stat.S_IMODE(paths.lock.stat().st_mode) == 0o600
+    with as_nobody(HOLD, paths.lock) as other:
+        _, errors = other.communicate()
+    assert "PermissionError" in errors
+    paths.lock.chmod(0o644)
+    with hold_lock(paths):
+        assert stat.S_IMODE(paths.lock.stat().st_mode) == 0o600, "one of an earlier version is closed"
+
+
+def test_a_lock_that_another_user_created_and_holds_stops_nobody(folder: Path) -> None:
+    paths = CampaignPaths(folder)
+    foreign(paths.lock, "")
+    with as_nobody(HOLD, paths.lock) as other:
+        assert other.stdout is not None and other.stdout.readline() == "held\n"
+        with hold_lock(paths):
+            assert paths.lock.stat().st_uid == 0
+            with pytest.raises(CampaignError, match="in use"), hold_lock(paths):
+                raise AssertionError("it was held")
+        other.communicate()
+
+
+@pytest.mark.parametrize(("owner", "mode"), [(NOBODY, 0o600), (0, 0o755), (NOBODY, 0o777)])
+def test_on_a_disk_with_one_owner_or_one_mode_files_like_our_own_count(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, owner: int, mode: int
+) -> None:
+    """As root behind root_squash, or in an object store: what this user creates looks like that."""
+    path = folder / "call.json"
+    write_private_json(path, {"token": "ours"})
+    path.chmod(mode)
+    os.chown(path, owner, owner)
+    created = os.stat_result((stat.S_IFREG | mode, 1, 1, 1, owner, owner, 0, 0, 0, 0))
+    with pytest.raises(NotPrivateError):
+        read_private_json(path)
+    monkeypatch.setattr("seatrial.core.private_files.new_private_file", lambda folder: created)
+    assert is_own(path.stat(), folder) and read_private_json(path) == {"token": "ours"}
