@@ -19,6 +19,7 @@ from functools import cache
 from pathlib import Path
 from typing import Protocol
 
+from seatrial.campaign.growing_log import GrowingLog
 from seatrial.campaign.interrupts import Interrupts
 from seatrial.campaign.lock import hold_lock
 from seatrial.campaign.one_run import code_folder, new_attempt, run_one
@@ -247,6 +248,7 @@ class _Campaign:
                 **_eta_fields(run_left, campaign_left),
             )
 
+        log = GrowingLog(attempt)
         try:
             outcome = run_one(
                 spec,
@@ -257,6 +259,7 @@ class _Campaign:
                 self.plan_hash,
                 server=self.server,
                 hosts=self.hosts,
+                log=log,
             )
         except OSError:
             # Nothing of it is on disk, so there was no attempt.
@@ -266,7 +269,7 @@ class _Campaign:
             raise
         how = outcome.outcome
         self._publish(run=None, finished=self._state.finished + (not how.is_cut_short), failed=self._state.failed + how.is_failure)
-        self.listener.ended(spec, outcome, self.recorder.record(attempt))
+        self.listener.ended(spec, outcome, self.recorder.record(attempt, log.line_index()))
         return outcome
 
     def _publish(self, **changes: object) -> None:

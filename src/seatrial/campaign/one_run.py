@@ -60,9 +60,10 @@ def run_one(
     *,
     server: PernodeServer | None = None,
     hosts: Mapping[str, HostFacts] = NO_HOSTS,
+    log: GrowingLog | None = None,
 ) -> RunOutcome:
-    """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name."""
-    started_t, log = time.time(), GrowingLog(attempt)
+    """Run `spec` in the folder that `new_attempt` created; `hosts` are the facts of its hosts, by name, `log` reads its log."""
+    started_t, log = time.time(), log or GrowingLog(attempt)
     try:
         with allocate(spec, attempt, pernode_server=server, should_stop=interrupts.stop_requested) as allocated:
             allocation = replace(allocated.allocation, resume_from=_resume_from(attempt))

@@ -20,16 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from seatrial.collect.attempt_files import (
-    HostFolder,
-    LinePiece,
-    bounded_lines,
-    host_folders,
-    lines_with,
-    longest_non_decreasing,
-    read_nodes,
-    skipped_bytes,
-)
+from seatrial.collect.attempt_files import HostFolder, host_folders, longest_non_decreasing, read_nodes
+from seatrial.collect.bounded_lines import LineIndex, LinePiece, bounded_lines, lines_with, skipped_bytes
 from seatrial.core.fallback import fallback_entry
 from seatrial.core.files import open_file, tail_lines
 from seatrial.core.log_header import HeaderBlanker, find_header
@@ -150,23 +142,26 @@ class LogText:
     """Why the log could not be read, where there is one."""
 
 
-def read_log(log: Path, arrivals: Path, keywords: Sequence[bytes] = ()) -> LogText:
-    """Every line, or those that hold one of `keywords`. Of a log beyond LARGEST_LOG_BYTES only the head and the end are read."""
+def read_log(log: Path, arrivals: Path, keywords: Sequence[bytes] = (), index: LineIndex | None = None) -> LogText:
+    """Every line, or those that hold one of `keywords`, by the `index` if there is one. Of a log beyond LARGEST_LOG_BYTES only the head and
+    the end are read."""
     arrived = read_arrivals(arrivals)
     try:
         left_out = skipped_bytes(log, LARGEST_LOG_BYTES)
-        return LogText(lines=list(stamped_lines(log, arrived.rows, keywords)), arrivals=arrived, left_out_bytes=left_out)
+        return LogText(lines=list(stamped_lines(log, arrived.rows, keywords, index)), arrivals=arrived, left_out_bytes=left_out)
     except FileNotFoundError:
         return LogText(lines=[], arrivals=arrived)
     except OSError as error:
         return LogText(lines=[], arrivals=arrived, problem=error.strerror or "cannot be read")
 
 
-def stamped_lines(log: Path, arrivals: Sequence[Arrival], keywords: Sequence[bytes] = ()) -> Iterator[StampedLine]:
+def stamped_lines(
+    log: Path, arrivals: Sequence[Arrival], keywords: Sequence[bytes] = (), index: LineIndex | None = None
+) -> Iterator[StampedLine]:
     """Lines with their rank and the arrival of their last byte. A carriage return ends a line too; what follows keeps the rank."""
     clock, header = _ArrivalClock(arrivals), find_header(log)
     rank: int | None = None
-    for piece in lines_with(log, LARGEST_LOG_BYTES, keywords) if keywords else bounded_lines(log, LARGEST_LOG_BYTES):
+    for piece in lines_with(log, LARGEST_LOG_BYTES, keywords, index) if keywords else bounded_lines(log, LARGEST_LOG_BYTES):
         if piece.start < header.num_bytes:
             continue
         for start, text, begins in _split_returns(piece):

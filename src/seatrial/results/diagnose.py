@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from seatrial.collect.attempt_files import bounded_lines
+from seatrial.collect.bounded_lines import bounded_lines
 from seatrial.collect.diagnosis import LogReader
 from seatrial.collect.launcher_log import LONGEST_TEXT_BYTES, StampedLine, read_lines
 from seatrial.collect.log_steps import LOSS, STEP_AND_LOSS, PrintedStep, Reading, best_reading

@@ -12,10 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seatrial.collect.attempt_files import (
-    bounded_lines,
     host_folders,
-    line_blocks,
-    lines_with,
     longest_non_decreasing,
     node_names,
     node_of_rank,
@@ -23,6 +20,7 @@ from seatrial.collect.attempt_files import (
     recover_files,
     recovered_cautions,
 )
+from seatrial.collect.bounded_lines import bounded_lines, line_blocks, lines_with
 from seatrial.core import fallback
 from seatrial.core.durable import write_json_durably
 from seatrial.core.fallback import FALLBACK_DIR, fallback_entry, keep_file
