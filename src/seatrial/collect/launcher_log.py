@@ -199,7 +199,8 @@ class _ArrivalClock:
 
 
 # `[rank3]: ` is ours and torch's, `[host node2]: ` ours for one of many hosts, `[default3]:` torchrun's, `[1,3]<stderr>:` mpirun's, `3: `
-# that of `srun --label`, a time with its zone that of `kubectl logs --timestamps`; vLLM puts process, time and place before every line.
+# that of `srun --label`, a time with its zone that of `kubectl logs --timestamps`, `(TrainWorker pid=7, ip=10.0.0.1) ` Ray's; vLLM puts
+# process, time and place before every line.
 PREFIXES = re.compile(
     r"\[rank\d{1,9}\]: ?"
     r"|\[host [^\]\s]{1,255}\]: ?"
@@ -207,6 +208,7 @@ PREFIXES = re.compile(
     r"|\[\d{1,9},\d{1,9}\]<std(?:out|err)>: ?"
     r"| {0,3}\d{1,6}: "
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:?\d\d) (?:std(?:out|err) [FP] )?"
+    r"|\(\w{1,80} pid=\d{1,9}(?:, ip=[\w.:]{1,45})?\) (?!(?:ERROR|INFO|WARNING) \d\d-\d\d )"
     r"|(?:\(\w{1,40}(?: rank=\d{1,6})?(?: pid=\d{1,9})?\) )?(?:ERROR|INFO|WARNING) \d\d-\d\d \d\d:\d\d:\d\d \[?[\w./]{1,80}:\d{1,6}\] ?"
 )
 HOST = re.compile(r"\[host ([^\]\s]{1,255})\]:")
