@@ -18,7 +18,7 @@ from tests.processes import carrying
 # As in an activated environment: `python` and `torchrun` in a swept command are those of this one.
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
 
-WITHOUT_MLFLOW = Path(__file__).parent / "without_mlflow"
+LIGHT_DEEPSPEED = Path(__file__).parent / "light_deepspeed"
 """For the PYTHONPATH of DeepSpeed."""
 
 
