@@ -11,7 +11,7 @@ from seatrial.collect.attempts import read_attempt
 from seatrial.collect.steps import read_steps
 from seatrial.records.measure import StragglerVerdict
 from tests.csv_files import rows_of
-from tests.harness import Harness
+from tests.harness import Harness, skip_without
 from tests.workloads.ranks import events
 
 JOBS = Path(__file__).parents[1] / "workloads"
@@ -30,8 +30,7 @@ PHASES = ("data_wait_ms", "fwd_ms", "bwd_ms", "step_ms")
     ],
 )
 def test_a_campaign_over_a_trainer_with_the_callback(harness: Harness, packages: tuple[str, ...], argv: list[str]) -> None:
-    for name in packages:
-        pytest.importorskip(name)
+    skip_without(*packages)
     command = [*argv, "--steps", "{steps}", "--slow_rank", "1"]
     harness.run("sweep", "-P", "steps=40", "--repeats", "1", "--out", "out", "--", *command)
     (row,) = harness.manifest()

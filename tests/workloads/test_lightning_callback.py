@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.harness import skip_without
 from tests.workloads.ranks import events
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 torch = pytest.importorskip("torch")
-pytest.importorskip("lightning")
+skip_without("lightning")
 
 
 @pytest.fixture
