@@ -90,7 +90,8 @@ FAILED_BY_LAUNCHER = re.compile(
 LAST_ERROR = "Last error:"
 # What is printed when training is over and all went well: a sentence of its own, behind a logger's prefix at most, and not about an epoch.
 GOOD_END = re.compile(
-    r"'train_runtime': |\btrain_runtime\s+=|exits successfully\.$|^\[after training is done\]|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
+    r"'train_runtime': |\btrain_runtime\s+=|exits successfully\.$|^\[after training is done\]"
+    r"|^`Trainer\.fit` stopped: `max_\w+=\S+` reached"
     r"|(?:^\W{0,5}|[\]:|>] *|- +)[Tt]raining (?:has |is )?(?:completed|finished|complete|done)\b(?!.*\b(?:[Ee]poch|valid|val\b))"
 )
 # A script that says how its program ended.
